@@ -70,6 +70,6 @@ pub fn micros() -> u64 {
 }
 
 #[inline]
-fn wall() -> i64 {
+pub fn wall() -> i64 {
     clock_gettime(ClockId::RealtimeCoarse).tv_sec
 }

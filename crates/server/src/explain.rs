@@ -39,7 +39,7 @@ pub fn explain(flags: &Explain) -> ExitCode {
         runtime.block_on(async {
             let responder = Responder {
                 has_authorizers: false,
-                ..Responder::without_upstreams(Services::new(site).0, roots)
+                ..Responder::without_upstreams(Services::new(site, None).0, roots)
             };
             print_explanation(&responder, &request(flags), scheme(flags)).await
         })

@@ -6,6 +6,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -25,6 +26,7 @@ use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
 use crate::stats::Report;
 use crate::supervisor::{self, RestartLimit};
+use crate::tls::{Material, ServerTls};
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
 use crate::{connection, sys};
 
@@ -41,6 +43,8 @@ const FAILED: u8 = 1;
 /// What a serving process inherits from the master.
 pub struct GenerationSetup {
     pub site: Site,
+    /// `None`: the site has no TLS.
+    pub tls: Option<Material>,
     /// The open folder of `taipan DIR`, which the serving user may be unable to reach by its path.
     pub folder: Option<Root>,
     pub workers: Vec<WorkerSockets>,
@@ -50,8 +54,8 @@ pub struct GenerationSetup {
     pub master: Channel,
     /// The connections of the predecessor arrive here.
     pub predecessor: Option<Channel>,
-    /// A warning for the log: what scripts have to do without, and why.
-    pub warning: Option<String>,
+    /// For the log: what the site has to do without, and why.
+    pub warnings: Vec<String>,
 }
 
 /// Serves until the master ends the process, and returns the exit code. The process must have one thread.
@@ -70,7 +74,8 @@ pub fn run(setup: GenerationSetup) -> u8 {
 /// Gives up privileges and starts the threads.
 fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     let line = |text: String| vec![text];
-    let GenerationSetup { mut site, folder, workers, sinks, identity, master, predecessor, warning } = setup;
+    let GenerationSetup { mut site, tls, folder, workers, sinks, identity, master, predecessor, warnings } =
+        setup;
     // The limits of scripts are shared by the workers.
     site.workers = NonZeroUsize::new(workers.len());
     if let Some(folder) = site.chroot.clone() {
@@ -82,6 +87,8 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     // fs.suid_dumpable when the user changes.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| line(format!("cannot forbid tracing: {e}")))?;
+    // Its material is overwritten in memory: what signs has a copy.
+    let tls = tls.map(|material| ServerTls::of(&site, &material).map(Arc::new)).transpose().map_err(line)?;
     let roots = OpenRoots::with(&site, folder);
     let problems: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
     if !problems.is_empty() {
@@ -96,7 +103,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     if site.sandbox != Sandbox::Off {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
     }
-    warning.iter().for_each(|what| log::warn(format_args!("{what}")));
+    warnings.iter().for_each(|what| log::warn(format_args!("{what}")));
     for root in roots.unresponsive() {
         let root = root.display();
         log::warn(format_args!("the root {root} does not respond; the next request tries again"));
@@ -104,7 +111,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     log_panics();
     sys::keep_heap(KEPT_HEAP);
     connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
-    let mut main = MainThread::new(master, predecessor, site, roots);
+    let mut main = MainThread { tls, ..MainThread::new(master, predecessor, site, roots) };
     for sockets in workers {
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
@@ -150,6 +157,7 @@ struct MainThread {
     /// Receives this process's connections when another process serves.
     successor: Option<AsyncFd<Channel>>,
     site: Site,
+    tls: Option<Arc<ServerTls>>,
     roots: OpenRoots,
     began: Instant,
     phase: Phase,
@@ -208,6 +216,7 @@ impl MainThread {
             predecessor,
             successor: None,
             site,
+            tls: None,
             roots,
             began: Instant::now(),
             phase: Phase::Starting,
@@ -227,8 +236,8 @@ impl MainThread {
         sockets: &WorkerSockets,
     ) -> io::Result<UnboundedSender<WorkerCommand>> {
         let (commands, receiver) = unbounded_channel();
-        let start =
-            Start { site: self.site.clone(), roots: self.roots.clone(), sockets: sockets.try_clone()? };
+        let (site, tls) = (self.site.clone(), self.tls.clone());
+        let start = Start { site, tls, roots: self.roots.clone(), sockets: sockets.try_clone()? };
         let events = self.event_sender.clone();
         let work = move || {
             let on_serving = || _ = events.send((number, WorkerEvent::Serving));

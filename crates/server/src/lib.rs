@@ -47,6 +47,9 @@ pub mod services;
 
 #[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls/absent.rs"]
+pub mod tls;
 
 pub mod disk;
 pub mod log;

@@ -5,6 +5,7 @@ mod scratch;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use site::model::{Route, Site};
 use taipan_http::target::SafePath;
@@ -15,9 +16,12 @@ use crate::disk::{Closing, Disk};
 use crate::log::access::AccessLogs;
 use crate::overload::{Overload, Shedding};
 use crate::stats::{Count, Counts};
+use crate::tls::ServerTls;
 
 pub struct Services {
     pub site: Site,
+    /// `None`: the site has no TLS.
+    pub tls: Option<Arc<ServerTls>>,
     pub clock: Clock,
     pub disk: Rc<Disk>,
     pub access: AccessLogs,
@@ -29,7 +33,7 @@ pub struct Services {
 
 impl Services {
     /// Must be called within the worker's runtime. Also returns the queue of files to close, for `Disk::close_files`.
-    pub fn new(site: Site) -> (Rc<Services>, Closing) {
+    pub fn new(site: Site, tls: Option<Arc<ServerTls>>) -> (Rc<Services>, Closing) {
         let clock = Clock::start();
         let (disk, closing) = Disk::new(&site.limits, site.timeouts.disk);
         let services = Services {
@@ -41,6 +45,7 @@ impl Services {
             scratch: RefCell::new(Scratch::new(&site.limits)),
             boundaries: Cell::new(clock::micros()),
             site,
+            tls,
         };
         (Rc::new(services), closing)
     }

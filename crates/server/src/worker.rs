@@ -4,6 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use site::model::Site;
@@ -25,6 +26,7 @@ use crate::pool::Pool;
 use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Snapshot;
+use crate::tls::ServerTls;
 
 /// Idle helper threads end after this.
 const HELPER_IDLE: Duration = Duration::from_secs(10);
@@ -50,6 +52,8 @@ pub enum WorkerCommand {
 
 pub struct Start {
     pub site: Site,
+    /// `None`: the site has no TLS.
+    pub tls: Option<Arc<ServerTls>>,
     pub roots: OpenRoots,
     pub sockets: WorkerSockets,
 }
@@ -100,8 +104,8 @@ async fn work(
     commands: UnboundedReceiver<WorkerCommand>,
     on_serving: impl FnOnce(),
 ) -> io::Result<()> {
-    let Start { site, roots, sockets: WorkerSockets { listeners, spawner, pools } } = start;
-    let (connections, closing) = build(site, roots, spawner, pools)?;
+    let Start { site, tls, roots, sockets: WorkerSockets { listeners, spawner, pools } } = start;
+    let (connections, closing) = build(site, tls, roots, spawner, pools)?;
     serve(connections, listeners, closing, commands, on_serving).await
 }
 
@@ -109,11 +113,12 @@ async fn work(
 /// `Disk::close_files`.
 pub fn build(
     site: Site,
+    tls: Option<Arc<ServerTls>>,
     roots: OpenRoots,
     spawner: Option<Channel>,
     pools: Vec<Channel>,
 ) -> io::Result<(Rc<Connections>, Closing)> {
-    let (services, closing) = Services::new(site);
+    let (services, closing) = Services::new(site, tls);
     let mut responder = Responder::without_upstreams(services.clone(), roots);
     let upstreams = &mut responder.upstreams;
     upstreams.spawner = spawner.map(Spawner::new).transpose()?;

@@ -78,7 +78,7 @@ fn a_warm_request_allocates_nothing() {
         IS_WORKER.set(true);
         let roots = OpenRoots::of(&site);
         let sockets = WorkerSockets { listeners, ..WorkerSockets::default() };
-        worker::run(Start { site, roots, sockets }, commands, || ())
+        worker::run(Start { site, tls: None, roots, sockets }, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();
     let length = first_response(&mut client);

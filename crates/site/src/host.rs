@@ -19,8 +19,14 @@ pub const MAX_NAME: usize = 253;
 #[derive(Debug, Clone)]
 pub struct Hosts {
     hosts: Vec<Host>,
+    names: Names,
+}
+
+/// The names of the hosts, each with the index of its host.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
     /// In lower case, in the order of `compare`.
-    names: Vec<(String, usize)>,
+    exact: Vec<(String, usize)>,
     /// The wildcards without their `*.`, in lower case and in the order of `compare`.
     wildcards: Vec<(String, usize)>,
 }
@@ -55,14 +61,14 @@ impl Hosts {
         match (duplicate(&names), duplicate(&wildcards)) {
             (Some(name), _) => Err(HostsError::DuplicateName(name)),
             (None, Some(rest)) => Err(HostsError::DuplicateName(format!("*.{rest}"))),
-            (None, None) => Ok(Hosts { hosts, names, wildcards }),
+            (None, None) => Ok(Hosts { hosts, names: Names { exact: names, wildcards } }),
         }
     }
 
     /// One host for every name.
     pub fn only(host: Host) -> Hosts {
         let host = Host { names: Vec::new(), ..host };
-        Hosts { hosts: vec![host], names: Vec::new(), wildcards: Vec::new() }
+        Hosts { hosts: vec![host], names: Names::default() }
     }
 
     /// The index of the host for `authority`. Allocates nothing.
@@ -70,25 +76,16 @@ impl Hosts {
         if self.hosts.len() == 1 {
             return 0;
         }
-        let name = name_of(authority);
-        if name.len() > MAX_NAME {
-            return 0;
-        }
-        search(&self.names, name).or_else(|| self.wildcard(name)).unwrap_or(0)
+        self.names.find(name_of(authority)).unwrap_or(0)
+    }
+
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
     /// The host at an index of [`Hosts::find`]. The default host for any other index.
     pub fn at(&self, index: usize) -> &Host {
         self.hosts.get(index).unwrap_or(&self.hosts[0])
-    }
-
-    fn wildcard(&self, name: &[u8]) -> Option<usize> {
-        if self.wildcards.is_empty() {
-            return None;
-        }
-        // At most 252 dots (`MAX_NAME`).
-        let mut dots = (1..name.len()).filter(|dot| name[*dot] == b'.');
-        dots.find_map(|dot| search(&self.wildcards, &name[dot + 1..]))
     }
 
     /// The names of the hosts cannot change: they are in the table.
@@ -99,10 +96,24 @@ impl Hosts {
     pub fn tls_mut(&mut self) -> impl Iterator<Item = &mut HostTls> {
         self.hosts.iter_mut().map(|host| &mut host.tls)
     }
+}
 
-    /// Whether a host has the name, itself or by a wildcard.
-    pub fn has_name(&self, name: &[u8]) -> bool {
-        name.len() <= MAX_NAME && (search(&self.names, name).is_some() || self.wildcard(name).is_some())
+impl Names {
+    /// The index of the host with this name, which has no port and no last dot. Allocates nothing.
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
+        match name.len() {
+            ..=MAX_NAME => search(&self.exact, name).or_else(|| self.wildcard(name)),
+            _ => None,
+        }
+    }
+
+    fn wildcard(&self, name: &[u8]) -> Option<usize> {
+        if self.wildcards.is_empty() {
+            return None;
+        }
+        // At most 252 dots (`MAX_NAME`).
+        let mut dots = (1..name.len()).filter(|dot| name[*dot] == b'.');
+        dots.find_map(|dot| search(&self.wildcards, &name[dot + 1..]))
     }
 }
 

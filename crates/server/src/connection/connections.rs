@@ -82,7 +82,7 @@ impl Connections {
             idle: IdleSet::open()?,
             acceptor: Acceptor::new(site),
             table: ConnectionTable::new(),
-            tls: None,
+            tls: services.tls.as_ref().map(|tls| tls::Acceptor::new(tls.config().clone())),
             at_capacity: DatedHead::new(fixed::at_capacity(site, &services.clock), &services.clock),
             mode: Cell::new(Mode::Serving),
             handoffs: RefCell::default(),

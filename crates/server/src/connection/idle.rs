@@ -462,7 +462,7 @@ mod tests {
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         runtime.unwrap().block_on(async {
             let site = Site::folder(std::env::temp_dir(), Vec::new());
-            let (services, _closing) = Services::new(site);
+            let (services, _closing) = Services::new(site, None);
             let responder = Responder::without_upstreams(services, Default::default());
             let connections = Rc::new(Connections::new(responder).unwrap());
             let (mut one, mut other) = (connection(&connections), connection(&connections));

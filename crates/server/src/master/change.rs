@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use nix::unistd::Pid;
+use site::listener::Listener;
 use site::memory;
 use site::model::{Level, Sink, Site};
 
@@ -24,12 +25,15 @@ use crate::privilege::Accounts;
 use crate::spawner::cgroup;
 use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
+use crate::tls::Material;
+use crate::tls::material::{Keys, Problem, Reading, Severity, Stamps};
 use crate::worker::WorkerSockets;
-use crate::{announce, privileged_file, spawner, start, terminal};
+use crate::{announce, clock, privileged_file, spawner, start, terminal};
 
 /// A change whose generation is starting.
 pub(super) struct Change {
     pub(super) site: Site,
+    pub(super) tls: Tls,
     pub(super) sockets: Sockets,
     pub(super) generation: Pid,
     pub(super) errors: Option<OpenSink>,
@@ -40,8 +44,18 @@ pub(super) struct Change {
     pub(super) cause: Cause,
 }
 
+/// The certificates of a site.
+#[derive(Clone, Default)]
+pub(super) struct Tls {
+    /// `None`: the site has no TLS.
+    pub(super) material: Option<Material>,
+    pub(super) stamps: Stamps,
+    pub(super) warnings: Vec<String>,
+}
+
 pub(super) struct Preparation {
     pub(super) site: Site,
+    pub(super) tls: Tls,
     /// The folder of `taipan DIR`, opened with the rights of this process.
     pub(super) folder: Option<Root>,
     pub(super) sockets: Sockets,
@@ -93,20 +107,21 @@ impl Master {
                 .and_then(privileged_file::pid_file_problem)
                 .map_or(Ok(()), |why| Err(line(why)))?;
             cgroup::problem(&site.scripts).map_or(Ok(()), |why| Err(line(why)))?;
+            let tls = self.tls_of(&site, &cause)?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
             let sockets = sockets.map_err(|e| line(self.why_not_listening(&e)))?;
             if sockets.is_empty() {
                 return Err(line(NO_ADDRESS.to_owned()));
             }
             match log::open(&site) {
-                Ok(sinks) => Ok((sockets, folder, accounts, sinks)),
+                Ok(sinks) => Ok((sockets, tls, folder, accounts, sinks)),
                 Err(why) => {
                     sockets.remove_files(&self.sockets);
                     Err(line(why))
                 }
             }
         })();
-        let (sockets, folder, accounts, sinks) = match prepared {
+        let (sockets, tls, folder, accounts, sinks) = match prepared {
             Ok(prepared) => prepared,
             Err(lines) => return Err((lines, cause)),
         };
@@ -114,19 +129,55 @@ impl Master {
         if self.site.is_none() {
             sockets.set_options(&site);
         }
-        self.preparation = Some(Preparation { site, folder, sockets, cause });
+        self.preparation = Some(Preparation { site, tls, folder, sockets, cause });
         let started = self.start_generation(workers, accounts, sinks);
-        let Some(Preparation { site, sockets, cause, .. }) = self.preparation.take() else { return Ok(()) };
+        let Some(Preparation { site, tls, sockets, cause, .. }) = self.preparation.take() else {
+            return Ok(());
+        };
         match started {
             Ok((generation, errors, handoff)) => {
                 let kill = KillTimer::start(Instant::now(), START_TIMEOUT);
-                self.change = Some(Change { site, sockets, generation, errors, handoff, kill, cause });
+                self.change = Some(Change { site, tls, sockets, generation, errors, handoff, kill, cause });
                 Ok(())
             }
             Err(error) => {
                 sockets.remove_files(&self.sockets);
                 Err((vec![format!("cannot start a serving process: {error}")], cause))
             }
+        }
+    }
+
+    fn schedule_look(&mut self, now: Instant) {
+        let every = self.site.as_ref().and_then(|site| site.tls.watch);
+        self.next_look = every.filter(|_| self.tls.material.is_some()).map(|every| now + every);
+    }
+
+    /// Reloads if a file of a certificate has changed. If that fails, the next look tries again.
+    pub(super) fn look_for_certificates(&mut self, now: Instant) {
+        self.schedule_look(now);
+        if self.change.is_none() && self.tls.stamps.again() != self.tls.stamps {
+            log::info(format_args!("certificates have changed"));
+            self.reload(Vec::new());
+        }
+    }
+
+    /// Reads the certificates of a site. Errors: they cannot be used.
+    fn tls_of(&self, site: &Site, cause: &Cause) -> Result<Tls, Vec<String>> {
+        // The files may have changed since.
+        if let Cause::Crash = cause {
+            return Ok(self.tls.clone());
+        }
+        let has_tls = |listener: &Listener| listener.protocols.tls;
+        if !site.listeners.iter().any(has_tls) {
+            return Ok(Tls::default());
+        }
+        let Reading { material, problems, stamps } = Material::read(site, Keys::Read, clock::wall());
+        let (errors, warnings): (Vec<Problem>, Vec<Problem>) =
+            problems.into_iter().partition(|problem| problem.severity == Severity::Error);
+        let texts = |problems: Vec<Problem>| problems.into_iter().map(|problem| problem.text).collect();
+        match errors.is_empty() {
+            true => Ok(Tls { material, stamps, warnings: texts(warnings) }),
+            false => Err(texts(errors)),
         }
     }
 
@@ -204,9 +255,9 @@ impl Master {
             }
             Fork::Child => {
                 drop((ours, handoff));
-                let prepared = self.preparation.take().map(|p| (p.site, p.folder));
+                let prepared = self.preparation.take().map(|p| (p.site, p.tls, p.folder));
                 self.release_in_child();
-                let code = prepared.zip(shares).map(|((site, folder), listeners)| {
+                let code = prepared.zip(shares).map(|((site, tls, folder), listeners)| {
                     let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
                     let worker = |listeners| WorkerSockets {
                         listeners,
@@ -215,13 +266,14 @@ impl Master {
                     };
                     generation::run(GenerationSetup {
                         site,
+                        tls: tls.material,
                         folder,
                         workers: listeners.into_iter().map(worker).collect(),
                         sinks,
                         identity: accounts.own,
                         master: theirs,
                         predecessor,
-                        warning: complaint,
+                        warnings: complaint.into_iter().chain(tls.warnings).collect(),
                     })
                 });
                 std::process::exit(code.unwrap_or(1).into())
@@ -289,6 +341,7 @@ impl Master {
         self.generations.clear();
         self.spawners.clear();
         self.pools.clear();
+        self.tls = Tls::default();
         self.preparation = None;
         self.change = None;
         self.queued_reload = None;
@@ -297,7 +350,7 @@ impl Master {
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.
     pub(super) fn complete_change(&mut self) -> Result<(), Vec<String>> {
         let Some(change) = self.change.take() else { return Ok(()) };
-        let Change { site, sockets, generation, errors, handoff, mut cause, .. } = change;
+        let Change { site, tls, sockets, generation, errors, handoff, mut cause, .. } = change;
         if let Some(errors) = errors {
             log::write_to(errors, site.log.level);
         }
@@ -352,7 +405,8 @@ impl Master {
             Cause::Reload(_) => log::info(format_args!("the configuration has been reloaded")),
             Cause::Crash => log::warn(format_args!("a new serving process has taken over")),
         }
-        self.site = Some(site);
+        (self.site, self.tls) = (Some(site), tls);
+        self.schedule_look(Instant::now());
         self.release_pools();
         self.send_log_to_pools();
         self.begin_queued_reload();

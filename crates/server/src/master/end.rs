@@ -163,6 +163,7 @@ impl Master {
             upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
             self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
             self.next_ping.map(|at| (at, Timer::Ping)),
+            self.next_look.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::Certificates)),
             // The end of a change restarts the generation, or schedules it again.
             self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
         ];
@@ -215,6 +216,7 @@ impl Master {
                     _ = generation.channel.send(&MasterCommand::Ping);
                 }
             }
+            Timer::Certificates => self.look_for_certificates(now),
             // A client of the control socket may just have begun a reload.
             Timer::Restart if self.change.is_some() => {}
             Timer::Restart => {

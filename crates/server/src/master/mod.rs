@@ -40,7 +40,7 @@ use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
 use crate::supervisor::{KillTimer, RestartLimit};
 use crate::{sandbox, start, terminal};
-use change::{Cause, Change, Preparation};
+use change::{Cause, Change, Preparation, Tls};
 use lifecycle::{Action, State};
 use notify::Notify;
 use process::{ChannelState, Generation, PoolProcess, SpawnerProcess};
@@ -99,6 +99,8 @@ struct Master {
     notify: Notify,
     /// `None` until the first generation serves.
     site: Option<Site>,
+    /// Its certificates.
+    tls: Tls,
     sockets: Sockets,
     generations: Vec<Generation>,
     /// Spawners that are ending, because their generations have ended; each is killed at its time.
@@ -118,6 +120,8 @@ struct Master {
     /// When a crashed generation is replaced.
     restart: Option<Instant>,
     next_ping: Option<Instant>,
+    /// When the files of certificates are compared with those that are served.
+    next_look: Option<Instant>,
     phase: Phase,
 }
 
@@ -150,6 +154,7 @@ enum Timer {
     UpgradeTimeout,
     ControlTimeout,
     Ping,
+    Certificates,
     Restart,
 }
 
@@ -187,6 +192,7 @@ impl Master {
             control: control.or_else(|| Control::open(&options.source).ok()),
             notify: Notify::from_environment(),
             site: None,
+            tls: Tls::default(),
             sockets,
             generations: Vec::new(),
             spawners: Vec::new(),
@@ -200,6 +206,7 @@ impl Master {
             restart_limit: RestartLimit::of_servers(),
             restart: None,
             next_ping: None,
+            next_look: None,
             phase: Phase::Serving,
             options: options.clone(),
         })

@@ -6,12 +6,12 @@ use rustls::pki_types::PrivateKeyDer;
 
 use super::process::{Keys, public, serve};
 use super::*;
-use crate::tls::crypto::provider::sign::any_supported_type;
 use crate::tls::crypto::rand::SystemRandom;
 use crate::tls::crypto::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ED25519, EcdsaKeyPair, Ed25519KeyPair,
     UnparsedPublicKey, VerificationAlgorithm,
 };
+use crate::tls::crypto::signing_key;
 
 /// One of ECDSA, and one of Ed25519.
 fn keys() -> Keys {
@@ -20,7 +20,7 @@ fn keys() -> Keys {
     let ed25519 = Ed25519KeyPair::generate_pkcs8(&random).expect("a key");
     let key = |pkcs8: &[u8]| {
         let key = PrivateKeyDer::try_from(pkcs8).expect("it is PKCS #8");
-        any_supported_type(&key).expect("it is supported")
+        signing_key(&key).expect("it is supported")
     };
     vec![key(ecdsa.as_ref()), key(ed25519.as_ref())]
 }

@@ -1,16 +1,86 @@
 //! The cryptography: AWS-LC, or ring, which has the same interface.
 
-#[cfg(feature = "aws-lc")]
-pub use aws_lc_rs::{aead, hkdf, rand};
-#[cfg(not(feature = "aws-lc"))]
-pub use ring::{aead, hkdf, rand};
+use std::sync::{Arc, OnceLock};
 
-#[cfg(feature = "aws-lc")]
-pub use rustls::crypto::aws_lc_rs as provider;
-#[cfg(not(feature = "aws-lc"))]
-pub use rustls::crypto::ring as provider;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::sign::SigningKey;
+use rustls::{CipherSuite, NamedGroup};
+use site::tls::{Cipher, Group, Tls};
 
 #[cfg(all(test, feature = "aws-lc"))]
 pub use aws_lc_rs::signature;
+#[cfg(feature = "aws-lc")]
+pub use aws_lc_rs::{aead, digest, hkdf, rand};
+#[cfg(feature = "aws-lc")]
+use rustls::crypto::aws_lc_rs as library;
+
 #[cfg(all(test, not(feature = "aws-lc")))]
 pub use ring::signature;
+#[cfg(not(feature = "aws-lc"))]
+pub use ring::{aead, digest, hkdf, rand};
+#[cfg(not(feature = "aws-lc"))]
+use rustls::crypto::ring as library;
+
+/// The cryptography with all that it has.
+pub fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(library::default_provider())).clone()
+}
+
+/// The cryptography with the ciphers and groups of a configuration, in its order. Errors: none of the groups is
+/// supported.
+pub fn chosen_provider(tls: &Tls) -> Result<Arc<CryptoProvider>, String> {
+    let mut chosen = library::default_provider();
+    if !tls.ciphers.is_empty() {
+        let all = std::mem::take(&mut chosen.cipher_suites);
+        for cipher in &tls.ciphers {
+            chosen.cipher_suites.extend(all.iter().filter(|suite| is_of(*cipher, suite.suite())));
+        }
+    }
+    let find = |group: &Group| library::ALL_KX_GROUPS.iter().find(|known| known.name() == name(*group));
+    chosen.kx_groups = tls.groups.iter().filter_map(find).copied().collect();
+    match chosen.kx_groups.is_empty() {
+        true => Err("this build supports none of \"groups\" in [tls]; remove the key, or build with aws-lc"
+            .to_owned()),
+        false => Ok(Arc::new(chosen)),
+    }
+}
+
+fn is_of(cipher: Cipher, suite: CipherSuite) -> bool {
+    use CipherSuite::*;
+    match cipher {
+        Cipher::Aes128Gcm => matches!(
+            suite,
+            TLS13_AES_128_GCM_SHA256
+                | TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+                | TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+        ),
+        Cipher::Aes256Gcm => matches!(
+            suite,
+            TLS13_AES_256_GCM_SHA384
+                | TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+                | TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
+        ),
+        Cipher::ChaCha20Poly1305 => matches!(
+            suite,
+            TLS13_CHACHA20_POLY1305_SHA256
+                | TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+                | TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256
+        ),
+    }
+}
+
+fn name(group: Group) -> NamedGroup {
+    match group {
+        Group::X25519MlKem768 => NamedGroup::X25519MLKEM768,
+        Group::X25519 => NamedGroup::X25519,
+        Group::P256 => NamedGroup::secp256r1,
+        Group::P384 => NamedGroup::secp384r1,
+    }
+}
+
+/// A key that signs in this process.
+pub fn signing_key(key: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, rustls::Error> {
+    library::sign::any_supported_type(key)
+}

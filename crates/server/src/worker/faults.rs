@@ -236,7 +236,8 @@ fn run(fixture: &Fixture, site: &Site, over: Transport, case: Option<Case>, expe
         let bound = Sockets::default().changed_to(&[address.into()], 1).unwrap();
         let server = bound.iter().next().map(|bound| bound.actual.clone()).unwrap();
         let sockets = bound.per_worker(&[], 1).unwrap().into_iter().flatten().collect();
-        let (connections, closing) = build(site.clone(), OpenRoots::of(site), None, Vec::new()).unwrap();
+        let (connections, closing) =
+            build(site.clone(), None, OpenRoots::of(site), None, Vec::new()).unwrap();
         let (tell, commands) = unbounded_channel();
         let living = spawn_local(serve(connections.clone(), sockets, closing, commands, || ()));
         plan::arm(case);

@@ -25,7 +25,7 @@ pub fn all(site: &Site) {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     runtime.unwrap().block_on(async {
-        let (services, _closing) = Services::new(site.clone());
+        let (services, _closing) = Services::new(site.clone(), None);
         let files = Files::new(services, OpenRoots::of(site));
         for call in [Call::Open, Call::Fstat] {
             for errno in SHORTAGES.into_iter().chain([Errno::IO, Errno::INTR]) {

@@ -1,0 +1,80 @@
+//! A build without TLS: a site with TLS is rejected, so that there are no values of the other types.
+
+use site::model::Site;
+
+pub mod material {
+    //! What a check of the files would find.
+
+    use std::path::PathBuf;
+
+    /// What is wrong with a site.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Problem {
+        pub severity: Severity,
+        pub key: &'static str,
+        pub value: PathBuf,
+        pub text: String,
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Severity {
+        Error,
+        Warning,
+    }
+
+    pub struct Reading {
+        pub material: Option<super::Material>,
+        pub problems: Vec<Problem>,
+        pub stamps: Stamps,
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Keys {
+        Read,
+        Left,
+    }
+
+    /// There are no files.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct Stamps;
+
+    impl Stamps {
+        pub fn again(&self) -> Stamps {
+            Stamps
+        }
+    }
+}
+
+use material::{Keys, Problem, Reading, Severity, Stamps};
+
+#[derive(Debug, Clone)]
+pub enum Material {}
+
+pub enum ServerTls {}
+
+impl Material {
+    pub fn read(site: &Site, _keys: Keys, _now: i64) -> Reading {
+        let problem = |listener: &site::listener::Listener| Problem {
+            severity: Severity::Error,
+            key: "listen",
+            value: listener.to_string().into(),
+            text: format!(
+                "this program has been built without TLS, so it cannot listen on {listener}; remove the word tls, or build \
+                 it with the feature aws-lc or ring"
+            ),
+        };
+        let problems = site.listeners.iter().filter(|listener| listener.protocols.tls).map(problem).collect();
+        Reading { material: None, problems, stamps: Stamps }
+    }
+
+    /// What `taipan check` shows of the certificates.
+    pub fn lines(&self) -> Vec<String> {
+        match *self {}
+    }
+}
+
+impl ServerTls {
+    pub fn of(_: &Site, material: &Material) -> Result<ServerTls, String> {
+        match *material {}
+    }
+}

@@ -1,0 +1,142 @@
+//! What a certificate says, and what is wrong with a chain. Knows no files.
+
+use rustls::pki_types::CertificateDer;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+use super::names::{covers, distinguished, host_names};
+
+const DAY: i64 = 86_400;
+/// Algorithms of keys.
+const RSA: &str = "1.2.840.113549.1.1.1";
+const EC: &str = "1.2.840.10045.2.1";
+const ED25519: &str = "1.3.101.112";
+const CURVES: [(&str, &str); 3] =
+    [("1.2.840.10045.3.1.7", "P-256"), ("1.3.132.0.34", "P-384"), ("1.3.132.0.35", "P-521")];
+/// Algorithms of signatures with their hash.
+const WEAK_SIGNATURES: [(&str, &str); 3] =
+    [("1.2.840.113549.1.1.4", "MD5"), ("1.2.840.113549.1.1.5", "SHA-1"), ("1.2.840.10045.4.1", "SHA-1")];
+
+/// What a certificate says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFacts {
+    /// Host names and addresses, in lower case.
+    pub names: Vec<String>,
+    pub subject: String,
+    pub issuer: String,
+    /// Seconds since 1970.
+    pub not_before: i64,
+    pub not_after: i64,
+    /// `ECDSA P-256`, `RSA 2048`.
+    pub key: String,
+    /// The names as they are compared along a chain.
+    raw_subject: Vec<u8>,
+    raw_issuer: Vec<u8>,
+    is_authority: bool,
+    /// The hash of the signature, if it is not secure.
+    weak_hash: Option<&'static str>,
+}
+
+impl CertificateFacts {
+    /// Errors: the middle of a sentence whose subject is the certificate.
+    pub fn read(der: &CertificateDer<'_>) -> Result<CertificateFacts, String> {
+        let invalid = || "is not a valid X.509 certificate".to_owned();
+        let (rest, parsed) = X509Certificate::from_der(der).map_err(|_| invalid())?;
+        if !rest.is_empty() {
+            return Err(invalid());
+        }
+        let signature = parsed.signature_algorithm.algorithm.to_id_string();
+        let weak_hash = WEAK_SIGNATURES.iter().find(|(id, _)| *id == signature).map(|(_, hash)| *hash);
+        Ok(CertificateFacts {
+            names: host_names(&parsed),
+            subject: distinguished(parsed.subject()),
+            issuer: distinguished(parsed.issuer()),
+            not_before: parsed.validity().not_before.timestamp(),
+            not_after: parsed.validity().not_after.timestamp(),
+            key: key_type(parsed.public_key()),
+            raw_subject: parsed.subject().as_raw().to_vec(),
+            raw_issuer: parsed.issuer().as_raw().to_vec(),
+            is_authority: parsed.is_ca(),
+            weak_hash,
+        })
+    }
+
+    fn is_self_issued(&self) -> bool {
+        self.raw_subject == self.raw_issuer
+    }
+
+    pub fn covers(&self, host: &str) -> bool {
+        self.names.iter().any(|name| covers(name, host))
+    }
+
+    /// Days until the certificate expires; below 0 if it has expired.
+    pub fn days_left(&self, now: i64) -> i64 {
+        (self.not_after - now).div_euclid(DAY)
+    }
+}
+
+fn key_type(key: &SubjectPublicKeyInfo<'_>) -> String {
+    let algorithm = key.algorithm.algorithm.to_id_string();
+    match algorithm.as_str() {
+        RSA => format!("RSA {}", key.parsed().map_or(0, |key| key.key_size())),
+        ED25519 => "Ed25519".to_owned(),
+        EC => {
+            let curve = key.algorithm.parameters.as_ref().and_then(|any| any.as_oid().ok());
+            let curve = curve.map(|curve| curve.to_id_string()).unwrap_or_default();
+            let name = CURVES.iter().find(|(id, _)| *id == curve).map_or(curve.as_str(), |(_, name)| *name);
+            format!("ECDSA {name}")
+        }
+        _ => algorithm,
+    }
+}
+
+/// What is wrong with a chain, but does not prevent serving: middles of sentences whose subject is the file. `now` is in
+/// seconds since 1970.
+pub fn problems(chain: &[CertificateFacts], now: i64) -> Vec<String> {
+    let mut problems = Vec::new();
+    let Some(first) = chain.first() else { return problems };
+    for (at, certificate) in chain.iter().enumerate() {
+        let which = match at {
+            0 => "the certificate".to_owned(),
+            _ => format!("certificate {} of the chain, {},", at + 1, certificate.subject),
+        };
+        if now < certificate.not_before {
+            let from = date(certificate.not_before);
+            problems.push(format!("{which} is not valid before {from}; is the clock right?"));
+        }
+        if now > certificate.not_after {
+            problems.push(format!("{which} has expired on {}; renew it", date(certificate.not_after)));
+        }
+        // Clients do not verify the signature of a root that they know.
+        if let Some(hash) = certificate.weak_hash.filter(|_| !certificate.is_self_issued()) {
+            problems.push(format!("{which} is signed with {hash}, which clients reject; get a new one"));
+        }
+    }
+    for (at, pair) in chain.windows(2).enumerate() {
+        if pair[0].raw_issuer != pair[1].raw_subject {
+            problems.push(format!(
+                "certificate {} of the chain is not the issuer of the one before it: that is {}; \
+                 put each certificate behind the one that it has signed",
+                at + 2,
+                pair[0].issuer
+            ));
+        }
+    }
+    if first.is_authority && !first.is_self_issued() {
+        problems.push("the first certificate is that of an authority; put the host's own first".to_owned());
+    }
+    if first.names.is_empty() {
+        problems.push(format!(
+            "the certificate has no host name (subjectAltName), only the subject {}; clients reject it",
+            first.subject
+        ));
+    }
+    problems
+}
+
+/// `2026-11-22`
+pub fn date(time: i64) -> String {
+    let text = site::text::rfc3339(time);
+    String::from_utf8_lossy(&text[..10]).into_owned()
+}

@@ -1,0 +1,524 @@
+//! The certificates and keys of a site, as its master reads them, with what is wrong with them.
+//!
+//! A file that cannot be used is an error, and a site with one is not served. What only some clients would reject is a
+//! warning.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::sign::SigningKey;
+use site::model::{Host, Site};
+use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates};
+use zeroize::Zeroizing;
+
+use super::crypto::signing_key;
+use super::inspect::{CertificateFacts, problems};
+use super::names::distinguished;
+use super::pem::{self, PrivateKey};
+
+/// Bytes of a file.
+const MAX_FILE: u64 = 1024 * 1024;
+/// Certificates in one folder.
+const MAX_IN_FOLDER: usize = 1000;
+/// The chain and the key in the folders of ACME clients.
+const CHAIN: &str = "fullchain.pem";
+const KEY: &str = "privkey.pem";
+
+/// What TLS needs of a site. Private keys are overwritten in memory when it is dropped.
+#[derive(Debug, Clone)]
+pub struct Material {
+    certificates: Vec<Certificate>,
+    /// Those of `certificates`, in the same order. Empty if they were not read.
+    keys: Vec<PrivateKey>,
+    /// Indices in `certificates`, for each host.
+    hosts: Vec<Vec<usize>>,
+    /// The distinct rules for the certificates of clients.
+    clients: Vec<ClientRules>,
+    /// An index in `clients`, for each host.
+    host_clients: Vec<usize>,
+}
+
+/// A certificate with its chain.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    /// The file.
+    pub source: PathBuf,
+    pub facts: CertificateFacts,
+    pub chain: Vec<CertificateDer<'static>>,
+}
+
+/// Whether private keys are read, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    Read,
+    /// Another process reads them.
+    Left,
+}
+
+/// Which certificates of clients are accepted, and whether clients need one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientRules {
+    pub demand: Demand,
+    pub authorities: Vec<CertificateDer<'static>>,
+    pub revoked: Vec<CertificateRevocationListDer<'static>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demand {
+    Nothing,
+    Optional,
+    Required,
+}
+
+/// What is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub severity: Severity,
+    /// The key that names the file, or its folder, and its value.
+    pub key: &'static str,
+    pub value: PathBuf,
+    /// With the path of the file, and what to do.
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+/// The result of reading all files of a site.
+pub struct Reading {
+    /// `None`: there are errors.
+    pub material: Option<Material>,
+    pub problems: Vec<Problem>,
+    /// The states of all files, for a comparison later.
+    pub stamps: Stamps,
+}
+
+/// A certificate, and its key if keys are read.
+type Pair = (Certificate, Option<PrivateKey>);
+
+/// The states of files, by path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stamps(BTreeMap<PathBuf, Option<Stamp>>);
+
+/// Device, inode, size, and time of the last change in nanoseconds.
+type Stamp = (u64, u64, u64, i128);
+
+impl Certificate {
+    /// Reads the text of a chain. Errors: the middle of a sentence whose subject is the file.
+    pub fn parse(source: &Path, text: &[u8]) -> Result<Certificate, String> {
+        let chain = pem::certificates(text)?;
+        let first = chain.first().ok_or("has no certificate; name the file with the chain")?;
+        let facts = CertificateFacts::read(first)?;
+        Ok(Certificate { source: source.to_owned(), facts, chain })
+    }
+
+    /// Errors: the certificate is not that of `key`. The middle of a sentence whose subject is the file.
+    pub fn check_key(&self, key: &dyn SigningKey) -> Result<(), String> {
+        match self.chain.iter().position(|certificate| fits(key, certificate)) {
+            Some(0) => Ok(()),
+            Some(at) => Err(format!(
+                "has the certificate of its key at position {}; put it first, and the others behind the one that they \
+                 have signed",
+                at + 1
+            )),
+            None => Err("does not fit its key, which belongs to another certificate; name the key that the certificate \
+                         was requested with"
+                .to_owned()),
+        }
+    }
+
+    fn chain_facts(&self) -> Vec<CertificateFacts> {
+        self.chain.iter().filter_map(|certificate| CertificateFacts::read(certificate).ok()).collect()
+    }
+}
+
+/// Whether a certificate has the public key of `key`.
+fn fits(key: &dyn SigningKey, certificate: &CertificateDer<'_>) -> bool {
+    let own = rustls::server::ParsedCertificate::try_from(certificate);
+    own.is_ok_and(|own| key.public_key().is_some_and(|public| own.subject_public_key_info() == public))
+}
+
+impl ClientRules {
+    const NONE: ClientRules =
+        ClientRules { demand: Demand::Nothing, authorities: Vec::new(), revoked: Vec::new() };
+}
+
+impl Material {
+    /// Reads all files of a site. `now` is in seconds since 1970.
+    pub fn read(site: &Site, keys: Keys, now: i64) -> Reading {
+        let mut reader = Reader::new(keys, now);
+        let (mut hosts, mut host_clients, mut clients) = (Vec::new(), Vec::new(), Vec::new());
+        for host in site.hosts.iter() {
+            let own: Vec<usize> =
+                host.tls.certificates.iter().flat_map(|files| reader.certificates(files)).collect();
+            reader.check_names(host, &own);
+            hosts.push(own);
+            let rules = reader.clients(&host.tls.clients);
+            let known = clients.iter().position(|other| *other == rules);
+            host_clients.push(known.unwrap_or(clients.len()));
+            if known.is_none() {
+                clients.push(rules);
+            }
+        }
+        let Reader { certificates, keys, problems, stamps, .. } = reader;
+        let has_errors = problems.iter().any(|problem| problem.severity == Severity::Error);
+        let material = Material { certificates, keys, hosts, clients, host_clients };
+        Reading { material: (!has_errors).then_some(material), problems, stamps }
+    }
+
+    pub fn certificates(&self) -> &[Certificate] {
+        &self.certificates
+    }
+
+    /// The keys of the certificates, in the same order. Empty if they were not read.
+    pub fn keys(&self) -> &[PrivateKey] {
+        &self.keys
+    }
+
+    /// The certificates of a host, as indices.
+    pub fn of_host(&self, host: usize) -> &[usize] {
+        self.hosts.get(host).map_or(&[], Vec::as_slice)
+    }
+
+    /// The distinct rules for the certificates of clients.
+    pub fn client_rules(&self) -> &[ClientRules] {
+        &self.clients
+    }
+
+    /// An index in `client_rules`, for each host.
+    pub fn rules_of_hosts(&self) -> &[usize] {
+        &self.host_clients
+    }
+}
+
+impl Stamps {
+    /// The present states of the same files.
+    pub fn again(&self) -> Stamps {
+        Stamps(self.0.keys().map(|path| (path.clone(), stamp(path))).collect())
+    }
+
+    fn add(&mut self, path: &Path) {
+        self.0.insert(path.to_owned(), stamp(path));
+    }
+}
+
+/// `None`: there is no such file.
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = fs::metadata(path).ok()?;
+    let time = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+    Some((found.dev(), found.ino(), found.size(), time))
+}
+
+struct Reader {
+    with_keys: Keys,
+    now: i64,
+    certificates: Vec<Certificate>,
+    keys: Vec<PrivateKey>,
+    /// The certificates that have been read, as indices.
+    read: BTreeMap<CertificateFiles, Vec<usize>>,
+    problems: Vec<Problem>,
+    stamps: Stamps,
+}
+
+impl Reader {
+    fn new(with_keys: Keys, now: i64) -> Reader {
+        Reader {
+            with_keys,
+            now,
+            certificates: Vec::new(),
+            keys: Vec::new(),
+            read: BTreeMap::new(),
+            problems: Vec::new(),
+            stamps: Stamps::default(),
+        }
+    }
+
+    fn problem(&mut self, severity: Severity, key: &'static str, value: &Path, text: String) {
+        let problem = Problem { severity, key, value: value.to_owned(), text };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// The certificates of one value of `certificate`, as indices.
+    fn certificates(&mut self, files: &CertificateFiles) -> Vec<usize> {
+        if let Some(known) = self.read.get(files) {
+            return known.clone();
+        }
+        self.stamps.add(&files.certificate);
+        let pairs = match files.certificate.is_dir() {
+            false => Ok(vec![files.clone()]),
+            true => self.pairs_in(&files.certificate),
+        };
+        let pairs = pairs.unwrap_or_else(|text| {
+            self.problem(Severity::Error, "certificate", &files.certificate, text);
+            Vec::new()
+        });
+        let mut own = Vec::new();
+        for pair in pairs {
+            match self.certificate(&pair) {
+                Ok((certificate, key)) => {
+                    own.push(self.certificates.len());
+                    self.warn(&files.certificate, &certificate);
+                    self.certificates.push(certificate);
+                    self.keys.extend(key);
+                }
+                Err((key, text)) => {
+                    let value = if key == "certificate_key" { files.key.as_ref() } else { None };
+                    let value = value.unwrap_or(&files.certificate).clone();
+                    self.problem(Severity::Error, key, &value, text);
+                }
+            }
+        }
+        self.read.insert(files.clone(), own.clone());
+        own
+    }
+
+    /// The certificates in a folder, in the order of their names.
+    fn pairs_in(&mut self, folder: &Path) -> Result<Vec<CertificateFiles>, String> {
+        let shown = folder.display();
+        let fail = |e: io::Error| format!("cannot read the folder {shown}: {e}");
+        if folder.join(CHAIN).is_file() {
+            return Ok(vec![CertificateFiles { certificate: folder.join(CHAIN), key: None }]);
+        }
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(folder).map_err(fail)? {
+            paths.push(entry.map_err(fail)?.path());
+        }
+        paths.sort();
+        let mut pairs = Vec::new();
+        for path in paths {
+            if path.is_dir() {
+                self.stamps.add(&path);
+            }
+            let chain = path.join(CHAIN);
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if chain.is_file() {
+                pairs.push(CertificateFiles { certificate: chain, key: None });
+            } else if matches!(extension, Some("pem" | "crt")) && self.has_certificate(&path)? {
+                pairs.push(CertificateFiles { certificate: path, key: None });
+            }
+        }
+        match pairs.len() {
+            0 => Err(format!(
+                "the folder {shown} has no certificates: no file with the ending .pem or .crt that has one, and no \
+                 folder with a {CHAIN}; name another, or put them there"
+            )),
+            1..=MAX_IN_FOLDER => Ok(pairs),
+            more => {
+                Err(format!("the folder {shown} has {more} certificates; expected at most {MAX_IN_FOLDER}"))
+            }
+        }
+    }
+
+    /// Whether a file of a folder has a certificate. Files with a key alone stand beside it.
+    fn has_certificate(&mut self, path: &Path) -> Result<bool, String> {
+        let text = self.file(path)?;
+        pem::certificates(&text)
+            .map(|found| !found.is_empty())
+            .map_err(|why| format!("{} {why}", path.display()))
+    }
+
+    /// A certificate, and its key if keys are read. Errors: the key of the configuration that is to blame, and why.
+    fn certificate(&mut self, files: &CertificateFiles) -> Result<Pair, (&'static str, String)> {
+        let path = &files.certificate;
+        let of_chain = |why: String| ("certificate", format!("{} {why}", path.display()));
+        let text = self.file(path).map_err(|why| ("certificate", why))?;
+        let certificate = Certificate::parse(path, &text).map_err(of_chain)?;
+        let inside = match files.key {
+            None => pem::private_key(&text).map_err(of_chain)?,
+            Some(_) => None,
+        };
+        let key_path = match (&files.key, &inside) {
+            (Some(key), _) => key.clone(),
+            (None, Some(_)) => path.clone(),
+            (None, None) => key_beside(path).map_err(of_chain)?,
+        };
+        self.stamps.add(&key_path);
+        if self.with_keys == Keys::Left {
+            return Ok((certificate, None));
+        }
+        let blame = if files.key.is_some() { "certificate_key" } else { "certificate" };
+        let of_key = |why: String| (blame, format!("{} {why}", key_path.display()));
+        let key = match inside {
+            Some(key) => key,
+            None => {
+                let text = self.file(&key_path).map_err(|why| (blame, why))?;
+                let key = pem::private_key(&text).map_err(of_key)?;
+                key.ok_or_else(|| of_key("has no private key; name the file that has it".to_owned()))?
+            }
+        };
+        self.check_mode(&key_path, blame, files.key.as_ref().unwrap_or(path));
+        let signing = signing_key(&key.der()).map_err(|_| {
+            let why = "has a key that is not supported; use ECDSA with P-256 or P-384, RSA with 2048 to 8192 bits, or \
+                       Ed25519";
+            of_key(why.to_owned())
+        })?;
+        certificate.check_key(&*signing).map_err(|why| match key_path == *path {
+            true => of_chain(why),
+            false => of_chain(format!("{why} (the key is {})", key_path.display())),
+        })?;
+        Ok((certificate, Some(key)))
+    }
+
+    /// Warns of a key that every user can read.
+    fn check_mode(&mut self, path: &Path, key: &'static str, value: &Path) {
+        if fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o004 != 0) {
+            let path = path.display();
+            let text = format!("every user can read the private key in {path}; run: chmod o-rwx {path}");
+            self.problem(Severity::Warning, key, value, text);
+        }
+    }
+
+    fn warn(&mut self, value: &Path, certificate: &Certificate) {
+        let path = certificate.source.display().to_string();
+        for problem in problems(&certificate.chain_facts(), self.now) {
+            self.problem(Severity::Warning, "certificate", value, format!("{path}: {problem}"));
+        }
+        let is_alone = certificate.chain.len() == 1 && certificate.source.file_name() != Some(CHAIN.as_ref());
+        if is_alone && certificate.source.with_file_name(CHAIN).is_file() {
+            let text = format!("{path}: the chain is missing; name the {CHAIN} beside it");
+            self.problem(Severity::Warning, "certificate", value, text);
+        }
+    }
+
+    /// Warns of the names of a host that none of its certificates has.
+    fn check_names(&mut self, host: &Host, own: &[usize]) {
+        let Some(files) = host.tls.certificates.first().filter(|_| !own.is_empty()) else { return };
+        for name in &host.names {
+            let lower = name.trim_matches(['[', ']']).to_ascii_lowercase();
+            if own.iter().any(|at| self.certificates[*at].facts.covers(&lower)) {
+                continue;
+            }
+            let value = files.certificate.clone();
+            let text =
+                format!("no certificate of the host has its name {name}, so that clients reject it there");
+            self.problem(Severity::Warning, "certificate", &value, text);
+        }
+    }
+
+    fn clients(&mut self, rules: &ClientCertificates) -> ClientRules {
+        let (demand, known) = match rules {
+            ClientCertificates::Off => return ClientRules::NONE,
+            ClientCertificates::Optional(known) => (Demand::Optional, known),
+            ClientCertificates::Required(known) => (Demand::Required, known),
+        };
+        let ClientAuthorities { ca, crl } = known;
+        let authorities = ca.iter().flat_map(|path| self.authorities(path)).collect();
+        let revoked = crl.iter().flat_map(|path| self.revoked(path)).collect();
+        ClientRules { demand, authorities, revoked }
+    }
+
+    fn authorities(&mut self, path: &Path) -> Vec<CertificateDer<'static>> {
+        let shown = path.display();
+        let read = self.file(path).and_then(|text| {
+            let found = pem::certificates(&text).map_err(|why| format!("{shown} {why}"))?;
+            let mut facts = Vec::new();
+            for certificate in &found {
+                facts.push(
+                    CertificateFacts::read(certificate)
+                        .map_err(|why| format!("a certificate in {shown} {why}"))?,
+                );
+            }
+            match found.is_empty() {
+                true => Err(format!("{shown} has no certificate; name a file with those of authorities")),
+                false => Ok((found, facts)),
+            }
+        });
+        let (found, facts) = match read {
+            Ok(read) => read,
+            Err(text) => {
+                self.problem(Severity::Error, "client_ca", path, text);
+                return Vec::new();
+            }
+        };
+        let now = self.now;
+        for authority in facts.iter().filter(|facts| facts.not_after < now) {
+            let (subject, until) = (&authority.subject, super::inspect::date(authority.not_after));
+            let text = format!(
+                "{shown}: the authority {subject} has expired on {until}; all of its clients are rejected"
+            );
+            self.problem(Severity::Warning, "client_ca", path, text);
+        }
+        found
+    }
+
+    fn revoked(&mut self, path: &Path) -> Vec<CertificateRevocationListDer<'static>> {
+        let shown = path.display();
+        let read = self.file(path).and_then(|text| {
+            let found = pem::revocation_lists(&text).map_err(|why| format!("{shown} {why}"))?;
+            match found.is_empty() {
+                true => Err(format!("{shown} has no list of revoked certificates (X509 CRL)")),
+                false => Ok(found),
+            }
+        });
+        let found = read.unwrap_or_else(|text| {
+            self.problem(Severity::Error, "client_crl", path, text);
+            Vec::new()
+        });
+        for list in &found {
+            self.check_list(list, path);
+        }
+        found
+    }
+
+    fn check_list(&mut self, list: &CertificateRevocationListDer<'_>, path: &Path) {
+        use x509_parser::prelude::{CertificateRevocationList, FromDer};
+        let shown = path.display();
+        let (severity, text) = match CertificateRevocationList::from_der(list) {
+            Err(_) => (Severity::Error, format!("a list in {shown} is not a valid X.509 CRL")),
+            Ok((_, list)) => match list.next_update().map(|time| time.timestamp()) {
+                Some(until) if until < self.now => {
+                    let (issuer, until) = (distinguished(list.issuer()), super::inspect::date(until));
+                    let text = format!(
+                        "{shown}: the list of {issuer} has expired on {until}, so that all of its certificates are \
+                         rejected; get a new one"
+                    );
+                    (Severity::Warning, text)
+                }
+                _ => return,
+            },
+        };
+        self.problem(severity, "client_crl", path, text);
+    }
+
+    /// The text of a file. Errors: with its path.
+    fn file(&mut self, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+        self.stamps.add(path);
+        let shown = path.display();
+        let read = || {
+            // Without room to grow, so that no copy of a key stays behind.
+            let mut text = Zeroizing::new(Vec::new());
+            let file = File::open(path)?;
+            let length = file.metadata()?.len();
+            text.reserve_exact(length.min(MAX_FILE) as usize + 2);
+            file.take(MAX_FILE + 1).read_to_end(&mut text)?;
+            Ok(text)
+        };
+        match read() {
+            Ok(text) if text.len() as u64 <= MAX_FILE => Ok(text),
+            Ok(_) => Err(format!("{shown} is larger than 1 MiB; name a file of PEM")),
+            Err(e) => {
+                let e: io::Error = e;
+                Err(format!("cannot read {shown}: {e}"))
+            }
+        }
+    }
+}
+
+/// The file with the key of a certificate that has none inside. Errors: there is none.
+fn key_beside(certificate: &Path) -> Result<PathBuf, String> {
+    let places = [certificate.with_extension("key"), certificate.with_file_name(KEY)];
+    let shown: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
+    let found = places.into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| {
+        format!("has no private key, and there is no {}; add certificate_key = \"…\"", shown.join(" or "))
+    })
+}

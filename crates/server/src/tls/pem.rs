@@ -1,0 +1,126 @@
+//! Reads PEM (RFC 7468): the certificates, the private key and the revocation lists of a text. Errors are the middle of
+//! a sentence whose subject is the file: "has no certificate; …".
+
+use std::fmt;
+
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer,
+    PrivateSec1KeyDer,
+};
+use zeroize::Zeroizing;
+
+/// A private key. Its memory is overwritten when it is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PrivateKey {
+    der: Zeroizing<Vec<u8>>,
+    format: KeyFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyFormat {
+    Pkcs1,
+    Sec1,
+    Pkcs8,
+}
+
+impl PrivateKey {
+    pub fn der(&self) -> PrivateKeyDer<'_> {
+        let bytes = &self.der[..];
+        match self.format {
+            KeyFormat::Pkcs1 => PrivatePkcs1KeyDer::from(bytes).into(),
+            KeyFormat::Sec1 => PrivateSec1KeyDer::from(bytes).into(),
+            KeyFormat::Pkcs8 => PrivatePkcs8KeyDer::from(bytes).into(),
+        }
+    }
+}
+
+/// Shows nothing of the key.
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrivateKey").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+/// The certificates of a text, in order, perhaps none.
+pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(invalid)
+}
+
+/// The lists of revoked certificates of a text, in order, perhaps none.
+pub fn revocation_lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    CertificateRevocationListDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(invalid)
+}
+
+/// The private key of a text. `None`: it has none. Errors: it has several, or one with a password.
+pub fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
+    let mut found = None;
+    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(text) {
+        let (kind, der) = section.map_err(invalid)?;
+        let der = Zeroizing::new(der);
+        let format = match kind {
+            SectionKind::RsaPrivateKey => KeyFormat::Pkcs1,
+            SectionKind::EcPrivateKey => KeyFormat::Sec1,
+            SectionKind::PrivateKey => KeyFormat::Pkcs8,
+            _ => continue,
+        };
+        if found.replace(PrivateKey { der, format }).is_some() {
+            return Err("has two private keys; keep the one of the certificate".to_owned());
+        }
+    }
+    let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
+    match found {
+        None if has(b"BEGIN ENCRYPTED PRIVATE KEY") => {
+            Err("has a key with a password, which the server cannot know; remove it with: openssl pkey -in OLD -out NEW"
+                .to_owned())
+        }
+        found => Ok(found),
+    }
+}
+
+fn invalid(error: rustls::pki_types::pem::Error) -> String {
+    use rustls::pki_types::pem::Error;
+    match error {
+        Error::Base64Decode(_) => "has text that is not base64, or a key with a password".to_owned(),
+        Error::MissingSectionEnd { .. } => "ends within a section".to_owned(),
+        _ => "is not valid PEM".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_keys_of_three_formats_and_rejects_others() {
+        let section = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+        let read = |text: &str| private_key(text.as_bytes());
+        for (label, format) in [
+            ("PRIVATE KEY", KeyFormat::Pkcs8),
+            ("RSA PRIVATE KEY", KeyFormat::Pkcs1),
+            ("EC PRIVATE KEY", KeyFormat::Sec1),
+        ] {
+            // As `openssl ecparam -genkey` writes it.
+            let text = format!("words in front\n{}{}", section("EC PARAMETERS"), section(label));
+            let key = read(&text).unwrap().expect(label);
+            assert_eq!((key.format, &key.der[..]), (format, &[0; 3][..]), "{label}");
+            assert!(!format!("{key:?}").contains('0'), "{key:?}");
+        }
+        assert_eq!(read(&section("CERTIFICATE")), Ok(None));
+        assert_eq!(read(""), Ok(None));
+        let two = section("PRIVATE KEY").repeat(2);
+        for (text, expected) in [
+            (two.as_str(), "two private keys"),
+            (&section("ENCRYPTED PRIVATE KEY"), "openssl pkey"),
+            (
+                "-----BEGIN PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END PRIVATE KEY-----\n",
+                "password",
+            ),
+            ("-----BEGIN PRIVATE KEY-----\nAAAA\n", "ends within"),
+            ("-----BEGIN PRIVATE", "not valid PEM"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Which certificate a client gets: by the name that it asks for, and by the algorithms that it can use.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{CipherSuite, SignatureAlgorithm};
+use site::host::Names;
+use site::tls::UnknownName;
+
+use super::material::Material;
+
+/// The protocol of a handshake that proves to an ACME authority which server has a name (RFC 8737 §6.2).
+pub const ACME: &[u8] = b"acme-tls/1";
+
+/// The certificates that answer challenges of ACME authorities.
+pub trait Challenges: Send + Sync {
+    /// The certificate for a name in lower case. `None`: there is no challenge for it.
+    fn certificate(&self, name: &str) -> Option<Arc<CertifiedKey>>;
+}
+
+/// Knows all certificates of a site.
+pub struct Resolver {
+    names: Names,
+    /// One for each host.
+    hosts: Vec<Arc<Choices>>,
+    unknown: UnknownName,
+    challenges: Option<Arc<dyn Challenges>>,
+}
+
+/// The certificates of a host.
+struct Choices {
+    keys: Vec<Arc<CertifiedKey>>,
+    /// Indices in `keys` by a name of the certificate; a wildcard without its `*.`.
+    exact: HashMap<String, Vec<usize>>,
+    wildcards: HashMap<String, Vec<usize>>,
+    /// Indices of all.
+    all: Vec<usize>,
+}
+
+/// What is known of a name that a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// The host has the name, or one of its certificates.
+    Host(usize),
+    Unknown,
+}
+
+impl Resolver {
+    /// `keys` are those of the material's certificates.
+    pub fn new(
+        names: Names,
+        material: &Material,
+        keys: &[Arc<CertifiedKey>],
+        unknown: UnknownName,
+        challenges: Option<Arc<dyn Challenges>>,
+    ) -> Resolver {
+        let count = material.rules_of_hosts().len();
+        // A host without a certificate has those of the first host that has one.
+        let first = (0..count).map(|host| material.of_host(host)).find(|own| !own.is_empty()).unwrap_or(&[]);
+        let mut made: Vec<(&[usize], Arc<Choices>)> = Vec::new();
+        let mut choices = |host: usize| {
+            let own = Some(material.of_host(host)).filter(|own| !own.is_empty()).unwrap_or(first);
+            match made.iter().find(|(other, _)| *other == own) {
+                Some((_, choices)) => choices.clone(),
+                None => {
+                    let choices = Arc::new(Choices::new(own, material, keys));
+                    made.push((own, choices.clone()));
+                    choices
+                }
+            }
+        };
+        let hosts = (0..count).map(&mut choices).collect();
+        Resolver { names, hosts, unknown, challenges }
+    }
+
+    /// What is known of the name that a client asks for.
+    pub fn find(&self, name: Option<&str>) -> Known {
+        let Some(name) = name.map(normalized) else { return Known::Unknown };
+        if let Some(host) = self.names.find(name.as_bytes()) {
+            return Known::Host(host);
+        }
+        match self.hosts.first().is_some_and(|default| !default.with_name(&name).is_empty()) {
+            true => Known::Host(0),
+            false => Known::Unknown,
+        }
+    }
+
+    /// Whether a client that asks for this name is rejected.
+    pub fn rejects(&self, name: Option<&str>) -> bool {
+        self.unknown == UnknownName::Reject && self.find(name) == Known::Unknown
+    }
+
+    fn challenge(&self, hello: &ClientHello<'_>) -> Option<Option<Arc<CertifiedKey>>> {
+        // A client offers this protocol alone (RFC 8737 §3).
+        let mut offered = hello.alpn()?;
+        if offered.next() != Some(ACME) || offered.next().is_some() {
+            return None;
+        }
+        let challenges = self.challenges.as_ref()?;
+        Some(hello.server_name().and_then(|name| challenges.certificate(&normalized(name))))
+    }
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if let Some(challenge) = self.challenge(&hello) {
+            return challenge;
+        }
+        let host = match self.find(hello.server_name()) {
+            Known::Host(host) => host,
+            Known::Unknown if self.unknown == UnknownName::Reject => return None,
+            Known::Unknown => 0,
+        };
+        self.hosts.get(host)?.choose(&hello)
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").field("hosts", &self.hosts.len()).finish_non_exhaustive()
+    }
+}
+
+impl Choices {
+    fn new(own: &[usize], material: &Material, keys: &[Arc<CertifiedKey>]) -> Choices {
+        let mut sorted: Vec<usize> = own.to_vec();
+        sorted.sort_by_key(|at| rank(keys[*at].key.algorithm()));
+        let mut choices = Choices {
+            keys: sorted.iter().map(|at| keys[*at].clone()).collect(),
+            exact: HashMap::new(),
+            wildcards: HashMap::new(),
+            all: (0..sorted.len()).collect(),
+        };
+        for (index, at) in sorted.iter().enumerate() {
+            for name in &material.certificates()[*at].facts.names {
+                let (table, name) = match name.strip_prefix("*.") {
+                    Some(rest) => (&mut choices.wildcards, rest),
+                    None => (&mut choices.exact, name.as_str()),
+                };
+                table.entry(name.to_owned()).or_default().push(index);
+            }
+        }
+        choices
+    }
+
+    /// The certificates with a name, or with a wildcard for it, as indices.
+    fn with_name(&self, name: &str) -> &[usize] {
+        let wildcard = || self.wildcards.get(name.split_once('.')?.1);
+        self.exact.get(name).or_else(wildcard).map_or(&[], Vec::as_slice)
+    }
+
+    fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let named = hello.server_name().map_or(&[][..], |name| self.with_name(&normalized(name)));
+        let candidates = if named.is_empty() { &self.all } else { named };
+        let usable = candidates.iter().find(|at| can_use(hello, &self.keys[**at]));
+        // Without one, the handshake fails with the reason.
+        usable.or(candidates.first()).map(|at| self.keys[*at].clone())
+    }
+}
+
+/// ECDSA first: it is the fastest for the server, and the shortest.
+fn rank(algorithm: SignatureAlgorithm) -> u8 {
+    match algorithm {
+        SignatureAlgorithm::ECDSA => 0,
+        SignatureAlgorithm::ED25519 => 1,
+        _ => 2,
+    }
+}
+
+/// Whether a client can verify a signature of the key, and in TLS 1.2 also has a cipher suite for it.
+fn can_use(hello: &ClientHello<'_>, certified: &CertifiedKey) -> bool {
+    let is_rsa = certified.key.algorithm() == SignatureAlgorithm::RSA;
+    let fits = |suite: &CipherSuite| match suite_key(*suite) {
+        SuiteKey::Any => true,
+        SuiteKey::Rsa => is_rsa,
+        SuiteKey::Ecdsa => !is_rsa,
+        SuiteKey::Unsupported => false,
+    };
+    certified.key.choose_scheme(hello.signature_schemes()).is_some() && hello.cipher_suites().iter().any(fits)
+}
+
+/// The key that a cipher suite needs.
+enum SuiteKey {
+    /// TLS 1.3.
+    Any,
+    Rsa,
+    Ecdsa,
+    Unsupported,
+}
+
+fn suite_key(suite: CipherSuite) -> SuiteKey {
+    use CipherSuite::*;
+    match suite {
+        TLS13_AES_128_GCM_SHA256 | TLS13_AES_256_GCM_SHA384 | TLS13_CHACHA20_POLY1305_SHA256 => SuiteKey::Any,
+        TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+        | TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
+        | TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => SuiteKey::Rsa,
+        TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+        | TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+        | TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 => SuiteKey::Ecdsa,
+        _ => SuiteKey::Unsupported,
+    }
+}
+
+/// In lower case, without a last dot.
+fn normalized(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}

@@ -1,0 +1,150 @@
+//! The settings of TLS for all connections of a process: one for each rule for the certificates of clients, because the
+//! library has one rule in each.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::{Acceptor, NoServerSessionStorage};
+use rustls::sign::{CertifiedKey, SigningKey};
+use rustls::version::{TLS12, TLS13};
+use site::model::Site;
+use site::tls::{UnknownName, Versions};
+
+use super::clients::{fingerprint, verifier};
+use super::crypto::{chosen_provider, signing_key};
+use super::material::Material;
+use super::resolver::{ACME, Challenges, Known, Resolver};
+use super::tickets::TicketKeys;
+
+/// The protocols that are negotiated (RFC 7301), in order of preference.
+const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+
+pub struct ServerTls {
+    /// One for each rule for the certificates of clients.
+    configs: Vec<Arc<ServerConfig>>,
+    /// An index in `configs`, for each host.
+    of_hosts: Vec<usize>,
+    resolver: Arc<Resolver>,
+    /// Whether a connection can begin before the name is known that its client asks for.
+    selection: Selection,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Selection {
+    /// All connections have the same settings.
+    One,
+    ByName,
+}
+
+/// The settings of a connection, by the first bytes that its client has sent.
+pub enum Choice {
+    /// The beginning of the handshake is not complete.
+    Incomplete,
+    /// `host` is the index of the host that the client asks for by its name.
+    Settings { config: Arc<ServerConfig>, host: usize },
+    /// The client asks for an unknown name, and gets these bytes before the connection closes.
+    Rejected(&'static [u8]),
+}
+
+/// The alert `unrecognized_name` in a record (RFC 8446 §5.1 and §6).
+const UNRECOGNIZED_NAME: &[u8] = &[0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x70];
+
+impl ServerTls {
+    /// With keys that sign in this process, and without tickets. Errors: what to do.
+    pub fn of(site: &Site, material: &Material) -> Result<ServerTls, String> {
+        let mut keys = Vec::new();
+        for key in material.keys() {
+            keys.push(signing_key(&key.der()).map_err(|e| format!("a private key cannot be used: {e}"))?);
+        }
+        ServerTls::new(site, material, keys, None, None)
+    }
+
+    /// `keys` are those of the certificates, and may sign elsewhere. `tickets`: `None` if sessions are not resumed.
+    /// Errors: what to do.
+    pub fn new(
+        site: &Site,
+        material: &Material,
+        keys: Vec<Arc<dyn SigningKey>>,
+        tickets: Option<&Arc<TicketKeys>>,
+        challenges: Option<Arc<dyn Challenges>>,
+    ) -> Result<ServerTls, String> {
+        let mut certified = Vec::new();
+        for (certificate, key) in material.certificates().iter().zip(keys) {
+            let fits = certificate.check_key(&*key);
+            fits.map_err(|why| format!("{} {why}", certificate.source.display()))?;
+            certified.push(Arc::new(CertifiedKey::new(certificate.chain.clone(), key)));
+        }
+        let (unknown, has_challenges) = (site.tls.unknown_name, challenges.is_some());
+        let resolver = Resolver::new(site.hosts.names().clone(), material, &certified, unknown, challenges);
+        let resolver = Arc::new(resolver);
+        let provider = chosen_provider(&site.tls)?;
+        let versions = match site.tls.versions {
+            Versions::Tls12 => &[&TLS12][..],
+            Versions::Tls13 => &[&TLS13],
+            Versions::Both => &[&TLS13, &TLS12],
+        };
+        let mut protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        protocols.extend(has_challenges.then(|| ACME.to_vec()));
+        let mut configs = Vec::new();
+        for rules in material.client_rules() {
+            let builder = ServerConfig::builder_with_provider(provider.clone())
+                .with_protocol_versions(versions)
+                .map_err(|e| format!("\"versions\" and \"ciphers\" in [tls] do not fit together: {e}"))?;
+            let builder = builder.with_client_cert_verifier(verifier(rules, &provider)?);
+            let mut config = builder.with_cert_resolver(resolver.clone());
+            config.ignore_client_order = !site.tls.ciphers.is_empty();
+            config.alpn_protocols = protocols.clone();
+            // Tickets hold the sessions, so that all workers know them.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            match tickets {
+                Some(tickets) => config.ticketer = tickets.ticketer(&fingerprint(rules)),
+                None => config.send_tls13_tickets = 0,
+            }
+            configs.push(Arc::new(config));
+        }
+        let selection = match (configs.len(), unknown) {
+            (..=1, UnknownName::Default) => Selection::One,
+            _ => Selection::ByName,
+        };
+        Ok(ServerTls { configs, of_hosts: material.rules_of_hosts().to_vec(), resolver, selection })
+    }
+
+    /// The settings of a client that asks for the default host.
+    pub fn config(&self) -> &Arc<ServerConfig> {
+        &self.configs[self.of_hosts[0]]
+    }
+
+    /// The settings for a connection whose client has sent `received`. If all connections have the same, it need not have
+    /// sent anything.
+    pub fn choose(&self, received: &[u8]) -> Choice {
+        if self.selection == Selection::One {
+            return Choice::Settings { config: self.config().clone(), host: 0 };
+        }
+        let mut acceptor = Acceptor::default();
+        let mut rest = received;
+        while !rest.is_empty() {
+            match acceptor.read_tls(&mut rest) {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        match acceptor.accept() {
+            Ok(None) => Choice::Incomplete,
+            Ok(Some(accepted)) => self.by_name(accepted.client_hello().server_name()),
+            // The same error ends the connection, with its alert.
+            Err(_) => Choice::Settings { config: self.config().clone(), host: 0 },
+        }
+    }
+
+    fn by_name(&self, name: Option<&str>) -> Choice {
+        if self.resolver.rejects(name) {
+            return Choice::Rejected(UNRECOGNIZED_NAME);
+        }
+        let host = match self.resolver.find(name) {
+            Known::Host(host) => host,
+            Known::Unknown => 0,
+        };
+        let config = self.of_hosts.get(host).map_or(self.config(), |at| &self.configs[*at]);
+        Choice::Settings { config: config.clone(), host }
+    }
+}
