@@ -269,6 +269,27 @@ fn by_default_shows_a_change_within_about_a_second() {
 }
 
 #[test]
+fn finds_precompressed_files_that_the_kernel_has_to_look_for() {
+    // The lookup that completes an entry finds them. Without a cache, the kernel alone remembers them.
+    for entries in [4096, 0] {
+        let site = Site::new().file("page", "plain").file("elsewhere/page", "br");
+        let config = format!("[cache]\nentries = {entries}\ncheck = \"1h\"");
+        // The kernel notes the time of the first access to the link, for which a disk may be needed.
+        let server = site.symlink("page.br", "elsewhere/page").config(&config).start();
+        let mut client = server.connect();
+        let mut bodies = Vec::new();
+        let are_found = wait_until(TIMEOUT, || {
+            let response = client.get_with("/page", "Accept-Encoding: br\r\n");
+            bodies.push(response.text());
+            response.has("content-encoding")
+        });
+        assert!(are_found, "{entries} entries: {bodies:?}");
+        let (last, before) = bodies.split_last().unwrap();
+        assert!(last == "br" && before.iter().all(|body| body == "plain"), "{entries} entries: {bodies:?}");
+    }
+}
+
+#[test]
 fn does_not_check_the_disk_within_the_interval() {
     let server = Site::new()
         .config("[cache]\ncheck = \"1h\"\nmissing = \"1h\"")

@@ -7,7 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Stdio;
 
-use e2e::{Random, ReadError, Rows, Server, Site, is_root, shown, tool, without_privilege};
+use e2e::{
+    Random, ReadError, Rows, Server, Site, TIMEOUT, is_root, shown, tool, wait_until, without_privilege,
+};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
 /// `Content-Length` as a number.
@@ -491,6 +493,9 @@ fn ignores_a_precompressed_file_that_may_not_be_used() {
         .config("[[route]]\npath = \"/off/\"\nprecompressed = []\n[[route]]\npath = \"/gzip/\"\nprecompressed = [\"gzip\"]")
         .start();
     let mut rows = Rows::new();
+    // While the kernel reads the link, the plain file is sent.
+    let get_link = || server.connect().get_with("/link.txt", "Accept-Encoding: br, gzip\r\n");
+    rows.holds("/link.txt", "sent by its link", wait_until(TIMEOUT, || get_link().has("content-encoding")));
     for (path, expected) in [
         ("/out.txt", "plain"),
         ("/old.txt", "new text"),

@@ -332,7 +332,7 @@ fn print_lookup(lookup: &Lookup) {
             "found     a file that may not be served: permissions, a link, or no regular file"
         )),
         Lookup::Folder(_) => terminal::out(format_args!("found     a folder without an index")),
-        Lookup::File { name, variants } => {
+        Lookup::File { name, variants, .. } => {
             for variant in variants {
                 terminal::out(format_args!(
                     "found     {name}: {} bytes, coding {}",

@@ -1,4 +1,5 @@
-//! Lookups that wait for a disk. They run on helper threads, and the requests for one path share one lookup.
+//! Lookups that wait for a disk. They run on helper threads, and the requests for one path share one lookup. A lookup that
+//! completes a partial entry runs while the entry is already being sent.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use super::beneath::Wait;
 use super::lookup::Query;
 use super::{Entry, Files, Key};
 use crate::disk::{Busy, Device, Work};
+use crate::semaphore::Permit;
 
 /// A lookup that may wait for a disk.
 pub struct DiskLookup {
@@ -38,6 +40,19 @@ impl DiskLookup {
         let (files, path) = (self.files.clone(), self.key.1.clone());
         let found = self.join_or_start().await;
         found.unwrap_or_else(|busy| Err(files.report_busy(path.as_str(), busy)))
+    }
+
+    /// Looks the file up again, with all precompressed files, while `partial` is sent. No request waits for it.
+    pub(super) fn complete(self, partial: Rc<Entry>, permit: Permit) {
+        if self.files.pending.borrow().contains_key(&self.key) {
+            return;
+        }
+        tokio::task::spawn_local(async move {
+            let _permit = permit;
+            if self.find().await.is_err() {
+                partial.expire();
+            }
+        });
     }
 
     async fn join_or_start(self) -> Result<Result<Rc<Entry>, Status>, Busy> {

@@ -84,7 +84,7 @@ impl Entry {
             Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), now),
             Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), now),
             Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], now),
-            Lookup::File { name, variants } => {
+            Lookup::File { name, variants, .. } => {
                 let stamps = variants.iter().map(|variant| variant.stamp).collect();
                 let prepared = prepare(services, host, path, &name, variants);
                 let (representations, prepared) = prepared.into_iter().unzip();
@@ -96,6 +96,12 @@ impl Entry {
 
     fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
         Entry { resource, prepared: Vec::new(), stamps, checked_at: Cell::new(now) }
+    }
+
+    /// The next request compares it with the disk.
+    pub(super) fn expire(&self) {
+        // Not fresh: it is later than any second of the clock.
+        self.checked_at.set(i64::MAX);
     }
 
     /// `None`: it is not a folder.

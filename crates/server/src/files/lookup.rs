@@ -42,7 +42,17 @@ pub enum Lookup {
     File {
         name: String,
         variants: Vec<Variant>,
+        precompressed: Precompressed,
     },
+}
+
+/// How much is known of the precompressed files beside a plain file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precompressed {
+    /// There are those among the variants, and no others.
+    Known,
+    /// There may be others: the kernel does not have their names in memory.
+    Unknown,
 }
 
 /// A file: the plain one, or a precompressed one.
@@ -76,7 +86,7 @@ impl Query {
         }
     }
 
-    /// Errors: `WouldWait` and `Local`.
+    /// With `Wait::Never`, a plain file is found before its precompressed files are known. Errors: `WouldWait` and `Local`.
     pub fn lookup(&self, wait: Wait) -> Result<Lookup, OpenError> {
         let opening = match wait {
             Wait::Never if is_on_disk(self.root.device) => Opening::ForReading,
@@ -86,7 +96,7 @@ impl Query {
         missing_or_denied(run.candidates().and_then(|candidates| run.load(candidates)))
     }
 
-    /// As `lookup`. `None`: the files still have the stamps of an earlier lookup.
+    /// As `lookup`, but never partial if there are stamps. `None`: the files still have the stamps of an earlier lookup.
     pub fn lookup_if_changed(&self, stamps: &[Stamp], wait: Wait) -> Result<Option<Lookup>, OpenError> {
         if stamps.is_empty() {
             return self.lookup(wait).map(Some);
@@ -104,6 +114,13 @@ impl Query {
         let folders = self.path.segments().count() + usize::from(self.path.is_folder());
         let in_memory = (0..folders).rev().find_map(|n| run.inspect(&self.path.first_segments(n)?).ok());
         in_memory.map_or(self.root.device, |folder| folder.stamp.device)
+    }
+}
+
+impl Lookup {
+    /// Whether there may be more variants than those that were found.
+    pub fn is_partial(&self) -> bool {
+        matches!(self, Lookup::File { precompressed: Precompressed::Unknown, .. })
     }
 }
 
@@ -149,14 +166,15 @@ struct Candidate {
 
 enum Candidates {
     Folder(Stamp),
-    Files(Vec<Candidate>),
+    /// At least one.
+    Files(Vec<Candidate>, Precompressed),
 }
 
 impl Candidates {
     fn stamps(&self) -> impl Iterator<Item = Stamp> {
         let (folder, files) = match self {
             Candidates::Folder(stamp) => (Some(*stamp), &[][..]),
-            Candidates::Files(files) => (None, &files[..]),
+            Candidates::Files(files, _) => (None, &files[..]),
         };
         folder.into_iter().chain(files.iter().map(|file| file.stamp))
     }
@@ -176,8 +194,7 @@ impl Run<'_> {
             Err(OpenError::Missing) if !path.is_folder() => None,
             Err(error) => return Err(error),
         };
-        let files = self.files(path, plain)?;
-        if files.is_empty() { Err(OpenError::Missing) } else { Ok(Candidates::Files(files)) }
+        self.files(path, plain)
     }
 
     fn index(&self, folder: Stamp) -> Result<Candidates, OpenError> {
@@ -189,16 +206,16 @@ impl Run<'_> {
                 Err(OpenError::Missing) => None,
                 Err(error) => return Err(error),
             };
-            let files = self.files(&path, plain)?;
-            if !files.is_empty() {
-                return Ok(Candidates::Files(files));
+            match self.files(&path, plain) {
+                Err(OpenError::Missing) => {}
+                found => return found,
             }
         }
         Ok(Candidates::Folder(folder))
     }
 
     /// The file at `path`, if it exists, and its precompressed files.
-    fn files(&self, path: &SafePath<'static>, plain: Option<Inspected>) -> Result<Vec<Candidate>, OpenError> {
+    fn files(&self, path: &SafePath<'static>, plain: Option<Inspected>) -> Result<Candidates, OpenError> {
         let codings: &[Coding] = match plain {
             Some(_) => &self.query.precompressed,
             None if self.query.gunzip => &[Coding::Gzip],
@@ -207,13 +224,21 @@ impl Run<'_> {
         // A precompressed file that is older was made of another plain file. Only whole seconds are compared, because
         // some compressors do not copy the fraction.
         let oldest = plain.as_ref().map(|plain| plain.stamp.modified_seconds());
-        let mut files = Vec::new();
+        let (mut files, mut precompressed) = (Vec::new(), Precompressed::Known);
         if let Some(Inspected { stamp, fd, .. }) = plain {
             files.push(Candidate { path: path.clone(), coding: Coding::Identity, stamp, fd });
         }
         for &coding in codings {
             let Some(path) = path.with_suffix(coding.extension()) else { continue };
-            match self.inspect(&path) {
+            let inspected = match self.inspect_directly(&path) {
+                Some(Err(OpenError::WouldWait)) if !files.is_empty() => {
+                    precompressed = Precompressed::Unknown;
+                    continue;
+                }
+                Some(inspected) => inspected,
+                None => self.inspect_by_path(&path),
+            };
+            match inspected {
                 Ok(Inspected { kind: FileType::RegularFile, stamp, fd })
                     if oldest.is_none_or(|oldest| stamp.modified_seconds() >= oldest) =>
                 {
@@ -224,31 +249,43 @@ impl Run<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(files)
+        if files.is_empty() {
+            return Err(OpenError::Missing);
+        }
+        Ok(Candidates::Files(files, precompressed))
     }
 
     fn inspect(&self, path: &SafePath<'_>) -> Result<Inspected, OpenError> {
-        let Query { root, symlinks, .. } = self.query;
-        if self.opening == Opening::ForReading {
-            match beneath::open_on_device(root, path, *symlinks) {
-                Ok(fd) => {
-                    let (kind, stamp) = stat(&fd, self.wait)?;
-                    return Ok(Inspected { kind, stamp, fd: Some(fd) });
-                }
-                Err(error @ (OpenError::Missing | OpenError::WouldWait)) => return Err(error),
-                // It may not be a regular file, or it is on another device.
-                Err(OpenError::Denied | OpenError::Local(_)) => {}
-            }
+        self.inspect_directly(path).unwrap_or_else(|| self.inspect_by_path(path))
+    }
+
+    /// Opens a file for reading. Errors: `Missing`, and `WouldWait` if the kernel does not have it in memory. `None`: it may
+    /// not be a regular file, or on another device, or files are not opened in this way.
+    fn inspect_directly(&self, path: &SafePath<'_>) -> Option<Result<Inspected, OpenError>> {
+        if self.opening != Opening::ForReading {
+            return None;
         }
+        match beneath::open_on_device(&self.query.root, path, self.query.symlinks) {
+            Ok(fd) => {
+                let stat = stat(&fd, self.wait);
+                Some(stat.map(|(kind, stamp)| Inspected { kind, stamp, fd: Some(fd) }))
+            }
+            Err(error @ (OpenError::Missing | OpenError::WouldWait)) => Some(Err(error)),
+            Err(OpenError::Denied | OpenError::Local(_)) => None,
+        }
+    }
+
+    fn inspect_by_path(&self, path: &SafePath<'_>) -> Result<Inspected, OpenError> {
+        let Query { root, symlinks, .. } = self.query;
         let fd = beneath::open(root, path, *symlinks, OFlags::PATH, self.wait)?;
         let (kind, stamp) = stat(&fd, self.wait)?;
         Ok(Inspected { kind, stamp, fd: None })
     }
 
     fn load(&self, candidates: Candidates) -> Result<Lookup, OpenError> {
-        let files = match candidates {
+        let (files, precompressed) = match candidates {
             Candidates::Folder(stamp) => return Ok(Lookup::Folder(stamp)),
-            Candidates::Files(files) => files,
+            Candidates::Files(files, precompressed) => (files, precompressed),
         };
         let Candidate { path, coding, .. } = &files[0];
         // The name without `.gz` has the media type, even where only the gzip file exists.
@@ -268,7 +305,7 @@ impl Run<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Lookup::File { name, variants })
+        Ok(Lookup::File { name, variants, precompressed })
     }
 
     fn load_file(&self, file: Candidate, read_up_to: u64) -> Result<Variant, OpenError> {
@@ -312,5 +349,73 @@ impl Run<'_> {
             return Ok(None);
         }
         read(fd, 0, stamp.size as usize, self.wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A folder with `page` and `page.gz`. Removed when dropped.
+    struct Fixture(PathBuf);
+
+    impl Fixture {
+        fn new(name: &str) -> Fixture {
+            let folder = std::env::temp_dir().join(format!("taipan-lookup-{name}-{}", std::process::id()));
+            _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("page"), "page").unwrap();
+            fs::write(folder.join("page.gz"), "gzip").unwrap();
+            Fixture(folder)
+        }
+
+        /// The query for `page`, and for those precompressed files.
+        fn query(&self, precompressed: &[Coding]) -> Query {
+            // As on any disk, also where the folder for temporary files is in memory.
+            let mut root = Root::open(&self.0).unwrap();
+            root.device = (8, 0);
+            let rules = FileRules { precompressed: precompressed.to_vec(), ..FileRules::default() };
+            Query::new(root, SafePath::parse("/page").unwrap().into_owned(), &rules, 0)
+        }
+    }
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The codings that a lookup found, and whether it is partial.
+    fn found(query: &Query, wait: Wait) -> (Vec<Coding>, bool) {
+        let lookup = query.lookup(wait).unwrap();
+        let is_partial = lookup.is_partial();
+        let Lookup::File { variants, .. } = lookup else { panic!("a file") };
+        (variants.iter().map(|variant| variant.coding).collect(), is_partial)
+    }
+
+    #[test]
+    fn finds_a_file_before_the_kernel_knows_whether_there_are_precompressed_ones() {
+        let files = Fixture::new("partial");
+        let query = files.query(&[Coding::Br, Coding::Gzip]);
+        let all = vec![Coding::Identity, Coding::Gzip];
+        // Nothing has looked for `page.br` yet.
+        assert_eq!(found(&query, Wait::Never), (all.clone(), true));
+        assert_eq!(found(&query, Wait::Allowed), (all.clone(), false));
+        assert_eq!(found(&query, Wait::Never), (all, false), "now the kernel has its absence in memory");
+    }
+
+    #[test]
+    fn does_not_compare_files_with_those_that_are_not_known() {
+        let files = Fixture::new("changed");
+        let known = files.query(&[]);
+        let Lookup::File { variants, .. } = known.lookup(Wait::Never).unwrap() else { panic!("a file") };
+        let stamps: Vec<Stamp> = variants.iter().map(|variant| variant.stamp).collect();
+        assert!(matches!(known.lookup_if_changed(&stamps, Wait::Never), Ok(None)));
+        let unknown = files.query(&[Coding::Zstd]);
+        assert!(matches!(unknown.lookup_if_changed(&stamps, Wait::Never), Err(OpenError::WouldWait)));
+        assert!(matches!(unknown.lookup_if_changed(&stamps, Wait::Allowed), Ok(None)));
     }
 }

@@ -28,6 +28,7 @@ use taipan_http::target::SafePath;
 use crate::disk::Busy;
 use crate::log;
 use crate::response_head::DatedHead;
+use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::stats::Count;
 use beneath::{OpenError, Wait};
@@ -72,6 +73,8 @@ pub struct Files {
     table: RefCell<Table<Cached>>,
     roots: Roots,
     pending: RefCell<HashMap<Key, Rc<Pending>>>,
+    /// Lookups that complete partial entries, for which no request waits.
+    completions: Semaphore,
     check_seconds: i64,
     missing_seconds: i64,
     keep_up_to: u64,
@@ -83,12 +86,14 @@ impl Files {
     pub fn new(services: Rc<Services>, roots: OpenRoots) -> Rc<Files> {
         let CacheLimits { entries, descriptors, bytes, file, check, missing } = services.site.cache;
         let check_seconds = whole_seconds(check);
+        let completions = services.site.limits.disk_threads;
         let now = services.clock.now();
         Rc::new(Files {
             services,
             table: RefCell::new(Table::new(Cost { entries, descriptors, bytes })),
             roots: Roots::new(&roots, check_seconds, now),
             pending: RefCell::default(),
+            completions: Semaphore::new(completions),
             check_seconds,
             missing_seconds: whole_seconds(missing),
             keep_up_to: file,
@@ -122,16 +127,30 @@ impl Files {
         let query = Query { index, ..Query::new(root, below, planned.rules, self.keep_up_to) };
         let cached = self.cached(host, path.as_str());
         let stamps = cached.as_ref().map_or(&[][..], |entry| &entry.stamps);
-        match query.lookup_if_changed(stamps, Wait::Never) {
+        let result = query.lookup_if_changed(stamps, Wait::Never);
+        let (result, permit) = match result {
+            Ok(Some(lookup)) if lookup.is_partial() => match self.completions.take() {
+                Some(permit) => (Ok(Some(lookup)), Some(permit)),
+                None => (Err(OpenError::WouldWait), None),
+            },
+            result => (result, None),
+        };
+        let disk_lookup = |cached| {
+            let key = (host, path.clone().into_owned());
+            DiskLookup { files: self.clone(), key, query, cached }
+        };
+        match result {
             Err(OpenError::WouldWait) if self.services.sheds_cold() => {
                 Probe::Failed(Status::SERVICE_UNAVAILABLE)
             }
-            Err(OpenError::WouldWait) => {
-                let key = (host, path.clone().into_owned());
-                Probe::WouldWait(DiskLookup { files: self.clone(), key, query, cached })
-            }
+            Err(OpenError::WouldWait) => Probe::WouldWait(disk_lookup(cached)),
             result => match self.update(host, path, cached, result, now) {
-                Ok(entry) => Probe::Hit(entry),
+                Ok(entry) => {
+                    if let Some(permit) = permit {
+                        disk_lookup(Some(entry.clone())).complete(entry.clone(), permit);
+                    }
+                    Probe::Hit(entry)
+                }
                 Err(status) => Probe::Failed(status),
             },
         }

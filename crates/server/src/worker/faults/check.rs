@@ -1,9 +1,15 @@
 //! The assertions about a run, whatever failed in it.
 
+use std::io::Read;
+
+use flate2::read::MultiGzDecoder;
+
 use super::client::{self, NO_RESPONSE, Outcome, SCRIPT};
 use super::fixture::Fixture;
 use super::{Left, Run, cases};
 use crate::sys::faulty::plan::{Call, Case, Fault, Which};
+
+const GZIP: &[u8] = b"\r\nContent-Encoding: gzip\r\n";
 
 /// The effect of a fault on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +34,7 @@ impl Harm {
             Outcome::Response(response) if same(response, wanted) && response.len() == wanted.len() => {
                 Harm::None
             }
+            Outcome::Response(response) if is_uncompressed_instead(response, wanted) => Harm::None,
             Outcome::Response(response) if matches!(client::status(response), Some(500 | 503)) => Harm::Error,
             // A missing error page is replaced by a generated one.
             Outcome::Response(response) if client::status(wanted) == Some(404) => {
@@ -41,6 +48,26 @@ impl Harm {
             Outcome::Unsent => Harm::Cut,
             Outcome::Response(_) | Outcome::Cut(_) | Outcome::Silence(_) => Harm::Wrong,
         }
+    }
+}
+
+/// Is it the same content without its coding? It is, as long as the worker does not know of the precompressed file.
+fn is_uncompressed_instead(response: &[u8], wanted: &[u8]) -> bool {
+    let content = |response: &[u8]| {
+        let (head, body) = response.split_at(client::head_length(response).unwrap_or(response.len()));
+        let has = |field: &[u8]| head.windows(field.len()).any(|bytes| bytes == field);
+        let mut inflated = Vec::new();
+        let body = match has(GZIP) {
+            true => MultiGzDecoder::new(body).read_to_end(&mut inflated).map(|_| inflated).ok()?,
+            false => body.to_vec(),
+        };
+        Some((!has(GZIP), client::status(response), body))
+    };
+    match (content(response), content(wanted)) {
+        (Some((true, status, body)), Some((_, wanted_status, wanted_body))) => {
+            status == wanted_status && body.len() == wanted_body.len() && same(&body, &wanted_body)
+        }
+        _ => false,
     }
 }
 

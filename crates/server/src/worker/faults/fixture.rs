@@ -52,7 +52,17 @@ impl Fixture {
         std::os::unix::fs::symlink("one", root.join("folder/link")).unwrap();
         std::os::unix::fs::symlink(root.join("target"), root.join("absolute")).unwrap();
         fixture.restore();
+        fixture.look_for_precompressed_files();
         fixture
+    }
+
+    /// From now on the kernel knows those that are absent, and no lookup has to wait.
+    fn look_for_precompressed_files(&self) {
+        for name in self.files.iter().map(|(name, _)| *name).chain(["folder/link", "absolute"]) {
+            for extension in [".br", ".zst", ".gz"] {
+                _ = fs::metadata(self.root().join(name.to_owned() + extension));
+            }
+        }
     }
 
     /// Restores the original files.
