@@ -101,6 +101,9 @@ impl Decoder {
     /// Gives up the memory that only a block needs.
     pub fn trim(&mut self) {
         self.scratch = Vec::new();
+        self.table.compact();
+        self.table.bytes.shrink_to_fit();
+        self.table.entries.shrink_to_fit();
     }
 }
 

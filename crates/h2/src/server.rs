@@ -432,7 +432,7 @@ impl Connection {
             Err(SectionError::TooMany) => HeadError::TooManyFields,
             Err(_) => HeadError::TooLarge,
         };
-        self.spend_useless(1)?;
+        self.spend_useless(REJECTED)?;
         Ok(Some(Event::Rejected { stream, error, end }))
     }
 
@@ -659,6 +659,9 @@ impl Connection {
 /// The lower bound of the limit for a field block: fields that are over the limit of the list get a response rather than
 /// an error of the connection.
 const MIN_BLOCK: u32 = 16 * 1024;
+
+/// The useless frames that a list over a limit counts for: more than those that the response makes up for.
+const REJECTED: u32 = 2 * send::FRAMES_PER_RESPONSE;
 
 /// The value of `content-length`; `None` also if it is not valid, for which the request is rejected later.
 fn content_length(list: &FieldList) -> Option<u64> {

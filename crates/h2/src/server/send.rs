@@ -12,7 +12,7 @@ use crate::hpack::write_table_size;
 const FLAGS_AT: usize = 4;
 
 /// Useless frames that a complete response makes up for.
-const FRAMES_PER_RESPONSE: u32 = 4;
+pub(super) const FRAMES_PER_RESPONSE: u32 = 4;
 
 /// Bytes of sent data that make up for one useless frame, besides the one of the stream and of the connection. A client
 /// that reads little at a time sends many WINDOW_UPDATE frames.

@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits {
     window: 100_000,
     connection_window: 200_000,
     resets: 5,
-    frames: 10,
+    frames: 20,
     extended_connect: ExtendedConnect::Unknown,
 };
 
