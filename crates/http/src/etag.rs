@@ -83,6 +83,17 @@ fn split_member(line: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
+/// The tag of another representation of the same resource: `suffix` is added to the opaque part.
+pub fn with_suffix(tag: &[u8], suffix: &str) -> Vec<u8> {
+    let inner = tag.strip_suffix(b"\"").unwrap_or(tag);
+    [inner, suffix.as_bytes(), b"\""].concat()
+}
+
+/// The weak tag with the same opaque part.
+pub fn weak(tag: &[u8]) -> Vec<u8> {
+    [b"W/", opaque(tag)].concat()
+}
+
 fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
@@ -92,6 +103,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn adds_a_suffix_inside_the_quotes() {
+        assert_eq!(with_suffix(b"\"a-1\"", "-br"), b"\"a-1-br\"");
+        assert_eq!(with_suffix(b"W/\"\"", "-zstd"), b"W/\"-zstd\"");
+    }
 
     #[test]
     fn recognizes_entity_tags() {

@@ -4,8 +4,9 @@
 use crate::fields::{list, trim_ows, unquoted, weight};
 
 /// A content coding (RFC 9110 §8.4.1, RFC 8878 and RFC 7932).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Coding {
+    #[default]
     Identity,
     Gzip,
     Zstd,

@@ -29,7 +29,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
 
-use crate::content::{file, fixed, listing};
+use crate::content::{file, fixed, kept, listing};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::{DiskLookup, Entry, Files, Probe, script};
 use crate::request::Request;
@@ -397,7 +397,7 @@ impl<'a> Exchange<'a> {
     fn serve(
         &self,
         path: &SafePath<'_>,
-        entry: &Entry,
+        entry: &Rc<Entry>,
         fallback: Option<&FallbackVariables>,
     ) -> Resolution<'a> {
         let services = self.services;
@@ -407,7 +407,15 @@ impl<'a> Exchange<'a> {
         };
         Resolution::Response(match decide::decide(self.head, path, &entry.resource, listing, self.now) {
             Decision::Full(chosen) => file::full(services, entry, chosen),
-            Decision::NotModified(chosen) => file::not_modified(services, self.route(path), entry, chosen),
+            Decision::Make(coding, meanwhile) => {
+                kept::make(&self.responder.files, self.host, path, entry, coding);
+                file::full(services, entry, meanwhile)
+            }
+            // Offered by no entry.
+            Decision::Stream(_) => file::full(services, entry, 0),
+            Decision::NotModified(selected) => {
+                file::not_modified(services, self.route(path), entry, selected)
+            }
             Decision::Part(chosen, range) => file::part(services, self.route(path), entry, chosen, range),
             Decision::Parts(chosen, ranges) => {
                 file::parts(services, self.route(path), entry, chosen, &ranges)

@@ -67,8 +67,10 @@ pub mod supervisor;
 
 pub mod admission;
 pub mod announce;
+pub mod background;
 pub mod buffer;
 pub mod clock;
+pub mod encoder;
 pub mod peer;
 pub mod semaphore;
 pub mod terminal;

@@ -101,6 +101,7 @@ fn is_fixed(name: &str) -> bool {
 }
 
 /// A head that is sent many times, with the current `Date`.
+#[derive(Clone)]
 pub struct DatedHead {
     head: RefCell<Rc<ResponseHead>>,
     second: Cell<i64>,

@@ -11,6 +11,7 @@ use site::model::{Route, Site};
 use taipan_http::target::SafePath;
 
 pub use self::scratch::Scratch;
+use crate::background::Background;
 use crate::clock::{self, Clock};
 use crate::disk::{Closing, Disk};
 use crate::log::access::AccessLogs;
@@ -24,6 +25,7 @@ pub struct Services {
     pub tls: Option<Arc<ServerTls>>,
     pub clock: Clock,
     pub disk: Rc<Disk>,
+    pub background: Background,
     pub access: AccessLogs,
     pub counts: Counts,
     pub overload: Overload,
@@ -39,6 +41,7 @@ impl Services {
         let services = Services {
             clock,
             disk: Rc::new(disk),
+            background: Background::default(),
             access: AccessLogs::new(&site),
             counts: Counts::new(),
             overload: Overload::new(site.timeouts.delay),

@@ -48,6 +48,7 @@ const SITE: &[&str] = &[
     "model host route template upstream tls certificates",
     "proxies",
     "mime",
+    "compress",
     "listener",
     "address",
 ];
@@ -92,6 +93,8 @@ const SERVER: &[&str] = &[
     "privilege",
     "sandbox",
     "disk",
+    "background",
+    "encoder",
     "admission",
     "semaphore",
     "clock",

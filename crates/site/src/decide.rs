@@ -4,12 +4,14 @@
 //! Knows nothing of how a file is read or a response is sent.
 
 use taipan_http::conditional::{self, Validators, Verdict};
+use taipan_http::etag;
 use taipan_http::head::{Head, Method, Names};
 use taipan_http::negotiate::{self, Coding};
 use taipan_http::range::{self, ByteRange, Selection};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use crate::compress::{Codings, tag_suffix};
 use crate::model::Listing;
 
 /// The resource of a path.
@@ -21,7 +23,17 @@ pub enum Resource {
     /// A folder without an index file.
     Folder,
     /// At least one representation. The one without a content coding is the first, if there is one.
-    File(Vec<Representation>),
+    File(Vec<Representation>, Offer),
+}
+
+/// The codings in which the server compresses a file without precompressed files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    Nothing,
+    /// Once. Of each coding that is made, there is a representation.
+    Kept(Codings),
+    /// Each time, while the file is sent.
+    Streamed(Codings),
 }
 
 /// A file, or a compressed copy of it.
@@ -39,7 +51,11 @@ pub struct Representation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     Full(usize),
-    NotModified(usize),
+    /// The file, compressed while it is sent.
+    Stream(Coding),
+    /// The second one, until the file has been compressed in this coding.
+    Make(Coding, usize),
+    NotModified(Selected),
     Part(usize, ByteRange),
     Parts(usize, Vec<ByteRange>),
     Unsatisfiable(usize),
@@ -52,6 +68,14 @@ pub enum Decision {
     Reject(Status),
 }
 
+/// The representation that the client has already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selected {
+    Ready(usize),
+    /// The server makes it. The tag is the one that it has then.
+    Unmade(Option<Vec<u8>>),
+}
+
 /// For GET and HEAD. `path` is that of the request.
 #[inline]
 pub fn decide(
@@ -62,7 +86,7 @@ pub fn decide(
     now: i64,
 ) -> Decision {
     match resource {
-        Resource::File(representations) => decide_file(head, representations, now),
+        Resource::File(representations, offer) => decide_file(head, representations, *offer, now),
         Resource::Denied => Decision::Reject(Status::FORBIDDEN),
         Resource::Folder | Resource::Missing => match absent(path, resource, listing) {
             Some(status) => Decision::Absent(status),
@@ -80,7 +104,7 @@ pub fn absent(path: &SafePath<'_>, resource: &Resource, listing: Listing) -> Opt
     match (resource, listing) {
         (Resource::Missing, _) => Some(Status::NOT_FOUND),
         (Resource::Folder, Listing::Off) if path.is_folder() => Some(Status::FORBIDDEN),
-        (Resource::Folder | Resource::Denied | Resource::File(_), _) => None,
+        (Resource::Folder | Resource::Denied | Resource::File(..), _) => None,
     }
 }
 
@@ -96,45 +120,215 @@ pub fn reject_method(method: Method) -> Option<Status> {
     }
 }
 
+/// The chosen coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Chosen {
+    Ready(usize),
+    Unmade(Coding),
+}
+
 #[inline]
-fn decide_file(head: &Head<'_>, representations: &[Representation], now: i64) -> Decision {
-    let chosen = choose(head, representations);
+fn decide_file(head: &Head<'_>, representations: &[Representation], offer: Offer, now: i64) -> Decision {
+    let chosen = choose(head, representations, offer);
     if !head.names.intersects(Names::CONDITIONAL | Names::RANGE) {
-        return Decision::Full(chosen);
+        return full(head, representations, offer, chosen);
     }
-    let Representation { size, ref etag, modified, .. } = representations[chosen];
-    let validators = Validators { etag: etag.as_deref(), modified };
-    match conditional::evaluate(head, Some(&validators), now) {
-        Verdict::NotModified => return Decision::NotModified(chosen),
-        Verdict::PreconditionFailed => return Decision::Reject(Status::PRECONDITION_FAILED),
-        Verdict::Proceed => {}
-    }
+    let chosen = match evaluate(head, representations, offer, chosen, now) {
+        (Verdict::NotModified, Chosen::Ready(chosen)) => {
+            return Decision::NotModified(Selected::Ready(chosen));
+        }
+        (Verdict::NotModified, Chosen::Unmade(coding)) => {
+            let tag = unmade_tag(&representations[0], offer, coding);
+            return Decision::NotModified(Selected::Unmade(tag));
+        }
+        (Verdict::PreconditionFailed, _) => return Decision::Reject(Status::PRECONDITION_FAILED),
+        (Verdict::Proceed, chosen) => chosen,
+    };
+    let full = || full(head, representations, offer, chosen);
+    let Chosen::Ready(at) = chosen else { return full() };
+    let Representation { size, ref etag, modified, .. } = representations[at];
     // Range is defined for GET alone (RFC 9110 §14.2). A part of an unknown size cannot be named.
     let (Method::Get, Some(size), Some(range)) = (head.method, size, head.only("range")) else {
-        return Decision::Full(chosen);
+        return full();
     };
-    if !conditional::range_applies(head, &validators, now) {
-        return Decision::Full(chosen);
+    if !conditional::range_applies(head, &Validators { etag: etag.as_deref(), modified }, now) {
+        return full();
     }
     match range::select(range, size) {
-        Selection::Whole => Decision::Full(chosen),
-        Selection::One(part) => Decision::Part(chosen, part),
-        Selection::Many(parts) => Decision::Parts(chosen, parts),
-        Selection::Unsatisfiable => Decision::Unsatisfiable(chosen),
+        Selection::Whole => full(),
+        Selection::One(part) => Decision::Part(at, part),
+        Selection::Many(parts) => Decision::Parts(at, parts),
+        Selection::Unsatisfiable => Decision::Unsatisfiable(at),
     }
 }
 
-/// The representation with the content coding that the client prefers.
 #[inline]
-fn choose(head: &Head<'_>, representations: &[Representation]) -> usize {
-    if representations.len() == 1 || !head.names.contains(Names::ACCEPT_ENCODING) {
-        return 0;
+fn full(head: &Head<'_>, representations: &[Representation], offer: Offer, chosen: Chosen) -> Decision {
+    match (chosen, offer) {
+        (Chosen::Ready(at), _) => Decision::Full(at),
+        (Chosen::Unmade(coding), Offer::Kept(codings)) => {
+            let ready = codings.only(|coding| position(representations, coding).is_some());
+            let meanwhile = negotiate::choose(head.values("accept-encoding"), ready.as_slice());
+            Decision::Make(coding, position(representations, meanwhile).unwrap_or(0))
+        }
+        (Chosen::Unmade(coding), Offer::Streamed(_) | Offer::Nothing) => Decision::Stream(coding),
     }
-    // In the server's order of preference. `negotiate` skips the identity.
-    let mut available = [Coding::Identity; 4];
-    for (coding, representation) in available.iter_mut().zip(representations) {
-        *coding = representation.coding;
+}
+
+/// The result of the preconditions, and for which representation. Where the server compresses the file, the client may
+/// also have the one without a coding, from before.
+fn evaluate(
+    head: &Head<'_>,
+    representations: &[Representation],
+    offer: Offer,
+    chosen: Chosen,
+    now: i64,
+) -> (Verdict, Chosen) {
+    let evaluate = |etag: Option<&[u8]>| {
+        let modified = representations[0].modified;
+        conditional::evaluate(head, Some(&Validators { etag, modified }), now)
+    };
+    let (verdict, is_made) = match chosen {
+        Chosen::Ready(at) => {
+            let Representation { etag, modified, .. } = &representations[at];
+            let validators = Validators { etag: etag.as_deref(), modified: *modified };
+            (conditional::evaluate(head, Some(&validators), now), offer != Offer::Nothing && at > 0)
+        }
+        Chosen::Unmade(coding) => (evaluate(unmade_tag(&representations[0], offer, coding).as_deref()), true),
+    };
+    if is_made && verdict != Verdict::NotModified {
+        let plain = evaluate(representations[0].etag.as_deref());
+        if plain != verdict && plain != Verdict::PreconditionFailed {
+            return (plain, Chosen::Ready(0));
+        }
     }
-    let coding = negotiate::choose(head.values("accept-encoding"), &available);
-    representations.iter().position(|one| one.coding == coding).unwrap_or(0)
+    (verdict, chosen)
+}
+
+/// The tag of a representation that the server makes. What is made while it is sent has a weak one, because the same
+/// bytes need not come again (RFC 9110 §8.8.1).
+fn unmade_tag(plain: &Representation, offer: Offer, coding: Coding) -> Option<Vec<u8>> {
+    let tag = plain.etag.as_deref()?;
+    Some(match offer {
+        Offer::Kept(_) => etag::with_suffix(tag, tag_suffix(coding)),
+        Offer::Streamed(_) | Offer::Nothing => etag::weak(tag),
+    })
+}
+
+fn position(representations: &[Representation], coding: Coding) -> Option<usize> {
+    representations.iter().position(|one| one.coding == coding)
+}
+
+/// The coding that the client prefers, among those of the representations and of the offer.
+#[inline]
+fn choose(head: &Head<'_>, representations: &[Representation], offer: Offer) -> Chosen {
+    if !head.names.contains(Names::ACCEPT_ENCODING) {
+        return Chosen::Ready(0);
+    }
+    let coding = match offer {
+        Offer::Nothing if representations.len() == 1 => return Chosen::Ready(0),
+        Offer::Nothing => {
+            // In the server's order of preference. `negotiate` skips the identity.
+            let mut available = [Coding::Identity; 4];
+            for (coding, representation) in available.iter_mut().zip(representations) {
+                *coding = representation.coding;
+            }
+            negotiate::choose(head.values("accept-encoding"), &available)
+        }
+        // A part of what the server compresses has no use: it may be made anew, or not at all.
+        Offer::Kept(_) | Offer::Streamed(_) if head.names.contains(Names::RANGE) => Coding::Identity,
+        Offer::Kept(codings) | Offer::Streamed(codings) => {
+            negotiate::choose(head.values("accept-encoding"), codings.as_slice())
+        }
+    };
+    match (position(representations, coding), coding) {
+        (Some(at), _) => Chosen::Ready(at),
+        (None, Coding::Identity) => Chosen::Ready(0),
+        (None, coding) => Chosen::Unmade(coding),
+    }
+}
+
+/// The representation of a file that can be sent at once.
+pub fn ready(head: &Head<'_>, representations: &[Representation], offer: Offer) -> usize {
+    match full(head, representations, offer, choose(head, representations, offer)) {
+        Decision::Full(at) | Decision::Make(_, at) => at,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taipan_http::head::{FieldStore, Limits, parse};
+
+    use super::*;
+
+    const ALL: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
+
+    /// The decision for a GET with these fields, of a file of which the codings of `made` are made.
+    fn decision(fields: &str, made: &[Coding], offer: Offer) -> Decision {
+        let request = format!("GET /a HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let mut store = FieldStore::new();
+        let (head, _) = parse(request.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
+        let one = |coding: Coding| Representation {
+            coding,
+            size: Some(100),
+            etag: Some(format!("\"a{}\"", tag_suffix(coding)).into_bytes().into()),
+            modified: Some(1),
+        };
+        let representations = [Coding::Identity].iter().chain(made).map(|coding| one(*coding)).collect();
+        let path = SafePath::parse("/a").unwrap();
+        decide(&head, &path, &Resource::File(representations, offer), Listing::Off, 100)
+    }
+
+    #[test]
+    fn offers_codings_that_are_not_made_yet() {
+        use Coding::*;
+        let kept = Offer::Kept(Codings::new(ALL));
+        let streamed = Offer::Streamed(Codings::new(ALL));
+        let tag = |tag: &str| Decision::NotModified(Selected::Unmade(Some(tag.as_bytes().to_vec())));
+        let ready = |at| Decision::NotModified(Selected::Ready(at));
+        let part = |at| Decision::Part(at, ByteRange { from: 0, len: 10 });
+        for (fields, made, offer, expected) in [
+            ("", &[][..], kept, Decision::Full(0)),
+            ("Accept-Encoding: gzip\r\n", &[], Offer::Nothing, Decision::Full(0)),
+            ("Accept-Encoding: gzip\r\n", &[], kept, Decision::Make(Gzip, 0)),
+            ("Accept-Encoding: gzip, br\r\n", &[], kept, Decision::Make(Br, 0)),
+            ("Accept-Encoding: gzip, br\r\n", &[Gzip], kept, Decision::Make(Br, 1)),
+            ("Accept-Encoding: gzip, br\r\n", &[Gzip, Br], kept, Decision::Full(2)),
+            ("Accept-Encoding: gzip, br;q=0.5\r\n", &[Br], kept, Decision::Make(Gzip, 1)),
+            ("Accept-Encoding: gzip;q=0.1, identity\r\n", &[Gzip], kept, Decision::Full(0)),
+            ("Accept-Encoding: deflate\r\n", &[Gzip], kept, Decision::Full(0)),
+            ("Accept-Encoding: gzip\r\n", &[], streamed, Decision::Stream(Gzip)),
+            // Parts are those of the plain file.
+            ("Accept-Encoding: gzip\r\nRange: bytes=0-9\r\n", &[Gzip], kept, part(0)),
+            ("Accept-Encoding: gzip\r\nRange: bytes=0-9\r\n", &[], streamed, part(0)),
+            (
+                "Accept-Encoding: gzip\r\nRange: bytes=0-9\r\nIf-Range: \"a-gzip\"\r\n",
+                &[Gzip],
+                kept,
+                Decision::Full(0),
+            ),
+            ("Accept-Encoding: gzip\r\nRange: bytes=0-9\r\nIf-Range: \"a\"\r\n", &[Gzip], kept, part(0)),
+            // The tags of both, made or not.
+            ("Accept-Encoding: gzip\r\nIf-None-Match: \"a-gzip\"\r\n", &[Gzip], kept, ready(1)),
+            ("Accept-Encoding: gzip\r\nIf-None-Match: \"a-gzip\"\r\n", &[], kept, tag("\"a-gzip\"")),
+            ("Accept-Encoding: gzip\r\nIf-None-Match: \"a-br\"\r\n", &[], kept, Decision::Make(Gzip, 0)),
+            ("Accept-Encoding: gzip\r\nIf-None-Match: \"a\"\r\n", &[Gzip], kept, ready(0)),
+            ("Accept-Encoding: gzip\r\nIf-None-Match: \"a\"\r\n", &[], kept, ready(0)),
+            ("Accept-Encoding: gzip\r\nIf-None-Match: \"b\"\r\n", &[Gzip], kept, Decision::Full(1)),
+            ("If-None-Match: \"a-gzip\"\r\n", &[Gzip], kept, Decision::Full(0)),
+            ("Accept-Encoding: gzip\r\nIf-None-Match: W/\"a\"\r\n", &[], streamed, tag("W/\"a\"")),
+            ("Accept-Encoding: gzip\r\nIf-None-Match: \"b\"\r\n", &[], streamed, Decision::Stream(Gzip)),
+            ("Accept-Encoding: gzip\r\nIf-Match: \"a\"\r\n", &[Gzip], kept, Decision::Full(0)),
+            ("Accept-Encoding: gzip\r\nIf-Match: \"a-gzip\"\r\n", &[Gzip], kept, Decision::Full(1)),
+            (
+                "Accept-Encoding: gzip\r\nIf-Match: \"b\"\r\n",
+                &[Gzip],
+                kept,
+                Decision::Reject(Status::PRECONDITION_FAILED),
+            ),
+        ] {
+            assert_eq!(decision(fields, made, offer), expected, "{fields}{made:?} {offer:?}");
+        }
+    }
 }

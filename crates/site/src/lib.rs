@@ -35,6 +35,8 @@ pub mod plan;
 
 pub mod decide;
 
+pub mod compress;
+
 pub mod mime;
 
 pub mod listing;

@@ -16,6 +16,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use crate::certificates::Certificates;
+use crate::compress::CompressRules;
 use crate::host::Hosts;
 use crate::listener::Listener;
 use crate::mime::MediaTypes;
@@ -180,6 +181,7 @@ pub struct FileRules {
     pub gunzip: bool,
     pub etag: EtagFrom,
     pub types: Arc<MediaTypes>,
+    pub compress: Arc<CompressRules>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -559,6 +561,7 @@ impl Default for FileRules {
             gunzip: true,
             etag: EtagFrom::Stat,
             types: Arc::default(),
+            compress: Arc::default(),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use site::decide::Resource;
+use site::decide::{Resource, Selected};
 use site::model::Route;
 use taipan_http::negotiate::Coding;
 use taipan_http::range::{self, ByteRange};
@@ -36,13 +36,16 @@ pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Response {
 }
 
 /// 304, with those fields of the 200 response that caches need (RFC 9110 §15.4.5).
-pub fn not_modified(services: &Services, route: &Route, entry: &Entry, chosen: usize) -> Response {
-    let kept = ["etag", "last-modified", "cache-control", "expires", "vary", "content-location"];
-    let head = copy_fields(
-        HeadWriter::new(services, Some(route), Status::NOT_MODIFIED),
-        &entry.prepared[chosen],
-        |name| kept.iter().any(|k| k.eq_ignore_ascii_case(name)),
-    );
+pub fn not_modified(services: &Services, route: &Route, entry: &Entry, selected: Selected) -> Response {
+    let kept = ["last-modified", "cache-control", "expires", "vary", "content-location"];
+    let head = HeadWriter::new(services, Some(route), Status::NOT_MODIFIED);
+    let is_kept = |name: &str| kept.iter().any(|k| k.eq_ignore_ascii_case(name));
+    let head = match selected {
+        Selected::Ready(chosen) => copy_fields(head, &entry.prepared[chosen], |name| {
+            is_kept(name) || name.eq_ignore_ascii_case("etag")
+        }),
+        Selected::Unmade(tag) => copy_fields(head.optional("ETag", tag), &entry.prepared[0], is_kept),
+    };
     Response::from_head(head.finish())
 }
 
@@ -121,7 +124,7 @@ impl Entry {
     /// Bytes of a representation. 0 if the size is unknown.
     pub fn size(&self, chosen: usize) -> u64 {
         match &self.resource {
-            Resource::File(representations) => representations[chosen].size.unwrap_or(0),
+            Resource::File(representations, _) => representations[chosen].size.unwrap_or(0),
             _ => 0,
         }
     }
@@ -129,7 +132,7 @@ impl Entry {
     /// The representation without a content coding, if its size is known.
     fn plain(&self) -> Option<usize> {
         match &self.resource {
-            Resource::File(representations) => {
+            Resource::File(representations, _) => {
                 representations.iter().position(|one| one.coding == Coding::Identity && one.size.is_some())
             }
             _ => None,

@@ -2,5 +2,6 @@
 
 pub mod file;
 pub mod fixed;
-pub mod inflate;
+mod inflate;
+pub mod kept;
 pub mod listing;

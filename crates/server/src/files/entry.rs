@@ -6,9 +6,10 @@ use std::io::Read;
 use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
-use site::decide::{Representation, Resource};
+use site::compress::{Codings, Kept, forbids_transform};
+use site::decide::{Offer, Representation, Resource};
 use site::memory;
-use site::model::{EtagFrom, Route};
+use site::model::{EtagFrom, HeaderRule, Route};
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -17,6 +18,7 @@ use super::beneath::OpenError;
 use super::lookup::{Lookup, Variant};
 use super::open::{OpenFile, Stamp};
 use super::{Cached, Files, is_shortage};
+use crate::encoder;
 use crate::response_head::{DatedHead, HeadWriter};
 use crate::services::Services;
 
@@ -28,8 +30,11 @@ pub struct Entry {
     pub(super) stamps: Vec<Stamp>,
     /// The second of the last comparison with the disk.
     pub(super) checked_at: Cell<i64>,
+    /// The codings that are being made.
+    pub(super) making: Rc<Cell<Codings>>,
 }
 
+#[derive(Clone)]
 pub struct PreparedRepresentation {
     /// The head of the full response, followed by a small body.
     pub response: DatedHead,
@@ -37,6 +42,7 @@ pub struct PreparedRepresentation {
 }
 
 /// Where the body of a representation is.
+#[derive(Clone)]
 pub enum Content {
     /// Behind the head.
     Inline,
@@ -86,16 +92,17 @@ impl Entry {
             Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], now),
             Lookup::File { name, variants, .. } => {
                 let stamps = variants.iter().map(|variant| variant.stamp).collect();
-                let prepared = prepare(services, host, path, &name, variants);
+                let (prepared, offer) = prepare(services, host, path, &name, variants);
                 let (representations, prepared) = prepared.into_iter().unzip();
-                let resource = Resource::File(representations);
-                Entry { resource, prepared, stamps, checked_at: Cell::new(now) }
+                let resource = Resource::File(representations, offer);
+                Entry { resource, prepared, stamps, checked_at: Cell::new(now), making: Rc::default() }
             }
         }
     }
 
     fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
-        Entry { resource, prepared: Vec::new(), stamps, checked_at: Cell::new(now) }
+        let prepared = Vec::new();
+        Entry { resource, prepared, stamps, checked_at: Cell::new(now), making: Rc::default() }
     }
 
     /// The next request compares it with the disk.
@@ -110,8 +117,11 @@ impl Entry {
     }
 
     /// Its bytes and its descriptors.
-    fn cost(&self) -> (usize, usize) {
-        let size = |one: &PreparedRepresentation| one.response.head().bytes().len() + size_of_val(one);
+    pub(super) fn cost(&self) -> (usize, usize) {
+        let size = |one: &PreparedRepresentation| {
+            let memory = if let Content::File(file) = &one.content { file.memory() } else { 0 };
+            one.response.head().bytes().len() + size_of_val(one) + memory
+        };
         let bytes = self.prepared.iter().map(size).sum::<usize>();
         let descriptors = self.prepared.iter().filter(|one| !matches!(one.content, Content::Inline)).count();
         (bytes + size_of::<Entry>(), descriptors)
@@ -125,17 +135,19 @@ fn prepare(
     path: &SafePath<'_>,
     name: &str,
     variants: Vec<Variant>,
-) -> Vec<(Representation, PreparedRepresentation)> {
+) -> (Vec<(Representation, PreparedRepresentation)>, Offer) {
     let route = services.route(host, path);
     let types = &route.files.types;
     let is_gzip_only = variants.first().is_some_and(|first| first.coding != Coding::Identity);
-    let shared = Shared {
-        services,
-        route,
-        content_type: types.lookup(name),
-        cache_control: services.cache_control(host, path),
-        varies: variants.len() > 1 || is_gzip_only,
+    let (content_type, cache_control) = (types.lookup(name), services.cache_control(host, path));
+    let offer = match &variants[..] {
+        [plain] if plain.coding == Coding::Identity && !forbids(route, cache_control) => {
+            offer(services, route, content_type, plain.stamp.size)
+        }
+        _ => Offer::Nothing,
     };
+    let varies = variants.len() > 1 || is_gzip_only || offer != Offer::Nothing;
+    let shared = Shared { services, route, content_type, cache_control, varies };
     let mut prepared = Vec::with_capacity(variants.len() + 1);
     for Variant { stamp, coding, fd, body } in variants {
         let file = fd.map(|fd| Rc::new(OpenFile::new(fd, stamp, services.disk.clone())));
@@ -145,7 +157,36 @@ fn prepare(
         }
         prepared.push(shared.unchanged(source, coding));
     }
-    prepared
+    (prepared, offer)
+}
+
+/// The largest file of which compressed copies are kept: what a strong level makes of it takes a second.
+const LARGEST_KEPT: u64 = 8 * 1024 * 1024;
+/// Such a file takes at most this fraction of the cache.
+const FRACTION_OF_CACHE: u64 = 8;
+
+/// How a file is compressed.
+fn offer(services: &Services, route: &Route, content_type: &str, size: u64) -> Offer {
+    let rules = &route.files.compress;
+    if !rules.gains(content_type.as_bytes(), Some(size)) {
+        return Offer::Nothing;
+    }
+    let codings = rules.codings.only(encoder::encodes);
+    let largest = LARGEST_KEPT.min(services.site.cache.bytes as u64 / FRACTION_OF_CACHE);
+    match rules.kept {
+        _ if codings.is_empty() => Offer::Nothing,
+        Kept::Strong | Kept::Quick if size <= largest => Offer::Kept(codings),
+        Kept::Strong | Kept::Quick | Kept::Nothing => Offer::Nothing,
+    }
+}
+
+/// Whether the configuration forbids that the file is sent in another coding.
+fn forbids(route: &Route, cache_control: Option<&str>) -> bool {
+    let set = route.headers.iter().filter_map(|rule| match rule {
+        HeaderRule::Set(name, value) if name.eq_ignore_ascii_case("cache-control") => Some(value.as_str()),
+        HeaderRule::Set(..) | HeaderRule::Remove(_) => None,
+    });
+    set.chain(cache_control).any(|value| forbids_transform(value.as_bytes()))
 }
 
 /// The file of one or two representations.

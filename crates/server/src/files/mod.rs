@@ -8,6 +8,7 @@ pub mod beneath;
 mod disk_lookup;
 mod entry;
 pub mod lookup;
+pub mod made;
 pub mod open;
 pub mod roots;
 pub mod script;

@@ -35,8 +35,16 @@ pub struct OpenFile {
     pub fd: Arc<OwnedFd>,
     /// Its stamp when the response head was written.
     pub stamp: Stamp,
-    in_memory: Cell<InMemory>,
+    residence: Residence,
     disk: Rc<Disk>,
+}
+
+/// Where the bytes of a file are.
+enum Residence {
+    /// On a disk. The kernel has those of this range in memory, too.
+    Disk(Cell<InMemory>),
+    /// Nowhere else: it has no name, and does not change (memfd_create(2)).
+    Memory,
 }
 
 /// The range of bytes that was found in memory in this second.
@@ -49,13 +57,27 @@ struct InMemory {
 
 impl OpenFile {
     pub fn new(fd: OwnedFd, stamp: Stamp, disk: Rc<Disk>) -> OpenFile {
-        OpenFile { fd: Arc::new(fd), stamp, in_memory: Cell::default(), disk }
+        OpenFile { fd: Arc::new(fd), stamp, residence: Residence::Disk(Cell::default()), disk }
+    }
+
+    /// A file that exists only in memory.
+    pub fn in_memory(fd: OwnedFd, stamp: Stamp, disk: Rc<Disk>) -> OpenFile {
+        OpenFile { fd: Arc::new(fd), stamp, residence: Residence::Memory, disk }
+    }
+
+    /// The bytes of memory that it takes.
+    pub fn memory(&self) -> usize {
+        match self.residence {
+            Residence::Disk(_) => 0,
+            Residence::Memory => self.stamp.size as usize,
+        }
     }
 
     /// Whether the bytes from `at` to `end` can be sent without waiting for a disk. Only the first and the last byte are
     /// tested, once a second, because the kernel reads ahead and evicts in long runs.
     pub fn is_in_memory(&self, at: u64, end: u64, now: i64) -> bool {
-        let mut range = self.in_memory.get();
+        let Residence::Disk(in_memory) = &self.residence else { return true };
+        let mut range = in_memory.get();
         if range.second != now || !(range.from..=range.to).contains(&at) {
             if !is_in_memory(&self.fd, at) {
                 return false;
@@ -68,13 +90,16 @@ impl OpenFile {
             }
             range.to = end;
         }
-        self.in_memory.set(range);
+        in_memory.set(range);
         true
     }
 
     /// Whether the first `stamp.size` bytes are still those of the stamp. A file that only grew is unchanged.
     pub fn is_unchanged(&self) -> bool {
         let stamp = &self.stamp;
+        if let Residence::Memory = self.residence {
+            return true;
+        }
         // The worker's loop calls this, so it must not wait for the disk.
         stat(&self.fd, Wait::Never).is_ok_and(|(_, now)| {
             now.size > stamp.size || (now.size == stamp.size && now.modified == stamp.modified)
@@ -84,7 +109,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        if !is_on_disk(self.stamp.device) {
+        if matches!(self.residence, Residence::Disk(_)) && !is_on_disk(self.stamp.device) {
             self.disk.close(self.stamp.device, self.fd.clone());
         }
     }

@@ -42,6 +42,8 @@ const FILES: &[c_long] = &[
     libc::SYS_getcwd,
     libc::SYS_getdents64,
     libc::SYS_lseek,
+    // For copies of compressed files. Nothing can execute such a file.
+    libc::SYS_memfd_create,
     libc::SYS_newfstatat,
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -266,7 +268,11 @@ fn of_every_process() -> Result<WithArguments, BackendError> {
 
 /// Sockets.
 fn of_serving(connects: Connects) -> Result<WithArguments, BackendError> {
-    let mut calls = vec![(libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX as u64)?])];
+    let mut calls = vec![
+        (libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX as u64)?]),
+        // A thread lowers its own priority.
+        (libc::SYS_setpriority, vec![equal(0, libc::PRIO_PROCESS as u64)?, equal(1, 0)?]),
+    ];
     for ioctl in IOCTLS {
         calls.push((libc::SYS_ioctl, vec![equal(1, u64::from(*ioctl as u32))?]));
     }

@@ -158,6 +158,7 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
         gunzip: section.flag("gunzip").unwrap_or(inherited.gunzip),
         etag: etag.unwrap_or(inherited.etag),
         types: types(section, &inherited.types),
+        compress: inherited.compress.clone(),
     }
 }
 

@@ -104,7 +104,6 @@ fn rejects_other_calls_as_unknown() {
         libc::SYS_io_uring_setup,
         libc::SYS_perf_event_open,
         libc::SYS_userfaultfd,
-        libc::SYS_memfd_create,
         libc::SYS_add_key,
         libc::SYS_keyctl,
         libc::SYS_init_module,

@@ -1,0 +1,81 @@
+//! Compressed copies of files, which are made once, in the background, and kept in the cache.
+//!
+//! Knows nothing of the request for which a copy is made.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use site::compress::Kept;
+use taipan_http::negotiate::Coding;
+use taipan_http::target::SafePath;
+
+use crate::encoder::{self, Effort};
+use crate::files::beneath::{OpenError, Wait};
+use crate::files::made::{Made, Source};
+use crate::files::open::stat;
+use crate::files::{Entry, Files};
+use crate::log;
+
+/// Percent of the file. A copy that is not smaller does not gain.
+const GAIN: usize = 95;
+
+/// What one closure results in.
+enum Outcome {
+    Made(Made),
+    NoGain,
+    Changed,
+}
+
+/// Makes the copy in the background. Does nothing if it is being made, or if too many others are.
+pub fn make(files: &Rc<Files>, host: usize, path: &SafePath<'_>, entry: &Rc<Entry>, coding: Coding) {
+    let Some(making) = entry.begin(coding) else { return };
+    let Some(source) = entry.source() else { return };
+    let effort = match files.services.route(host, path).files.compress.kept {
+        Kept::Strong => Effort::Strong,
+        Kept::Quick | Kept::Nothing => Effort::Quick,
+    };
+    let inline = files.services.site.cache.file as usize;
+    let work = move || encode(source, coding, effort, inline);
+    let Some(result) = files.services.background.run(work) else { return };
+    let (files, path, entry) = (files.clone(), path.clone().into_owned(), entry.clone());
+    tokio::task::spawn_local(async move {
+        match result.await {
+            Ok(Ok(Outcome::Made(made))) => files.add_made(host, &path, &entry, coding, Some(made)),
+            Ok(Ok(Outcome::NoGain)) => files.add_made(host, &path, &entry, coding, None),
+            Ok(Ok(Outcome::Changed)) => {}
+            // It would fail again.
+            Ok(Err(error)) => {
+                log::warn(format_args!("/{} is not compressed: {error}", path.as_str()));
+                files.add_made(host, &path, &entry, coding, None);
+            }
+            Err(_) => files.add_made(host, &path, &entry, coding, None),
+        }
+        drop(making);
+    });
+}
+
+/// A copy of more than `inline` bytes becomes a file in memory, because large bodies are sent from files.
+fn encode(source: Source, coding: Coding, effort: Effort, inline: usize) -> io::Result<Outcome> {
+    let content = match source.read() {
+        Ok(Some(content)) => content,
+        Ok(None) => return Ok(Outcome::Changed),
+        Err(OpenError::Local(errno)) => return Err(errno.into()),
+        Err(_) => return Ok(Outcome::Changed),
+    };
+    let bytes = encoder::encode(coding, effort, &content)?;
+    if bytes.len() > content.len() * GAIN / 100 {
+        return Ok(Outcome::NoGain);
+    }
+    if bytes.len() <= inline {
+        return Ok(Outcome::Made(Made::Bytes(bytes)));
+    }
+    let mut file = File::from(memfd_create("compressed", MemfdFlags::CLOEXEC)?);
+    file.write_all(&bytes)?;
+    let fd = file.into();
+    match stat(&fd, Wait::Allowed) {
+        Ok((_, stamp)) => Ok(Outcome::Made(Made::File(fd, stamp))),
+        Err(_) => Ok(Outcome::Changed),
+    }
+}

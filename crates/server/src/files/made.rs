@@ -1,0 +1,160 @@
+//! What the server makes of a file that has no precompressed copies: the file in other content codings. It is made once,
+//! and kept in the entry of the file.
+//!
+//! Knows nothing of encoders.
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use site::compress::{Codings, tag_suffix};
+use site::decide::{Offer, Representation, Resource};
+use taipan_http::etag;
+use taipan_http::negotiate::Coding;
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
+
+use super::beneath::{OpenError, Wait};
+use super::entry::{Content, Entry, PreparedRepresentation};
+use super::open::{OpenFile, Stamp, read, stat};
+use super::{Cached, Files};
+use crate::response_head::{DatedHead, HeadWriter};
+
+/// The content of a file, to be read on another thread.
+pub enum Source {
+    Bytes(Vec<u8>),
+    File(Arc<OwnedFd>, Stamp),
+}
+
+/// The content in a coding.
+pub enum Made {
+    Bytes(Vec<u8>),
+    /// A file that exists only in memory.
+    File(OwnedFd, Stamp),
+}
+
+/// A coding of an entry that is being made. Dropping it says that it is not any more.
+pub struct Making {
+    making: Rc<Cell<Codings>>,
+    coding: Coding,
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.making.update(|codings| codings.only(|coding| coding != self.coding));
+    }
+}
+
+impl Source {
+    /// `None`: the file has changed.
+    pub fn read(self) -> Result<Option<Vec<u8>>, OpenError> {
+        match self {
+            Source::Bytes(bytes) => Ok(Some(bytes)),
+            Source::File(fd, stamp) => {
+                let bytes = read(&fd, 0, stamp.size as usize, Wait::Allowed)?;
+                let is_unchanged = stat(&fd, Wait::Allowed)?.1 == stamp;
+                Ok(bytes.filter(|_| is_unchanged))
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// The content without a coding.
+    pub fn source(&self) -> Option<Source> {
+        let plain = self.prepared.first()?;
+        match &plain.content {
+            Content::Inline => Some(Source::Bytes(plain.response.head().body().to_vec())),
+            Content::File(file) => Some(Source::File(file.fd.clone(), file.stamp)),
+            Content::Inflated(_) => None,
+        }
+    }
+
+    /// `None`: it is being made.
+    pub fn begin(&self, coding: Coding) -> Option<Making> {
+        let codings = self.making.get();
+        if codings.contains(coding) {
+            return None;
+        }
+        self.making.set(Codings::new(codings.iter().chain([coding])));
+        Some(Making { making: self.making.clone(), coding })
+    }
+}
+
+impl Files {
+    /// Adds what was made of `entry`. `None`: it does not gain, and is not offered any more. Nothing happens if the file
+    /// has changed, or its entry was evicted.
+    pub fn add_made(
+        &self,
+        host: usize,
+        path: &SafePath<'_>,
+        entry: &Entry,
+        coding: Coding,
+        made: Option<Made>,
+    ) {
+        let Some(now) = self.cached(host, path.as_str()).filter(|now| now.stamps == entry.stamps) else {
+            return;
+        };
+        let Resource::File(representations, Offer::Kept(codings)) = &now.resource else { return };
+        let (mut representations, mut prepared) = (representations.clone(), now.prepared.clone());
+        let offer = match made {
+            Some(made) => {
+                let (representation, one) = self.prepare_made(host, path, &now, coding, made);
+                representations.push(representation);
+                prepared.push(one);
+                Offer::Kept(*codings)
+            }
+            None => Offer::Kept(codings.only(|other| other != coding)),
+        };
+        let resource = Resource::File(representations, offer);
+        let (stamps, checked_at) = (now.stamps.clone(), now.checked_at.clone());
+        let entry = Entry { resource, prepared, stamps, checked_at, making: now.making.clone() };
+        let (bytes, descriptors) = entry.cost();
+        let cached = Cached::Entry(Rc::new(entry));
+        self.table.borrow_mut().insert(host as u32, path.as_str(), cached, bytes, descriptors);
+    }
+
+    fn prepare_made(
+        &self,
+        host: usize,
+        path: &SafePath<'_>,
+        entry: &Entry,
+        coding: Coding,
+        made: Made,
+    ) -> (Representation, PreparedRepresentation) {
+        let services = &self.services;
+        let (size, body, content) = match made {
+            Made::Bytes(bytes) => (bytes.len() as u64, bytes, Content::Inline),
+            Made::File(fd, stamp) => {
+                let file = OpenFile::in_memory(fd, stamp, services.disk.clone());
+                (stamp.size, Vec::new(), Content::File(Rc::new(file)))
+            }
+        };
+        let (etag, modified) = match &entry.resource {
+            Resource::File(representations, _) => {
+                (representations[0].etag.as_deref(), representations[0].modified)
+            }
+            _ => (None, None),
+        };
+        let etag = etag.map(|tag| etag::with_suffix(tag, tag_suffix(coding)).into_boxed_slice());
+        let mut head = HeadWriter::new(services, Some(services.route(host, path)), Status::OK);
+        for (name, value) in entry.prepared[0].response.head().fields() {
+            if !OTHER.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+                head = head.field(name, value);
+            }
+        }
+        let head = head
+            .optional("ETag", etag.as_deref())
+            .field("Content-Encoding", coding.as_str())
+            .length(size)
+            .finish_with(&body);
+        let representation = Representation { coding, size: Some(size), etag, modified };
+        let response = DatedHead::new(head, &services.clock);
+        (representation, PreparedRepresentation { response, content })
+    }
+}
+
+/// Fields that are not those of the file without a coding. Parts of what is made are not sent: it may be made anew, with
+/// other bytes.
+const OTHER: [&str; 5] = ["date", "server", "content-length", "accept-ranges", "etag"];
