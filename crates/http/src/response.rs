@@ -1,5 +1,8 @@
 //! Writes the head of a response (RFC 9112 §4 and §5). A small body can follow in the same buffer, so that one write
-//! sends both. Knows nothing of connections: the caller adds the `Connection` field when it sends the head.
+//! sends both. Knows nothing of connections: the caller adds the `Connection` field when it sends the head. A head can
+//! store its field block of another protocol, and knows nothing of that but the place of `Date`.
+
+use std::cell::OnceCell;
 
 use crate::date;
 use crate::digits::write_number;
@@ -12,12 +15,21 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const CRLF: &[u8] = b"\r\n";
 
 /// The rendered head of a response, and its body if that is small.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ResponseHead {
     bytes: Vec<u8>,
     head: usize,
     date_at: usize,
     status: Status,
+    block: OnceCell<Box<Block>>,
+}
+
+/// The fields of a head as another protocol encodes them.
+#[derive(Debug, Clone)]
+pub struct Block {
+    pub bytes: Vec<u8>,
+    /// Where the value of `Date` begins, if it is there. It has the bytes of the text.
+    pub date_at: Option<usize>,
 }
 
 /// Renders a head line by line.
@@ -73,7 +85,8 @@ impl Builder {
         self.bytes.extend_from_slice(CRLF);
         let head = self.bytes.len();
         self.bytes.extend_from_slice(body);
-        ResponseHead { bytes: self.bytes, head, date_at: self.date_at, status: self.status }
+        let Builder { bytes, date_at, status } = self;
+        ResponseHead { bytes, head, date_at, status, block: OnceCell::new() }
     }
 
     fn push_name(&mut self, name: &str) {
@@ -114,6 +127,15 @@ impl ResponseHead {
     /// Replaces the value of `Date`, before a cached head is sent again.
     pub fn set_date(&mut self, date: &[u8; date::LEN]) {
         self.bytes[self.date_at..self.date_at + date::LEN].copy_from_slice(date);
+        if let Some(Block { bytes, date_at: Some(at) }) = self.block.get_mut().map(Box::as_mut) {
+            bytes[*at..*at + date::LEN].copy_from_slice(date);
+        }
+    }
+
+    /// The fields as another protocol encodes them. `encode` does that the first time.
+    #[inline]
+    pub fn block(&self, encode: impl FnOnce(&ResponseHead) -> Block) -> &[u8] {
+        &self.block.get_or_init(|| Box::new(encode(self))).bytes
     }
 
     /// Names and values of the fields, in order.
@@ -183,7 +205,18 @@ mod tests {
         let mut head = Builder::new(Status::PARTIAL_CONTENT, DATE).field("A", "b").finish();
         let other = b"Mon, 07 Nov 1994 00:00:00 GMT";
         head.set_date(other);
-        assert_eq!(head, Builder::new(Status::PARTIAL_CONTENT, other).field("A", "b").finish());
+        let expected = Builder::new(Status::PARTIAL_CONTENT, other).field("A", "b").finish();
+        assert_eq!(text(head.bytes()), text(expected.bytes()));
+    }
+
+    #[test]
+    fn replaces_the_date_of_the_block_that_it_stores() {
+        let mut head = Builder::new(Status::OK, DATE).finish();
+        let encode = |_: &ResponseHead| Block { bytes: [b"d=", &DATE[..], b";"].concat(), date_at: Some(2) };
+        assert_eq!(text(head.block(encode)), "d=Sun, 06 Nov 1994 08:49:37 GMT;");
+        head.set_date(b"Mon, 07 Nov 1994 00:00:00 GMT");
+        let once = |_: &ResponseHead| -> Block { panic!("it is encoded once") };
+        assert_eq!(text(head.block(once)), "d=Mon, 07 Nov 1994 00:00:00 GMT;");
     }
 
     #[test]
