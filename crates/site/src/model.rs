@@ -49,6 +49,7 @@ pub struct Site {
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub cache: CacheLimits,
+    pub http2: Http2,
     pub scripts: Scripts,
     pub log: Log,
 }
@@ -277,6 +278,21 @@ pub struct Timeouts {
     pub delay: Duration,
 }
 
+/// HTTP/2 (RFC 9113).
+#[derive(Debug, Clone)]
+pub struct Http2 {
+    /// Whether it is offered to clients of TLS.
+    pub enabled: bool,
+    /// Streams of one connection at the same time.
+    pub streams: u32,
+    /// Streams per worker that wait, beyond the first of each connection. Further ones are refused.
+    pub waiting: usize,
+    /// Bytes of a stream that a client may send before the server has consumed them.
+    pub window: u32,
+    /// The same for all streams of a connection together. At least 65535 (RFC 9113 §6.9.2).
+    pub connection_window: u32,
+}
+
 /// The open-file cache of one worker.
 #[derive(Debug, Clone)]
 pub struct CacheLimits {
@@ -427,6 +443,7 @@ impl Site {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             cache: CacheLimits::default(),
+            http2: Http2::default(),
             scripts: Scripts::default(),
             log: Log::default(),
         }
@@ -435,9 +452,7 @@ impl Site {
     /// Makes relative paths absolute, because a script has another working folder. They begin in `folder`.
     pub fn anchor(&mut self, folder: &Path) {
         self.paths_mut().for_each(|path| *path = folder.join(&*path));
-        let ticket_keys = self.tls.tickets.iter_mut().filter_map(|tickets| tickets.key_file.as_mut());
-        let of_tls = self.hosts.tls_mut().flat_map(HostTls::paths_mut).chain(ticket_keys);
-        of_tls.for_each(|path| *path = folder.join(&*path));
+        self.hosts.tls_mut().flat_map(HostTls::paths_mut).for_each(|path| *path = folder.join(&*path));
         self.certificates.paths_mut().for_each(|path| *path = folder.join(&*path));
     }
 
@@ -613,6 +628,12 @@ impl Default for Timeouts {
             defer_accept: Duration::from_secs(1),
             delay: Duration::from_millis(100),
         }
+    }
+}
+
+impl Default for Http2 {
+    fn default() -> Http2 {
+        Http2 { enabled: true, streams: 128, waiting: 1024, window: 64 * 1024, connection_window: 256 * 1024 }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::address::Address;
 use crate::host::Hosts;
 use crate::listener::Listener;
 use crate::model::{
-    AccessLog, CacheLimits, Host, Interpreter, Level, Limits, Log, LogFormat, SERVER_HEADER, Sandbox,
+    AccessLog, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat, SERVER_HEADER, Sandbox,
     Scripts, Site, Timeouts,
 };
 use crate::proxies::{MAX_PROXIES, Proxies, Proxy};
@@ -59,6 +59,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
         limits,
         timeouts: timeouts(&top),
         cache: cache(&top),
+        http2: http2(&top),
         scripts,
         log,
     })
@@ -225,6 +226,18 @@ fn cache(top: &Section) -> CacheLimits {
         file: section.size("file").unwrap_or(defaults.file),
         check: section.duration("check").unwrap_or(defaults.check),
         missing: section.duration("missing").unwrap_or(defaults.missing),
+    }
+}
+
+fn http2(top: &Section) -> Http2 {
+    let defaults = Http2::default();
+    let Some(section) = top.section("http2", Scope::Http2) else { return defaults };
+    Http2 {
+        enabled: section.flag("enabled").unwrap_or(defaults.enabled),
+        streams: section.count("streams").unwrap_or(defaults.streams),
+        waiting: section.count("waiting").unwrap_or(defaults.waiting),
+        window: section.size("window").unwrap_or(defaults.window),
+        connection_window: section.size("connection_window").unwrap_or(defaults.connection_window),
     }
 }
 

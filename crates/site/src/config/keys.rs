@@ -18,6 +18,7 @@ pub enum Scope {
     Limits,
     Timeouts,
     Cache,
+    Http2,
     Scripts,
     Application,
     Tls,
@@ -26,13 +27,14 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 11] = [
+    pub const ALL: [Scope; 12] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
         Scope::Limits,
         Scope::Timeouts,
         Scope::Cache,
+        Scope::Http2,
         Scope::Scripts,
         Scope::Application,
         Scope::Tls,
@@ -49,6 +51,7 @@ impl Scope {
             Scope::Limits => "[limits]",
             Scope::Timeouts => "[timeouts]",
             Scope::Cache => "[cache]",
+            Scope::Http2 => "[http2]",
             Scope::Scripts => "[scripts]",
             Scope::Application => "[[application]]",
             Scope::Tls => "[tls]",

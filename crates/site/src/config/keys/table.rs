@@ -144,6 +144,13 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The open-file cache of each worker.",
             },
             Key {
+                name: "http2",
+                kind: Kind::Section(Scope::Http2),
+                default: Words("every key has its own"),
+                example: "[http2]\nstreams = 32",
+                text: "Whether clients can use HTTP/2, and its limits.",
+            },
+            Key {
                 name: "application",
                 kind: Kind::Tables(Scope::Application),
                 default: Words("none"),
@@ -908,6 +915,52 @@ pub static CHAPTERS: &[Chapter] = &[
         ],
     },
     Chapter {
+        title: "`[http2]`",
+        intro: "HTTP/2. See [HTTP/2](http.md#http2).",
+        scopes: &[Scope::Http2],
+        keys: &[
+            Key {
+                name: "enabled",
+                kind: Kind::Flag,
+                default: Value("true"),
+                example: "false",
+                text: "Whether the server offers HTTP/2 to clients that connect with TLS. An address that is marked \
+                       `http2` speaks it in any case.",
+            },
+            Key {
+                name: "streams",
+                kind: count(1, 10_000),
+                default: Value("128"),
+                example: "32",
+                text: "Requests of one connection at the same time. The server refuses further ones, and clients send \
+                       them again when others have ended.",
+            },
+            Key {
+                name: "waiting",
+                kind: count(1, 1_000_000),
+                default: Value("1024"),
+                example: "200",
+                text: "Requests per worker that may wait for a script, for a disk or for their clients, beyond the first \
+                       of each connection. The server refuses further ones.",
+            },
+            Key {
+                name: "window",
+                kind: size(1024, 1 << 30),
+                default: Value("\"64KiB\""),
+                example: "\"1MiB\"",
+                text: "Bytes of a request body that a client may send before a script has read them. On connections with \
+                       long delays, a larger window makes uploads faster.",
+            },
+            Key {
+                name: "connection_window",
+                kind: size(65_535, 1 << 30),
+                default: Value("\"256KiB\""),
+                example: "\"4MiB\"",
+                text: "As `window`, for all request bodies of a connection together.",
+            },
+        ],
+    },
+    Chapter {
         title: "`[scripts]`",
         intro: "Settings of all scripts. Routes say which files are scripts. The workers share each number.",
         scopes: &[Scope::Scripts],
@@ -1380,39 +1433,6 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "[\"X25519\", \"P-256\"]",
                 text: "The groups of the key exchange, in order of preference. The first is safe from quantum computers; a \
                        build with ring does not have it.",
-            },
-            Key {
-                name: "tickets",
-                kind: Kind::Flag,
-                default: Value("true"),
-                example: "false",
-                text: "Whether a client that returns can resume its session, which saves both sides most of the handshake. \
-                       The server keeps nothing for it: the client has the session in a ticket that only the server can \
-                       read. See [Session tickets](tls.md#session-tickets).",
-            },
-            Key {
-                name: "ticket_rotation",
-                kind: time(1000, 3 * DAY),
-                default: Value("\"12h\""),
-                example: "\"1h\"",
-                text: "How long tickets are encrypted with the same key. A ticket is accepted once to twice as long.",
-            },
-            Key {
-                name: "ticket_key_file",
-                kind: Kind::Path,
-                default: Words("a random secret, which reloads and upgrades keep"),
-                example: "\"/etc/taipan/ticket.key\"",
-                text: "A file with 32 to 4096 random bytes, from which the keys of tickets are derived. Servers with the \
-                       same file, the same `ticket_rotation` and the right time accept the tickets of one another. Only the \
-                       master reads it.",
-            },
-            Key {
-                name: "signer",
-                kind: Kind::Flag,
-                default: Value("true"),
-                example: "false",
-                text: "Whether the private keys of certificates are in a process of their own, which signs handshakes for the \
-                       processes that serve. See [Private keys](tls.md#private-keys).",
             },
         ],
     },
