@@ -190,6 +190,7 @@ async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
             connections.table.measure(now);
         }
         connections.table.sweep(&connections.deadlines, now);
+        connections.stream_table.sweep(&connections.deadlines, now);
         if connections.acceptor.is_at_capacity() {
             connections.services.disk.shed(connections.services.site.limits.connections / 2);
         }

@@ -7,9 +7,27 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use site::proxies::Proxies;
+use site::model::Site;
+use site::proxies::{Proxies, Via};
+use taipan_http::head::Head;
 
 use crate::peer::{CompactPeer, Peer};
+
+/// The client of a request, and how it came: from the peer, unless that is a trusted proxy. Then scheme and host of the
+/// head are set as the proxy reports them.
+#[inline]
+pub fn origin(site: &Site, peer: Peer, head: &mut Head<'_>) -> (Peer, Via) {
+    if site.trusted_proxies.is_empty() {
+        return (peer, Via::Nothing);
+    }
+    match site.trusted_proxies.origin(peer.ip(), head) {
+        None => (peer, Via::Nothing),
+        Some(origin) => {
+            (head.scheme, head.authority) = (origin.scheme, origin.authority);
+            (origin.client.map_or(peer, Peer::from), Via::TrustedProxy)
+        }
+    }
+}
 
 /// The peer of a connection, counted until this is dropped.
 #[derive(Debug)]

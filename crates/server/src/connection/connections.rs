@@ -18,6 +18,8 @@ use tokio::task::spawn_local;
 use super::acceptor::Acceptor;
 use super::client::Client;
 use super::h1::{Http1, Next};
+use super::h2::Http2;
+use super::h2::task::Http2Task;
 use super::idle::IdleSet;
 use super::output::Output;
 use super::stream::{Socket, Stream};
@@ -31,7 +33,7 @@ use crate::ipc::{Channel, InheritedConnection};
 use crate::peer::{Family, Peer};
 use crate::response::Response;
 use crate::response_head::DatedHead;
-use crate::semaphore::Permit;
+use crate::semaphore::{Permit, Semaphore};
 use crate::services::Services;
 use crate::stats::{Count, Snapshot};
 use crate::{log, sys};
@@ -50,9 +52,14 @@ pub struct Connections {
     pub table: Rc<ConnectionTable>,
     /// `None`: no listener is for TLS.
     tls: Option<tls::Acceptor>,
+    /// The deadlines of HTTP/2 streams that have a task.
+    pub stream_table: Rc<ConnectionTable>,
+    /// Permits of HTTP/2 streams that wait.
+    pub streams: Semaphore,
     /// The response to a client when the worker is at capacity.
     at_capacity: DatedHead,
     mode: Cell<Mode>,
+    mode_set: Notify,
     /// Idle connections that are on their way to the successor.
     handoffs: RefCell<VecDeque<InheritedConnection>>,
     handoff_added: Notify,
@@ -83,8 +90,11 @@ impl Connections {
             acceptor: Acceptor::new(site),
             table: ConnectionTable::new(),
             tls: services.tls.as_ref().map(|tls| tls::Acceptor::new(tls.config().clone())),
+            stream_table: ConnectionTable::new(),
+            streams: Semaphore::new(site.http2.waiting),
             at_capacity: DatedHead::new(fixed::at_capacity(site, &services.clock), &services.clock),
             mode: Cell::new(Mode::Serving),
+            mode_set: Notify::new(),
             handoffs: RefCell::default(),
             handoff_added: Notify::new(),
             successor: RefCell::default(),
@@ -104,6 +114,17 @@ impl Connections {
     #[inline]
     pub fn is_leaving(&self) -> bool {
         self.mode.get() != Mode::Serving
+    }
+
+    /// Waits until the worker accepts no more.
+    pub async fn leaving(&self) {
+        loop {
+            let set = self.mode_set.notified();
+            if self.is_leaving() {
+                return;
+            }
+            set.await;
+        }
     }
 
     /// Writes the log lines of responses that were sent, or failed, and takes their buffers back.
@@ -134,6 +155,30 @@ impl Connections {
                 self.handoff_added.notify_one();
             }
         }
+    }
+
+    /// As `keep`, for a connection that speaks HTTP/2. No other process can continue with it: the client is told to open
+    /// another.
+    pub fn keep_http2(
+        self: &Rc<Connections>,
+        socket: Socket,
+        client: Client,
+        http2: Box<Http2>,
+        since: Ticks,
+    ) {
+        if self.is_leaving() {
+            return self.give_http2_task(socket, client, *http2, None, Vec::new());
+        }
+        if let Err(error) = self.idle.insert_http2(socket, client, http2, since) {
+            log::error(format_args!("cannot keep a connection: {error}"));
+        }
+        self.table.wake_clock();
+    }
+
+    /// Closes a connection whose last response is sent, but whose client may still be sending.
+    pub fn linger(self: &Rc<Connections>, socket: Socket, client: Client) {
+        let http = Http1::new(client.peer(), 0, socket.scheme());
+        self.give_task(socket, client, http, Vec::new(), Start::Linger);
     }
 
     /// A connection that was accepted from a listener of these protocols. `None`: it is closed, because TLS cannot begin.
@@ -202,6 +247,32 @@ impl Connections {
         }
     }
 
+    /// Gives a connection that speaks HTTP/2 a task. `output` is being sent, and `input` is not used yet.
+    pub fn give_http2_task(
+        self: &Rc<Connections>,
+        socket: Socket,
+        client: Client,
+        mut http2: Http2,
+        output: Option<Output>,
+        input: Vec<u8>,
+    ) {
+        match Stream::register(socket) {
+            Ok(stream) => {
+                let entry = self.table.insert(Phase::Idle, self.services.clock.ticks());
+                let task = Http2Task::new(self.clone(), stream, client, entry, http2, output, input);
+                spawn_local(task.serve());
+            }
+            Err(error) => {
+                log::error(format_args!("cannot register a connection: {error}"));
+                if let Some(output) = output {
+                    self.finish(output, Some(NO_MEMORY));
+                }
+                http2.on_sent(Some(NO_MEMORY));
+                http2.end_all(NO_MEMORY);
+            }
+        }
+    }
+
     /// Gives a connection above the worker's capacity a task that rejects its first request.
     pub fn reject(self: &Rc<Connections>, socket: Socket, permit: Permit) {
         let Some((_, peer)) = Peer::of(socket.as_fd()) else { return };
@@ -265,6 +336,12 @@ impl Connections {
     /// Closes idle connections, and finishes the others.
     pub async fn leave(self: Rc<Connections>) {
         self.set_mode(Mode::Closing);
+        for (socket, client, _, http2) in self.idle.take_all() {
+            match http2 {
+                None => socket.close_session(),
+                Some(http2) => self.give_http2_task(socket, client, *http2, None, Vec::new()),
+            }
+        }
         self.idle.close_all();
         self.table.park_idle();
         self.finish_within(self.services.site.timeouts.shutdown).await;
@@ -278,8 +355,11 @@ impl Connections {
     /// Hands idle connections off to the successor, and finishes the others. Sends `closed` when no listener is open.
     pub async fn hand_off(self: Rc<Connections>, closed: oneshot::Sender<()>) {
         self.set_mode(Mode::HandingOff);
-        for (socket, client, requests) in self.idle.take_all() {
-            self.keep(socket, client, requests, self.services.clock.ticks());
+        for (socket, client, requests, http2) in self.idle.take_all() {
+            match http2 {
+                None => self.keep(socket, client, requests, self.services.clock.ticks()),
+                Some(http2) => self.give_http2_task(socket, client, *http2, None, Vec::new()),
+            }
         }
         self.table.park_idle();
         let listeners = async {
@@ -301,6 +381,7 @@ impl Connections {
 
     fn set_mode(&self, mode: Mode) {
         self.mode.set(mode);
+        self.mode_set.notify_waiters();
         self.acceptor.close();
     }
 

@@ -13,11 +13,13 @@ use taipan_http::status::Status;
 use taipan_http::target::{Scheme, TargetError};
 
 use super::batch::{Batch, connection_line};
-use super::output::{Output, Persistence, why_dropped};
+use super::client;
+use super::log_guard::PanicGuard;
+use super::output::{Output, Persistence};
 use crate::connection::Connections;
 use crate::content::fixed;
 use crate::exchange;
-use crate::log::access::{LoggedRequest, Records};
+use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
 use crate::response::Response;
 
@@ -261,7 +263,7 @@ impl Http1 {
             time: connections.services.clock.now(),
             began: self.began,
         };
-        let guard = PanicGuard { connections, request };
+        let guard = PanicGuard { services: &connections.services, request };
         let answer = connections.responder.fast(host, head);
         std::mem::forget(guard);
         answer
@@ -341,15 +343,7 @@ impl Http1 {
     #[inline]
     pub fn find_client(&mut self, connections: &Connections, head: &mut Head<'_>) {
         head.scheme = self.scheme;
-        if connections.services.site.trusted_proxies.is_empty() {
-            return;
-        }
-        self.reset_client();
-        if let Some(origin) = connections.services.site.trusted_proxies.origin(self.peer.ip(), head) {
-            (head.scheme, head.authority) = (origin.scheme, origin.authority);
-            self.via = Via::TrustedProxy;
-            self.client = origin.client.map_or(self.peer, Peer::from);
-        }
+        (self.client, self.via) = client::origin(&connections.services.site, self.peer, head);
     }
 
     /// The peer is the client. Earlier requests on the connection may have had others.
@@ -383,25 +377,5 @@ impl Http1 {
         let response = exchange::error_response(&connections.services, method, status, None);
         self.push(connections, response, head.as_ref(), Persistence::LingeringClose, &mut batch);
         Some(batch)
-    }
-}
-
-/// Logs a request of the fast path when it is dropped, which only a panic does.
-struct PanicGuard<'a> {
-    connections: &'a Connections,
-    request: LoggedRequest<'a>,
-}
-
-impl Drop for PanicGuard<'_> {
-    fn drop(&mut self) {
-        let response = exchange::error_response(
-            &self.connections.services,
-            Method::Unknown,
-            Status::INTERNAL_SERVER_ERROR,
-            None,
-        );
-        let mut records = Records::default();
-        self.connections.services.access.record(&mut records, &self.request, response.logged(0));
-        self.connections.services.access.write(&records, 0, Some(why_dropped()));
     }
 }

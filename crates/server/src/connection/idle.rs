@@ -7,6 +7,8 @@
 //! A connection that would have to wait gets a task (`task`) and comes back when it has answered. A connection that is
 //! over stays here, too, while its client has yet to take the last response.
 
+mod http2;
+
 use std::cell::RefCell;
 use std::io;
 use std::ops::Range;
@@ -23,6 +25,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
+use super::h2::{self, Http2};
 use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::{Received, Socket};
@@ -63,6 +66,8 @@ struct IdleConnection {
     /// Bytes of a response that the client had not taken when the deadline passed.
     unsent: Option<u32>,
     client: Client,
+    /// `None`: it speaks HTTP/1, as far as is known.
+    http2: Option<Box<Http2>>,
 }
 
 /// The promise of 70 bytes per idle connection, with its part of the table.
@@ -87,6 +92,8 @@ enum Visit {
     Close,
     /// It gets a task, which begins with the received bytes that are not used yet.
     NeedsTask(Box<(Http1, Start, Vec<u8>)>),
+    /// As `NeedsTask`, with the output that is being sent.
+    NeedsHttp2Task(Box<(Http2, Option<Output>, Vec<u8>)>),
 }
 
 impl Visit {
@@ -97,7 +104,7 @@ impl Visit {
 
 impl IdleConnection {
     fn new(socket: Socket, client: Client, requests: u32, since: Ticks) -> IdleConnection {
-        IdleConnection { socket, requests, state: State::Open, since, unsent: None, client }
+        IdleConnection { socket, requests, state: State::Open, since, unsent: None, client, http2: None }
     }
 
     /// The phase that has a deadline, and what counts it when it passes.
@@ -111,6 +118,19 @@ impl IdleConnection {
 
     fn http1(&self) -> Http1 {
         Http1::new(self.client.peer(), self.requests, self.socket.scheme())
+    }
+
+    /// The state of HTTP/2, if the client speaks that. The worker's buffer has `have` received bytes.
+    #[inline]
+    fn http2(&mut self, connections: &Connections, have: usize) -> Option<Box<Http2>> {
+        match self.http2.take() {
+            None if self.requests == 0 && self.socket.may_speak_http2() => {
+                let services = &connections.services;
+                h2::is_preface(&services.scratch.borrow().buffer[..have])
+                    .then(|| Box::new(Http2::new(services, self.client.peer(), self.socket.scheme())))
+            }
+            http2 => http2,
+        }
     }
 
     /// From now on it stays only until its client has taken all.
@@ -143,6 +163,21 @@ impl IdleSet {
     /// Adds a connection, until its next request comes or its deadline passes.
     pub fn insert(&self, socket: Socket, client: Client, requests: u32, since: Ticks) -> io::Result<()> {
         self.register(IdleConnection::new(socket, client, requests, since))
+    }
+
+    /// As `insert`, for a connection that speaks HTTP/2.
+    pub fn insert_http2(
+        &self,
+        socket: Socket,
+        client: Client,
+        http2: Box<Http2>,
+        since: Ticks,
+    ) -> io::Result<()> {
+        let requests = http2.requests();
+        self.register(IdleConnection {
+            http2: Some(http2),
+            ..IdleConnection::new(socket, client, requests, since)
+        })
     }
 
     /// Adds a connection after its last response, until the client closes it or receives too slowly.
@@ -204,11 +239,11 @@ impl IdleSet {
     }
 
     /// Takes out all connections that may have another request. The others are closed.
-    pub fn take_all(&self) -> Vec<(Socket, Client, u32)> {
+    pub fn take_all(&self) -> Vec<(Socket, Client, u32, Option<Box<Http2>>)> {
         let entries = std::mem::take(&mut *self.entries.borrow_mut());
         let out = |(_, connection): (usize, IdleConnection)| {
             self.unregister(&connection.socket);
-            (connection.socket, connection.client, connection.requests)
+            (connection.socket, connection.client, connection.requests, connection.http2)
         };
         entries.into_iter().filter(|(_, connection)| connection.state == State::Open).map(out).collect()
     }
@@ -287,6 +322,12 @@ fn visit(connections: &Rc<Connections>, key: usize, flags: EventFlags) {
             connections.idle.unregister(&connection.socket);
             give_task(connections, connection, *task);
         }
+        Visit::NeedsHttp2Task(task) => {
+            let connection = entries.remove(key);
+            drop(entries);
+            connections.idle.unregister(&connection.socket);
+            give_http2_task(connections, connection, *task);
+        }
     }
 }
 
@@ -300,11 +341,15 @@ pub fn visit_new(connections: &Rc<Connections>, socket: Socket, client: Client) 
             connections.drain(connection.socket, connection.client);
         }
         Ok(Visit::Stay) => {
-            let IdleConnection { socket, client, requests, since, .. } = connection;
-            connections.keep(socket, client, requests, since);
+            let IdleConnection { socket, client, requests, since, http2, .. } = connection;
+            match http2 {
+                None => connections.keep(socket, client, requests, since),
+                Some(http2) => connections.keep_http2(socket, client, http2, since),
+            }
         }
         Ok(Visit::Close) => {}
         Ok(Visit::NeedsTask(task)) => give_task(connections, connection, *task),
+        Ok(Visit::NeedsHttp2Task(task)) => give_http2_task(connections, connection, *task),
         Err(_) => connections.services.counts.add(Count::Panicked, 1),
     }
 }
@@ -315,6 +360,14 @@ fn give_task(
     (http, start, input): (Http1, Start, Vec<u8>),
 ) {
     connections.give_task(connection.socket, connection.client, http, input, start);
+}
+
+fn give_http2_task(
+    connections: &Rc<Connections>,
+    connection: IdleConnection,
+    (http2, output, input): (Http2, Option<Output>, Vec<u8>),
+) {
+    connections.give_http2_task(connection.socket, connection.client, http2, output, input);
 }
 
 /// Reads the input, makes the responses, and sends them, as far as that does not block.
@@ -337,6 +390,13 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
             // Unread bytes would have the connection reset when it is closed (RFC 9112 §9.6).
             continue;
         }
+        if let Some(state) = connection.http2(connections, have) {
+            match http2::answer(connections, connection, state, have) {
+                Visit::Stay if is_drained && !flags.intersects(MORE_TO_READ) => return Visit::Stay,
+                Visit::Stay => continue,
+                other => return other,
+            }
+        }
         let mut http = connection.http1();
         http.began = connections.services.access_time();
         let Answered { used, next } = http.answer(connections, have);
@@ -352,7 +412,10 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
         }
     }
     match connection.state {
-        State::Open => Visit::needs_task(connection.http1(), Start::Input, Vec::new()),
+        State::Open => match connection.http2.take() {
+            None => Visit::needs_task(connection.http1(), Start::Input, Vec::new()),
+            Some(http2) => Visit::NeedsHttp2Task(Box::new((*http2, None, Vec::new()))),
+        },
         State::Draining => Visit::Stay,
     }
 }

@@ -14,6 +14,8 @@ pub mod idle;
 
 pub mod h1;
 
+pub mod h2;
+
 mod batch;
 
 pub mod output;

@@ -24,7 +24,7 @@ pub const SLICES_PER_TURN: usize = 8;
 
 /// Bytes that are read at once of a file that is not in memory. They stay with the connection until the client has taken
 /// them.
-const READ_SIZE: u64 = memory::RESPONSE;
+pub const READ_SIZE: u64 = memory::RESPONSE;
 
 /// Whether the connection stays open behind a response (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,6 +211,11 @@ impl Output {
         Ok(())
     }
 
+    /// There is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty() && self.response.is_none()
+    }
+
     /// Bytes sent, for the log.
     #[inline]
     pub fn sent(&self) -> u64 {
@@ -341,7 +346,7 @@ fn slice(stream: &impl SendStream, sent: u64, left: u64) -> u64 {
 
 /// Why responses end short of their length, for the log.
 pub const CLIENT_CLOSED: &str = "client closed";
-const CHANGED: &str = "file changed while it was sent";
+pub const CHANGED: &str = "file changed while it was sent";
 pub const UNREADABLE: &str = "content could not be read";
 
 /// Why a response was dropped before its end, for the log.

@@ -87,6 +87,11 @@ impl Socket {
         if self.session.is_some() { Scheme::Https } else { Scheme::Http }
     }
 
+    /// Whether a client may begin with HTTP/2.
+    pub fn may_speak_http2(&self) -> bool {
+        self.protocols.http2
+    }
+
     /// Why the session has failed, once. From then on the socket is not encrypted.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.session.take()?.into_inner().into_failure()
@@ -206,6 +211,11 @@ impl Stream {
             Family::Unix => Registered::Unix(calls::adopt_unix(fd)?),
         };
         Ok(Stream { socket, protocols, session })
+    }
+
+    /// Whether a client may begin with HTTP/2.
+    pub fn may_speak_http2(&self) -> bool {
+        self.protocols.http2
     }
 
     /// The bare socket, which the runtime forgets. `None`: it has failed.

@@ -14,6 +14,7 @@ use taipan_http::status::Status;
 
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
+use super::h2::{Http2, is_preface};
 use super::idle;
 use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
@@ -74,6 +75,8 @@ enum End {
     Linger,
     /// It is idle.
     Park,
+    /// The client has begun with the preface of HTTP/2, which did not come at once.
+    Http2,
 }
 
 impl Task {
@@ -114,6 +117,7 @@ impl Task {
                 self.drain();
             }
             End::Park => self.park(),
+            End::Http2 => self.speak_http2(),
         }
     }
 
@@ -143,6 +147,9 @@ impl Task {
                         self.waited = Waited::No;
                         self.transport.receive().await?;
                         self.http.began = self.connections.services.access_time();
+                    }
+                    if self.begins_http2() {
+                        return Ok(End::Http2);
                     }
                     self.read_requests()
                 }
@@ -459,6 +466,21 @@ impl Task {
             && let Some((socket, _)) = transport.into_socket()
         {
             connections.drain(socket, client);
+        }
+    }
+
+    fn begins_http2(&self) -> bool {
+        self.http.requests == 0
+            && self.transport.stream.borrow().may_speak_http2()
+            && is_preface(&self.transport.buffered.borrow())
+    }
+
+    fn speak_http2(self) {
+        let Task { transport, client, connections, .. } = self;
+        let input = transport.buffered.take();
+        if let Some((socket, _)) = transport.into_socket() {
+            let http2 = Http2::new(&connections.services, client.peer(), socket.scheme());
+            connections.give_http2_task(socket, client, http2, None, input);
         }
     }
 

@@ -4,7 +4,7 @@ use site::plan::FallbackVariables;
 use site::route::RouteId;
 use site::upstream::UpstreamId;
 use taipan_http::fields::is_name;
-use taipan_http::head::{FieldStore, Head, Method, parse};
+use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
 
 use super::Exchange;
@@ -113,8 +113,9 @@ impl Exchange<'_> {
             log::error(format_args!("{script}: {shown} is not a path that an internal redirect can lead to"));
             return self.status(route, Status::BAD_GATEWAY).await;
         };
-        // The authority and the scheme may come from fields of a trusted proxy.
-        let head = Head { authority: self.head.authority, scheme: self.head.scheme, ..head };
+        // The authority and the scheme may come from fields of a trusted proxy, and the request by another version.
+        let Head { authority, scheme, version, .. } = *self.head;
+        let head = Head { authority, scheme, version, ..head };
         let mut exchange = Exchange {
             internal_redirects: self.internal_redirects + 1,
             authorized_by: std::mem::take(&mut self.authorized_by),
@@ -128,7 +129,8 @@ impl Exchange<'_> {
 /// The head of a request for `target`, with the fields of `head` that do not describe its body.
 fn redirected_head(head: &Head<'_>, target: &str) -> Vec<u8> {
     let method = if head.method == Method::Head { "HEAD" } else { "GET" };
-    let mut bytes = format!("{method} {target} {}\r\n", head.version.as_str()).into_bytes();
+    let version = if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" };
+    let mut bytes = format!("{method} {target} {version}\r\n").into_bytes();
     for field in head.fields {
         if !BODY_FIELDS.iter().any(|name| is_name(field.name, name)) {
             for part in [field.name, b": ", field.value, b"\r\n"] {

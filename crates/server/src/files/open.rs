@@ -158,6 +158,12 @@ pub fn read(fd: &OwnedFd, at: u64, length: usize, wait: Wait) -> Result<Option<V
     Ok(Some(bytes))
 }
 
+/// Reads the bytes at `at` that are in memory, at most as many as `buffer` has. 0 at the end of the file. `None`: none is
+/// in memory, or it cannot be read.
+pub fn read_cached(fd: &OwnedFd, at: u64, buffer: &mut [u8]) -> Option<usize> {
+    retry_on_intr(|| calls::preadv2(fd, &mut *buffer, at, ReadWriteFlags::NOWAIT)).ok()
+}
+
 /// Whether the byte at `at` is in memory. `false` also where the file system does not support the question.
 fn is_in_memory(fd: &OwnedFd, at: u64) -> bool {
     let mut byte = [0; 1];

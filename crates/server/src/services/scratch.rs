@@ -3,6 +3,7 @@
 
 use site::memory;
 use site::model::Limits;
+use taipan_h2::fields::FieldList;
 
 use crate::log::access::Records;
 
@@ -12,13 +13,15 @@ pub struct Scratch {
     input: usize,
     out: Vec<u8>,
     records: Records,
+    /// The field list of an HTTP/2 request.
+    pub fields: FieldList,
 }
 
 impl Scratch {
     pub fn new(limits: &Limits) -> Scratch {
         let input = memory::input(limits) as usize;
         let buffer = vec![0; memory::buffer(limits) as usize].into();
-        Scratch { buffer, input, out: Vec::new(), records: Records::default() }
+        Scratch { buffer, input, out: Vec::new(), records: Records::default(), fields: FieldList::new() }
     }
 
     /// Copies unread input to the start of the buffer, and returns the space behind it for more. Together they are as

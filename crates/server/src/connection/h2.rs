@@ -1,0 +1,712 @@
+//! HTTP/2 without a socket (RFC 9113): it makes requests of frames, responds from the fast path at once, and keeps what
+//! the other streams have received and have yet to send.
+//!
+//! Knows nothing of TLS, and of tasks only how to wake and end them.
+
+mod block;
+mod gathered;
+mod incoming;
+mod outgoing;
+mod shared;
+mod stream_task;
+pub mod task;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::task::Waker;
+
+use site::proxies::Via;
+use taipan_h2::error::ErrorCode;
+use taipan_h2::fields::FieldList;
+use taipan_h2::frame::PREFACE;
+use taipan_h2::server::{self, Connection, Event, StreamId};
+use taipan_http::head::{FieldStore, Head, HeadError, Method};
+use taipan_http::status::Status;
+use taipan_http::target::Scheme;
+use tokio::task::AbortHandle;
+
+use super::client;
+use super::log_guard::PanicGuard;
+use super::output::{CLIENT_CLOSED, Output, why_dropped};
+use super::table::ConnectionState;
+use crate::connection::Connections;
+use crate::exchange;
+use crate::log::access::{LoggedRequest, LoggedResponse, Records};
+use crate::peer::Peer;
+use crate::response::{Body, BodyStream, Response};
+use crate::semaphore::Permit;
+use crate::services::Services;
+use crate::stats::Count;
+use gathered::{Gathered, space};
+use incoming::{Incoming, Reader};
+use outgoing::{Next, Outgoing};
+
+/// Why a response ends early, for the log.
+const RESET: &str = "stream reset by the client";
+const MALFORMED: &str = "the client sent malformed frames";
+
+/// The state of HTTP/2 on one connection.
+pub struct Http2 {
+    services: Rc<Services>,
+    peer: Peer,
+    /// The scheme of requests that do not come by a trusted proxy.
+    scheme: Scheme,
+    frames: Connection,
+    /// What is to be sent before anything else.
+    out: Vec<u8>,
+    /// Streams whose response is not complete, apart from those of the fast path.
+    streams: HashMap<StreamId, Stream>,
+    /// Streams that are to get a task.
+    starts: Vec<(StreamId, Start)>,
+    /// Responses whose last bytes are being sent.
+    finished: Vec<Outgoing>,
+    /// Responses so far.
+    requests: u32,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The client opens no more streams, or the server accepts no more.
+    Ending,
+    /// The connection ends when all is sent.
+    Failed,
+}
+
+/// A stream that waits for something.
+struct Stream {
+    incoming: Incoming,
+    /// `None`: the response has not begun.
+    outgoing: Option<Outgoing>,
+    /// Of its task, which waits until it has to make more content.
+    waker: Option<Waker>,
+    task: Option<AbortHandle>,
+    /// The deadlines of its task.
+    deadline: Option<Rc<ConnectionState>>,
+    _permit: Option<Permit>,
+}
+
+/// Where the task of a stream begins.
+pub enum Start {
+    /// The request has to wait, or has a body.
+    Request(Box<PendingRequest>),
+    /// The response has begun, and this makes its body.
+    Body(Box<dyn BodyStream>),
+    /// The response has begun. Its content is in memory, or in a file.
+    Content,
+}
+
+pub struct PendingRequest {
+    fields: FieldList,
+    /// Of `Services::access_time`.
+    began: u64,
+}
+
+/// The client of a request, and when it came.
+#[derive(Clone, Copy)]
+struct Origin {
+    client: Peer,
+    via: Via,
+    began: u64,
+}
+
+/// The result of `Http2::answer`.
+pub struct Answered {
+    /// Bytes of the input that are used up.
+    pub used: usize,
+    pub output: Output,
+    pub then: Then,
+}
+
+/// What the connection does when the output is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// It waits for the client, or continues with the rest of the input.
+    Continue,
+    /// There is more to send.
+    SendMore,
+    /// Streams wait: it needs a task.
+    Wait,
+    Close,
+}
+
+/// Whether all was gathered that can be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filled {
+    All,
+    Full,
+}
+
+/// Whether a connection begins with the preface of HTTP/2, as far as it has come. A method `PRI` does not exist.
+pub fn is_preface(input: &[u8]) -> bool {
+    input.len() >= 4 && input.starts_with(&PREFACE[..input.len().min(PREFACE.len())])
+}
+
+impl Http2 {
+    pub fn new(services: &Rc<Services>, peer: Peer, scheme: Scheme) -> Http2 {
+        let site = &services.site;
+        let limits = &site.limits.head;
+        let limits = server::Limits {
+            streams: site.http2.streams,
+            list: u32::try_from(limits.head).unwrap_or(u32::MAX),
+            fields: u32::try_from(limits.fields).unwrap_or(u32::MAX),
+            window: site.http2.window,
+            connection_window: site.http2.connection_window,
+            ..server::Limits::default()
+        };
+        let mut out = Vec::new();
+        Http2 {
+            services: services.clone(),
+            peer,
+            scheme,
+            frames: Connection::new(&limits, &mut out),
+            out,
+            streams: HashMap::new(),
+            starts: Vec::new(),
+            finished: Vec::new(),
+            requests: 0,
+            state: State::Open,
+        }
+    }
+
+    /// Reads frames from the first `have` bytes of the worker's buffer behind `from`, answers their requests, and gathers
+    /// what can be sent now.
+    #[inline]
+    pub fn answer(&mut self, connections: &Rc<Connections>, from: usize, have: usize) -> Answered {
+        let now = connections.services.clock.read();
+        self.frames.set_time(now as u32);
+        let scratch = &mut *connections.services.scratch.borrow_mut();
+        let mut gathered = Gathered::new(&connections.services, scratch.lend());
+        gathered.out.append(&mut self.out);
+        let mut fields = std::mem::take(&mut scratch.fields);
+        let used = self.read(connections, &scratch.buffer[from..have], &mut fields, &mut gathered);
+        scratch.fields = fields;
+        let filled = self.fill(&mut gathered.out);
+        let then = self.then(connections, filled, &mut gathered.out);
+        Answered { used, output: gathered.finish(), then }
+    }
+
+    /// The output was sent, or not, for this reason.
+    pub fn on_sent(&mut self, ended: Option<&'static str>) {
+        for mut outgoing in self.finished.drain(..) {
+            match ended {
+                None => outgoing.complete(),
+                Some(why) => outgoing.end_early(why),
+            }
+        }
+    }
+
+    /// Gives up the memory that an idle connection does not need.
+    pub fn trim(&mut self) {
+        self.frames.trim();
+        self.out = Vec::new();
+        self.streams.shrink_to_fit();
+        (self.starts, self.finished) = (Vec::new(), Vec::new());
+    }
+
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    pub fn incoming(&mut self, stream: StreamId) -> Option<&mut Incoming> {
+        self.streams.get_mut(&stream).map(|stream| &mut stream.incoming)
+    }
+
+    /// The consumer of a request's body has taken these bytes.
+    pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
+        self.frames.consumed(stream, bytes as u32, &mut self.out);
+    }
+
+    /// Sends 100 (Continue).
+    pub fn send_continue(&mut self, stream: StreamId) {
+        self.frames.headers(stream, block::CONTINUE, false, &mut self.out);
+    }
+
+    #[inline]
+    fn read(
+        &mut self,
+        connections: &Rc<Connections>,
+        input: &[u8],
+        fields: &mut FieldList,
+        gathered: &mut Gathered<'_>,
+    ) -> usize {
+        let began = connections.services.access_time();
+        let mut used = 0;
+        while used < input.len() && gathered.accepts_more() && self.state != State::Failed {
+            let event = match self.frames.receive(&input[used..], fields, &mut gathered.out) {
+                Ok((bytes, event)) => {
+                    used += bytes;
+                    event
+                }
+                Err(_) => {
+                    self.fail();
+                    None
+                }
+            };
+            match event {
+                None => break,
+                Some(Event::Request { stream, end }) => {
+                    self.on_request(connections, stream, fields, began, end, gathered);
+                }
+                Some(Event::Rejected { stream, error, .. }) => {
+                    let origin = Origin { client: self.peer, via: Via::Nothing, began };
+                    self.reject(connections, stream, None, origin, error, gathered);
+                }
+                Some(Event::Malformed { error, .. }) => {
+                    let origin = Origin { client: self.peer, via: Via::Nothing, began };
+                    log_unanswered(&self.services, None, origin, Status::BAD_REQUEST, error.sentence());
+                }
+                Some(Event::WindowOpened) => {}
+                Some(Event::Data { stream, data, end }) => self.on_data(stream, data, end, gathered),
+                Some(Event::Trailers { stream }) => self.on_data(stream, &[], true, gathered),
+                Some(Event::Reset { stream, by, .. }) => {
+                    self.end(stream, if by == server::Peer::Client { RESET } else { MALFORMED });
+                }
+                Some(Event::GoAway { .. }) => self.state = State::Ending,
+            }
+        }
+        used
+    }
+
+    #[inline]
+    fn on_request(
+        &mut self,
+        connections: &Rc<Connections>,
+        stream: StreamId,
+        fields: &FieldList,
+        began: u64,
+        end: bool,
+        gathered: &mut Gathered<'_>,
+    ) {
+        let mut store = FieldStore::new();
+        let (client, via) = (self.peer, Via::Nothing);
+        let mut origin = Origin { client, via, began };
+        let mut head = match fields.head(&mut store, &connections.services.site.limits.head) {
+            Ok(head) => head,
+            Err(error) => return self.reject(connections, stream, Some(fields), origin, error, gathered),
+        };
+        head.scheme = self.scheme;
+        (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
+        if end && let Some(response) = fast(connections, &head, origin) {
+            return self.respond(connections, stream, Some(&head), origin, response, gathered);
+        }
+        let incoming = Incoming::new(&head, end);
+        let Some(waiting) = self.insert(connections, stream, incoming, &mut gathered.out) else { return };
+        let request = PendingRequest { fields: fields.clone(), began };
+        self.starts.push((waiting, Start::Request(Box::new(request))));
+    }
+
+    /// Adds a stream that waits. `None`: too many do, and it is refused.
+    fn insert(
+        &mut self,
+        connections: &Connections,
+        stream: StreamId,
+        incoming: Incoming,
+        out: &mut Vec<u8>,
+    ) -> Option<StreamId> {
+        let permit = match self.streams.is_empty() {
+            true => None,
+            false => {
+                let permit = connections.streams.take();
+                if permit.is_none() {
+                    self.frames.reset(stream, ErrorCode::REFUSED_STREAM, out);
+                    return None;
+                }
+                permit
+            }
+        };
+        let waiting =
+            Stream { incoming, outgoing: None, waker: None, task: None, deadline: None, _permit: permit };
+        self.streams.insert(stream, waiting);
+        Some(stream)
+    }
+
+    /// Rejects a request whose head breaks a rule.
+    #[cold]
+    fn reject(
+        &mut self,
+        connections: &Rc<Connections>,
+        stream: StreamId,
+        fields: Option<&FieldList>,
+        origin: Origin,
+        error: HeadError,
+        gathered: &mut Gathered<'_>,
+    ) {
+        let is_head = fields.is_some_and(|fields| fields.method() == Some(b"HEAD"));
+        let method = if is_head { Method::Head } else { Method::Unknown };
+        let services = &connections.services;
+        let response = exchange::error_response(services, method, error.status(), Some(error.rule()));
+        self.respond(connections, stream, None, origin, response, gathered);
+    }
+
+    fn on_data(&mut self, stream: StreamId, data: &[u8], end: bool, gathered: &mut Gathered<'_>) {
+        let dropped = match self.streams.get_mut(&stream) {
+            Some(waiting) => {
+                if let Some(deadline) = &waiting.deadline {
+                    deadline.moved(data.len() as u64);
+                }
+                let dropped = waiting.incoming.receive(data);
+                if end {
+                    waiting.incoming.end();
+                }
+                dropped
+            }
+            None => data.len(),
+        };
+        if dropped > 0 {
+            self.frames.consumed(stream, dropped as u32, &mut gathered.out);
+        }
+    }
+
+    /// Sends a response at once and as a whole, if it is in memory and the windows allow it. Otherwise the stream waits.
+    #[inline]
+    fn respond(
+        &mut self,
+        connections: &Connections,
+        stream: StreamId,
+        head: Option<&Head<'_>>,
+        origin: Origin,
+        response: Response,
+        gathered: &mut Gathered<'_>,
+    ) {
+        let content = &response.bytes()[response.head.head_len()..];
+        let is_whole = matches!(response.body, Body::Nothing)
+            && content.len() <= self.frames.sendable(stream)
+            && gathered.has_space(content.len());
+        if !is_whole {
+            let body = self.begin(connections, stream, head, origin, response, &mut gathered.out);
+            if self.streams.contains_key(&stream) {
+                self.starts.push((stream, body.map_or(Start::Content, Start::Body)));
+            }
+            return;
+        }
+        let start = gathered.out.len();
+        let block = response.head.block(block::encode);
+        self.frames.headers(stream, block, content.is_empty(), &mut gathered.out);
+        if !content.is_empty() {
+            self.frames.data(stream, content, true, &mut gathered.out);
+        }
+        let added = gathered.out.len() - start - content.len();
+        self.record(connections, head, origin, &response, added, &mut gathered.records);
+    }
+
+    /// Begins a response that is sent in parts.
+    fn begin(
+        &mut self,
+        connections: &Connections,
+        stream: StreamId,
+        head: Option<&Head<'_>>,
+        origin: Origin,
+        mut response: Response,
+        out: &mut Vec<u8>,
+    ) -> Option<Box<dyn BodyStream>> {
+        let start = out.len();
+        let is_empty = matches!(response.body, Body::Nothing) && response.end == response.head.head_len();
+        self.frames.headers(stream, response.head.block(block::encode), is_empty, out);
+        let added = out.len() - start;
+        let mut records = Records::default();
+        self.record(connections, head, origin, &response, added, &mut records);
+        let mut body = take_stream(&mut response.body);
+        let mut outgoing = Outgoing::new(connections.services.clone(), response, records, added as u64);
+        if is_empty {
+            self.streams.remove(&stream);
+            self.finished.push(outgoing);
+            return None;
+        }
+        if let Some(body) = &mut body {
+            outgoing.begin_stream(body.take_buffered());
+        }
+        let is_ready = outgoing.left().0 > 0;
+        if !self.streams.contains_key(&stream) {
+            let incoming = Incoming::none();
+            if self.insert(connections, stream, incoming, out).is_none() {
+                outgoing.end_early("too many streams wait");
+                return None;
+            }
+        }
+        if let Some(waiting) = self.streams.get_mut(&stream) {
+            waiting.outgoing = Some(outgoing);
+        }
+        self.frames.set_ready(stream, is_ready);
+        body
+    }
+
+    /// Notes the log line of a response. `added`: bytes of its head and of frame headers.
+    #[inline]
+    fn record(
+        &mut self,
+        connections: &Connections,
+        head: Option<&Head<'_>>,
+        origin: Origin,
+        response: &Response,
+        added: usize,
+        records: &mut Records,
+    ) {
+        self.requests = self.requests.saturating_add(1);
+        let services = &connections.services;
+        services.counts.add_response(response.status());
+        let request = LoggedRequest {
+            client: origin.client,
+            head,
+            host: head.map_or(0, |head| services.site.hosts.find(head.authority)),
+            time: services.clock.now(),
+            began: origin.began,
+        };
+        let (status, length) = (response.status(), response.content_length());
+        services.access.record(records, &request, LoggedResponse { status, head: added as u64, length });
+        if let Some(rule) = response.broken_rule {
+            records.name_rule(rule);
+        }
+    }
+
+    /// Appends content of streams, in the order of their priorities, as far as it is in memory and windows allow.
+    #[inline]
+    fn fill(&mut self, out: &mut Vec<u8>) -> Filled {
+        if self.streams.is_empty() {
+            return Filled::All;
+        }
+        loop {
+            let space = space(out);
+            match self.frames.next_stream() {
+                None => return Filled::All,
+                Some(_) if space == 0 => return Filled::Full,
+                Some(stream) => self.fill_from(stream, space, out),
+            }
+        }
+    }
+
+    fn fill_from(&mut self, stream: StreamId, limit: usize, out: &mut Vec<u8>) {
+        let Some(waiting) = self.streams.get_mut(&stream) else {
+            return self.frames.set_ready(stream, false);
+        };
+        let Some(outgoing) = &mut waiting.outgoing else { return self.frames.set_ready(stream, false) };
+        let (left, ends) = outgoing.left();
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX);
+        let mut filled = Ok(());
+        let sent = self.frames.data_from(stream, wanted, ends, out, |out, allowed| {
+            filled = outgoing.fill(allowed.min(limit), out);
+        });
+        if let Some(deadline) = &waiting.deadline {
+            deadline.moved(sent as u64);
+        }
+        if let Err(why) = filled {
+            self.frames.reset(stream, ErrorCode::INTERNAL_ERROR, out);
+            return self.end(stream, why);
+        }
+        match outgoing.next() {
+            Next::Content => {}
+            Next::End if ends => self.finish(stream),
+            Next::End | Next::Chunk | Next::Disk => self.wait_for_content(stream),
+        }
+    }
+
+    /// The stream's task has to make more content.
+    fn wait_for_content(&mut self, stream: StreamId) {
+        self.frames.set_ready(stream, false);
+        if let Some(waker) = self.streams.get_mut(&stream).and_then(|waiting| waiting.waker.take()) {
+            waker.wake();
+        }
+    }
+
+    /// The last bytes of a response are in the output.
+    fn finish(&mut self, stream: StreamId) {
+        let Some(waiting) = self.streams.remove(&stream) else { return };
+        self.starts.retain(|(other, _)| *other != stream);
+        self.finished.extend(waiting.outgoing);
+        if let Some(waker) = waiting.waker {
+            waker.wake();
+        }
+    }
+
+    /// Forgets a stream that ends before its end.
+    fn end(&mut self, stream: StreamId, why: &'static str) {
+        let Some(waiting) = self.streams.remove(&stream) else { return };
+        for (_, start) in self.starts.extract_if(.., |(other, _)| *other == stream) {
+            if let Start::Request(request) = start {
+                log_unstarted(&self.services, self.peer, &request, why);
+            }
+        }
+        if let Some(mut outgoing) = waiting.outgoing {
+            outgoing.end_early(why);
+        }
+        if let Some(task) = waiting.task {
+            task.abort();
+        }
+    }
+
+    /// Forgets all streams, for the connection ends.
+    fn fail(&mut self) {
+        self.end_all(MALFORMED);
+        self.state = State::Failed;
+    }
+
+    /// Ends all streams before their end.
+    pub fn end_all(&mut self, why: &'static str) {
+        let streams: Vec<StreamId> = self.streams.keys().copied().collect();
+        for stream in streams {
+            self.end(stream, why);
+        }
+    }
+
+    /// What the connection does when the gathered output is sent.
+    fn then(&mut self, connections: &Connections, filled: Filled, out: &mut Vec<u8>) -> Then {
+        let limit = connections.services.site.limits.requests;
+        let is_last = limit != 0 && self.requests >= limit;
+        if self.state == State::Open && (is_last || connections.acceptor.is_at_capacity()) {
+            self.state = State::Ending;
+            self.frames.shut_down(out);
+            self.frames.shut_down(out);
+        }
+        match (self.state, self.streams.is_empty(), filled) {
+            (State::Failed, ..) | (State::Ending, true, _) => Then::Close,
+            _ if self.frames.is_finished() => Then::Close,
+            (_, true, _) => Then::Continue,
+            (_, false, Filled::Full) => Then::SendMore,
+            (_, false, Filled::All) => Then::Wait,
+        }
+    }
+
+    /// Begins the graceful end of the connection. A second call, after a moment, ends it.
+    pub fn shut_down(&mut self) {
+        self.frames.shut_down(&mut self.out);
+    }
+
+    /// Whether a stream waits for more of the body of its request.
+    pub fn waits_for_body(&self) -> bool {
+        self.streams.values().any(|stream| stream.incoming.reader == Reader::Waiting)
+    }
+
+    /// Takes the streams that are to get a task.
+    pub fn take_starts(&mut self) -> Vec<(StreamId, Start)> {
+        std::mem::take(&mut self.starts)
+    }
+
+    /// A stream has a task.
+    pub fn on_started(&mut self, stream: StreamId, task: AbortHandle, deadline: Rc<ConnectionState>) {
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            (stream.task, stream.deadline) = (Some(task), Some(deadline));
+        }
+    }
+
+    /// Ends the streams whose tasks have panicked.
+    pub fn abort_panicked(&mut self) {
+        let is_over = |stream: &Stream| stream.task.as_ref().is_some_and(AbortHandle::is_finished);
+        let over = self.streams.iter().filter(|(_, stream)| is_over(stream)).map(|(id, _)| *id);
+        for stream in over.collect::<Vec<_>>() {
+            self.abort(stream, ErrorCode::INTERNAL_ERROR, why_dropped());
+        }
+    }
+
+    /// Resets a stream.
+    pub fn abort(&mut self, stream: StreamId, code: ErrorCode, why: &'static str) {
+        self.frames.reset(stream, code, &mut self.out);
+        self.end(stream, why);
+    }
+
+    /// Nothing reads the body of this request any more.
+    pub fn abandon_body(&mut self, stream: StreamId) {
+        let Some(incoming) = self.incoming(stream) else { return };
+        let dropped = incoming.abandon();
+        if dropped > 0 {
+            self.consumed(stream, dropped);
+        }
+    }
+
+    /// Adds a chunk that the stream's task has made. `None`: it has made all.
+    pub fn put(&mut self, stream: StreamId, chunk: Option<Vec<u8>>) {
+        let Some(outgoing) = self.outgoing(stream) else { return };
+        match chunk {
+            Some(chunk) => outgoing.put(chunk),
+            None => outgoing.end_stream(),
+        }
+        self.on_content(stream);
+    }
+
+    /// Adds bytes of a file that the stream's task has read. Errors: the file has changed.
+    pub fn put_from_disk(&mut self, stream: StreamId, bytes: Vec<u8>) -> Result<(), &'static str> {
+        let Some(outgoing) = self.outgoing(stream) else { return Ok(()) };
+        outgoing.put_from_disk(bytes)?;
+        self.on_content(stream);
+        Ok(())
+    }
+
+    fn outgoing(&mut self, stream: StreamId) -> Option<&mut Outgoing> {
+        self.streams.get_mut(&stream).and_then(|stream| stream.outgoing.as_mut())
+    }
+
+    fn on_content(&mut self, stream: StreamId) {
+        let Some(outgoing) = self.outgoing(stream) else { return };
+        match outgoing.left() {
+            // No window is needed for an empty DATA frame.
+            (0, true) => {
+                self.frames.data(stream, &[], true, &mut self.out);
+                self.finish(stream);
+            }
+            (left, _) => self.frames.set_ready(stream, left > 0),
+        }
+    }
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        self.on_sent(Some(CLIENT_CLOSED));
+    }
+}
+
+/// Writes the log line of a request that got no response.
+fn log_unanswered(
+    services: &Services,
+    head: Option<&Head<'_>>,
+    origin: Origin,
+    status: Status,
+    why: &'static str,
+) {
+    services.counts.add_response(status);
+    let host = head.map_or(0, |head| services.site.hosts.find(head.authority));
+    let Origin { client, began, .. } = origin;
+    let request = LoggedRequest { client, head, host, time: services.clock.now(), began };
+    let mut records = Records::default();
+    let response = LoggedResponse { status, head: 0, length: Some(0) };
+    services.access.record(&mut records, &request, response);
+    records.end_early(why);
+    services.access.write(&records, 0, Some(why));
+}
+
+/// Writes the log line of a request whose stream ended before it had a task.
+fn log_unstarted(services: &Services, peer: Peer, request: &PendingRequest, why: &'static str) {
+    services.counts.add(Count::Abandoned, 1);
+    let mut store = FieldStore::new();
+    let mut head = request.fields.head(&mut store, &services.site.limits.head).ok();
+    let (client, via) =
+        head.as_mut().map_or((peer, Via::Nothing), |head| client::origin(&services.site, peer, head));
+    let origin = Origin { client, via, began: request.began };
+    log_unanswered(services, head.as_ref(), origin, Status::BAD_REQUEST, why);
+}
+
+fn take_stream(body: &mut Body) -> Option<Box<dyn BodyStream>> {
+    match std::mem::replace(body, Body::Nothing) {
+        Body::Stream(stream) | Body::Sized(stream, _) => Some(stream),
+        other => {
+            *body = other;
+            None
+        }
+    }
+}
+
+/// Responds from the fast path. The request has its log line even if that panics.
+#[inline]
+fn fast(connections: &Rc<Connections>, head: &Head<'_>, origin: Origin) -> Option<Response> {
+    let host = connections.services.site.hosts.find(head.authority);
+    let request = LoggedRequest {
+        client: origin.client,
+        head: Some(head),
+        host,
+        time: connections.services.clock.now(),
+        began: origin.began,
+    };
+    let guard = PanicGuard { services: &connections.services, request };
+    let response = connections.responder.fast(host, head);
+    std::mem::forget(guard);
+    response
+}

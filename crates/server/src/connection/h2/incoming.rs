@@ -1,0 +1,106 @@
+//! The body of a request, as far as its DATA frames have come. The window of its stream bounds it.
+
+use std::task::Waker;
+
+use taipan_http::framing::Framing;
+use taipan_http::head::Head;
+
+use crate::request::body::Length;
+
+pub struct Incoming {
+    pub length: Length,
+    /// What has come and is not consumed.
+    pub bytes: Vec<u8>,
+    pub is_ended: bool,
+    /// Bytes consumed.
+    pub consumed: u64,
+    /// The client expects 100 (Continue) before it sends the body (RFC 9110 §10.1.1).
+    pub is_awaited: bool,
+    /// Whether 100 (Continue) is still to be sent.
+    pub interim: Interim,
+    /// Whether something reads it.
+    pub reader: Reader,
+    /// Of what waits for more of it.
+    pub waker: Option<Waker>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interim {
+    Unsent,
+    NotNeeded,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// It may read, but does not wait now.
+    Idle,
+    /// It waits for the client.
+    Waiting,
+    /// There is none any more: what comes is dropped.
+    Gone,
+}
+
+impl Incoming {
+    /// `is_ended`: the request has no body.
+    pub fn new(head: &Head<'_>, is_ended: bool) -> Incoming {
+        let length = match head.framing {
+            Framing::None => Length::None,
+            Framing::Sized(bytes) => Length::Sized(bytes),
+            Framing::Chunked => Length::Unknown,
+        };
+        let interim = if head.expects_continue { Interim::Unsent } else { Interim::NotNeeded };
+        Incoming {
+            length,
+            bytes: Vec::new(),
+            is_ended,
+            consumed: 0,
+            is_awaited: head.expects_continue,
+            interim,
+            reader: Reader::Idle,
+            waker: None,
+        }
+    }
+
+    /// Of a request without a body, which has its response.
+    pub const fn none() -> Incoming {
+        Incoming {
+            length: Length::None,
+            bytes: Vec::new(),
+            is_ended: true,
+            consumed: 0,
+            is_awaited: false,
+            interim: Interim::NotNeeded,
+            reader: Reader::Gone,
+            waker: None,
+        }
+    }
+
+    /// Adds what has come. Returns how many bytes of it are dropped, because nothing reads them.
+    pub fn receive(&mut self, bytes: &[u8]) -> usize {
+        // A client that has begun to send does not wait.
+        self.interim = Interim::NotNeeded;
+        if self.reader == Reader::Gone {
+            return bytes.len();
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.wake();
+        0
+    }
+
+    pub fn end(&mut self) {
+        self.is_ended = true;
+        self.wake();
+    }
+
+    /// Nothing reads it any more. Returns the bytes that are dropped.
+    pub fn abandon(&mut self) -> usize {
+        self.reader = Reader::Gone;
+        std::mem::take(&mut self.bytes).len()
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}

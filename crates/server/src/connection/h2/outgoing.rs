@@ -1,0 +1,214 @@
+//! What a stream has yet to send of its response behind the HEADERS: content in memory, the rest of a file, or what its
+//! task has made last.
+//!
+//! Knows nothing of frames and windows.
+
+use std::rc::Rc;
+
+use crate::connection::output::{CHANGED, CLIENT_CLOSED, why_dropped};
+use crate::files::open;
+use crate::log::access::Records;
+use crate::response::{Body, FilePart, Part, Response};
+use crate::services::Services;
+
+pub struct Outgoing {
+    services: Rc<Services>,
+    /// What is left of it. Its head has been sent.
+    response: Response,
+    /// The next bytes, behind those of the head's buffer and before those of the body.
+    chunk: Vec<u8>,
+    /// Bytes of the chunk that are sent.
+    at: usize,
+    stream: Stream,
+    cached: Cached,
+    records: Records,
+    /// Bytes for the log: of the head and of the content.
+    sent: u64,
+    /// Why it ends before its end. `None`: it is complete.
+    ended: Option<&'static str>,
+}
+
+/// A body that the stream's task makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Open,
+    Ended,
+}
+
+/// Whether the next bytes of the file are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cached {
+    Perhaps,
+    No,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Content that is in memory, as far as that is known.
+    Content,
+    /// The next chunk of the stream's task.
+    Chunk,
+    /// Bytes of a file that are on its disk.
+    Disk,
+    End,
+}
+
+impl Outgoing {
+    /// For a response whose head is sent with `sent` bytes. The caller has taken the stream out of its body.
+    pub fn new(services: Rc<Services>, mut response: Response, records: Records, sent: u64) -> Outgoing {
+        response.start = response.head.head_len();
+        let (chunk, at, stream, cached) = (Vec::new(), 0, Stream::Ended, Cached::Perhaps);
+        Outgoing { services, response, chunk, at, stream, cached, records, sent, ended: Some(CLIENT_CLOSED) }
+    }
+
+    /// From now on the stream's task makes the content. `chunk` is the first, perhaps empty.
+    pub fn begin_stream(&mut self, chunk: Vec<u8>) {
+        self.stream = Stream::Open;
+        self.put(chunk);
+    }
+
+    /// Adds the next chunk of the stream's task, when the one before is sent.
+    pub fn put(&mut self, chunk: Vec<u8>) {
+        (self.chunk, self.at) = (chunk, 0);
+    }
+
+    /// The stream's task has made all.
+    pub fn end_stream(&mut self) {
+        self.stream = Stream::Ended;
+    }
+
+    /// Adds bytes of the file that the stream's task has read from its disk. Errors: the file has changed.
+    pub fn put_from_disk(&mut self, bytes: Vec<u8>) -> Result<(), &'static str> {
+        let count = bytes.len() as u64;
+        if let Some(part) = self.file() {
+            part.at += count;
+            part.left = part.left.saturating_sub(count);
+            if part.left == 0 && !part.file.is_unchanged() {
+                return Err(CHANGED);
+            }
+        }
+        self.cached = Cached::Perhaps;
+        self.put(bytes);
+        Ok(())
+    }
+
+    /// The file that comes next.
+    pub fn file(&mut self) -> Option<&mut FilePart> {
+        match &mut self.response.body {
+            Body::File(part) => Some(part),
+            Body::Parts(parts) => match parts.front_mut() {
+                Some(Part::File(part)) => Some(part),
+                _ => None,
+            },
+            Body::Nothing | Body::Stream(_) | Body::Sized(..) => None,
+        }
+    }
+
+    pub fn next(&mut self) -> Next {
+        if !self.response.bytes().is_empty() || self.at < self.chunk.len() {
+            return Next::Content;
+        }
+        self.pop_sent_parts();
+        match (&self.response.body, self.stream) {
+            (Body::Nothing, Stream::Ended) => Next::End,
+            (Body::File(part), _) if part.left == 0 => Next::End,
+            (Body::Parts(parts), _) if parts.is_empty() => Next::End,
+            (Body::File(_) | Body::Parts(_), _) if self.cached == Cached::No => Next::Disk,
+            (Body::File(_) | Body::Parts(_), _) => Next::Content,
+            (Body::Nothing | Body::Stream(_) | Body::Sized(..), _) => Next::Chunk,
+        }
+    }
+
+    /// The bytes that are known to come, and whether the content ends behind them.
+    pub fn left(&self) -> (u64, bool) {
+        let behind = match &self.response.body {
+            Body::File(part) => part.left,
+            Body::Parts(parts) => parts.iter().map(Part::length).sum(),
+            Body::Nothing | Body::Stream(_) | Body::Sized(..) => 0,
+        };
+        let before = self.response.bytes().len() + self.chunk.len() - self.at;
+        (before as u64 + behind, self.stream == Stream::Ended)
+    }
+
+    /// Appends at most `limit` bytes of content that is in memory to `out`. Errors: the content cannot be completed.
+    pub fn fill(&mut self, limit: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+        let start = out.len();
+        while out.len() - start < limit && self.next() == Next::Content {
+            self.append(limit - (out.len() - start), out)?;
+        }
+        self.sent += (out.len() - start) as u64;
+        Ok(())
+    }
+
+    /// All of it is sent.
+    pub fn complete(&mut self) {
+        self.ended = None;
+    }
+
+    /// It ends before its end.
+    pub fn end_early(&mut self, why: &'static str) {
+        self.ended = Some(why);
+    }
+
+    fn append(&mut self, limit: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+        let head = self.response.bytes();
+        if !head.is_empty() {
+            let count = head.len().min(limit);
+            out.extend_from_slice(&head[..count]);
+            self.response.start += count;
+        } else if self.at < self.chunk.len() {
+            let count = (self.chunk.len() - self.at).min(limit);
+            out.extend_from_slice(&self.chunk[self.at..self.at + count]);
+            self.at += count;
+            if self.at == self.chunk.len() {
+                self.put(Vec::new());
+            }
+        } else if let Body::Parts(parts) = &mut self.response.body
+            && let Some(Part::Bytes(bytes)) = parts.front_mut()
+        {
+            let bytes = std::mem::take(bytes);
+            self.put(bytes);
+        } else if let Some(part) = self.file() {
+            self.cached = append_file(part, limit, out)?;
+        }
+        Ok(())
+    }
+
+    fn pop_sent_parts(&mut self) {
+        let Body::Parts(parts) = &mut self.response.body else { return };
+        while parts.front().is_some_and(|part| part.length() == 0) {
+            parts.pop_front();
+        }
+    }
+}
+
+/// Reads into `out` what is in memory of a file.
+fn append_file(part: &mut FilePart, limit: usize, out: &mut Vec<u8>) -> Result<Cached, &'static str> {
+    let count = limit.min(usize::try_from(part.left).unwrap_or(usize::MAX));
+    // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the response
+    // ends short, and the client can tell.
+    if count as u64 == part.left && !part.file.is_unchanged() {
+        return Err(CHANGED);
+    }
+    let start = out.len();
+    out.resize(start + count, 0);
+    let read = open::read_cached(&part.file.fd, part.at, &mut out[start..]);
+    out.truncate(start + read.unwrap_or(0));
+    match read {
+        Some(0) => Err(CHANGED),
+        Some(count) => {
+            (part.at, part.left) = (part.at + count as u64, part.left - count as u64);
+            Ok(Cached::Perhaps)
+        }
+        None => Ok(Cached::No),
+    }
+}
+
+/// Every request has its log line, whatever ends its response.
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        let ended = self.ended.map(|why| if std::thread::panicking() { why_dropped() } else { why });
+        self.services.access.write(&self.records, self.sent, ended);
+    }
+}

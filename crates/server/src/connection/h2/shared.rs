@@ -1,0 +1,116 @@
+//! What the task of a connection shares with the tasks of its streams.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use taipan_h2::server::StreamId;
+use taipan_http::rule::BODY_TOO_LARGE;
+use taipan_http::status::Status;
+
+use super::Http2;
+use super::incoming::{Incoming, Interim, Reader};
+use crate::connection::Connections;
+use crate::request::body::{BodyError, Length, ReadBody};
+
+pub struct Shared {
+    pub connections: Rc<Connections>,
+    pub http2: RefCell<Http2>,
+    /// The server's address.
+    pub local: Option<SocketAddr>,
+    /// Of the connection's task.
+    waker: RefCell<Option<Waker>>,
+    /// Why the connection has ended, for the log.
+    pub ended: Cell<Option<&'static str>>,
+}
+
+impl Shared {
+    pub fn new(connections: Rc<Connections>, http2: Http2, local: Option<SocketAddr>) -> Shared {
+        let http2 = RefCell::new(http2);
+        Shared { connections, http2, local, waker: RefCell::default(), ended: Cell::new(None) }
+    }
+
+    /// `None`: a stream's task still has it.
+    pub fn into_http2(shared: Rc<Shared>) -> Option<Http2> {
+        Rc::into_inner(shared).map(|shared| shared.http2.into_inner())
+    }
+
+    /// From now on `wake` wakes this task.
+    pub fn set_waker(&self, waker: &Waker) {
+        let mut kept = self.waker.borrow_mut();
+        if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+            *kept = Some(waker.clone());
+        }
+    }
+
+    /// Wakes the connection's task, because there is something to send.
+    pub fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// The body of the request of one stream.
+pub struct StreamBody {
+    pub shared: Rc<Shared>,
+    pub stream: StreamId,
+}
+
+impl StreamBody {
+    /// Whether the request has a body, which may have come already.
+    pub fn has_content(&self) -> bool {
+        self.with(false, |incoming| !incoming.is_ended || !incoming.bytes.is_empty())
+    }
+
+    fn with<T>(&self, none: T, read: impl FnOnce(&mut Incoming) -> T) -> T {
+        let mut http2 = self.shared.http2.borrow_mut();
+        http2.incoming(self.stream).map_or(none, read)
+    }
+}
+
+impl ReadBody for StreamBody {
+    fn length(&self) -> Length {
+        self.with(Length::None, |incoming| incoming.length)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.with(0, |incoming| incoming.consumed)
+    }
+
+    fn awaits_continue(&self) -> bool {
+        self.with(false, |incoming| incoming.is_awaited)
+    }
+
+    fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {
+        let http2 = &mut *self.shared.http2.borrow_mut();
+        let Some(incoming) = http2.incoming(self.stream) else {
+            return Poll::Ready(Err(BodyError::Broken));
+        };
+        if !incoming.bytes.is_empty() {
+            incoming.reader = Reader::Idle;
+            let bytes = std::mem::take(&mut incoming.bytes);
+            incoming.consumed += bytes.len() as u64;
+            let is_too_large = incoming.consumed > limit;
+            http2.consumed(self.stream, bytes.len());
+            self.shared.wake();
+            return Poll::Ready(match is_too_large {
+                true => Err(BodyError::Rejected((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE))),
+                false => Ok(Some(bytes)),
+            });
+        }
+        if incoming.is_ended {
+            incoming.reader = Reader::Idle;
+            return Poll::Ready(Ok(None));
+        }
+        incoming.reader = Reader::Waiting;
+        incoming.waker = Some(cx.waker().clone());
+        if incoming.interim == Interim::Unsent {
+            incoming.interim = Interim::NotNeeded;
+            http2.send_continue(self.stream);
+            self.shared.wake();
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,240 @@
+//! The task of one stream that waits: for what its response needs, for the body of its request, or for its client to
+//! take the content that it makes. Whatever it waits for has a deadline. It ends with its stream.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use taipan_h2::error::ErrorCode;
+use taipan_h2::server::StreamId;
+use taipan_http::head::{FieldStore, Head};
+use taipan_http::status::Status;
+
+use super::incoming::Reader;
+use super::outgoing::Next;
+use super::shared::{Shared, StreamBody};
+use super::{Http2, Origin, PendingRequest, RESET, Start, log_unanswered};
+use crate::connection::output::{READ_SIZE, UNREADABLE, why_dropped};
+use crate::connection::table::TableEntry;
+use crate::connection::{Event, Phase, client};
+use crate::disk::Work;
+use crate::exchange;
+use crate::files::beneath::Wait;
+use crate::files::open;
+use crate::request::body::RequestBody;
+use crate::request::{ConnectionInfo, Request};
+use crate::response::{BodyStream, FilePart, Response};
+use crate::stats::Count;
+
+pub struct StreamTask {
+    pub shared: Rc<Shared>,
+    pub stream: StreamId,
+    pub entry: TableEntry,
+}
+
+/// The client is too slow with the body of its request.
+struct TooSlow;
+
+impl StreamTask {
+    /// Responds, and makes the content until all of it is sent.
+    pub async fn serve(self, start: Start) {
+        let body = match start {
+            Start::Request(request) => self.respond(*request).await,
+            Start::Body(body) => Some(body),
+            Start::Content => None,
+        };
+        self.make_content(body).await;
+    }
+
+    async fn respond(&self, request: PendingRequest) -> Option<Box<dyn BodyStream>> {
+        let connections = &self.shared.connections;
+        let Http2 { peer, scheme, .. } = *self.shared.http2.borrow();
+        let mut store = Box::new(FieldStore::new());
+        // It was read before, without an error.
+        let mut head = request.fields.head(&mut store, &connections.services.site.limits.head).ok()?;
+        head.scheme = scheme;
+        let (client, via) = client::origin(&connections.services.site, peer, &mut head);
+        let origin = Origin { client, via, began: request.began };
+        let guard = Unanswered { task: self, head: &head, origin };
+        let connection = ConnectionInfo { client, via, local: self.shared.local };
+        let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
+        let body = match body.has_content() {
+            true => RequestBody::Stream(Rc::new(body)),
+            false => RequestBody::None,
+        };
+        let response = Box::pin(connections.responder.respond(Request { head: &head, connection }, body));
+        let response = match self.unless_too_slow(response).await {
+            Ok(response) => response,
+            Err(TooSlow) => {
+                connections.services.counts.add(Count::TimeoutBody, 1);
+                exchange::error_response(&connections.services, head.method, Status::REQUEST_TIMEOUT, None)
+            }
+        };
+        std::mem::forget(guard);
+        self.begin(&head, origin, response)
+    }
+
+    /// Begins the response. Returns the stream that makes its body.
+    fn begin(&self, head: &Head<'_>, origin: Origin, response: Response) -> Option<Box<dyn BodyStream>> {
+        let http2 = &mut *self.shared.http2.borrow_mut();
+        let connections = &self.shared.connections;
+        connections.services.clock.read();
+        let mut out = std::mem::take(&mut http2.out);
+        let body = http2.begin(connections, self.stream, Some(head), origin, response, &mut out);
+        http2.out = out;
+        self.shared.wake();
+        body
+    }
+
+    /// Awaits the response, unless the client is too slow with the body of its request.
+    async fn unless_too_slow(&self, response: impl Future<Output = Response>) -> Result<Response, TooSlow> {
+        // Boxed, so that its code is not copied for every kind of future: what waits does not need the speed.
+        let watch: Pin<Box<dyn Future<Output = TooSlow>>> = Box::pin(poll_fn(|cx| self.poll_watch(cx)));
+        tokio::select! {
+            biased;
+            response = response => Ok(response),
+            slow = watch => Err(slow),
+        }
+    }
+
+    fn poll_watch(&self, cx: &mut Context<'_>) -> Poll<TooSlow> {
+        // The consumer of the body was polled before this.
+        let waits = {
+            let mut http2 = self.shared.http2.borrow_mut();
+            http2.incoming(self.stream).is_some_and(|incoming| incoming.reader == Reader::Waiting)
+        };
+        let phase = if waits { Phase::Body } else { Phase::Respond };
+        if self.entry.state.phase() != phase {
+            self.enter(phase);
+        }
+        self.poll_deadline(cx)
+    }
+
+    /// Makes content whenever the client has taken what there was, until the response is sent.
+    async fn make_content(&self, mut body: Option<Box<dyn BodyStream>>) {
+        loop {
+            let next = poll_fn(|cx| self.poll_next(cx, body.as_deref_mut())).await;
+            let made = match (next, &mut body) {
+                (Ok(Next::Chunk), Some(body)) => self.make_chunk(&mut **body).await,
+                (Ok(Next::Disk), _) => self.read_from_disk().await,
+                (Ok(_), _) => return,
+                (Err(TooSlow), _) => {
+                    self.shared.connections.services.counts.add(Count::TimeoutWrite, 1);
+                    Err("client too slow")
+                }
+            };
+            if let Err(why) = made {
+                return self.abort(why);
+            }
+            self.shared.wake();
+        }
+    }
+
+    /// Waits until more content has to be made. `End`: the response is sent, or the stream has ended.
+    fn poll_next(
+        &self,
+        cx: &mut Context<'_>,
+        body: Option<&mut (dyn BodyStream + '_)>,
+    ) -> Poll<Result<Next, TooSlow>> {
+        // The rest of the request's body is read meanwhile: a client may read only when it has sent all.
+        if body.is_none_or(|body| body.poll_request_body(cx).is_ready()) {
+            self.shared.http2.borrow_mut().abandon_body(self.stream);
+        }
+        let mut http2 = self.shared.http2.borrow_mut();
+        let next = match http2.streams.get_mut(&self.stream) {
+            None => return Poll::Ready(Ok(Next::End)),
+            Some(stream) => {
+                stream.waker = Some(cx.waker().clone());
+                stream.outgoing.as_mut().map_or(Next::End, |outgoing| outgoing.next())
+            }
+        };
+        drop(http2);
+        match next {
+            Next::Chunk | Next::Disk => return Poll::Ready(Ok(next)),
+            Next::Content | Next::End => {}
+        }
+        if self.entry.state.phase() != Phase::Write {
+            self.enter(Phase::Write);
+        }
+        self.poll_deadline(cx).map(Err)
+    }
+
+    async fn make_chunk(&self, body: &mut dyn BodyStream) -> Result<(), &'static str> {
+        self.enter(Phase::Respond);
+        let why = body.abort_reason();
+        let chunk = body.next(&self.shared.connections.services).await.map_err(|_| why)?;
+        self.shared.http2.borrow_mut().put(self.stream, chunk);
+        Ok(())
+    }
+
+    async fn read_from_disk(&self) -> Result<(), &'static str> {
+        self.enter(Phase::Respond);
+        let part = {
+            let mut http2 = self.shared.http2.borrow_mut();
+            let outgoing = http2.streams.get_mut(&self.stream).and_then(|stream| stream.outgoing.as_mut());
+            outgoing.and_then(|outgoing| outgoing.file().cloned())
+        };
+        let Some(FilePart { file, at, left }) = part else { return Ok(()) };
+        let disk = &self.shared.connections.services.disk;
+        let (fd, length) = (file.fd.clone(), left.min(READ_SIZE) as usize);
+        let read = move || open::read(&fd, at, length, Wait::Allowed);
+        let read = disk.wait(disk.run(file.stamp.device, Work::File, read)).await.and_then(|read| read);
+        match read {
+            Ok(Ok(Some(bytes))) => self.shared.http2.borrow_mut().put_from_disk(self.stream, bytes),
+            Ok(Ok(None) | Err(_)) | Err(_) => Err(UNREADABLE),
+        }
+    }
+
+    /// Ends the stream before its end.
+    fn abort(&self, why: &'static str) {
+        self.shared.http2.borrow_mut().abort(self.stream, ErrorCode::INTERNAL_ERROR, why);
+        self.shared.wake();
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.entry.state.enter(phase, self.shared.connections.services.clock.ticks());
+    }
+
+    /// Ready when the deadline of the present phase has passed.
+    fn poll_deadline(&self, cx: &mut Context<'_>) -> Poll<TooSlow> {
+        let state = &self.entry.state;
+        match state.take_event(cx.waker()) {
+            None | Some(Event::Park | Event::Measure | Event::Evict) => Poll::Pending,
+            Some(Event::CheckRate) if self.is_fast_enough() => {
+                self.enter(state.phase());
+                Poll::Pending
+            }
+            Some(Event::CheckRate | Event::TimeOut) => Poll::Ready(TooSlow),
+        }
+    }
+
+    /// A stream that could send is slow only because of others, and the connection has a deadline of its own.
+    fn is_fast_enough(&self) -> bool {
+        let state = &self.entry.state;
+        let can_send =
+            state.phase() == Phase::Write && self.shared.http2.borrow().frames.sendable(self.stream) > 0;
+        can_send || self.shared.connections.deadlines.is_enough(state.phase(), state.window())
+    }
+}
+
+/// A request without a response. It is dropped only when its stream ends, by a panic, or when the server stops, and then
+/// writes the log line.
+struct Unanswered<'a> {
+    task: &'a StreamTask,
+    head: &'a Head<'a>,
+    origin: Origin,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let Shared { connections, ended, .. } = &*self.task.shared;
+        let (status, why) = match std::thread::panicking() {
+            true => (Status::INTERNAL_SERVER_ERROR, why_dropped()),
+            false => (Status::BAD_REQUEST, ended.get().unwrap_or(RESET)),
+        };
+        let has_left = !std::thread::panicking();
+        connections.services.counts.add(Count::Abandoned, u64::from(has_left));
+        log_unanswered(&connections.services, Some(self.head), self.origin, status, why);
+    }
+}

@@ -1,0 +1,352 @@
+//! The task of an HTTP/2 connection, while a stream of it waits or its client does not take what is sent. It reads
+//! frames, starts a task for each stream that waits, and sends what the streams have, by their priorities. When no
+//! stream is open, the connection goes back to the idle set.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use site::memory;
+use tokio::task::JoinSet;
+
+use super::shared::Shared;
+use super::stream_task::StreamTask;
+use super::{Answered, Http2, Then};
+use crate::connection::client::Client;
+use crate::connection::output::{self, CLIENT_CLOSED, Output};
+use crate::connection::stream::Stream;
+use crate::connection::table::TableEntry;
+use crate::connection::{Connections, Event, Phase};
+use crate::stats::Count;
+
+/// Outputs that wait for the client. Then nothing more is read.
+const OUTPUTS: usize = 2;
+/// Between the two GOAWAY frames of an end: what the client sends before it has read the first is still answered (RFC
+/// 9113 §6.8).
+const GRACE: Duration = Duration::from_millis(500);
+const TOO_SLOW: &str = "client too slow";
+
+pub struct Http2Task {
+    shared: Rc<Shared>,
+    stream: Stream,
+    client: Client,
+    entry: TableEntry,
+    /// What is being sent, in order.
+    outputs: VecDeque<Output>,
+    then: Then,
+    /// Received bytes that are not used yet.
+    input: Vec<u8>,
+    /// All bytes sent.
+    sent: u64,
+    /// Bytes that the client had taken when this was last measured.
+    taken: u64,
+    streams: JoinSet<()>,
+    /// Whether something had to wait since the connection was last idle.
+    waited: Waited,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Yes,
+    No,
+}
+
+/// How a connection leaves its task.
+enum End {
+    /// The client has closed it, or it has failed.
+    Closed,
+    /// All is sent, GOAWAY too; but the client may still be sending.
+    Linger,
+    /// It is idle.
+    Park,
+    /// The client is too slow, or it is closed for another connection.
+    Reset(Count, &'static str),
+}
+
+impl Http2Task {
+    /// For a connection whose `input` was received and is not used yet. `output` is being sent.
+    pub fn new(
+        connections: Rc<Connections>,
+        stream: Stream,
+        client: Client,
+        entry: TableEntry,
+        http2: Http2,
+        output: Option<Output>,
+        input: Vec<u8>,
+    ) -> Http2Task {
+        let local = stream.local();
+        Http2Task {
+            shared: Rc::new(Shared::new(connections, http2, local)),
+            stream,
+            client,
+            entry,
+            outputs: output.into_iter().collect(),
+            then: Then::Continue,
+            input,
+            sent: 0,
+            taken: 0,
+            streams: JoinSet::new(),
+            waited: Waited::Yes,
+        }
+    }
+
+    /// Serves until the connection ends or goes back to the idle set.
+    pub async fn serve(mut self) {
+        match self.run().await {
+            End::Closed => self.end(CLIENT_CLOSED),
+            End::Reset(count, why) => {
+                self.shared.connections.services.counts.add(count, 1);
+                self.stream.reset_when_closed();
+                self.end(why);
+            }
+            End::Linger => self.linger(),
+            End::Park => self.park(),
+        }
+    }
+
+    async fn run(&mut self) -> End {
+        let connections = self.shared.connections.clone();
+        tokio::select! {
+            biased;
+            end = poll_fn(|cx| self.poll(cx)) => return end,
+            () = connections.leaving() => {}
+        }
+        self.shared.http2.borrow_mut().shut_down();
+        tokio::select! {
+            biased;
+            end = poll_fn(|cx| self.poll(cx)) => return end,
+            () = tokio::time::sleep(GRACE) => {}
+        }
+        self.shared.http2.borrow_mut().shut_down();
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.shared.set_waker(cx.waker());
+        // Bounded by the runtime's budget, which reads and writes use up.
+        loop {
+            self.reap(cx);
+            if let Some(end) = self.on_event(cx) {
+                return Poll::Ready(end);
+            }
+            let sent = match self.poll_send(cx) {
+                Poll::Ready(Err(end)) => return Poll::Ready(end),
+                sent => sent.is_ready(),
+            };
+            if sent && self.then == Then::Close {
+                return Poll::Ready(End::Linger);
+            }
+            match self.poll_receive(cx) {
+                Poll::Ready(Some(end)) => return Poll::Ready(end),
+                Poll::Ready(None) => {}
+                Poll::Pending => break,
+            }
+        }
+        let phase = self.phase();
+        if phase == Phase::Idle && self.waited == Waited::No && !self.shared.connections.is_leaving() {
+            return Poll::Ready(End::Park);
+        }
+        if phase == Phase::Idle {
+            self.waited = Waited::No;
+        }
+        if self.entry.state.phase() != phase {
+            self.enter(phase);
+        }
+        Poll::Pending
+    }
+
+    /// What the connection waits for.
+    fn phase(&self) -> Phase {
+        let http2 = self.shared.http2.borrow();
+        match () {
+            () if !self.outputs.is_empty() => Phase::Write,
+            () if http2.streams.is_empty() && http2.frames.is_within_frame() => Phase::Head,
+            () if http2.streams.is_empty() && self.then == Then::Continue => Phase::Idle,
+            () if http2.waits_for_body() => Phase::Body,
+            () => Phase::Respond,
+        }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.entry.state.enter(phase, self.shared.connections.services.clock.ticks());
+        self.taken = self.sent.saturating_sub(self.stream.unacknowledged());
+    }
+
+    /// Forgets the tasks of streams that have ended. A panic ends one stream.
+    fn reap(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some(ended)) = self.streams.poll_join_next(cx) {
+            if ended.is_err_and(|error| error.is_panic()) {
+                self.shared.connections.services.counts.add(Count::Panicked, 1);
+                self.shared.http2.borrow_mut().abort_panicked();
+            }
+        }
+    }
+
+    /// Handles the event that the worker has notified, if there is one.
+    fn on_event(&mut self, cx: &mut Context<'_>) -> Option<End> {
+        let event = self.entry.state.take_event(cx.waker())?;
+        let connections = &self.shared.connections;
+        let (state, now) = (&self.entry.state, connections.services.clock.ticks());
+        let phase = state.phase();
+        if phase == Phase::Write {
+            let taken = self.sent.saturating_sub(self.stream.unacknowledged());
+            state.measure(taken.saturating_sub(self.taken), now);
+            self.taken = self.taken.max(taken);
+        }
+        match event {
+            Event::Park if !connections.is_leaving() => Some(End::Park),
+            Event::Park | Event::Measure => None,
+            Event::Evict => Some(End::Reset(Count::EvictedSlow, "too slow while others waited")),
+            // Each stream has a deadline of its own.
+            Event::CheckRate if phase == Phase::Body => {
+                state.enter(phase, now);
+                None
+            }
+            Event::CheckRate if connections.deadlines.is_enough(phase, state.window()) => {
+                state.enter(phase, now);
+                None
+            }
+            Event::CheckRate | Event::TimeOut => Some(match phase {
+                Phase::Head => End::Reset(Count::TimeoutHead, TOO_SLOW),
+                _ => End::Reset(Count::TimeoutWrite, TOO_SLOW),
+            }),
+        }
+    }
+
+    /// Sends what there is. Ready: all of it.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        loop {
+            let Some(output) = self.outputs.front_mut() else {
+                self.shared.http2.borrow_mut().on_sent(None);
+                if !self.gather() {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            };
+            let before = output.sent();
+            let result = output.send(&self.stream, self.shared.connections.services.clock.now());
+            self.sent += output.sent() - before;
+            match result {
+                Ok(_) => {
+                    if let Some(output) = self.outputs.pop_front() {
+                        self.shared.connections.finish(output, None);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.waited = Waited::Yes;
+                    match self.stream.poll_write_ready(cx) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(_)) => return Poll::Ready(Err(End::Closed)),
+                    }
+                }
+                Err(error) => {
+                    self.end_outputs(output::why(&error));
+                    return Poll::Ready(Err(End::Closed));
+                }
+            }
+        }
+    }
+
+    /// Gathers what can be sent now, and answers the requests in the input that is left. `false`: there is nothing.
+    fn gather(&mut self) -> bool {
+        if self.then == Then::Close {
+            return false;
+        }
+        let length = self.input.len();
+        self.shared.connections.services.scratch.borrow_mut().space_behind(&self.input);
+        let used = self.answer(0, length);
+        self.input.drain(..used);
+        !self.outputs.is_empty() || !self.input.is_empty()
+    }
+
+    /// Answers requests in the worker's buffer. Returns how many bytes are used up.
+    fn answer(&mut self, from: usize, have: usize) -> usize {
+        let connections = &self.shared.connections;
+        let Answered { used, output, then } = self.shared.http2.borrow_mut().answer(connections, from, have);
+        self.then = then;
+        match output.is_empty() {
+            true => connections.finish(output, None),
+            false => self.outputs.push_back(output),
+        }
+        self.start_streams();
+        used
+    }
+
+    fn start_streams(&mut self) {
+        let connections = &self.shared.connections;
+        let now = connections.services.clock.ticks();
+        let starts = self.shared.http2.borrow_mut().take_starts();
+        for (stream, start) in starts {
+            self.waited = Waited::Yes;
+            let entry = connections.stream_table.insert(Phase::Respond, now);
+            let deadline = entry.state.clone();
+            let task = StreamTask { shared: self.shared.clone(), stream, entry }.serve(start);
+            debug_assert!(size_of_val(&task) as u64 <= memory::TASK);
+            let task = self.streams.spawn_local(task);
+            self.shared.http2.borrow_mut().on_started(stream, task, deadline);
+        }
+    }
+
+    /// Reads and answers, unless the client does not take what is sent. Ready: something was read, or the connection
+    /// ends.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
+        if self.outputs.len() >= OUTPUTS || !self.input.is_empty() || self.then == Then::Close {
+            return Poll::Pending;
+        }
+        let have = {
+            let scratch = &mut *self.shared.connections.services.scratch.borrow_mut();
+            match self.stream.poll_receive(cx, scratch.space_behind(&[])) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Some(End::Closed)),
+                Poll::Ready(Ok(bytes)) => bytes,
+            }
+        };
+        self.entry.state.moved(have as u64);
+        let mut used = 0;
+        while used < have && self.outputs.len() < OUTPUTS && self.then != Then::Close {
+            used += self.answer(used, have);
+        }
+        self.input = self.shared.connections.services.scratch.borrow().buffer[used..have].to_vec();
+        Poll::Ready(None)
+    }
+
+    /// Writes the log lines of everything that is not sent.
+    fn end_outputs(&mut self, why: &'static str) {
+        for output in self.outputs.drain(..) {
+            self.shared.connections.finish(output, Some(why));
+        }
+        self.shared.http2.borrow_mut().on_sent(Some(why));
+    }
+
+    /// Ends all streams with the connection.
+    fn end(mut self, why: &'static str) {
+        self.end_outputs(why);
+        self.shared.ended.set(Some(why));
+        self.shared.http2.borrow_mut().end_all(why);
+    }
+
+    /// Closing with unread input would send a reset, which may destroy GOAWAY (RFC 9112 §9.6).
+    fn linger(mut self) {
+        self.end_outputs(CLIENT_CLOSED);
+        let Http2Task { stream, client, shared, .. } = self;
+        if let Some(socket) = stream.into_socket() {
+            shared.connections.linger(socket, client);
+        }
+    }
+
+    fn park(self) {
+        let Http2Task { stream, client, shared, streams, entry, .. } = self;
+        drop(streams);
+        let since = entry.state.since();
+        let connections = shared.connections.clone();
+        if let (Some(mut http2), Some(socket)) = (Shared::into_http2(shared), stream.into_socket()) {
+            http2.trim();
+            connections.keep_http2(socket, client, Box::new(http2), since);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The visit of an idle HTTP/2 connection.
+
+use std::io;
+use std::rc::Rc;
+
+use super::{IdleConnection, Visit, input};
+use crate::connection::Connections;
+use crate::connection::h2::{Answered, Http2, Then};
+use crate::connection::log_guard::LogGuard;
+use crate::connection::output::{self, Output};
+use crate::connection::task::Start;
+
+/// Full buffers of responses that are sent in one visit. Then the connection gets a task, and others have their turn.
+const WRITES_PER_VISIT: usize = 8;
+
+/// What became of an output.
+enum Delivery {
+    Sent,
+    /// The client does not take all of it now.
+    Blocked(Output),
+    Failed(&'static str),
+}
+
+/// Answers the requests in the first `have` bytes of the worker's buffer, and sends what can be sent.
+pub fn answer(
+    connections: &Rc<Connections>,
+    connection: &mut IdleConnection,
+    mut http2: Box<Http2>,
+    have: usize,
+) -> Visit {
+    let mut used = 0;
+    for _ in 0..WRITES_PER_VISIT {
+        let Answered { used: more, output, then } = http2.answer(connections, used, have);
+        used += more;
+        match send(connections, connection, output) {
+            Delivery::Sent => http2.on_sent(None),
+            Delivery::Blocked(output) => {
+                let input = input(connections, used..have);
+                return Visit::NeedsHttp2Task(Box::new((*http2, Some(output), input)));
+            }
+            Delivery::Failed(why) => {
+                http2.on_sent(Some(why));
+                http2.end_all(why);
+                return Visit::Close;
+            }
+        }
+        match then {
+            Then::Continue if used == have => {
+                connection.requests = http2.requests();
+                connection.since = connections.services.clock.ticks();
+                connection.unsent = None;
+                connection.http2 = Some(http2);
+                return Visit::Stay;
+            }
+            Then::Continue | Then::SendMore => {}
+            Then::Wait => break,
+            Then::Close => return Visit::needs_task(connection.http1(), Start::Linger, Vec::new()),
+        }
+    }
+    Visit::NeedsHttp2Task(Box::new((*http2, None, input(connections, used..have))))
+}
+
+#[inline]
+fn send(connections: &Connections, connection: &IdleConnection, mut output: Output) -> Delivery {
+    let mut guard = LogGuard::new(&connections.services, &mut output);
+    let sent = loop {
+        match guard.send(&connection.socket, connections.services.clock.now()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            sent => break sent,
+        }
+    };
+    guard.disarm();
+    let why = match sent {
+        Ok(_) => None,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Delivery::Blocked(output),
+        Err(error) => Some(output::why(&error)),
+    };
+    connections.finish(output, why);
+    why.map_or(Delivery::Sent, Delivery::Failed)
+}
