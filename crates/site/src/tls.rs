@@ -23,7 +23,7 @@ pub struct Tls {
     pub watch: Option<Duration>,
     /// In order of preference. Empty: those of the library, in the client's order.
     pub ciphers: Vec<Cipher>,
-    /// In order of preference.
+    /// The client chooses among them.
     pub groups: Vec<Group>,
 }
 

@@ -24,3 +24,6 @@ pub use crypto::provider;
 pub use material::Material;
 pub use resolver::Challenges;
 pub use settings::{Choice, ServerTls};
+
+#[cfg(all(test, feature = "aws-lc"))]
+mod tests;

@@ -1431,8 +1431,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::Choices(&["X25519MLKEM768", "X25519", "P-256", "P-384"]),
                 default: Value("[\"X25519MLKEM768\", \"X25519\", \"P-256\", \"P-384\"]"),
                 example: "[\"X25519\", \"P-256\"]",
-                text: "The groups of the key exchange, in order of preference. The first is safe from quantum computers; a \
-                       build with ring does not have it.",
+                text: "The groups of the key exchange, of which the client chooses. The first is safe from quantum computers, \
+                       and browsers prefer it; a build with ring does not have it.",
             },
         ],
     },
