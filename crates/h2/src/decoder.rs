@@ -156,6 +156,11 @@ impl FrameDecoder {
     fn step<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Option<Event<'a>>, FrameError> {
         match self.state {
             State::FirstHeader | State::Header | State::BlockHeader(_) => {
+                // The fast path: most frames arrive whole.
+                if let (true, Some((header, after))) = (self.partial.is_empty(), rest.split_first_chunk()) {
+                    *rest = after;
+                    return self.begin(FrameHeader::parse(header));
+                }
                 let mut partial = std::mem::take(&mut self.partial);
                 let header = gather(&mut partial, rest, HEADER_LEN).and_then(<[u8]>::first_chunk);
                 let event = header.map(|header| self.begin(FrameHeader::parse(header)));
@@ -170,6 +175,11 @@ impl FrameDecoder {
                 self.keep(partial, event)
             }
             State::BlockPayload(block, header) => {
+                let whole = rest.split_at_checked(header.length);
+                if let (true, Some((payload, after))) = (self.partial.is_empty(), whole) {
+                    *rest = after;
+                    return self.fragment(block, header, payload);
+                }
                 let mut partial = std::mem::take(&mut self.partial);
                 let event = gather(&mut partial, rest, header.length)
                     .map(|payload| self.fragment(block, header, payload));

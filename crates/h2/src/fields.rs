@@ -2,9 +2,11 @@
 //! field, and which pseudo-fields there are (RFC 9113 §8). Knows nothing of HPACK and of streams.
 
 use taipan_http::fields::{is_lowercase_name, is_token, is_value};
-use taipan_http::head::{self, Body, Field, FieldStore, Head, HeadError, Limits, Names, Parts};
+use taipan_http::framing::{self, Framing};
+use taipan_http::head::{self, Body, Field, FieldStore, Head, HeadError, Limits, Names, Parts, Version};
 
 use crate::error::HpackError;
+use crate::hpack::Source;
 use crate::priority::Priority;
 
 /// A decoded field section. It has the fields without the pseudo-fields, in order, but with one `cookie` at most.
@@ -12,8 +14,10 @@ use crate::priority::Priority;
 pub struct FieldList {
     bytes: Vec<u8>,
     fields: Vec<Entry>,
-    pseudo: [Option<Entry>; PSEUDO.len()],
+    pseudo: [Option<Entry>; PSEUDO],
     names: Names,
+    /// Fields that were appended, pseudo-fields included.
+    count: usize,
     cookies: u32,
     section: Section,
     /// Whether a body follows; `Present` for trailers.
@@ -36,12 +40,12 @@ struct Entry {
     value: u32,
 }
 
-const PSEUDO: [&[u8]; 5] = [b":method", b":scheme", b":authority", b":path", b":protocol"];
 const METHOD: usize = 0;
 const SCHEME: usize = 1;
 const AUTHORITY: usize = 2;
 const PATH: usize = 3;
 const PROTOCOL: usize = 4;
+const PSEUDO: usize = 5;
 
 /// The rule that makes a request malformed (RFC 9113 §8.1.1). The stream is reset with PROTOCOL_ERROR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -129,8 +133,9 @@ impl FieldList {
         FieldList {
             bytes: Vec::new(),
             fields: Vec::new(),
-            pseudo: [None; PSEUDO.len()],
+            pseudo: [None; PSEUDO],
             names: Names::NONE,
+            count: 0,
             cookies: 0,
             section: Section::Head,
             body: None,
@@ -170,7 +175,22 @@ impl FieldList {
 
     /// The value of the field `Priority`, or the default (RFC 9218 §5).
     pub fn priority(&self) -> Priority {
-        self.value("priority").map_or(Priority::default(), Priority::parse)
+        match self.names.contains(Names::PRIORITY) {
+            true => self.value("priority").map_or(Priority::default(), Priority::parse),
+            false => Priority::default(),
+        }
+    }
+
+    /// The value of `content-length`; `None` also if it is not valid, for which `head` rejects the request.
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        if !self.names.contains(Names::CONTENT_LENGTH) {
+            return None;
+        }
+        let values = self.fields().filter(|field| field.name == b"content-length").map(|field| field.value);
+        match framing::of(Version::Http2, values, []) {
+            Ok(Framing::Sized(length)) => Some(length),
+            _ => None,
+        }
     }
 
     /// The request head, by the rules of HTTP/1.1. The names of its fields are in lower case. `limits.head` does not
@@ -200,60 +220,67 @@ impl FieldList {
     pub(crate) fn begin(&mut self, section: Section, body: Body) {
         self.bytes.clear();
         self.fields.clear();
-        self.pseudo = [None; PSEUDO.len()];
+        self.pseudo = [None; PSEUDO];
         self.names = Names::NONE;
+        self.count = 0;
         self.cookies = 0;
         self.section = section;
         self.body = Some(body);
     }
 
     /// Appends a field. `max` limits the fields, pseudo-fields included.
-    pub(crate) fn push(&mut self, name: &[u8], value: &[u8], max: usize) -> Result<(), SectionError> {
-        if self.fields.len() + self.pseudo.iter().flatten().count() >= max {
+    pub(crate) fn push(
+        &mut self,
+        source: Source<Class>,
+        name: &[u8],
+        value: &[u8],
+        max: usize,
+    ) -> Result<Class, SectionError> {
+        self.count += 1;
+        if self.count > max {
             return Err(SectionError::TooMany);
         }
-        if !is_value(value) {
-            return Err(Malformed::Value.into());
-        }
-        let entry =
-            Entry { start: self.bytes.len() as u32, name: name.len() as u32, value: value.len() as u32 };
-        if name.starts_with(b":") {
-            self.push_pseudo(name, entry)?;
-        } else {
-            self.push_field(name, value, entry)?;
-        }
+        let class = match source {
+            Source::Known(class) => class,
+            Source::Static(index) => static_class(index),
+            _ if !is_value(value) => return Err(Malformed::Value.into()),
+            Source::StaticName(index) => static_class(index),
+            Source::Literal => Class::of(name, value)?,
+        };
+        let names = match class {
+            Class::Pseudo(at) => {
+                self.push_pseudo(at.into(), value)?;
+                return Ok(class);
+            }
+            Class::Field(names) => names,
+            Class::Cookie => {
+                self.cookies += 1;
+                Names::COOKIE
+            }
+            Class::UnknownPseudo => return Err(Malformed::UnknownPseudo.into()),
+            Class::ConnectionSpecific => return Err(Malformed::ConnectionSpecific.into()),
+        };
+        self.names.insert(names);
+        let start = self.bytes.len() as u32;
+        self.fields.push(Entry { start, name: name.len() as u32, value: value.len() as u32 });
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(value);
-        Ok(())
+        Ok(class)
     }
 
-    fn push_pseudo(&mut self, name: &[u8], entry: Entry) -> Result<(), Malformed> {
-        let at = PSEUDO.iter().position(|known| *known == name).ok_or(Malformed::UnknownPseudo)?;
-        match self.section {
-            Section::Trailers => Err(Malformed::UnknownPseudo),
-            Section::Head if !self.fields.is_empty() => Err(Malformed::PseudoAfterField),
-            Section::Head => match self.pseudo[at].replace(entry) {
-                Some(_) => Err(Malformed::PseudoTwice),
-                None => Ok(()),
-            },
+    /// Appends the value of a pseudo-field.
+    fn push_pseudo(&mut self, at: usize, value: &[u8]) -> Result<(), Malformed> {
+        if self.section == Section::Trailers {
+            return Err(Malformed::UnknownPseudo);
         }
-    }
-
-    fn push_field(&mut self, name: &[u8], value: &[u8], entry: Entry) -> Result<(), Malformed> {
-        if !is_lowercase_name(name) {
-            return Err(Malformed::Name);
+        if !self.fields.is_empty() {
+            return Err(Malformed::PseudoAfterField);
         }
-        let known = Names::of(name);
-        match name {
-            b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => {
-                return Err(Malformed::ConnectionSpecific);
-            }
-            b"te" if !value.eq_ignore_ascii_case(b"trailers") => return Err(Malformed::Te),
-            b"cookie" => self.cookies += 1,
-            _ => {}
+        if self.pseudo[at].is_some() {
+            return Err(Malformed::PseudoTwice);
         }
-        self.names.insert(known);
-        self.fields.push(entry);
+        self.pseudo[at] = Some(Entry { start: self.bytes.len() as u32, name: 0, value: value.len() as u32 });
+        self.bytes.extend_from_slice(value);
         Ok(())
     }
 
@@ -284,6 +311,9 @@ impl FieldList {
             (true, None, None) | (false, Some(_), Some(_)) => {}
             (true, ..) => return Err(Malformed::Connect),
             (false, ..) => return Err(Malformed::PseudoMissing),
+        }
+        if !self.names.contains(Names::HOST) {
+            return Ok(());
         }
         match (self.authority(), self.value("host")) {
             (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
@@ -336,6 +366,66 @@ impl FieldList {
         let (name, value) = self.bytes[entry.start as usize..].split_at(entry.name as usize);
         Field { name, value: &value[..entry.value as usize] }
     }
+}
+
+/// What kind of field a valid name and value make. It is the same in every section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// By its position in `FieldList::pseudo`.
+    Pseudo(u8),
+    UnknownPseudo,
+    ConnectionSpecific,
+    Cookie,
+    Field(Names),
+}
+
+impl Class {
+    fn of(name: &[u8], value: &[u8]) -> Result<Class, Malformed> {
+        Ok(match name {
+            b":method" => Class::Pseudo(METHOD as u8),
+            b":scheme" => Class::Pseudo(SCHEME as u8),
+            b":authority" => Class::Pseudo(AUTHORITY as u8),
+            b":path" => Class::Pseudo(PATH as u8),
+            b":protocol" => Class::Pseudo(PROTOCOL as u8),
+            [b':', ..] => Class::UnknownPseudo,
+            b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => {
+                Class::ConnectionSpecific
+            }
+            b"te" if !value.eq_ignore_ascii_case(b"trailers") => return Err(Malformed::Te),
+            b"cookie" => Class::Cookie,
+            name if is_lowercase_name(name) => Class::Field(Names::of(name)),
+            _ => return Err(Malformed::Name),
+        })
+    }
+}
+
+/// The class of a field whose name is at this index of the static table of HPACK (RFC 7541 appendix A).
+const fn static_class(index: usize) -> Class {
+    Class::Field(match index {
+        1 => return Class::Pseudo(AUTHORITY as u8),
+        2 | 3 => return Class::Pseudo(METHOD as u8),
+        4 | 5 => return Class::Pseudo(PATH as u8),
+        6 | 7 => return Class::Pseudo(SCHEME as u8),
+        8..=14 => return Class::UnknownPseudo,
+        32 => return Class::Cookie,
+        57 => return Class::ConnectionSpecific,
+        16 => Names::ACCEPT_ENCODING,
+        19 => Names::ACCEPT,
+        23 => Names::AUTHORIZATION,
+        28 => Names::CONTENT_LENGTH,
+        31 => Names::CONTENT_TYPE,
+        35 => Names::EXPECT,
+        38 => Names::HOST,
+        39 => Names::IF_MATCH,
+        40 => Names::IF_MODIFIED_SINCE,
+        41 => Names::IF_NONE_MATCH,
+        42 => Names::IF_RANGE,
+        43 => Names::IF_UNMODIFIED_SINCE,
+        50 => Names::RANGE,
+        51 => Names::REFERER,
+        58 => Names::USER_AGENT,
+        _ => Names::NONE,
+    })
 }
 
 #[cfg(test)]

@@ -15,14 +15,18 @@ const STATIC_ENTRIES: usize = 61;
 /// The index of the newest entry of the dynamic table (§2.3.3).
 pub const FIRST_DYNAMIC: usize = STATIC_ENTRIES + 1;
 
-/// Decodes the field blocks of one direction of a connection, in order.
+/// Decodes the field blocks of one direction of a connection, in order. The table has a value of type `T` for each entry:
+/// what the caller has found out about that field, which is the same whenever it is used.
 #[derive(Debug)]
-pub struct Decoder {
-    table: Table,
+pub struct ClassDecoder<T> {
+    table: Table<T>,
     max_list: usize,
     /// Strings that cannot be borrowed from the block or the static table.
     scratch: Vec<u8>,
 }
+
+/// A decoder whose table has nothing but the fields.
+pub type Decoder = ClassDecoder<()>;
 
 /// A name or a value.
 #[derive(Debug, Clone, Copy)]
@@ -44,13 +48,19 @@ impl<'a> Text<'a> {
     }
 }
 
-impl Decoder {
-    /// `max_table` is the announced SETTINGS_HEADER_TABLE_SIZE and `max_list` SETTINGS_MAX_HEADER_LIST_SIZE, in
-    /// bytes.
-    pub const fn new(max_table: usize, max_list: usize) -> Decoder {
-        Decoder { table: Table::new(max_table), max_list, scratch: Vec::new() }
-    }
+/// Where a field is from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Source<T> {
+    /// From the table, with what the caller has found out about it.
+    Known(T),
+    /// Name and value are those at this index of the static table.
+    Static(usize),
+    /// The name is that at this index of the static table.
+    StaticName(usize),
+    Literal,
+}
 
+impl Decoder {
     /// Decodes a whole block and calls `field` with each name and value. After an error of `field`, and after a list
     /// that is too large, it decodes the rest without `field`, because later blocks need the table.
     pub fn decode<E: From<HpackError>>(
@@ -58,16 +68,40 @@ impl Decoder {
         block: &[u8],
         mut field: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Decoder { table, max_list, scratch } = self;
+        self.decode_from(block, |_, name, value| field(name, value))
+    }
+}
+
+impl<T: Copy> ClassDecoder<T> {
+    /// `max_table` is the announced SETTINGS_HEADER_TABLE_SIZE and `max_list` SETTINGS_MAX_HEADER_LIST_SIZE, in
+    /// bytes.
+    pub const fn new(max_table: usize, max_list: usize) -> ClassDecoder<T> {
+        ClassDecoder { table: Table::new(max_table), max_list, scratch: Vec::new() }
+    }
+
+    /// As `decode`. `field` also gets where the field is from, and returns what the table keeps about it.
+    pub(crate) fn decode_from<E: From<HpackError>>(
+        &mut self,
+        block: &[u8],
+        mut field: impl FnMut(Source<T>, &[u8], &[u8]) -> Result<T, E>,
+    ) -> Result<(), E> {
+        let ClassDecoder { table, max_list, scratch } = self;
         let mut rest = block;
         let (mut result, mut list) = (Ok(()), 0);
-        let mut emit = |name: &[u8], value: &[u8]| {
+        let mut emit = |source: Source<T>, name: &[u8], value: &[u8]| {
             list += name.len() + value.len() + OVERHEAD;
             if list > *max_list && result.is_ok() {
                 result = Err(HpackError::ListTooLarge.into());
             }
-            if result.is_ok() {
-                result = field(name, value);
+            if result.is_err() {
+                return None;
+            }
+            match field(source, name, value) {
+                Ok(found) => Some(found),
+                Err(error) => {
+                    result = Err(error);
+                    None
+                }
             }
         };
         // §4.2: a change of the table's size precedes all fields.
@@ -78,8 +112,8 @@ impl Decoder {
         while let Some(&first) = rest.first() {
             let bits = match first {
                 0x80.. => {
-                    let (name, value) = table.get(integer(&mut rest, 7)?)?;
-                    emit(name, value);
+                    let (source, name, value) = table.get(integer(&mut rest, 7)?)?;
+                    emit(source, name, value);
                     continue;
                 }
                 0x40.. => 6,
@@ -87,12 +121,12 @@ impl Decoder {
                 _ => 4,
             };
             scratch.clear();
-            let name = name(&mut rest, bits, table, scratch)?;
+            let (source, name) = name(&mut rest, bits, table, scratch)?;
             let value = string(&mut rest, scratch)?;
             let (name, value) = (name.get(scratch), value.get(scratch));
-            emit(name, value);
+            let found = emit(source, name, value);
             if bits == 6 {
-                table.insert(name, value);
+                table.insert(found, name, value);
             }
         }
         result
@@ -108,30 +142,32 @@ impl Decoder {
 }
 
 /// Takes the name of a literal field: an index or a string (§6.2).
-fn name<'a>(
+fn name<'a, T: Copy>(
     rest: &mut &'a [u8],
     bits: u32,
-    table: &Table,
+    table: &Table<T>,
     scratch: &mut Vec<u8>,
-) -> Result<Text<'a>, HpackError> {
+) -> Result<(Source<T>, Text<'a>), HpackError> {
     match integer(rest, bits)? {
-        0 => string(rest, scratch),
-        index @ 1..FIRST_DYNAMIC => Ok(Text::Borrowed(STATIC[index - 1].0.as_bytes())),
+        0 => Ok((Source::Literal, string(rest, scratch)?)),
+        index @ 1..FIRST_DYNAMIC => {
+            Ok((Source::StaticName(index), Text::Borrowed(STATIC[index - 1].0.as_bytes())))
+        }
         // The entry may be evicted before its name is inserted again.
         index => {
-            let name = table.get(index)?.0;
+            let name = table.get(index)?.1;
             scratch.extend_from_slice(name);
-            Ok(Text::Scratch(0, name.len()))
+            Ok((Source::Literal, Text::Scratch(0, name.len())))
         }
     }
 }
 
 /// The dynamic table (§2.3.2). All names and values are in one buffer, from the oldest to the newest.
 #[derive(Debug)]
-struct Table {
+struct Table<T> {
     bytes: Vec<u8>,
     /// From the newest to the oldest.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<Entry<T>>,
     /// Bytes at the start of the buffer whose entries are evicted.
     evicted: usize,
     /// The sum of the sizes of the entries (§4.1).
@@ -142,21 +178,26 @@ struct Table {
     max_limit: usize,
 }
 
+/// A field with its name and its value.
+type Found<'a, T> = (Source<T>, &'a [u8], &'a [u8]);
+
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct Entry<T> {
     start: u32,
-    name: u32,
-    value: u32,
+    name: u16,
+    value: u16,
+    found: Option<T>,
 }
 
-impl Entry {
+impl<T: Copy> Entry<T> {
     const fn length(self) -> usize {
-        (self.name + self.value) as usize
+        self.name as usize + self.value as usize
     }
 }
 
-impl Table {
-    const fn new(max_limit: usize) -> Table {
+impl<T: Copy> Table<T> {
+    const fn new(max_limit: usize) -> Table<T> {
+        assert!(max_limit <= u16::MAX as usize, "lengths of names and values have 16 bits");
         Table {
             bytes: Vec::new(),
             entries: VecDeque::new(),
@@ -168,18 +209,19 @@ impl Table {
     }
 
     /// The entry at an index of the static and the dynamic table (§2.3.3).
-    fn get(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
+    fn get(&self, index: usize) -> Result<Found<'_, T>, HpackError> {
         if let Some(index) = index.checked_sub(FIRST_DYNAMIC) {
             let entry = self.entries.get(index).ok_or(HpackError::Malformed)?;
             let bytes = &self.bytes[entry.start as usize..][..entry.length()];
-            return Ok(bytes.split_at(entry.name as usize));
+            let (name, value) = bytes.split_at(entry.name.into());
+            return Ok((entry.found.map_or(Source::Literal, Source::Known), name, value));
         }
         let (name, value) = STATIC.get(index.wrapping_sub(1)).ok_or(HpackError::Malformed)?;
-        Ok((name.as_bytes(), value.as_bytes()))
+        Ok((Source::Static(index), name.as_bytes(), value.as_bytes()))
     }
 
     /// A field larger than the table empties it (§4.4).
-    fn insert(&mut self, name: &[u8], value: &[u8]) {
+    fn insert(&mut self, found: Option<T>, name: &[u8], value: &[u8]) {
         let length = name.len() + value.len();
         self.evict(length + OVERHEAD);
         if length + OVERHEAD > self.limit {
@@ -191,7 +233,8 @@ impl Table {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(value);
-        self.entries.push_front(Entry { start, name: name.len() as u32, value: value.len() as u32 });
+        let (name, value) = (name.len() as u16, value.len() as u16);
+        self.entries.push_front(Entry { start, name, value, found });
         self.size += length + OVERHEAD;
     }
 
@@ -316,27 +359,28 @@ fn write_integer(out: &mut Vec<u8>, kind: u8, bits: u32, number: usize) {
 }
 
 /// Takes an integer of at most five bytes (§5.1).
+#[inline]
 fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, HpackError> {
-    let (&first, mut after) = rest.split_first().ok_or(HpackError::Malformed)?;
+    let (&first, after) = rest.split_first().ok_or(HpackError::Malformed)?;
+    *rest = after;
     let max = (1usize << bits) - 1;
-    let mut number = usize::from(first) & max;
-    if number == max {
-        let mut shift = 0;
-        loop {
-            let (&byte, tail) = after.split_first().ok_or(HpackError::Malformed)?;
-            after = tail;
-            number += usize::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                break;
-            }
-            if shift > 21 {
-                return Err(HpackError::Malformed);
-            }
+    match usize::from(first) & max {
+        number if number < max => Ok(number),
+        _ => long_integer(rest, max),
+    }
+}
+
+/// Takes the bytes behind the first, which add to `number`.
+fn long_integer(rest: &mut &[u8], mut number: usize) -> Result<usize, HpackError> {
+    for shift in [0, 7, 14, 21] {
+        let (&byte, after) = rest.split_first().ok_or(HpackError::Malformed)?;
+        *rest = after;
+        number += usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
         }
     }
-    *rest = after;
-    Ok(number)
+    Err(HpackError::Malformed)
 }
 
 /// Takes a string (§5.2).
@@ -355,7 +399,7 @@ fn string<'a>(rest: &mut &'a [u8], scratch: &mut Vec<u8>) -> Result<Text<'a>, Hp
 
 /// The static table (appendix A).
 #[rustfmt::skip]
-const STATIC: [(&str, &str); STATIC_ENTRIES] = [
+pub(crate) const STATIC: [(&str, &str); STATIC_ENTRIES] = [
     (":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/"), (":path", "/index.html"),
     (":scheme", "http"), (":scheme", "https"), (":status", "200"), (":status", "204"), (":status", "206"),
     (":status", "304"), (":status", "400"), (":status", "404"), (":status", "500"), ("accept-charset", ""),

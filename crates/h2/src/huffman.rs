@@ -76,27 +76,62 @@ const fn tables() -> Tables {
 
 /// Appends the decoded bytes to `out`.
 pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
+    // No code is shorter than five bits.
+    out.reserve(input.len() * 8 / 5);
     let (mut bits, mut have) = (0u64, 0usize);
-    let mut input = input.iter();
-    // Bounded: each pass takes at least five bits, or returns.
+    let mut rest = input;
+    // Bounded: each pass takes at least a code, or is the last.
     loop {
-        while have <= 56
-            && let Some(&byte) = input.next()
-        {
-            bits |= u64::from(byte) << (56 - have);
-            have += 8;
+        (bits, have, rest) = refill(bits, have, rest);
+        // After this, there are at least `LONGEST` bits, or all of the rest.
+        while have >= LONGEST {
+            let (byte, length) = TABLES.short[(bits >> (64 - SHORT)) as usize];
+            if length == 0 {
+                break;
+            }
+            out.push(byte);
+            bits <<= length;
+            have -= usize::from(length);
         }
-        let (byte, length) = TABLES.short[(bits >> (64 - SHORT)) as usize];
-        let (byte, length) = if length > 0 { (byte, length as usize) } else { long(bits).unwrap_or((0, 64)) };
-        if length > have {
+        let (byte, length) = code(bits);
+        if length <= have {
+            out.push(byte);
+            bits <<= length;
+            have -= length;
+        } else if rest.is_empty() {
             // RFC 7541 §5.2: the padding has fewer than eight bits, all ones.
-            let padding = !(u64::MAX >> have);
-            return if have < 8 && bits == padding { Ok(()) } else { Err(HpackError::Malformed) };
+            let is_padding = have < 8 && bits == !(u64::MAX >> have);
+            return if is_padding { Ok(()) } else { Err(HpackError::Malformed) };
+        } else if length > LONGEST {
+            return Err(HpackError::Malformed);
         }
-        out.push(byte);
-        bits <<= length;
-        have -= length;
     }
+}
+
+/// Takes as many bytes as fit behind the first `have` bits of `bits`. The bits behind them are 0.
+#[inline]
+fn refill(bits: u64, have: usize, rest: &[u8]) -> (u64, usize, &[u8]) {
+    if let Some((eight, _)) = rest.split_first_chunk() {
+        let taken = (64 - have) / 8;
+        let have_then = have + 8 * taken;
+        let bits = bits | u64::from_be_bytes(*eight) >> have;
+        return (bits & !(u64::MAX.checked_shr(have_then as u32).unwrap_or(0)), have_then, &rest[taken..]);
+    }
+    let (mut bits, mut have, mut rest) = (bits, have, rest);
+    while have <= 56
+        && let Some((&byte, after)) = rest.split_first()
+    {
+        bits |= u64::from(byte) << (56 - have);
+        have += 8;
+        rest = after;
+    }
+    (bits, have, rest)
+}
+
+/// The byte of the first code and its length in bits; more than there can be if there is none.
+fn code(bits: u64) -> (u8, usize) {
+    let (byte, length) = TABLES.short[(bits >> (64 - SHORT)) as usize];
+    if length > 0 { (byte, length.into()) } else { long(bits).unwrap_or((0, usize::MAX)) }
 }
 
 /// Bytes of the encoded input.
@@ -172,7 +207,10 @@ mod tests {
         check(&[0x00], Err(HpackError::Malformed));
         check(&[0x64], Err(HpackError::Malformed));
         check(&[0xff], Err(HpackError::Malformed));
-        check(&[0xff, 0xff, 0xff, 0xff], Err(HpackError::Malformed));
+        for length in 4..20 {
+            check(&vec![0xff; length], Err(HpackError::Malformed));
+            check(&[vec![0x07], vec![0xff; length]].concat(), Err(HpackError::Malformed));
+        }
         check(&[0x07], Ok(b"0"));
     }
 

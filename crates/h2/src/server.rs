@@ -10,17 +10,16 @@ mod flow;
 mod send;
 mod stream;
 
-use taipan_http::framing::{self, Framing};
-use taipan_http::head::{Body, HeadError, Version};
+use taipan_http::head::{Body, HeadError};
 
 use crate::decoder::{self, FrameDecoder};
 use crate::error::{ConnectionError, ErrorCode, HpackError};
-use crate::fields::{ExtendedConnect, FieldList, Malformed, Section, SectionError};
+use crate::fields::{Class, ExtendedConnect, FieldList, Malformed, Section, SectionError};
 use crate::frame::{
     ACK, DEFAULT_WINDOW, MAX_WINDOW, PING, PREFACE, SETTINGS, Settings, write_frame, write_goaway,
     write_reset, write_window_update,
 };
-use crate::hpack::{Decoder, TABLE_SIZE};
+use crate::hpack::{ClassDecoder, TABLE_SIZE};
 use crate::priority::Priority;
 use budget::Budget;
 use flow::{ReceiveWindow, SendWindow};
@@ -103,7 +102,7 @@ pub struct Connection {
     preface: u8,
     state: State,
     frames: FrameDecoder,
-    hpack: Decoder,
+    hpack: ClassDecoder<Class>,
     streams: Streams,
     closed: Closed,
     early_priorities: EarlyPriorities,
@@ -167,7 +166,7 @@ impl Connection {
             preface: 0,
             state: State::Open,
             frames: FrameDecoder::new(2 * limits.list.max(MIN_BLOCK) as usize),
-            hpack: Decoder::new(TABLE_SIZE, limits.list as usize),
+            hpack: ClassDecoder::new(TABLE_SIZE, limits.list as usize),
             streams: Streams::new(),
             closed: Closed::new(),
             early_priorities: EarlyPriorities::new(),
@@ -357,7 +356,9 @@ impl Connection {
         let section = if open.is_some() { Section::Trailers } else { Section::Head };
         list.begin(section, if end { Body::Absent } else { Body::Present });
         let max = self.limits.fields as usize;
-        let decoded = self.hpack.decode(self.frames.block(), |name, value| list.push(name, value, max));
+        let decoded = self
+            .hpack
+            .decode_from(self.frames.block(), |source, name, value| list.push(source, name, value, max));
         let decoded = match decoded {
             Ok(()) => list.finish(self.limits.extended_connect).map_err(SectionError::from),
             Err(SectionError::Hpack(HpackError::Malformed)) => return Err(ConnectionError::Compression),
@@ -404,7 +405,7 @@ impl Connection {
             return self.spend_useless(1).map(|()| None);
         }
         let stream = StreamId(id);
-        let length = content_length(list);
+        let length = list.content_length();
         let error = match decoded {
             Err(SectionError::Malformed(error)) => Some(error),
             Ok(()) if end && length.is_some_and(|length| length > 0) => Some(Malformed::Length),
@@ -662,15 +663,6 @@ const MIN_BLOCK: u32 = 16 * 1024;
 
 /// The useless frames that a list over a limit counts for: more than those that the response makes up for.
 const REJECTED: u32 = 2 * send::FRAMES_PER_RESPONSE;
-
-/// The value of `content-length`; `None` also if it is not valid, for which the request is rejected later.
-fn content_length(list: &FieldList) -> Option<u64> {
-    let values = list.fields().filter(|field| field.name == b"content-length").map(|field| field.value);
-    match framing::of(Version::Http2, values, []) {
-        Ok(Framing::Sized(length)) => Some(length),
-        _ => None,
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -249,7 +249,7 @@ names! {
     5 { 2 RANGE "range" }
     6 { 3 ACCEPT "accept" 4 EXPECT "expect" 5 COOKIE "cookie" 6 ORIGIN "origin" }
     7 { 7 TRAILER "trailer" 8 UPGRADE "upgrade" 9 REFERER "referer" }
-    8 { 10 IF_MATCH "if-match" 11 IF_RANGE "if-range" }
+    8 { 10 IF_MATCH "if-match" 11 IF_RANGE "if-range" 24 PRIORITY "priority" }
     9 { 12 FORWARDED "forwarded" }
     10 { 13 CONNECTION "connection" 14 USER_AGENT "user-agent" }
     12 { 15 CONTENT_TYPE "content-type" }

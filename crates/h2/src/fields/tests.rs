@@ -11,7 +11,7 @@ fn list(section: Section, body: Body, fields: &[(&str, &str)]) -> Result<FieldLi
     let mut list = FieldList::new();
     list.begin(section, body);
     for (name, value) in fields {
-        list.push(name.as_bytes(), value.as_bytes(), 20)?;
+        list.push(Source::Literal, name.as_bytes(), value.as_bytes(), 20)?;
     }
     list.finish(ExtendedConnect::Announced)?;
     Ok(list)
@@ -142,7 +142,7 @@ fn extended_connect_must_have_been_announced() {
     list.begin(Section::Head, Body::Absent);
     for (name, value) in with(&[(":protocol", "websocket")]) {
         let value = if name == ":method" { "CONNECT" } else { value };
-        list.push(name.as_bytes(), value.as_bytes(), 20).unwrap();
+        list.push(Source::Literal, name.as_bytes(), value.as_bytes(), 20).unwrap();
     }
     assert_eq!(list.finish(ExtendedConnect::Unknown), Err(Malformed::UnknownPseudo));
     assert_eq!(list.finish(ExtendedConnect::Announced), Ok(()));
@@ -192,4 +192,11 @@ fn limits_the_fields_and_counts_crumbs() {
     let crumbs = |count| with(&vec![("cookie", "a"); count]);
     assert!(request(&crumbs(16)).is_ok());
     assert_eq!(request(&crumbs(17)).err(), Some(SectionError::TooMany));
+}
+
+#[test]
+fn fields_of_the_static_table_have_the_class_of_literal_ones() {
+    for (at, (name, _)) in crate::hpack::STATIC.iter().enumerate() {
+        assert_eq!(Ok(static_class(at + 1)), Class::of(name.as_bytes(), b"x"), "{name}");
+    }
 }

@@ -5,7 +5,7 @@ use super::{
     Field, FieldStore, Framing, Head, HeadError, Limits, MAX_METHOD, Method, Names, Persistence, Scheme,
     Version, expects_continue,
 };
-use crate::fields::is_authority;
+use crate::fields::{is_authority, target_len, target_path_len};
 use crate::framing;
 use crate::target::{Target, TargetError};
 
@@ -45,17 +45,16 @@ pub fn from_parts<'a: 's, 's>(
         return Err(HeadError::MethodTooLong);
     }
     let method = Method::from_bytes(parts.method);
-    let token = std::str::from_utf8(parts.method).map_err(|_| HeadError::Method)?;
+    let token = match method {
+        Method::Unknown => std::str::from_utf8(parts.method).map_err(|_| HeadError::Method)?,
+        method => method.as_str(),
+    };
     if parts.scheme.is_some_and(|scheme| Scheme::from_bytes(scheme).is_none()) {
         return Err(HeadError::Target(TargetError::Scheme));
     }
     let (raw_target, target) = target(method, parts, limits)?;
     let mut names = parts.names;
-    let mut hosts = store.iter().filter(|field| field.name == b"host").map(|field| field.value);
-    let host = hosts.next();
-    if hosts.next().is_some() {
-        return Err(HeadError::HostTwice);
-    }
+    let host = if names.contains(Names::HOST) { host(store)? } else { None };
     let authority = match parts.authority.or(host) {
         Some(authority) if is_authority(authority) => authority,
         Some(_) => return Err(HeadError::HostInvalid),
@@ -85,6 +84,15 @@ pub fn from_parts<'a: 's, 's>(
     Ok(head)
 }
 
+/// The value of `Host`.
+fn host<'a>(store: &FieldStore<'a>) -> Result<Option<&'a [u8]>, HeadError> {
+    let mut hosts = store.iter().filter(|field| field.name == b"host").map(|field| field.value);
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Err(HeadError::HostTwice),
+        (host, None) => Ok(host),
+    }
+}
+
 /// RFC 9113 §8.3.1: `:path` has origin form, or asterisk form for OPTIONS. The target of CONNECT is `:authority`
 /// (§8.5), unless the request has a path (RFC 8441 §4).
 fn target<'a>(
@@ -99,8 +107,13 @@ fn target<'a>(
     if raw.len() > limits.target {
         return Err(HeadError::TargetTooLong);
     }
+    let mark = target_path_len(raw);
+    let rest = &raw[mark..];
+    if !rest.is_empty() && (rest[0] != b'?' || target_len(rest) != rest.len()) {
+        return Err(HeadError::Target(TargetError::Byte));
+    }
     let raw = std::str::from_utf8(raw).map_err(|_| HeadError::Target(TargetError::Byte))?;
-    match Target::parse(method, raw).map_err(HeadError::Target)? {
+    match Target::of_valid_bytes(method, raw, mark).map_err(HeadError::Target)? {
         Target::Absolute { .. } => Err(HeadError::Target(TargetError::Form)),
         target => Ok((raw, target)),
     }
