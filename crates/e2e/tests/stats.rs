@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 37] = [
+const COUNTS: [&str; 41] = [
     "active",
     "idle",
     "parked",
@@ -36,6 +36,10 @@ const COUNTS: [&str; 37] = [
     "cache_misses",
     "shed_cold",
     "shed_all",
+    "handshakes",
+    "handshakes_resumed",
+    "handshakes_failed",
+    "timeout_handshake",
     "timeout_head",
     "timeout_body",
     "timeout_write",

@@ -4,11 +4,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use site::address::Address;
+use site::listener::{Listener, Protocols};
 use site::model::{Action, Site};
 
 use crate::terminal;
 
-pub fn announce<'a>(site: &Site, addresses: impl Iterator<Item = &'a Address>) {
+pub fn announce(site: &Site, listeners: impl Iterator<Item = Listener>) {
     let root = site.hosts.at(0).routes.get(site::route::RouteId::DEFAULT);
     let what = match &root.action {
         Action::Files { root, .. } => {
@@ -18,20 +19,21 @@ pub fn announce<'a>(site: &Site, addresses: impl Iterator<Item = &'a Address>) {
     };
     let user = site.user.as_ref().map_or(String::new(), |user| format!(", as user {user}"));
     terminal::err(format_args!("taipan {} serves {what}{user}", env!("CARGO_PKG_VERSION")));
-    for address in addresses {
+    for Listener { address, protocols } in listeners {
         match address {
             Address::Unix(path) => {
                 terminal::err(format_args!("  unix:{}  from this machine", path.display()))
             }
-            Address::Tcp(address) => announce_tcp(*address),
+            Address::Tcp(address) => announce_tcp(address, protocols),
         }
     }
 }
 
-fn announce_tcp(address: SocketAddr) {
+fn announce_tcp(address: SocketAddr, protocols: Protocols) {
+    let (scheme, default_port) = if protocols.tls { ("https", 443) } else { ("http", 80) };
     let url = |ip: IpAddr| match SocketAddr::new(ip, address.port()) {
-        a if a.port() == 80 && a.is_ipv4() => format!("http://{}/", a.ip()),
-        a => format!("http://{a}/"),
+        a if a.port() == default_port && a.is_ipv4() => format!("{scheme}://{}/", a.ip()),
+        a => format!("{scheme}://{a}/"),
     };
     if !address.ip().is_unspecified() {
         let from = if address.ip().is_loopback() {

@@ -1,5 +1,6 @@
 //! The address of the other end of a connection.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
@@ -80,6 +81,16 @@ impl Peer {
         match self {
             Peer::Ip(address) => Some(address.port()).filter(|port| *port != 0),
             Peer::Unix => None,
+        }
+    }
+}
+
+/// The IP address, or `unix`.
+impl fmt::Display for Peer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ip() {
+            Some(ip) => write!(out, "{ip}"),
+            None => out.write_str("unix"),
         }
     }
 }

@@ -39,6 +39,10 @@ counts! {
     CacheMisses "cache_misses" "cache misses",
     ShedCold "shed_cold" "requests shed: late loop, and they may need a disk",
     ShedAll "shed_all" "requests shed: very late loop",
+    Handshakes "handshakes" "TLS handshakes",
+    HandshakesResumed "handshakes_resumed" "TLS handshakes that resumed a session",
+    HandshakesFailed "handshakes_failed" "TLS handshakes that failed",
+    TimeoutHandshake "timeout_handshake" "timed out: TLS handshake",
     TimeoutHead "timeout_head" "timed out: request head",
     TimeoutBody "timeout_body" "timed out: request body",
     TimeoutWrite "timeout_write" "timed out: client did not read its response",
@@ -56,10 +60,20 @@ counts! {
 /// The counters of one worker. Counting needs no lock and no atomic.
 pub struct Counts([Cell<u64>; NAMES.len()]);
 
+/// A value for each counter.
+#[derive(Debug, Clone)]
+struct Values([u64; NAMES.len()]);
+
+impl Default for Values {
+    fn default() -> Values {
+        Values([0; NAMES.len()])
+    }
+}
+
 /// The counters and the present state of a worker.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    counts: [u64; NAMES.len()],
+    counts: Values,
     /// Connections with a running request.
     pub active: u64,
     /// Connections between two requests that still have a task.
@@ -99,8 +113,8 @@ impl Counts {
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        let mut counts = [0; NAMES.len()];
-        for (n, cell) in counts.iter_mut().zip(&self.0) {
+        let mut counts = Values::default();
+        for (n, cell) in counts.0.iter_mut().zip(&self.0) {
             *n = cell.get();
         }
         Snapshot { counts, ..Snapshot::default() }
@@ -115,7 +129,7 @@ impl Default for Counts {
 
 impl Snapshot {
     fn add(&mut self, other: &Snapshot) {
-        for (sum, n) in self.counts.iter_mut().zip(other.counts) {
+        for (sum, n) in self.counts.0.iter_mut().zip(other.counts.0) {
             *sum += n;
         }
         self.active += other.active;
@@ -145,7 +159,7 @@ impl Snapshot {
             ("scripts_waiting", "requests waiting for a script now", self.scripts_waiting),
             ("delay_us", "microseconds by which the last tick was late", self.delay.as_micros() as u64),
         ];
-        let counts = NAMES.iter().zip(self.counts).map(|((key, text), n)| (*key, *text, n));
+        let counts = NAMES.iter().zip(self.counts.0).map(|((key, text), n)| (*key, *text, n));
         now.into_iter().chain(counts)
     }
 }

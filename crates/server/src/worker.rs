@@ -195,6 +195,7 @@ async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
             connections.services.disk.shed(connections.services.site.limits.connections / 2);
         }
         connections.idle.sweep(&connections.deadlines, now, &connections.services.counts);
+        connections.close_unused();
         connections.table.trim();
     }
 }

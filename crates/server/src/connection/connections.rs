@@ -85,11 +85,11 @@ impl Connections {
         let services = responder.services.clone();
         let site = &services.site;
         Ok(Connections {
-            deadlines: Deadlines::new(&site.timeouts, site.limits.min_rate),
+            deadlines: Deadlines::new(site),
             idle: IdleSet::open()?,
             acceptor: Acceptor::new(site),
             table: ConnectionTable::new(),
-            tls: services.tls.as_ref().map(|tls| tls::Acceptor::new(tls.config().clone())),
+            tls: services.tls.clone().map(|tls| tls::Acceptor::new(tls, services.clone())),
             stream_table: ConnectionTable::new(),
             streams: Semaphore::new(site.http2.waiting),
             at_capacity: DatedHead::new(fixed::at_capacity(site, &services.clock), &services.clock),
@@ -145,9 +145,12 @@ impl Connections {
                 }
                 self.table.wake_clock();
             }
-            Mode::Closing => {}
-            // Another process cannot continue a session.
-            Mode::HandingOff if !socket.can_be_handed_off() => socket.close_session(),
+            Mode::Closing => socket.close_session(),
+            Mode::HandingOff if !socket.can_be_handed_off() => {
+                // Fails only without memory. Then the connection closes.
+                _ = self.idle.insert(socket, client, requests, since);
+                self.table.wake_clock();
+            }
             Mode::HandingOff => {
                 let protocols = socket.protocols();
                 let connection = InheritedConnection { fd: socket.into_fd(), protocols, requests };
@@ -184,7 +187,7 @@ impl Connections {
     /// A connection that was accepted from a listener of these protocols. `None`: it is closed, because TLS cannot begin.
     pub fn open(&self, fd: OwnedFd, family: Family, protocols: Protocols) -> Option<Socket> {
         let session = match protocols.tls {
-            true => Some(Box::new(RefCell::new(self.tls.as_ref()?.accept().ok()?))),
+            true => Some(Box::new(RefCell::new(self.tls.as_ref()?.accept()))),
             false => None,
         };
         Some(Socket::new(fd, family, protocols, session))
@@ -197,6 +200,11 @@ impl Connections {
             _ = self.idle.drain(socket, client, self.services.clock.ticks());
             self.table.wake_clock();
         }
+    }
+
+    /// One line for a session that has failed.
+    pub fn log_failed_session(&self, peer: Peer, failure: &tls::Failure) {
+        log::warn(format_args!("TLS with {peer} failed: {failure}"));
     }
 
     /// Takes over an idle connection of the predecessor, also above the limits.
@@ -307,7 +315,7 @@ impl Connections {
     /// Called when an idle connection has closed.
     #[inline]
     pub fn on_closed(&self) {
-        if self.acceptor.is_at_capacity() {
+        if self.acceptor.is_at_capacity() || self.is_leaving() {
             self.notify_ended();
         }
     }
@@ -331,6 +339,14 @@ impl Connections {
         snapshot.delay = self.services.overload.delay();
         snapshot.queues = self.services.disk.queues();
         snapshot
+    }
+
+    /// Closes connections that cannot be handed off and are not in use.
+    pub fn close_unused(&self) {
+        if self.is_leaving() {
+            self.idle.close_unused(self.services.clock.ticks());
+            self.notify_ended();
+        }
     }
 
     /// Closes idle connections, and finishes the others.
@@ -385,10 +401,13 @@ impl Connections {
         self.acceptor.close();
     }
 
+    fn has_connections(&self) -> bool {
+        !self.table.is_empty() || !self.idle.is_empty() || !self.handoffs.borrow().is_empty()
+    }
+
     async fn finish_within(&self, time: Duration) {
         let all = async {
-            while !self.table.is_empty() || !self.handoffs.borrow().is_empty() || self.acceptor.is_accepting()
-            {
+            while self.has_connections() || self.acceptor.is_accepting() {
                 self.table.ended().await;
             }
         };

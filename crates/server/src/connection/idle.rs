@@ -30,7 +30,7 @@ use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::{Received, Socket};
 use super::task::Start;
-use super::tls::{Failure, log_tls_failure};
+use super::tls::Failure;
 use super::{Deadlines, EVICT_AFTER, Phase};
 use crate::clock::Ticks;
 use crate::connection::Connections;
@@ -45,6 +45,10 @@ const READS_PER_VISIT: usize = 4;
 /// Bytes that the kernel may hold for a client whose connection is closed. It resets some of these connections when its
 /// memory for sockets is short (`tcp(7)`, `tcp_mem`).
 pub const KEPT: u64 = 128 * 1024;
+
+/// How long a connection must be unused for another generation to have no use of it, if it cannot be handed off: a client
+/// that has just received a response is likely to send the next request.
+const UNUSED_AFTER: Ticks = 8;
 
 /// A full table of `FEW` entries or more grows by `MANY` at once. An allocation of this size has its own mapping, uses only
 /// the pages that are written, and leaves no hole in the heap when it grows.
@@ -111,6 +115,7 @@ impl IdleConnection {
     fn deadline(&self) -> (Phase, Count) {
         match (self.state, self.requests) {
             (State::Draining, _) => (Phase::Write, Count::TimeoutWrite),
+            (State::Open, 0) if self.socket.is_handshaking() => (Phase::Handshake, Count::TimeoutHandshake),
             (State::Open, 0) => (Phase::Head, Count::TimeoutHead),
             (State::Open, _) => (Phase::Idle, Count::TimeoutIdle),
         }
@@ -215,6 +220,7 @@ impl IdleSet {
                 if connection.unsent.is_some_and(|unsent| unsent > 0) {
                     connection.socket.reset_when_closed();
                 }
+                connection.socket.close_session();
             }
             stays
         });
@@ -233,7 +239,7 @@ impl IdleSet {
             .filter(|(_, connection)| idle(connection) >= EVICT_AFTER)
             .max_by_key(|(_, connection)| idle(connection));
         oldest.map(|(key, _)| key).is_some_and(|key| {
-            entries.remove(key);
+            entries.remove(key).socket.close_session();
             true
         })
     }
@@ -248,13 +254,26 @@ impl IdleSet {
         entries.into_iter().filter(|(_, connection)| connection.state == State::Open).map(out).collect()
     }
 
+    /// Closes connections that have not been used for a moment.
+    pub fn close_unused(&self, now: Ticks) {
+        self.entries.borrow_mut().retain(|_, connection| {
+            let is_used = now.wrapping_sub(connection.since) < UNUSED_AFTER;
+            if !is_used {
+                connection.socket.close_session();
+            }
+            is_used
+        });
+    }
+
     fn unregister(&self, socket: &Socket) {
         // Fails only for a descriptor that is not registered.
         _ = epoll::delete(self.epoll.get_ref(), socket.as_fd());
     }
 
     pub fn close_all(&self) {
-        *self.entries.borrow_mut() = Slab::new();
+        for (_, connection) in std::mem::take(&mut *self.entries.borrow_mut()) {
+            connection.socket.close_session();
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -430,8 +449,8 @@ fn fail(connections: &Rc<Connections>, connection: &mut IdleConnection) -> Visit
             let output = http.reject_plaintext(connections, &input);
             send(connections, connection, http, output, 0..0)
         }
-        Some(Failure::Protocol(error)) => {
-            log_tls_failure(connection.client.peer(), &error);
+        Some(failure) => {
+            connections.log_failed_session(connection.client.peer(), &failure);
             Visit::Close
         }
     }

@@ -28,12 +28,15 @@ pub mod table;
 
 pub mod stream;
 
+#[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
 pub mod tls;
 
 mod transport;
 
 use std::cmp::Reverse;
 use std::time::Duration;
+
+use site::model::Site;
 
 pub use connections::Connections;
 pub use table::{ConnectionState, Leaving};
@@ -43,6 +46,8 @@ use crate::clock::{Ticks, in_ticks};
 /// What a connection with a task waits for. Each phase has a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
+    /// The end of a TLS handshake.
+    Handshake,
     /// The rest of a request head.
     Head,
     /// A request body.
@@ -77,6 +82,7 @@ pub enum Event {
 /// The deadlines of all phases, in ticks, and the least rate that extends them.
 #[derive(Debug, Clone)]
 pub struct Deadlines {
+    handshake: Ticks,
     head: Ticks,
     body: Ticks,
     write: Ticks,
@@ -92,9 +98,11 @@ const PARK_AFTER: Ticks = 4;
 const EVICT_AFTER: Ticks = 4;
 
 impl Deadlines {
-    pub fn new(timeouts: &site::model::Timeouts, bytes_per_second: u64) -> Deadlines {
+    pub fn new(site: &Site) -> Deadlines {
+        let (timeouts, bytes_per_second) = (&site.timeouts, site.limits.min_rate);
         let per_second = in_ticks(Duration::from_secs(1));
         Deadlines {
+            handshake: in_ticks(site.tls.handshake_timeout),
             head: in_ticks(timeouts.head),
             body: in_ticks(timeouts.body),
             write: in_ticks(timeouts.write),
@@ -107,6 +115,7 @@ impl Deadlines {
     /// How long a phase may last before it is checked.
     pub fn of(&self, phase: Phase) -> Ticks {
         match phase {
+            Phase::Handshake => self.handshake,
             Phase::Head => self.head,
             Phase::Body => self.body,
             Phase::Respond => Ticks::MAX,
@@ -119,7 +128,8 @@ impl Deadlines {
     /// True if this many bytes in one whole phase are enough for another.
     pub fn is_enough(&self, phase: Phase, bytes: u64) -> bool {
         // Without a least rate, a head still has to be complete in time.
-        let unlimited = self.rate == 0 && phase != Phase::Head;
+        let is_total = matches!(phase, Phase::Handshake | Phase::Head);
+        let unlimited = self.rate == 0 && !is_total;
         let fast = self.rate > 0 && bytes >= self.rate * u64::from(self.of(phase)).max(1);
         unlimited || fast
     }
@@ -132,7 +142,9 @@ impl Deadlines {
         match phase {
             Phase::Idle => (lasted >= PARK_AFTER).then_some(Event::Park),
             Phase::Head | Phase::Body | Phase::Write => over.then_some(Event::CheckRate),
-            Phase::Respond | Phase::Linger | Phase::Rejected => over.then_some(Event::TimeOut),
+            Phase::Handshake | Phase::Respond | Phase::Linger | Phase::Rejected => {
+                over.then_some(Event::TimeOut)
+            }
         }
     }
 
@@ -142,7 +154,7 @@ impl Deadlines {
         let until = match state.phase() {
             Phase::Head | Phase::Body => now,
             Phase::Write => state.measured(),
-            Phase::Respond | Phase::Idle | Phase::Linger | Phase::Rejected => return None,
+            Phase::Handshake | Phase::Respond | Phase::Idle | Phase::Linger | Phase::Rejected => return None,
         };
         let (lasted, bytes) = (until.wrapping_sub(state.since()), state.window());
         let is_fast = bytes > 0 && bytes >= self.rate * u64::from(lasted);

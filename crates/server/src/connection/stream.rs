@@ -133,6 +133,11 @@ impl Socket {
         shut_down(&self.fd);
     }
 
+    /// A TLS handshake is not complete.
+    pub fn is_handshaking(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.borrow().is_handshaking())
+    }
+
     /// Whether another process can continue with it.
     pub fn can_be_handed_off(&self) -> bool {
         self.session.as_ref().is_none_or(|session| session.borrow().is_new())

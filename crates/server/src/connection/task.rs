@@ -20,7 +20,6 @@ use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::Stream;
 use super::table::TableEntry;
-use super::tls::{Failure, log_tls_failure};
 use super::transport::{Interruption, Transport};
 use super::{Event, Phase};
 use crate::connection::Connections;
@@ -103,7 +102,7 @@ impl Task {
             Err(Interruption::TimedOut) => task.on_timeout().await,
             Err(Interruption::Evicted) => task.on_evicted().await,
             Err(Interruption::EndOfInput | Interruption::Failed) => {
-                task.log_tls_failure();
+                task.log_failed_session();
                 task.log_aborted(Status::BAD_REQUEST, output::CLIENT_CLOSED);
                 End::Close
             }
@@ -397,7 +396,7 @@ impl Task {
             Phase::Head => (Count::TimeoutHead, "request too slow"),
             Phase::Body => (Count::TimeoutBody, "request too slow"),
             Phase::Write => (Count::TimeoutWrite, "client too slow"),
-            Phase::Respond | Phase::Idle | Phase::Linger | Phase::Rejected => {
+            Phase::Handshake | Phase::Respond | Phase::Idle | Phase::Linger | Phase::Rejected => {
                 (Count::TimeoutIdle, "request too slow")
             }
         };
@@ -411,11 +410,11 @@ impl Task {
         }
     }
 
-    fn log_tls_failure(&self) {
+    fn log_failed_session(&self) {
         let stream = self.transport.stream.borrow();
         let session = stream.session().map(RefCell::borrow);
-        if let Some(Failure::Protocol(error)) = session.as_ref().and_then(|session| session.failure()) {
-            log_tls_failure(self.client.peer(), error);
+        if let Some(failure) = session.as_ref().and_then(|session| session.failure()) {
+            self.connections.log_failed_session(self.client.peer(), failure);
         }
     }
 

@@ -4,20 +4,22 @@
 //! Knows nothing of sockets: the caller passes functions that read and send.
 
 use std::cell::RefCell;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::{fmt, io, mem};
 
 use rustix::io::Errno;
-use rustls::server::UnbufferedServerConnection;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
+    WriteTraffic,
 };
-use rustls::{Error, ServerConfig};
+use rustls::{Error, HandshakeKind};
 
 use crate::buffer::append;
-use crate::log;
-use crate::peer::Peer;
+use crate::services::Services;
+use crate::stats::Count;
+use crate::tls::{Choice, ServerTls};
 
 /// The largest record: header, content, and what TLS 1.2 may add (RFC 5246 §6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
@@ -30,28 +32,35 @@ const HELD: usize = 4 * 1024;
 /// The first byte of a handshake record (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
 
-/// The buffers that all sessions of a worker use, one after the other.
-#[derive(Default)]
-pub struct Buffers {
+/// Begins sessions.
+pub struct Acceptor(Rc<Shared>);
+
+/// What all sessions of a worker use, one after the other.
+struct Shared {
+    tls: Arc<ServerTls>,
+    services: Rc<Services>,
     received: RefCell<Vec<u8>>,
     records: RefCell<Vec<u8>>,
     /// Bytes of a file, before they are encrypted.
     file: RefCell<Vec<u8>>,
 }
 
-/// What a worker needs to begin sessions.
-pub struct Acceptor {
-    config: Arc<ServerConfig>,
-    buffers: Rc<Buffers>,
-}
-
 impl Acceptor {
-    pub fn new(config: Arc<ServerConfig>) -> Acceptor {
-        Acceptor { config, buffers: Rc::default() }
+    pub fn new(tls: Arc<ServerTls>, services: Rc<Services>) -> Acceptor {
+        let (received, records, file) = Default::default();
+        Acceptor(Rc::new(Shared { tls, services, received, records, file }))
     }
 
-    pub fn accept(&self) -> Result<Session, Error> {
-        Session::new(self.config.clone(), self.buffers.clone())
+    pub fn accept(&self) -> Session {
+        Session {
+            state: State::Hello,
+            shared: self.0.clone(),
+            received: Vec::new(),
+            plaintext: Vec::new(),
+            unsent: Vec::new(),
+            sent: 0,
+            is_held: false,
+        }
     }
 }
 
@@ -60,13 +69,24 @@ impl Acceptor {
 pub enum Failure {
     /// The client has sent these bytes, which are not TLS.
     NotTls(Vec<u8>),
+    UnknownName,
     Protocol(Error),
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::NotTls(_) => out.write_str("the client does not speak TLS"),
+            Failure::UnknownName => out.write_str("the client asks for a name that no host has"),
+            Failure::Protocol(error) => write!(out, "{error}"),
+        }
+    }
+}
+
 pub struct Session {
-    connection: UnbufferedServerConnection,
-    buffers: Rc<Buffers>,
-    /// An incomplete record.
+    state: State,
+    shared: Rc<Shared>,
+    /// An incomplete record, or the incomplete beginning of a handshake.
     received: Vec<u8>,
     /// Plaintext that did not fit into the caller's buffer.
     plaintext: Vec<u8>,
@@ -75,51 +95,57 @@ pub struct Session {
     sent: usize,
     /// `unsent` waits for what follows it, and not for the socket.
     is_held: bool,
-    phase: Phase,
-    failure: Option<Failure>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Nothing is received.
-    New,
-    Open,
-    /// The client sends no more: it has sent a `close_notify`.
-    PeerClosed,
+enum State {
+    /// The beginning of the handshake decides on the settings.
+    Hello,
+    Handshake(Connection),
+    Open(Connection),
+    /// The client has sent `close_notify`, and sends no more.
+    PeerClosed(Connection),
+    Failed(Failure),
+}
+
+struct Connection {
+    rustls: UnbufferedServerConnection,
+    /// The index of the host that the client asks for by its name.
+    host: usize,
 }
 
 impl Session {
-    /// Errors: the configuration is not usable.
-    fn new(config: Arc<ServerConfig>, buffers: Rc<Buffers>) -> Result<Session, Error> {
-        Ok(Session {
-            connection: UnbufferedServerConnection::new(config)?,
-            buffers,
-            received: Vec::new(),
-            plaintext: Vec::new(),
-            unsent: Vec::new(),
-            sent: 0,
-            is_held: false,
-            phase: Phase::New,
-            failure: None,
-        })
-    }
-
     pub fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
+        matches!(self.state, State::Hello | State::Handshake(_))
     }
 
     /// Nothing has been received.
     pub fn is_new(&self) -> bool {
-        self.phase == Phase::New && self.received.is_empty()
+        matches!(self.state, State::Hello) && self.received.is_empty()
+    }
+
+    /// The protocol that the handshake has negotiated (RFC 7301).
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.connection()?.rustls.alpn_protocol()
+    }
+
+    /// The index of the host that the client has asked for by its name.
+    pub fn host(&self) -> usize {
+        self.connection().map_or(0, |connection| connection.host)
     }
 
     /// Why the session has failed.
     pub fn failure(&self) -> Option<&Failure> {
-        self.failure.as_ref()
+        match &self.state {
+            State::Failed(failure) => Some(failure),
+            _ => None,
+        }
     }
 
     pub fn into_failure(self) -> Option<Failure> {
-        self.failure
+        match self.state {
+            State::Failed(failure) => Some(failure),
+            _ => None,
+        }
     }
 
     /// Whether plaintext can be received without reading from the socket.
@@ -141,23 +167,14 @@ impl Session {
         mut send: impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> Result<usize, Errno> {
         if self.has_plaintext() {
-            let count = self.plaintext.len().min(out.len());
-            out[..count].copy_from_slice(&self.plaintext[..count]);
-            self.plaintext.drain(..count);
-            if self.plaintext.is_empty() {
-                self.plaintext = Vec::new();
-            }
-            return Ok(count);
+            return Ok(self.take_plaintext(out));
         }
-        let buffers = self.buffers.clone();
-        let records = &mut *buffers.received.borrow_mut();
-        // Done once for each worker.
-        records.resize(READ, 0);
-        loop {
-            if self.phase == Phase::PeerClosed {
-                return Ok(0);
-            }
+        let shared = self.shared.clone();
+        let records = &mut *shared.received.borrow_mut();
+        while !matches!(self.state, State::PeerClosed(_)) {
             let kept = self.received.len();
+            // More than once only for the long messages of some handshakes, which the library limits.
+            records.resize(records.len().max(kept + READ), 0);
             records[..kept].copy_from_slice(&self.received);
             let count = read(&mut records[kept..])?;
             if count == 0 {
@@ -167,7 +184,8 @@ impl Session {
             // Handshakes and alerts are sent as far as the socket takes them, whatever becomes of the session.
             let sent = self.flush(&mut send);
             let plaintext = plaintext.map_err(|failure| {
-                self.failure = Some(failure);
+                shared.services.counts.add(Count::HandshakesFailed, u64::from(self.is_handshaking()));
+                self.state = State::Failed(failure);
                 Errno::PROTO
             })?;
             match sent {
@@ -176,45 +194,93 @@ impl Session {
                 _ => {}
             }
         }
+        Ok(0)
+    }
+
+    fn take_plaintext(&mut self, out: &mut [u8]) -> usize {
+        let count = self.plaintext.len().min(out.len());
+        out[..count].copy_from_slice(&self.plaintext[..count]);
+        self.plaintext.drain(..count);
+        if self.plaintext.is_empty() {
+            self.plaintext = Vec::new();
+        }
+        count
     }
 
     /// Processes received records, of which the last may be incomplete. Returns the bytes of plaintext in `out`.
     fn process(&mut self, records: &mut [u8], out: &mut [u8]) -> Result<usize, Failure> {
-        if self.phase == Phase::New {
-            self.phase = Phase::Open;
-            if records.first() != Some(&HANDSHAKE) {
-                return Err(Failure::NotTls(records.to_vec()));
+        if let State::Hello = self.state {
+            match self.choose(records)? {
+                Some(connection) => self.state = State::Handshake(connection),
+                None => {
+                    self.keep(records);
+                    return Ok(0);
+                }
             }
         }
         let (mut at, mut filled) = (0, 0);
         loop {
-            let UnbufferedStatus { mut discard, state } =
-                self.connection.process_tls_records(&mut records[at..]);
+            let Some(Connection { rustls, .. }) = self.state.connection_mut() else { return Ok(filled) };
+            let UnbufferedStatus { mut discard, state } = rustls.process_tls_records(&mut records[at..]);
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(record) = traffic.next_record() {
                         let record = record.map_err(Failure::Protocol)?;
                         discard += record.discard;
-                        let fits = record.payload.len().min(out.len() - filled);
-                        let (now, later) = record.payload.split_at(fits);
-                        out[filled..filled + fits].copy_from_slice(now);
-                        filled += fits;
-                        append(&mut self.plaintext, later);
+                        filled += copy(record.payload, &mut out[filled..], &mut self.plaintext);
+                    }
+                }
+                Ok(ConnectionState::ReadEarlyData(mut early)) => {
+                    while let Some(record) = early.next_record() {
+                        let record = record.map_err(Failure::Protocol)?;
+                        discard += record.discard;
+                        filled += copy(record.payload, &mut out[filled..], &mut self.plaintext);
                     }
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.unsent),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => self.phase = Phase::PeerClosed,
+                Ok(ConnectionState::PeerClosed) => self.state.on_peer_closed(),
                 Ok(_) => {
                     self.keep(&records[at + discard..]);
+                    self.note_handshake();
                     return Ok(filled);
                 }
                 Err(error) => {
-                    self.encode_alert();
+                    encode_alert(rustls, &mut self.unsent);
                     return Err(Failure::Protocol(error));
                 }
             }
             at += discard;
+        }
+    }
+
+    /// Chooses the settings by the beginning of a handshake. `None`: it is incomplete.
+    fn choose(&mut self, records: &[u8]) -> Result<Option<Connection>, Failure> {
+        if records.first() != Some(&HANDSHAKE) {
+            return Err(Failure::NotTls(records.to_vec()));
+        }
+        match self.shared.tls.choose(records) {
+            Choice::Incomplete => Ok(None),
+            Choice::Settings { config, host } => {
+                let rustls = UnbufferedServerConnection::new(config).map_err(Failure::Protocol)?;
+                Ok(Some(Connection { rustls, host }))
+            }
+            Choice::Rejected(alert) => {
+                self.unsent.extend_from_slice(alert);
+                Err(Failure::UnknownName)
+            }
+        }
+    }
+
+    fn note_handshake(&mut self) {
+        if let State::Handshake(connection) = &self.state
+            && !connection.rustls.is_handshaking()
+        {
+            let counts = &self.shared.services.counts;
+            let is_resumed = connection.rustls.handshake_kind() == Some(HandshakeKind::Resumed);
+            counts.add(Count::Handshakes, 1);
+            counts.add(Count::HandshakesResumed, u64::from(is_resumed));
+            self.state.on_handshake();
         }
     }
 
@@ -226,17 +292,6 @@ impl Session {
         } else {
             self.received.reserve_exact(rest.len());
             self.received.extend_from_slice(rest);
-        }
-    }
-
-    /// After an error, what is left to send is the alert that tells it.
-    fn encode_alert(&mut self) {
-        while let UnbufferedStatus { state: Ok(state), .. } = self.connection.process_tls_records(&mut []) {
-            match state {
-                ConnectionState::EncodeTlsData(mut data) => encode(&mut data, &mut self.unsent),
-                ConnectionState::TransmitTlsData(data) => data.done(),
-                _ => return,
-            }
         }
     }
 
@@ -252,8 +307,8 @@ impl Session {
             self.flush(&mut send)?;
         }
         let bytes = &bytes[..bytes.len().min(MAX_PLAINTEXT)];
-        let buffers = self.buffers.clone();
-        let records = &mut *buffers.records.borrow_mut();
+        let shared = self.shared.clone();
+        let records = &mut *shared.records.borrow_mut();
         let length = self.encrypt(records, |traffic, space| traffic.encrypt(bytes, space))?;
         let records = &records[..length];
         self.is_held = follows && records.len() <= HELD;
@@ -283,8 +338,8 @@ impl Session {
         {
             return Some(Err(error));
         }
-        let buffers = self.buffers.clone();
-        let file = &mut *buffers.file.borrow_mut();
+        let shared = self.shared.clone();
+        let file = &mut *shared.file.borrow_mut();
         file.resize(MAX_PLAINTEXT, 0);
         match read(&mut file[..count.min(MAX_PLAINTEXT)]) {
             Ok(0) => Some(Ok(0)),
@@ -312,7 +367,8 @@ impl Session {
 
     /// Sends that no more follows, if the socket takes it (RFC 8446 §6.1).
     pub fn close(&mut self, mut send: impl FnMut(&[u8]) -> io::Result<usize>) {
-        if self.failure.is_some() || self.is_handshaking() || self.flush(&mut send).is_err() {
+        let is_open = matches!(self.state, State::Open(_) | State::PeerClosed(_));
+        if !is_open || self.flush(&mut send).is_err() {
             return;
         }
         let mut records = Vec::new();
@@ -327,15 +383,19 @@ impl Session {
     fn encrypt(
         &mut self,
         out: &mut Vec<u8>,
-        mut write: impl FnMut(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
+        mut write: impl FnMut(
+            &mut WriteTraffic<'_, ServerConnectionData>,
+            &mut [u8],
+        ) -> Result<usize, EncryptError>,
     ) -> io::Result<usize> {
         loop {
-            // An incomplete record may begin a handshake message that the connection knows of.
-            let UnbufferedStatus { discard, state } = self.connection.process_tls_records(&mut self.received);
+            let Some(Connection { rustls, .. }) = self.state.connection_mut() else { break };
+            // An incomplete record may begin a handshake message that the library has seen.
+            let UnbufferedStatus { discard, state } = rustls.process_tls_records(&mut self.received);
             match state.map_err(io::Error::other)? {
                 ConnectionState::EncodeTlsData(mut data) => encode(&mut data, &mut self.unsent),
                 ConnectionState::TransmitTlsData(data) => data.done(),
-                ConnectionState::PeerClosed => self.phase = Phase::PeerClosed,
+                ConnectionState::PeerClosed => self.state.on_peer_closed(),
                 ConnectionState::WriteTraffic(mut traffic) => {
                     let before = &self.unsent[self.sent..];
                     out.resize(out.len().max(before.len()), 0);
@@ -350,9 +410,19 @@ impl Session {
                         }
                     }
                 }
-                _ => return Err(io::ErrorKind::NotConnected.into()),
+                _ => break,
             }
             self.received.drain(..discard);
+        }
+        Err(io::ErrorKind::NotConnected.into())
+    }
+
+    fn connection(&self) -> Option<&Connection> {
+        match &self.state {
+            State::Handshake(connection) | State::Open(connection) | State::PeerClosed(connection) => {
+                Some(connection)
+            }
+            State::Hello | State::Failed(_) => None,
         }
     }
 
@@ -364,17 +434,41 @@ impl Session {
     }
 }
 
-/// One line for a session that has failed.
-pub fn log_tls_failure(peer: Peer, error: &Error) {
-    log::warn(format_args!(
-        "TLS with {} failed: {error}",
-        peer.ip().map_or("a Unix socket".to_owned(), |ip| ip.to_string())
-    ));
+impl State {
+    fn connection_mut(&mut self) -> Option<&mut Connection> {
+        match self {
+            State::Handshake(connection) | State::Open(connection) | State::PeerClosed(connection) => {
+                Some(connection)
+            }
+            State::Hello | State::Failed(_) => None,
+        }
+    }
+
+    fn on_handshake(&mut self) {
+        *self = match mem::replace(self, State::Hello) {
+            State::Handshake(connection) => State::Open(connection),
+            other => other,
+        };
+    }
+
+    fn on_peer_closed(&mut self) {
+        *self = match mem::replace(self, State::Hello) {
+            State::Handshake(connection) | State::Open(connection) => State::PeerClosed(connection),
+            other => other,
+        };
+    }
 }
 
-type Traffic<'c> = rustls::unbuffered::WriteTraffic<'c, rustls::server::ServerConnectionData>;
+/// Copies what fits into `out`, and appends the rest to `later`. Returns the bytes in `out`.
+fn copy(plaintext: &[u8], out: &mut [u8], later: &mut Vec<u8>) -> usize {
+    let (now, rest) = plaintext.split_at(plaintext.len().min(out.len()));
+    out[..now.len()].copy_from_slice(now);
+    append(later, rest);
+    now.len()
+}
 
-fn encode(data: &mut EncodeTlsData<'_, rustls::server::ServerConnectionData>, out: &mut Vec<u8>) {
+/// Appends a record of the protocol itself.
+fn encode(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>) {
     let length = out.len();
     if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) =
         data.encode(&mut out[length..])
@@ -382,5 +476,16 @@ fn encode(data: &mut EncodeTlsData<'_, rustls::server::ServerConnectionData>, ou
         out.resize(length + required_size, 0);
         let encoded = data.encode(&mut out[length..]);
         debug_assert_eq!(encoded.ok(), Some(required_size));
+    }
+}
+
+/// After an error, what is left to send is the alert that tells it.
+fn encode_alert(rustls: &mut UnbufferedServerConnection, out: &mut Vec<u8>) {
+    while let UnbufferedStatus { state: Ok(state), .. } = rustls.process_tls_records(&mut []) {
+        match state {
+            ConnectionState::EncodeTlsData(mut data) => encode(&mut data, out),
+            ConnectionState::TransmitTlsData(data) => data.done(),
+            _ => return,
+        }
     }
 }

@@ -398,7 +398,7 @@ impl Master {
         self.next_ping = self.notify.watchdog().map(|every| Instant::now() + every);
         match cause {
             Cause::Start => {
-                announce::announce(&site, self.sockets.iter().map(|bound| &bound.actual));
+                announce::announce(&site, self.sockets.iter().map(|bound| bound.listener(&site.listeners)));
                 let warning = start::shared_account(&self.options, &site);
                 warning.iter().for_each(|line| terminal::err(format_args!("  {line}")));
             }

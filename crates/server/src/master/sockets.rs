@@ -225,6 +225,11 @@ impl Bound {
         self.wanted == *address || self.actual == *address
     }
 
+    /// The bound address, with the protocols of these listeners.
+    pub fn listener(&self, listeners: &[Listener]) -> Listener {
+        Listener { address: self.actual.clone(), protocols: self.protocols(listeners) }
+    }
+
     /// The protocols of the listener that these sockets belong to.
     fn protocols(&self, listeners: &[Listener]) -> Protocols {
         let own = listeners.iter().find(|listener| self.is(&listener.address));
