@@ -89,7 +89,7 @@ impl Socket {
 
     /// Whether a client may begin with HTTP/2.
     pub fn may_speak_http2(&self) -> bool {
-        self.protocols.http2
+        may_speak_http2(self.protocols, &self.session)
     }
 
     /// Why the session has failed, once. From then on the socket is not encrypted.
@@ -220,7 +220,7 @@ impl Stream {
 
     /// Whether a client may begin with HTTP/2.
     pub fn may_speak_http2(&self) -> bool {
-        self.protocols.http2
+        may_speak_http2(self.protocols, &self.session)
     }
 
     /// The bare socket, which the runtime forgets. `None`: it has failed.
@@ -420,6 +420,10 @@ fn send_encrypted(
         *at += bytes as u64;
     }
     sent
+}
+
+fn may_speak_http2(protocols: Protocols, session: &TlsSession) -> bool {
+    protocols.http2 || session.as_ref().is_some_and(|session| session.borrow().has_negotiated_http2())
 }
 
 /// What the kernel holds, and what the session holds.

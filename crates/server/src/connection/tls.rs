@@ -19,7 +19,7 @@ use rustls::{Error, HandshakeKind};
 use crate::buffer::append;
 use crate::services::Services;
 use crate::stats::Count;
-use crate::tls::{Choice, ServerTls};
+use crate::tls::{Choice, HTTP2, ServerTls};
 
 /// The largest record: header, content, and what TLS 1.2 may add (RFC 5246 §6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
@@ -123,9 +123,9 @@ impl Session {
         matches!(self.state, State::Hello) && self.received.is_empty()
     }
 
-    /// The protocol that the handshake has negotiated (RFC 7301).
-    pub fn protocol(&self) -> Option<&[u8]> {
-        self.connection()?.rustls.alpn_protocol()
+    /// By ALPN (RFC 7301).
+    pub fn has_negotiated_http2(&self) -> bool {
+        self.connection().is_some_and(|connection| connection.rustls.alpn_protocol() == Some(HTTP2))
     }
 
     /// The index of the host that the client has asked for by its name.

@@ -18,6 +18,7 @@ pub struct Session(Infallible);
 #[derive(Debug)]
 pub enum Failure {
     NotTls(Vec<u8>),
+    UnknownName,
 }
 
 impl fmt::Display for Failure {
@@ -38,6 +39,10 @@ impl Acceptor {
 
 impl Session {
     pub fn is_handshaking(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn has_negotiated_http2(&self) -> bool {
         match self.0 {}
     }
 

@@ -23,7 +23,7 @@ mod settings;
 pub use crypto::provider;
 pub use material::Material;
 pub use resolver::Challenges;
-pub use settings::{Choice, ServerTls};
+pub use settings::{Choice, HTTP2, ServerTls};
 
 #[cfg(all(test, feature = "aws-lc"))]
 mod tests;

@@ -16,8 +16,9 @@ use super::material::Material;
 use super::resolver::{ACME, Challenges, Known, Resolver};
 use super::tickets::TicketKeys;
 
-/// The protocols that are negotiated (RFC 7301), in order of preference.
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+/// The names of protocols for their negotiation (RFC 7301).
+pub const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
 
 pub struct ServerTls {
     /// One for each rule for the certificates of clients.
@@ -83,8 +84,10 @@ impl ServerTls {
             Versions::Tls13 => &[&TLS13],
             Versions::Both => &[&TLS13, &TLS12],
         };
-        let mut protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        protocols.extend(has_challenges.then(|| ACME.to_vec()));
+        // In order of preference.
+        let offered = [(HTTP2, site.http2.enabled), (HTTP1, true), (ACME, has_challenges)];
+        let offered = offered.iter().filter(|(_, is_offered)| *is_offered);
+        let protocols: Vec<Vec<u8>> = offered.map(|(name, _)| name.to_vec()).collect();
         let mut configs = Vec::new();
         for rules in material.client_rules() {
             let builder = ServerConfig::builder_with_provider(provider.clone())
