@@ -1,20 +1,22 @@
 //! Certificates that the server gets by ACME (RFC 8555), or makes itself. A process of its own speaks with authorities; the
 //! master stores what it gets, and starts a generation that serves it.
 
-pub mod https;
+mod account;
+mod challenges;
+mod crypto;
+mod dns;
+mod files;
+mod https;
 pub mod issue;
-pub mod schedule;
+pub mod message;
+mod order;
+pub mod process;
+mod report;
+mod schedule;
 pub mod storage;
+mod stored;
+mod window;
 
-use std::sync::Arc;
-
-use rustls::crypto::CryptoProvider;
-
-/// The cryptography of connections to authorities.
-fn provider() -> Arc<CryptoProvider> {
-    #[cfg(feature = "aws-lc")]
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    #[cfg(not(feature = "aws-lc"))]
-    let provider = rustls::crypto::ring::default_provider();
-    Arc::new(provider)
-}
+pub use challenges::OpenChallenges;
+pub use crypto::provider;
+pub use files::{AcmeFiles, Effect, Wanted, folder_of};

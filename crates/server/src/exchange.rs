@@ -13,6 +13,7 @@ mod sendfile;
 use std::rc::Rc;
 
 use ::script::environment::Additions;
+use site::certificates::key_authorization;
 use site::decide::{self, Decision};
 use site::listing::{Format, SortOrder};
 use site::model::{Host, Listing, Route};
@@ -536,6 +537,11 @@ impl<'a> Exchange<'a> {
                 _ => fixed::status(self.services, None, Status::METHOD_NOT_ALLOWED),
             });
         };
+        if let Some(thumbprint) = &self.services.site.certificates.thumbprint
+            && let Some(answer) = key_authorization(path, thumbprint)
+        {
+            return Err(fixed::text(self.services, &answer));
+        }
         SafePath::parse(path)
             .map_err(|error| fixed::rejection(self.services, None, error.status(), Some(error.rule())))
     }

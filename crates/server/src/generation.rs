@@ -16,6 +16,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use crate::acme::OpenChallenges;
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
 use crate::ipc::{
@@ -87,8 +88,12 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     // fs.suid_dumpable when the user changes.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| line(format!("cannot forbid tracing: {e}")))?;
+    let (challenges, answered) = OpenChallenges::of(&site);
     // Its material is overwritten in memory: what signs has a copy.
-    let tls = tls.map(|material| ServerTls::of(&site, &material).map(Arc::new)).transpose().map_err(line)?;
+    let tls = tls
+        .map(|material| ServerTls::of(&site, &material, answered.clone()).map(Arc::new))
+        .transpose()
+        .map_err(line)?;
     let roots = OpenRoots::with(&site, folder);
     let problems: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
     if !problems.is_empty() {
@@ -111,14 +116,14 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     log_panics();
     sys::keep_heap(KEPT_HEAP);
     connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
-    let mut main = MainThread { tls, ..MainThread::new(master, predecessor, site, roots) };
+    let mut main = MainThread { tls, challenges, ..MainThread::new(master, predecessor, site, roots) };
     for sockets in workers {
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
     Ok(main)
 }
 
-fn demand(sandbox: Sandbox) -> Demand {
+pub fn demand(sandbox: Sandbox) -> Demand {
     match sandbox {
         Sandbox::Off => Demand::Off,
         Sandbox::On => Demand::Preferred,
@@ -158,6 +163,7 @@ struct MainThread {
     successor: Option<AsyncFd<Channel>>,
     site: Site,
     tls: Option<Arc<ServerTls>>,
+    challenges: Arc<OpenChallenges>,
     roots: OpenRoots,
     began: Instant,
     phase: Phase,
@@ -217,6 +223,7 @@ impl MainThread {
             successor: None,
             site,
             tls: None,
+            challenges: Arc::default(),
             roots,
             began: Instant::now(),
             phase: Phase::Starting,
@@ -399,6 +406,11 @@ impl MainThread {
             MasterCommand::Stop => self.send_to_all(|| WorkerCommand::Stop),
             MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
             MasterCommand::Stats { form, to } => self.send_stats(form, to.into()),
+            MasterCommand::Challenge { number, name, pem } => {
+                self.challenges.set(&name, &pem);
+                // The master may have ended.
+                _ = self.master.send(&GenerationEvent::ChallengeSet(number));
+            }
             MasterCommand::Ping => self.ping(),
         }
     }

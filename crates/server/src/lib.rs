@@ -30,6 +30,9 @@ pub mod upstream;
 
 #[cfg(feature = "acme")]
 pub mod acme;
+#[cfg(not(feature = "acme"))]
+#[path = "acme/absent.rs"]
+pub mod acme;
 
 pub mod pool;
 #[cfg(feature = "tls")]

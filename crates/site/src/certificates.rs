@@ -40,6 +40,8 @@ pub struct Certificates {
     /// The first pause after a failure; it doubles with each further one.
     pub retry: Duration,
     pub max_retry: Duration,
+    /// Of the account's key, by which HTTP-01 challenges are answered. The master knows it: it is in no configuration.
+    pub thumbprint: Option<String>,
 }
 
 /// A way to prove that a name leads to this server.
@@ -114,6 +116,7 @@ impl Default for Certificates {
             order_timeout: Duration::from_secs(300),
             retry: Duration::from_secs(300),
             max_retry: Duration::from_secs(24 * 3600),
+            thumbprint: None,
         }
     }
 }
@@ -123,13 +126,13 @@ const TOKEN: std::ops::RangeInclusive<usize> = 20..=128;
 
 /// The answer to an HTTP-01 challenge (RFC 8555 §8.3), for every token of every order of the account with this
 /// thumbprint: another server that has the same account can answer, too. `None`: the path is no challenge.
-pub fn key_authorization(path: &[u8], thumbprint: &str) -> Option<String> {
-    let token = path.strip_prefix(CHALLENGES.as_bytes())?;
-    let is_of_base64url = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if !TOKEN.contains(&token.len()) || !token.iter().all(is_of_base64url) {
+pub fn key_authorization(path: &str, thumbprint: &str) -> Option<String> {
+    let token = path.strip_prefix(CHALLENGES)?;
+    let is_of_base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if !TOKEN.contains(&token.len()) || !token.bytes().all(is_of_base64url) {
         return None;
     }
-    Some(format!("{}.{thumbprint}", str::from_utf8(token).ok()?))
+    Some(format!("{token}.{thumbprint}"))
 }
 
 #[cfg(test)]
@@ -140,7 +143,7 @@ mod tests {
     fn answers_a_challenge_with_its_token_and_the_thumbprint() {
         let token = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA";
         let check = |path: &str, expected: Option<&str>| {
-            assert_eq!(key_authorization(path.as_bytes(), "thumb").as_deref(), expected, "{path}");
+            assert_eq!(key_authorization(path, "thumb").as_deref(), expected, "{path}");
         };
         let path = format!("/.well-known/acme-challenge/{token}");
         check(&path, Some(&format!("{token}.thumb")));

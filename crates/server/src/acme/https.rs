@@ -253,7 +253,7 @@ fn response(head: &Head, body: Vec<u8>) -> io::Result<Response<String>> {
 }
 
 /// `Retry-After` (RFC 9110 §10.2.3).
-fn retry_after(fields: &HeaderMap) -> Option<SystemTime> {
+pub fn retry_after(fields: &HeaderMap) -> Option<SystemTime> {
     let value = fields.get(http::header::RETRY_AFTER)?.to_str().ok()?;
     match value.parse() {
         Ok(seconds) => SystemTime::now().checked_add(Duration::from_secs(seconds)),

@@ -19,6 +19,8 @@ use zeroize::Zeroizing;
 
 /// Clocks differ: a certificate is valid from this time before it is made.
 const CLOCK_DIFFERENCE: Duration = Duration::hours(1);
+/// The subject of self-signed certificates.
+pub const SELF_SIGNED_NAME: &str = "self-signed by taipan";
 const SELF_SIGNED: Duration = Duration::days(90);
 const CHALLENGE: Duration = Duration::days(7);
 /// Browsers accept no longer lifetime from authorities that they have been told to trust (825 days, Apple).
@@ -47,7 +49,7 @@ impl Pair {
 pub fn self_signed(names: &[String]) -> Result<Pair, String> {
     let key = KeyPair::generate().map_err(text)?;
     let mut params = leaf(names, SELF_SIGNED)?;
-    params.distinguished_name.push(DnType::CommonName, "taipan, self-signed");
+    params.distinguished_name.push(DnType::CommonName, SELF_SIGNED_NAME);
     let certificate = params.self_signed(&key).map_err(text)?;
     Ok(Pair { chain: vec![certificate.der().clone()], key: key.into() })
 }

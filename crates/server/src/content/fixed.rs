@@ -51,6 +51,13 @@ pub fn redirect(services: &Services, route: Option<&Route>, status: Status, loca
     finish(head, status, || error_page::redirect(status, location))
 }
 
+/// A text of one line, which no cache keeps.
+pub fn text(services: &Services, text: &str) -> Response {
+    let head = HeadWriter::new(services, None, Status::OK);
+    let head = head.field("Content-Type", "text/plain").field("Cache-Control", "no-store");
+    Response::from_head(head.length(text.len() as u64).finish_with(text.as_bytes()))
+}
+
 /// The response to OPTIONS: the methods that files take.
 pub fn options(services: &Services, route: Option<&Route>) -> Response {
     let head = HeadWriter::new(services, route, Status::NO_CONTENT);

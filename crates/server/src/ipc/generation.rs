@@ -18,6 +18,9 @@ pub enum MasterCommand {
     Log { sink: u32, file: OwnedFd },
     /// Write the statistics to this socket.
     Stats { form: Form, to: OwnedFd },
+    /// Answer TLS-ALPN-01 challenges for the name by this certificate, in PEM with its key behind it, and then send
+    /// `ChallengeSet`. Empty: answer them no more.
+    Challenge { number: u32, name: Vec<u8>, pem: Vec<u8> },
     /// Answer `Alive` when every worker's loop has turned.
     Ping,
 }
@@ -39,6 +42,8 @@ pub enum GenerationEvent {
     Failed(Vec<String>),
     /// The answer to `Ping`.
     Alive,
+    /// It has received the `Challenge` with this number.
+    ChallengeSet(u32),
     /// It has received `HandOver`, and receives no more requests.
     Retired,
 }
@@ -57,6 +62,9 @@ const INHERITED_VERSION: u8 = 2;
 const INHERITED_HTTP1: u8 = 1;
 
 impl Message<'_> for MasterCommand {
+    // A certificate and its key.
+    const MAX_BYTES: usize = 8 * 1024;
+
     fn encode(&self) -> Encoder<'_> {
         match self {
             MasterCommand::Leave => Encoder::new(b'L'),
@@ -65,6 +73,10 @@ impl Message<'_> for MasterCommand {
             MasterCommand::Log { sink, file } => Encoder::new(b'F').u32(*sink).fd(file),
             MasterCommand::Stats { form: Form::Text, to } => Encoder::new(b'T').fd(to),
             MasterCommand::Stats { form: Form::Json, to } => Encoder::new(b'J').fd(to),
+            MasterCommand::Challenge { number, name, pem } => {
+                let head = Encoder::new(b'C').u32(*number).u32(name.len() as u32);
+                head.bytes(name).bytes(pem)
+            }
             MasterCommand::Ping => Encoder::new(b'P'),
         }
     }
@@ -77,6 +89,11 @@ impl Message<'_> for MasterCommand {
             b'F' => MasterCommand::Log { sink: fields.u32()?, file: fields.fd()? },
             b'T' => MasterCommand::Stats { form: Form::Text, to: fields.fd()? },
             b'J' => MasterCommand::Stats { form: Form::Json, to: fields.fd()? },
+            b'C' => {
+                let (number, length) = (fields.u32()?, fields.u32()?);
+                let name = fields.bytes(length.try_into().ok()?)?.to_vec();
+                MasterCommand::Challenge { number, name, pem: fields.rest().to_vec() }
+            }
             b'P' => MasterCommand::Ping,
             _ => return None,
         })
@@ -95,6 +112,7 @@ impl Message<'_> for GenerationEvent {
                 Encoder::new(b'F').bytes(&text[..text.len().min(Self::MAX_BYTES - 1)])
             }
             GenerationEvent::Alive => Encoder::new(b'A'),
+            GenerationEvent::ChallengeSet(number) => Encoder::new(b'C').u32(*number),
             GenerationEvent::Retired => Encoder::new(b'O'),
         }
     }
@@ -107,6 +125,7 @@ impl Message<'_> for GenerationEvent {
                 GenerationEvent::Failed(text.split('\n').map(str::to_owned).collect())
             }
             b'A' => GenerationEvent::Alive,
+            b'C' => GenerationEvent::ChallengeSet(fields.u32()?),
             b'O' => GenerationEvent::Retired,
             _ => return None,
         })
@@ -149,6 +168,7 @@ mod tests {
             MasterCommand::Log { sink: 0x0102_0304, file: fd() },
             MasterCommand::Stats { form: Form::Text, to: fd() },
             MasterCommand::Stats { form: Form::Json, to: fd() },
+            MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },
             MasterCommand::Ping,
         ]);
         let lines = |lines: &[&str]| GenerationEvent::Failed(lines.iter().map(|&l| l.to_owned()).collect());
@@ -157,6 +177,7 @@ mod tests {
             lines(&["one line"]),
             lines(&["two", "lines"]),
             GenerationEvent::Alive,
+            GenerationEvent::ChallengeSet(7),
             GenerationEvent::Retired,
         ]);
         for protocols in [(false, false), (true, false), (false, true)] {

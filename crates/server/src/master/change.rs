@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Instant;
 
 use nix::unistd::Pid;
@@ -15,6 +16,7 @@ use super::lifecycle::{Event, State};
 use super::process::{ChannelState, Generation, Retirement, SpawnerProcess};
 use super::sockets::{ListenError, Sockets};
 use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT};
+use crate::acme::AcmeFiles;
 use crate::control::SiteSource;
 use crate::control::{self, Client};
 use crate::files::beneath::Root;
@@ -51,6 +53,9 @@ pub(super) struct Tls {
     pub(super) material: Option<Material>,
     pub(super) stamps: Stamps,
     pub(super) warnings: Vec<String>,
+    /// `None`: no host has its certificate by ACME.
+    #[cfg_attr(not(feature = "acme"), allow(dead_code))]
+    pub(super) acme: Option<Rc<AcmeFiles>>,
 }
 
 pub(super) struct Preparation {
@@ -65,6 +70,9 @@ pub(super) struct Preparation {
 pub(super) enum Cause {
     Start,
     Reload(Vec<Client>),
+    /// There are new certificates by ACME.
+    #[cfg_attr(not(feature = "acme"), allow(dead_code))]
+    Renewal,
     Crash,
 }
 
@@ -107,7 +115,7 @@ impl Master {
                 .and_then(privileged_file::pid_file_problem)
                 .map_or(Ok(()), |why| Err(line(why)))?;
             cgroup::problem(&site.scripts).map_or(Ok(()), |why| Err(line(why)))?;
-            let tls = self.tls_of(&site, &cause)?;
+            let tls = self.tls_of(&mut site, &cause)?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
             let sockets = sockets.map_err(|e| line(self.why_not_listening(&e)))?;
             if sockets.is_empty() {
@@ -162,21 +170,22 @@ impl Master {
     }
 
     /// Reads the certificates of a site. Errors: they cannot be used.
-    fn tls_of(&self, site: &Site, cause: &Cause) -> Result<Tls, Vec<String>> {
+    fn tls_of(&self, site: &mut Site, cause: &Cause) -> Result<Tls, Vec<String>> {
         // The files may have changed since.
         if let Cause::Crash = cause {
             return Ok(self.tls.clone());
         }
+        let acme = AcmeFiles::prepare(site).map_err(|line| vec![line])?.map(Rc::new);
         let has_tls = |listener: &Listener| listener.protocols.tls;
         if !site.listeners.iter().any(has_tls) {
-            return Ok(Tls::default());
+            return Ok(Tls { acme, ..Tls::default() });
         }
         let Reading { material, problems, stamps } = Material::read(site, Keys::Read, clock::wall());
         let (errors, warnings): (Vec<Problem>, Vec<Problem>) =
             problems.into_iter().partition(|problem| problem.severity == Severity::Error);
         let texts = |problems: Vec<Problem>| problems.into_iter().map(|problem| problem.text).collect();
         match errors.is_empty() {
-            true => Ok(Tls { material, stamps, warnings: texts(warnings) }),
+            true => Ok(Tls { material, stamps, warnings: texts(warnings), acme }),
             false => Err(texts(errors)),
         }
     }
@@ -341,6 +350,7 @@ impl Master {
         self.generations.clear();
         self.spawners.clear();
         self.pools.clear();
+        self.certificates.clear();
         self.tls = Tls::default();
         self.preparation = None;
         self.change = None;
@@ -389,7 +399,7 @@ impl Master {
         }
         let clients = match &mut cause {
             Cause::Reload(clients) => std::mem::take(clients),
-            Cause::Start | Cause::Crash => Vec::new(),
+            Cause::Start | Cause::Renewal | Cause::Crash => Vec::new(),
         };
         self.respond_when_retired(clients);
         if self.phase == Phase::Serving {
@@ -403,12 +413,14 @@ impl Master {
                 warning.iter().for_each(|line| terminal::err(format_args!("  {line}")));
             }
             Cause::Reload(_) => log::info(format_args!("the configuration has been reloaded")),
+            Cause::Renewal => log::info(format_args!("new certificates are served")),
             Cause::Crash => log::warn(format_args!("a new serving process has taken over")),
         }
         (self.site, self.tls) = (Some(site), tls);
         self.schedule_look(Instant::now());
         self.release_pools();
         self.send_log_to_pools();
+        self.resend_challenges();
         self.begin_queued_reload();
         Ok(())
     }
@@ -450,7 +462,7 @@ impl Master {
         // Ends the pools that only the failed change needed.
         self.release_pools();
         match cause {
-            Cause::Start | Cause::Crash => {}
+            Cause::Start | Cause::Renewal | Cause::Crash => {}
             Cause::Reload(clients) => {
                 log::error(format_args!("nothing was changed"));
                 for client in clients {

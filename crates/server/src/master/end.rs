@@ -63,7 +63,7 @@ impl Master {
                 self.cgroups.iter().for_each(|folder| cgroup::sweep(folder));
                 continue;
             }
-            if self.on_pool_exit(pid, &end) {
+            if self.on_pool_exit(pid, &end) || self.on_acme_exit(pid, &end) {
                 continue;
             }
             if self.successor.as_ref().is_some_and(|s| s.pid() == pid) {
@@ -122,7 +122,7 @@ impl Master {
                 match change.cause {
                     Cause::Start => return Some(could_not_start(&lines)),
                     Cause::Crash => self.on_crash(&lines.join("; ")),
-                    cause @ Cause::Reload(_) => self.on_failed_change(&lines, cause),
+                    cause @ (Cause::Reload(_) | Cause::Renewal) => self.on_failed_change(&lines, cause),
                 }
             }
             Ended::Crashed if failure.is_empty() => self.on_crash(&end),
@@ -163,6 +163,7 @@ impl Master {
             upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
             self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
             self.next_ping.map(|at| (at, Timer::Ping)),
+            self.certificates.deadline().map(|at| (at, Timer::Acme)),
             self.next_look.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::Certificates)),
             // The end of a change restarts the generation, or schedules it again.
             self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
@@ -181,6 +182,8 @@ impl Master {
             self.on_timer(timer, now);
         }
         self.end_pools(now);
+        self.look_after_certificates();
+        self.serve_renewed();
     }
 
     fn on_timer(&mut self, timer: Timer, now: Instant) {
@@ -199,7 +202,8 @@ impl Master {
                     }
                 }
             }
-            Timer::Pool => {}
+            // `on_timers` looks after them.
+            Timer::Pool | Timer::Acme => {}
             Timer::StartTimeout => {
                 if let Some(change) = &mut self.change
                     && change.kill.expires(now)
@@ -231,8 +235,10 @@ impl Master {
 
     /// The exit code when all children of an ending program have ended.
     pub(super) fn exit_code(&self) -> Option<ExitCode> {
-        let has_children =
-            !self.generations.is_empty() || !self.spawners.is_empty() || !self.pools.is_empty();
+        let has_children = !self.generations.is_empty()
+            || !self.spawners.is_empty()
+            || !self.pools.is_empty()
+            || !self.certificates.is_empty();
         match self.phase {
             _ if has_children => None,
             Phase::Serving => None,

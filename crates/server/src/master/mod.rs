@@ -13,6 +13,12 @@ mod change;
 
 mod pools;
 
+#[cfg(feature = "acme")]
+mod certificates;
+#[cfg(not(feature = "acme"))]
+#[path = "certificates/absent.rs"]
+mod certificates;
+
 pub mod upgrade;
 
 mod end;
@@ -40,6 +46,7 @@ use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
 use crate::supervisor::{KillTimer, RestartLimit};
 use crate::{sandbox, start, terminal};
+use certificates::CertificateKeeper;
 use change::{Cause, Change, Preparation, Tls};
 use lifecycle::{Action, State};
 use notify::Notify;
@@ -101,6 +108,7 @@ struct Master {
     site: Option<Site>,
     /// Its certificates.
     tls: Tls,
+    certificates: CertificateKeeper,
     sockets: Sockets,
     generations: Vec<Generation>,
     /// Spawners that are ending, because their generations have ended; each is killed at its time.
@@ -140,6 +148,7 @@ enum Source {
     Control,
     Generation(Pid),
     Successor,
+    Certificates,
 }
 
 /// What is due at a time.
@@ -150,6 +159,7 @@ enum Timer {
     KillSpawner(Pid),
     /// `end_pools` compares the deadlines of the pools.
     Pool,
+    Acme,
     StartTimeout,
     UpgradeTimeout,
     ControlTimeout,
@@ -193,6 +203,7 @@ impl Master {
             notify: Notify::from_environment(),
             site: None,
             tls: Tls::default(),
+            certificates: CertificateKeeper::new(),
             sockets,
             generations: Vec::new(),
             spawners: Vec::new(),
@@ -224,6 +235,7 @@ impl Master {
                     }
                 }
                 Source::Successor => self.on_successor(),
+                Source::Certificates => self.on_acme(),
             }
         }
         if let Some(code) = self.reap() {
@@ -258,6 +270,10 @@ impl Master {
         if let (Some(successor), Phase::Serving) = (&self.successor, self.phase) {
             sources.push(Source::Successor);
             fds.push(readable(successor.channel.as_fd()));
+        }
+        if let Some(channel) = self.certificates.channel() {
+            sources.push(Source::Certificates);
+            fds.push(readable(channel.as_fd()));
         }
         let deadline = self.timers().into_iter().map(|(at, _)| at).min();
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -315,6 +331,9 @@ impl Master {
                 }
                 Ok(Received::Message(GenerationEvent::Failed(lines))) => generation.failure = lines,
                 Ok(Received::Message(GenerationEvent::Alive)) => self.notify.alive(),
+                Ok(Received::Message(GenerationEvent::ChallengeSet(number))) => {
+                    self.on_challenge_set(number);
+                }
                 Ok(Received::Message(GenerationEvent::Retired)) => generation.on_retired(),
                 // `reap` handles the end of the process.
                 Ok(Received::End) => {
@@ -351,6 +370,7 @@ impl Master {
             log::write_to(errors, *level);
         }
         self.send_log_to_pools();
+        self.send_log_to_acme();
         if let Some(change) = &mut self.change {
             change.errors = OpenSink::open(&change.site.log.error).ok();
         }

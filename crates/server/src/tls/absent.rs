@@ -1,5 +1,7 @@
 //! A build without TLS: a site with TLS is rejected, so that there are no values of the other types.
 
+use std::sync::Arc;
+
 use site::model::Site;
 
 pub mod material {
@@ -52,6 +54,9 @@ pub enum Material {}
 
 pub enum ServerTls {}
 
+/// There are no challenges.
+pub trait Challenges: Send + Sync {}
+
 impl Material {
     pub fn read(site: &Site, _keys: Keys, _now: i64) -> Reading {
         let problem = |listener: &site::listener::Listener| Problem {
@@ -74,7 +79,7 @@ impl Material {
 }
 
 impl ServerTls {
-    pub fn of(_: &Site, material: &Material) -> Result<ServerTls, String> {
+    pub fn of(_: &Site, material: &Material, _: Option<Arc<dyn Challenges>>) -> Result<ServerTls, String> {
         match *material {}
     }
 }

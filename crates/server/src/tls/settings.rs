@@ -52,12 +52,16 @@ const UNRECOGNIZED_NAME: &[u8] = &[0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x70];
 
 impl ServerTls {
     /// With keys that sign in this process, and without tickets. Errors: what to do.
-    pub fn of(site: &Site, material: &Material) -> Result<ServerTls, String> {
+    pub fn of(
+        site: &Site,
+        material: &Material,
+        challenges: Option<Arc<dyn Challenges>>,
+    ) -> Result<ServerTls, String> {
         let mut keys = Vec::new();
         for key in material.keys() {
             keys.push(signing_key(&key.der()).map_err(|e| format!("a private key cannot be used: {e}"))?);
         }
-        ServerTls::new(site, material, keys, None, None)
+        ServerTls::new(site, material, keys, None, challenges)
     }
 
     /// `keys` are those of the certificates, and may sign elsewhere. `tickets`: `None` if sessions are not resumed.

@@ -133,7 +133,7 @@ impl Files {
         let site = self.site(text);
         let reading = Material::read(&site, Keys::Read, NOW);
         let material = reading.material.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems));
-        ServerTls::of(&site, &material).unwrap()
+        ServerTls::of(&site, &material, None).unwrap()
     }
 
     /// The problems of a site, without the path of the folder.

@@ -37,6 +37,7 @@ pub fn certificates(top: &Section) -> Certificates {
         order_timeout: time("order_timeout", defaults.order_timeout),
         retry: time("retry", defaults.retry),
         max_retry: time("max_retry", defaults.max_retry),
+        thumbprint: None,
     }
 }
 

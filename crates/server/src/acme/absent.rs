@@ -1,0 +1,31 @@
+//! A build without ACME: a site that needs it is rejected.
+
+use std::sync::Arc;
+
+use site::model::Site;
+
+use crate::tls::Challenges;
+
+pub enum AcmeFiles {}
+
+/// There are no challenges.
+#[derive(Default)]
+pub struct OpenChallenges;
+
+impl AcmeFiles {
+    pub fn prepare(site: &mut Site) -> Result<Option<AcmeFiles>, String> {
+        match site.hosts.iter().any(|host| host.tls.acme) {
+            true => Err("this program has been built without ACME; name a `certificate`, or build it with the feature acme"
+                .to_owned()),
+            false => Ok(None),
+        }
+    }
+}
+
+impl OpenChallenges {
+    pub fn of(_: &Site) -> (Arc<OpenChallenges>, Option<Arc<dyn Challenges>>) {
+        Default::default()
+    }
+
+    pub fn set(&self, _name: &[u8], _pem: &[u8]) {}
+}

@@ -1,0 +1,253 @@
+//! The master's side: which certificates a site needs, where they are, and what the process that gets them asks for.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use site::certificates::Certificates;
+use site::model::Site;
+use site::tls::CertificateFiles;
+
+use super::account::{AccountKey, Binding};
+use super::crypto::sha256;
+use super::https::roots;
+use super::issue;
+use super::message::{Reply, Wish};
+use super::process::Secrets;
+use super::report::Report;
+use super::schedule::Time;
+use super::storage::{Lock, Storage};
+use super::stored::{self, Stored};
+use crate::log;
+
+const ACCOUNT_KEY: &str = "account.key";
+/// Where the certificates of authorities are, on the systems of this world.
+const SYSTEM_ROOTS: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+];
+
+/// A certificate that the server gets by ACME.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The beginning of its files' names.
+    file: String,
+    pub names: Vec<String>,
+    /// The hash of the chain that the next generation serves.
+    pub served: [u8; 32],
+    pub report: Report,
+}
+
+/// The certificates of a site, and their folder.
+pub struct AcmeFiles {
+    storage: Storage,
+    wanted: Vec<Wanted>,
+}
+
+/// What the master does after a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    Nothing,
+    /// Another certificate is stored: a new generation has to serve it.
+    Changed,
+}
+
+impl AcmeFiles {
+    /// Gives each host with `acme` its file, with a self-signed certificate in it if there is none yet, and the site the
+    /// thumbprint of the account. `None`: no host needs it. Errors: with what to do.
+    pub fn prepare(site: &mut Site) -> Result<Option<AcmeFiles>, String> {
+        if !site.hosts.iter().any(|host| host.tls.acme) {
+            return Ok(None);
+        }
+        let storage = Storage::open(&folder_of(&site.certificates)?)?;
+        site.certificates.thumbprint = Some(account_key(&storage)?.thumbprint());
+        let mut wanted = Vec::new();
+        for host in site.hosts.iter().filter(|host| host.tls.acme) {
+            let names = host.names.clone();
+            let file = file_name(&names);
+            let served = chain_or_self_signed(&storage, &file, &names)?;
+            let report = storage.read(&format!("{file}.status")).ok().flatten().unwrap_or_default();
+            let report = Report::parse(&String::from_utf8_lossy(&report));
+            wanted.push(Wanted { file, names, served: sha256(&served), report });
+        }
+        let files: Vec<_> = wanted.iter().map(|wanted| storage.path().join(pem(&wanted.file))).collect();
+        for (tls, certificate) in site.hosts.tls_mut().filter(|tls| tls.acme).zip(files) {
+            tls.certificates = vec![CertificateFiles { certificate, key: None }];
+        }
+        Ok(Some(AcmeFiles { storage, wanted }))
+    }
+
+    pub fn wanted(&self) -> &[Wanted] {
+        &self.wanted
+    }
+
+    /// Whether a process for the other files would do the same.
+    pub fn is_same(&self, other: &AcmeFiles) -> bool {
+        let names =
+            |files: &AcmeFiles| files.wanted.iter().map(|wanted| wanted.names.clone()).collect::<Vec<_>>();
+        self.storage.path() == other.storage.path() && names(self) == names(other)
+    }
+
+    /// What the process needs. Errors: with what to do.
+    pub fn secrets(&self, settings: &Certificates) -> Result<Secrets, String> {
+        let key = account_key(&self.storage)?;
+        let binding = match &settings.external_account {
+            None => None,
+            Some(account) => {
+                let path = account.key_file.display();
+                let text =
+                    std::fs::read(&account.key_file).map_err(|e| format!("cannot read {path}: {e}"))?;
+                Some(Binding::read(&account.key_id, &text).map_err(|why| format!("{path}: {why}"))?)
+            }
+        };
+        let path = ca_file(settings)?;
+        let text = std::fs::read(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let roots = roots(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+        Ok(Secrets { key, binding, roots })
+    }
+
+    /// Carries out a request that needs the folder. `None`: there is no such certificate, or the request needs no folder.
+    pub fn perform(&self, certificate: u32, wish: &Wish, now: Time) -> Option<(Reply, Effect)> {
+        let Wanted { file, names, .. } = self.wanted.get(usize::try_from(certificate).ok()?)?;
+        let done = |result: Result<(), String>| match result {
+            Ok(()) => Reply::Done,
+            Err(why) => Reply::Failed(why),
+        };
+        let lock = format!("{file}.lock");
+        Some(match wish {
+            Wish::Read => match self.chain(file) {
+                Ok(chain) => (Reply::Content(chain), Effect::Nothing),
+                Err(why) => (Reply::Failed(why), Effect::Nothing),
+            },
+            Wish::Lock(until) => match self.storage.lock(&lock, now, *until) {
+                Ok(Lock::Taken) => (Reply::Done, Effect::Nothing),
+                Ok(Lock::Busy(until)) => (Reply::Busy(until), Effect::Nothing),
+                Err(error) => (Reply::Failed(error.to_string()), Effect::Nothing),
+            },
+            Wish::Unlock => {
+                self.storage.unlock(&lock);
+                (Reply::Done, Effect::Nothing)
+            }
+            Wish::Store(bytes) => {
+                // A process that speaks with the network is not trusted with what the next start reads.
+                let checked = stored::check(bytes, names);
+                let write = || self.storage.write(&pem(file), bytes).map_err(|e| e.to_string());
+                let written = checked.and_then(|()| write());
+                let effect = if written.is_ok() { Effect::Changed } else { Effect::Nothing };
+                (done(written), effect)
+            }
+            Wish::Serve => (Reply::Done, Effect::Changed),
+            Wish::Report(text) => {
+                let written = self.storage.write(&format!("{file}.status"), text);
+                (done(written.map_err(|e| e.to_string())), Effect::Nothing)
+            }
+            Wish::Challenge { .. } | Wish::Withdraw { .. } => return None,
+        })
+    }
+
+    fn chain(&self, file: &str) -> Result<Vec<u8>, String> {
+        let text = self.storage.read(&pem(file)).map_err(|e| e.to_string())?;
+        Ok(text.map(|text| chain_of(&text)).unwrap_or_default())
+    }
+}
+
+/// The certificates of a file, without its key.
+fn chain_of(text: &[u8]) -> Vec<u8> {
+    use rustls::pki_types::CertificateDer;
+    let chain = CertificateDer::pem_slice_iter(text).filter_map(Result::ok);
+    chain.map(|certificate| issue::certificate_pem(&certificate)).collect::<String>().into_bytes()
+}
+
+/// The chain in the file. If it does not contain a certificate with a key, it gets a self-signed one.
+fn chain_or_self_signed(storage: &Storage, file: &str, names: &[String]) -> Result<Vec<u8>, String> {
+    let name = pem(file);
+    let fail = |what: &str, e: &dyn std::fmt::Display| {
+        format!("cannot {what} {}: {e}", storage.path().join(&name).display())
+    };
+    if let Some(text) = storage.read(&name).map_err(|e| fail("read", &e))? {
+        match stored::certified(&text) {
+            Ok(_) => {
+                warn_if_expired(&text, names);
+                return Ok(chain_of(&text));
+            }
+            Err(why) => log::error(format_args!("{}; it is replaced", fail("use", &why))),
+        }
+    }
+    let pair = issue::self_signed(names).map_err(|e| fail("make", &e))?;
+    let text = pair.pem();
+    storage.write(&name, text.as_bytes()).map_err(|e| fail("write", &e))?;
+    log::warn(format_args!(
+        "there is no certificate for {} yet; until an authority has issued one, clients get one that they do not trust",
+        names.join(", ")
+    ));
+    Ok(chain_of(text.as_bytes()))
+}
+
+fn warn_if_expired(text: &[u8], names: &[String]) {
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let stored = Stored::read(text).ok().filter(|stored| !stored.is_self_made());
+    if stored.is_some_and(|stored| u64::try_from(stored.facts.not_after).unwrap_or(0) < now) {
+        log::warn(format_args!(
+            "the certificate for {} has expired, and is served all the same",
+            names.join(", ")
+        ));
+    }
+}
+
+fn account_key(storage: &Storage) -> Result<AccountKey, String> {
+    let fail = |e: &dyn std::fmt::Display| {
+        format!("cannot use the key of the account, {}: {e}", storage.path().join(ACCOUNT_KEY).display())
+    };
+    let mut text = storage.read(ACCOUNT_KEY).map_err(|e| fail(&e))?;
+    if text.is_none() {
+        let key = PrivateKeyDer::from(issue::account_key().map_err(|e| fail(&e))?);
+        // Another server may have created it at the same time.
+        storage.create(ACCOUNT_KEY, issue::key_pem(&key).as_bytes()).map_err(|e| fail(&e))?;
+        text = storage.read(ACCOUNT_KEY).map_err(|e| fail(&e))?;
+    }
+    let key = PrivateKeyDer::from_pem_slice(&text.unwrap_or_default()).map_err(|e| fail(&e))?;
+    match key {
+        PrivateKeyDer::Pkcs8(key) => AccountKey::of(key).map_err(|e| fail(&e)),
+        _ => Err(fail(&"it is not in PKCS#8")),
+    }
+}
+
+/// One certificate has all names of a host, and the name of the first one.
+fn file_name(names: &[String]) -> String {
+    let first = names.first().map_or("", String::as_str).to_ascii_lowercase();
+    first.replace("*.", "_wildcard.").replace([':', '/'], "_")
+}
+
+fn pem(file: &str) -> String {
+    format!("{file}.pem")
+}
+
+/// The folder of the settings, or that of the system. Errors: there is none.
+pub fn folder_of(settings: &Certificates) -> Result<PathBuf, String> {
+    let named = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let default = || {
+        named("STATE_DIRECTORY").or_else(|| match geteuid().is_root() {
+            true => Some(PathBuf::from("/var/lib/taipan")),
+            false => named("XDG_STATE_HOME")
+                .or_else(|| Some(named("HOME")?.join(".local/state")))
+                .map(|state| state.join("taipan")),
+        })
+    };
+    let folder = settings.folder.clone().or_else(|| Some(default()?.join("certificates")));
+    folder.ok_or_else(|| "there is no folder for certificates; set `folder` in [certificates]".to_owned())
+}
+
+fn ca_file(settings: &Certificates) -> Result<PathBuf, String> {
+    let named = settings.ca.clone().or_else(|| env::var_os("SSL_CERT_FILE").map(PathBuf::from));
+    let found = || SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path: &PathBuf| Path::exists(path));
+    named.or_else(found).ok_or_else(|| {
+        "this system has no certificates of authorities; install ca-certificates, or set `ca` in [certificates]"
+            .to_owned()
+    })
+}

@@ -1,0 +1,397 @@
+//! The process that gets certificates. It has the key of the account, and connects to authorities. It has neither the folder
+//! of certificates nor clients: what it gets, it gives to the master.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::SigSet;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
+use rustix::thread::CapabilitySet;
+use rustls::RootCertStore;
+use site::certificates::{Certificates, Challenge};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::spawn_local;
+use zeroize::Zeroizing;
+
+use super::account::{AccountKey, Binding};
+use super::crypto::sha256;
+use super::https::Client;
+use super::issue::Pair;
+use super::message::{AcmeCommand, AcmeRequest, Reply, Wish};
+use super::order::{self, Context, Finished, OrderError, Responder};
+use super::report::Report;
+use super::schedule::{Attempt, Event, Failure, Rules, Schedule, Step, Time, Validity};
+use super::stored::Stored;
+use super::{Wanted, window};
+use crate::ipc::{AsyncChannel, Channel, Received};
+use crate::log;
+use crate::privilege::Identity;
+use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
+
+const FAILED: u8 = 1;
+/// Certificates that are ordered at the same time.
+const ORDERS: usize = 4;
+/// How long a lock lasts if this process does not prolong it, and how often it does.
+const LOCK: Time = 60;
+const PROLONG_EVERY: Duration = Duration::from_secs(20);
+/// How often a certificate is compared with the stored one, which another server may have replaced.
+const LOOK_EVERY: Duration = Duration::from_secs(600);
+/// The files by which names are looked up (nsswitch.conf(5), resolv.conf(5), gai.conf(5)).
+const RESOLVER: [&str; 6] = [
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/run/systemd/resolve",
+];
+
+/// What the process starts with.
+pub struct AcmeSetup {
+    pub certificates: Vec<Wanted>,
+    pub settings: Certificates,
+    pub master: Channel,
+    /// `None`: it keeps the account of the master.
+    pub identity: Option<Identity>,
+    pub sandbox: Demand,
+}
+
+/// What it reads with the rights of the master.
+pub struct Secrets {
+    pub key: AccountKey,
+    pub binding: Option<Binding>,
+    /// The authorities that servers are verified by.
+    pub roots: RootCertStore,
+}
+
+/// Gets certificates until the master ends the process, and returns the exit code. The process must have one thread.
+pub fn run(setup: AcmeSetup, secrets: Result<Secrets, String>) -> u8 {
+    match secrets.and_then(|secrets| serve(setup, secrets)) {
+        Ok(never) => match never {},
+        Err(why) => {
+            log::error(format_args!("no certificates are ordered: {why}"));
+            FAILED
+        }
+    }
+}
+
+/// Errors: why the process ends. The end of the master ends it, too.
+fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
+    let AcmeSetup { certificates, settings, master, identity, sandbox } = setup;
+    give_up(&settings, identity, sandbox)?;
+    let Secrets { key, binding, roots } = secrets;
+    let client = Client::new(roots, settings.timeout)?;
+    let context = Context { settings, key, binding, client };
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().build_local(Default::default());
+    let runtime = runtime.map_err(|e| e.to_string())?;
+    runtime.block_on(async {
+        let link = Link::new(master).map_err(|e| e.to_string())?;
+        let shared = Rc::new(Shared { context, link, orders: Semaphore::new(ORDERS) });
+        for (number, wanted) in certificates.into_iter().enumerate() {
+            let task = CertificateTask::new(number as u32, wanted, shared.clone());
+            spawn_local(task.run());
+        }
+        Err(shared.link.receive().await)
+    })
+}
+
+/// A process that executes the program for DNS-01 has no filter of system calls: the program needs all of them.
+fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Demand) -> Result<(), String> {
+    let cannot = |what: &'static str| move |e: rustix::io::Errno| format!("cannot {what}: {e}");
+    // Without a controlling terminal, no terminal sends signals to this process.
+    setsid().map_err(cannot("begin a session"))?;
+    identity.map_or(Ok(()), |identity| identity.assume())?;
+    // Other processes of the same user could otherwise read the key.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("forbid tracing"))?;
+    if !settings.dns_command.is_empty() {
+        return match demand {
+            Demand::Off => Ok(()),
+            Demand::Preferred | Demand::Required => {
+                sandbox::give_up_privileges(CapabilitySet::empty()).map_err(cannot("give up privileges"))
+            }
+        };
+    }
+    // The master ends this process by leaving it.
+    SigSet::all().thread_block().map_err(|errno| format!("cannot block signals: {errno}"))?;
+    let reads = Reads::Beneath(RESOLVER.iter().map(Path::new).collect());
+    let confinement = Confinement { reads, open: None, connects: Connects::Anywhere, pipes: Pipes::None };
+    // The generation reports what is missing on this machine.
+    sandbox::apply(&confinement, demand).map(drop)
+}
+
+struct Shared {
+    context: Context,
+    link: Link,
+    orders: Semaphore,
+}
+
+/// Sends requests to the master, and waits for the replies.
+struct Link {
+    channel: AsyncChannel<AcmeRequest>,
+    waiting: RefCell<HashMap<u32, oneshot::Sender<Reply>>>,
+    last: Cell<u32>,
+}
+
+impl Link {
+    /// Within a runtime.
+    fn new(master: Channel) -> io::Result<Link> {
+        let channel = AsyncChannel::new(master)?;
+        Ok(Link { channel, waiting: RefCell::default(), last: Cell::new(0) })
+    }
+
+    async fn request(&self, certificate: u32, what: Wish) -> Reply {
+        let number = self.last.get().wrapping_add(1);
+        self.last.set(number);
+        let (sender, reply) = oneshot::channel();
+        self.waiting.borrow_mut().insert(number, sender);
+        self.channel.send(AcmeRequest { number, certificate, what });
+        reply.await.unwrap_or_else(|_| Reply::Failed("the master does not respond".to_owned()))
+    }
+
+    /// Receives replies. Returns why there are no more.
+    async fn receive(&self) -> String {
+        loop {
+            match self.channel.receive::<AcmeCommand>().await {
+                Ok(Received::Message(AcmeCommand::Reply { number, reply })) => {
+                    let waiting = self.waiting.borrow_mut().remove(&number);
+                    // The task may have given up.
+                    waiting.map(|waiting| waiting.send(reply));
+                }
+                Ok(Received::Message(AcmeCommand::Log(file))) => log::replace(0, file),
+                // The master has ended, or needs this process no more.
+                Ok(Received::End) => std::process::exit(0),
+                Err(error) => return format!("cannot receive: {error}"),
+            }
+        }
+    }
+}
+
+/// Looks after one certificate.
+struct CertificateTask {
+    number: u32,
+    wanted: Wanted,
+    challenges: Vec<Challenge>,
+    schedule: Schedule,
+    /// Of the chain that is served.
+    served: [u8; 32],
+    validity: Option<Validity>,
+    identifier: Option<String>,
+    /// One that could not be stored: it is not ordered again.
+    unsaved: Option<Finished>,
+    report: Report,
+    reported: Option<Report>,
+    shared: Rc<Shared>,
+}
+
+impl CertificateTask {
+    fn new(number: u32, wanted: Wanted, shared: Rc<Shared>) -> CertificateTask {
+        let settings = &shared.context.settings;
+        let proves_all = |challenge: &Challenge| wanted.names.iter().all(|name| challenge.proves(name));
+        let challenges: Vec<Challenge> = settings.challenges.iter().copied().filter(proves_all).collect();
+        let rules = Rules {
+            authorities: settings.authorities.len(),
+            challenges: challenges.len(),
+            retry: settings.retry,
+            max_retry: settings.max_retry,
+        };
+        let share = RandomState::new().build_hasher().finish() as u16;
+        CertificateTask {
+            number,
+            challenges,
+            schedule: Schedule::new(rules, share),
+            served: wanted.served,
+            validity: None,
+            identifier: None,
+            unsaved: None,
+            report: wanted.report.clone(),
+            reported: None,
+            wanted,
+            shared,
+        }
+    }
+
+    async fn run(mut self) {
+        self.look().await;
+        loop {
+            let now = now();
+            match self.schedule.step(now) {
+                Step::WaitUntil(until) => {
+                    self.publish().await;
+                    let wait = Duration::from_secs(until.saturating_sub(now)).min(LOOK_EVERY);
+                    tokio::time::sleep(wait).await;
+                    self.look().await;
+                }
+                Step::AskForWindow => {
+                    let event = self.window().await;
+                    self.schedule.on(event, now);
+                }
+                Step::Order(attempt) => self.order(attempt).await,
+            }
+        }
+    }
+
+    async fn request(&self, what: Wish) -> Reply {
+        self.shared.link.request(self.number, what).await
+    }
+
+    /// Looks at the stored certificate, and has the master serve it if it is another one.
+    async fn look(&mut self) {
+        let Reply::Content(chain) = self.request(Wish::Read).await else { return };
+        let hash = sha256(&chain);
+        self.take(&chain);
+        if hash != self.served && self.validity.is_some() {
+            self.served = hash;
+            self.request(Wish::Serve).await;
+        }
+    }
+
+    fn take(&mut self, chain: &[u8]) {
+        let stored = Stored::read(chain).ok();
+        self.validity = stored.as_ref().and_then(|stored| stored.validity_for(&self.wanted.names));
+        self.identifier = stored.and_then(|stored| stored.identifier);
+        self.schedule.on(Event::Found(self.validity), now());
+    }
+
+    async fn window(&self) -> Event {
+        let authority = self.report.authority.as_ref();
+        let authority = authority.or(self.shared.context.settings.authorities.first());
+        match authority.zip(self.identifier.as_ref()) {
+            Some((authority, identifier)) => {
+                window::ask(&self.shared.context.client, authority, identifier).await
+            }
+            None => Event::NoWindow,
+        }
+    }
+
+    async fn order(&mut self, attempt: Attempt) {
+        let shared = self.shared.clone();
+        // Without a lock: it would end while this task waits.
+        let Ok(_permit) = shared.orders.acquire().await else { return };
+        match self.request(Wish::Lock(now() + LOCK)).await {
+            Reply::Busy(until) => {
+                self.schedule.on(Event::Busy(until), now());
+                return;
+            }
+            Reply::Failed(why) => {
+                let text = format!("the certificate cannot be locked: {why}");
+                return self.fail(attempt, OrderError { failure: Failure::Here, text, account: None });
+            }
+            Reply::Done | Reply::Content(_) => {}
+        }
+        // Another server may have ordered before this one has got the lock.
+        self.look().await;
+        if let Step::Order(attempt) = self.schedule.step(now()) {
+            let ordered = match self.unsaved.take() {
+                Some(finished) => Ok(finished),
+                None => self.order_within_time(attempt).await,
+            };
+            match ordered {
+                Ok(finished) => self.store(attempt, finished).await,
+                Err(error) => self.fail(attempt, error),
+            }
+        }
+        self.request(Wish::Unlock).await;
+    }
+
+    async fn order_within_time(&self, attempt: Attempt) -> Result<Finished, OrderError> {
+        let shared = self.shared.clone();
+        let settings = &shared.context.settings;
+        let authority = settings.authorities[attempt.authority].as_str();
+        let own = self.report.authority.as_deref() == Some(authority);
+        let request = order::Request {
+            names: &self.wanted.names,
+            authority,
+            challenge: self.challenges[attempt.challenge],
+            replaces: self.identifier.as_deref().filter(|_| own && self.validity.is_some()),
+        };
+        let ordering = order::order(&shared.context, &request, self);
+        let mut ordering = pin!(tokio::time::timeout(settings.order_timeout, ordering));
+        let ordered = loop {
+            tokio::select! {
+                ordered = &mut ordering => break ordered,
+                () = tokio::time::sleep(PROLONG_EVERY) => drop(self.request(Wish::Lock(now() + LOCK)).await),
+            }
+        };
+        let too_late = |_| {
+            let text = format!("the order was not finished within {} s", settings.order_timeout.as_secs());
+            OrderError { failure: Failure::Authority, text, account: None }
+        };
+        ordered.map_err(too_late)?
+    }
+
+    async fn store(&mut self, attempt: Attempt, finished: Finished) {
+        let stored = self.request(Wish::Store(Zeroizing::new(finished.pem.as_bytes().to_vec()))).await;
+        if let Reply::Failed(why) = stored {
+            let text = format!("the certificate cannot be stored, and will be once more: {why}");
+            self.fail(attempt, OrderError { failure: Failure::Here, text, account: None });
+            self.unsaved = Some(finished);
+            return;
+        }
+        let Finished { authority, account, issuer, .. } = finished;
+        log::info(format_args!("{authority} has issued a certificate for {}", self.wanted.names.join(", ")));
+        self.report =
+            Report { authority: Some(authority), account: Some(account), issuer, ..Report::default() };
+        if let Reply::Content(chain) = self.request(Wish::Read).await {
+            self.served = sha256(&chain);
+            self.take(&chain);
+        }
+    }
+
+    fn fail(&mut self, attempt: Attempt, error: OrderError) {
+        let now = now();
+        let OrderError { failure, text, account } = error;
+        if let Some((account, issuer)) = account {
+            (self.report.account, self.report.issuer) = (Some(account), issuer);
+        }
+        self.schedule.on(Event::Failed(failure), now);
+        let authority = &self.shared.context.settings.authorities[attempt.authority];
+        let names = self.wanted.names.join(", ");
+        let then = match self.schedule.due().saturating_sub(now) {
+            0 => "the next challenge or authority is tried at once".to_owned(),
+            seconds => format!("it is tried again in {seconds} s"),
+        };
+        let present = match self.validity {
+            None => "a self-made certificate is served",
+            Some(validity) if validity.not_after <= now => {
+                "the present one has EXPIRED, and is served all the same"
+            }
+            Some(_) => "the present one is served",
+        };
+        log::error(format_args!("no certificate for {names} from {authority}: {text}; {then}; {present}"));
+        self.report.failure = Some((now, text));
+    }
+
+    async fn publish(&mut self) {
+        self.report.due = self.schedule.due();
+        if self.reported.as_ref() != Some(&self.report) {
+            self.request(Wish::Report(self.report.write().into_bytes())).await;
+            self.reported = Some(self.report.clone());
+        }
+    }
+}
+
+impl Responder for CertificateTask {
+    async fn respond(&self, name: &str, pair: &Pair) -> Result<(), String> {
+        let (name, pem) = (name.as_bytes().to_vec(), pair.pem().as_bytes().to_vec());
+        match self.request(Wish::Challenge { name, pem }).await {
+            Reply::Failed(why) => Err(why),
+            Reply::Done | Reply::Busy(_) | Reply::Content(_) => Ok(()),
+        }
+    }
+
+    async fn withdraw(&self, name: &str) {
+        self.request(Wish::Withdraw { name: name.as_bytes().to_vec() }).await;
+    }
+}
+
+fn now() -> Time {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}

@@ -1,0 +1,83 @@
+//! What `taipan certificates` shows beside a certificate itself: one line for each fact, a word and its value.
+
+use super::schedule::Time;
+
+/// Bytes of an error that are kept.
+const MAX_ERROR: usize = 1000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// When the next order begins.
+    pub due: Time,
+    /// The directory of the authority that has issued the certificate.
+    pub authority: Option<String>,
+    /// The last attempt, if it has failed.
+    pub failure: Option<(Time, String)>,
+    /// The account at the authority, and its name in DNS records, as a record for `dns-persist-01` has them.
+    pub account: Option<String>,
+    pub issuer: Option<String>,
+}
+
+impl Report {
+    pub fn write(&self) -> String {
+        let mut text = format!("due {}\n", self.due);
+        let mut line = |word: &str, value: &str| {
+            let value: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            text.extend([word, " ", &value, "\n"]);
+        };
+        let words = [("authority", &self.authority), ("account", &self.account), ("issuer", &self.issuer)];
+        for (word, value) in words {
+            value.iter().for_each(|value| line(word, value));
+        }
+        if let Some((at, why)) = &self.failure {
+            line("failed", &at.to_string());
+            line("error", &why[..why.floor_char_boundary(MAX_ERROR)]);
+        }
+        text
+    }
+
+    /// Unknown lines are skipped: another version may have written them.
+    pub fn parse(text: &str) -> Report {
+        let value = |word: &str| {
+            text.lines()
+                .find_map(|line| line.split_once(' ').filter(|(first, _)| *first == word))
+                .map(|(_, v)| v)
+        };
+        let owned = |word| value(word).map(str::to_owned);
+        let time = |word| value(word).and_then(|value| value.parse().ok());
+        Report {
+            due: time("due").unwrap_or(0),
+            authority: owned("authority"),
+            failure: time("failed").zip(owned("error")),
+            account: owned("account"),
+            issuer: owned("issuer"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let text = |text: &str| Some(text.to_owned());
+        let full = Report {
+            due: 77,
+            authority: text("https://a.example/dir"),
+            failure: Some((5, "two words, ä".to_owned())),
+            account: text("https://a.example/acct/1"),
+            issuer: text("a.example"),
+        };
+        for report in [full.clone(), Report::default(), Report { failure: None, ..full.clone() }] {
+            assert_eq!(Report::parse(&report.write()), report);
+        }
+        let lines = Report { failure: Some((5, "a\nerror b".to_owned())), ..full.clone() };
+        assert_eq!(Report::parse(&lines.write()).failure, Some((5, "a error b".to_owned())));
+        let long = Report { failure: Some((5, "ä".repeat(2000))), ..full };
+        assert!(long.write().len() < 2 * MAX_ERROR);
+        for rubbish in ["", "due", "due x\nfailed 1\n", "\u{fffd} \n\n"] {
+            assert_eq!(Report::parse(rubbish), Report::default(), "{rubbish}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Certificates by ACME: the process that gets them, what it asks the master for, and the generation that serves them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::Instant;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use site::certificates::Certificates;
+use site::model::{Level, Sandbox, Site};
+
+use super::change::Cause;
+use super::{GRACE, Master, Phase};
+use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
+use crate::acme::process::{self, AcmeSetup};
+use crate::acme::{AcmeFiles, Effect};
+use crate::ipc::{Channel, MasterCommand, Received};
+use crate::log::{self, OpenSink};
+use crate::privilege::Identity;
+use crate::supervisor::{KillTimer, RestartLimit};
+use crate::sys::{self, Fork};
+use crate::{clock, generation};
+
+/// Requests of the process that are carried out before other events.
+const REQUESTS_PER_TURN: usize = 16;
+
+pub(super) struct CertificateKeeper {
+    processes: Vec<AcmeProcess>,
+    restart_limit: RestartLimit,
+    /// When a process that has ended is replaced.
+    restart: Option<Instant>,
+    /// Whether a stored certificate waits for a generation that serves it.
+    is_renewed: bool,
+}
+
+struct AcmeProcess {
+    pid: Pid,
+    files: Rc<AcmeFiles>,
+    circumstances: Circumstances,
+    /// `None`: it has to end, and is killed at its time.
+    channel: Option<Channel>,
+    kill: Option<KillTimer>,
+    /// The certificates for TLS-ALPN-01 challenges that are open, by name.
+    challenges: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// The process is replaced when one of these changes.
+#[derive(PartialEq, Eq)]
+struct Circumstances {
+    settings: Certificates,
+    identity: Option<Identity>,
+    sandbox: Sandbox,
+}
+
+impl CertificateKeeper {
+    pub(super) fn new() -> CertificateKeeper {
+        CertificateKeeper {
+            processes: Vec::new(),
+            restart_limit: RestartLimit::of_servers(),
+            restart: None,
+            is_renewed: false,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.processes.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// For poll.
+    pub(super) fn channel(&self) -> Option<&Channel> {
+        self.running()?.channel.as_ref()
+    }
+
+    fn running(&self) -> Option<&AcmeProcess> {
+        self.processes.iter().find(|process| process.channel.is_some())
+    }
+
+    /// Everything that is due at some time.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let kills = self.processes.iter().filter_map(|process| process.kill.as_ref()).map(KillTimer::due);
+        kills.chain(self.restart).min()
+    }
+
+    fn end_running(&mut self, now: Instant) {
+        for process in self.processes.iter_mut().filter(|process| process.channel.is_some()) {
+            process.channel = None;
+            process.kill = Some(KillTimer::start(now, GRACE));
+        }
+    }
+}
+
+impl Master {
+    /// Starts the process that the configuration needs, and ends the one that it does not need.
+    pub(super) fn look_after_certificates(&mut self) {
+        let now = Instant::now();
+        for process in &mut self.certificates.processes {
+            if process.kill.as_mut().is_some_and(|timer| timer.expires(now)) {
+                // Fails only if it has ended.
+                _ = kill(process.pid, Signal::SIGKILL);
+            }
+        }
+        let (Phase::Serving, Some(site), Some(files)) = (self.phase, &self.site, &self.tls.acme) else {
+            return self.certificates.end_running(now);
+        };
+        let is_right = |process: &AcmeProcess| {
+            let Circumstances { settings, sandbox, .. } = &process.circumstances;
+            process.files.is_same(files) && *settings == site.certificates && *sandbox == site.sandbox
+        };
+        if self.certificates.running().is_some_and(is_right) {
+            return;
+        }
+        self.certificates.end_running(now);
+        if self.certificates.restart.is_some_and(|at| now < at) {
+            return;
+        }
+        self.certificates.restart = None;
+        let (site, files) = (site.clone(), files.clone());
+        if let Err(why) = self.start_acme(&site, files) {
+            let pause = self.certificates.restart_limit.count(now);
+            self.certificates.restart = Some(now + pause);
+            log::error(format_args!("cannot start the process that gets certificates: {why}"));
+        }
+    }
+
+    fn start_acme(&mut self, site: &Site, files: Rc<AcmeFiles>) -> io::Result<()> {
+        let (ours, theirs) = Channel::pair()?;
+        let identity = Identity::of(site).map_err(io::Error::other)?;
+        let (settings, sandbox) = (site.certificates.clone(), site.sandbox);
+        match sys::fork()? {
+            Fork::Parent(pid) => {
+                self.certificates.processes.push(AcmeProcess {
+                    pid,
+                    files,
+                    circumstances: Circumstances { settings, identity, sandbox },
+                    channel: Some(ours),
+                    kill: None,
+                    challenges: BTreeMap::new(),
+                });
+                Ok(())
+            }
+            Fork::Child => {
+                drop(ours);
+                let errors =
+                    OpenSink::open(&site.log.error).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
+                self.release_in_child();
+                if let Ok(errors) = errors {
+                    log::write_to(errors, site.log.level.max(Level::Error));
+                }
+                let secrets = files.secrets(&settings);
+                let certificates = files.wanted().to_vec();
+                drop(files);
+                let sandbox = generation::demand(sandbox);
+                let setup = AcmeSetup { certificates, settings, master: theirs, identity, sandbox };
+                std::process::exit(process::run(setup, secrets).into())
+            }
+        }
+    }
+
+    /// Carries out what the process asks for.
+    pub(super) fn on_acme(&mut self) {
+        for _ in 0..REQUESTS_PER_TURN {
+            let Some(channel) = self.certificates.channel() else { return };
+            match channel.receive::<AcmeRequest>() {
+                Ok(Received::Message(request)) => self.on_acme_request(request),
+                Ok(Received::End) => return self.certificates.end_running(Instant::now()),
+                // There is no message, or it is none.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn on_acme_request(&mut self, request: AcmeRequest) {
+        let AcmeRequest { number, certificate, what } = request;
+        let process = self.certificates.processes.iter_mut().find(|process| process.channel.is_some());
+        let Some(process) = process else { return };
+        let now = u64::try_from(clock::wall()).unwrap_or(0);
+        let (reply, effect) = match what {
+            Wish::Challenge { name, pem } => {
+                process.challenges.insert(name.clone(), pem.clone());
+                // The generation responds.
+                return self.send_challenge(number, name, pem);
+            }
+            Wish::Withdraw { name } => {
+                process.challenges.remove(&name);
+                return self.send_challenge(number, name, Vec::new());
+            }
+            wish => match process.files.perform(certificate, &wish, now) {
+                Some(done) => done,
+                None => (Reply::Failed("there is no such certificate".to_owned()), Effect::Nothing),
+            },
+        };
+        self.reply_to_acme(number, reply);
+        if effect == Effect::Changed {
+            self.certificates.is_renewed = true;
+        }
+    }
+
+    fn reply_to_acme(&self, number: u32, reply: Reply) {
+        if let Some(channel) = self.certificates.channel() {
+            // If the process does not receive it, its order ends when its time is over.
+            _ = channel.send_until(&AcmeCommand::Reply { number, reply }, Instant::now() + GRACE);
+        }
+    }
+
+    /// An empty `pem` withdraws the challenge.
+    fn send_challenge(&self, number: u32, name: Vec<u8>, pem: Vec<u8>) {
+        let sent = match self.serving() {
+            Some(generation) => generation.channel.send(&MasterCommand::Challenge { number, name, pem }),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        if let Err(error) = sent {
+            self.reply_to_acme(number, Reply::Failed(format!("no process serves: {error}")));
+        }
+    }
+
+    /// A generation answers the challenge with this number.
+    pub(super) fn on_challenge_set(&self, number: u32) {
+        // Those that were sent to a new generation have no number.
+        if number != 0 {
+            self.reply_to_acme(number, Reply::Done);
+        }
+    }
+
+    /// A new generation answers the open challenges, too.
+    pub(super) fn resend_challenges(&self) {
+        for (name, pem) in self.certificates.running().iter().flat_map(|process| &process.challenges) {
+            self.send_challenge(0, name.clone(), pem.clone());
+        }
+    }
+
+    /// Starts a generation with the certificates that have been stored, as soon as there is no other change.
+    pub(super) fn serve_renewed(&mut self) {
+        let Some(site) = self.site.clone().filter(|_| self.certificates.is_renewed) else { return };
+        let is_busy = self.change.is_some() || self.successor.is_some() || self.restart.is_some();
+        if self.phase != Phase::Serving || is_busy || self.generations.len() >= site.limits.generations {
+            return;
+        }
+        self.certificates.is_renewed = false;
+        if let Err((lines, cause)) = self.begin_change(site, Cause::Renewal) {
+            self.on_failed_change(&lines, cause);
+        }
+    }
+
+    /// Sends the error log, as it is opened now.
+    pub(super) fn send_log_to_acme(&self) {
+        let Some(log) = self.site.as_ref().map(|site| &site.log) else { return };
+        let Ok(Some(file)) = OpenSink::open(&log.error).map(OpenSink::into_file) else { return };
+        if let (Some(channel), Ok(file)) = (self.certificates.channel(), file.as_fd().try_clone_to_owned()) {
+            _ = channel.send(&AcmeCommand::Log(file));
+        }
+    }
+
+    /// `false`: the process was another one.
+    pub(super) fn on_acme_exit(&mut self, pid: Pid, end: &str) -> bool {
+        let processes = &mut self.certificates.processes;
+        let Some(at) = processes.iter().position(|process| process.pid == pid) else { return false };
+        let process = processes.remove(at);
+        if self.phase == Phase::Serving && process.kill.is_none() {
+            let now = Instant::now();
+            let pause = self.certificates.restart_limit.count(now);
+            log::error(format_args!("the process that gets certificates has ended: {end}"));
+            self.certificates.restart = Some(now + pause);
+        }
+        true
+    }
+}

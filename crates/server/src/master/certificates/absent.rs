@@ -1,0 +1,48 @@
+//! A build without ACME: no process gets certificates.
+
+use std::time::Instant;
+
+use nix::unistd::Pid;
+
+use super::Master;
+use crate::ipc::Channel;
+
+pub(super) struct CertificateKeeper;
+
+impl CertificateKeeper {
+    pub(super) fn new() -> CertificateKeeper {
+        CertificateKeeper
+    }
+
+    pub(super) fn clear(&mut self) {}
+
+    pub(super) fn is_empty(&self) -> bool {
+        true
+    }
+
+    pub(super) fn channel(&self) -> Option<&Channel> {
+        None
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Master {
+    pub(super) fn look_after_certificates(&mut self) {}
+
+    pub(super) fn on_acme(&mut self) {}
+
+    pub(super) fn on_challenge_set(&self, _number: u32) {}
+
+    pub(super) fn resend_challenges(&self) {}
+
+    pub(super) fn serve_renewed(&mut self) {}
+
+    pub(super) fn send_log_to_acme(&self) {}
+
+    pub(super) fn on_acme_exit(&mut self, _pid: Pid, _end: &str) -> bool {
+        false
+    }
+}
