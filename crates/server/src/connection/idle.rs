@@ -332,7 +332,7 @@ fn visit(connections: &Rc<Connections>, key: usize, flags: EventFlags) {
     match receive(connections, connection, flags) {
         Visit::Stay => {}
         Visit::Close => {
-            entries.remove(key);
+            entries.remove(key).socket.close_session();
             connections.on_closed();
         }
         Visit::NeedsTask(task) => {
@@ -366,7 +366,7 @@ pub fn visit_new(connections: &Rc<Connections>, socket: Socket, client: Client) 
                 Some(http2) => connections.keep_http2(socket, client, http2, since),
             }
         }
-        Ok(Visit::Close) => {}
+        Ok(Visit::Close) => connection.socket.close_session(),
         Ok(Visit::NeedsTask(task)) => give_task(connections, connection, *task),
         Ok(Visit::NeedsHttp2Task(task)) => give_http2_task(connections, connection, *task),
         Err(_) => connections.services.counts.add(Count::Panicked, 1),
@@ -498,10 +498,7 @@ fn send(
             connection.drain(connections.services.clock.ticks());
             Visit::Stay
         }
-        Persistence::Close => {
-            connection.socket.close_session();
-            Visit::Close
-        }
+        Persistence::Close => Visit::Close,
         Persistence::LingeringClose => Visit::needs_task(http, Start::Linger, Vec::new()),
         Persistence::KeepAlive | Persistence::KeepAliveHttp10 if !left.is_empty() => {
             Visit::needs_task(http, Start::Input, input(connections, left))

@@ -138,6 +138,11 @@ impl Socket {
         self.session.as_ref().is_some_and(|session| session.borrow().is_handshaking())
     }
 
+    /// Whether content can be received that is not in the socket any more. Then no event will tell of it.
+    pub fn has_plaintext(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.borrow().has_plaintext())
+    }
+
     /// Whether another process can continue with it.
     pub fn can_be_handed_off(&self) -> bool {
         self.session.as_ref().is_none_or(|session| session.borrow().is_new())
@@ -257,6 +262,7 @@ impl Stream {
         let mut send = |bytes: &[u8]| socket.borrow().try_io(|fd| send(fd, bytes, More::Nothing));
         match session.receive(buffer, &mut read, &mut send) {
             Err(Errno::AGAIN) => {}
+            Err(Errno::INTR) => cx.waker().wake_by_ref(),
             received => return Poll::Ready(received.map_err(io::Error::from)),
         }
         // What a handshake could not send is sent when the socket takes it.
@@ -290,10 +296,20 @@ impl Stream {
 
     /// Sends an end. The client may still be sending.
     pub fn shut_down(&self) {
+        self.close_session();
+        shut_down(self.as_fd());
+    }
+
+    /// As `Socket::close_session`.
+    pub fn close_session(&self) {
         if let Some(session) = &self.session {
             session.borrow_mut().close(|bytes| self.socket.try_io(|fd| send(fd, bytes, More::Nothing)));
         }
-        shut_down(self.as_fd());
+    }
+
+    /// Whether content can be received that is not in the socket any more.
+    pub fn has_plaintext(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.borrow().has_plaintext())
     }
 
     /// What is not sent yet is dropped when this is closed, and the client receives a reset.

@@ -109,7 +109,7 @@ impl Task {
         };
         std::mem::forget(serving);
         match end {
-            End::Close => {}
+            End::Close => self.transport.stream.borrow().close_session(),
             End::Drain => self.drain(),
             End::Linger => {
                 self.linger().await;
@@ -487,6 +487,9 @@ impl Task {
         let Task { transport, client, connections, http, .. } = self;
         // Fails where the stream has no socket; then the connection closes.
         if let Some((socket, since)) = transport.into_socket() {
+            if socket.has_plaintext() {
+                return connections.give_task(socket, client, http, Vec::new(), Start::Input);
+            }
             connections.keep(socket, client, http.requests, since);
         }
     }

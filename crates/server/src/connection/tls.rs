@@ -25,6 +25,8 @@ use crate::tls::{Choice, HTTP2, ServerTls};
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
 /// Bytes that are read from a socket at once, behind an incomplete record.
 const READ: usize = 2 * MAX_RECORD;
+/// Reads in one call that bring no plaintext. Records may have no content.
+const READS: usize = 4;
 /// Plaintext that is encrypted at once.
 const MAX_PLAINTEXT: usize = 64 * 1024;
 /// Records up to this size wait for what is known to follow them, and are sent with it.
@@ -159,7 +161,8 @@ impl Session {
     }
 
     /// Copies received plaintext into `out`. Calls `read` until it has some, and `send` for what the protocol itself has to
-    /// send. Returns 0 if the client sends no more. Errors: those of `read`, and `PROTO` if the session has failed.
+    /// send. Returns 0 if the client sends no more. Errors: those of `read`, `INTR` if it is to be called again, and `PROTO`
+    /// if the session has failed.
     pub fn receive(
         &mut self,
         out: &mut [u8],
@@ -171,7 +174,10 @@ impl Session {
         }
         let shared = self.shared.clone();
         let records = &mut *shared.received.borrow_mut();
-        while !matches!(self.state, State::PeerClosed(_)) {
+        for _ in 0..READS {
+            if let State::PeerClosed(_) = self.state {
+                return Ok(0);
+            }
             let kept = self.received.len();
             // More than once only for the long messages of some handshakes, which the library limits.
             records.resize(records.len().max(kept + READ), 0);
@@ -194,7 +200,7 @@ impl Session {
                 _ => {}
             }
         }
-        Ok(0)
+        Err(Errno::INTR)
     }
 
     fn take_plaintext(&mut self, out: &mut [u8]) -> usize {
@@ -246,7 +252,7 @@ impl Session {
                     return Ok(filled);
                 }
                 Err(error) => {
-                    encode_alert(rustls, &mut self.unsent);
+                    encode_alert(rustls, &mut records[at + discard..], &mut self.unsent);
                     return Err(Failure::Protocol(error));
                 }
             }
@@ -479,9 +485,9 @@ fn encode(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>)
     }
 }
 
-/// After an error, what is left to send is the alert that tells it.
-fn encode_alert(rustls: &mut UnbufferedServerConnection, out: &mut Vec<u8>) {
-    while let UnbufferedStatus { state: Ok(state), .. } = rustls.process_tls_records(&mut []) {
+/// After an error, what is left to send is the alert that tells it. `records` is the rest of those that led to it.
+fn encode_alert(rustls: &mut UnbufferedServerConnection, records: &mut [u8], out: &mut Vec<u8>) {
+    while let UnbufferedStatus { state: Ok(state), .. } = rustls.process_tls_records(records) {
         match state {
             ConnectionState::EncodeTlsData(mut data) => encode(&mut data, out),
             ConnectionState::TransmitTlsData(data) => data.done(),

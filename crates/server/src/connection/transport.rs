@@ -106,7 +106,7 @@ impl Transport {
     }
 
     pub fn has_input(&self) -> bool {
-        !self.buffered.borrow().is_empty()
+        !self.buffered.borrow().is_empty() || self.stream.borrow().has_plaintext()
     }
 
     /// Takes the head of the next request, which has `bytes` bytes.
