@@ -1,5 +1,4 @@
-//! Writes decimal numbers and IP addresses. Every response and every CGI environment has some, and `std::fmt` is
-//! slower.
+//! Writes numbers and IP addresses. Every response and every CGI environment has some, and `std::fmt` is slower.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -15,6 +14,12 @@ pub fn write_number(mut number: u64, out: &mut Vec<u8>) {
         number /= 10;
     }
     out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends the number in hexadecimal.
+pub fn write_hex(number: u64, out: &mut Vec<u8>) {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
+    out.extend((0..digits).rev().map(|digit| b"0123456789abcdef"[(number >> (4 * digit) & 15) as usize]));
 }
 
 /// Appends the address without brackets. An IPv4-mapped IPv6 address is written as IPv4 (RFC 4291 §2.5.5.2).
@@ -53,6 +58,7 @@ mod tests {
     fn writes_zero_the_maximum_and_mapped_addresses() {
         for number in [0, 9, 10, u64::MAX] {
             assert_eq!(text(|out| write_number(number, out)), number.to_string());
+            assert_eq!(text(|out| write_hex(number, out)), format!("{number:x}"));
         }
         assert_eq!(text(|out| write_ip("::ffff:192.0.2.7".parse().unwrap(), out)), "192.0.2.7");
     }

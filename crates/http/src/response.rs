@@ -59,11 +59,7 @@ impl Builder {
     /// are not token characters become `-`, so that no field can add a line.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Builder {
         self.push_name(name);
-        self.bytes.extend(value.as_ref().iter().map(|&byte| match byte {
-            b'\r' | b'\n' | 0 => b' ',
-            byte => byte,
-        }));
-        self.bytes.extend_from_slice(CRLF);
+        self.push_value(value.as_ref());
         self
     }
 
@@ -87,6 +83,14 @@ impl Builder {
         self.bytes.extend_from_slice(body);
         let Builder { bytes, date_at, status } = self;
         ResponseHead { bytes, head, date_at, status, block: OnceCell::new() }
+    }
+
+    fn push_value(&mut self, value: &[u8]) {
+        self.bytes.extend(value.iter().map(|&byte| match byte {
+            b'\r' | b'\n' | 0 => b' ',
+            byte => byte,
+        }));
+        self.bytes.extend_from_slice(CRLF);
     }
 
     fn push_name(&mut self, name: &str) {

@@ -240,6 +240,10 @@ impl<'a> SafePath<'a> {
         Some(SafePath(Cow::Borrowed(path)))
     }
 
+    pub fn borrowed(&self) -> SafePath<'_> {
+        SafePath(Cow::Borrowed(&self.0))
+    }
+
     pub fn into_owned(self) -> SafePath<'static> {
         SafePath(Cow::Owned(self.0.into_owned()))
     }

@@ -1,6 +1,7 @@
 //! `taipan explain METHOD URL`: shows, step by step, how the server would respond. It runs the code that serves requests,
 //! without a socket.
 
+use std::borrow::Cow;
 use std::io;
 use std::process::ExitCode;
 
@@ -221,7 +222,7 @@ fn print_planned(
             let below = planned.below().into_owned();
             terminal::out(format_args!("file      {}", planned.root.join(below.as_str()).display()));
             let query = Query {
-                index: planned.index.to_vec(),
+                index: Cow::Borrowed(&*planned.index),
                 ..Query::new(root, below, planned.rules, responder.services.site.cache.file)
             };
             match query.lookup(Wait::Allowed) {

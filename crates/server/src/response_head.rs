@@ -52,7 +52,7 @@ impl<'a> HeadWriter<'a> {
         let ruled = |rule: &HeaderRule| match rule {
             HeaderRule::Set(ruled, _) | HeaderRule::Remove(ruled) => ruled.eq_ignore_ascii_case(name),
         };
-        if is_fixed(name) || !self.rules.iter().any(ruled) {
+        if self.rules.is_empty() || is_fixed(name) || !self.rules.iter().any(ruled) {
             self.builder = self.builder.field(name, value);
         }
         self

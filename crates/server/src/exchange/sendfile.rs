@@ -1,5 +1,6 @@
 //! A file that a script or an application sends in place of a body (X-Sendfile, X-Accel-Redirect).
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -62,9 +63,10 @@ impl Exchange<'_> {
 }
 
 /// Finds the file alone: neither an index file nor a precompressed file. Reads nothing of it.
-fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query {
+fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query<'static> {
     let query = Query::new(root, below, &route.files, 0);
-    Query { index: Vec::new(), precompressed: Vec::new(), gunzip: false, ..query }
+    Query { index: Cow::Borrowed(&[]), precompressed: Cow::Borrowed(&[]), gunzip: false, ..query }
+        .into_owned()
 }
 
 fn response(

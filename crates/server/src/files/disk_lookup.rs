@@ -18,7 +18,7 @@ use crate::semaphore::Permit;
 pub struct DiskLookup {
     pub(super) files: Rc<Files>,
     pub(super) key: Key,
-    pub(super) query: Query,
+    pub(super) query: Query<'static>,
     pub(super) cached: Option<Rc<Entry>>,
 }
 

@@ -10,6 +10,7 @@ use site::compress::{Codings, Kept, forbids_transform};
 use site::decide::{Offer, Representation, Resource};
 use site::memory;
 use site::model::{EtagFrom, HeaderRule, Route};
+use taipan_http::digits::write_hex;
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -244,15 +245,13 @@ impl Shared<'_> {
         let stamp = &source.stamp;
         let etag = match (self.route.files.etag, &source.body) {
             (EtagFrom::Off, _) => None,
-            (EtagFrom::Content, Some(body)) => Some(content_etag(body, suffix)),
-            (EtagFrom::Stat | EtagFrom::Content, _) => {
-                Some(format!("\"{:x}-{:x}-{:x}{suffix}\"", stamp.inode, stamp.size, stamp.modified))
-            }
+            (EtagFrom::Content, Some(body)) => Some(content_etag(body, suffix).into_bytes()),
+            (EtagFrom::Stat | EtagFrom::Content, _) => Some(stat_etag(stamp, suffix)),
         };
         Representation {
             coding,
             size,
-            etag: etag.map(|e| e.into_bytes().into_boxed_slice()),
+            etag: etag.map(Vec::into_boxed_slice),
             modified: Some(stamp.modified_seconds()),
         }
     }
@@ -285,6 +284,20 @@ fn inflate(gzip: &[u8], limit: u64) -> Option<Vec<u8>> {
     let mut plain = Vec::new();
     let read = MultiGzDecoder::new(gzip).take(limit + 1).read_to_end(&mut plain);
     (read.is_ok() && plain.len() as u64 <= limit).then_some(plain)
+}
+
+fn stat_etag(stamp: &Stamp, suffix: &str) -> Vec<u8> {
+    let mut tag = Vec::with_capacity(64);
+    tag.push(b'"');
+    write_hex(stamp.inode, &mut tag);
+    tag.push(b'-');
+    write_hex(stamp.size, &mut tag);
+    tag.push(b'-');
+    // All of the nanoseconds from 1970 to 2554.
+    write_hex(stamp.modified as u64, &mut tag);
+    tag.extend_from_slice(suffix.as_bytes());
+    tag.push(b'"');
+    tag
 }
 
 /// A hash of 128 bits, so that machines with the same files have the same entity tags.

@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of requests and nothing of the cache.
 
+use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{FileType, OFlags};
@@ -17,12 +18,12 @@ use crate::disk::Device;
 
 /// What to look up.
 #[derive(Debug, Clone)]
-pub struct Query {
+pub struct Query<'a> {
     pub root: Root,
-    pub path: SafePath<'static>,
-    pub index: Vec<String>,
+    pub path: SafePath<'a>,
+    pub index: Cow<'a, [String]>,
     pub symlinks: Symlinks,
-    pub precompressed: Vec<Coding>,
+    pub precompressed: Cow<'a, [Coding]>,
     pub gunzip: bool,
     /// Files up to this size are cached in memory. Larger ones are sent from their descriptor.
     pub keep_up_to: u64,
@@ -69,20 +70,30 @@ pub struct Variant {
 /// How often a file is read again that became shorter while it was read.
 const REREADS: usize = 2;
 
-impl Query {
-    pub fn new(root: Root, path: SafePath<'static>, rules: &FileRules, keep_up_to: u64) -> Query {
+impl<'a> Query<'a> {
+    pub fn new(root: Root, path: SafePath<'a>, rules: &'a FileRules, keep_up_to: u64) -> Query<'a> {
         let FileRules { index, symlinks, precompressed, gunzip, etag, .. } = rules;
         let read_up_to =
             if *etag == EtagFrom::Content { memory::RESPONSE.max(keep_up_to) } else { keep_up_to };
         Query {
             root,
             path,
-            index: index.clone(),
+            index: Cow::Borrowed(index),
             symlinks: *symlinks,
-            precompressed: precompressed.clone(),
+            precompressed: Cow::Borrowed(precompressed),
             gunzip: *gunzip,
             keep_up_to,
             read_up_to,
+        }
+    }
+
+    /// For another thread.
+    pub fn into_owned(self) -> Query<'static> {
+        Query {
+            path: self.path.into_owned(),
+            index: Cow::Owned(self.index.into_owned()),
+            precompressed: Cow::Owned(self.precompressed.into_owned()),
+            ..self
         }
     }
 
@@ -143,7 +154,7 @@ enum Opening {
 
 /// One lookup.
 struct Run<'a> {
-    query: &'a Query,
+    query: &'a Query<'a>,
     wait: Wait,
     opening: Opening,
 }
@@ -157,20 +168,20 @@ struct Inspected {
 }
 
 /// A regular file that a response may be made of.
-struct Candidate {
-    path: SafePath<'static>,
+struct Candidate<'a> {
+    path: SafePath<'a>,
     coding: Coding,
     stamp: Stamp,
     fd: Option<OwnedFd>,
 }
 
-enum Candidates {
+enum Candidates<'a> {
     Folder(Stamp),
     /// At least one.
-    Files(Vec<Candidate>, Precompressed),
+    Files(Vec<Candidate<'a>>, Precompressed),
 }
 
-impl Candidates {
+impl Candidates<'_> {
     fn stamps(&self) -> impl Iterator<Item = Stamp> {
         let (folder, files) = match self {
             Candidates::Folder(stamp) => (Some(*stamp), &[][..]),
@@ -180,8 +191,8 @@ impl Candidates {
     }
 }
 
-impl Run<'_> {
-    fn candidates(&self) -> Result<Candidates, OpenError> {
+impl<'a> Run<'a> {
+    fn candidates(&self) -> Result<Candidates<'a>, OpenError> {
         let path = &self.query.path;
         let plain = match self.inspect(path) {
             Ok(found) => match (found.kind, path.is_folder()) {
@@ -194,11 +205,11 @@ impl Run<'_> {
             Err(OpenError::Missing) if !path.is_folder() => None,
             Err(error) => return Err(error),
         };
-        self.files(path, plain)
+        self.files(path.borrowed(), plain)
     }
 
-    fn index(&self, folder: Stamp) -> Result<Candidates, OpenError> {
-        for name in &self.query.index {
+    fn index(&self, folder: Stamp) -> Result<Candidates<'a>, OpenError> {
+        for name in &*self.query.index {
             let Some(path) = self.query.path.join(name) else { continue };
             let plain = match self.inspect(&path) {
                 Ok(found) if found.kind == FileType::RegularFile => Some(found),
@@ -206,7 +217,7 @@ impl Run<'_> {
                 Err(OpenError::Missing) => None,
                 Err(error) => return Err(error),
             };
-            match self.files(&path, plain) {
+            match self.files(path, plain) {
                 Err(OpenError::Missing) => {}
                 found => return found,
             }
@@ -215,7 +226,7 @@ impl Run<'_> {
     }
 
     /// The file at `path`, if it exists, and its precompressed files.
-    fn files(&self, path: &SafePath<'static>, plain: Option<Inspected>) -> Result<Candidates, OpenError> {
+    fn files(&self, path: SafePath<'a>, plain: Option<Inspected>) -> Result<Candidates<'a>, OpenError> {
         let codings: &[Coding] = match plain {
             Some(_) => &self.query.precompressed,
             None if self.query.gunzip => &[Coding::Gzip],
@@ -226,7 +237,8 @@ impl Run<'_> {
         let oldest = plain.as_ref().map(|plain| plain.stamp.modified_seconds());
         let (mut files, mut precompressed) = (Vec::new(), Precompressed::Known);
         if let Some(Inspected { stamp, fd, .. }) = plain {
-            files.push(Candidate { path: path.clone(), coding: Coding::Identity, stamp, fd });
+            let path = path.clone();
+            files.push(Candidate { path, coding: Coding::Identity, stamp, fd });
         }
         for &coding in codings {
             let Some(path) = path.with_suffix(coding.extension()) else { continue };
@@ -282,7 +294,7 @@ impl Run<'_> {
         Ok(Inspected { kind, stamp, fd: None })
     }
 
-    fn load(&self, candidates: Candidates) -> Result<Lookup, OpenError> {
+    fn load(&self, candidates: Candidates<'_>) -> Result<Lookup, OpenError> {
         let (files, precompressed) = match candidates {
             Candidates::Folder(stamp) => return Ok(Lookup::Folder(stamp)),
             Candidates::Files(files, precompressed) => (files, precompressed),
@@ -308,7 +320,7 @@ impl Run<'_> {
         Ok(Lookup::File { name, variants, precompressed })
     }
 
-    fn load_file(&self, file: Candidate, read_up_to: u64) -> Result<Variant, OpenError> {
+    fn load_file(&self, file: Candidate<'_>, read_up_to: u64) -> Result<Variant, OpenError> {
         let Candidate { path, coding, mut stamp, fd } = file;
         let fd = match fd {
             Some(fd) => fd,
@@ -373,12 +385,12 @@ mod tests {
         }
 
         /// The query for `page`, and for those precompressed files.
-        fn query(&self, precompressed: &[Coding]) -> Query {
+        fn query(&self, precompressed: &[Coding]) -> Query<'static> {
             // As on any disk, also where the folder for temporary files is in memory.
             let mut root = Root::open(&self.0).unwrap();
             root.device = (8, 0);
             let rules = FileRules { precompressed: precompressed.to_vec(), ..FileRules::default() };
-            Query::new(root, SafePath::parse("/page").unwrap().into_owned(), &rules, 0)
+            Query::new(root, SafePath::parse("/page").unwrap(), &rules, 0).into_owned()
         }
     }
 

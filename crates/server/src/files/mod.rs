@@ -14,6 +14,7 @@ pub mod roots;
 pub mod script;
 pub mod table;
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -123,9 +124,8 @@ impl Files {
             Ok(root) => root,
             Err(status) => return Probe::Failed(status),
         };
-        let index = planned.index.to_vec();
-        let below = planned.below().into_owned();
-        let query = Query { index, ..Query::new(root, below, planned.rules, self.keep_up_to) };
+        let index = Cow::Borrowed(&*planned.index);
+        let query = Query { index, ..Query::new(root, planned.below(), planned.rules, self.keep_up_to) };
         let cached = self.cached(host, path.as_str());
         let stamps = cached.as_ref().map_or(&[][..], |entry| &entry.stamps);
         let result = query.lookup_if_changed(stamps, Wait::Never);
@@ -138,7 +138,7 @@ impl Files {
         };
         let disk_lookup = |cached| {
             let key = (host, path.clone().into_owned());
-            DiskLookup { files: self.clone(), key, query, cached }
+            DiskLookup { files: self.clone(), key, query: query.into_owned(), cached }
         };
         match result {
             Err(OpenError::WouldWait) if self.services.sheds_cold() => {

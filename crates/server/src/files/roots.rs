@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -180,7 +181,7 @@ fn no_access(folder: &Path, alternative: &str) -> String {
 
 /// The roots of one worker.
 pub struct Roots {
-    all: RefCell<HashMap<PathBuf, RootState>>,
+    all: RefCell<HashMap<PathBuf, RootState, RandomState>>,
     preopened: Option<Root>,
     /// Seconds after which a root is opened again.
     check_seconds: i64,
