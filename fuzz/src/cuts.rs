@@ -1,4 +1,4 @@
-//! Places to cut bytes, and lines.
+//! Places to cut bytes, lines, and bytes that are written as text.
 
 /// Four places in `data`, including its ends, in ascending order. The last eight bytes choose them: a fuzzer can change
 /// them, and a file of a corpus needs nothing besides its text.
@@ -22,4 +22,27 @@ pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
 /// The integer in `text`, or 0.
 pub fn number<Number: std::str::FromStr + Default>(text: &[u8]) -> Number {
     std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+}
+
+/// Each `%` with two hexadecimal digits is one byte.
+pub fn unescaped(data: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let (mut bytes, mut rest) = (Vec::with_capacity(data.len()), data);
+    while let [first, others @ ..] = rest {
+        let escape = match *rest {
+            [b'%', high, low, ..] => digit(high).zip(digit(low)),
+            _ => None,
+        };
+        match escape {
+            Some((high, low)) => {
+                bytes.push((high << 4 | low) as u8);
+                rest = &rest[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = others;
+            }
+        }
+    }
+    bytes
 }

@@ -6,7 +6,7 @@ use script::fastcgi::application::{Application, ApplicationError, Event as Reque
 use script::fastcgi::client::{Client, ClientError, Event as Told};
 use script::fastcgi::{Persistence, Role};
 
-use crate::cuts::cuts;
+use crate::cuts::{cuts, unescaped};
 
 /// Small, so that short inputs reach them.
 const SMALL: Limits = Limits { parameters: 40, requests: 2, connections: 1 };
@@ -137,26 +137,4 @@ fn as_application<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Requests {
         }
     }
     all
-}
-
-fn unescaped(data: &[u8]) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let (mut bytes, mut rest) = (Vec::with_capacity(data.len()), data);
-    while let [first, others @ ..] = rest {
-        let escape = match *rest {
-            [b'%', high, low, ..] => digit(high).zip(digit(low)),
-            _ => None,
-        };
-        match escape {
-            Some((high, low)) => {
-                bytes.push((high << 4 | low) as u8);
-                rest = &rest[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = others;
-            }
-        }
-    }
-    bytes
 }

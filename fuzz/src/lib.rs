@@ -13,6 +13,8 @@ mod environment;
 mod fastcgi;
 mod forwarded;
 mod head;
+mod hpack;
+mod http2;
 mod listing;
 mod log_line;
 mod range;
@@ -27,6 +29,8 @@ pub use environment::environment;
 pub use fastcgi::fastcgi;
 pub use forwarded::forwarded;
 pub use head::head;
+pub use hpack::hpack;
+pub use http2::http2;
 pub use listing::listing;
 pub use log_line::log_line;
 pub use range::range;
@@ -38,7 +42,7 @@ pub use upstream_head::upstream_head;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -52,4 +56,6 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("fastcgi", fastcgi),
     ("scgi", scgi),
     ("upstream_head", upstream_head),
+    ("http2", http2),
+    ("hpack", hpack),
 ];

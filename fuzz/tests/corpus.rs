@@ -114,6 +114,16 @@ fn upstream_head() {
 }
 
 #[test]
+fn http2() {
+    run("http2");
+}
+
+#[test]
+fn hpack() {
+    run("hpack");
+}
+
+#[test]
 fn each_target_has_a_corpus_and_a_long_run() {
     for (name, _) in TARGETS {
         assert!(files(name).len() >= 10, "{name}");

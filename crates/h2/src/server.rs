@@ -318,9 +318,9 @@ impl Connection {
             }
             decoder::Event::Data { stream, bytes } => {
                 let end = self.frames.take_end_stream();
-                self.on_data(stream, bytes, end, out)
+                Ok(self.on_data(stream, bytes, end))
             }
-            decoder::Event::EndStream { stream } => self.on_data(stream, &[], true, out),
+            decoder::Event::EndStream { stream } => Ok(self.on_data(stream, &[], true)),
             decoder::Event::Reset { stream, code } => self.on_reset(stream, code, out),
             decoder::Event::WindowUpdate { stream, increment } => {
                 self.on_window_update(stream, increment, out)
@@ -483,7 +483,7 @@ impl Connection {
             ErrorCode::STREAM_CLOSED
         } else if !stream.receive.receive(length) {
             ErrorCode::FLOW_CONTROL_ERROR
-        } else if stream.remaining.is_some_and(|remaining| remaining < data) {
+        } else if stream.remaining.is_some_and(|remaining| remaining < data || end && remaining > data) {
             ErrorCode::PROTOCOL_ERROR
         } else {
             stream.remaining = stream.remaining.map(|remaining| remaining - data);
@@ -516,23 +516,13 @@ impl Connection {
         self.spend_reset().map(|()| None)
     }
 
-    fn on_data<'a>(
-        &mut self,
-        id: u32,
-        data: &'a [u8],
-        end: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Event<'a>>, ConnectionError> {
-        // Data that are ignored have no open stream.
-        let Some(at) = self.streams.find(id) else { return Ok(None) };
-        let stream = &mut self.streams[at];
-        if end && stream.remaining.is_some_and(|remaining| remaining > 0) {
-            return self.stream_error(at, ErrorCode::PROTOCOL_ERROR, out);
-        }
+    /// Part of a DATA frame whose header was accepted, or is ignored: then the stream is not open.
+    fn on_data<'a>(&mut self, id: u32, data: &'a [u8], end: bool) -> Option<Event<'a>> {
+        let at = self.streams.find(id)?;
         if end {
-            stream.remote = Remote::Ended;
+            self.streams[at].remote = Remote::Ended;
         }
-        Ok(Some(Event::Data { stream: StreamId(id), data, end }))
+        Some(Event::Data { stream: StreamId(id), data, end })
     }
 
     fn on_reset(
