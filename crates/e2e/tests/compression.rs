@@ -1,4 +1,4 @@
-//! Compression: files, of which compressed copies are made once and kept.
+//! Compression: files, of which compressed copies are made once and kept; and what is compressed while it is sent.
 
 use std::fs;
 use std::io::Read;
@@ -242,5 +242,225 @@ fn curl_decodes_what_it_asks_for() {
         ]);
         let output = e2e::output_within(&mut curl, Duration::from_secs(20));
         assert!(output.status.success() && output.stdout == content.as_bytes(), "{coding}");
+    }
+}
+
+/// As far as the bytes of a stream can be decoded.
+fn decode_start(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    match coding {
+        "gzip" => drop(flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain)),
+        "br" => drop(brotli::Decompressor::new(bytes, 4096).read_to_end(&mut plain)),
+        _ => {
+            plain.reserve(1 << 20);
+            let mut output = zstd_safe::OutBuffer::around(&mut plain);
+            let mut input = zstd_safe::InBuffer::around(bytes);
+            zstd_safe::DCtx::create().decompress_stream(&mut output, &mut input).expect("it is zstd");
+        }
+    }
+    plain
+}
+
+const COMPRESSED_SCRIPTS: &str =
+    "workers = 1\ncompress_scripts = true\n[[route]]\npath = \"*.cgi\"\ncgi = true";
+
+/// A script that prints this head and `bytes` of text.
+fn printing(head: &str, bytes: usize) -> String {
+    format!("#!/bin/sh\nprintf '{head}\\n\\n'\nhead -c {bytes} \"$DOCUMENT_ROOT/text.txt\"\n")
+}
+
+#[test]
+fn output_of_a_script_is_compressed_and_flushed() {
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nfor part in 1 2 3; do\n\
+                  echo \"this is part $part\"\nuntil test -e \"$DOCUMENT_ROOT/go$part\"; do sleep 0.02; done\ndone\n";
+    for coding in CODINGS {
+        let server = Site::new().script("a.cgi", script).config(COMPRESSED_SCRIPTS).start();
+        let mut client = server.connect();
+        client.send(format!("GET /a.cgi HTTP/1.0\r\nAccept-Encoding: {coding}\r\n\r\n"));
+        let (mut seen, mut plain) = (Vec::new(), String::new());
+        for part in 1..=3 {
+            // The client has a part before the script goes on.
+            while !plain.contains(&format!("part {part}\n")) {
+                let more = client.read_some().expect("the server sends");
+                assert!(!more.is_empty(), "{coding} ends after {plain}");
+                seen.extend(more);
+                let head = seen.windows(4).position(|end| end == b"\r\n\r\n").map_or(seen.len(), |at| at + 4);
+                plain = String::from_utf8(decode_start(coding, &seen[head..])).expect("it is text");
+            }
+            server.files().file(&format!("www/go{part}"), "");
+        }
+        seen.extend(client.read_to_end());
+        let head = seen.windows(4).position(|end| end == b"\r\n\r\n").expect("it has a head") + 4;
+        let expected = "this is part 1\nthis is part 2\nthis is part 3\n";
+        assert_eq!(String::from_utf8(decode(Some(coding), &seen[head..])).as_deref(), Ok(expected));
+    }
+}
+
+#[test]
+fn responses_of_scripts_are_compressed_if_they_gain() {
+    let html = "Content-Type: text/html";
+    let gains = [
+        ("plain", html.to_owned(), 100_000),
+        ("ready", html.to_owned(), 5000),
+        ("sized", format!("{html}\\nContent-Length: 50000"), 50_000),
+        ("error", format!("Status: 404\\n{html}"), 5000),
+        ("tag", format!("{html}\\nETag: \"a\"\\nVary: Cookie\\nAccept-Ranges: bytes"), 5000),
+        ("json", "Content-Type: application/problem+json".to_owned(), 30_000),
+    ];
+    let not = [
+        ("small", format!("{html}\\nContent-Length: 100"), 100),
+        ("image", "Content-Type: image/png".to_owned(), 5000),
+        ("untyped", "X-A: b".to_owned(), 5000),
+        ("coded", format!("{html}\\nContent-Encoding: x-own"), 5000),
+        ("forbidden", format!("{html}\\nCache-Control: private, no-transform"), 5000),
+        ("digest", format!("{html}\\nContent-Digest: sha-256=:AAAA:"), 5000),
+        ("part", format!("Status: 206\\n{html}\\nContent-Range: bytes 0-4999/9999"), 5000),
+    ];
+    let all = text(100_000);
+    let site =
+        gains.iter().chain(&not).fold(Site::new().file("text.txt", &all), |site, (name, head, bytes)| {
+            site.script(&format!("{name}.cgi"), printing(head, *bytes))
+        });
+    let server = site.config(COMPRESSED_SCRIPTS).start();
+    let mut rows = Rows::new();
+    for coding in CODINGS {
+        for (name, _, bytes) in &gains {
+            let (row, path) = (format!("{name} {coding}"), format!("/{name}.cgi"));
+            let response = request(&mut server.connect(), "GET", &path, coding, "");
+            rows.check(&row, response.field("content-encoding"), Some(coding));
+            let body = decode(response.field("content-encoding"), &response.body);
+            rows.holds(&row, "decodes", body == all.as_bytes()[..*bytes]);
+            rows.holds(&row, "is smaller", response.body.len() < bytes / 2);
+            rows.holds(&row, "varies", response.values("vary").contains(&"Accept-Encoding"));
+            rows.check(&row, response.status, if *name == "error" { 404 } else { 200 });
+            if *name == "tag" {
+                rows.check(&row, response.field("etag"), Some("W/\"a\""));
+                rows.check(&row, response.values("vary"), vec!["Cookie", "Accept-Encoding"]);
+                rows.check(&row, response.has("accept-ranges"), false);
+            }
+            let head = request(&mut server.connect(), "HEAD", &path, coding, "");
+            rows.check(format!("HEAD {row}"), head.field("content-encoding"), Some(coding));
+            rows.check(format!("HEAD {row}"), (head.has("content-length"), head.body.len()), (false, 0));
+            let plain = request(&mut server.connect(), "GET", &path, "identity", "");
+            rows.check(&row, (plain.has("content-encoding"), plain.body.len()), (false, *bytes));
+            rows.holds(&row, "varies", plain.values("vary").contains(&"Accept-Encoding"));
+            let range = request(&mut server.connect(), "GET", &path, coding, "Range: bytes=0-9\r\n");
+            rows.check(format!("range {row}"), range.field("content-encoding"), None);
+        }
+        for (name, _, bytes) in &not {
+            let row = format!("{name} {coding}");
+            let response = request(&mut server.connect(), "GET", &format!("/{name}.cgi"), coding, "");
+            let expected = (*name == "coded").then_some("x-own");
+            rows.check(&row, (response.field("content-encoding"), response.body.len()), (expected, *bytes));
+            rows.check(&row, response.has("vary"), false);
+        }
+    }
+}
+
+#[test]
+fn scripts_are_not_compressed_by_default() {
+    let server = Site::new()
+        .file("text.txt", text(5000))
+        .script("a.cgi", printing("Content-Type: text/html", 5000))
+        .config("[[route]]\npath = \"*.cgi\"\ncgi = true")
+        .start();
+    let response = request(&mut server.connect(), "GET", "/a.cgi", "br, gzip", "");
+    assert_eq!((response.field("content-encoding"), response.has("vary")), (None, false));
+}
+
+#[test]
+fn large_files_are_compressed_while_they_are_sent() {
+    let large = text(9 << 20);
+    let server = Site::new()
+        .file("large.html", &large)
+        .file("once/small.html", text(3000))
+        .file("once/page.html", text(40_000))
+        .config("workers = 1\n[[route]]\npath = \"/once/\"\ncompress_kept = \"off\"")
+        .start();
+    let mut rows = Rows::new();
+    let mut client = server.connect();
+    for (path, content) in
+        [("/large.html", &large), ("/once/small.html", &text(3000)), ("/once/page.html", &text(40_000))]
+    {
+        let plain = server.get(path);
+        rows.check(path, plain.field("vary"), Some("Accept-Encoding"));
+        let weak = format!("W/{}", plain.field("etag").expect("files have one"));
+        for coding in CODINGS {
+            let row = format!("{path} {coding}");
+            let response = request(&mut client, "GET", path, coding, "");
+            rows.check(&row, response.field("content-encoding"), Some(coding));
+            rows.holds(&row, "decodes", decode(Some(coding), &response.body) == content.as_bytes());
+            rows.check(&row, response.field("etag"), Some(weak.as_str()));
+            rows.check(
+                &row,
+                (response.field("vary"), response.has("accept-ranges")),
+                (Some("Accept-Encoding"), false),
+            );
+            let fields = format!("If-None-Match: {weak}\r\n");
+            let response = request(&mut client, "GET", path, coding, &fields);
+            rows.check(&row, (response.status, response.field("etag")), (304, Some(weak.as_str())));
+            let response = request(&mut client, "GET", path, coding, "Range: bytes=5-9\r\n");
+            rows.check(&row, (response.status, response.text().as_str()), (206, &content[5..10]));
+            let head = request(&mut client, "HEAD", path, coding, "");
+            rows.check(&row, (head.field("content-encoding"), head.body.len()), (Some(coding), 0));
+        }
+    }
+}
+
+#[test]
+fn too_many_streams_are_not_compressed() {
+    let large = text(9 << 20);
+    let server = Site::new()
+        .file("large.html", &large)
+        .config("workers = 1\n[limits]\ncompressed_streams = 2")
+        .start();
+    // They read no further than the head.
+    let mut slow: Vec<Client> = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.connect();
+        client.set_receive_buffer(4096);
+        client.send("GET /large.html HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+        assert_eq!(client.read_response_to_head().field("content-encoding"), Some("gzip"));
+        slow.push(client);
+    }
+    let response = request(&mut server.connect(), "GET", "/large.html", "gzip", "");
+    assert_eq!((response.field("content-encoding"), response.field("vary")), (None, Some("Accept-Encoding")));
+    assert!(response.body == large.as_bytes());
+    drop(slow);
+    made(&server, "/large.html", "gzip");
+}
+
+#[test]
+fn listings_and_error_pages_are_compressed() {
+    let mut site = Site::new().file("missing.html", text(20_000)).folder("few");
+    for number in 0..200 {
+        site = site.file(&format!("many/{number}.txt"), "");
+    }
+    let server = site
+        .config("workers = 1\nlisting = true\nerror_pages = { 404 = \"/missing.html\" }\n[cache]\nbytes = \"200KiB\"")
+        .start();
+    let mut rows = Rows::new();
+    let mut client = server.connect();
+    for coding in CODINGS {
+        for path in ["/many/", "/many/", "/many/?json"] {
+            let row = format!("{path} {coding}");
+            let plain = request(&mut client, "GET", path, "identity", "").body;
+            let response = request(&mut client, "GET", path, coding, "");
+            rows.check(&row, response.field("content-encoding"), Some(coding));
+            rows.check(&row, response.field("vary"), Some("Accept, Accept-Encoding"));
+            rows.holds(&row, "decodes", decode(Some(coding), &response.body) == plain);
+        }
+        let page = wait_until(TIMEOUT, || {
+            let response = request(&mut client, "GET", "/none", coding, "");
+            let body = decode(response.field("content-encoding"), &response.body);
+            assert!(response.status == 404 && body == text(20_000).as_bytes(), "{coding}");
+            response.field("content-encoding") == Some(coding)
+        });
+        rows.check(coding, page, true);
+        // Without Accept-Encoding, and of a request with conditions and ranges.
+        rows.check(coding, server.get("/none").text().as_str(), text(20_000).as_str());
+        let fields = "Range: bytes=0-9\r\nIf-None-Match: *\r\n";
+        let response = request(&mut client, "GET", "/none", coding, fields);
+        rows.check(coding, (response.status, response.has("content-range")), (404, false));
     }
 }

@@ -30,7 +30,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
 
-use crate::content::{file, fixed, kept, listing};
+use crate::content::{compress, file, fixed, kept, listing};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::{DiskLookup, Entry, Files, Probe, script};
 use crate::request::Request;
@@ -412,8 +412,7 @@ impl<'a> Exchange<'a> {
                 kept::make(&self.responder.files, self.host, path, entry, coding);
                 file::full(services, entry, meanwhile)
             }
-            // Offered by no entry.
-            Decision::Stream(_) => file::full(services, entry, 0),
+            Decision::Stream(coding) => compress::encoded(services, file::full(services, entry, 0), coding),
             Decision::NotModified(selected) => {
                 file::not_modified(services, self.route(path), entry, selected)
             }
@@ -471,6 +470,7 @@ impl<'a> Exchange<'a> {
             Err(status) => return Resolution::Status(route, status),
         };
         let query = self.head.target.query();
+        let format = Format::choose(query, self.head.values("accept"));
         let query = listing::Query {
             host: self.host,
             path: path.clone().into_owned(),
@@ -478,7 +478,8 @@ impl<'a> Exchange<'a> {
             below: planned.below().into_owned(),
             folder,
             order: SortOrder::from_query(query),
-            format: Format::choose(query, self.head.values("accept")),
+            format,
+            coding: compress::coding(&route.files.compress, self.head, format.content_type()),
             preconditions,
         };
         match listing::cached(&self.responder.files, &query, self.now) {

@@ -5,12 +5,15 @@ use std::borrow::Cow;
 use std::io;
 use std::process::ExitCode;
 
+use site::compress::Codings;
+use site::decide::{Offer, Resource};
 use site::model::{Account, Host, Interpreter, Listing, Site};
 use site::plan::{Cause, FallbackPlan, FallbackVariables, Plan, PlannedAction, plan, plan_fallback};
 use site::proxies::Via;
 use site::upstream::UpstreamId;
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::head::{self, FieldStore, Head, Method};
+use taipan_http::negotiate::Coding;
 use taipan_http::target::{SafePath, Scheme};
 
 use crate::exchange::{self, Responder};
@@ -118,6 +121,7 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
             let connection = ConnectionInfo { client: Peer::Unix, via: Via::Nothing, local: None };
             let request = Request { head: &head, connection };
             let response = responder.respond(request, RequestBody::None).await;
+            print_compression(responder, host, &head);
             terminal::out(format_args!("response\n{}", indented(&response)));
         }
         Responding::Script => {
@@ -134,6 +138,24 @@ fn print_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
     for id in exchange::authorizers(services.site.hosts.at(host), &path, services.route(host, &path)) {
         let name = responder.services.site.upstreams.get(id).map_or("", |application| &application.name);
         terminal::out(format_args!("first     the authorizer \"{name}\", which explain does not call"));
+    }
+}
+
+/// Prints in which codings the file of a request is compressed.
+fn print_compression(responder: &Responder, host: usize, head: &Head<'_>) {
+    let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
+    let entry = responder.files.get(host, path.as_str(), responder.services.clock.now());
+    let Some(Resource::File(_, offer)) = entry.as_ref().map(|entry| &entry.resource) else { return };
+    let names = |codings: &Codings| codings.iter().map(Coding::as_str).collect::<Vec<_>>().join(", ");
+    match offer {
+        Offer::Kept(codings) => terminal::out(format_args!(
+            "compress  {}: once, in the background; until then the file is sent as it is",
+            names(codings)
+        )),
+        Offer::Streamed(codings) => {
+            terminal::out(format_args!("compress  {}: while it is sent", names(codings)));
+        }
+        Offer::Nothing => {}
     }
 }
 

@@ -157,7 +157,7 @@ const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
     (&["--daemon", "-D"], "the program stays in the foreground; have the service manager start it"),
     (&["--tls", "--ssl", "--https", "--cert", "--key"], "there is no TLS yet; put a proxy with TLS in front"),
     (&["--auth", "--password"], "there are no passwords yet; see authorizer in the manual"),
-    (&["--gzip", "--brotli"], "put FILE.gz beside FILE; see precompressed in the manual"),
+    (&["--gzip", "--brotli", "--compress"], "files are compressed; see compress in the manual"),
     (&["--cors"], "set a field by headers in a configuration"),
     (&["--index", "--listing"], "write it in a configuration: taipan -c FILE"),
 ];

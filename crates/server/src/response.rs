@@ -66,6 +66,11 @@ pub trait BodyStream {
         "content could not be made"
     }
 
+    /// Whether the next chunk is likely to follow at once. If not, the client should get all chunks before it.
+    fn has_more(&mut self) -> bool {
+        true
+    }
+
     /// The bytes that can be sent with the head.
     fn take_buffered(&mut self) -> Vec<u8> {
         Vec::new()

@@ -16,6 +16,7 @@ use crate::clock::{self, Clock};
 use crate::disk::{Closing, Disk};
 use crate::log::access::AccessLogs;
 use crate::overload::{Overload, Shedding};
+use crate::semaphore::Semaphore;
 use crate::stats::{Count, Counts};
 use crate::tls::ServerTls;
 
@@ -26,6 +27,8 @@ pub struct Services {
     pub clock: Clock,
     pub disk: Rc<Disk>,
     pub background: Background,
+    /// Responses that are compressed while they are sent.
+    pub encoders: Semaphore,
     pub access: AccessLogs,
     pub counts: Counts,
     pub overload: Overload,
@@ -42,6 +45,7 @@ impl Services {
             clock,
             disk: Rc::new(disk),
             background: Background::default(),
+            encoders: Semaphore::new(site.limits.compressed_streams),
             access: AccessLogs::new(&site),
             counts: Counts::new(),
             overload: Overload::new(site.timeouts.delay),

@@ -248,11 +248,13 @@ fn choose(head: &Head<'_>, representations: &[Representation], offer: Offer) -> 
     }
 }
 
-/// The representation of a file that can be sent at once.
-pub fn ready(head: &Head<'_>, representations: &[Representation], offer: Offer) -> usize {
-    match full(head, representations, offer, choose(head, representations, offer)) {
-        Decision::Full(at) | Decision::Make(_, at) => at,
-        _ => 0,
+/// The whole of a file, whatever the preconditions and ranges of the request are: the content of an error.
+pub fn whole(head: &Head<'_>, resource: &Resource) -> Option<Decision> {
+    match resource {
+        Resource::File(representations, offer) => {
+            Some(full(head, representations, *offer, choose(head, representations, *offer)))
+        }
+        Resource::Missing | Resource::Denied | Resource::Folder => None,
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::compress::Kept;
 use crate::model::{Limits, Listing, Route, Sink, Site};
 
 /// A worker's buffer for input from clients and scripts. It grows if two request heads of the largest size need more.
@@ -27,6 +28,10 @@ pub const LOG_RECORDS: u64 = 32;
 pub const LOG_RECORD: u64 = 256;
 /// The state of a decompression (RFC 1951: a window of 32 KiB, and tables) and its output buffer.
 pub const INFLATE: u64 = 112 * 1024;
+/// The encoder of a response that is compressed while it is sent, and its output.
+pub const ENCODER: u64 = 2560 * 1024;
+/// A file that is compressed to be kept: its content, the encoder and the result.
+pub const COMPRESSION: u64 = 40 * 1024 * 1024;
 /// A cached file or miss, without its path.
 pub const CACHE_ENTRY: u64 = 512;
 /// A lookup that waits for a disk thread, without its path.
@@ -154,6 +159,16 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: of_each_worker(limits.body_streams),
         },
         Use {
+            what: "responses compressed while they are sent",
+            each: ENCODER,
+            count: if compresses(site) { of_each_worker(limits.compressed_streams) } else { 0 },
+        },
+        Use {
+            what: "files compressed to be kept",
+            each: COMPRESSION,
+            count: if any_route(site, keeps) { workers } else { 0 },
+        },
+        Use {
             what: "listings being read",
             each: listing_entries.saturating_mul(LISTING_ENTRY),
             count: of_each_worker(limits.disk_threads),
@@ -270,6 +285,16 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
     lower(&mut site.limits.connections, share.saturating_sub(others) / 3 * 2);
 }
 
+fn compresses(site: &Site) -> bool {
+    any_route(site, |route| !route.files.compress.codings.is_empty())
+}
+
+/// Whether compressed copies of files are kept.
+fn keeps(route: &Route) -> bool {
+    let rules = &route.files.compress;
+    !rules.codings.is_empty() && rules.kept != Kept::Nothing
+}
+
 fn any_route(site: &Site, wants: impl Fn(&Route) -> bool) -> bool {
     site.hosts.iter().flat_map(|host| host.routes.iter()).any(wants)
 }
@@ -292,6 +317,7 @@ pub fn logs(site: &Site) -> BTreeSet<&Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compress::{Codings, CompressRules};
     use crate::model::Limits;
 
     fn site() -> Site {
@@ -318,6 +344,7 @@ mod tests {
             + (128 + 4) * 1000 * LISTING_ENTRY
             + 100 * (CACHE_ENTRY + 1000)
             + 2_000_000
+            + 2 * (64 * ENCODER + COMPRESSION)
             + 4 * DISK_STACK
             + 20 * (LOOKUP + 1000)
             + 4 * LOG_BLOCK;
@@ -404,7 +431,9 @@ mod tests {
         let mut site = site();
         site.cache.bytes = 0;
         site.cache.entries = 0;
-        let files = crate::model::FileRules { gunzip: false, ..Default::default() };
+        let compress = CompressRules { codings: Codings::default(), ..CompressRules::default() };
+        let files =
+            crate::model::FileRules { gunzip: false, compress: compress.into(), ..Default::default() };
         let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
         let mut host = site.hosts[0].clone();
         host.routes = crate::route::Routes::only(Route { files, ..fallback });

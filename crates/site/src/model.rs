@@ -249,6 +249,8 @@ pub struct Limits {
     pub disk_queue: usize,
     /// Responses per worker whose body is generated while it is sent: huge listings and decompressed files.
     pub body_streams: usize,
+    /// Responses per worker that are compressed while they are sent. Further ones are not compressed.
+    pub compressed_streams: usize,
     /// Bytes that may wait unsent in the kernel for one client (tcp(7), TCP_NOTSENT_LOWAT). 0: the kernel's default.
     pub unsent: u64,
     /// Serving processes at the same time.
@@ -606,6 +608,7 @@ impl Default for Limits {
             disk_threads: 8,
             disk_queue: 1024,
             body_streams: 64,
+            compressed_streams: 64,
             unsent: 0,
             generations: 16,
             listing_entries: 10_000,

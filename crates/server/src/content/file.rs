@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 
 use site::decide::{Resource, Selected};
 use site::model::Route;
-use taipan_http::negotiate::Coding;
 use taipan_http::range::{self, ByteRange};
 use taipan_http::status::Status;
 
@@ -88,14 +87,20 @@ pub fn parts(
     Response { body: Body::Parts(parts), ..Response::from_head(head.finish()) }
 }
 
-/// The file as an error page. The built-in page, if the file has no representation without a content coding and of a
-/// known size.
-pub fn error_page(services: &Services, route: &Route, status: Status, entry: &Entry) -> Response {
-    let Some(plain) = entry.plain() else { return fixed::status(services, Some(route), status) };
-    let prepared = &entry.prepared[plain];
+/// The file as an error page. The built-in page, if the size of the representation is not known.
+pub fn error_page(
+    services: &Services,
+    route: &Route,
+    status: Status,
+    entry: &Entry,
+    chosen: usize,
+) -> Response {
+    let Some(size) = entry.known_size(chosen) else { return fixed::status(services, Some(route), status) };
+    let prepared = &entry.prepared[chosen];
     let head = fixed::error_head(services, Some(route), status);
-    let head = copy_fields(head, prepared, |name| name.eq_ignore_ascii_case("content-type"));
-    with_content(head, prepared, ByteRange { from: 0, len: entry.size(plain) })
+    let kept = ["content-type", "content-encoding", "vary"];
+    let head = copy_fields(head, prepared, |name| kept.iter().any(|k| k.eq_ignore_ascii_case(name)));
+    with_content(head, prepared, ByteRange { from: 0, len: size })
 }
 
 fn with_content(head: HeadWriter<'_>, prepared: &PreparedRepresentation, range: ByteRange) -> Response {
@@ -123,18 +128,12 @@ impl PreparedRepresentation {
 impl Entry {
     /// Bytes of a representation. 0 if the size is unknown.
     pub fn size(&self, chosen: usize) -> u64 {
-        match &self.resource {
-            Resource::File(representations, _) => representations[chosen].size.unwrap_or(0),
-            _ => 0,
-        }
+        self.known_size(chosen).unwrap_or(0)
     }
 
-    /// The representation without a content coding, if its size is known.
-    fn plain(&self) -> Option<usize> {
+    fn known_size(&self, chosen: usize) -> Option<u64> {
         match &self.resource {
-            Resource::File(representations, _) => {
-                representations.iter().position(|one| one.coding == Coding::Identity && one.size.is_some())
-            }
+            Resource::File(representations, _) => representations[chosen].size,
             _ => None,
         }
     }

@@ -13,11 +13,13 @@ use site::listing::{
 };
 use site::model::{Dotfiles, Route, Symlinks};
 use taipan_http::conditional::Verdict;
+use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use super::fixed;
+use super::{compress, fixed};
 use crate::disk::{Device, Stream, Work};
+use crate::encoder::{self, Effort};
 use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::open::Stamp;
 use crate::files::{Files, ListingPage};
@@ -44,6 +46,8 @@ pub struct Query {
     pub folder: Stamp,
     pub order: SortOrder,
     pub format: Format,
+    /// `None`: listings are not compressed.
+    pub coding: Option<Coding>,
     /// The result of the preconditions. It counts only if the listing succeeds (RFC 9110 §13.2.1).
     pub preconditions: Verdict,
 }
@@ -105,7 +109,7 @@ fn conditional(services: &Services, route: &Route, query: &Query, response: Resp
         Verdict::Proceed => response,
         Verdict::NotModified => {
             let head = HeadWriter::new(services, Some(route), Status::NOT_MODIFIED);
-            Response::from_head(head.field("Vary", "Accept").finish())
+            Response::from_head(head.field("Vary", vary(query)).finish())
         }
         Verdict::PreconditionFailed => fixed::status(services, Some(route), Status::PRECONDITION_FAILED),
     }
@@ -121,21 +125,26 @@ async fn render(files: &Files, route: &Route, query: &Query) -> Result<Response,
         dotfiles: route.files.dotfiles,
         limit: services.site.limits.listing_entries,
         first: services.site.cache.bytes / FRACTION_OF_CACHE,
+        compress_from: route.files.compress.min,
     };
     let result = services.disk.run_for_request(device, Work::Listing, move || job.run()).await;
     let now = services.clock.read();
     let result = result.map_err(|_| Status::SERVICE_UNAVAILABLE)?;
-    let (first, rest) = result.map_err(|error| match error {
+    let Rendered { first, rest, coding } = result.map_err(|error| match error {
         OpenError::Denied => Status::FORBIDDEN,
         OpenError::Missing => Status::NOT_FOUND,
         OpenError::Local(errno) => files.report_errno(query.path.as_str(), errno),
         OpenError::WouldWait => Status::INTERNAL_SERVER_ERROR,
     })?;
-    let head = head(services, route, query.format);
+    let head = head(services, route, query).optional("Content-Encoding", coding.map(Coding::as_str));
     if rest.is_some() {
         let permit = services.disk.stream(device).ok_or(Status::SERVICE_UNAVAILABLE)?;
         let stream = Box::new(ListingStream { first, rest, device, _permit: permit });
-        return Ok(Response { body: Body::Stream(stream), ..Response::from_head(head.finish()) });
+        let response = Response { body: Body::Stream(stream), ..Response::from_head(head.finish()) };
+        return Ok(match query.coding {
+            None | Some(Coding::Identity) => response,
+            Some(coding) => compress::encoded(services, response, coding),
+        });
     }
     let head = DatedHead::new(head.length(first.len() as u64).finish_with(&first), &services.clock);
     let response = Response::from_head(head.get(&services.clock));
@@ -144,19 +153,26 @@ async fn render(files: &Files, route: &Route, query: &Query) -> Result<Response,
     Ok(response)
 }
 
-fn head<'a>(services: &Services, route: &'a Route, format: Format) -> HeadWriter<'a> {
+fn head<'a>(services: &Services, route: &'a Route, query: &Query) -> HeadWriter<'a> {
     let head = HeadWriter::new(services, Some(route), Status::OK)
-        .field("Content-Type", format.content_type())
-        .field("Vary", "Accept");
-    match format {
+        .field("Content-Type", query.format.content_type())
+        .field("Vary", vary(query));
+    match query.format {
         Format::Html => head.policy(CONTENT_SECURITY_POLICY),
         Format::Json => head,
     }
 }
 
+/// The fields of the request that the listing depends on.
+fn vary(query: &Query) -> &'static str {
+    if query.coding.is_some() { "Accept, Accept-Encoding" } else { "Accept" }
+}
+
 /// The key in the cache. No path of a file has a NUL.
 fn key(query: &Query) -> String {
-    format!("{}\0{:?}{:?}{:?}", query.path.as_str(), query.order.key, query.order.direction, query.format)
+    let Query { path, order, format, coding, .. } = query;
+    let coding = coding.unwrap_or_default();
+    format!("{}\0{:?}{:?}{format:?}{coding:?}", path.as_str(), order.key, order.direction)
 }
 
 /// The work of a helper thread.
@@ -168,11 +184,20 @@ struct Job {
     limit: usize,
     /// Bytes to render at first.
     first: usize,
+    /// Bytes. A smaller listing is not compressed.
+    compress_from: u64,
+}
+
+/// The first bytes, and the renderer of the rest, if there is more.
+struct Rendered {
+    first: Vec<u8>,
+    rest: Option<Renderer>,
+    /// The coding of `first`.
+    coding: Option<Coding>,
 }
 
 impl Job {
-    /// The first bytes, and the renderer of the rest, if there is more.
-    fn run(self) -> Result<(Vec<u8>, Option<Renderer>), OpenError> {
+    fn run(self) -> Result<Rendered, OpenError> {
         let (entries, extent) = self.read()?;
         let path = format!("/{}", self.query.path.as_str());
         let page = Page { path, entries, order: self.query.order, extent };
@@ -180,10 +205,15 @@ impl Job {
         let mut first = Vec::new();
         while renderer.render(&mut first) == Progress::More {
             if first.len() >= self.first {
-                return Ok((first, Some(renderer)));
+                return Ok(Rendered { first, rest: Some(renderer), coding: None });
             }
         }
-        Ok((first, None))
+        let coding = self.query.coding.filter(|_| first.len() as u64 >= self.compress_from);
+        let encoded = coding.and_then(|coding| encoder::encode(coding, Effort::Quick, &first).ok());
+        Ok(match encoded {
+            Some(first) => Rendered { first, rest: None, coding },
+            None => Rendered { first, rest: None, coding: None },
+        })
     }
 
     fn read(&self) -> Result<(Vec<Entry>, Extent), OpenError> {

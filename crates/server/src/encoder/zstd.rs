@@ -10,7 +10,7 @@ use super::{Effort, Encode};
 /// Bytes that one step appends at most.
 const STEP: usize = 16 * 1024;
 /// The window of a stream, as a power of two: it bounds the memory of a response.
-const STREAM_WINDOW: u32 = 18;
+const STREAM_WINDOW: u32 = 17;
 const LARGEST_WINDOW: u32 = 23;
 
 pub struct Zstd(CCtx<'static>);

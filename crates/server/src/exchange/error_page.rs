@@ -1,5 +1,8 @@
 //! Statuses with the error page of their route, or else with the built-in one.
 
+use std::rc::Rc;
+
+use site::decide::{self, Decision};
 use site::model::Route;
 use site::plan::FilesPlan;
 use taipan_http::rule::Rule;
@@ -7,8 +10,8 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::Exchange;
-use crate::content::{file, fixed};
-use crate::files::Probe;
+use crate::content::{file, fixed, kept};
+use crate::files::{Entry, Probe};
 use crate::response::Response;
 
 impl<'a> Exchange<'a> {
@@ -18,12 +21,27 @@ impl<'a> Exchange<'a> {
 
     /// As `status`. `None`: the error page has to wait for the disk.
     pub(super) fn status_fast(&self, route: &Route, status: Status) -> Option<Response> {
-        let lookup = self.error_page(route, status).map(|(path, planned)| self.probe(path, &planned));
-        match lookup {
-            Some(Probe::Hit(entry)) => Some(file::error_page(self.services, route, status, &entry)),
-            Some(Probe::WouldWait(_)) => None,
-            Some(Probe::Failed(_)) | None => Some(fixed::status(self.services, Some(route), status)),
+        let built_in = || fixed::status(self.services, Some(route), status);
+        let Some((path, planned)) = self.error_page(route, status) else { return Some(built_in()) };
+        match self.probe(path, &planned) {
+            Probe::Hit(entry) => Some(self.file(route, status, path, &entry)),
+            Probe::WouldWait(_) => None,
+            Probe::Failed(_) => Some(built_in()),
         }
+    }
+
+    /// The file at `path` as the page of an error.
+    fn file(&self, route: &Route, status: Status, path: &SafePath<'_>, entry: &Rc<Entry>) -> Response {
+        let chosen = match decide::whole(self.head, &entry.resource) {
+            Some(Decision::Full(chosen)) => chosen,
+            Some(Decision::Make(coding, meanwhile)) => {
+                kept::make(&self.responder.files, self.host, path, entry, coding);
+                meanwhile
+            }
+            Some(_) => 0,
+            None => return fixed::status(self.services, Some(route), status),
+        };
+        file::error_page(self.services, route, status, entry, chosen)
     }
 
     /// As `status`, with the rule that the request has broken.
@@ -36,7 +54,7 @@ impl<'a> Exchange<'a> {
         if let Some((path, planned)) = self.error_page(route, status)
             && let Ok(entry) = self.find(path, &planned).await
         {
-            let response = file::error_page(self.services, route, status, &entry);
+            let response = self.file(route, status, path, &entry);
             return Response { broken_rule: rule, ..response };
         }
         fixed::rejection(self.services, Some(route), status, rule)

@@ -1,5 +1,6 @@
 //! Scripts, applications and authorizers: forwarding a request to one, and acting on its response.
 
+use site::model::Route;
 use site::plan::FallbackVariables;
 use site::route::RouteId;
 use site::upstream::UpstreamId;
@@ -8,6 +9,7 @@ use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
 
 use super::Exchange;
+use crate::content::compress;
 use crate::log;
 use crate::request::Request;
 use crate::request::body::RequestBody;
@@ -81,14 +83,24 @@ impl Exchange<'_> {
     async fn on_outcome(&mut self, request: Request<'_>, handler: &Handler, outcome: Outcome) -> Response {
         let route = self.route_at(handler.route);
         match outcome {
-            Outcome::Response(response) => response,
-            Outcome::Sendfile(file) => self.sendfile(route, &file).await,
+            Outcome::Response(response) => self.compressed(route, response),
+            Outcome::Sendfile(file) => {
+                let response = self.sendfile(route, &file).await;
+                self.compressed(route, response)
+            }
             Outcome::InternalRedirect(target) => {
                 Box::pin(self.redirect_internally(request, handler, &target)).await
             }
             Outcome::Rejected((status, rule)) => self.reject(route, status, Some(rule)).await,
             Outcome::Failed(status) => self.status(route, status).await,
             Outcome::Authorized(..) => self.status(route, Status::BAD_GATEWAY).await,
+        }
+    }
+
+    fn compressed(&self, route: &Route, response: Response) -> Response {
+        match route.files.compress.scripts {
+            true => compress::negotiated(self.services, &route.files.compress, self.head, response),
+            false => response,
         }
     }
 

@@ -172,12 +172,13 @@ fn offer(services: &Services, route: &Route, content_type: &str, size: u64) -> O
     if !rules.gains(content_type.as_bytes(), Some(size)) {
         return Offer::Nothing;
     }
-    let codings = rules.codings.only(encoder::encodes);
     let largest = LARGEST_KEPT.min(services.site.cache.bytes as u64 / FRACTION_OF_CACHE);
-    match rules.kept {
-        _ if codings.is_empty() => Offer::Nothing,
-        Kept::Strong | Kept::Quick if size <= largest => Offer::Kept(codings),
-        Kept::Strong | Kept::Quick | Kept::Nothing => Offer::Nothing,
+    let is_kept = rules.kept != Kept::Nothing && size <= largest && services.site.cache.entries > 0;
+    let codings = if is_kept { rules.codings } else { rules.streamed }.only(encoder::encodes);
+    match codings.is_empty() {
+        true => Offer::Nothing,
+        false if is_kept => Offer::Kept(codings),
+        false => Offer::Streamed(codings),
     }
 }
 

@@ -10,6 +10,7 @@ use taipan_http::head::Persistence;
 
 use super::exchange::{Exchange, Kind};
 use super::head::UpstreamHead;
+use super::transport::ReadError;
 use crate::log;
 use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
@@ -21,6 +22,8 @@ pub struct UpstreamBody {
     exchange: Exchange,
     /// Received with the head, in its framing.
     received: Vec<u8>,
+    /// Read ahead, behind `received`.
+    ahead: Option<Result<Option<Vec<u8>>, ReadError>>,
     framed: Framed,
     /// Whether the connection can have another request after this response.
     persistence: Persistence,
@@ -60,6 +63,16 @@ impl BodyStream for UpstreamBody {
         }
     }
 
+    fn has_more(&mut self) -> bool {
+        if !self.received.is_empty() || matches!(self.framed.rest, Rest::Done | Rest::Sized(0)) {
+            return true;
+        }
+        if self.ahead.is_none() {
+            self.ahead = self.exchange.read_ready();
+        }
+        self.ahead.is_some()
+    }
+
     fn take_buffered(&mut self) -> Vec<u8> {
         match self.framed.rest {
             Rest::Sized(_) | Rest::Open => {
@@ -77,7 +90,8 @@ impl BodyStream for UpstreamBody {
 
 impl UpstreamBody {
     pub fn new(exchange: Exchange, head: &UpstreamHead, received: Vec<u8>) -> UpstreamBody {
-        UpstreamBody { exchange, received, framed: Framed::new(head.framing), persistence: head.persistence }
+        let framed = Framed::new(head.framing);
+        UpstreamBody { exchange, received, ahead: None, framed, persistence: head.persistence }
     }
 
     /// Errors: the body cannot be completed. The error log has the reason.
@@ -86,7 +100,7 @@ impl UpstreamBody {
             let raw = match (std::mem::take(&mut self.received), &self.framed.rest) {
                 (_, Rest::Done | Rest::Sized(0)) => return self.finish(),
                 (received, _) if !received.is_empty() => received,
-                _ => match self.exchange.read_body().await.map_err(|error| self.fail(&error.to_string()))? {
+                _ => match self.read().await.map_err(|error| self.fail(&error.to_string()))? {
                     Some(raw) => raw,
                     None => return self.end().await,
                 },
@@ -95,6 +109,13 @@ impl UpstreamBody {
             if !bytes.is_empty() {
                 return Ok(Some(bytes));
             }
+        }
+    }
+
+    async fn read(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
+        match self.ahead.take() {
+            Some(read) => read,
+            None => self.exchange.read_body().await,
         }
     }
 

@@ -191,6 +191,7 @@ fn limits(top: &Section) -> Limits {
         disk_threads: count("disk_threads", defaults.disk_threads),
         disk_queue: count("disk_queue", defaults.disk_queue),
         body_streams: count("body_streams", defaults.body_streams),
+        compressed_streams: count("compressed_streams", defaults.compressed_streams),
         unsent: size("unsent", defaults.unsent),
         generations: count("generations", defaults.generations),
         listing_entries: count("listing_entries", defaults.listing_entries),

@@ -84,6 +84,7 @@ pub enum Kind {
     },
     Choice(&'static [&'static str]),
     Choices(&'static [&'static str]),
+    FlagOrChoices(&'static [&'static str]),
     Sink,
     SinkOrFalse,
     /// A table with any keys. The text describes them.
@@ -114,6 +115,7 @@ impl Kind {
             }
             Kind::Choice(words) => format!("one of {}", quoted(words)),
             Kind::Choices(words) => format!("an array of {}", quoted(words)),
+            Kind::FlagOrChoices(words) => format!("true, false, or an array of {}", quoted(words)),
             Kind::Sink => "\"stdout\", \"stderr\", \"syslog\" or a path with a slash in it".to_owned(),
             Kind::SinkOrFalse => {
                 "\"stdout\", \"stderr\", \"syslog\" or a path with a slash in it, or false".to_owned()
@@ -212,6 +214,17 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("mime_types", "types", ""),
     ("expires", "cache_control", ""),
     ("gzip_static", "precompressed", ""),
+    ("brotli_static", "precompressed", ""),
+    ("gzip", "compress", ""),
+    ("brotli", "compress", ""),
+    ("zstd", "compress", ""),
+    ("deflate", "compress", ""),
+    ("encode", "compress", ""),
+    ("compression", "compress", ""),
+    ("gzip_types", "compress_types", ""),
+    ("gzip_min_length", "compress_from", ""),
+    ("gzip_comp_level", "compress_kept", ""),
+    ("gzip_proxied", "compress_scripts", ""),
     ("threads", "workers", ""),
     ("client_max_body_size", "max_body", ""),
     ("scriptalias", "cgi", " = true, with a path that ends in a slash, and alias"),
@@ -269,10 +282,6 @@ const ABSENT: &[(&[&str], &str)] = &[
     (
         &["auth", "auth_basic", "auth_basic_user_file", "basic_auth", "basicauth", "password", "htpasswd"],
         "passwords are not supported; with \"authorizer\" a FastCGI application decides which requests may proceed",
-    ),
-    (
-        &["gzip", "brotli", "zstd", "compress", "compression", "deflate", "encode"],
-        "compression of responses is not supported; \"precompressed\" sends FILE.gz, FILE.br or FILE.zst instead of FILE",
     ),
     (
         &["limit_req", "limit_rate", "rate_limit", "throttle", "limit_conn"],

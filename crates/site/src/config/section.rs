@@ -22,6 +22,12 @@ pub struct Given<'c, T> {
     pub value: T,
 }
 
+/// A value that switches something on or off, or names parts of it.
+pub enum FlagOrChoices {
+    Flag(bool),
+    Choices(Vec<&'static str>),
+}
+
 impl<'c> Section<'c> {
     /// Reports unknown keys.
     pub fn open(scope: Scope, table: &'c Table, errors: &'c Errors) -> Section<'c> {
@@ -168,11 +174,21 @@ impl<'c> Section<'c> {
 
     /// Distinct words of those that the key takes.
     pub fn choices(&self, name: &str) -> Option<Vec<&'static str>> {
-        let given = self.read(name, |kind, node| {
-            let (Kind::Choices(words), Value::Array(nodes)) = (kind, &node.value) else { return None };
-            let chosen = nodes.iter().map(|node| word(words, node)).collect::<Option<Vec<_>>>()?;
-            let twice = (1..chosen.len()).any(|at| chosen[..at].contains(&chosen[at]));
-            (!twice).then_some(chosen)
+        let given = self.read(name, |kind, node| match (kind, &node.value) {
+            (Kind::Choices(words), Value::Array(nodes)) => distinct(words, nodes),
+            _ => None,
+        });
+        given.map(|given| given.value)
+    }
+
+    /// As `choices`, or a flag.
+    pub fn flag_or_choices(&self, name: &str) -> Option<FlagOrChoices> {
+        let given = self.read(name, |kind, node| match (kind, &node.value) {
+            (Kind::FlagOrChoices(_), Value::Flag(flag)) => Some(FlagOrChoices::Flag(*flag)),
+            (Kind::FlagOrChoices(words), Value::Array(nodes)) => {
+                distinct(words, nodes).map(FlagOrChoices::Choices)
+            }
+            _ => None,
         });
         given.map(|given| given.value)
     }
@@ -248,6 +264,12 @@ pub fn table(node: &Node) -> Option<&Table> {
         Value::Table(table) => Some(table),
         _ => None,
     }
+}
+
+fn distinct(words: &'static [&'static str], nodes: &[Node]) -> Option<Vec<&'static str>> {
+    let chosen = nodes.iter().map(|node| word(words, node)).collect::<Option<Vec<_>>>()?;
+    let twice = (1..chosen.len()).any(|at| chosen[..at].contains(&chosen[at]));
+    (!twice).then_some(chosen)
 }
 
 fn word(words: &'static [&'static str], node: &Node) -> Option<&'static str> {

@@ -8,10 +8,11 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::error::Place;
-use super::section::{Section, text};
+use super::section::{FlagOrChoices, Section, text};
 use super::tls::hsts;
 use super::toml::{Entry, Value};
 use super::upstreams;
+use crate::compress::{Codings, CompressRules, Kept, TypePattern};
 use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
     Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Listing, Route, Symlinks,
@@ -23,7 +24,7 @@ use crate::upstream::{Protocol, Upstream, UpstreamId};
 /// Fields that only the server sets, and what to do instead.
 const OWN_FIELDS: [(&str, &str); 12] = [
     ("connection", "the server sets it"),
-    ("content-encoding", "see \"precompressed\""),
+    ("content-encoding", "see \"compress\" and \"precompressed\""),
     ("content-length", "the server sets it"),
     ("content-range", "the server sets it"),
     ("content-type", "see \"types\""),
@@ -158,7 +159,7 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
         gunzip: section.flag("gunzip").unwrap_or(inherited.gunzip),
         etag: etag.unwrap_or(inherited.etag),
         types: types(section, &inherited.types),
-        compress: inherited.compress.clone(),
+        compress: compress(section, &inherited.compress),
     }
 }
 
@@ -189,12 +190,63 @@ fn index(section: &Section) -> Option<Vec<String>> {
 }
 
 fn precompressed(section: &Section) -> Option<Vec<Coding>> {
-    let coding = |word| match word {
+    Some(section.choices("precompressed")?.into_iter().map(coding).collect())
+}
+
+fn coding(word: &str) -> Coding {
+    match word {
         "br" => Coding::Br,
         "zstd" => Coding::Zstd,
         _ => Coding::Gzip,
+    }
+}
+
+fn compress(section: &Section, inherited: &Arc<CompressRules>) -> Arc<CompressRules> {
+    let keys = ["compress", "compress_types", "compress_from", "compress_kept", "compress_scripts"];
+    if !keys.iter().any(|name| section.has(name)) {
+        return inherited.clone();
+    }
+    let CompressRules { codings, streamed, kept, types, min, scripts } = &**inherited;
+    let (codings, streamed) = match section.flag_or_choices("compress") {
+        None => (*codings, *streamed),
+        Some(FlagOrChoices::Flag(false)) => Default::default(),
+        Some(FlagOrChoices::Flag(true)) => {
+            let CompressRules { codings, streamed, .. } = CompressRules::default();
+            (codings, streamed)
+        }
+        Some(FlagOrChoices::Choices(words)) => {
+            let codings = Codings::new(words.into_iter().map(coding));
+            (codings, codings)
+        }
     };
-    Some(section.choices("precompressed")?.into_iter().map(coding).collect())
+    let kept = section.choice("compress_kept").map_or(*kept, |word| match word {
+        "quick" => Kept::Quick,
+        "off" => Kept::Nothing,
+        _ => Kept::Strong,
+    });
+    Arc::new(CompressRules {
+        codings,
+        streamed,
+        kept,
+        types: compress_types(section).unwrap_or_else(|| types.clone()),
+        min: section.size("compress_from").unwrap_or(*min),
+        scripts: section.flag("compress_scripts").unwrap_or(*scripts),
+    })
+}
+
+fn compress_types(section: &Section) -> Option<Vec<TypePattern>> {
+    let mut types = Vec::new();
+    for given in section.texts("compress_types")? {
+        match TypePattern::parse(given.value) {
+            Some(pattern) => types.push(pattern),
+            None => {
+                let what = format!("\"{}\" is not a pattern of media types", given.value.escape_debug());
+                let what_to_do = "write \"text/html\", \"text/*\" or \"+xml\", without parameters";
+                section.errors.add(given.place, what, what_to_do);
+            }
+        }
+    }
+    Some(types)
 }
 
 fn types(section: &Section, inherited: &Arc<MediaTypes>) -> Arc<MediaTypes> {

@@ -250,7 +250,8 @@ fn suggests_the_equivalent_of_a_key_of_another_server() {
         ("ssl_ciphers", Scope::Host, "the defaults are those of today"),
         ("auth", Scope::Route, "with \"authorizer\" a FastCGI application decides"),
         ("auth_basic", Scope::Host, "with \"authorizer\" a FastCGI application decides"),
-        ("gzip", Scope::Top, "\"precompressed\" sends FILE.gz"),
+        ("gzip", Scope::Top, "use \"compress\""),
+        ("gzip_types", Scope::Route, "use \"compress_types\""),
         ("proxy_pass", Scope::Route, "use \"application\": an [[application]] with an address"),
         ("respond", Scope::Route, "use \"return\" = STATUS"),
         ("try_files", Scope::Route, "use \"fallback\", the path that responds"),
@@ -302,6 +303,17 @@ fn rejects_a_value_of_another_kind() {
         "precompressed = [\"gzip\", \"gzip\"]",
         &[
             "site.toml:3: \"precompressed\" cannot be this array; expected an array of \"br\", \"zstd\", \"gzip\"",
+        ],
+    );
+    let compress = "site.toml:3: \"compress\" cannot be";
+    let expected = "expected true, false, or an array of \"br\", \"zstd\", \"gzip\"";
+    check_after("compress = \"gzip\"", &[&format!("{compress} \"gzip\"; {expected}")]);
+    check_after("compress = [\"lz4\"]", &[&format!("{compress} this array; {expected}")]);
+    check_after(
+        "compress_types = [\"text/*\", \"text/html; charset=utf-8\"]",
+        &[
+            "site.toml:3: \"text/html; charset=utf-8\" is not a pattern of media types; write \"text/html\", \"text/*\" or \
+           \"+xml\", without parameters",
         ],
     );
     check_after("limits = 5", &["site.toml:3: \"limits\" cannot be 5; expected a section [limits]"]);

@@ -575,6 +575,51 @@ pub static CHAPTERS: &[Chapter] = &[
                        of its file. One that is older than its file is not sent.",
             },
             Key {
+                name: "compress",
+                kind: Kind::FlagOrChoices(&["br", "zstd", "gzip"]),
+                default: Value("true"),
+                example: "[\"zstd\", \"gzip\"]",
+                text: "Whether files and listings are compressed for clients that accept it, and in which codings, in \
+                       order of preference. A file with a precompressed file beside it is not. `true` stands for all \
+                       codings: for files br, zstd, gzip; for what is compressed while it is sent zstd, br, gzip. See \
+                       [Compression](compression.md).",
+            },
+            Key {
+                name: "compress_types",
+                kind: Kind::Texts,
+                default: Words(
+                    "`text/*`, `+json`, `+xml`, and other types that gain, such as JavaScript and WebAssembly",
+                ),
+                example: "[\"text/*\", \"application/json\", \"+xml\"]",
+                text: "The media types that are compressed. `text/*` stands for all that begin with `text/`, `+xml` for all \
+                       that end with it.",
+            },
+            Key {
+                name: "compress_from",
+                kind: size(0, 1 << 30),
+                default: Value("\"1KiB\""),
+                example: "\"4KiB\"",
+                text: "The least size of a response that is compressed, where the size is known.",
+            },
+            Key {
+                name: "compress_kept",
+                kind: Kind::Choice(&["strong", "quick", "off"]),
+                default: Value("\"strong\""),
+                example: "\"quick\"",
+                text: "How files are compressed. `strong` and `quick`: once, in the background, with a strong or a quick \
+                       level; the cache keeps the result, and until it is made the file is sent as it is. `off`: each \
+                       time, while the file is sent. That also holds for files of more than 8 MiB, or an eighth of `bytes` \
+                       in `[cache]`.",
+            },
+            Key {
+                name: "compress_scripts",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether the responses of scripts and applications are compressed, too. Read about [BREACH](compression.md#breach) \
+                       first: the length of a compressed page over TLS can disclose a secret in it.",
+            },
+            Key {
                 name: "gunzip",
                 kind: Kind::Flag,
                 default: Value("true"),
@@ -745,6 +790,13 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "Responses of one worker whose body is generated while it is sent. Further ones get 503. Such are \
                        listings of more than an eighth of `bytes` in `[cache]`, and gzip files that are decompressed for a \
                        client that does not accept gzip.",
+            },
+            Key {
+                name: "compressed_streams",
+                kind: count(0, 1_000_000),
+                default: Value("64"),
+                example: "16",
+                text: "Responses of one worker that are compressed while they are sent. Further ones are sent as they are.",
             },
             Key {
                 name: "unsent",

@@ -1,0 +1,307 @@
+//! Responses that are compressed while they are sent: large files, listings, and what scripts and applications make.
+//! Memory is bounded: an encoder keeps a window and what its client has not received yet.
+//!
+//! Knows nothing of encoders' formats, nor of how a file's kept copies are made.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
+
+use site::compress::{CompressRules, forbids_transform};
+use taipan_http::etag;
+use taipan_http::fields::list;
+use taipan_http::head::{Head, Method, Names};
+use taipan_http::negotiate::{self, Coding};
+use taipan_http::response::{Builder, ResponseHead};
+use taipan_http::status::Status;
+
+use crate::disk::{Stream, Work};
+use crate::encoder::{self, Effort, Encode};
+use crate::files::beneath::Wait;
+use crate::files::open;
+use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
+use crate::semaphore::Permit;
+use crate::services::Services;
+
+/// Bytes that are encoded in one turn of the worker's loop, which takes less than a millisecond.
+const SLICE: usize = 16 * 1024;
+/// Bytes of a file that a helper thread encodes at once.
+const FILE_SLICE: u64 = 256 * 1024;
+/// From so many bytes on, what is encoded is sent. Less is sent when there is no more input for now.
+const ENOUGH: usize = 16 * 1024;
+
+/// Fields that describe the bytes before they are encoded.
+const OTHER: [&str; 4] = ["date", "content-length", "accept-ranges", "etag"];
+/// A response with one of these is left alone: it is encoded, or a digest would not match (RFC 9530).
+const FINAL: [&str; 5] = ["content-encoding", "content-range", "content-digest", "digest", "content-md5"];
+
+/// The response in the coding that the client prefers, if its content gains by that.
+pub fn negotiated(
+    services: &Services,
+    rules: &CompressRules,
+    head: &Head<'_>,
+    response: Response,
+) -> Response {
+    if !gains(rules, &response) {
+        return response;
+    }
+    match chosen(rules, head) {
+        Coding::Identity => varying(response),
+        coding => encoded(services, response, coding),
+    }
+}
+
+/// The coding for content that the server makes. `None`: content of this type is not compressed.
+pub fn coding(rules: &CompressRules, head: &Head<'_>, content_type: &str) -> Option<Coding> {
+    rules.gains(content_type.as_bytes(), None).then(|| chosen(rules, head))
+}
+
+fn chosen(rules: &CompressRules, head: &Head<'_>) -> Coding {
+    // A part of what is made while it is sent cannot be sent.
+    if head.method == Method::Get && head.names.contains(Names::RANGE) {
+        return Coding::Identity;
+    }
+    let codings = rules.streamed.only(encoder::encodes);
+    negotiate::choose(head.values("accept-encoding"), codings.as_slice())
+}
+
+/// The response in `coding`, or as it is, if too many others are being encoded.
+pub fn encoded(services: &Services, response: Response, coding: Coding) -> Response {
+    let plain = response.bytes()[response.head.head_len()..].len();
+    let is_small = matches!(response.body, Body::Nothing) && plain <= SLICE;
+    if is_small && plain > 0 {
+        return small(response, coding);
+    }
+    let Some(permit) = services.encoders.take() else { return varying(response) };
+    let head = rewritten(&response.head, coding).finish();
+    let stream = |inner: Box<dyn BodyStream>, permit| -> Box<dyn BodyStream> {
+        Box::new(CompressedStream { inner, coding, state: State::New, holds: false, _permit: permit })
+    };
+    let body = match response.body {
+        // The response to HEAD.
+        Body::Nothing if plain == 0 => Body::Nothing,
+        Body::Nothing => Body::Stream(stream(Box::new(Once(Some(response.head.body().to_vec()))), permit)),
+        Body::Stream(inner) | Body::Sized(inner, _) => Body::Stream(stream(inner, permit)),
+        Body::File(part) => match services.disk.stream(part.file.stamp.device) {
+            Some(stream) => {
+                let state = State::New;
+                Body::Stream(Box::new(CompressedFile {
+                    part,
+                    coding,
+                    state,
+                    _permit: permit,
+                    _stream: stream,
+                }))
+            }
+            None => return varying(Response { body: Body::File(part), ..response }),
+        },
+        Body::Parts(_) => return varying(response),
+    };
+    Response { body, broken_rule: response.broken_rule, ..Response::from_head(head) }
+}
+
+/// A body behind its head, at once.
+fn small(response: Response, coding: Coding) -> Response {
+    let plain = response.head.body();
+    match encoder::encode(coding, Effort::Quick, plain) {
+        Ok(bytes) if bytes.len() < plain.len() => {
+            let head = rewritten(&response.head, coding).number("Content-Length", bytes.len() as u64);
+            Response { broken_rule: response.broken_rule, ..Response::from_head(head.finish_with(&bytes)) }
+        }
+        _ => varying(response),
+    }
+}
+
+/// Whether the response could be sent in another coding.
+fn gains(rules: &CompressRules, response: &Response) -> bool {
+    let fields = || response.head.fields();
+    let value = |wanted: &str| fields().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, v)| v);
+    let size = value("content-length").and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+    let is_final = |name: &str| FINAL.iter().any(|other| other.eq_ignore_ascii_case(name));
+    let forbids = |(name, value): (&str, &[u8])| {
+        is_final(name) || (name.eq_ignore_ascii_case("cache-control") && forbids_transform(value))
+    };
+    response.status() != Status::PARTIAL_CONTENT
+        && response.status().allows_body()
+        && value("content-type").is_some_and(|content_type| rules.gains(content_type, size))
+        && !fields().any(forbids)
+}
+
+/// The response as it is, with `Vary`.
+fn varying(response: Response) -> Response {
+    if varies(&response.head) {
+        return response;
+    }
+    let mut head = Builder::new(response.status(), &date(&response.head));
+    for (name, value) in response.head.fields().filter(|(name, _)| !name.eq_ignore_ascii_case("date")) {
+        head = head.field(name, value);
+    }
+    let head = head.field("Vary", "Accept-Encoding").finish_with(response.head.body());
+    let end = response.end - response.head.head_len() + head.head_len();
+    Response { head: head.into(), end, ..response }
+}
+
+/// The head, without the fields of its content.
+fn rewritten(head: &ResponseHead, coding: Coding) -> Builder {
+    let mut builder = Builder::new(head.status(), &date(head));
+    for (name, value) in head.fields() {
+        if name.eq_ignore_ascii_case("etag") {
+            // The same bytes need not come again (RFC 9110 §8.8.1).
+            builder = builder.field(name, etag::weak(value));
+        } else if !OTHER.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            builder = builder.field(name, value);
+        }
+    }
+    builder = builder.field("Content-Encoding", coding.as_str());
+    if varies(head) { builder } else { builder.field("Vary", "Accept-Encoding") }
+}
+
+fn varies(head: &ResponseHead) -> bool {
+    let values = head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("vary")).map(|(_, value)| value);
+    list(values).any(|member| member == b"*" || member.eq_ignore_ascii_case(b"accept-encoding"))
+}
+
+fn date(head: &ResponseHead) -> [u8; taipan_http::date::LEN] {
+    let date = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("date")).map(|(_, value)| value);
+    date.and_then(|date| date.try_into().ok()).unwrap_or([b' '; taipan_http::date::LEN])
+}
+
+/// An encoder for one body.
+enum State {
+    /// It has no memory yet: the response may be one to HEAD.
+    New,
+    Running(Box<dyn Encode>),
+    Ended,
+}
+
+impl State {
+    /// `None`: the body has ended.
+    fn take(&mut self, coding: Coding) -> io::Result<Option<Box<dyn Encode>>> {
+        match std::mem::replace(self, State::Ended) {
+            State::New => encoder::new(coding, Effort::Quick, None).map(Some),
+            State::Running(encoder) => Ok(Some(encoder)),
+            State::Ended => Ok(None),
+        }
+    }
+}
+
+/// The chunks of another stream, encoded.
+struct CompressedStream {
+    inner: Box<dyn BodyStream>,
+    coding: Coding,
+    state: State,
+    /// Whether the encoder has bytes that the client should get if no others follow soon.
+    holds: bool,
+    _permit: Permit,
+}
+
+impl CompressedStream {
+    /// Errors: the inner body cannot be completed.
+    async fn next_chunk(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
+        let Some(mut encoder) = self.state.take(self.coding)? else { return Ok(None) };
+        let mut out = Vec::new();
+        while out.len() < ENOUGH {
+            if self.holds && !self.inner.has_more() {
+                self.holds = false;
+                encoder.flush(&mut out)?;
+                break;
+            }
+            let Some(chunk) = self.inner.next(services).await? else {
+                encoder.finish(&mut out)?;
+                return Ok((!out.is_empty()).then_some(out));
+            };
+            for (number, slice) in chunk.chunks(SLICE).enumerate() {
+                if number > 0 {
+                    tokio::task::yield_now().await;
+                }
+                encoder.write(slice, &mut out)?;
+            }
+            self.holds = true;
+        }
+        self.state = State::Running(encoder);
+        Ok(Some(out))
+    }
+}
+
+impl BodyStream for CompressedStream {
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
+        Box::pin(self.next_chunk(services))
+    }
+
+    fn abort_reason(&self) -> &'static str {
+        self.inner.abort_reason()
+    }
+
+    fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner.poll_request_body(cx)
+    }
+}
+
+/// A body that exists already.
+struct Once(Option<Vec<u8>>);
+
+impl BodyStream for Once {
+    fn next<'a>(&'a mut self, _: &'a Services) -> NextChunk<'a> {
+        Box::pin(std::future::ready(Ok(self.0.take())))
+    }
+}
+
+/// A file, which helper threads read and encode.
+struct CompressedFile {
+    part: FilePart,
+    coding: Coding,
+    state: State,
+    _permit: Permit,
+    _stream: Stream,
+}
+
+impl CompressedFile {
+    /// Errors: the file cannot be read, or has changed.
+    async fn next_chunk(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
+        while let Some(encoder) = self.state.take(self.coding)? {
+            let FilePart { file, at, left } = &mut self.part;
+            let (fd, from, length) = (file.fd.clone(), *at, (*left).min(FILE_SLICE));
+            let is_last = length == *left;
+            let work = move || encode_slice(encoder, &fd, from, length, is_last);
+            let done = services.disk.run(file.stamp.device, Work::File, work).await;
+            let (encoder, out) = done.map_err(|_| io::Error::other("the disk is too slow"))??;
+            (*at, *left) = (*at + length, *left - length);
+            if is_last && !file.is_unchanged() {
+                return Err(io::Error::other("the file has changed"));
+            }
+            self.state = encoder.map_or(State::Ended, State::Running);
+            if !out.is_empty() {
+                return Ok(Some(out));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The encoder for the next slice, and what is encoded.
+type Slice = (Option<Box<dyn Encode>>, Vec<u8>);
+
+/// Errors: the file cannot be read, or is shorter.
+fn encode_slice(
+    mut encoder: Box<dyn Encode>,
+    fd: &OwnedFd,
+    at: u64,
+    length: u64,
+    is_last: bool,
+) -> io::Result<Slice> {
+    let unreadable = || io::Error::other("the file cannot be read");
+    let bytes = open::read(fd, at, length as usize, Wait::Allowed).map_err(|_| unreadable())?;
+    let mut out = Vec::new();
+    encoder.write(&bytes.ok_or_else(unreadable)?, &mut out)?;
+    if is_last {
+        encoder.finish(&mut out)?;
+        return Ok((None, out));
+    }
+    Ok((Some(encoder), out))
+}
+
+impl BodyStream for CompressedFile {
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
+        Box::pin(self.next_chunk(services))
+    }
+}
