@@ -79,6 +79,9 @@ pub struct Head<'a> {
     pub target: Target<'a>,
     /// `parse` sets `Http`. The caller changes it if a trusted proxy names another scheme.
     pub scheme: Scheme,
+    /// It was received before the TLS handshake was complete, so that an attacker may have sent it again (RFC 8470). The
+    /// caller sets it.
+    pub is_early: bool,
     pub version: Version,
     pub fields: &'a [Field<'a>],
     pub names: Names,
@@ -200,6 +203,12 @@ impl Default for Limits {
 }
 
 impl<'a> Head<'a> {
+    /// Whether an application is to be told that the request was early, and the request does not say so itself (RFC 8470
+    /// §5.2).
+    pub fn needs_early_data(&self) -> bool {
+        self.is_early && self.values("early-data").next().is_none()
+    }
+
     /// The values of all fields of this name, in order. `name` as for `fields::is_name`.
     pub fn values(&self, name: &'static str) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let named = move |field: &&Field| is_name(field.name, name);
@@ -384,6 +393,7 @@ impl<'a> Cursor<'a> {
             raw_target,
             target,
             scheme: Scheme::Http,
+            is_early: false,
             version,
             fields: store,
             names,

@@ -32,6 +32,11 @@ impl Method {
         }
     }
 
+    /// Whether a request only reads (RFC 9110 §9.2.1).
+    pub const fn is_safe(self) -> bool {
+        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
+    }
+
     /// Empty for `Unknown`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -543,6 +543,9 @@ impl<'a> Exchange<'a> {
         {
             return Err(fixed::text(self.services, &answer));
         }
+        if self.head.is_early && !self.head.method.is_safe() {
+            return Err(fixed::status(self.services, None, Status::TOO_EARLY));
+        }
         SafePath::parse(path)
             .map_err(|error| fixed::rejection(self.services, None, error.status(), Some(error.rule())))
     }

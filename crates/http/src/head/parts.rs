@@ -71,6 +71,7 @@ pub fn from_parts<'a: 's, 's>(
         raw_target,
         target,
         scheme: Scheme::Http,
+        is_early: false,
         version: Version::Http2,
         fields: store,
         names,

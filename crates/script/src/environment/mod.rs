@@ -163,6 +163,9 @@ impl Writer<'_> {
         if request.scheme == Scheme::Https {
             self.set("HTTPS", "on")?;
         }
+        if request.is_early {
+            self.set("HTTP_EARLY_DATA", "1")?;
+        }
         if let Some(length) = request.body {
             self.make("CONTENT_LENGTH", |block| write_number(length, block))?;
         }

@@ -14,6 +14,8 @@ pub struct CgiRequest<'a> {
     /// The version of the request: `HTTP/1.1`.
     pub protocol: &'a str,
     pub scheme: Scheme,
+    /// It was sent before the TLS handshake was complete, and a client has not said so for another (RFC 8470 §5.1).
+    pub is_early: bool,
     /// The path of the target without empty and dot segments ([`taipan_http::target::normalized`]).
     pub path: &'a str,
     /// The raw query of the target, without its question mark.

@@ -12,6 +12,7 @@ fn request<'a>(fields: &'a [Field<'a>]) -> CgiRequest<'a> {
         method: "GET",
         protocol: "HTTP/1.1",
         scheme: Scheme::Http,
+        is_early: false,
         path: "/cgi-bin/a.cgi/x%20y",
         query: None,
         query_string: None,

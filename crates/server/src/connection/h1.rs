@@ -28,6 +28,8 @@ pub struct Http1 {
     peer: Peer,
     /// The scheme of requests that do not come by a trusted proxy.
     scheme: Scheme,
+    /// Whether what is received now was sent before the TLS handshake was complete.
+    pub is_early: bool,
     /// The client of the present request, and how it came: from the peer, unless that is a trusted proxy.
     pub client: Peer,
     pub via: Via,
@@ -71,7 +73,7 @@ enum Step {
 
 impl Http1 {
     pub fn new(peer: Peer, requests: u32, scheme: Scheme) -> Http1 {
-        Http1 { peer, scheme, client: peer, via: Via::Nothing, requests, began: 0, current: None }
+        Http1 { peer, scheme, is_early: false, client: peer, via: Via::Nothing, requests, began: 0, current: None }
     }
 
     /// Answers requests from the first `have` bytes of the worker's buffer, as many as fit into one write.
@@ -342,7 +344,7 @@ impl Http1 {
     /// Finds the client of the present request, and sets scheme and host of its head, as a trusted proxy reports them.
     #[inline]
     pub fn find_client(&mut self, connections: &Connections, head: &mut Head<'_>) {
-        head.scheme = self.scheme;
+        (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (self.client, self.via) = client::origin(&connections.services.site, self.peer, head);
     }
 

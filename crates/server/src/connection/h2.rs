@@ -51,6 +51,8 @@ pub struct Http2 {
     peer: Peer,
     /// The scheme of requests that do not come by a trusted proxy.
     scheme: Scheme,
+    /// Whether what is received now was sent before the TLS handshake was complete.
+    pub is_early: bool,
     frames: Connection,
     /// What is to be sent before anything else.
     out: Vec<u8>,
@@ -160,6 +162,7 @@ impl Http2 {
             services: services.clone(),
             peer,
             scheme,
+            is_early: false,
             frames: Connection::new(&limits, &mut out),
             out,
             streams: HashMap::new(),
@@ -286,7 +289,7 @@ impl Http2 {
             Ok(head) => head,
             Err(error) => return self.reject(connections, stream, Some(fields), origin, error, gathered),
         };
-        head.scheme = self.scheme;
+        (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
         if end && let Some(response) = fast(connections, &head, origin) {
             return self.respond(connections, stream, Some(&head), origin, response, gathered);

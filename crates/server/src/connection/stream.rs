@@ -228,6 +228,11 @@ impl Stream {
         may_speak_http2(self.protocols, &self.session)
     }
 
+    /// A TLS handshake is not complete.
+    pub fn is_handshaking(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.borrow().is_handshaking())
+    }
+
     /// The bare socket, which the runtime forgets. `None`: it has failed.
     pub fn into_socket(self) -> Option<Socket> {
         let (fd, family) = match self.socket {

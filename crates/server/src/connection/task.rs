@@ -173,6 +173,7 @@ impl Task {
         // Taken out: if a request panics, its input is not read again.
         let mut buffered = self.transport.buffered.take();
         self.connections.services.scratch.borrow_mut().space_behind(&buffered);
+        self.http.is_early = self.transport.stream.borrow().is_handshaking();
         let Answered { used, next } = self.http.answer(&self.connections, buffered.len());
         buffered.drain(..used);
         self.transport.buffered.replace(buffered);

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::server::{Acceptor, NoServerSessionStorage};
+use rustls::server::{Acceptor, NoServerSessionStorage, ServerSessionMemoryCache};
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::version::{TLS12, TLS13};
 use site::model::Site;
-use site::tls::{UnknownName, Versions};
+use site::tls::{EarlyData, UnknownName, Versions};
 
 use super::clients::{fingerprint, verifier};
 use super::crypto::{chosen_provider, signing_key};
@@ -19,6 +19,11 @@ use super::tickets::TicketKeys;
 /// The names of protocols for their negotiation (RFC 7301).
 pub const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
+
+/// Sessions that a process stores, where early data is accepted.
+const SESSIONS: usize = 4096;
+/// Bytes that a client may send before a handshake is complete.
+const EARLY_DATA: u32 = 16 * 1024;
 
 pub struct ServerTls {
     /// One for each rule for the certificates of clients.
@@ -103,9 +108,14 @@ impl ServerTls {
             config.alpn_protocols = protocols.clone();
             // Tickets hold the sessions, so that all workers know them.
             config.session_storage = Arc::new(NoServerSessionStorage {});
-            match tickets {
-                Some(tickets) => config.ticketer = tickets.ticketer(&fingerprint(rules)),
-                None => config.send_tls13_tickets = 0,
+            match (tickets, site.tls.early_data) {
+                (None, _) => config.send_tls13_tickets = 0,
+                (Some(tickets), EarlyData::Rejected) => config.ticketer = tickets.ticketer(&fingerprint(rules)),
+                // A ticket could be used twice; a session that is stored here is used once (RFC 8446 §8.1).
+                (Some(_), EarlyData::Accepted) => {
+                    config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+                    config.max_early_data_size = EARLY_DATA;
+                }
             }
             configs.push(Arc::new(config));
         }

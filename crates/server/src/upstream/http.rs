@@ -126,6 +126,9 @@ pub fn request_head(
     }
     put(&mut out, &[b"X-Forwarded-Proto: ", head.scheme.as_str().as_bytes(), b"\r\n"]);
     put(&mut out, &[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
+    if head.needs_early_data() {
+        put(&mut out, &[b"Early-Data: 1\r\n"]);
+    }
     if let Some(bytes) = length {
         out.extend_from_slice(b"Content-Length: ");
         write_number(bytes, &mut out);

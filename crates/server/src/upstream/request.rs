@@ -232,6 +232,7 @@ impl Handler {
             method: head.token,
             protocol: head.version.as_str(),
             scheme: head.scheme,
+            is_early: head.needs_early_data(),
             path: &normalized(head.target.path().unwrap_or("/")),
             query: head.target.query(),
             query_string: self.query(head),

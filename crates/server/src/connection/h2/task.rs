@@ -267,7 +267,10 @@ impl Http2Task {
     /// Answers requests in the worker's buffer. Returns how many bytes are used up.
     fn answer(&mut self, from: usize, have: usize) -> usize {
         let connections = &self.shared.connections;
-        let Answered { used, output, then } = self.shared.http2.borrow_mut().answer(connections, from, have);
+        let mut http2 = self.shared.http2.borrow_mut();
+        http2.is_early = self.stream.is_handshaking();
+        let Answered { used, output, then } = http2.answer(connections, from, have);
+        drop(http2);
         self.then = then;
         match output.is_empty() {
             true => connections.finish(output, None),

@@ -28,6 +28,7 @@ pub fn answer(
     mut http2: Box<Http2>,
     have: usize,
 ) -> Visit {
+    http2.is_early = connection.socket.is_handshaking();
     let mut used = 0;
     for _ in 0..WRITES_PER_VISIT {
         let Answered { used: more, output, then } = http2.answer(connections, used, have);
