@@ -27,7 +27,7 @@ use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
 use crate::stats::Report;
 use crate::supervisor::{self, RestartLimit};
-use crate::tls::{Material, ServerTls};
+use crate::tls::{ServerTls, TlsSetup};
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
 use crate::{connection, sys};
 
@@ -45,7 +45,7 @@ const FAILED: u8 = 1;
 pub struct GenerationSetup {
     pub site: Site,
     /// `None`: the site has no TLS.
-    pub tls: Option<Material>,
+    pub tls: Option<TlsSetup>,
     /// The open folder of `taipan DIR`, which the serving user may be unable to reach by its path.
     pub folder: Option<Root>,
     pub workers: Vec<WorkerSockets>,
@@ -79,6 +79,8 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
         setup;
     // The limits of scripts are shared by the workers.
     site.workers = NonZeroUsize::new(workers.len());
+    let (challenges, answered) = OpenChallenges::of(&site);
+    let tls = tls.map(|setup| ServerTls::begin(&site, setup, answered)).transpose()?.map(Arc::new);
     if let Some(folder) = site.chroot.clone() {
         privilege::chroot(&folder).map_err(line)?;
         site.enter(&folder);
@@ -88,12 +90,6 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     // fs.suid_dumpable when the user changes.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| line(format!("cannot forbid tracing: {e}")))?;
-    let (challenges, answered) = OpenChallenges::of(&site);
-    // Its material is overwritten in memory: what signs has a copy.
-    let tls = tls
-        .map(|material| ServerTls::of(&site, &material, answered.clone()).map(Arc::new))
-        .transpose()
-        .map_err(line)?;
     let roots = OpenRoots::with(&site, folder);
     let problems: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
     if !problems.is_empty() {
@@ -275,6 +271,7 @@ impl MainThread {
         let mut predecessor =
             self.predecessor.take().map(|p| sys::watch(p, Interest::READABLE)).transpose()?;
         let mut stopped = None;
+        let mut forget = self.forget_tickets();
         let mut next = 0;
         loop {
             let restart = self.workers.iter().filter_map(WorkerHandle::restart).min();
@@ -304,6 +301,7 @@ impl MainThread {
                     WorkerEvent::Failed(why) => self.on_failure(number, &why)?,
                 },
                 () = until(restart) => self.restart()?,
+                () = until(forget) => forget = self.forget_tickets(),
                 () = until(stopped) => return Ok(INTERRUPTED),
             }
             let all_gone = self.workers.iter().all(|worker| worker.state == State::Gone);
@@ -313,6 +311,12 @@ impl MainThread {
                 return Ok(if stopped.is_some() { INTERRUPTED } else { 0 });
             }
         }
+    }
+
+    /// Forgets the keys of old session tickets. Returns when there are others to forget.
+    fn forget_tickets(&self) -> Option<tokio::time::Instant> {
+        let after = self.tls.as_ref()?.forget_tickets()?;
+        Some(tokio::time::Instant::now() + after)
     }
 
     /// Gives an inherited connection to a worker, or to the successor.

@@ -37,6 +37,9 @@ pub mod acme;
 pub mod pool;
 #[cfg(feature = "tls")]
 pub mod signer;
+#[cfg(not(feature = "tls"))]
+#[path = "signer/absent.rs"]
+pub mod signer;
 pub mod spawner;
 
 pub mod content;

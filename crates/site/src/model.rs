@@ -454,7 +454,9 @@ impl Site {
     /// Makes relative paths absolute, because a script has another working folder. They begin in `folder`.
     pub fn anchor(&mut self, folder: &Path) {
         self.paths_mut().for_each(|path| *path = folder.join(&*path));
-        self.hosts.tls_mut().flat_map(HostTls::paths_mut).for_each(|path| *path = folder.join(&*path));
+        let ticket_keys = self.tls.tickets.iter_mut().filter_map(|tickets| tickets.key_file.as_mut());
+        let of_tls = self.hosts.tls_mut().flat_map(HostTls::paths_mut).chain(ticket_keys);
+        of_tls.for_each(|path| *path = folder.join(&*path));
         self.certificates.paths_mut().for_each(|path| *path = folder.join(&*path));
     }
 

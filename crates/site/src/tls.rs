@@ -25,6 +25,26 @@ pub struct Tls {
     pub ciphers: Vec<Cipher>,
     /// The client chooses among them.
     pub groups: Vec<Group>,
+    /// `None`: sessions are not resumed.
+    pub tickets: Option<Tickets>,
+    pub private_keys: PrivateKeys,
+}
+
+/// How sessions are resumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tickets {
+    /// How long tickets have the same key.
+    pub rotation: Duration,
+    /// `None`: the keys come from a random secret.
+    pub key_file: Option<PathBuf>,
+}
+
+/// The process that has the private keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrivateKeys {
+    /// One that only signs.
+    InSigner,
+    InGeneration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +199,14 @@ impl Default for Tls {
             watch: None,
             ciphers: Vec::new(),
             groups: Group::ALL.map(|(_, group)| group).to_vec(),
+            tickets: Some(Tickets::default()),
+            private_keys: PrivateKeys::InSigner,
         }
+    }
+}
+
+impl Default for Tickets {
+    fn default() -> Tickets {
+        Tickets { rotation: Duration::from_secs(12 * 60 * 60), key_file: None }
     }
 }

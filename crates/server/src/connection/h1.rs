@@ -73,7 +73,16 @@ enum Step {
 
 impl Http1 {
     pub fn new(peer: Peer, requests: u32, scheme: Scheme) -> Http1 {
-        Http1 { peer, scheme, is_early: false, client: peer, via: Via::Nothing, requests, began: 0, current: None }
+        Http1 {
+            peer,
+            scheme,
+            is_early: false,
+            client: peer,
+            via: Via::Nothing,
+            requests,
+            began: 0,
+            current: None,
+        }
     }
 
     /// Answers requests from the first `have` bytes of the worker's buffer, as many as fit into one write.

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use site::listener::Listener;
 use site::memory;
 use site::model::{Level, Sink, Site};
+use site::tls::PrivateKeys;
 
 use super::lifecycle::{Event, State};
 use super::process::{ChannelState, Generation, Retirement, SpawnerProcess};
@@ -24,11 +25,12 @@ use crate::generation::{self, GenerationSetup};
 use crate::ipc::{Channel, MasterCommand};
 use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
+use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
 use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
-use crate::tls::Material;
 use crate::tls::material::{Keys, Problem, Reading, Severity, Stamps};
+use crate::tls::{KeySource, Material, TicketSecrets, TlsSetup};
 use crate::worker::WorkerSockets;
 use crate::{announce, clock, privileged_file, spawner, start, terminal};
 
@@ -56,6 +58,8 @@ pub(super) struct Tls {
     /// `None`: no host has its certificate by ACME.
     #[cfg_attr(not(feature = "acme"), allow(dead_code))]
     pub(super) acme: Option<Rc<AcmeFiles>>,
+    /// `None`: sessions are not resumed.
+    pub(super) tickets: Option<TicketSecrets>,
 }
 
 pub(super) struct Preparation {
@@ -74,6 +78,28 @@ pub(super) enum Cause {
     #[cfg_attr(not(feature = "acme"), allow(dead_code))]
     Renewal,
     Crash,
+}
+
+/// Why a generation has not been started.
+enum NotStarted {
+    ByKernel(io::Error),
+    /// Lines that say what is wrong with keys and certificates.
+    ByTls(Vec<String>),
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> NotStarted {
+        NotStarted::ByKernel(error)
+    }
+}
+
+impl NotStarted {
+    fn lines(self) -> Vec<String> {
+        match self {
+            NotStarted::ByKernel(error) => vec![format!("cannot start a serving process: {error}")],
+            NotStarted::ByTls(lines) => lines,
+        }
+    }
 }
 
 impl Master {
@@ -115,7 +141,7 @@ impl Master {
                 .and_then(privileged_file::pid_file_problem)
                 .map_or(Ok(()), |why| Err(line(why)))?;
             cgroup::problem(&site.scripts).map_or(Ok(()), |why| Err(line(why)))?;
-            let tls = self.tls_of(&mut site, &cause)?;
+            let tls = self.tls_of(&mut site)?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
             let sockets = sockets.map_err(|e| line(self.why_not_listening(&e)))?;
             if sockets.is_empty() {
@@ -148,11 +174,19 @@ impl Master {
                 self.change = Some(Change { site, tls, sockets, generation, errors, handoff, kill, cause });
                 Ok(())
             }
-            Err(error) => {
+            Err(why) => {
                 sockets.remove_files(&self.sockets);
-                Err((vec![format!("cannot start a serving process: {error}")], cause))
+                Err((why.lines(), cause))
             }
         }
+    }
+
+    /// Forgets the keys of old session tickets, and does so again when there are others.
+    pub(super) fn forget_tickets(&mut self) {
+        self.next_epoch = self.tls.tickets.as_mut().map(|tickets| {
+            tickets.forget();
+            Instant::now() + tickets.until_next_epoch()
+        });
     }
 
     fn schedule_look(&mut self, now: Instant) {
@@ -169,25 +203,44 @@ impl Master {
         }
     }
 
-    /// Reads the certificates of a site. Errors: they cannot be used.
-    fn tls_of(&self, site: &mut Site, cause: &Cause) -> Result<Tls, Vec<String>> {
-        // The files may have changed since.
-        if let Cause::Crash = cause {
-            return Ok(self.tls.clone());
-        }
+    /// Reads the certificates of a site, and not their keys. Errors: they cannot be used.
+    fn tls_of(&self, site: &mut Site) -> Result<Tls, Vec<String>> {
         let acme = AcmeFiles::prepare(site).map_err(|line| vec![line])?.map(Rc::new);
         let has_tls = |listener: &Listener| listener.protocols.tls;
         if !site.listeners.iter().any(has_tls) {
             return Ok(Tls { acme, ..Tls::default() });
         }
-        let Reading { material, problems, stamps } = Material::read(site, Keys::Read, clock::wall());
+        let Reading { material, problems, stamps } = Material::read(site, Keys::Left, clock::wall());
         let (errors, warnings): (Vec<Problem>, Vec<Problem>) =
             problems.into_iter().partition(|problem| problem.severity == Severity::Error);
         let texts = |problems: Vec<Problem>| problems.into_iter().map(|problem| problem.text).collect();
-        match errors.is_empty() {
-            true => Ok(Tls { material, stamps, warnings: texts(warnings), acme }),
-            false => Err(texts(errors)),
+        if !errors.is_empty() {
+            return Err(texts(errors));
         }
+        let tickets = TicketSecrets::of(site, self.tls.tickets.as_ref()).map_err(|line| vec![line])?;
+        Ok(Tls { material, stamps, warnings: texts(warnings), tickets, acme })
+    }
+
+    /// What the generation needs for TLS, and the process that has its private keys. Errors: lines that say what to do.
+    fn prepare_tls(
+        &mut self,
+        workers: usize,
+        accounts: &Accounts,
+    ) -> Result<(Option<TlsSetup>, Option<SignerProcess>), Vec<String>> {
+        let prepared = self.preparation.as_ref().map(|p| (p.site.clone(), p.tls.clone()));
+        let Some((site, Tls { material: Some(material), tickets, .. })) = prepared else {
+            return Ok((None, None));
+        };
+        let (keys, signer) = match site.tls.private_keys {
+            PrivateKeys::InGeneration => (KeySource::Files, None),
+            PrivateKeys::InSigner => {
+                let identity = accounts.own.clone();
+                let release = || self.release_in_child();
+                let (signer, keys) = SignerProcess::start(&site, &material, identity, workers, release)?;
+                (keys, Some(signer))
+            }
+        };
+        Ok((Some(TlsSetup::new(material, keys, tickets)), signer))
     }
 
     /// Explains an address that is in use because the same site is already served.
@@ -225,16 +278,18 @@ impl Master {
         workers: usize,
         accounts: Accounts,
         mut sinks: Vec<OpenSink>,
-    ) -> io::Result<(Pid, Option<OpenSink>, Option<OwnedFd>)> {
+    ) -> Result<(Pid, Option<OpenSink>, Option<OwnedFd>), NotStarted> {
         let place = self.place_of_cgroups();
         // First, so that pools do not inherit the channels that follow.
         let pools = self.start_pools(accounts.own.as_ref())?;
         let (spawner, spawners, complaint) = self.start_spawner(workers, &accounts, place, &mut sinks)?;
         if let Some(spawner) = spawner {
             // If the fork below fails, the spawner is killed.
-            self.spawners.push((spawner, KillTimer::start(Instant::now(), START_TIMEOUT)));
+            self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), START_TIMEOUT)));
         }
         let pools = self.join_pools(&pools, workers)?;
+        // Behind those, which must not inherit the channels to the signer.
+        let (tls, signer) = self.prepare_tls(workers, &accounts).map_err(NotStarted::ByTls)?;
         let (ours, theirs) = Channel::pair()?;
         let (handoff, predecessor) = match !self.generations.is_empty() || self.predecessor.is_some() {
             true => {
@@ -248,7 +303,7 @@ impl Master {
             Fork::Parent(pid) => {
                 let names = sinks.iter().map(|sink| sink.sink().clone()).collect();
                 let state = State::Starting;
-                self.spawners.retain(|(other, _)| Some(other.pid) != spawner.map(|spawner| spawner.pid));
+                self.helpers.retain(|(other, _)| Some(*other) != spawner.map(|spawner| spawner.pid));
                 self.generations.push(Generation {
                     pid,
                     channel: ours,
@@ -256,6 +311,7 @@ impl Master {
                     sinks: names,
                     state,
                     spawner,
+                    signer,
                     failure: Vec::new(),
                     waiting: Vec::new(),
                     retirement: Retirement::NotBegun,
@@ -263,10 +319,10 @@ impl Master {
                 Ok((pid, sinks.into_iter().next(), handoff))
             }
             Fork::Child => {
-                drop((ours, handoff));
-                let prepared = self.preparation.take().map(|p| (p.site, p.tls, p.folder));
+                drop((ours, handoff, signer));
+                let prepared = self.preparation.take().map(|p| (p.site, p.tls.warnings, p.folder));
                 self.release_in_child();
-                let code = prepared.zip(shares).map(|((site, tls, folder), listeners)| {
+                let code = prepared.zip(shares).map(|((site, warnings, folder), listeners)| {
                     let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
                     let worker = |listeners| WorkerSockets {
                         listeners,
@@ -275,14 +331,14 @@ impl Master {
                     };
                     generation::run(GenerationSetup {
                         site,
-                        tls: tls.material,
+                        tls,
                         folder,
                         workers: listeners.into_iter().map(worker).collect(),
                         sinks,
                         identity: accounts.own,
                         master: theirs,
                         predecessor,
-                        warnings: complaint.into_iter().chain(tls.warnings).collect(),
+                        warnings: complaint.into_iter().chain(warnings).collect(),
                     })
                 });
                 std::process::exit(code.unwrap_or(1).into())
@@ -348,7 +404,7 @@ impl Master {
         self.successor = None;
         self.sockets = Sockets::default();
         self.generations.clear();
-        self.spawners.clear();
+        self.helpers.clear();
         self.pools.clear();
         self.certificates.clear();
         self.tls = Tls::default();
@@ -417,6 +473,7 @@ impl Master {
             Cause::Crash => log::warn(format_args!("a new serving process has taken over")),
         }
         (self.site, self.tls) = (Some(site), tls);
+        self.forget_tickets();
         self.schedule_look(Instant::now());
         self.release_pools();
         self.send_log_to_pools();

@@ -15,6 +15,7 @@ use super::upgrade::{ended_before_serving, report_failed_upgrade};
 use super::{GRACE, Master, Phase, Timer, could_not_start};
 use crate::control::Control;
 use crate::ipc::MasterCommand;
+use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
 use crate::supervisor::KillTimer;
 use crate::{log, privileged_file, spawner, supervisor};
@@ -59,8 +60,11 @@ impl Master {
             };
             let pid = status.pid()?;
             let end = exit_text(status);
-            if self.spawner_ended(pid, &end) {
+            if self.helper_ended(pid) || self.spawner_ended(pid, &end) {
                 self.cgroups.iter().for_each(|folder| cgroup::sweep(folder));
+                continue;
+            }
+            if self.signer_ended(status) {
                 continue;
             }
             if self.on_pool_exit(pid, &end) || self.on_acme_exit(pid, &end) {
@@ -83,7 +87,10 @@ impl Master {
             let mut generation = self.generations.remove(index);
             if let Some(spawner) = generation.spawner {
                 let grace = spawner.grace + spawner::KILL_TIMEOUT + GRACE;
-                self.spawners.push((spawner, KillTimer::start(Instant::now(), grace)));
+                self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), grace)));
+            }
+            if let Some(signer) = generation.signer.as_ref().and_then(SignerProcess::pid) {
+                self.helpers.push((signer, KillTimer::start(Instant::now(), GRACE)));
             }
             generation.on_retired();
             if let Some(code) = self.on_exit(generation, end) {
@@ -92,12 +99,56 @@ impl Master {
         }
     }
 
-    /// Returns `false` if `pid` is no spawner. A generation cannot serve without its spawner, and both are replaced.
-    fn spawner_ended(&mut self, pid: Pid, end: &str) -> bool {
-        if let Some(index) = self.spawners.iter().position(|(spawner, _)| spawner.pid == pid) {
-            self.spawners.remove(index);
+    /// Returns `false` if `pid` is no spawner or signer of a generation that has ended.
+    fn helper_ended(&mut self, pid: Pid) -> bool {
+        let before = self.helpers.len();
+        self.helpers.retain(|(helper, _)| *helper != pid);
+        self.helpers.len() < before
+    }
+
+    /// Returns `false` if the process was no signer of a generation. The generation goes on, and another signer is started.
+    fn signer_ended(&mut self, status: WaitStatus) -> bool {
+        let mut signers = self.generations.iter_mut().map(|generation| &mut generation.signer);
+        let is_its = |signer: &SignerProcess| signer.pid().is_some() && signer.pid() == status.pid();
+        let Some(signer) = signers.find(|signer| signer.as_ref().is_some_and(is_its)) else { return false };
+        // Its workers have ended.
+        if let WaitStatus::Exited(_, 0) = status {
+            *signer = None;
             return true;
         }
+        let pause = signer.as_mut().map_or(Duration::ZERO, |signer| signer.on_exit(Instant::now()));
+        log::error(format_args!(
+            "the process that signs handshakes has ended: {}; it is replaced {}",
+            exit_text(status),
+            supervisor::text(pause)
+        ));
+        true
+    }
+
+    /// Starts the signer of a generation again. If that fails, another generation reads the certificates again.
+    fn restart_signer(&mut self, generation: Pid) {
+        let of_generation = |g: &Generation| g.pid == generation;
+        let Some(at) = self.generations.iter().position(of_generation) else { return };
+        let Some(mut signer) = self.generations[at].signer.take() else { return };
+        match signer.restart(|| self.release_in_child()) {
+            Ok(()) => self.generations[at].signer = Some(signer),
+            Err(lines) => {
+                self.helpers.extend(signer.pid().map(|pid| (pid, KillTimer::start(Instant::now(), GRACE))));
+                log::error(format_args!("no handshakes can be signed: {}", lines.join("; ")));
+                match self.generations[at].state {
+                    State::Starting => self.generations[at].kill(),
+                    State::Serving => {
+                        let now = Instant::now();
+                        self.restart = Some(now + self.restart_limit.count(now));
+                    }
+                    State::Leaving(_) | State::Killed(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Returns `false` if `pid` is no spawner. A generation cannot serve without its spawner, and both are replaced.
+    fn spawner_ended(&mut self, pid: Pid, end: &str) -> bool {
         let is_its = |g: &&mut Generation| g.spawner.is_some_and(|spawner| spawner.pid == pid);
         let Some(generation) = self.generations.iter_mut().find(is_its) else { return false };
         generation.spawner = None;
@@ -154,8 +205,11 @@ impl Master {
             let until = generation.state.deadline().filter(|_| !waits)?;
             Some((until, Timer::Lifecycle(generation.pid)))
         });
-        let spawners =
-            self.spawners.iter().map(|(spawner, timer)| (timer.due(), Timer::KillSpawner(spawner.pid)));
+        let helpers = self.helpers.iter().map(|(pid, timer)| (timer.due(), Timer::KillHelper(*pid)));
+        let signers = self.generations.iter().filter_map(|generation| {
+            let restart = generation.signer.as_ref()?.restart_time()?;
+            Some((restart, Timer::RestartSigner(generation.pid)))
+        });
         let pools = self.pools.iter().filter_map(|pool| Some((pool.kill.as_ref()?.due(), Timer::Pool)));
         let upgrade = self.successor.as_ref().filter(|_| self.phase == Phase::Serving);
         let others = [
@@ -165,12 +219,14 @@ impl Master {
             self.next_ping.map(|at| (at, Timer::Ping)),
             self.certificates.deadline().map(|at| (at, Timer::Acme)),
             self.next_look.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::Certificates)),
+            self.next_epoch.map(|at| (at, Timer::Tickets)),
             // The end of a change restarts the generation, or schedules it again.
             self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
         ];
         retirements
             .chain(lifecycles)
-            .chain(spawners)
+            .chain(helpers)
+            .chain(signers)
             .chain(pools)
             .chain(others.into_iter().flatten())
             .collect()
@@ -194,14 +250,15 @@ impl Master {
             Timer::Lifecycle(pid) => self.generations.retain_mut(|generation| {
                 generation.pid != pid || generation.on_event(Event::TimeOver, now) != Action::Abandon
             }),
-            Timer::KillSpawner(pid) => {
-                for (spawner, timer) in self.spawners.iter_mut().filter(|(spawner, _)| spawner.pid == pid) {
+            Timer::KillHelper(pid) => {
+                for (_, timer) in self.helpers.iter_mut().filter(|(helper, _)| *helper == pid) {
                     if timer.expires(now) {
-                        // The kernel then kills the scripts, too (PR_SET_PDEATHSIG).
-                        _ = kill(spawner.pid, Signal::SIGKILL);
+                        // The kernel then kills the scripts of a spawner, too (PR_SET_PDEATHSIG).
+                        _ = kill(pid, Signal::SIGKILL);
                     }
                 }
             }
+            Timer::RestartSigner(generation) => self.restart_signer(generation),
             // `on_timers` looks after them.
             Timer::Pool | Timer::Acme => {}
             Timer::StartTimeout => {
@@ -221,6 +278,7 @@ impl Master {
                 }
             }
             Timer::Certificates => self.look_for_certificates(now),
+            Timer::Tickets => self.forget_tickets(),
             // A client of the control socket may just have begun a reload.
             Timer::Restart if self.change.is_some() => {}
             Timer::Restart => {
@@ -236,7 +294,7 @@ impl Master {
     /// The exit code when all children of an ending program have ended.
     pub(super) fn exit_code(&self) -> Option<ExitCode> {
         let has_children = !self.generations.is_empty()
-            || !self.spawners.is_empty()
+            || !self.helpers.is_empty()
             || !self.pools.is_empty()
             || !self.certificates.is_empty();
         match self.phase {

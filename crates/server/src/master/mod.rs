@@ -50,10 +50,10 @@ use certificates::CertificateKeeper;
 use change::{Cause, Change, Preparation, Tls};
 use lifecycle::{Action, State};
 use notify::Notify;
-use process::{ChannelState, Generation, PoolProcess, SpawnerProcess};
+use process::{ChannelState, Generation, PoolProcess};
 use signals::{SignalEvent, Signals};
 use sockets::Sockets;
-use upgrade::{Predecessor, Successor};
+use upgrade::{Inherited, Predecessor, Successor};
 
 /// The exit code if the command line, the configuration, an address or a file prevents the start.
 const COULD_NOT_START: u8 = 2;
@@ -111,8 +111,8 @@ struct Master {
     certificates: CertificateKeeper,
     sockets: Sockets,
     generations: Vec<Generation>,
-    /// Spawners that are ending, because their generations have ended; each is killed at its time.
-    spawners: Vec<(SpawnerProcess, KillTimer)>,
+    /// Spawners and signers that are ending, because their generations have ended; each is killed at its time.
+    helpers: Vec<(Pid, KillTimer)>,
     pools: Vec<PoolProcess>,
     /// Folders in which scripts have had control groups.
     cgroups: BTreeSet<PathBuf>,
@@ -130,6 +130,8 @@ struct Master {
     next_ping: Option<Instant>,
     /// When the files of certificates are compared with those that are served.
     next_look: Option<Instant>,
+    /// When the keys of old session tickets are forgotten.
+    next_epoch: Option<Instant>,
     phase: Phase,
 }
 
@@ -156,7 +158,9 @@ enum Source {
 enum Timer {
     Retirement(Pid),
     Lifecycle(Pid),
-    KillSpawner(Pid),
+    KillHelper(Pid),
+    /// Of the generation with this ID.
+    RestartSigner(Pid),
     /// `end_pools` compares the deadlines of the pools.
     Pool,
     Acme,
@@ -165,6 +169,7 @@ enum Timer {
     ControlTimeout,
     Ping,
     Certificates,
+    Tickets,
     Restart,
 }
 
@@ -185,10 +190,14 @@ impl Master {
         let fail = |what: &'static str| move |e: io::Error| vec![format!("cannot {what}: {e}")];
         // First: the number of a missing inherited descriptor must not be given to a new one.
         let found = Predecessor::find().map_err(fail("take over from the running program"))?;
-        let (predecessor, sockets, control) = match found {
-            Some((predecessor, sockets, control)) => (Some(predecessor), sockets, control),
-            None => (None, sockets::inherited_sockets().map_err(fail("use the inherited sockets"))?, None),
+        let (predecessor, inherited) = match found {
+            Some((predecessor, inherited)) => (Some(predecessor), inherited),
+            None => {
+                let sockets = sockets::inherited_sockets().map_err(fail("use the inherited sockets"))?;
+                (None, Inherited { sockets, ..Inherited::default() })
+            }
         };
+        let Inherited { sockets, control, tickets } = inherited;
         // Scripts may have the same user, and could trace this process and its forked children or read their memory. Exec
         // resets the attribute.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| fail("forbid tracing")(e.into()))?;
@@ -202,11 +211,11 @@ impl Master {
             control: control.or_else(|| Control::open(&options.source).ok()),
             notify: Notify::from_environment(),
             site: None,
-            tls: Tls::default(),
+            tls: Tls { tickets, ..Tls::default() },
             certificates: CertificateKeeper::new(),
             sockets,
             generations: Vec::new(),
-            spawners: Vec::new(),
+            helpers: Vec::new(),
             pools: Vec::new(),
             cgroups: BTreeSet::new(),
             preparation: None,
@@ -218,6 +227,7 @@ impl Master {
             restart: None,
             next_ping: None,
             next_look: None,
+            next_epoch: None,
             phase: Phase::Serving,
             options: options.clone(),
         })

@@ -1,4 +1,4 @@
-//! The master's children: generations, spawners and pools.
+//! The master's children: generations, spawners, signers and pools.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use crate::control::Client;
 use crate::ipc::Channel;
 use crate::log;
 use crate::privilege::Identity;
+use crate::signer::SignerProcess;
 use crate::spawner::KILL_TIMEOUT;
 use crate::supervisor::KillTimer;
 
@@ -25,6 +26,8 @@ pub(super) struct Generation {
     pub(super) state: State,
     /// `None`: its site has no scripts, or the spawner has ended.
     pub(super) spawner: Option<SpawnerProcess>,
+    /// `None`: its workers have no private keys, or have them themselves.
+    pub(super) signer: Option<SignerProcess>,
     /// The lines that it has sent before its end.
     pub(super) failure: Vec<String>,
     /// They receive their response when the generation has retired.

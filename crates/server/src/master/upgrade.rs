@@ -18,6 +18,7 @@ use super::sockets::{Origin, Sockets};
 use super::{GRACE, Master, Phase};
 use crate::control::{Client, Control};
 use crate::ipc::{Channel, Decoder, Encoder, Message, Received};
+use crate::tls::TicketSecrets;
 use crate::{log, sys};
 
 /// The environment variable with the number of the channel's descriptor in the new program.
@@ -35,6 +36,8 @@ enum Handoff {
     },
     /// The control socket.
     Control(OwnedFd),
+    /// A pipe with the secrets of session tickets.
+    Tickets(OwnedFd),
     End,
 }
 
@@ -56,6 +59,7 @@ impl Message<'_> for Handoff {
                 Encoder::new(kind).bytes(wanted.as_bytes()).fd(fd)
             }
             Handoff::Control(fd) => Encoder::new(b'C').fd(fd),
+            Handoff::Tickets(fd) => Encoder::new(b'K').fd(fd),
             Handoff::End => Encoder::new(b'E'),
         }
     }
@@ -65,6 +69,7 @@ impl Message<'_> for Handoff {
             b'S' => Origin::Configured,
             b'P' => Origin::Passed,
             b'C' => return Some(Handoff::Control(fields.fd()?)),
+            b'K' => return Some(Handoff::Tickets(fields.fd()?)),
             b'E' => return Some(Handoff::End),
             _ => return None,
         };
@@ -91,13 +96,43 @@ impl Master {
             log::warn(format_args!("no upgrade: {why}"));
             return reject_clients(client, why);
         }
-        match Successor::start(&self.program, &self.sockets, self.control.as_ref(), client) {
+        match self.start_successor(client) {
             Ok(successor) => self.successor = Some(successor),
             Err((line, client)) => {
                 log::error(format_args!("{line}; this program continues"));
                 reject_clients(client, &line);
             }
         }
+    }
+
+    /// Starts this program's file with the same arguments, and hands off what it needs to take over.
+    fn start_successor(&self, client: Option<Client>) -> Result<Successor, (String, Option<Client>)> {
+        let until = Instant::now() + TIMEOUT;
+        match Successor::start(&self.program) {
+            Ok((program, channel)) => {
+                // Fails if the program has ended or does not read. `on_successor` and the timeout notice that.
+                _ = self.hand_off(&channel, until);
+                Ok(Successor { program, channel, client, until })
+            }
+            Err(error) => Err((format!("cannot start {}: {error}", self.program.display()), client)),
+        }
+    }
+
+    fn hand_off(&self, to: &Channel, until: Instant) -> io::Result<()> {
+        for bound in self.sockets.iter() {
+            for fd in &bound.fds {
+                let wanted = bound.wanted.to_string();
+                let fd = fd.try_clone()?;
+                to.send_until(&Handoff::Socket { wanted, origin: bound.origin, fd }, until)?;
+            }
+        }
+        if let Some(control) = &self.control {
+            to.send_until(&Handoff::Control(control.socket().try_clone()?.into()), until)?;
+        }
+        if let Some(tickets) = &self.tls.tickets {
+            to.send_until(&Handoff::Tickets(tickets.to_pipe()?), until)?;
+        }
+        to.send_until(&Handoff::End, until)
     }
 
     pub(super) fn on_successor(&mut self) {
@@ -165,32 +200,15 @@ pub(super) struct Successor {
 }
 
 impl Successor {
-    /// Starts `program` with the same arguments, and hands off the sockets.
-    fn start(
-        program: &Path,
-        sockets: &Sockets,
-        control: Option<&Control>,
-        client: Option<Client>,
-    ) -> Result<Successor, (String, Option<Client>)> {
-        let until = Instant::now() + TIMEOUT;
-        let attempt = || -> io::Result<(Child, Channel)> {
-            let (ours, theirs) = Channel::pair()?;
-            rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
-            let mut command = Command::new(program);
-            command.args(std::env::args_os().skip(1)).env(VARIABLE, theirs.as_raw_fd().to_string());
-            for variable in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
-                command.env_remove(variable);
-            }
-            let child = command.spawn()?;
-            drop(theirs);
-            // Fails if the program has ended or does not read. `on_successor` and the timeout notice that.
-            _ = hand_off(&ours, sockets, control, until);
-            Ok((child, ours))
-        };
-        match attempt() {
-            Ok((program, channel)) => Ok(Successor { program, channel, client, until }),
-            Err(error) => Err((format!("cannot start {}: {error}", program.display()), client)),
+    fn start(program: &Path) -> io::Result<(Child, Channel)> {
+        let (ours, theirs) = Channel::pair()?;
+        rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
+        let mut command = Command::new(program);
+        command.args(std::env::args_os().skip(1)).env(VARIABLE, theirs.as_raw_fd().to_string());
+        for variable in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
+            command.env_remove(variable);
         }
+        Ok((command.spawn()?, ours))
     }
 
     pub(super) fn pid(&self) -> Pid {
@@ -216,18 +234,12 @@ impl Successor {
     }
 }
 
-fn hand_off(to: &Channel, sockets: &Sockets, control: Option<&Control>, until: Instant) -> io::Result<()> {
-    for bound in sockets.iter() {
-        for fd in &bound.fds {
-            let wanted = bound.wanted.to_string();
-            let fd = fd.try_clone()?;
-            to.send_until(&Handoff::Socket { wanted, origin: bound.origin, fd }, until)?;
-        }
-    }
-    if let Some(control) = control {
-        to.send_until(&Handoff::Control(control.socket().try_clone()?.into()), until)?;
-    }
-    to.send_until(&Handoff::End, until)
+/// What a program takes over from the one before.
+#[derive(Default)]
+pub(super) struct Inherited {
+    pub(super) sockets: Sockets,
+    pub(super) control: Option<Control>,
+    pub(super) tickets: Option<TicketSecrets>,
 }
 
 /// The old program, in the new one.
@@ -236,26 +248,27 @@ pub(super) struct Predecessor {
 }
 
 impl Predecessor {
-    /// The predecessor with the sockets that it hands off. `None`: this program was not started by an upgrade.
-    pub(super) fn find() -> io::Result<Option<(Predecessor, Sockets, Option<Control>)>> {
+    /// The predecessor with what it hands off. `None`: this program was not started by an upgrade.
+    pub(super) fn find() -> io::Result<Option<(Predecessor, Inherited)>> {
         let Some(number) = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok()) else {
             return Ok(None);
         };
         let channel = Channel::from(sys::adopt(number)?);
-        let (mut sockets, mut control) = (Sockets::default(), None);
+        let mut inherited = Inherited::default();
         let until = Instant::now() + TIMEOUT;
         loop {
             match channel.receive_until::<Handoff>(until)? {
                 Received::Message(Handoff::Socket { wanted, origin, fd }) => {
                     let wanted = site::address::Address::parse(&wanted, Path::new(""));
-                    sockets.inherit(wanted.map_err(io::Error::other)?, origin, fd);
+                    inherited.sockets.inherit(wanted.map_err(io::Error::other)?, origin, fd);
                 }
-                Received::Message(Handoff::Control(fd)) => control = Some(Control::inherit(fd)?),
+                Received::Message(Handoff::Control(fd)) => inherited.control = Some(Control::inherit(fd)?),
+                Received::Message(Handoff::Tickets(fd)) => inherited.tickets = TicketSecrets::from_pipe(fd),
                 Received::Message(Handoff::End) => break,
                 Received::End => return Err(io::Error::other("the old program has ended")),
             }
         }
-        Ok(Some((Predecessor { channel }, sockets, control)))
+        Ok(Some((Predecessor { channel }, inherited)))
     }
 
     /// Tells the predecessor that this program serves and receives its connections at the other end of `handoff`.

@@ -4,6 +4,9 @@
 //! Here is the worker's end. It knows of keys and messages, and nothing of certificates or connections.
 
 pub mod message;
+
+mod supervised;
+
 pub mod process;
 mod statement;
 
@@ -18,6 +21,7 @@ use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 
 use crate::ipc::{Channel, Received};
 use message::{PublicKey, SignRequest, SignResponse};
+pub use supervised::SignerProcess;
 
 /// How long a handshake waits for its signature. A signer that has ended is replaced within this time.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -25,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 const SHORT_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// The channels of a generation to its signer, of which each worker uses one at a time.
-pub struct Signatures {
+struct Signatures {
     /// As many as there are workers, so that one is free.
     links: Box<[Mutex<Link>]>,
 }
@@ -37,7 +41,7 @@ struct Link {
 }
 
 /// A private key that the signer has.
-pub struct RemoteKey {
+struct RemoteKey {
     number: u32,
     public: PublicKey,
     signatures: Arc<Signatures>,
@@ -51,7 +55,7 @@ struct RemoteSigner {
 }
 
 impl Signatures {
-    pub fn new(channels: Vec<Channel>) -> Arc<Signatures> {
+    fn new(channels: Vec<Channel>) -> Arc<Signatures> {
         let link = |channel| Mutex::new(Link { channel, last: 0, timeout: TIMEOUT });
         Arc::new(Signatures { links: channels.into_iter().map(link).collect() })
     }
@@ -93,8 +97,8 @@ impl Link {
 
 impl RemoteKey {
     /// The signer's key with this number.
-    pub fn new(number: u32, public: PublicKey, signatures: Arc<Signatures>) -> RemoteKey {
-        RemoteKey { number, public, signatures }
+    fn remote(number: usize, public: PublicKey, signatures: &Arc<Signatures>) -> Arc<dyn SigningKey> {
+        Arc::new(RemoteKey { number: number as u32, public, signatures: signatures.clone() })
     }
 }
 

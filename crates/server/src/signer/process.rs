@@ -17,6 +17,7 @@ use super::statement;
 use crate::ipc::{Channel, Received};
 use crate::privilege::Identity;
 use crate::sandbox::{self, Demand};
+use crate::tls::SigningKeys;
 
 /// Bytes of a thread's stack. RSA needs the most.
 const STACK: usize = 128 * 1024;
@@ -40,8 +41,6 @@ const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::RSA_PKCS1_SHA512,
 ];
 
-pub type Keys = Vec<Arc<dyn SigningKey>>;
-
 pub struct SignerSetup {
     pub master: Channel,
     /// One to each worker.
@@ -53,7 +52,7 @@ pub struct SignerSetup {
 
 /// Reads the keys and signs until every worker's channel is closed, and returns the exit code. The process must have only
 /// one thread.
-pub fn run(setup: SignerSetup, read: impl FnOnce() -> Result<Keys, Vec<String>>) -> u8 {
+pub fn run(setup: SignerSetup, read: impl FnOnce() -> Result<SigningKeys, Vec<String>>) -> u8 {
     let SignerSetup { master, workers, identity, sandbox } = setup;
     let begun = read().and_then(|keys| {
         give_up(identity, sandbox).map_err(|line| vec![line])?;
@@ -88,7 +87,7 @@ fn give_up(identity: Option<Identity>, demand: Demand) -> Result<(), String> {
     sandbox::keep_only_channels(demand).map(drop)
 }
 
-fn report(master: &Channel, keys: &Keys) -> io::Result<()> {
+fn report(master: &Channel, keys: &SigningKeys) -> io::Result<()> {
     let until = Instant::now() + TIMEOUT;
     for key in keys {
         master.send_until(&SignerEvent::Key(public(&**key)), until)?;
@@ -105,7 +104,7 @@ pub(super) fn public(key: &dyn SigningKey) -> PublicKey {
     }
 }
 
-fn start(workers: Vec<Channel>, keys: Keys) -> io::Result<Vec<thread::JoinHandle<()>>> {
+fn start(workers: Vec<Channel>, keys: SigningKeys) -> io::Result<Vec<thread::JoinHandle<()>>> {
     let keys: Arc<[_]> = keys.into();
     let start = |(number, channel)| {
         let keys = keys.clone();

@@ -4,8 +4,9 @@ use std::thread::{self, JoinHandle};
 
 use rustls::pki_types::PrivateKeyDer;
 
-use super::process::{Keys, public, serve};
+use super::process::{public, serve};
 use super::*;
+use crate::tls::SigningKeys;
 use crate::tls::crypto::rand::SystemRandom;
 use crate::tls::crypto::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ED25519, EcdsaKeyPair, Ed25519KeyPair,
@@ -14,7 +15,7 @@ use crate::tls::crypto::signature::{
 use crate::tls::crypto::signing_key;
 
 /// One of ECDSA, and one of Ed25519.
-fn keys() -> Keys {
+fn keys() -> SigningKeys {
     let random = SystemRandom::new();
     let ecdsa = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).expect("a key");
     let ed25519 = Ed25519KeyPair::generate_pkcs8(&random).expect("a key");
@@ -26,11 +27,13 @@ fn keys() -> Keys {
 }
 
 /// The worker's end of keys, and a signer on a thread.
-fn started() -> (Vec<RemoteKey>, Keys, JoinHandle<()>) {
+fn started() -> (Vec<RemoteKey>, SigningKeys, JoinHandle<()>) {
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
     let (keys, signatures) = (keys(), Signatures::new(vec![ours]));
-    let remote = |(number, key): (usize, &Arc<dyn SigningKey>)| {
-        RemoteKey::new(number as u32, public(&**key), signatures.clone())
+    let remote = |(number, key): (usize, &Arc<dyn SigningKey>)| RemoteKey {
+        number: number as u32,
+        public: public(&**key),
+        signatures: signatures.clone(),
     };
     let remote = keys.iter().enumerate().map(remote).collect();
     let signing = keys.clone();

@@ -1,6 +1,9 @@
 //! A build without TLS: a site with TLS is rejected, so that there are no values of the other types.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use site::model::Site;
 
@@ -78,8 +81,54 @@ impl Material {
     }
 }
 
+#[derive(Clone)]
+pub enum TicketSecrets {}
+
+/// There is none.
+pub struct TlsSetup;
+
+pub enum KeySource {
+    Files,
+}
+
+impl TicketSecrets {
+    pub fn of(_: &Site, _: Option<&TicketSecrets>) -> Result<Option<TicketSecrets>, String> {
+        Ok(None)
+    }
+
+    pub fn to_pipe(&self) -> io::Result<OwnedFd> {
+        match *self {}
+    }
+
+    pub fn from_pipe(_: OwnedFd) -> Option<TicketSecrets> {
+        None
+    }
+
+    pub fn forget(&mut self) {
+        match *self {}
+    }
+
+    pub fn until_next_epoch(&self) -> Duration {
+        match *self {}
+    }
+}
+
+impl TlsSetup {
+    pub fn new(material: Material, _: KeySource, _: Option<TicketSecrets>) -> TlsSetup {
+        match material {}
+    }
+}
+
 impl ServerTls {
-    pub fn of(_: &Site, material: &Material, _: Option<Arc<dyn Challenges>>) -> Result<ServerTls, String> {
-        match *material {}
+    pub fn begin(
+        _: &Site,
+        TlsSetup: TlsSetup,
+        _: Option<Arc<dyn Challenges>>,
+    ) -> Result<ServerTls, Vec<String>> {
+        Err(Vec::new())
+    }
+
+    pub fn forget_tickets(&self) -> Option<Duration> {
+        match *self {}
     }
 }

@@ -80,6 +80,9 @@ fn name(group: Group) -> NamedGroup {
     }
 }
 
+/// Private keys, which may sign in another process.
+pub type SigningKeys = Vec<Arc<dyn SigningKey>>;
+
 /// A key that signs in this process.
 pub fn signing_key(key: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, rustls::Error> {
     library::sign::any_supported_type(key)

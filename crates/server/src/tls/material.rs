@@ -15,7 +15,7 @@ use site::model::{Host, Site};
 use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates};
 use zeroize::Zeroizing;
 
-use super::crypto::signing_key;
+use super::crypto::{SigningKeys, signing_key};
 use super::inspect::{CertificateFacts, problems};
 use super::names::distinguished;
 use super::pem::{self, PrivateKey};
@@ -198,6 +198,20 @@ impl Material {
     }
 }
 
+impl Reading {
+    /// The material, and its keys, which sign in this process. Errors: lines that say what to do.
+    pub fn with_keys(self) -> Result<(Material, SigningKeys), Vec<String>> {
+        let is_error = |problem: &Problem| problem.severity == Severity::Error;
+        let errors = self.problems.into_iter().filter(is_error).map(|problem| problem.text);
+        let mut material = self.material.ok_or_else(|| errors.collect::<Vec<_>>())?;
+        let invalid = |e| vec![format!("a private key cannot be used: {e}")];
+        let keys = std::mem::take(&mut material.keys);
+        let keys =
+            keys.iter().map(|key| signing_key(&key.der())).collect::<Result<_, _>>().map_err(invalid)?;
+        Ok((material, keys))
+    }
+}
+
 impl Stamps {
     /// The present states of the same files.
     pub fn again(&self) -> Stamps {
@@ -332,30 +346,22 @@ impl Reader {
         let of_chain = |why: String| ("certificate", format!("{} {why}", path.display()));
         let text = self.file(path).map_err(|why| ("certificate", why))?;
         let certificate = Certificate::parse(path, &text).map_err(of_chain)?;
-        let inside = match files.key {
-            None => pem::private_key(&text).map_err(of_chain)?,
-            Some(_) => None,
-        };
-        let key_path = match (&files.key, &inside) {
-            (Some(key), _) => key.clone(),
-            (None, Some(_)) => path.clone(),
-            (None, None) => key_beside(path).map_err(of_chain)?,
+        let is_inside = files.key.is_none() && pem::has_private_key(&text);
+        let key_path = match &files.key {
+            Some(key) => key.clone(),
+            None if is_inside => path.clone(),
+            None => key_beside(path).map_err(of_chain)?,
         };
         self.stamps.add(&key_path);
+        let blame = if files.key.is_some() { "certificate_key" } else { "certificate" };
+        self.check_mode(&key_path, blame, files.key.as_ref().unwrap_or(path));
         if self.with_keys == Keys::Left {
             return Ok((certificate, None));
         }
-        let blame = if files.key.is_some() { "certificate_key" } else { "certificate" };
         let of_key = |why: String| (blame, format!("{} {why}", key_path.display()));
-        let key = match inside {
-            Some(key) => key,
-            None => {
-                let text = self.file(&key_path).map_err(|why| (blame, why))?;
-                let key = pem::private_key(&text).map_err(of_key)?;
-                key.ok_or_else(|| of_key("has no private key; name the file that has it".to_owned()))?
-            }
-        };
-        self.check_mode(&key_path, blame, files.key.as_ref().unwrap_or(path));
+        let text = if is_inside { text } else { self.file(&key_path).map_err(|why| (blame, why))? };
+        let key = pem::private_key(&text).map_err(of_key)?;
+        let key = key.ok_or_else(|| of_key("has no private key; name the file that has it".to_owned()))?;
         let signing = signing_key(&key.der()).map_err(|_| {
             let why = "has a key that is not supported; use ECDSA with P-256 or P-384, RSA with 2048 to 8192 bits, or \
                        Ed25519";

@@ -1,6 +1,6 @@
 //! TLS, by rustls: certificates, keys, session tickets and their settings. Knows no connections.
 //!
-//! The master reads the [`Material`] of a site, and a generation makes a [`ServerTls`] of it.
+//! The master reads the [`Material`] of a site, without its private keys, and a generation makes a [`ServerTls`] of it.
 
 pub mod crypto;
 
@@ -20,10 +20,11 @@ pub mod tickets;
 
 mod settings;
 
-pub use crypto::provider;
+pub use crypto::{SigningKeys, provider};
 pub use material::Material;
 pub use resolver::Challenges;
-pub use settings::{Choice, HTTP2, ServerTls};
+pub use settings::{Choice, HTTP2, KeySource, ServerTls, TlsSetup};
+pub use tickets::TicketSecrets;
 
 #[cfg(all(test, feature = "aws-lc"))]
 mod tests;

@@ -42,9 +42,36 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// The certificates of a text, in order, perhaps none.
+/// The certificates of a text, in order, perhaps none. No copy is made of a key in the same text.
 pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(invalid)
+    sections(text, "CERTIFICATE")
+        .map(CertificateDer::from_pem_slice)
+        .collect::<Result<_, _>>()
+        .map_err(invalid)
+}
+
+/// The sections of a kind. One without an end lasts until the next one of any kind.
+fn sections<'t>(text: &'t [u8], kind: &str) -> impl Iterator<Item = &'t [u8]> {
+    let [begin, end] = ["BEGIN", "END"].map(|word| format!("-----{word} {kind}-----").into_bytes());
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (_, section) = rest.split_at(find(rest, &begin)?);
+        let inside = &section[begin.len()..];
+        let length = find(inside, b"-----BEGIN ").unwrap_or(inside.len());
+        let length = find(&inside[..length], &end).map_or(length, |at| at + end.len());
+        let (section, behind) = section.split_at(begin.len() + length);
+        rest = behind;
+        Some(section)
+    })
+}
+
+fn find(text: &[u8], words: &[u8]) -> Option<usize> {
+    text.windows(words.len()).position(|window| window == words)
+}
+
+/// Whether a text has a private key, of which no copy is made.
+pub fn has_private_key(text: &[u8]) -> bool {
+    find(text, b"PRIVATE KEY-----").is_some()
 }
 
 /// The lists of revoked certificates of a text, in order, perhaps none.
@@ -68,9 +95,8 @@ pub fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
             return Err("has two private keys; keep the one of the certificate".to_owned());
         }
     }
-    let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
     match found {
-        None if has(b"BEGIN ENCRYPTED PRIVATE KEY") => {
+        None if find(text, b"BEGIN ENCRYPTED PRIVATE KEY").is_some() => {
             Err("has a key with a password, which the server cannot know; remove it with: openssl pkey -in OLD -out NEW"
                 .to_owned())
         }
@@ -90,6 +116,30 @@ fn invalid(error: rustls::pki_types::pem::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_certificates_between_other_sections() {
+        let section =
+            |kind: &str, text: &str| format!("-----BEGIN {kind}-----\n{text}\n-----END {kind}-----\n");
+        let key = section("PRIVATE KEY", "!");
+        let text =
+            [&key, &section("CERTIFICATE", "AAAA"), "words", &key, &section("CERTIFICATE", "BBBB"), &key];
+        let found = certificates(text.concat().as_bytes()).unwrap();
+        assert_eq!(found, [vec![0, 0, 0].into(), vec![4, 16, 65].into()] as [CertificateDer<'_>; 2]);
+        assert!(
+            has_private_key(key.as_bytes()) && !has_private_key(section("CERTIFICATE", "AAAA").as_bytes())
+        );
+        assert_eq!(certificates(key.as_bytes()), Ok(Vec::new()));
+        let cut = format!("-----BEGIN CERTIFICATE-----\nAAAA\n{key}-----END CERTIFICATE-----\n");
+        for (text, expected) in [
+            (section("CERTIFICATE", "!"), "not base64"),
+            (cut, "ends within"),
+            ("-----BEGIN CERTIFICATE-----\nAAAA".to_owned(), "ends within"),
+        ] {
+            let error = certificates(text.as_bytes()).expect_err(&text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn reads_keys_of_three_formats_and_rejects_others() {

@@ -2,19 +2,21 @@
 //! library has one rule in each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::server::{Acceptor, NoServerSessionStorage, ServerSessionMemoryCache};
-use rustls::sign::{CertifiedKey, SigningKey};
+use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use site::model::Site;
 use site::tls::{EarlyData, UnknownName, Versions};
 
 use super::clients::{fingerprint, verifier};
-use super::crypto::{chosen_provider, signing_key};
-use super::material::Material;
+use super::crypto::{SigningKeys, chosen_provider};
+use super::material::{Keys, Material};
 use super::resolver::{ACME, Challenges, Known, Resolver};
-use super::tickets::TicketKeys;
+use super::tickets::{TicketKeys, TicketSecrets};
+use crate::clock;
 
 /// The names of protocols for their negotiation (RFC 7301).
 pub const HTTP2: &[u8] = b"h2";
@@ -31,8 +33,25 @@ pub struct ServerTls {
     /// An index in `configs`, for each host.
     of_hosts: Vec<usize>,
     resolver: Arc<Resolver>,
+    tickets: Option<Arc<TicketKeys>>,
     /// Whether a connection can begin before the name is known that its client asks for.
     selection: Selection,
+}
+
+/// What a generation makes its settings of.
+pub struct TlsSetup {
+    material: Material,
+    keys: KeySource,
+    /// `None`: sessions are not resumed.
+    tickets: Option<TicketSecrets>,
+}
+
+/// Where the private keys of the certificates are.
+pub enum KeySource {
+    /// In their files.
+    Files,
+    /// Elsewhere. In the order of the certificates.
+    Remote(SigningKeys),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,18 +74,26 @@ pub enum Choice {
 /// The alert `unrecognized_name` in a record (RFC 8446 §5.1 and §6).
 const UNRECOGNIZED_NAME: &[u8] = &[0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x70];
 
+impl TlsSetup {
+    pub fn new(material: Material, keys: KeySource, tickets: Option<TicketSecrets>) -> TlsSetup {
+        TlsSetup { material, keys, tickets }
+    }
+}
+
 impl ServerTls {
-    /// With keys that sign in this process, and without tickets. Errors: what to do.
-    pub fn of(
+    /// May read files, with the rights of the master. Errors: lines that say what to do.
+    pub fn begin(
         site: &Site,
-        material: &Material,
+        setup: TlsSetup,
         challenges: Option<Arc<dyn Challenges>>,
-    ) -> Result<ServerTls, String> {
-        let mut keys = Vec::new();
-        for key in material.keys() {
-            keys.push(signing_key(&key.der()).map_err(|e| format!("a private key cannot be used: {e}"))?);
-        }
-        ServerTls::new(site, material, keys, None, challenges)
+    ) -> Result<ServerTls, Vec<String>> {
+        let TlsSetup { material, keys, tickets } = setup;
+        let (material, keys) = match keys {
+            KeySource::Remote(keys) => (material, keys),
+            KeySource::Files => Material::read(site, Keys::Read, clock::wall()).with_keys()?,
+        };
+        let tickets = tickets.map(TicketKeys::new);
+        ServerTls::new(site, &material, keys, tickets, challenges).map_err(|line| vec![line])
     }
 
     /// `keys` are those of the certificates, and may sign elsewhere. `tickets`: `None` if sessions are not resumed.
@@ -74,8 +101,8 @@ impl ServerTls {
     pub fn new(
         site: &Site,
         material: &Material,
-        keys: Vec<Arc<dyn SigningKey>>,
-        tickets: Option<&Arc<TicketKeys>>,
+        keys: SigningKeys,
+        tickets: Option<Arc<TicketKeys>>,
         challenges: Option<Arc<dyn Challenges>>,
     ) -> Result<ServerTls, String> {
         let mut certified = Vec::new();
@@ -108,9 +135,11 @@ impl ServerTls {
             config.alpn_protocols = protocols.clone();
             // Tickets hold the sessions, so that all workers know them.
             config.session_storage = Arc::new(NoServerSessionStorage {});
-            match (tickets, site.tls.early_data) {
+            match (&tickets, site.tls.early_data) {
                 (None, _) => config.send_tls13_tickets = 0,
-                (Some(tickets), EarlyData::Rejected) => config.ticketer = tickets.ticketer(&fingerprint(rules)),
+                (Some(tickets), EarlyData::Rejected) => {
+                    config.ticketer = tickets.ticketer(&fingerprint(rules))
+                }
                 // A ticket could be used twice; a session that is stored here is used once (RFC 8446 §8.1).
                 (Some(_), EarlyData::Accepted) => {
                     config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
@@ -123,7 +152,12 @@ impl ServerTls {
             (..=1, UnknownName::Default) => Selection::One,
             _ => Selection::ByName,
         };
-        Ok(ServerTls { configs, of_hosts: material.rules_of_hosts().to_vec(), resolver, selection })
+        Ok(ServerTls { configs, of_hosts: material.rules_of_hosts().to_vec(), resolver, tickets, selection })
+    }
+
+    /// Forgets the keys of tickets that are not accepted any more. Returns when there are others.
+    pub fn forget_tickets(&self) -> Option<Duration> {
+        self.tickets.as_ref().map(|tickets| tickets.forget())
     }
 
     /// The settings of a client that asks for the default host.

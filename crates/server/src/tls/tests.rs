@@ -131,9 +131,9 @@ impl Files {
 
     fn tls(&self, text: &str) -> ServerTls {
         let site = self.site(text);
-        let reading = Material::read(&site, Keys::Read, NOW);
-        let material = reading.material.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems));
-        ServerTls::of(&site, &material, None).unwrap()
+        let read = Material::read(&site, Keys::Read, NOW).with_keys();
+        let (material, keys) = read.unwrap_or_else(|problems| panic!("{text}\n{problems:#?}"));
+        ServerTls::new(&site, &material, keys, None, None).unwrap()
     }
 
     /// The problems of a site, without the path of the folder.

@@ -3,15 +3,21 @@
 //! and masters that follow one another, and by machines with the same key file. A ticket is accepted in its epoch and in
 //! the next one, and, for machines whose clocks differ, in the epoch before.
 //!
-//! Knows nothing of connections or configurations.
+//! Knows nothing of connections.
 
 mod tree;
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustls::server::ProducesTickets;
+use site::model::Site;
+use site::tls::Tickets;
 use zeroize::Zeroizing;
 
 use self::tree::{SECRET, Secret, SecretTree, derive};
@@ -31,9 +37,9 @@ const TAG: usize = 16;
 /// The longest lifetime of a ticket in seconds (RFC 8446 §4.6.1).
 const LONGEST: u64 = 7 * 24 * 60 * 60;
 /// Bytes of the shortest and the longest key file.
-pub const KEY_FILE: std::ops::RangeInclusive<usize> = SECRET..=4096;
+const KEY_FILE: std::ops::RangeInclusive<usize> = SECRET..=4096;
 /// Bytes of the secrets as they are handed to another process.
-pub const ENCODED: usize = size_of::<u64>() + tree::ENCODED;
+const ENCODED: usize = size_of::<u64>() + tree::ENCODED;
 
 /// The secrets of present and later tickets.
 #[derive(Clone)]
@@ -68,8 +74,20 @@ pub struct Ticketer {
 }
 
 impl TicketSecrets {
+    /// The secrets of a site: those of its file, or else the present ones, which its processes have had before. Errors: what
+    /// to do.
+    pub fn of(site: &Site, present: Option<&TicketSecrets>) -> Result<Option<TicketSecrets>, String> {
+        let Some(Tickets { rotation, key_file }) = &site.tls.tickets else { return Ok(None) };
+        let secrets = match (key_file, present) {
+            (Some(path), _) => TicketSecrets::from_file(&read(path)?, *rotation),
+            (None, Some(present)) if present.has_rotation(*rotation) => present.clone(),
+            (None, _) => TicketSecrets::random(*rotation)?,
+        };
+        Ok(Some(secrets))
+    }
+
     /// Errors: the kernel gives no random bytes.
-    pub fn random(rotation: Duration) -> Result<TicketSecrets, String> {
+    fn random(rotation: Duration) -> Result<TicketSecrets, String> {
         let mut root = Secret::default();
         let filled = SystemRandom::new().fill(&mut root[..]);
         filled
@@ -78,7 +96,7 @@ impl TicketSecrets {
     }
 
     /// The same on all machines with the same file and rotation. `content` is of a length in `KEY_FILE`.
-    pub fn from_file(content: &[u8], rotation: Duration) -> TicketSecrets {
+    fn from_file(content: &[u8], rotation: Duration) -> TicketSecrets {
         let mut root = Secret::default();
         let length = seconds(rotation).to_be_bytes();
         // Fails only for a longer result.
@@ -93,7 +111,7 @@ impl TicketSecrets {
         TicketSecrets { rotation, tree: SecretTree::new(root, (now / rotation).saturating_sub(1)) }
     }
 
-    pub fn has_rotation(&self, rotation: Duration) -> bool {
+    fn has_rotation(&self, rotation: Duration) -> bool {
         self.rotation == seconds(rotation)
     }
 
@@ -114,15 +132,28 @@ impl TicketSecrets {
         epoch
     }
 
-    /// For another process, `ENCODED` bytes.
-    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+    /// A pipe with the secrets, for another process.
+    pub fn to_pipe(&self) -> io::Result<OwnedFd> {
+        let (reader, mut writer) = io::pipe()?;
+        writer.write_all(&self.encode())?;
+        Ok(reader.into())
+    }
+
+    /// The secrets in a pipe of another process. `None`: it is of a version with another form.
+    pub fn from_pipe(pipe: OwnedFd) -> Option<TicketSecrets> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(ENCODED + 1));
+        File::from(pipe).take(ENCODED as u64 + 1).read_to_end(&mut bytes).ok()?;
+        TicketSecrets::decode(&bytes)
+    }
+
+    fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(ENCODED));
         bytes.extend_from_slice(&self.rotation.to_be_bytes());
         bytes.extend_from_slice(&self.tree.encode());
         bytes
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<TicketSecrets> {
+    fn decode(bytes: &[u8]) -> Option<TicketSecrets> {
         let (rotation, tree) = bytes.split_first_chunk()?;
         let rotation = Some(u64::from_be_bytes(*rotation)).filter(|rotation| *rotation > 0)?;
         Some(TicketSecrets { rotation, tree: SecretTree::decode(tree)? })
@@ -252,6 +283,24 @@ impl fmt::Debug for Ticketer {
     }
 }
 
+/// The bytes of a key file. Errors: what to do.
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let shown = path.display();
+    // Without room to grow, so that no copy stays behind.
+    let mut content = Zeroizing::new(Vec::with_capacity(KEY_FILE.end() + 2));
+    let read = File::open(path)
+        .and_then(|file| file.take(*KEY_FILE.end() as u64 + 1).read_to_end(&mut content))
+        .map_err(|e| format!("cannot read the keys of session tickets, {shown}: {e}"));
+    match read? {
+        length if KEY_FILE.contains(&length) => Ok(content),
+        _ => Err(format!(
+            "{shown} must have {} to {} random bytes; write some with: openssl rand -out {shown} 64",
+            KEY_FILE.start(),
+            KEY_FILE.end()
+        )),
+    }
+}
+
 fn seconds(rotation: Duration) -> u64 {
     rotation.as_secs().max(1)
 }
@@ -354,6 +403,17 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_enough_bytes_and_not_too_many() {
+        let path = std::env::temp_dir().join(format!("taipan-ticket-key-{}", std::process::id()));
+        for (length, is_valid) in [(0, false), (31, false), (32, true), (4096, true), (4097, false)] {
+            std::fs::write(&path, vec![1; length]).expect("it is written");
+            assert_eq!(read(&path).map(|content| content.len()).is_ok(), is_valid, "{length}");
+        }
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(read(&path).expect_err("there is none").contains("cannot read the keys of session tickets"));
+    }
+
+    #[test]
     fn processes_share_secrets_by_handing_them_over_or_by_a_file() {
         let shares = |one: TicketSecrets, other: TicketSecrets| {
             let [one, other] = [one, other].map(|secrets| TicketKeys::new(secrets).ticketer(b""));
@@ -361,7 +421,8 @@ mod tests {
         };
         let random = || TicketSecrets::random(HOUR).expect("there are random bytes");
         let first = random();
-        let passed = TicketSecrets::decode(&first.encode()).expect("they are secrets");
+        let pipe = first.to_pipe().expect("it takes them");
+        let passed = TicketSecrets::from_pipe(pipe).expect("they are secrets");
         assert!(passed.has_rotation(HOUR) && shares(first.clone(), passed));
         assert!(!shares(first, random()));
         assert!(shares(TicketSecrets::from_file(FILE, HOUR), TicketSecrets::from_file(FILE, HOUR)));

@@ -13,7 +13,9 @@ use crate::certificates::{Certificates, Challenge, ExternalAccount};
 use crate::listener::Listener;
 use crate::model::*;
 use crate::plan::{PlannedAction, plan};
-use crate::tls::{CertificateFiles, ClientAuthorities, ClientCertificates, HostTls, PlainRequests};
+use crate::tls::{
+    CertificateFiles, ClientAuthorities, ClientCertificates, HostTls, PlainRequests, PrivateKeys, Tickets,
+};
 
 /// Files by path. A pattern matches by what is before and after its star.
 struct Files<'t>(&'t [(&'t str, &'t str)]);
@@ -1184,6 +1186,21 @@ fn rejects_certificates_by_acme_that_cannot_be() {
 }
 
 #[test]
+fn reads_where_tickets_and_private_keys_are() {
+    let read = |section: &str| {
+        let text = format!("listen = \"127.0.0.1:80\"\nroot = \"/srv\"\n[tls]\n{section}\n");
+        let tls = load_files(&[("/etc/taipan/site.toml", &text)]).unwrap().tls;
+        (tls.tickets, tls.private_keys)
+    };
+    let hours = |hours: u64| Duration::from_secs(hours * 3600);
+    assert_eq!(read(""), (Some(Tickets { rotation: hours(12), key_file: None }), PrivateKeys::InSigner));
+    let shared = Tickets { rotation: hours(1), key_file: Some("/etc/taipan/ticket.key".into()) };
+    let section = "ticket_rotation = \"1h\"\nticket_key_file = \"ticket.key\"\nsigner = false";
+    assert_eq!(read(section), (Some(shared), PrivateKeys::InGeneration));
+    assert_eq!(read("tickets = false"), (None, PrivateKeys::InSigner));
+}
+
+#[test]
 fn rejects_settings_of_tls_that_protect_nothing() {
     let top = "listen = \"127.0.0.1:443 tls\"\nroot = \"/srv\"\n";
     check(
@@ -1214,6 +1231,15 @@ fn rejects_settings_of_tls_that_protect_nothing() {
         ("[tls]\nversions = []", "\"versions\" is empty; name at least one"),
         ("[tls]\ngroups = [\"X448\"]", "expected an array of \"X25519MLKEM768\""),
         ("[tls]\nversions = [\"1.1\"]", "expected an array of \"1.2\", \"1.3\""),
+        (
+            "[tls]\ntickets = false\nticket_rotation = \"1h\"",
+            "\"ticket_rotation\" has no effect without tickets",
+        ),
+        (
+            "[tls]\ntickets = false\nticket_key_file = \"key\"",
+            "\"ticket_key_file\" has no effect without tickets",
+        ),
+        ("[tls]\nticket_rotation = \"4d\"", "\"ticket_rotation\""),
     ] {
         let errors =
             load_files(&[("site.toml", &format!("{with_certificate}{line}\n"))]).map(|_| ()).unwrap_err();

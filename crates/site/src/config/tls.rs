@@ -11,7 +11,7 @@ use crate::model::HeaderRule;
 use crate::proxies::Proxies;
 use crate::tls::{
     CertificateFiles, Cipher, ClientAuthorities, ClientCertificates, EarlyData, Group, HostTls,
-    PlainRequests, Tls, UnknownName, Versions,
+    PlainRequests, PrivateKeys, Tickets, Tls, UnknownName, Versions,
 };
 
 /// Certificates of one host.
@@ -38,7 +38,23 @@ pub fn tls(top: &Section) -> Tls {
         watch: section.duration("watch").filter(|every| !every.is_zero()),
         ciphers: named(&section, "ciphers", &Cipher::ALL).unwrap_or(defaults.ciphers),
         groups: named(&section, "groups", &Group::ALL).unwrap_or(defaults.groups),
+        tickets: tickets(&section),
+        private_keys: match section.flag("signer") {
+            Some(false) => PrivateKeys::InGeneration,
+            Some(true) | None => defaults.private_keys,
+        },
     }
+}
+
+fn tickets(section: &Section) -> Option<Tickets> {
+    let defaults = Tickets::default();
+    if section.flag("tickets") == Some(false) {
+        let names = ["ticket_rotation", "ticket_key_file"];
+        section.reject_keys(&names, "has no effect without tickets", "remove it, or tickets = false");
+        return None;
+    }
+    let rotation = section.duration("ticket_rotation").unwrap_or(defaults.rotation);
+    Some(Tickets { rotation, key_file: section.path("ticket_key_file") })
 }
 
 fn versions(section: &Section) -> Versions {

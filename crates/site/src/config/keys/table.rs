@@ -1486,6 +1486,39 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The groups of the key exchange, of which the client chooses. The first is safe from quantum computers, \
                        and browsers prefer it; a build with ring does not have it.",
             },
+            Key {
+                name: "tickets",
+                kind: Kind::Flag,
+                default: Value("true"),
+                example: "false",
+                text: "Whether a client that returns can resume its session, which saves both sides most of the handshake. \
+                       The server keeps nothing for it: the client has the session in a ticket that only the server can \
+                       read. See [Session tickets](tls.md#session-tickets).",
+            },
+            Key {
+                name: "ticket_rotation",
+                kind: time(1000, 3 * DAY),
+                default: Value("\"12h\""),
+                example: "\"1h\"",
+                text: "How long tickets are encrypted with the same key. A ticket is accepted once to twice as long.",
+            },
+            Key {
+                name: "ticket_key_file",
+                kind: Kind::Path,
+                default: Words("a random secret, which reloads and upgrades keep"),
+                example: "\"/etc/taipan/ticket.key\"",
+                text: "A file with 32 to 4096 random bytes, from which the keys of tickets are derived. Servers with the \
+                       same file, the same `ticket_rotation` and the right time accept the tickets of one another. Only the \
+                       master reads it.",
+            },
+            Key {
+                name: "signer",
+                kind: Kind::Flag,
+                default: Value("true"),
+                example: "false",
+                text: "Whether the private keys of certificates are in a process of their own, which signs handshakes for the \
+                       processes that serve. See [Private keys](tls.md#private-keys).",
+            },
         ],
     },
     Chapter {
