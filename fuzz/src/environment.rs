@@ -30,6 +30,7 @@ pub fn environment(data: &[u8]) {
     for credentials in [Credentials::Withheld, Credentials::Passed] {
         let request = CgiRequest {
             method: "GET",
+            is_early: false,
             protocol: "HTTP/1.1",
             scheme: Scheme::Https,
             path,
