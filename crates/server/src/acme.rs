@@ -8,6 +8,7 @@ mod dns;
 mod files;
 mod https;
 pub mod issue;
+pub mod local;
 pub mod message;
 mod order;
 pub mod process;
@@ -19,4 +20,4 @@ mod window;
 
 pub use challenges::OpenChallenges;
 pub use crypto::provider;
-pub use files::{AcmeFiles, Effect, Wanted, folder_of};
+pub use files::{AcmeFiles, Effect, Renewal, Wanted, renewal_of};

@@ -17,6 +17,9 @@ pub enum Command {
     Check {
         config: PathBuf,
     },
+    Certificates {
+        config: PathBuf,
+    },
     /// Sends a request to a running program.
     Control {
         source: SiteSource,
@@ -41,6 +44,8 @@ pub struct Serve {
     pub workers: Option<usize>,
     pub access_log: Option<String>,
     pub user: Option<String>,
+    /// Names for which the folder is served by TLS.
+    pub tls: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +105,11 @@ const COMMANDS: &[CommandRow] = &[
         help: "Check a configuration, and show what its limits cost",
     },
     CommandRow {
+        name: "certificates",
+        arguments: "-c FILE",
+        help: "List the certificates of all hosts, with their dates, next renewal and last error",
+    },
+    CommandRow {
         name: "reload",
         arguments: "-c FILE",
         help: "Have the running program read FILE again; exit with 1 if FILE has a mistake",
@@ -155,7 +165,10 @@ const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
     (&["--test", "-t"], "write taipan check -c FILE"),
     (&["-v"], "write -V or --version"),
     (&["--daemon", "-D"], "the program stays in the foreground; have the service manager start it"),
-    (&["--tls", "--ssl", "--https", "--cert", "--key"], "there is no TLS yet; put a proxy with TLS in front"),
+    (
+        &["--ssl", "--https", "--cert", "--key"],
+        "write --tls NAME for a folder, or certificate in a configuration",
+    ),
     (&["--auth", "--password"], "there are no passwords yet; see authorizer in the manual"),
     (&["--gzip", "--brotli", "--compress"], "files are compressed; see compress in the manual"),
     (&["--cors"], "set a field by headers in a configuration"),
@@ -171,6 +184,7 @@ enum Key {
     Workers,
     AccessLog,
     User,
+    Tls,
     Root,
     Json,
     Header,
@@ -199,7 +213,7 @@ const FLAGS: &[FlagRow] = &[
         long: "config",
         short: Some('c'),
         value: Some("FILE"),
-        commands: &["", "check", "reload", "upgrade", "stats", "explain"],
+        commands: &["", "check", "certificates", "reload", "upgrade", "stats", "explain"],
         help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
     },
     FlagRow {
@@ -236,6 +250,15 @@ const FLAGS: &[FlagRow] = &[
         commands: &[""],
         help: "Serve as user NAME when started as root; the server runs as root only if NAME is root (default: the \
                configured user, else taipan or nobody)",
+    },
+    FlagRow {
+        key: Key::Tls,
+        long: "tls",
+        short: None,
+        value: Some("NAME"),
+        commands: &[""],
+        help: "Serve by HTTPS and HTTP/2 with a certificate for NAME, which renews itself, on the ports 443 and 80; for \
+               localhost by an authority of this machine, on 127.0.0.1:8443; may be repeated (default: without TLS)",
     },
     FlagRow {
         key: Key::Root,
@@ -326,6 +349,11 @@ const FILES: &[(&str, &str)] = &[
 const EXAMPLES: &[(&str, &str)] = &[
     ("taipan photos", "Serve the folder photos to this machine, at http://127.0.0.1:8080/"),
     ("taipan photos --listen 0.0.0.0:8080", "The same, to every network that reaches this machine by IPv4"),
+    ("taipan photos --tls localhost", "The same to this machine by HTTPS, and say how to trust it"),
+    (
+        "taipan photos --tls example.org",
+        "To everyone, at https://example.org/, with a certificate of Let's Encrypt",
+    ),
     ("taipan check -c /etc/taipan/site.toml", "Find mistakes before a start or a reload"),
     ("taipan reload -c /etc/taipan/site.toml", "Serve the changed configuration; no connection is lost"),
     (
@@ -348,6 +376,7 @@ struct Given {
     fields: Vec<String>,
     timeout: Option<u64>,
     user: Option<String>,
+    tls: Vec<String>,
     form: Form,
     socket: Option<String>,
     processes: Option<usize>,
@@ -415,6 +444,7 @@ impl Given {
             Key::Workers => self.workers = Some(number(value, typed, 1..=1024)?),
             Key::Timeout => self.timeout = Some(number(value, typed, 1..=3600)? as u64),
             Key::User => self.user = Some(text(value)?),
+            Key::Tls => self.tls.push(host_name(value)?),
             Key::Socket => self.socket = Some(text(value)?),
             Key::Processes => self.processes = Some(number(value, typed, 1..=1024)?),
             Key::Folder => self.folders.push(value.into()),
@@ -431,6 +461,13 @@ impl Given {
                     .config
                     .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
                 Ok(Command::Check { config })
+            }
+            "certificates" => {
+                self.exactly(0, "certificates takes no argument but -c FILE")?;
+                let config = self.config.ok_or_else(|| {
+                    UsageError("certificates needs a configuration: taipan certificates -c FILE".into())
+                })?;
+                Ok(Command::Certificates { config })
             }
             "reload" => self.control(Request::Reload),
             "upgrade" => self.control(Request::Upgrade),
@@ -495,9 +532,14 @@ impl Given {
                         "only one folder can be served; write a configuration for more".into(),
                     ));
                 }
-                let Given { listen, workers, access_log, user, config, arguments, .. } = self;
+                let Given { listen, workers, access_log, user, tls, config, arguments, .. } = self;
+                if config.is_some() && !tls.is_empty() {
+                    return Err(UsageError(
+                        "--tls is for a folder; in a configuration, write acme = true, and tls behind an address".into(),
+                    ));
+                }
                 let source = source(config, arguments.into_iter().next().map(PathBuf::from))?;
-                Ok(Command::Serve(Serve { source, listen, workers, access_log, user }))
+                Ok(Command::Serve(Serve { source, listen, workers, access_log, user, tls }))
             }
         }
     }
@@ -698,6 +740,21 @@ fn text(value: OsString) -> Result<String, UsageError> {
     value.into_string().map_err(|v| UsageError(format!("{} is not UTF-8", v.to_string_lossy())))
 }
 
+/// The name of a host, without a port.
+fn host_name(value: OsString) -> Result<String, UsageError> {
+    let name = text(value)?;
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    match name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.len() <= 253
+        && name.chars().all(is_of_name)
+    {
+        true => Ok(name),
+        false => {
+            Err(UsageError(format!("--tls takes the name of a host, such as example.org, not \"{name}\"")))
+        }
+    }
+}
+
 fn number(value: OsString, flag: &str, among: RangeInclusive<usize>) -> Result<usize, UsageError> {
     let value = text(value)?;
     value.parse().ok().filter(|n| among.contains(n)).ok_or_else(|| {
@@ -733,7 +790,7 @@ mod tests {
     }
 
     fn serve(source: SiteSource) -> Serve {
-        Serve { source, listen: Vec::new(), workers: None, access_log: None, user: None }
+        Serve { source, listen: Vec::new(), workers: None, access_log: None, user: None, tls: Vec::new() }
     }
 
     #[test]
@@ -752,9 +809,18 @@ mod tests {
                     workers: Some(3),
                     access_log: Some("off".into()),
                     user: Some("web".into()),
+                    tls: Vec::new(),
                 }),
             ),
             ("check -c a.toml", Command::Check { config: "a.toml".into() }),
+            (
+                "--tls a.example --tls b.example x",
+                Command::Serve(Serve {
+                    tls: vec!["a.example".into(), "b.example".into()],
+                    ..serve(folder("x"))
+                }),
+            ),
+            ("certificates -c a.toml", Command::Certificates { config: "a.toml".into() }),
             ("-c a.toml check", Command::Check { config: "a.toml".into() }),
             (
                 "reload -c a.toml",
@@ -826,7 +892,12 @@ mod tests {
             ("-w many", "-w takes a number from 1 to 1024"),
             ("--port 80", "unknown flag --port; write --listen 127.0.0.1:PORT"),
             ("-p 80", "unknown flag -p; write --listen 127.0.0.1:PORT"),
-            ("--tls", "there is no TLS yet"),
+            ("--tls", "missing argument"),
+            ("--tls https://a/", "takes the name of a host, such as example.org"),
+            ("--tls *.example.org", "takes the name of a host"),
+            ("--tls a.example -c a.toml", "--tls is for a folder; in a configuration, write acme = true"),
+            ("--ssl", "write --tls NAME"),
+            ("certificates", "taipan certificates -c FILE"),
             ("-v", "write -V or --version"),
             ("chek -c a.toml", "there is no command chek; did you mean taipan check?"),
             ("explian GET /x", "there is no command explian; did you mean taipan explain?"),

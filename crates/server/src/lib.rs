@@ -7,6 +7,11 @@
 //! This crate has only effects: the crate `site` decides how to respond, and the crate `http` knows what a message means.
 //! Each module uses only those below it; `tests/layers.rs` has the order.
 
+#[cfg(feature = "acme")]
+pub mod certificates;
+#[cfg(not(feature = "acme"))]
+#[path = "certificates/absent.rs"]
+pub mod certificates;
 pub mod check;
 pub mod explain;
 pub mod healthcheck;

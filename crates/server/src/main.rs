@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use server::flags::{self, Command, UsageError};
-use server::{check, control, explain, fcgi_wrap, healthcheck, master, terminal};
+use server::{certificates, check, control, explain, fcgi_wrap, healthcheck, master, terminal};
 
 fn main() -> ExitCode {
     let command = match flags::parse(std::env::args_os().skip(1)) {
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     match command {
         Command::Serve(serve) => master::serve(&serve),
         Command::Check { config } => check::check(&config),
+        Command::Certificates { config } => certificates::list(&config),
         Command::Control { source, request } => control::send(&source, request),
         Command::Explain(flags) => explain::explain(&flags),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),

@@ -2,20 +2,34 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use site::address::Address;
-use site::listener::Listener;
-use site::model::{AccessLog, LogFormat, Sink, Site};
+use site::host::Hosts;
+use site::listener::{Listener, Protocols};
+use site::model::{AccessLog, Host, LogFormat, Sink, Site};
+use site::tls::{CertificateFiles, HostTls, PlainRequests};
 
+use crate::acme::local;
 use crate::control::SiteSource;
 use crate::flags::{self, Serve};
 use crate::{config, privilege};
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// With `--tls localhost`.
+const LOCAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
+
+/// Where the addresses of a site come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Addresses {
+    Default,
+    /// By `--listen`.
+    Given,
+}
 
 /// The site that a command line names. Errors: lines that say what to do.
 pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
@@ -35,6 +49,10 @@ pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
             }
         }
     }
+    if !flags.tls.is_empty() {
+        let addresses = if flags.listen.is_empty() { Addresses::Default } else { Addresses::Given };
+        add_tls(&mut site, &flags.tls, addresses).map_err(|line| vec![line])?;
+    }
     if let Some(workers) = flags.workers {
         site.workers = NonZeroUsize::new(workers);
     }
@@ -51,6 +69,52 @@ pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
         (None, _) => {}
     }
     Ok(site)
+}
+
+/// Serves a folder by TLS, with a certificate for these names. Errors: with what to do.
+fn add_tls(site: &mut Site, names: &[String], addresses: Addresses) -> Result<(), String> {
+    let locals = names.iter().filter(|name| local::is_local(name)).count();
+    let is_local = match locals {
+        0 => false,
+        all if all == names.len() => true,
+        _ => return Err("--tls takes names of this machine, or public ones, not both".to_owned()),
+    };
+    let with_tls = |address: SocketAddr| Listener {
+        protocols: Protocols { tls: true, ..Protocols::default() },
+        ..Listener::from(Address::Tcp(address))
+    };
+    let mut tls = HostTls { plain: PlainRequests::Redirected, ..HostTls::default() };
+    match is_local {
+        true => {
+            tls.certificates = vec![CertificateFiles { certificate: local::certificate(names)?, key: None }]
+        }
+        false => tls.acme = true,
+    }
+    match addresses {
+        Addresses::Given if site.listeners.iter().any(|listener| listener.protocols.tls) => {}
+        Addresses::Given => site.listeners.iter_mut().for_each(|listener| listener.protocols.tls = true),
+        Addresses::Default if is_local => site.listeners = vec![with_tls(LOCAL_ADDRESS)],
+        Addresses::Default => {
+            let everywhere = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+            let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
+            let everywhere = || everywhere.into_iter().filter(|ip| ip.is_ipv4() || has_ipv6);
+            let plain = everywhere().map(|ip| Address::Tcp(SocketAddr::new(ip, 80)).into());
+            site.listeners = everywhere().map(|ip| with_tls(SocketAddr::new(ip, 443))).chain(plain).collect();
+        }
+    }
+    let host = Host { names: names.to_vec(), tls, ..site.hosts[0].clone() };
+    site.hosts = Hosts::new(vec![host]).map_err(|_| "--tls names one host twice".to_owned())?;
+    Ok(())
+}
+
+/// How clients trust the certificate of a local authority. Empty: there is none.
+pub fn trust(flags: &Serve, site: &Site) -> Vec<String> {
+    let name = flags.tls.first().filter(|name| local::is_local(name));
+    let listener = site.listeners.iter().find(|listener| listener.protocols.tls);
+    let Some((name, Address::Tcp(address))) = name.zip(listener.map(|listener| &listener.address)) else {
+        return Vec::new();
+    };
+    local::advice(&format!("https://{name}:{}/", address.port())).unwrap_or_default()
 }
 
 /// Chooses the account of this program if root starts the server and the site names no user.

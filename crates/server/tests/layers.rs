@@ -61,6 +61,7 @@ const SERVER: &[&str] = &[
     // The commands of the command line.
     "healthcheck",
     "explain",
+    "certificates",
     "check",
     "fcgi_wrap",
     // The master, and the process that serves one configuration.

@@ -55,6 +55,7 @@ fn the_examples_of_configurations_are_valid() {
         "logs.md",
         "running.md",
         "scripts.md",
+        "certificates.md",
     ] {
         let page = fs::read_to_string(Path::new(DOCS).join(name)).expect("the page can be read");
         let examples = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or(rest));

@@ -29,3 +29,21 @@ impl OpenChallenges {
 
     pub fn set(&self, _name: &[u8], _pem: &[u8]) {}
 }
+
+pub mod local {
+    //! There is no local authority.
+
+    use std::path::PathBuf;
+
+    pub fn is_local(_name: &str) -> bool {
+        false
+    }
+
+    pub fn certificate(_names: &[String]) -> Result<PathBuf, String> {
+        Err("this program has been built without the feature acme".to_owned())
+    }
+
+    pub fn advice(_url: &str) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+}

@@ -21,6 +21,7 @@ use super::schedule::Time;
 use super::storage::{Lock, Storage};
 use super::stored::{self, Stored};
 use crate::log;
+use crate::tls::inspect::CertificateFacts;
 
 const ACCOUNT_KEY: &str = "account.key";
 /// Where the certificates of authorities are, on the systems of this world.
@@ -228,8 +229,38 @@ fn pem(file: &str) -> String {
     format!("{file}.pem")
 }
 
+/// What `taipan certificates` shows of a certificate.
+pub struct Renewal {
+    pub file: PathBuf,
+    /// `None`: there is no certificate, not even a self-signed one.
+    pub facts: Option<CertificateFacts>,
+    pub is_self_made: bool,
+    pub report: Option<Report>,
+}
+
+/// Changes nothing. Errors: the folder cannot be read.
+pub fn renewal_of(settings: &Certificates, names: &[String]) -> Result<Renewal, String> {
+    let folder = folder_of(settings)?;
+    let name = file_name(names);
+    let file = folder.join(pem(&name));
+    if !folder.exists() {
+        return Ok(Renewal { file, facts: None, is_self_made: false, report: None });
+    }
+    let fail = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", folder.display());
+    let storage = Storage::existing(&folder).map_err(|why| fail(&why))?;
+    let text = storage.read(&pem(&name)).map_err(|e| fail(&e))?;
+    let stored = text.and_then(|text| Stored::read(&text).ok());
+    let report = storage.read(&format!("{name}.status")).map_err(|e| fail(&e))?;
+    Ok(Renewal {
+        file,
+        is_self_made: stored.as_ref().is_some_and(Stored::is_self_made),
+        facts: stored.map(|stored| stored.facts),
+        report: report.map(|report| Report::parse(&String::from_utf8_lossy(&report))),
+    })
+}
+
 /// The folder of the settings, or that of the system. Errors: there is none.
-pub fn folder_of(settings: &Certificates) -> Result<PathBuf, String> {
+fn folder_of(settings: &Certificates) -> Result<PathBuf, String> {
     let named = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let default = || {
         named("STATE_DIRECTORY").or_else(|| match geteuid().is_root() {

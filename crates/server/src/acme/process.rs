@@ -39,8 +39,10 @@ const FAILED: u8 = 1;
 /// Certificates that are ordered at the same time.
 const ORDERS: usize = 4;
 /// How long a lock lasts if this process does not prolong it, and how often it does.
-const LOCK: Time = 60;
-const PROLONG_EVERY: Duration = Duration::from_secs(20);
+const LOCK: Time = 30;
+const PROLONG_EVERY: Duration = Duration::from_secs(10);
+/// How soon it is tried again, because the other server may be quick.
+const TRY_LOCK_EVERY: Time = 5;
 /// How often a certificate is compared with the stored one, which another server may have replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
 /// The files by which names are looked up (nsswitch.conf(5), resolv.conf(5), gai.conf(5)).
@@ -277,7 +279,8 @@ impl CertificateTask {
         let Ok(_permit) = shared.orders.acquire().await else { return };
         match self.request(Wish::Lock(now() + LOCK)).await {
             Reply::Busy(until) => {
-                self.schedule.on(Event::Busy(until), now());
+                let now = now();
+                self.schedule.on(Event::Busy(until.min(now + TRY_LOCK_EVERY)), now);
                 return;
             }
             Reply::Failed(why) => {

@@ -466,7 +466,8 @@ impl Master {
             Cause::Start => {
                 announce::announce(&site, self.sockets.iter().map(|bound| bound.listener(&site.listeners)));
                 let warning = start::shared_account(&self.options, &site);
-                warning.iter().for_each(|line| terminal::err(format_args!("  {line}")));
+                let trust = start::trust(&self.options, &site);
+                warning.iter().chain(&trust).for_each(|line| terminal::err(format_args!("  {line}")));
             }
             Cause::Reload(_) => log::info(format_args!("the configuration has been reloaded")),
             Cause::Renewal => log::info(format_args!("new certificates are served")),

@@ -1,0 +1,457 @@
+//! Certificates by ACME, from pebble: a test authority, which checks challenges as others do. All of it is on loopback.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Output;
+use std::time::Duration;
+
+use e2e::{
+    BackgroundProcess, Folder, Server, Signal, Site, TIMEOUT, authority, command, free_port, is_root,
+    output_of, output_within, runs, signal_process, tool, wait_until,
+};
+
+/// For an order, with all that waits in it.
+const ORDER: Duration = Duration::from_secs(60);
+const ISSUED: &str = "new certificates are served";
+
+/// The authority, and the name server by which it looks names up: each leads to this machine.
+struct Pebble {
+    home: Folder,
+    process: BackgroundProcess,
+    _names: BackgroundProcess,
+    port: u16,
+    management: u16,
+    dns_management: u16,
+    /// Where it looks for answers to challenges.
+    http: u16,
+    tls: u16,
+}
+
+/// How a pebble differs from the usual one.
+struct Options {
+    /// Further members of its configuration, in JSON.
+    config: &'static str,
+    env: &'static [(&'static str, &'static str)],
+    /// Seconds of a certificate.
+    lifetime: u32,
+}
+
+const USUAL: Options = Options { config: "", env: &[], lifetime: 90 * 24 * 3600 };
+
+impl Pebble {
+    fn start(options: &Options) -> Pebble {
+        let home = Folder::new();
+        let own = authority().server(&["localhost", "127.0.0.1"]);
+        home.file("own.pem", own.certificate);
+        home.file("own.key", own.key);
+        home.file("ca.pem", authority().pem());
+        let [port, management, http, tls, dns, dns_management] = [(); 6].map(|()| free_port());
+        let Options { config, env, lifetime } = options;
+        let config = format!(
+            r#"{{"pebble": {{"listenAddress": "127.0.0.1:{port}", "managementListenAddress": "127.0.0.1:{management}",
+            "certificate": "own.pem", "privateKey": "own.key", "httpPort": {http}, "tlsPort": {tls}, {config}
+            "retryAfter": {{"authz": 1, "order": 1}},
+            "profiles": {{"default": {{"description": "usual", "validityPeriod": {lifetime}}}}}}}}}"#
+        );
+        home.file("pebble.json", config);
+        let mut names = tool("pebble-challtestsrv");
+        names.args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-http01", "", "-https01", ""]);
+        names.args(["-tlsalpn01", "", "-doh", "", "-dnsserver", &format!("127.0.0.1:{dns}")]);
+        names.args(["-management", &format!("127.0.0.1:{dns_management}")]);
+        let names = BackgroundProcess::start(&mut names);
+        let mut pebble = tool("pebble");
+        pebble.args(["-config", "pebble.json", "-dnsserver", &format!("127.0.0.1:{dns}")]);
+        pebble.current_dir(home.path()).env("PEBBLE_VA_NOSLEEP", "1").envs(env.iter().copied());
+        let process = BackgroundProcess::start(&mut pebble);
+        let pebble = Pebble { home, process, _names: names, port, management, dns_management, http, tls };
+        let listens = |port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let is_ready = || [port, management, dns_management].into_iter().all(listens);
+        assert!(wait_until(TIMEOUT, is_ready), "pebble does not listen:\n{}", pebble.log());
+        pebble
+    }
+
+    fn directory(&self) -> String {
+        format!("https://localhost:{}/dir", self.port)
+    }
+
+    fn ca(&self) -> PathBuf {
+        self.home.path().join("ca.pem")
+    }
+
+    /// What clients trust: the certificate of its root.
+    fn root(&self) -> PathBuf {
+        let url = format!("https://localhost:{}/roots/0", self.management);
+        let mut curl = tool("curl");
+        let output = output_of(curl.args(["-sS", "--cacert"]).arg(self.ca()).arg(url));
+        assert!(output.status.success(), "{output:?}");
+        self.home.file("root.pem", output.stdout)
+    }
+
+    fn log(&self) -> String {
+        self.process.output().text() + &self.process.errors().text()
+    }
+
+    /// Certificates that it has issued.
+    fn issued(&self) -> usize {
+        self.log().matches("Issued certificate serial").count()
+    }
+
+    /// The lines of a site for `a.example` and `b.example`, without addresses; `more` is of `[certificates]`.
+    fn settings(&self, more: &str) -> String {
+        let (directory, ca) = (self.directory(), self.ca());
+        let authorities = match more.contains("authorities") {
+            true => String::new(),
+            false => format!("authorities = \"{directory}\"\n"),
+        };
+        format!(
+            "names = [\"a.example\", \"b.example\"]\nacme = true\n[certificates]\nca = \"{}\"\n{authorities}{more}\n\
+             [log]\nlevel = \"info\"\n",
+            ca.display()
+        )
+    }
+
+    /// A site on the ports at which this authority looks for answers.
+    fn site(&self, more: &str) -> Site {
+        let more = format!("folder = \"certificates\"\nretry = \"1s\"\n{more}");
+        Site::new().file("hello", "hello").config(&format!(
+            "listen = [\"127.0.0.1:{}\", \"127.0.0.1:{} tls\"]\n{}",
+            self.http,
+            self.tls,
+            self.settings(&more)
+        ))
+    }
+
+    /// The response to a client that trusts this authority alone.
+    fn get(&self, name: &str, port: u16) -> Output {
+        let mut curl = tool("curl");
+        curl.args(["-sS", "--cacert"]).arg(self.root());
+        curl.arg("--connect-to").arg(format!("{name}:443:127.0.0.1:{port}"));
+        output_of(curl.arg(format!("https://{name}/hello")))
+    }
+
+    #[track_caller]
+    fn check_trusted(&self, port: u16) {
+        for name in ["a.example", "b.example"] {
+            let output = self.get(name, port);
+            assert_eq!(output.stdout, b"hello", "{name}: {output:?}\n{}", self.log());
+        }
+    }
+}
+
+fn listed(server: &Server) -> String {
+    let mut list = command();
+    let output = output_of(list.arg("certificates").arg("-c").arg(server.home().join("site.toml")));
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
+fn stored(server: &Server) -> PathBuf {
+    server.home().join("certificates")
+}
+
+#[test]
+fn pebble_issues_by_http_01() {
+    let pebble = Pebble::start(&USUAL);
+    let server = pebble.site("challenges = [\"http-01\"]").start();
+    // At once there is another certificate.
+    let before = pebble.get("a.example", pebble.tls);
+    assert!(pebble.issued() > 0 || before.status.code() == Some(60), "{before:?}");
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+    for entry in fs::read_dir(stored(&server)).unwrap() {
+        let mode = entry.as_ref().unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{entry:?}");
+    }
+    assert_eq!(fs::metadata(stored(&server)).unwrap().permissions().mode() & 0o777, 0o700);
+    let list = listed(&server);
+    for part in ["a.example", "b.example", "Pebble Intermediate", "next renewal", "days left"] {
+        assert!(list.contains(part), "{part} is not in:\n{list}");
+    }
+    // Answers to challenges are only for tokens.
+    let token = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA";
+    let answer = server.get(&format!("/.well-known/acme-challenge/{token}"));
+    assert!(answer.text().starts_with(&format!("{token}.")), "{answer:?}");
+    assert_eq!(server.get("/.well-known/acme-challenge/short").status, 404);
+}
+
+#[test]
+fn pebble_issues_by_tls_alpn_01_after_http_01_has_failed() {
+    let pebble = Pebble::start(&USUAL);
+    let elsewhere = free_port();
+    let site = Site::new().file("hello", "hello").config(&format!(
+        "listen = [\"127.0.0.1:{elsewhere}\", \"127.0.0.1:{} tls\"]\n{}",
+        pebble.tls,
+        pebble.settings("folder = \"certificates\"\nchallenges = [\"http-01\", \"tls-alpn-01\"]")
+    ));
+    let server = site.start();
+    let failed = server.wait_for_line("error: no certificate for a.example, b.example", ORDER);
+    for part in ["the challenge http-01 has failed: ", "a.example: ", "is tried at once"] {
+        assert!(failed.contains(part), "{part} is not in {failed}");
+    }
+    assert_eq!(server.get("/hello").text(), "hello", "the site is served all the same");
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+}
+
+#[test]
+fn pebble_issues_a_wildcard_by_dns_01() {
+    let pebble = Pebble::start(&USUAL);
+    let home = Folder::new();
+    let program = home.script(
+        "dns",
+        format!(
+            "#!/bin/sh\nset -e\necho \"$@\" >>{}/log\ncase $1 in\n\
+             set) curl -sSf -d \"{{\\\"host\\\":\\\"$2.\\\",\\\"value\\\":\\\"$3\\\"}}\" http://127.0.0.1:{1}/set-txt;;\n\
+             unset) curl -sSf -d \"{{\\\"host\\\":\\\"$2.\\\"}}\" http://127.0.0.1:{1}/clear-txt;;\nesac\n",
+            home.path().display(),
+            pebble.dns_management
+        ),
+    );
+    let settings = pebble.settings(&format!(
+        "folder = \"certificates\"\nchallenges = [\"dns-01\"]\ndns_command = \"{}\"\ndns_wait = 0",
+        program.display()
+    ));
+    let settings = settings.replace("\"b.example\"", "\"*.b.example\"");
+    let site = Site::new().file("hello", "hello");
+    let server = site.config(&format!("listen = \"127.0.0.1:{} tls\"\n{settings}", pebble.tls)).start();
+    server.wait_for_line(ISSUED, ORDER);
+    let output = pebble.get("x.b.example", pebble.tls);
+    assert_eq!(output.stdout, b"hello", "{output:?}");
+    let log = fs::read_to_string(home.path().join("log")).unwrap();
+    let count = |what: &str| log.lines().filter(|line| line.starts_with(what)).count();
+    assert_eq!(
+        (count("set _acme-challenge.a.example "), count("set _acme-challenge.b.example ")),
+        (1, 1),
+        "{log}"
+    );
+    assert_eq!(count("unset "), 2, "what was set is removed: {log}");
+}
+
+#[test]
+fn pebble_rejects_nonces_and_the_certificate_comes_all_the_same() {
+    let pebble = Pebble::start(&Options { env: &[("PEBBLE_WFE_NONCEREJECT", "20")], ..USUAL });
+    let server = pebble.site("").start();
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+    assert!(pebble.log().contains("badNonce") || pebble.log().contains("reject"), "{}", pebble.log());
+}
+
+#[test]
+fn pebble_is_the_second_authority_when_the_first_is_dead() {
+    let pebble = Pebble::start(&USUAL);
+    let dead = format!("https://localhost:{}/dir", free_port());
+    let server = pebble.site(&format!("authorities = [\"{dead}\", \"{}\"]", pebble.directory())).start();
+    let failed = server.wait_for_line("error: no certificate", ORDER);
+    assert!(failed.contains(&dead) && failed.contains("is tried at once"), "{failed}");
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+}
+
+#[test]
+fn pebble_needs_an_account_that_it_knows() {
+    const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+    let config = "\"externalAccountBindingRequired\": true, \"externalAccountMACKeys\": \
+                  {\"kid-1\": \"zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W\"},";
+    let pebble = Pebble::start(&Options { config, ..USUAL });
+    let server = pebble.site("").start();
+    let failed = server.wait_for_line("the authority opens no account", ORDER);
+    assert!(failed.contains("xternal"), "{failed}");
+    drop(server);
+    let site = pebble.site("eab_key_id = \"kid-1\"\neab_key_file = \"eab\"").file_beside_root("eab", KEY);
+    let server = site.start();
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+}
+
+#[test]
+fn pebble_renews_before_the_end() {
+    let pebble = Pebble::start(&Options { lifetime: 20, ..USUAL });
+    let server = pebble.site("").start();
+    server.wait_for_line(ISSUED, ORDER);
+    let file = stored(&server).join("a.example.pem");
+    let first = fs::read(&file).unwrap();
+    let renewed = wait_until(ORDER, || server.errors().text().matches(ISSUED).count() >= 2);
+    assert!(renewed, "{}", server.stderr());
+    assert_ne!(fs::read(&file).unwrap(), first);
+    pebble.check_trusted(pebble.tls);
+}
+
+#[test]
+fn pebble_gets_one_order_of_two_servers_with_one_folder() {
+    let pebble =
+        Pebble::start(&Options { env: &[("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "2")], ..USUAL });
+    let shared = Folder::new();
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let settings =
+        pebble.settings(&format!("folder = \"{}\"\nchallenges = [\"http-01\"]", shared.path().display()));
+    let other = free_port();
+    let site = |http: u16, tls: u16| {
+        let listen = format!("listen = [\"127.0.0.1:{http}\", \"127.0.0.1:{tls} tls\"]\n");
+        Site::new().file("hello", "hello").config(&format!("{listen}{settings}"))
+    };
+    // Only the first one is where the authority looks: the other one must not need to be asked.
+    let servers = [site(pebble.http, pebble.tls).start(), site(free_port(), other).start()];
+    for server in &servers {
+        server.wait_for_line(ISSUED, ORDER);
+    }
+    pebble.check_trusted(pebble.tls);
+    pebble.check_trusted(other);
+    assert_eq!(pebble.issued(), 1, "{}", pebble.log());
+}
+
+#[test]
+fn pebble_issues_after_the_server_was_killed_during_an_order() {
+    let pebble =
+        Pebble::start(&Options { env: &[("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "5")], ..USUAL });
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let site = || {
+        let settings = pebble.settings(&format!("folder = \"{}\"", folder.path().display()));
+        let listen = format!("listen = [\"127.0.0.1:{}\", \"127.0.0.1:{} tls\"]\n", pebble.http, pebble.tls);
+        Site::new().file("hello", "hello").config(&format!("{listen}{settings}"))
+    };
+    let server = site().start();
+    assert!(wait_until(ORDER, || pebble.log().contains("/order-plz")), "{}", pebble.log());
+    let children = server.serving_pids();
+    signal_process(server.pid(), Signal::KILL);
+    let all_end = || children.iter().all(|pid| !runs(*pid));
+    assert!(wait_until(TIMEOUT, all_end), "its processes end with it");
+    drop(server);
+    let server = site().start();
+    server.wait_for_line(ISSUED, ORDER * 2);
+    pebble.check_trusted(pebble.tls);
+}
+
+#[test]
+fn pebble_is_asked_for_nothing_while_the_disk_is_full() {
+    if !is_root() {
+        eprintln!("only root can mount a small disk");
+        return;
+    }
+    let pebble = Pebble::start(&USUAL);
+    let site = pebble.site("");
+    let folder = site.home().join("certificates");
+    fs::create_dir(&folder).unwrap();
+    let mut mount = tool("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=128k,mode=700", "tmpfs"]);
+    let mounted = output_of(mount.arg(&folder));
+    if !mounted.status.success() {
+        eprintln!("this machine mounts no tmpfs: {mounted:?}");
+        return;
+    }
+    let _unmount = Unmount(folder.clone());
+    let server = site.start();
+    let ballast = folder.join("ballast");
+    // The last bytes do not fit.
+    _ = fs::write(&ballast, vec![0; 256 * 1024]);
+    let line = server.wait_for_line("error: no certificate", ORDER);
+    assert!(line.contains("No space left"), "{line}");
+    assert_eq!(server.get("/hello").text(), "hello");
+    assert_eq!(pebble.issued(), 0, "it could not be stored");
+    fs::remove_file(&ballast).unwrap();
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+}
+
+struct Unmount(PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        _ = output_of(tool("umount").arg("-l").arg(&self.0));
+    }
+}
+
+/// The end of the program that was started with these lines.
+fn rejected(site: &Site) -> String {
+    let mut serve = command();
+    let output = output_within(serve.arg("-c").arg(site.write_config()).current_dir(site.home()), TIMEOUT);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    String::from_utf8(output.stderr).expect("it is text")
+}
+
+#[test]
+fn a_folder_that_others_can_read_or_that_is_none_prevents_the_start() {
+    let site = |folder: &str| {
+        let lines = format!(
+            "listen = \"127.0.0.1:0 tls\"\nnames = \"a.example\"\nacme = true\n[certificates]\nfolder = \"{folder}\"\n"
+        );
+        Site::new().file_beside_root("file", "").config(&lines)
+    };
+    let text = rejected(&site("file/x"));
+    assert!(text.contains("cannot create the folder of certificates"), "{text}");
+    let open = site("open");
+    fs::create_dir(open.home().join("open")).unwrap();
+    fs::set_permissions(open.home().join("open"), fs::Permissions::from_mode(0o755)).unwrap();
+    let text = rejected(&open);
+    assert!(text.contains("chmod 700"), "{text}");
+}
+
+#[test]
+fn a_dead_authority_costs_no_request() {
+    let (dead, plain) = (free_port(), free_port());
+    let ca = authority().pem();
+    let server = Site::new()
+        .file("hello", "hello")
+        .file_beside_root("ca.pem", ca)
+        .config(&format!(
+            "listen = [\"127.0.0.1:{plain}\", \"127.0.0.1:0 tls\"]\nnames = \"a.example\"\nacme = true\n[certificates]\n\
+             folder = \"certificates\"\nca = \"ca.pem\"\nauthorities = \"https://localhost:{dead}/dir\"\nretry = \"1h\"\n"
+        ))
+        .start();
+    let line = server.wait_for_line("error: no certificate for a.example", ORDER);
+    assert!(line.contains("a self-made certificate is served"), "{line}");
+    assert_eq!(server.get("/hello").text(), "hello");
+    let is_listed =
+        || ["self-made", "last error", "refused"].iter().all(|part| listed(&server).contains(part));
+    assert!(wait_until(TIMEOUT, is_listed), "{}", listed(&server));
+}
+
+/// `taipan --tls localhost`, with its data in `home`.
+fn local(home: &Folder) -> Server {
+    let mut serve = command();
+    serve.arg(home.folder("www")).args(["--tls", "localhost", "--listen", "127.0.0.1:0"]);
+    serve.env("XDG_DATA_HOME", home.path()).env("HOME", home.path());
+    if is_root() {
+        serve.args(["--user", "root"]);
+    }
+    Server::start(serve, 1, None, false)
+}
+
+#[test]
+fn a_local_authority_is_made_once_and_trusted_by_its_file() {
+    let home = Folder::new();
+    home.file("www/hello", "hello");
+    let authority = home.path().join("taipan/authority.pem");
+    let get = |server: &Server, name: &str| {
+        let mut curl = tool("curl");
+        curl.args(["-sS", "--noproxy", "*", "--cacert"]).arg(&authority);
+        curl.arg("--connect-to").arg(format!("{name}:443:{}", server.addr()));
+        output_of(curl.arg(format!("https://{name}/hello")))
+    };
+    let first = local(&home);
+    first.wait_for_line(&format!("curl --cacert {}", authority.display()), TIMEOUT);
+    for name in ["localhost", "127.0.0.1"] {
+        let output = get(&first, name);
+        assert_eq!(output.stdout, b"hello", "{name}: {output:?}");
+    }
+    let other = get(&first, "example.org");
+    assert_eq!(other.status.code(), Some(60), "another name is not in the certificate: {other:?}");
+    let made = fs::read(&authority).unwrap();
+    let key = home.path().join("taipan/authority.key");
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    drop(first);
+    let second = local(&home);
+    assert_eq!(get(&second, "localhost").stdout, b"hello");
+    assert_eq!(fs::read(&authority).unwrap(), made, "it is the same authority");
+}
+
+#[test]
+fn the_names_of_one_command_line_are_local_or_public() {
+    let home = Folder::new();
+    let mut serve = command();
+    serve.arg(home.path()).args(["--tls", "localhost", "--tls", "example.org"]);
+    let output = output_within(serve.env("XDG_DATA_HOME", home.path()), TIMEOUT);
+    let text = String::from_utf8(output.stderr).expect("it is text");
+    assert!(output.status.code() == Some(2) && text.contains("not both"), "{text}");
+}

@@ -1,0 +1,96 @@
+//! The local authority: made once for each user, it issues certificates for the names of this machine, such as
+//! `localhost`, which no other authority may issue.
+
+use std::env;
+use std::path::PathBuf;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::issue::{self, Authority};
+use super::storage::Storage;
+
+/// The certificate and the key.
+const AUTHORITY: &str = "authority.key";
+/// The certificate alone, for clients.
+const CERTIFICATE: &str = "authority.pem";
+const LOCALHOST: &str = "localhost.pem";
+/// Always among the names.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Whether only a local authority can issue a certificate for the name (RFC 6761 §6.3).
+pub fn is_local(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost")
+}
+
+/// Issues a certificate for these names and those of the loopback interface. Returns the file with the certificate and its
+/// key. Errors: with what to do.
+pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
+    let storage = Storage::open(&folder()?)?;
+    let at = |name: &str| storage.path().join(name);
+    let fail = |name: &str, e: &dyn std::fmt::Display| format!("cannot use {}: {e}", at(name).display());
+    let mut text = storage.read(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
+    if text.is_none() {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let made = Authority::generate(&format!("taipan on {host}")).map_err(|e| fail(AUTHORITY, &e))?;
+        let pem = [issue::certificate_pem(&made.certificate).as_str(), made.key_pem().as_str()].concat();
+        // Another program may have made one at the same time.
+        storage.create(AUTHORITY, pem.as_bytes()).map_err(|e| fail(AUTHORITY, &e))?;
+        text = storage.read(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
+    }
+    let text = text.unwrap_or_default();
+    let certificate = CertificateDer::from_pem_slice(&text).map_err(|e| fail(AUTHORITY, &e))?;
+    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|e| fail(AUTHORITY, &e))?;
+    let own = issue::certificate_pem(&certificate);
+    let authority = Authority::of(certificate, &key).map_err(|why| {
+        format!("{}; remove the file to have another authority made", fail(AUTHORITY, &why))
+    })?;
+    storage.write(CERTIFICATE, own.as_bytes()).map_err(|e| fail(CERTIFICATE, &e))?;
+    let mut all: Vec<String> = names.to_vec();
+    all.extend(LOOPBACK.map(str::to_owned).into_iter().filter(|name| !names.contains(name)));
+    let pair = authority.issue(&all).map_err(|e| fail(LOCALHOST, &e))?;
+    storage.write(LOCALHOST, pair.pem().as_bytes()).map_err(|e| fail(LOCALHOST, &e))?;
+    Ok(at(LOCALHOST))
+}
+
+/// How clients can be made to trust the authority: lines for the user.
+pub fn advice(url: &str) -> Result<Vec<String>, String> {
+    let path = folder()?.join(CERTIFICATE);
+    let path = path.display();
+    Ok(vec![
+        format!("clients that trust the authority of this machine, {path}, trust the site:"),
+        format!("  curl      curl --cacert {path} {url}"),
+        format!("  Chromium  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n taipan -i {path}"),
+        "  Firefox   Settings, Privacy & Security, View Certificates, Authorities, Import".to_owned(),
+        format!(
+            "  Debian    sudo cp {path} /usr/local/share/ca-certificates/taipan.crt && sudo update-ca-certificates"
+        ),
+    ])
+}
+
+/// The user's folder for data (XDG Base Directory Specification).
+fn folder() -> Result<PathBuf, String> {
+    let named = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
+    data.map(|data| data.join("taipan"))
+        .ok_or_else(|| "there is no folder for the local authority; set HOME or XDG_DATA_HOME".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        for (name, expected) in [
+            ("localhost", true),
+            ("LOCALHOST", true),
+            ("a.b.localhost", true),
+            ("example.org", false),
+            ("localhost.example.org", false),
+            ("notlocalhost", false),
+        ] {
+            assert_eq!(is_local(name), expected, "{name}");
+        }
+    }
+}
