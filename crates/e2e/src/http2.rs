@@ -113,10 +113,17 @@ impl Http2Request {
 
 impl Http2 {
     /// Sends the preface on a new connection, and windows that never close.
-    pub fn over(mut client: Client) -> Result<Http2, Http2Error> {
+    pub fn over(client: Client) -> Result<Http2, Http2Error> {
+        let mut window = Vec::new();
+        append(&mut window, frame::WINDOW_UPDATE, 0, 0, &(WINDOW - INITIAL_WINDOW as u32).to_be_bytes());
+        Http2::with(client, &SETTINGS, &window)
+    }
+
+    /// Sends the preface on a new connection, these settings, and then `bytes`.
+    pub fn with(mut client: Client, settings: &[u8], more: &[u8]) -> Result<Http2, Http2Error> {
         let mut bytes = PREFACE.to_vec();
-        append(&mut bytes, frame::SETTINGS, 0, 0, &SETTINGS);
-        append(&mut bytes, frame::WINDOW_UPDATE, 0, 0, &(WINDOW - INITIAL_WINDOW as u32).to_be_bytes());
+        append(&mut bytes, frame::SETTINGS, 0, 0, settings);
+        bytes.extend_from_slice(more);
         client.try_send(bytes).map_err(|e| Http2Error::Connection(ReadError::of(e)))?;
         Ok(Http2 {
             client,

@@ -1,0 +1,514 @@
+//! HTTP/2 (RFC 9113) by prior knowledge: what real clients get, what a connection with many streams does, and what
+//! clients cannot do to others.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::http2::{Frame, Http2, Http2Error, Http2Request, append, flag, frame};
+use e2e::{Client, Random, Rows, Server, Site, TIMEOUT, output_of, output_within, runs, tool, wait_until};
+
+const LISTEN: &str = "listen = [\"127.0.0.1:0 http2\"]\n";
+const EVERY_CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n";
+/// A busy machine must not make the server shed requests.
+const PATIENT: &str = "[timeouts]\ndelay = 0\n";
+const ENHANCE_YOUR_CALM: u32 = 11;
+/// Frames of a flood: more than the server takes in a row, and few enough for the kernel's buffers.
+const FLOOD: usize = 2000;
+
+fn site() -> Site {
+    Site::new().config(LISTEN).file("a.txt", "a")
+}
+
+fn connect(server: &Server) -> Http2 {
+    Http2::over(Client::tcp(server.addr())).expect("the server accepts")
+}
+
+/// A connection whose streams begin with this window.
+fn connect_with_window(server: &Server, window: u32) -> Http2 {
+    let mut settings = vec![0, 4];
+    settings.extend_from_slice(&window.to_be_bytes());
+    Http2::with(Client::tcp(server.addr()), &settings, &[]).expect("the server accepts")
+}
+
+/// The next frame that is about a stream, or GOAWAY.
+fn next_frame(client: &mut Http2) -> Frame {
+    loop {
+        let frame = client.read_frame().expect("there is another frame");
+        match frame.kind {
+            frame::SETTINGS | frame::WINDOW_UPDATE | frame::PING => {}
+            _ => return frame,
+        }
+    }
+}
+
+fn code(frame: &Frame, at: usize) -> u32 {
+    u32::from_be_bytes(frame.payload[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// The code of GOAWAY, which must come.
+fn goaway(client: &mut Http2) -> u32 {
+    loop {
+        match client.read_frame() {
+            Ok(frame) if frame.kind == frame::GOAWAY => return code(&frame, 4),
+            Ok(_) => {}
+            Err(error) => panic!("no GOAWAY: {error}"),
+        }
+    }
+}
+
+fn window_update(client: &mut Http2, stream: u32, bytes: u32) {
+    client.send_frame(frame::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes()).expect("the server reads");
+}
+
+#[test]
+fn responds_as_to_http1() {
+    let server = site()
+        .file("long.txt", "0123456789".repeat(100))
+        .file("errors/404.html", "not here")
+        .folder("folder")
+        .config("error_pages = { 404 = \"/errors/404.html\" }\nlisting = true\n")
+        .start();
+    let mut client = connect(&server);
+    let etag = client.get("/long.txt").field("etag").expect("there is one").to_owned();
+    let none_match = [("if-none-match", &*etag)];
+    let mut rows = Rows::new();
+    for (method, path, fields, status, body) in [
+        ("GET", "/a.txt", &[][..], 200, Some("a")),
+        ("HEAD", "/a.txt", &[], 200, Some("")),
+        ("GET", "/missing", &[], 404, Some("not here")),
+        ("HEAD", "/missing", &[], 404, Some("")),
+        ("GET", "/folder", &[], 301, None),
+        ("GET", "/folder/", &[], 200, None),
+        ("GET", "/../a.txt", &[], 400, None),
+        ("POST", "/a.txt", &[], 405, None),
+        ("OPTIONS", "*", &[], 204, Some("")),
+        ("GET", "/long.txt", &[("range", "bytes=3-5")], 206, Some("345")),
+        ("GET", "/long.txt", &[("range", "bytes=9999-")], 416, None),
+        ("GET", "/long.txt", &none_match, 304, Some("")),
+        ("GET", "/long.txt", &[("if-match", "\"other\"")], 412, None),
+        ("GET", "/a.txt", &[("expect", "something")], 417, None),
+    ] {
+        let response = client.request(&Http2Request::new(method, path, fields));
+        let response = response.unwrap_or_else(|e| panic!("{method} {path}: {e}"));
+        let found = (response.status, body.map(|_| response.text()));
+        let expected = (status, body.map(str::to_owned));
+        rows.check(format!("{method} {path} {fields:?}"), found, expected);
+    }
+}
+
+#[test]
+fn sends_several_ranges_and_large_files() {
+    let content = Random::new(3).bytes(3_000_000);
+    let server = site().file("large", &content).start();
+    let mut client = connect(&server);
+    assert!(client.get("/large").body == content);
+    let ranges = [("range", "bytes=0-9,2000000-2999999")];
+    let response = client.request(&Http2Request::new("GET", "/large", &ranges)).expect("a response");
+    assert_eq!(response.status, 206);
+    let parts = [&content[..10], &content[2_000_000..]];
+    let has = |part: &[u8]| response.body.windows(part.len().min(64)).any(|window| part.starts_with(window));
+    assert!(parts.iter().all(|part| has(part)) && response.body.len() > 1_000_010);
+}
+
+#[test]
+fn serves_curl_and_nghttp() {
+    let content = Random::new(4).bytes(500_000);
+    let server = site()
+        .file("large", &content)
+        .script("echo.cgi", "#!/bin/sh\nprintf 'X-Length: %s\\n\\n' \"$CONTENT_LENGTH\"\nexec cat\n")
+        .config(EVERY_CGI)
+        .start();
+    let upload = server.home().join("upload");
+    fs::write(&upload, &content).expect("the folder is writable");
+    let curl = |args: &[&str]| {
+        let mut command = tool("curl");
+        command.args(["--silent", "--show-error", "--http2-prior-knowledge"]).args(args);
+        let output = output_of(&mut command);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    assert_eq!(curl(&["--write-out", "%{http_version}", &server.url("/a.txt")]), b"a2");
+    assert!(curl(&[&server.url("/large")]) == content);
+    assert_eq!(curl(&["--range", "0-4", &server.url("/large")]), content[..5]);
+    let upload = format!("@{}", upload.display());
+    assert!(curl(&["--data-binary", &upload, &server.url("/echo.cgi")]) == content);
+    // Without a length, and after 100 (Continue).
+    let chunked = ["--header", "Expect: 100-continue", "--upload-file", "-", &server.url("/echo.cgi")];
+    assert_eq!(curl(&chunked), b"", "the standard input is empty");
+    let mut command = tool("nghttp");
+    command.args(["--null-out", "--stat", &server.url("/large"), &server.url("/a.txt")]);
+    let output = output_of(&mut command);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.matches(" 200 ").count() == 2, "{text}");
+}
+
+#[test]
+fn serves_h2load() {
+    let server = site().config(PATIENT).start();
+    let mut command = tool("h2load");
+    command.args(["--clients=4", "--max-concurrent-streams=100", "--requests=4000", &server.url("/a.txt")]);
+    let output = output_within(&mut command, TIMEOUT * 3);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("4000 succeeded, 0 failed"), "{text}");
+}
+
+/// Not run where Go is missing, with which `tests/run` installs it.
+#[test]
+fn passes_h2spec() {
+    // Such a client may speak HTTP/1 on the same port, and gets 400.
+    const NOT_OURS: &str = "Sends invalid connection preface";
+    let server = site().config(PATIENT).start();
+    let report = server.home().join("report.xml");
+    let port = server.addr().port().to_string();
+    let mut command = tool("h2spec");
+    command.args(["--host", "127.0.0.1", "--port", &port, "--path", "/a.txt", "--timeout", "5"]);
+    command.arg("--junit-report").arg(&report);
+    let output = output_within(&mut command, TIMEOUT * 30);
+    let report = fs::read_to_string(&report).unwrap_or_default();
+    let failed: Vec<&str> = report
+        .split("<testcase")
+        .skip(1)
+        .filter(|case| case.contains("<failure") || case.contains("<error"))
+        .filter(|case| !case.contains(NOT_OURS))
+        .collect();
+    let cases = report.matches("<testcase").count();
+    assert!(cases > 140, "{cases} cases: {}", String::from_utf8_lossy(&output.stdout));
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn takes_a_preface_in_single_bytes() {
+    let server = site().start();
+    let mut bytes = e2e::http2::PREFACE.to_vec();
+    append(&mut bytes, frame::SETTINGS, 0, 0, &[]);
+    append(&mut bytes, frame::PING, 0, 0, b"12345678");
+    let mut client = Client::tcp(server.addr());
+    client.dribble(&bytes);
+    let mut received = Vec::new();
+    while !received.ends_with(b"12345678") {
+        let some = client.read_some().expect("the server answers");
+        assert!(!some.is_empty(), "closed after {received:?}");
+        received.extend_from_slice(&some);
+    }
+}
+
+#[test]
+fn speaks_http2_only_where_the_listener_says_so() {
+    let server = Site::new().file("a.txt", "a").start();
+    let mut client = Client::tcp(server.addr());
+    client.send(e2e::http2::PREFACE);
+    assert_eq!(client.read_response().status, 505);
+    let server = site().start();
+    assert_eq!(server.get("/a.txt").status, 200, "HTTP/1 is spoken there, too");
+}
+
+#[test]
+fn answers_a_thousand_requests_on_one_connection() {
+    let server = site().config(PATIENT).start();
+    let mut client = connect(&server);
+    for _ in 0..10 {
+        let streams: Vec<u32> =
+            (0..100).map(|_| client.open(&Http2Request::get("/a.txt")).expect("it is open")).collect();
+        let mut ended = Vec::new();
+        while ended.len() < streams.len() {
+            let frame = next_frame(&mut client);
+            if frame.flags & flag::END_STREAM != 0 {
+                assert_eq!((frame.kind, &frame.payload[..]), (frame::DATA, &b"a"[..]));
+                ended.push(frame.stream);
+            }
+        }
+        ended.sort_unstable();
+        assert_eq!(ended, streams);
+    }
+}
+
+#[test]
+fn logs_each_request_once_with_its_version() {
+    let server = site()
+        .file("large", vec![b'x'; 300_000])
+        .script("slow.cgi", "#!/bin/sh\nsleep 30\n")
+        .config(EVERY_CGI)
+        .config("[log]\naccess = \"./access.log\"\n")
+        .start();
+    let mut client = connect(&server);
+    client.get("/a.txt");
+    client.get("/large");
+    client.request(&Http2Request::new("HEAD", "/missing", &[])).expect("a response");
+    let stream = client.open(&Http2Request::get("/slow.cgi")).expect("it is open");
+    client.send_frame(frame::RST_STREAM, 0, stream, &8u32.to_be_bytes()).expect("the server reads");
+    let malformed = Http2Request::new("GET", "/", &[("Upper", "x")]);
+    assert!(matches!(client.request(&malformed), Err(Http2Error::Reset(1))));
+    let log = server.home().join("access.log");
+    let lines = || fs::read_to_string(&log).unwrap_or_default();
+    assert!(wait_until(TIMEOUT, || lines().lines().count() >= 5), "{}", lines());
+    let lines = lines();
+    let expected = [
+        "\"GET /a.txt HTTP/2.0\" 200 1 ",
+        "\"GET /large HTTP/2.0\" 200 300000 ",
+        "\"HEAD /missing HTTP/2.0\" 404 0 ",
+        "\"GET /slow.cgi HTTP/2.0\" 400 0 ",
+        "\"-\" 400 0 ",
+    ];
+    for text in expected {
+        assert_eq!(lines.matches(text).count(), 1, "{text}: {lines}");
+    }
+}
+
+#[test]
+fn passes_bodies_to_scripts_and_back_while_they_come() {
+    let server = site()
+        .script("echo.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec cat\n")
+        .config(EVERY_CGI)
+        .start();
+    let mut client = connect(&server);
+    // A body without a length would be stored first.
+    let mut request = Http2Request::new("POST", "/echo.cgi", &[("content-length", "11")]);
+    request.body = vec![0];
+    let stream = client.open(&request).expect("it is open");
+    for part in [&b"one"[..], b"two", b"three"] {
+        client.send_frame(frame::DATA, 0, stream, part).expect("the server reads");
+        let mut received = Vec::new();
+        while received.len() < part.len() {
+            let frame = next_frame(&mut client);
+            assert_eq!(frame.stream, stream);
+            if frame.kind == frame::DATA {
+                received.extend_from_slice(&frame.payload);
+            }
+        }
+        assert_eq!(received, part);
+    }
+    client.send_frame(frame::DATA, flag::END_STREAM, stream, &[]).expect("the server reads");
+    while next_frame(&mut client).flags & flag::END_STREAM == 0 {}
+}
+
+#[test]
+fn takes_only_as_much_of_a_body_as_is_read() {
+    let server = site()
+        .script("stuck.cgi", "#!/bin/sh\nexec sleep 60\n")
+        .config(EVERY_CGI)
+        .config("max_body = \"1GiB\"\n[http2]\nwindow = \"64KiB\"\nconnection_window = \"128KiB\"\n")
+        .start();
+    let mut client = connect(&server);
+    let mut request = Http2Request::new("POST", "/stuck.cgi", &[("content-length", "100000000")]);
+    request.body = vec![0];
+    let stream = client.open(&request).expect("it is open");
+    let part = vec![0; 16_384];
+    let mut window = 65_535i64;
+    let mut sent = 0;
+    client.client().set_timeout(Duration::from_secs(1));
+    loop {
+        while window >= part.len() as i64 {
+            client.send_frame(frame::DATA, 0, stream, &part).expect("the server reads");
+            window -= part.len() as i64;
+            sent += part.len();
+        }
+        match client.read_frame() {
+            Ok(frame) if frame.kind == frame::WINDOW_UPDATE && frame.stream == stream => {
+                window += i64::from(code(&frame, 0));
+            }
+            Ok(_) => {}
+            Err(_) => break,
+        }
+        assert!(sent < 1 << 20, "the server takes more than the script reads");
+    }
+    // A pipe has 64 KiB, and the server one window.
+    assert!(sent >= 64 * 1024, "{sent}");
+    assert_eq!(connect(&server).get("/a.txt").status, 200);
+}
+
+#[test]
+fn sends_a_large_file_through_small_windows() {
+    let content = Random::new(5).bytes(200_000);
+    let server = site().file("large", &content).start();
+    let mut client = connect_with_window(&server, 1000);
+    let stream = client.open(&Http2Request::get("/large")).expect("it is open");
+    let (mut received, mut window) = (Vec::new(), 1000);
+    loop {
+        let frame = next_frame(&mut client);
+        if frame.kind != frame::DATA {
+            continue;
+        }
+        assert!(frame.payload.len() <= window, "more than the window");
+        window -= frame.payload.len();
+        received.extend_from_slice(&frame.payload);
+        if frame.flags & flag::END_STREAM != 0 {
+            break;
+        }
+        if window == 0 {
+            window_update(&mut client, stream, 1500);
+            window_update(&mut client, 0, 1500);
+            window = 1500;
+        }
+    }
+    assert!(received == content);
+}
+
+#[test]
+fn an_urgent_response_overtakes_another() {
+    let server = site().file("large", vec![b'x'; 4_000_000]).file("urgent", vec![b'y'; 40_000]).start();
+    let mut client = connect_with_window(&server, 1 << 30);
+    client.open(&Http2Request::new("GET", "/large", &[("priority", "u=7")])).expect("it is open");
+    // The first stream fills the window of the connection.
+    let mut received = 0;
+    while received < 65_535 {
+        let frame = next_frame(&mut client);
+        received += if frame.kind == frame::DATA { frame.payload.len() } else { 0 };
+    }
+    let urgent = client.open(&Http2Request::new("GET", "/urgent", &[("priority", "u=0")])).expect("it is open");
+    while next_frame(&mut client).stream != urgent {}
+    window_update(&mut client, 0, 1_000_000);
+    let mut of_urgent = 0;
+    while of_urgent < 40_000 {
+        let frame = next_frame(&mut client);
+        assert_eq!((frame.kind, frame.stream), (frame::DATA, urgent), "the urgent one is first");
+        of_urgent += frame.payload.len();
+    }
+    assert_ne!(next_frame(&mut client).stream, urgent);
+}
+
+#[test]
+fn a_reset_ends_the_script_of_its_stream() {
+    let server = site()
+        .script("slow.cgi", "#!/bin/sh\necho $$ > \"$DOCUMENT_ROOT/pid\"\nexec sleep 60\n")
+        .config(EVERY_CGI)
+        .start();
+    let mut client = connect(&server);
+    let stream = client.open(&Http2Request::get("/slow.cgi")).expect("it is open");
+    let pid = || fs::read_to_string(server.root().join("pid")).ok()?.trim().parse::<u32>().ok();
+    assert!(wait_until(TIMEOUT, || pid().is_some()), "the script starts");
+    let pid = pid().expect("it has started");
+    client.send_frame(frame::RST_STREAM, 0, stream, &8u32.to_be_bytes()).expect("the server reads");
+    assert!(wait_until(TIMEOUT, || !runs(pid)), "the script still runs");
+    assert_eq!(client.get("/a.txt").status, 200, "the connection goes on");
+}
+
+#[test]
+fn floods_end_their_connection_and_no_other() {
+    let server = site()
+        .script("slow.cgi", "#!/bin/sh\nexec sleep 60\n")
+        .config(EVERY_CGI)
+        .config(PATIENT)
+        .start();
+    let mut other = connect(&server);
+    let request = Http2Request::get("/slow.cgi");
+    let floods: [(&str, &dyn Fn(&mut Http2) -> Result<(), Http2Error>); 5] = [
+        ("PING", &|client| client.send_frame(frame::PING, 0, 0, &[0; 8])),
+        ("SETTINGS", &|client| client.send_frame(frame::SETTINGS, 0, 0, &[])),
+        ("rapid reset", &|client| {
+            let stream = client.open(&request)?;
+            client.send_frame(frame::RST_STREAM, 0, stream, &8u32.to_be_bytes())
+        }),
+        // The server resets the stream itself.
+        ("made you reset", &|client| {
+            let stream = client.open(&request)?;
+            client.send_frame(frame::WINDOW_UPDATE, 0, stream, &0x7fff_ffffu32.to_be_bytes())
+        }),
+        ("PRIORITY_UPDATE", &|client| client.send_frame(0x10, 0, 0, b"\0\0\0\x01u=1")),
+    ];
+    let mut rows = Rows::new();
+    for (name, flood) in floods {
+        let mut client = connect(&server);
+        for _ in 0..FLOOD {
+            flood(&mut client).expect("the server reads, or the kernel does");
+        }
+        rows.check(name, goaway(&mut client), ENHANCE_YOUR_CALM);
+        rows.check(name, other.get("/a.txt").status, 200);
+    }
+}
+
+#[test]
+fn a_reload_finishes_the_streams_and_sends_goaway_twice() {
+    let content = Random::new(6).bytes(2_000_000);
+    let server = site().file("large", &content).start();
+    let mut client = connect_with_window(&server, 1 << 30);
+    client.open(&Http2Request::get("/large")).expect("it is open");
+    let mut received = Vec::new();
+    while received.len() < 65_535 {
+        let frame = next_frame(&mut client);
+        if frame.kind == frame::DATA {
+            received.extend_from_slice(&frame.payload);
+        }
+    }
+    server.reload();
+    let first = next_frame(&mut client);
+    assert_eq!((first.kind, code(&first, 0), code(&first, 4)), (frame::GOAWAY, 0x7fff_ffff, 0));
+    let second = next_frame(&mut client);
+    assert_eq!((second.kind, code(&second, 0), code(&second, 4)), (frame::GOAWAY, 1, 0));
+    window_update(&mut client, 0, 1 << 30);
+    loop {
+        let frame = next_frame(&mut client);
+        received.extend_from_slice(&frame.payload);
+        if frame.flags & flag::END_STREAM != 0 {
+            break;
+        }
+    }
+    assert!(received == content);
+    assert!(matches!(client.read_frame(), Err(Http2Error::Connection(_))), "the connection is closed");
+    assert_eq!(connect(&server).get("/a.txt").status, 200);
+}
+
+#[test]
+fn a_reload_closes_idle_connections_with_goaway() {
+    let server = site().start();
+    let mut client = connect(&server);
+    client.get("/a.txt");
+    server.reload();
+    assert_eq!(goaway(&mut client), 0);
+    assert_eq!(goaway(&mut client), 0);
+    assert!(matches!(client.read_frame(), Err(Http2Error::Connection(_))), "the connection is closed");
+}
+
+#[test]
+fn the_last_request_of_a_connection_is_followed_by_goaway() {
+    let server = site().config("[limits]\nrequests = 3\n").start();
+    let mut client = connect(&server);
+    for _ in 0..3 {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+    assert_eq!(goaway(&mut client), 0);
+}
+
+#[test]
+fn streams_of_slow_clients_end_and_their_connection_goes_on() {
+    let server = site()
+        .file("large", vec![b'x'; 200_000])
+        .script("echo.cgi", "#!/bin/sh\nprintf '\\n'\nexec cat\n")
+        .config(EVERY_CGI)
+        .config("[timeouts]\nbody = \"1s\"\nwrite = \"1s\"\ndelay = 0\n")
+        .start();
+    let mut client = connect_with_window(&server, 1000);
+    let mut request = Http2Request::new("POST", "/echo.cgi", &[("content-length", "10")]);
+    request.body = vec![0; 10];
+    let slow = client.open(&request).expect("it is open");
+    let stalled = client.open(&Http2Request::get("/large")).expect("it is open");
+    let began = Instant::now();
+    let mut resets = Vec::new();
+    while resets.len() < 2 {
+        let frame = next_frame(&mut client);
+        if frame.kind == frame::RST_STREAM {
+            resets.push(frame.stream);
+        }
+    }
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    resets.sort_unstable();
+    assert_eq!(resets, [slow, stalled]);
+    let next = client.open(&Http2Request::get("/a.txt")).expect("the connection goes on");
+    while next_frame(&mut client).stream != next {}
+}
+
+#[test]
+fn serves_many_connections_at_the_same_time() {
+    let server = site().file("large", vec![b'x'; 500_000]).config(PATIENT).start();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = connect(&server);
+                for _ in 0..5 {
+                    assert_eq!(client.get("/large").body.len(), 500_000);
+                    assert_eq!(client.get("/a.txt").text(), "a");
+                }
+            });
+        }
+    });
+}
