@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::compress::Kept;
+use crate::listener::Listener;
 use crate::model::{Limits, Listing, Route, Sink, Site};
 
 /// A worker's buffer for input from clients and scripts. It grows if two request heads of the largest size need more.
@@ -22,6 +23,12 @@ pub const RESPONSE: u64 = 64 * 1024;
 const HEAD: u64 = 1024;
 /// A connection's task with its request.
 pub const TASK: u64 = 8 * 1024;
+/// Frames that an HTTP/2 connection gathers for one write; one more write may wait.
+pub const FRAMES: u64 = 64 * 1024;
+/// The dynamic table of HPACK (RFC 7541 §4.1), and the states of streams.
+const HTTP2_STATE: u64 = 32 * 1024;
+/// The fields of a request, which a stream that waits stores beside their bytes.
+const FIELDS: u64 = 16 * 1024;
 /// Log records of one batch.
 pub const LOG_RECORDS: u64 = 32;
 /// A log record, without the bytes of the request head.
@@ -106,11 +113,39 @@ pub fn buffer(limits: &Limits) -> u64 {
 
 /// The most bytes that one connection may use, for any behaviour of its client.
 pub fn connection(site: &Site) -> u64 {
+    let of_http2 = if speaks_http2(site) { http2_connection(site) } else { 0 };
+    http1_connection(site).max(of_http2)
+}
+
+fn http1_connection(site: &Site) -> u64 {
     // A request head is stored until its response begins.
     let unread = input(&site.limits).saturating_add(site.limits.head.head as u64);
     let unsent = BATCH + HEAD + RESPONSE.max(site.cache.file);
-    let logged = if logs_requests(site) { LOG_RECORDS * LOG_RECORD } else { 0 };
-    (TASK + logged).saturating_add(unread).saturating_add(unsent)
+    (TASK + logged(site, LOG_RECORDS)).saturating_add(unread).saturating_add(unsent)
+}
+
+/// With one stream that waits.
+fn http2_connection(site: &Site) -> u64 {
+    // Frames that are not whole, or a field block. Then the bodies of requests.
+    let unread = input(&site.limits).saturating_mul(2).saturating_add(site.http2.connection_window.into());
+    let unsent = 2 * (FRAMES + logged(site, LOG_RECORDS));
+    (TASK + HTTP2_STATE).saturating_add(unread).saturating_add(unsent).saturating_add(stream(site))
+}
+
+/// The most bytes that one stream of HTTP/2 that waits may use, without the body of its request.
+fn stream(site: &Site) -> u64 {
+    let unsent = HEAD + RESPONSE.max(site.cache.file);
+    (TASK + FIELDS + logged(site, 1)).saturating_add(site.limits.head.head as u64).saturating_add(unsent)
+}
+
+fn logged(site: &Site, records: u64) -> u64 {
+    if logs_requests(site) { records * LOG_RECORD } else { 0 }
+}
+
+fn speaks_http2(site: &Site) -> bool {
+    let speaks =
+        |listener: &Listener| listener.protocols.http2 || listener.protocols.tls && site.http2.enabled;
+    site.listeners.iter().any(speaks)
 }
 
 /// Memory in typical situations, from the start to a busy site, without scripts and applications.
@@ -152,6 +187,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             what: "connections: task, unread input, unsent response",
             each: connection(site),
             count: connections,
+        },
+        Use {
+            what: "further requests of HTTP/2 that wait",
+            each: stream(site),
+            count: if speaks_http2(site) { of_each_worker(site.http2.waiting) } else { 0 },
         },
         Use {
             what: "bodies generated while they are sent",
@@ -350,6 +390,17 @@ mod tests {
             + 4 * LOG_BLOCK;
         assert_eq!(total(&uses), expected);
         assert_eq!(total(&descriptors(&site(), 2)), 2 * (100 + 50 + 5 + 7 + 6 + 4) + 1 + 16);
+    }
+
+    #[test]
+    fn counts_streams_only_where_clients_can_use_http2() {
+        let plain = total(&worst_case(&site(), 2));
+        let mut http2 = site();
+        let listener = Listener::parse("127.0.0.1:1 http2", Path::new("/")).unwrap();
+        http2.listeners = vec![listener];
+        (http2.http2.waiting, http2.http2.connection_window) = (10, 65_535);
+        let each = http2_connection(&http2) - http1_connection(&http2);
+        assert_eq!(total(&worst_case(&http2, 2)), plain + 2 * (100 + 5) * each + 2 * 10 * stream(&http2));
     }
 
     #[test]

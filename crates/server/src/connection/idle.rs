@@ -31,7 +31,7 @@ use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::{Received, Socket};
 use super::task::Start;
 use super::tls::Failure;
-use super::{Deadlines, EVICT_AFTER, Phase};
+use super::{Deadlines, EVICT_AFTER, PARK_AFTER, Phase};
 use crate::clock::Ticks;
 use crate::connection::Connections;
 use crate::stats::{Count, Counts};
@@ -214,6 +214,12 @@ impl IdleSet {
             let (phase, count) = connection.deadline();
             let stays = now.wrapping_sub(connection.since) < deadlines.of(phase)
                 || connection.is_taking(phase, deadlines, now);
+            // Once, when nothing has come for a while.
+            if let Some(http2) = &mut connection.http2
+                && now.wrapping_sub(connection.since) == PARK_AFTER
+            {
+                http2.trim();
+            }
             if !stays {
                 counts.add(count, 1);
                 // The kernel is not to hold what the client did not take in time.

@@ -2,12 +2,14 @@
 
 use std::mem::take;
 
+use site::memory;
+
 use crate::connection::output::{Coding, Output, Persistence, why_dropped};
 use crate::log::access::Records;
 use crate::services::Services;
 
 /// Bytes that are gathered for one write.
-const CAPACITY: usize = 64 * 1024;
+const CAPACITY: usize = memory::FRAMES as usize;
 /// Space for the HEADERS of a response, and for frame headers.
 const HEAD: usize = 1024;
 /// Less than this is not gathered of a response that has more.
