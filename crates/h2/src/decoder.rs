@@ -32,10 +32,12 @@ pub enum Event<'a> {
         stream: u32,
         bytes: &'a [u8],
     },
-    /// `FrameDecoder::block` has a complete field block, which has arrived in `frames` frames.
+    /// A field block is complete, which has arrived in `frames` frames. `whole` is the block if it was all in the
+    /// input; else `FrameDecoder::block` has it.
     Headers {
         stream: u32,
         frames: u32,
+        whole: Option<&'a [u8]>,
     },
     /// The last frame of the stream is complete. `FrameDecoder::take_end_stream` prevents this event.
     EndStream {
@@ -113,7 +115,7 @@ impl FrameDecoder {
         FrameDecoder { max_block, state: State::FirstHeader, partial: Vec::new(), block: Vec::new() }
     }
 
-    /// The field block of the latest `Event::Headers`.
+    /// The field block of the latest `Event::Headers`, if it was not all in the input.
     pub fn block(&self) -> &[u8] {
         &self.block
     }
@@ -178,7 +180,10 @@ impl FrameDecoder {
                 let whole = rest.split_at_checked(header.length);
                 if let (true, Some((payload, after))) = (self.partial.is_empty(), whole) {
                     *rest = after;
-                    return self.fragment(block, header, payload);
+                    return match (header.kind, header.has(END_HEADERS)) {
+                        (HEADERS, true) => self.whole(block, header, payload),
+                        _ => self.fragment(block, header, payload),
+                    };
                 }
                 let mut partial = std::mem::take(&mut self.partial);
                 let event = gather(&mut partial, rest, header.length)
@@ -315,31 +320,16 @@ impl FrameDecoder {
         }))
     }
 
-    /// HEADERS (§6.2) or CONTINUATION (§6.10).
+    /// HEADERS (§6.2) or CONTINUATION (§6.10) in a payload that is not part of the input.
     fn fragment<'a>(
         &mut self,
         block: Block,
         header: FrameHeader,
         payload: &[u8],
     ) -> Result<Option<Event<'a>>, FrameError> {
-        let mut fragment = payload;
+        let fragment = if header.kind == HEADERS { unpadded(header, payload)? } else { payload };
         if header.kind == HEADERS {
             self.block.clear();
-            let mut padding = 0;
-            if header.has(PADDED) {
-                let (&length, after) = fragment.split_first().ok_or(FrameError::Length)?;
-                (padding, fragment) = (usize::from(length), after);
-            }
-            if header.has(PRIORITY_FLAG) {
-                // §5.3.2: the priority of RFC 7540 is deprecated.
-                let (&[a, b, c, d, _], after) = fragment.split_first_chunk().ok_or(FrameError::Length)?;
-                if u32::from_be_bytes([a & 0x7f, b, c, d]) == block.stream {
-                    return Err(FrameError::Dependency);
-                }
-                fragment = after;
-            }
-            let length = fragment.len().checked_sub(padding).ok_or(FrameError::Padding)?;
-            fragment = &fragment[..length];
         }
         if self.block.len() + fragment.len() > self.max_block {
             return Err(FrameError::BlockTooLarge);
@@ -349,10 +339,47 @@ impl FrameDecoder {
             self.state = State::BlockHeader(block);
             return Ok(None);
         }
+        Ok(Some(self.headers(block, None)))
+    }
+
+    /// A block in one frame, in a payload of the input. It is not copied.
+    fn whole<'a>(
+        &mut self,
+        block: Block,
+        header: FrameHeader,
+        payload: &'a [u8],
+    ) -> Result<Option<Event<'a>>, FrameError> {
+        let fragment = unpadded(header, payload)?;
+        if fragment.len() > self.max_block {
+            return Err(FrameError::BlockTooLarge);
+        }
+        Ok(Some(self.headers(block, Some(fragment))))
+    }
+
+    fn headers<'a>(&mut self, block: Block, whole: Option<&'a [u8]>) -> Event<'a> {
         let Block { stream, flags, frames } = block;
         self.state = if flags & END_STREAM == 0 { State::Header } else { State::EndStream(stream) };
-        Ok(Some(Event::Headers { stream, frames }))
+        Event::Headers { stream, frames, whole }
     }
+}
+
+/// The fragment of a HEADERS frame without padding and priority.
+fn unpadded(header: FrameHeader, payload: &[u8]) -> Result<&[u8], FrameError> {
+    let (mut fragment, mut padding) = (payload, 0);
+    if header.has(PADDED) {
+        let (&length, after) = fragment.split_first().ok_or(FrameError::Length)?;
+        (padding, fragment) = (usize::from(length), after);
+    }
+    if header.has(PRIORITY_FLAG) {
+        // §5.3.2: the priority of RFC 7540 is deprecated.
+        let (&[a, b, c, d, _], after) = fragment.split_first_chunk().ok_or(FrameError::Length)?;
+        if u32::from_be_bytes([a & 0x7f, b, c, d]) == header.stream {
+            return Err(FrameError::Dependency);
+        }
+        fragment = after;
+    }
+    let length = fragment.len().checked_sub(padding).ok_or(FrameError::Padding)?;
+    Ok(&fragment[..length])
 }
 
 /// Takes `wanted` bytes. Copies them into `partial` only if they have not arrived together.

@@ -6,7 +6,7 @@ use taipan_http::framing::{self, Framing};
 use taipan_http::head::{self, Body, Field, FieldStore, Head, HeadError, Limits, Names, Parts, Version};
 
 use crate::error::HpackError;
-use crate::hpack::Source;
+use crate::hpack::{BlockDecoder, Source};
 use crate::priority::Priority;
 
 /// A decoded field section. It has the fields without the pseudo-fields, in order, but with one `cookie` at most.
@@ -20,8 +20,10 @@ pub struct FieldList {
     count: usize,
     cookies: u32,
     section: Section,
-    /// Whether a body follows; `Present` for trailers.
+    /// Whether a body follows.
     body: Option<Body>,
+    /// For the decoder of HPACK.
+    scratch: Vec<u8>,
 }
 
 /// A field section of a request (RFC 9113 §8.1).
@@ -139,6 +141,7 @@ impl FieldList {
             cookies: 0,
             section: Section::Head,
             body: None,
+            scratch: Vec::new(),
         }
     }
 
@@ -216,6 +219,24 @@ impl FieldList {
         head::from_parts(&parts, store, limits)
     }
 
+    /// Decodes a field block and checks its fields, of which there are at most `max`, and the limit of the decoder. After
+    /// an error that is not of HPACK, the list has the fields before it.
+    pub(crate) fn decode(
+        &mut self,
+        decoder: &mut BlockDecoder<Class>,
+        block: &[u8],
+        max: usize,
+        connect: ExtendedConnect,
+    ) -> Result<(), SectionError> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let decoded =
+            decoder.decode(block, &mut scratch, |source, name, value| self.push(source, name, value, max));
+        scratch.clear();
+        self.scratch = scratch;
+        decoded?;
+        self.finish(connect).map_err(SectionError::Malformed)
+    }
+
     /// Empties the list for another section.
     pub(crate) fn begin(&mut self, section: Section, body: Body) {
         self.bytes.clear();
@@ -229,7 +250,7 @@ impl FieldList {
     }
 
     /// Appends a field. `max` limits the fields, pseudo-fields included.
-    pub(crate) fn push(
+    fn push(
         &mut self,
         source: Source<Class>,
         name: &[u8],
@@ -284,13 +305,19 @@ impl FieldList {
         Ok(())
     }
 
-    /// Checks which pseudo-fields there are, and joins the crumbs of a cookie.
-    pub(crate) fn finish(&mut self, connect: ExtendedConnect) -> Result<(), Malformed> {
+    /// Checks which pseudo-fields there are, joins the crumbs of a cookie, and encodes the bytes of the path that no URI
+    /// contains and that clients send all the same.
+    fn finish(&mut self, connect: ExtendedConnect) -> Result<(), Malformed> {
         if self.cookies > 1 {
             self.join_cookies();
         }
         if self.section == Section::Trailers {
             return Ok(());
+        }
+        if let Some(path) = self.path().and_then(head::escape_path) {
+            let start = self.bytes.len() as u32;
+            self.pseudo[PATH] = Some(Entry { start, name: 0, value: path.len() as u32 });
+            self.bytes.extend_from_slice(&path);
         }
         let method = self.method().ok_or(Malformed::PseudoMissing)?;
         let is_connect = method == b"CONNECT";

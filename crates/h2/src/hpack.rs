@@ -15,18 +15,20 @@ const STATIC_ENTRIES: usize = 61;
 /// The index of the newest entry of the dynamic table (§2.3.3).
 pub const FIRST_DYNAMIC: usize = STATIC_ENTRIES + 1;
 
-/// Decodes the field blocks of one direction of a connection, in order. The table has a value of type `T` for each entry:
-/// what the caller has found out about that field, which is the same whenever it is used.
+/// Decodes the field blocks of one direction of a connection, in order.
 #[derive(Debug)]
-pub struct ClassDecoder<T> {
-    table: Table<T>,
-    max_list: usize,
-    /// Strings that cannot be borrowed from the block or the static table.
+pub struct Decoder {
+    blocks: BlockDecoder<()>,
     scratch: Vec<u8>,
 }
 
-/// A decoder whose table has nothing but the fields.
-pub type Decoder = ClassDecoder<()>;
+/// As `Decoder`. The table has a value of type `T` for each entry: what the caller has found out about that field, which is
+/// the same whenever it is used.
+#[derive(Debug)]
+pub(crate) struct BlockDecoder<T> {
+    table: Table<T>,
+    max_list: usize,
+}
 
 /// A name or a value.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +63,12 @@ pub(crate) enum Source<T> {
 }
 
 impl Decoder {
+    /// `max_table` is the announced SETTINGS_HEADER_TABLE_SIZE and `max_list` SETTINGS_MAX_HEADER_LIST_SIZE, in
+    /// bytes.
+    pub const fn new(max_table: usize, max_list: usize) -> Decoder {
+        Decoder { blocks: BlockDecoder::new(max_table, max_list), scratch: Vec::new() }
+    }
+
     /// Decodes a whole block and calls `field` with each name and value. After an error of `field`, and after a list
     /// that is too large, it decodes the rest without `field`, because later blocks need the table.
     pub fn decode<E: From<HpackError>>(
@@ -68,24 +76,24 @@ impl Decoder {
         block: &[u8],
         mut field: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.decode_from(block, |_, name, value| field(name, value))
+        self.blocks.decode(block, &mut self.scratch, |_, name, value| field(name, value))
     }
 }
 
-impl<T: Copy> ClassDecoder<T> {
-    /// `max_table` is the announced SETTINGS_HEADER_TABLE_SIZE and `max_list` SETTINGS_MAX_HEADER_LIST_SIZE, in
-    /// bytes.
-    pub const fn new(max_table: usize, max_list: usize) -> ClassDecoder<T> {
-        ClassDecoder { table: Table::new(max_table), max_list, scratch: Vec::new() }
+impl<T: Copy> BlockDecoder<T> {
+    pub const fn new(max_table: usize, max_list: usize) -> BlockDecoder<T> {
+        BlockDecoder { table: Table::new(max_table), max_list }
     }
 
-    /// As `decode`. `field` also gets where the field is from, and returns what the table keeps about it.
-    pub(crate) fn decode_from<E: From<HpackError>>(
+    /// As `Decoder::decode`. `field` also gets where the field is from, and returns what the table keeps about it.
+    /// `scratch` is for strings that cannot be borrowed from the block or the static table.
+    pub fn decode<E: From<HpackError>>(
         &mut self,
         block: &[u8],
+        scratch: &mut Vec<u8>,
         mut field: impl FnMut(Source<T>, &[u8], &[u8]) -> Result<T, E>,
     ) -> Result<(), E> {
-        let ClassDecoder { table, max_list, scratch } = self;
+        let BlockDecoder { table, max_list } = self;
         let mut rest = block;
         let (mut result, mut list) = (Ok(()), 0);
         let mut emit = |source: Source<T>, name: &[u8], value: &[u8]| {
@@ -132,9 +140,8 @@ impl<T: Copy> ClassDecoder<T> {
         result
     }
 
-    /// Gives up the memory that only a block needs.
+    /// Gives up the memory of evicted entries.
     pub fn trim(&mut self) {
-        self.scratch = Vec::new();
         self.table.compact();
         self.table.bytes.shrink_to_fit();
         self.table.entries.shrink_to_fit();
@@ -459,9 +466,9 @@ mod tests {
         ] {
             let found = read(&mut decoder, &hex(block)).unwrap();
             assert!(found.starts_with(begins), "{found}");
-            assert_eq!(decoder.table.size, size, "{block}");
+            assert_eq!(decoder.blocks.table.size, size, "{block}");
         }
-        assert_eq!(decoder.table.entries.len(), 3);
+        assert_eq!(decoder.blocks.table.entries.len(), 3);
     }
 
     #[test]
@@ -504,16 +511,16 @@ mod tests {
             write_indexed(&mut block, FIRST_DYNAMIC);
             let line = format!("{name}={value}\n");
             assert_eq!(read(&mut decoder, &block).unwrap(), line.repeat(2));
-            let last = FIRST_DYNAMIC + decoder.table.entries.len() - 1;
+            let last = FIRST_DYNAMIC + decoder.blocks.table.entries.len() - 1;
             let mut oldest = Vec::new();
             // Evicts the entry whose name it has.
             write_value(&mut oldest, Indexing::Incremental, last, "w".repeat(100).as_bytes());
             let expected = read(&mut decoder, &oldest).unwrap();
             assert!(expected.starts_with("x-") && expected.ends_with("w\n"), "{expected}");
             assert_eq!(read(&mut decoder, &[0x80 | 62]).unwrap(), expected);
-            assert!(decoder.table.size <= 256 && decoder.table.bytes.len() <= 256);
+            assert!(decoder.blocks.table.size <= 256 && decoder.blocks.table.bytes.len() <= 256);
         }
-        assert!(decoder.table.bytes.capacity() <= 512);
+        assert!(decoder.blocks.table.bytes.capacity() <= 512);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::frame::{
     ACK, DEFAULT_WINDOW, MAX_WINDOW, PING, PREFACE, SETTINGS, Settings, write_frame, write_goaway,
     write_reset, write_window_update,
 };
-use crate::hpack::{ClassDecoder, TABLE_SIZE};
+use crate::hpack::{BlockDecoder, TABLE_SIZE};
 use crate::priority::Priority;
 use budget::Budget;
 use flow::{ReceiveWindow, SendWindow};
@@ -102,7 +102,7 @@ pub struct Connection {
     preface: u8,
     state: State,
     frames: FrameDecoder,
-    hpack: ClassDecoder<Class>,
+    hpack: BlockDecoder<Class>,
     streams: Streams,
     closed: Closed,
     early_priorities: EarlyPriorities,
@@ -166,7 +166,7 @@ impl Connection {
             preface: 0,
             state: State::Open,
             frames: FrameDecoder::new(2 * limits.list.max(MIN_BLOCK) as usize),
-            hpack: ClassDecoder::new(TABLE_SIZE, limits.list as usize),
+            hpack: BlockDecoder::new(TABLE_SIZE, limits.list as usize),
             streams: Streams::new(),
             closed: Closed::new(),
             early_priorities: EarlyPriorities::new(),
@@ -308,10 +308,10 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'a>>, ConnectionError> {
         match event {
-            decoder::Event::Headers { stream, frames } => {
+            decoder::Event::Headers { stream, frames, whole } => {
                 // A block has frames without use only if it has more than its size requires.
                 self.spend_useless(frames - 1)?;
-                self.on_headers(stream, list, out)
+                self.on_headers(stream, whole, list, out)
             }
             decoder::Event::DataHeader { stream, length, padding, end_stream } => {
                 self.on_data_header(stream, length, padding, end_stream, out)
@@ -348,6 +348,7 @@ impl Connection {
     fn on_headers(
         &mut self,
         id: u32,
+        whole: Option<&[u8]>,
         list: &mut FieldList,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
@@ -356,14 +357,11 @@ impl Connection {
         let section = if open.is_some() { Section::Trailers } else { Section::Head };
         list.begin(section, if end { Body::Absent } else { Body::Present });
         let max = self.limits.fields as usize;
-        let decoded = self
-            .hpack
-            .decode_from(self.frames.block(), |source, name, value| list.push(source, name, value, max));
-        let decoded = match decoded {
-            Ok(()) => list.finish(self.limits.extended_connect).map_err(SectionError::from),
-            Err(SectionError::Hpack(HpackError::Malformed)) => return Err(ConnectionError::Compression),
-            Err(error) => Err(error),
-        };
+        let block = whole.unwrap_or(self.frames.block());
+        let decoded = list.decode(&mut self.hpack, block, max, self.limits.extended_connect);
+        if decoded == Err(SectionError::Hpack(HpackError::Malformed)) {
+            return Err(ConnectionError::Compression);
+        }
         match open {
             Some(at) => self.on_trailers(at, decoded, end, out),
             None if !self.opens(id)? => Ok(None),
@@ -465,7 +463,7 @@ impl Connection {
         end: bool,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
-        if id > self.highest {
+        if self.is_idle(id) {
             return Err(ConnectionError::Idle);
         }
         if !self.receive.receive(length) {
@@ -505,9 +503,6 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
         self.consume(length, out);
-        if id.is_multiple_of(2) {
-            return Err(ConnectionError::Idle);
-        }
         if id > self.last || self.closed.find(id) == Some(ClosedBy::Server) {
             return Ok(None);
         }
@@ -531,7 +526,7 @@ impl Connection {
         code: ErrorCode,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
-        if id > self.highest {
+        if self.is_idle(id) {
             return Err(ConnectionError::Idle);
         }
         let Some(at) = self.streams.find(id) else {
@@ -556,7 +551,7 @@ impl Connection {
             }
             return Ok((was_blocked && self.has_next()).then_some(Event::WindowOpened));
         }
-        if id > self.highest {
+        if self.is_idle(id) {
             return Err(ConnectionError::Idle);
         }
         let Some(at) = self.streams.find(id) else { return Ok(None) };
@@ -616,6 +611,11 @@ impl Connection {
             None => {}
         }
         Ok(None)
+    }
+
+    /// Whether the stream was never opened. Those with even numbers are the server's, which opens none.
+    const fn is_idle(&self, id: u32) -> bool {
+        id > self.highest || id.is_multiple_of(2)
     }
 
     /// Resets a stream for an error of the client.

@@ -180,19 +180,32 @@ pub fn escape_target(input: &[u8]) -> Option<(Vec<u8>, usize)> {
             authority + target[authority..].iter().position(|byte| matches!(byte, b'/' | b'?'))?
         }
     };
-    let query = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());
-    let is_raw =
-        |at: usize, byte: u8| byte >= 0x80 && at >= path || at > query && matches!(byte, b'"' | b'<' | b'>');
-    let mut escaped = input[..start].to_vec();
-    for (at, &byte) in target.iter().enumerate() {
-        match is_raw(at, byte) {
-            true => escaped.extend_from_slice(&escape(byte)),
-            false => escaped.push(byte),
-        }
-    }
+    let mut escaped = input[..start + path].to_vec();
+    escape_into(&target[path..], &mut escaped);
     escaped.extend_from_slice(&input[start + target.len()..]);
     let longer = escaped.len() - input.len();
     (longer > 0).then_some((escaped, longer))
+}
+
+/// As `escape_target`, of the value of `:path` in HTTP/2.
+pub fn escape_path(path: &[u8]) -> Option<Vec<u8>> {
+    let query = path.iter().position(|&byte| byte == b'?').unwrap_or(path.len());
+    if path.is_ascii() && !path[query..].iter().any(|byte| matches!(byte, b'"' | b'<' | b'>')) {
+        return None;
+    }
+    let mut escaped = Vec::new();
+    escape_into(path, &mut escaped);
+    Some(escaped)
+}
+
+fn escape_into(path: &[u8], out: &mut Vec<u8>) {
+    let query = path.iter().position(|&byte| byte == b'?').unwrap_or(path.len());
+    for (at, &byte) in path.iter().enumerate() {
+        match byte >= 0x80 || at > query && matches!(byte, b'"' | b'<' | b'>') {
+            true => out.extend_from_slice(&escape(byte)),
+            false => out.push(byte),
+        }
+    }
 }
 
 impl Default for Limits {

@@ -20,8 +20,9 @@ fn events(bytes: &[u8], size: usize) -> Result<String, FrameError> {
                 Event::NeedMore => break,
                 Event::DataHeader { stream, length, .. } => format!("[{stream} data {length}]"),
                 Event::Data { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
-                Event::Headers { stream, frames } => {
-                    format!("[{stream} headers {:?} {frames}]", String::from_utf8_lossy(decoder.block()))
+                Event::Headers { stream, frames, whole } => {
+                    let block = whole.unwrap_or(decoder.block());
+                    format!("[{stream} headers {:?} {frames}]", String::from_utf8_lossy(block))
                 }
                 Event::EndStream { stream } => format!("[{stream} end]"),
                 Event::Reset { stream, code } => format!("[{stream} reset {}]", code.0),

@@ -164,7 +164,8 @@ fn rejects_a_head_by_the_rules_of_http() {
     check(&[GET[0], GET[1], (":path", "*"), GET[3]], HeadError::Target(TargetError::Form));
     check(&[GET[0], GET[1], (":path", "http://a/"), GET[3]], HeadError::Target(TargetError::Form));
     check(&[GET[0], GET[1], (":path", "/a b"), GET[3]], HeadError::Target(TargetError::Byte));
-    check(&[GET[0], GET[1], (":path", "/\u{e9}"), GET[3]], HeadError::Target(TargetError::Byte));
+    check(&[GET[0], GET[1], (":path", "/#"), GET[3]], HeadError::Target(TargetError::Byte));
+    check(&[GET[0], GET[1], (":path", "/<"), GET[3]], HeadError::Target(TargetError::Byte));
     let long = format!("/{}", "a".repeat(100));
     check(&[GET[0], GET[1], (":path", &long), GET[3]], HeadError::TargetTooLong);
     check(&[(":method", &"A".repeat(33)), GET[1], GET[2], GET[3]], HeadError::MethodTooLong);
@@ -175,6 +176,17 @@ fn rejects_a_head_by_the_rules_of_http() {
     }
     let error = HeadError::Framing(taipan_http::framing::FramingError::LengthTwice);
     check(&with(&[("content-length", "1"), ("content-length", "1")]), error);
+}
+
+#[test]
+fn encodes_the_bytes_of_a_path_that_no_uri_contains() {
+    for (path, expected) in
+        [("/\u{e9}?\"<>", "/%C3%A9?%22%3C%3E"), ("/a?b|", "/a?b|"), ("/?\u{e9}", "/?%C3%A9")]
+    {
+        let list = request(&[GET[0], GET[1], (":path", path), GET[3]]).unwrap();
+        let mut store = FieldStore::new();
+        assert_eq!(list.head(&mut store, &LIMITS).unwrap().raw_target, expected);
+    }
 }
 
 #[test]

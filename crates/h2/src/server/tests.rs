@@ -333,6 +333,9 @@ fn an_idle_stream_has_no_frames_but_headers_and_priority() {
         check_after_1(&[early], "[Idle]", "(goaway 1 1)");
     }
     check_after_1(&[frame(PRIORITY, 0, 5, &[0; 5])], "", "");
+    for even in [frame(DATA, 0, 2, b"x"), rst(2), window(2, 1)] {
+        check_after_1(&[get(5), even], "[5 request end][Idle]", "(goaway 5 1)");
+    }
 }
 
 #[test]

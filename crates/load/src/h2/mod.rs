@@ -212,7 +212,9 @@ impl Client {
             decoder::Event::NeedMore => Event::More,
             decoder::Event::Data { stream, bytes } => Event::Body { stream, data: bytes },
             decoder::Event::EndStream { stream } => Event::End { stream },
-            decoder::Event::Headers { stream, frames } => return self.on_headers(stream, frames),
+            decoder::Event::Headers { stream, frames, whole } => {
+                return self.on_headers(stream, frames, whole);
+            }
             decoder::Event::Reset { stream, code } => {
                 self.uploads.retain(|upload| upload.stream != stream);
                 let reason =
@@ -248,8 +250,13 @@ impl Client {
         }))
     }
 
-    fn on_headers(&mut self, stream: u32, frames: u32) -> Result<Option<Event<'static>>, NotHttp2> {
-        let block = self.frames.block();
+    fn on_headers(
+        &mut self,
+        stream: u32,
+        frames: u32,
+        whole: Option<&[u8]>,
+    ) -> Result<Option<Event<'static>>, NotHttp2> {
+        let block = whole.unwrap_or(self.frames.block());
         let fields = Fields::read(&mut self.decoder, block)?;
         if let (true, Some(name)) = (self.server_name.is_empty(), fields.server) {
             self.server_name = name;
