@@ -308,7 +308,15 @@ impl Stream {
     /// As `Socket::close_session`.
     pub fn close_session(&self) {
         if let Some(session) = &self.session {
-            session.borrow_mut().close(|bytes| self.socket.try_io(|fd| send(fd, bytes, More::Nothing)));
+            // Not by the runtime, which takes a socket that it does not know yet for full.
+            session.borrow_mut().close(|bytes| send(self.socket.as_fd(), bytes, More::Nothing));
+        }
+    }
+
+    /// A client must not take a response that is cut for a complete one.
+    pub fn cut_session(&self) {
+        if let Some(session) = &self.session {
+            session.borrow_mut().cut();
         }
     }
 

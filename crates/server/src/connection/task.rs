@@ -20,6 +20,7 @@ use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::Stream;
 use super::table::TableEntry;
+use super::tls::Failure;
 use super::transport::{Interruption, Transport};
 use super::{Event, Phase};
 use crate::connection::Connections;
@@ -262,6 +263,7 @@ impl Task {
         match (sent, persistence) {
             (Err((broken, _)), _) => {
                 self.transport.buffered.take();
+                self.transport.stream.borrow().cut_session();
                 // The kernel is not to hold what the client did not take in time.
                 if matches!(broken, Interruption::TimedOut | Interruption::Evicted) {
                     self.transport.stream.borrow().reset_when_closed();
@@ -414,7 +416,8 @@ impl Task {
     fn log_failed_session(&self) {
         let stream = self.transport.stream.borrow();
         let session = stream.session().map(RefCell::borrow);
-        if let Some(failure) = session.as_ref().and_then(|session| session.failure()) {
+        let failure = session.as_ref().and_then(|session| session.failure());
+        if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Cut)) {
             self.connections.log_failed_session(self.client.peer(), failure);
         }
     }
@@ -462,9 +465,9 @@ impl Task {
     /// Closes, or leaves the connection to the idle set while the client has yet to take much.
     fn drain(self) {
         let Task { transport, client, connections, .. } = self;
-        if transport.stream.borrow().unacknowledged() > idle::KEPT
-            && let Some((socket, _)) = transport.into_socket()
-        {
+        if transport.stream.borrow().unacknowledged() <= idle::KEPT {
+            transport.stream.borrow().close_session();
+        } else if let Some((socket, _)) = transport.into_socket() {
             connections.drain(socket, client);
         }
     }

@@ -33,6 +33,9 @@ const MAX_PLAINTEXT: usize = 64 * 1024;
 const HELD: usize = 4 * 1024;
 /// The first byte of a handshake record (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
+/// The first byte of an alert, and of a record that is encrypted in TLS 1.3.
+const ALERT: u8 = 21;
+const ENCRYPTED: u8 = 23;
 
 /// Begins sessions.
 pub struct Acceptor(Rc<Shared>);
@@ -73,6 +76,8 @@ pub enum Failure {
     NotTls(Vec<u8>),
     UnknownName,
     Protocol(Error),
+    /// The server has ended it within a response.
+    Cut,
 }
 
 impl fmt::Display for Failure {
@@ -81,6 +86,7 @@ impl fmt::Display for Failure {
             Failure::NotTls(_) => out.write_str("the client does not speak TLS"),
             Failure::UnknownName => out.write_str("the client asks for a name that no host has"),
             Failure::Protocol(error) => write!(out, "{error}"),
+            Failure::Cut => out.write_str("a response is incomplete"),
         }
     }
 }
@@ -150,9 +156,9 @@ impl Session {
         }
     }
 
-    /// Whether plaintext can be received without reading from the socket.
+    /// Whether plaintext, or its end, can be received without reading from the socket.
     pub fn has_plaintext(&self) -> bool {
-        !self.plaintext.is_empty()
+        !self.plaintext.is_empty() || matches!(self.state, State::PeerClosed(_))
     }
 
     /// Bytes of records that the socket has not taken.
@@ -384,6 +390,13 @@ impl Session {
         }
     }
 
+    /// Ends the session without saying so: a client must not take what it has received for all.
+    pub fn cut(&mut self) {
+        if !matches!(self.state, State::Failed(_)) {
+            self.state = State::Failed(Failure::Cut);
+        }
+    }
+
     /// Writes what is unsent and then new records to the start of `out`, which grows as needed and never shrinks. Returns
     /// their length.
     fn encrypt(
@@ -394,8 +407,7 @@ impl Session {
             &mut [u8],
         ) -> Result<usize, EncryptError>,
     ) -> io::Result<usize> {
-        loop {
-            let Some(Connection { rustls, .. }) = self.state.connection_mut() else { break };
+        while let Some(Connection { rustls, .. }) = self.state.connection_mut() {
             // An incomplete record may begin a handshake message that the library has seen.
             let UnbufferedStatus { discard, state } = rustls.process_tls_records(&mut self.received);
             match state.map_err(io::Error::other)? {
@@ -485,13 +497,15 @@ fn encode(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>)
     }
 }
 
-/// After an error, what is left to send is the alert that tells it. `records` is the rest of those that led to it.
+/// After an error, what is left to send is the alert that tells it. `records` is the rest of those that led to it. Then the
+/// library is not called again: it would process what follows the error, and panics if it has to send a second alert.
 fn encode_alert(rustls: &mut UnbufferedServerConnection, records: &mut [u8], out: &mut Vec<u8>) {
     while let UnbufferedStatus { state: Ok(state), .. } = rustls.process_tls_records(records) {
-        match state {
-            ConnectionState::EncodeTlsData(mut data) => encode(&mut data, out),
-            ConnectionState::TransmitTlsData(data) => data.done(),
-            _ => return,
+        let ConnectionState::EncodeTlsData(mut data) = state else { return };
+        let start = out.len();
+        encode(&mut data, out);
+        if matches!(out.get(start), Some(&(ALERT | ENCRYPTED))) {
+            return;
         }
     }
 }
