@@ -250,9 +250,9 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Whether an incomplete frame has been received.
+    /// Whether the input so far ends within the preface, a frame or a field block.
     pub fn is_within_frame(&self) -> bool {
-        self.frames.is_within_frame()
+        (1..PREFACE.len()).contains(&self.preface.into()) || self.frames.is_within_frame()
     }
 
     /// Gives up the memory that an idle connection does not need.

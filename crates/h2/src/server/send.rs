@@ -107,7 +107,8 @@ impl Connection {
     }
 
     /// The stream that is to send next: ready, with open windows, of the highest urgency (RFC 9218 §10). Within an
-    /// urgency, incremental streams and the first of the others take turns. Each call is a turn.
+    /// urgency, incremental streams and the first of the others take turns. Each call is a turn. An end without bytes
+    /// needs neither a window nor a turn.
     pub fn next_stream(&mut self) -> Option<StreamId> {
         if self.send.get() == 0 {
             return None;

@@ -251,6 +251,18 @@ fn receives_requests_and_bodies() {
 }
 
 #[test]
+fn knows_whether_a_frame_is_incomplete() {
+    let mut server = Server::before_preface(&LIMITS);
+    let input = [PREFACE.to_vec(), settings(&[]), get(1), frame(DATA, 0, 3, b"x")].concat();
+    let complete = [0, PREFACE.len(), PREFACE.len() + HEADER_LEN, PREFACE.len() + HEADER_LEN + get(1).len()];
+    for (at, byte) in input[..input.len() - 1].iter().enumerate() {
+        assert_eq!(server.connection.is_within_frame(), !complete.contains(&at), "after {at} bytes");
+        server.receive(&[*byte]);
+        server.connection.trim();
+    }
+}
+
+#[test]
 fn receives_trailers() {
     let trailers = |flags, fields: &[(&str, &str)]| frame(HEADERS, flags | END_HEADERS, 1, &block(fields));
     let data = || frame(DATA, 0, 1, b"ab");
