@@ -20,7 +20,9 @@ use crate::files::roots::OpenRoots;
 use crate::master::sockets;
 use crate::privilege::Identity;
 use crate::spawner::cgroup;
-use crate::{config, control, privilege, privileged_file, sandbox, start, terminal};
+use crate::tls::Material;
+use crate::tls::material::{Keys, Problem, Reading};
+use crate::{clock, config, control, privilege, privileged_file, sandbox, start, terminal, tls};
 
 /// A problem that a start would meet.
 struct Finding {
@@ -60,6 +62,16 @@ impl Finding {
     }
 }
 
+impl From<Problem> for Finding {
+    fn from(Problem { severity, key, value, text }: Problem) -> Finding {
+        let severity = match severity {
+            tls::material::Severity::Error => Severity::Error,
+            tls::material::Severity::Warning => Severity::Warning,
+        };
+        Finding { severity, keys: key, value, text }
+    }
+}
+
 /// `taipan check -c FILE`: prints the problems, or what the limits add up to.
 pub fn check(path: &Path) -> ExitCode {
     let Configuration { mut site, warnings, places } = match config::read(path) {
@@ -77,6 +89,8 @@ pub fn check(path: &Path) -> ExitCode {
     }
     // Before there is a second thread: a child process examines the roots.
     let (mut findings, silent) = findings(path, &site);
+    let Reading { material, problems, .. } = Material::read(&site, Keys::Read, clock::wall());
+    findings.extend(problems.into_iter().map(Finding::from));
     let place = |finding: &Finding| {
         places.of(finding.keys, &finding.value).map(|place| (place.file.clone(), place.line))
     };
@@ -95,6 +109,10 @@ pub fn check(path: &Path) -> ExitCode {
             "  but {program} run as the server's own account, and could kill its processes; give them a `user`"
         ));
     }
+    material
+        .iter()
+        .flat_map(|material| material.lines(clock::wall()))
+        .for_each(|line| terminal::out(format_args!("{line}")));
     terminal::out(format_args!("\nMemory typically, without scripts and applications (workers: {workers}):"));
     for line in memory::typical(&site, workers) {
         terminal::out(format_args!("  {:>10}  {}", bytes(line.bytes), line.when));

@@ -16,7 +16,7 @@ pub mod material {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Problem {
         pub severity: Severity,
-        pub key: &'static str,
+        pub key: &'static [&'static str],
         pub value: PathBuf,
         pub text: String,
     }
@@ -64,7 +64,7 @@ impl Material {
     pub fn read(site: &Site, _keys: Keys, _now: i64) -> Reading {
         let problem = |listener: &site::listener::Listener| Problem {
             severity: Severity::Error,
-            key: "listen",
+            key: &["listen"],
             value: listener.to_string().into(),
             text: format!(
                 "this program has been built without TLS, so it cannot listen on {listener}; remove the word tls, or build \
@@ -76,7 +76,7 @@ impl Material {
     }
 
     /// What `taipan check` shows of the certificates.
-    pub fn lines(&self) -> Vec<String> {
+    pub fn lines(&self, _now: i64) -> Vec<String> {
         match *self {}
     }
 }

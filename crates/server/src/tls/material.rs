@@ -16,7 +16,7 @@ use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates};
 use zeroize::Zeroizing;
 
 use super::crypto::{SigningKeys, signing_key};
-use super::inspect::{CertificateFacts, problems};
+use super::inspect::{CertificateFacts, date, problems};
 use super::names::distinguished;
 use super::pem::{self, PrivateKey};
 
@@ -24,6 +24,11 @@ use super::pem::{self, PrivateKey};
 const MAX_FILE: u64 = 1024 * 1024;
 /// Certificates in one folder.
 const MAX_IN_FOLDER: usize = 1000;
+/// Keys of the configuration.
+const CERTIFICATE: &[&str] = &["certificate"];
+const CERTIFICATE_KEY: &[&str] = &["certificate_key"];
+const CLIENT_CA: &[&str] = &["client_ca"];
+const CLIENT_CRL: &[&str] = &["client_crl"];
 /// The chain and the key in the folders of ACME clients.
 const CHAIN: &str = "fullchain.pem";
 const KEY: &str = "privkey.pem";
@@ -78,8 +83,9 @@ pub enum Demand {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub severity: Severity,
-    /// The key that names the file, or its folder, and its value.
-    pub key: &'static str,
+    /// The key that names the file, or its folder.
+    pub key: &'static [&'static str],
+    /// Its value.
     pub value: PathBuf,
     /// With the path of the file, and what to do.
     pub text: String,
@@ -134,6 +140,25 @@ impl Certificate {
         }
     }
 
+    fn lines(&self, now: i64) -> Vec<String> {
+        let CertificateFacts { names, not_before, not_after, key, .. } = &self.facts;
+        let mut lines = vec![
+            format!("\nCertificate {}:", self.source.display()),
+            format!("  names   {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }),
+            format!(
+                "  valid   {} to {}, {} days left",
+                date(*not_before),
+                date(*not_after),
+                self.facts.days_left(now)
+            ),
+            format!("  key     {key}"),
+        ];
+        let chain = self.chain_facts();
+        let issuers = chain.iter().map(|certificate| certificate.issuer.as_str());
+        lines.extend(issuers.map(|issuer| format!("  issuer  {issuer}")));
+        lines
+    }
+
     fn chain_facts(&self) -> Vec<CertificateFacts> {
         self.chain.iter().filter_map(|certificate| CertificateFacts::read(certificate).ok()).collect()
     }
@@ -171,6 +196,11 @@ impl Material {
         let has_errors = problems.iter().any(|problem| problem.severity == Severity::Error);
         let material = Material { certificates, keys, hosts, clients, host_clients };
         Reading { material: (!has_errors).then_some(material), problems, stamps }
+    }
+
+    /// What there is to know of each certificate, in lines for the user.
+    pub fn lines(&self, now: i64) -> Vec<String> {
+        self.certificates.iter().flat_map(|certificate| certificate.lines(now)).collect()
     }
 
     pub fn certificates(&self) -> &[Certificate] {
@@ -254,7 +284,7 @@ impl Reader {
         }
     }
 
-    fn problem(&mut self, severity: Severity, key: &'static str, value: &Path, text: String) {
+    fn problem(&mut self, severity: Severity, key: &'static [&'static str], value: &Path, text: String) {
         let problem = Problem { severity, key, value: value.to_owned(), text };
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
@@ -272,7 +302,7 @@ impl Reader {
             true => self.pairs_in(&files.certificate),
         };
         let pairs = pairs.unwrap_or_else(|text| {
-            self.problem(Severity::Error, "certificate", &files.certificate, text);
+            self.problem(Severity::Error, CERTIFICATE, &files.certificate, text);
             Vec::new()
         });
         let mut own = Vec::new();
@@ -285,7 +315,7 @@ impl Reader {
                     self.keys.extend(key);
                 }
                 Err((key, text)) => {
-                    let value = if key == "certificate_key" { files.key.as_ref() } else { None };
+                    let value = if key == CERTIFICATE_KEY { files.key.as_ref() } else { None };
                     let value = value.unwrap_or(&files.certificate).clone();
                     self.problem(Severity::Error, key, &value, text);
                 }
@@ -341,10 +371,10 @@ impl Reader {
     }
 
     /// A certificate, and its key if keys are read. Errors: the key of the configuration that is to blame, and why.
-    fn certificate(&mut self, files: &CertificateFiles) -> Result<Pair, (&'static str, String)> {
+    fn certificate(&mut self, files: &CertificateFiles) -> Result<Pair, (&'static [&'static str], String)> {
         let path = &files.certificate;
-        let of_chain = |why: String| ("certificate", format!("{} {why}", path.display()));
-        let text = self.file(path).map_err(|why| ("certificate", why))?;
+        let of_chain = |why: String| (CERTIFICATE, format!("{} {why}", path.display()));
+        let text = self.file(path).map_err(|why| (CERTIFICATE, why))?;
         let certificate = Certificate::parse(path, &text).map_err(of_chain)?;
         let is_inside = files.key.is_none() && pem::has_private_key(&text);
         let key_path = match &files.key {
@@ -353,7 +383,7 @@ impl Reader {
             None => key_beside(path).map_err(of_chain)?,
         };
         self.stamps.add(&key_path);
-        let blame = if files.key.is_some() { "certificate_key" } else { "certificate" };
+        let blame = if files.key.is_some() { CERTIFICATE_KEY } else { CERTIFICATE };
         self.check_mode(&key_path, blame, files.key.as_ref().unwrap_or(path));
         if self.with_keys == Keys::Left {
             return Ok((certificate, None));
@@ -375,7 +405,7 @@ impl Reader {
     }
 
     /// Warns of a key that every user can read.
-    fn check_mode(&mut self, path: &Path, key: &'static str, value: &Path) {
+    fn check_mode(&mut self, path: &Path, key: &'static [&'static str], value: &Path) {
         if fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o004 != 0) {
             let path = path.display();
             let text = format!("every user can read the private key in {path}; run: chmod o-rwx {path}");
@@ -386,12 +416,12 @@ impl Reader {
     fn warn(&mut self, value: &Path, certificate: &Certificate) {
         let path = certificate.source.display().to_string();
         for problem in problems(&certificate.chain_facts(), self.now) {
-            self.problem(Severity::Warning, "certificate", value, format!("{path}: {problem}"));
+            self.problem(Severity::Warning, CERTIFICATE, value, format!("{path}: {problem}"));
         }
         let is_alone = certificate.chain.len() == 1 && certificate.source.file_name() != Some(CHAIN.as_ref());
         if is_alone && certificate.source.with_file_name(CHAIN).is_file() {
             let text = format!("{path}: the chain is missing; name the {CHAIN} beside it");
-            self.problem(Severity::Warning, "certificate", value, text);
+            self.problem(Severity::Warning, CERTIFICATE, value, text);
         }
     }
 
@@ -406,7 +436,7 @@ impl Reader {
             let value = files.certificate.clone();
             let text =
                 format!("no certificate of the host has its name {name}, so that clients reject it there");
-            self.problem(Severity::Warning, "certificate", &value, text);
+            self.problem(Severity::Warning, CERTIFICATE, &value, text);
         }
     }
 
@@ -441,17 +471,17 @@ impl Reader {
         let (found, facts) = match read {
             Ok(read) => read,
             Err(text) => {
-                self.problem(Severity::Error, "client_ca", path, text);
+                self.problem(Severity::Error, CLIENT_CA, path, text);
                 return Vec::new();
             }
         };
         let now = self.now;
         for authority in facts.iter().filter(|facts| facts.not_after < now) {
-            let (subject, until) = (&authority.subject, super::inspect::date(authority.not_after));
+            let (subject, until) = (&authority.subject, date(authority.not_after));
             let text = format!(
                 "{shown}: the authority {subject} has expired on {until}; all of its clients are rejected"
             );
-            self.problem(Severity::Warning, "client_ca", path, text);
+            self.problem(Severity::Warning, CLIENT_CA, path, text);
         }
         found
     }
@@ -466,7 +496,7 @@ impl Reader {
             }
         });
         let found = read.unwrap_or_else(|text| {
-            self.problem(Severity::Error, "client_crl", path, text);
+            self.problem(Severity::Error, CLIENT_CRL, path, text);
             Vec::new()
         });
         for list in &found {
@@ -482,7 +512,7 @@ impl Reader {
             Err(_) => (Severity::Error, format!("a list in {shown} is not a valid X.509 CRL")),
             Ok((_, list)) => match list.next_update().map(|time| time.timestamp()) {
                 Some(until) if until < self.now => {
-                    let (issuer, until) = (distinguished(list.issuer()), super::inspect::date(until));
+                    let (issuer, until) = (distinguished(list.issuer()), date(until));
                     let text = format!(
                         "{shown}: the list of {issuer} has expired on {until}, so that all of its certificates are \
                          rejected; get a new one"
@@ -492,7 +522,7 @@ impl Reader {
                 _ => return,
             },
         };
-        self.problem(severity, "client_crl", path, text);
+        self.problem(severity, CLIENT_CRL, path, text);
     }
 
     /// The text of a file. Errors: with its path.

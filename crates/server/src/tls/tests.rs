@@ -140,8 +140,9 @@ impl Files {
     fn problems(&self, text: &str) -> Vec<(Severity, &'static str, String)> {
         let reading = Material::read(&self.site(text), Keys::Read, NOW);
         let folder = format!("{}/", self.folder.display());
-        let shown =
-            |problem: material::Problem| (problem.severity, problem.key, problem.text.replace(&folder, ""));
+        let shown = |problem: material::Problem| {
+            (problem.severity, problem.key[0], problem.text.replace(&folder, ""))
+        };
         reading.problems.into_iter().map(shown).collect()
     }
 
