@@ -33,6 +33,7 @@ pub fn environment(data: &[u8]) {
             is_early: false,
             protocol: "HTTP/1.1",
             scheme: Scheme::Https,
+            tls: &[],
             path,
             query,
             query_string: query,

@@ -8,6 +8,7 @@
 
 mod error_page;
 mod forward;
+mod refusal;
 mod sendfile;
 
 use std::rc::Rc;
@@ -30,6 +31,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
 
+use self::refusal::Fast;
 use crate::content::{compress, file, fixed, kept, listing};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::{DiskLookup, Entry, Files, Probe, script};
@@ -48,6 +50,8 @@ pub struct Responder {
     pub upstreams: Upstreams,
     /// Whether authorizers must let requests pass.
     pub has_authorizers: bool,
+    /// Whether a host refuses some requests by the connection that they have come by.
+    pub refuses: bool,
 }
 
 impl Responder {
@@ -58,7 +62,8 @@ impl Responder {
         let has_authorizers = services.site.has_authorizers();
         let upstreams =
             Upstreams { services: services.clone(), concurrency, spawner: None, pools: Vec::new() };
-        Responder { services, files, upstreams, has_authorizers }
+        let refuses = services.site.hosts.iter().any(|host| host.tls.refuses());
+        Responder { services, files, upstreams, has_authorizers, refuses }
     }
 
     /// The response to a request without a body. `None`: it has to wait for something.
@@ -174,6 +179,13 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_everything() {
             return Some(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE));
         }
+        if self.responder.refuses {
+            match self.refuse_fast(&path) {
+                Fast::Serve => {}
+                Fast::Respond(response) => return Some(response),
+                Fast::Wait => return None,
+            }
+        }
         if self.responder.has_authorizers && self.must_authorize(&path, self.route(&path)) {
             return None;
         }
@@ -234,6 +246,11 @@ impl<'a> Exchange<'a> {
         };
         if self.services.sheds_everything() {
             return fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE);
+        }
+        if self.responder.refuses
+            && let Some(response) = self.refused(&path, request.connection.tls)
+        {
+            return response;
         }
         let plan = self.plan(path.clone());
         self.max_body = plan.route.max_body;

@@ -43,6 +43,7 @@ pub fn explain(flags: &Explain) -> ExitCode {
         runtime.block_on(async {
             let responder = Responder {
                 has_authorizers: false,
+                refuses: false,
                 ..Responder::without_upstreams(Services::new(site, None).0, roots)
             };
             print_explanation(&responder, &request(flags), scheme(flags)).await
@@ -118,7 +119,7 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
     match print_plan(responder, host, &head) {
         Responding::Server | Responding::Nothing => {
             print_authorizers(responder, host, &head);
-            let connection = ConnectionInfo { client: Peer::Unix, via: Via::Nothing, local: None };
+            let connection = ConnectionInfo { client: Peer::Unix, via: Via::Nothing, local: None, tls: None };
             let request = Request { head: &head, connection };
             let response = responder.respond(request, RequestBody::None).await;
             print_compression(responder, host, &head);

@@ -82,6 +82,7 @@ pub mod background;
 pub mod buffer;
 pub mod clock;
 pub mod encoder;
+pub mod handshake;
 pub mod peer;
 pub mod semaphore;
 pub mod terminal;

@@ -7,20 +7,23 @@ use std::net::SocketAddr;
 use site::proxies::Via;
 use taipan_http::head::Head;
 
+use crate::handshake::TlsFacts;
 use crate::peer::Peer;
 
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     pub head: &'a Head<'a>,
-    pub connection: ConnectionInfo,
+    pub connection: ConnectionInfo<'a>,
 }
 
 /// The connection by which a request came.
 #[derive(Debug, Clone, Copy)]
-pub struct ConnectionInfo {
+pub struct ConnectionInfo<'a> {
     pub client: Peer,
     /// Whether a trusted proxy has sent the request for the client.
     pub via: Via,
     /// The address of the server. `None`: a Unix socket.
     pub local: Option<SocketAddr>,
+    /// `None`: it has no TLS.
+    pub tls: Option<&'a TlsFacts>,
 }

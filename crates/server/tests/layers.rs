@@ -100,6 +100,7 @@ const SERVER: &[&str] = &[
     "semaphore",
     "clock",
     "peer",
+    "handshake",
     "buffer",
     "supervisor",
     "flags",

@@ -56,6 +56,14 @@ impl Address {
         self.covers(other) || other.covers(self) || self == other && !is_chosen
     }
 
+    /// `None`: a Unix socket has none.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Address::Tcp(address) => Some(address.port()),
+            Address::Unix(_) => None,
+        }
+    }
+
     pub fn unix_path(&self) -> Option<&Path> {
         match self {
             Address::Tcp(_) => None,

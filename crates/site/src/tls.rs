@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use taipan_http::target::Scheme;
+
 /// The path below which a client without TLS may read the response to an HTTP-01 challenge (RFC 8555 §8.3).
 pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
@@ -23,6 +25,8 @@ pub struct Tls {
     pub watch: Option<Duration>,
     /// In order of preference. Empty: those of the library, in the client's order.
     pub ciphers: Vec<Cipher>,
+    /// Whether scripts have the certificate of a client, in PEM.
+    pub export_client_certificate: bool,
     /// The client chooses among them.
     pub groups: Vec<Group>,
     /// `None`: sessions are not resumed.
@@ -134,7 +138,39 @@ pub enum PlainRequests {
     Redirected,
 }
 
+/// Why a host does not serve a request by a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The request has come without TLS: to the same URL with `https`.
+    Redirect,
+    /// The connection was made for a host with other rules for clients: 421 (RFC 9110 §15.5.20).
+    Misdirected,
+    /// The client has shown no certificate, which the host requires: 403.
+    NoCertificate,
+}
+
 impl HostTls {
+    /// Whether some requests for the host are not served, so that each has to be examined.
+    pub fn refuses(&self) -> bool {
+        self.plain == PlainRequests::Redirected || !self.clients.are_off()
+    }
+
+    /// Why the host does not serve a request for `path`, which is decoded and has no slash in front. `handshake`: the host that the client has asked for in its
+    /// handshake; `None` without TLS, which a proxy may have.
+    pub fn refusal(&self, scheme: Scheme, path: &str, handshake: Option<&HostTls>) -> Option<Refusal> {
+        let is_open = path.starts_with(CHALLENGES.trim_start_matches('/'));
+        match handshake {
+            _ if self.plain == PlainRequests::Redirected && scheme == Scheme::Http && !is_open => {
+                Some(Refusal::Redirect)
+            }
+            None if self.clients.are_required() && !is_open => Some(Refusal::NoCertificate),
+            Some(asked) if !self.clients.are_off() && asked.clients != self.clients => {
+                Some(Refusal::Misdirected)
+            }
+            _ => None,
+        }
+    }
+
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let certificates = self
             .certificates
@@ -198,6 +234,7 @@ impl Default for Tls {
             early_data: EarlyData::Rejected,
             watch: None,
             ciphers: Vec::new(),
+            export_client_certificate: false,
             groups: Group::ALL.map(|(_, group)| group).to_vec(),
             tickets: Some(Tickets::default()),
             private_keys: PrivateKeys::InSigner,
@@ -208,5 +245,52 @@ impl Default for Tls {
 impl Default for Tickets {
     fn default() -> Tickets {
         Tickets { rotation: Duration::from_secs(12 * 60 * 60), key_file: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_requests_by_the_connection_that_they_have_come_by() {
+        let known = |name: &str| ClientAuthorities { ca: vec![name.into()], crl: Vec::new() };
+        let host = |clients: ClientCertificates, plain| HostTls { clients, plain, ..HostTls::default() };
+        let open = HostTls::default();
+        let redirected = host(ClientCertificates::Off, PlainRequests::Redirected);
+        let optional = host(ClientCertificates::Optional(known("a")), PlainRequests::Served);
+        let required = host(ClientCertificates::Required(known("a")), PlainRequests::Redirected);
+        let others = host(ClientCertificates::Required(known("b")), PlainRequests::Redirected);
+        let challenge = ".well-known/acme-challenge/x";
+        let (http, https) = (Scheme::Http, Scheme::Https);
+        for (host, scheme, path, handshake, expected) in [
+            (&open, http, "", None, None),
+            (&open, https, "", Some(&required), None),
+            (&redirected, http, "", None, Some(Refusal::Redirect)),
+            (&redirected, http, challenge, None, None),
+            (&redirected, http, ".well-known/acme-challenge", None, Some(Refusal::Redirect)),
+            // A proxy has TLS.
+            (&redirected, https, "", None, None),
+            (&redirected, https, "", Some(&open), None),
+            (&optional, http, "", None, None),
+            (&optional, https, "", Some(&optional), None),
+            (&optional, https, "", Some(&open), Some(Refusal::Misdirected)),
+            (&required, http, "", None, Some(Refusal::Redirect)),
+            (&required, http, challenge, None, None),
+            (&required, https, "", None, Some(Refusal::NoCertificate)),
+            (&required, https, "", Some(&required), None),
+            (&required, https, "", Some(&open), Some(Refusal::Misdirected)),
+            (&required, https, "", Some(&optional), Some(Refusal::Misdirected)),
+            (&required, https, "", Some(&others), Some(Refusal::Misdirected)),
+        ] {
+            assert_eq!(
+                host.refusal(scheme, path, handshake),
+                expected,
+                "{host:?} {scheme:?} {path} {handshake:?}"
+            );
+        }
+        for (host, expected) in [(&open, false), (&redirected, true), (&optional, true), (&required, true)] {
+            assert_eq!(host.refuses(), expected);
+        }
     }
 }

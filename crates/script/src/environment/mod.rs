@@ -166,6 +166,9 @@ impl Writer<'_> {
         if request.is_early {
             self.set("HTTP_EARLY_DATA", "1")?;
         }
+        for (name, value) in request.tls {
+            self.set(name, value.as_bytes())?;
+        }
         if let Some(length) = request.body {
             self.make("CONTENT_LENGTH", |block| write_number(length, block))?;
         }

@@ -1,5 +1,6 @@
 //! The data from which the environment of a request is made. Knows nothing of its origin.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use taipan_http::head::Field;
@@ -16,6 +17,8 @@ pub struct CgiRequest<'a> {
     pub scheme: Scheme,
     /// It was sent before the TLS handshake was complete, and a client has not said so for another (RFC 8470 §5.1).
     pub is_early: bool,
+    /// Names and values of what is known of TLS: `SSL_PROTOCOL` and others.
+    pub tls: &'a [(&'static str, Cow<'a, str>)],
     /// The path of the target without empty and dot segments ([`taipan_http::target::normalized`]).
     pub path: &'a str,
     /// The raw query of the target, without its question mark.

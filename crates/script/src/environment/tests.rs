@@ -13,6 +13,7 @@ fn request<'a>(fields: &'a [Field<'a>]) -> CgiRequest<'a> {
         protocol: "HTTP/1.1",
         scheme: Scheme::Http,
         is_early: false,
+        tls: &[],
         path: "/cgi-bin/a.cgi/x%20y",
         query: None,
         query_string: None,

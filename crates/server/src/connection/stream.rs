@@ -18,6 +18,7 @@ use tokio::io::{Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::tls::{Failure, Session};
+use crate::handshake::TlsFacts;
 use crate::peer::Family;
 use crate::sys::{self, calls};
 
@@ -297,6 +298,11 @@ impl Stream {
             Registered::Tcp(stream) => stream.local_addr().ok(),
             Registered::Unix(_) => None,
         }
+    }
+
+    /// `None`: it has no TLS, or its handshake is not complete.
+    pub fn tls_facts(&self) -> Option<TlsFacts> {
+        self.session.as_ref()?.borrow().facts()
     }
 
     /// Sends an end. The client may still be sending.

@@ -194,8 +194,9 @@ impl Task {
         };
         self.transport.begin_body(&head);
         self.http.find_client(&self.connections, &mut head);
-        let connection =
-            ConnectionInfo { client: self.http.client, via: self.http.via, local: self.transport.local() };
+        let (client, via, local) = (self.http.client, self.http.via, self.transport.local());
+        let tls = self.transport.stream.borrow().tls_facts();
+        let connection = ConnectionInfo { client, via, local, tls: tls.as_ref() };
         let body = RequestBody::Stream(self.transport.clone());
         let request = Request { head: &head, connection };
         let response = Box::pin(self.connections.responder.respond(request, body));

@@ -17,9 +17,10 @@ use rustls::unbuffered::{
 use rustls::{Error, HandshakeKind};
 
 use crate::buffer::append;
+use crate::handshake::TlsFacts;
 use crate::services::Services;
 use crate::stats::Count;
-use crate::tls::{Choice, HTTP2, ServerTls};
+use crate::tls::{Choice, HTTP2, ServerTls, facts};
 
 /// The largest record: header, content, and what TLS 1.2 may add (RFC 5246 §6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
@@ -136,9 +137,12 @@ impl Session {
         self.connection().is_some_and(|connection| connection.rustls.alpn_protocol() == Some(HTTP2))
     }
 
-    /// The index of the host that the client has asked for by its name.
-    pub fn host(&self) -> usize {
-        self.connection().map_or(0, |connection| connection.host)
+    /// `None`: the handshake is not complete.
+    pub fn facts(&self) -> Option<TlsFacts> {
+        match &self.state {
+            State::Open(open) | State::PeerClosed(open) => Some(facts(&open.rustls, open.host)),
+            State::Hello | State::Handshake(_) | State::Failed(_) => None,
+        }
     }
 
     /// Why the session has failed.

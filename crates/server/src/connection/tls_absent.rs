@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use crate::handshake::TlsFacts;
 use crate::services::Services;
 use crate::tls::ServerTls;
 
@@ -48,6 +49,10 @@ impl Session {
     }
 
     pub fn is_new(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn facts(&self) -> Option<TlsFacts> {
         match self.0 {}
     }
 

@@ -20,7 +20,10 @@ pub mod tickets;
 
 mod settings;
 
+mod facts;
+
 pub use crypto::{SigningKeys, provider};
+pub use facts::facts;
 pub use material::Material;
 pub use resolver::Challenges;
 pub use settings::{Choice, HTTP2, KeySource, ServerTls, TlsSetup};

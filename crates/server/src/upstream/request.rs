@@ -22,6 +22,7 @@ use taipan_http::status::Status;
 use taipan_http::target::normalized;
 
 use super::{http, scgi};
+use crate::handshake::Export;
 use crate::log;
 use crate::peer::Peer;
 use crate::request::ConnectionInfo;
@@ -228,11 +229,17 @@ impl Handler {
                 (root.to_owned(), root)
             }
         };
+        let export = match services.site.tls.export_client_certificate {
+            true => Export::Certificate,
+            false => Export::Facts,
+        };
+        let tls = connection.tls.map(|facts| facts.variables(export)).unwrap_or_default();
         let request = CgiRequest {
             method: head.token,
             protocol: head.version.as_str(),
             scheme: head.scheme,
             is_early: head.needs_early_data(),
+            tls: &tls,
             path: &normalized(head.target.path().unwrap_or("/")),
             query: head.target.query(),
             query_string: self.query(head),

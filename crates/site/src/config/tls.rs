@@ -37,6 +37,7 @@ pub fn tls(top: &Section) -> Tls {
         early_data: if early_data { EarlyData::Accepted } else { EarlyData::Rejected },
         watch: section.duration("watch").filter(|every| !every.is_zero()),
         ciphers: named(&section, "ciphers", &Cipher::ALL).unwrap_or(defaults.ciphers),
+        export_client_certificate: section.flag("export_client_certificate").unwrap_or(false),
         groups: named(&section, "groups", &Group::ALL).unwrap_or(defaults.groups),
         tickets: tickets(&section),
         private_keys: match section.flag("signer") {

@@ -12,6 +12,8 @@ use taipan_http::status::Status;
 use super::Http2;
 use super::incoming::{Incoming, Interim, Reader};
 use crate::connection::Connections;
+use crate::connection::stream::Stream;
+use crate::handshake::TlsFacts;
 use crate::request::body::{BodyError, Length, ReadBody};
 
 pub struct Shared {
@@ -19,6 +21,8 @@ pub struct Shared {
     pub http2: RefCell<Http2>,
     /// The server's address.
     pub local: Option<SocketAddr>,
+    /// `None`: it has no TLS.
+    pub tls: Option<TlsFacts>,
     /// Of the connection's task.
     waker: RefCell<Option<Waker>>,
     /// Why the connection has ended, for the log.
@@ -26,9 +30,10 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn new(connections: Rc<Connections>, http2: Http2, local: Option<SocketAddr>) -> Shared {
-        let http2 = RefCell::new(http2);
-        Shared { connections, http2, local, waker: RefCell::default(), ended: Cell::new(None) }
+    /// For a connection with this stream.
+    pub fn new(connections: Rc<Connections>, http2: Http2, stream: &Stream) -> Shared {
+        let (http2, local, tls) = (RefCell::new(http2), stream.local(), stream.tls_facts());
+        Shared { connections, http2, local, tls, waker: RefCell::default(), ended: Cell::new(None) }
     }
 
     /// `None`: a stream's task still has it.

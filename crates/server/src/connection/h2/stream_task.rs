@@ -57,7 +57,8 @@ impl StreamTask {
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
         let origin = Origin { client, via, began: request.began };
         let guard = Unanswered { task: self, head: &head, origin };
-        let connection = ConnectionInfo { client, via, local: self.shared.local };
+        let connection =
+            ConnectionInfo { client, via, local: self.shared.local, tls: self.shared.tls.as_ref() };
         let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
         let body = match body.has_content() {
             true => RequestBody::Stream(Rc::new(body)),

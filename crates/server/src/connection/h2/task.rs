@@ -77,9 +77,8 @@ impl Http2Task {
         output: Option<Output>,
         input: Vec<u8>,
     ) -> Http2Task {
-        let local = stream.local();
         Http2Task {
-            shared: Rc::new(Shared::new(connections, http2, local)),
+            shared: Rc::new(Shared::new(connections, http2, &stream)),
             stream,
             client,
             entry,

@@ -1472,6 +1472,14 @@ pub static CHAPTERS: &[Chapter] = &[
                        changed, the server reloads. 0 is off.",
             },
             Key {
+                name: "export_client_certificate",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether scripts and applications by FastCGI and SCGI have the certificate of a client in the variable \
+                       `SSL_CLIENT_CERT`, in PEM.",
+            },
+            Key {
                 name: "ciphers",
                 kind: Kind::Choices(&["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305"]),
                 default: Words("all, in the order of the client"),

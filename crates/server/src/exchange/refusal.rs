@@ -1,0 +1,87 @@
+//! Requests that a host does not serve, because of the connection that they have come by: without TLS, or with one that was
+//! made for another host. `site` decides.
+
+use site::host::name_of;
+use site::model::Site;
+use site::tls::Refusal;
+use taipan_http::status::Status;
+use taipan_http::target::{SafePath, encode_path};
+
+use super::Exchange;
+use crate::content::fixed;
+use crate::handshake::TlsFacts;
+use crate::response::Response;
+
+const HTTPS_PORT: u16 = 443;
+
+/// What the fast path does with a request for a host that refuses some.
+pub(super) enum Fast {
+    Serve,
+    Respond(Response),
+    /// The connection has to be examined.
+    Wait,
+}
+
+impl Exchange<'_> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse_fast(&self, path: &SafePath<'_>) -> Fast {
+        let tls = &self.host().tls;
+        if !tls.clients.are_off() {
+            return Fast::Wait;
+        }
+        match tls.refusal(self.head.scheme, path.as_str(), None) {
+            Some(refusal) => Fast::Respond(self.refuse(refusal, path)),
+            None => Fast::Serve,
+        }
+    }
+
+    /// The response to a request that the host does not serve. `facts`: those of its connection.
+    pub(super) fn refused(&self, path: &SafePath<'_>, facts: Option<&TlsFacts>) -> Option<Response> {
+        let handshake = facts.map(|facts| &self.services.site.hosts.at(facts.host).tls);
+        let refusal = self.host().tls.refusal(self.head.scheme, path.as_str(), handshake)?;
+        Some(self.refuse(refusal, path))
+    }
+
+    fn refuse(&self, refusal: Refusal, path: &SafePath<'_>) -> Response {
+        let status = match refusal {
+            Refusal::Redirect => return self.redirect_to_https(path),
+            Refusal::Misdirected => Status::MISDIRECTED_REQUEST,
+            Refusal::NoCertificate => Status::FORBIDDEN,
+        };
+        fixed::status(self.services, None, status)
+    }
+
+    fn redirect_to_https(&self, path: &SafePath<'_>) -> Response {
+        let own = self.host().names.iter().find(|name| !name.starts_with('*'));
+        let name = match (name_of(self.head.authority), own) {
+            (b"", Some(own)) => own.as_bytes(),
+            // HTTP/1.0 without Host.
+            (b"", None) => return fixed::status(self.services, None, Status::BAD_REQUEST),
+            (name, _) => name,
+        };
+        let mut location = format!("https://{}", String::from_utf8_lossy(name));
+        if let Some(port) = port(&self.services.site) {
+            location.push_str(&format!(":{port}"));
+        }
+        location.push('/');
+        encode_path(path.as_str(), &mut location);
+        if let Some(query) = self.head.target.query() {
+            location.push('?');
+            location.push_str(query);
+        }
+        // Only 308 keeps the method and the body.
+        let status = match self.is_get_or_head() {
+            true => Status::MOVED_PERMANENTLY,
+            false => Status::PERMANENT_REDIRECT,
+        };
+        fixed::redirect(self.services, None, status, &location)
+    }
+}
+
+/// The port of TLS, unless it is the usual one, or only a proxy knows it.
+fn port(site: &Site) -> Option<u16> {
+    let with_tls = site.listeners.iter().filter(|listener| listener.protocols.tls);
+    let ports: Vec<u16> = with_tls.filter_map(|listener| listener.address.port()).collect();
+    ports.first().copied().filter(|first| *first != 0 && !ports.contains(&HTTPS_PORT))
+}

@@ -1,0 +1,111 @@
+//! What a handshake has established, as scripts and rules know it.
+
+use rustls::pki_types::CertificateDer;
+use rustls::{CipherSuite, CommonState, ProtocolVersion};
+use taipan_http::date;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+use super::names::distinguished;
+use crate::handshake::{ClientFacts, TlsFacts};
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// Base64 characters in a line of PEM (RFC 7468 §2).
+const LINE: usize = 64;
+
+/// The facts of a connection whose handshake is complete. `host`: the host that the client has asked for by its name.
+pub fn facts(connection: &CommonState, host: usize) -> TlsFacts {
+    let protocol = match connection.protocol_version() {
+        Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+        Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+        _ => "",
+    };
+    let cipher = connection.negotiated_cipher_suite().map_or("", |suite| cipher_name(suite.suite()));
+    let own = connection.peer_certificates().and_then(|chain| chain.first());
+    TlsFacts { host, protocol, cipher, client: own.and_then(client).map(Box::new) }
+}
+
+fn client(der: &CertificateDer<'_>) -> Option<ClientFacts> {
+    let (_, parsed) = X509Certificate::from_der(der).ok()?;
+    let serial: Vec<u8> = parsed.raw_serial().iter().copied().skip_while(|byte| *byte == 0).collect();
+    let validity = parsed.validity();
+    Some(ClientFacts {
+        subject: distinguished(parsed.subject()),
+        issuer: distinguished(parsed.issuer()),
+        serial: serial.iter().map(|byte| format!("{byte:02X}")).collect(),
+        not_before: time(validity.not_before.timestamp()),
+        not_after: time(validity.not_after.timestamp()),
+        pem: pem(der),
+    })
+}
+
+/// As OpenSSL names them.
+fn cipher_name(suite: CipherSuite) -> &'static str {
+    use CipherSuite::*;
+    match suite {
+        TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => "ECDHE-ECDSA-AES128-GCM-SHA256",
+        TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 => "ECDHE-ECDSA-AES256-GCM-SHA384",
+        TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-ECDSA-CHACHA20-POLY1305",
+        TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => "ECDHE-RSA-AES128-GCM-SHA256",
+        TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => "ECDHE-RSA-AES256-GCM-SHA384",
+        TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-RSA-CHACHA20-POLY1305",
+        _ => "",
+    }
+}
+
+/// `Nov  2 10:04:05 2026 GMT`, as OpenSSL prints the time of a certificate.
+fn time(seconds: i64) -> String {
+    let civil = date::civil(seconds);
+    let month = MONTHS[usize::from(civil.month).clamp(1, 12) - 1];
+    let (day, hour, minute, second, year) = (civil.day, civil.hour, civil.minute, civil.second, civil.year);
+    format!("{month} {day:>2} {hour:02}:{minute:02}:{second:02} {year} GMT")
+}
+
+fn pem(der: &[u8]) -> String {
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    let encoded = base64(der);
+    for line in encoded.as_bytes().chunks(LINE) {
+        text.extend(line.iter().map(|byte| *byte as char));
+        text.push('\n');
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
+}
+
+/// RFC 4648 §4.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let mut bits = [0; 4];
+        bits[1..=three.len()].copy_from_slice(three);
+        let bits = u32::from_be_bytes(bits);
+        for at in 0..4 {
+            let is_padding = at > three.len();
+            let index = (bits >> (18 - 6 * at)) as usize & 63;
+            text.push(if is_padding { '=' } else { ALPHABET[index] as char });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_times_and_pem_as_openssl_does() {
+        assert_eq!(time(0), "Jan  1 00:00:00 1970 GMT");
+        assert_eq!(time(1_795_341_845), "Nov 22 10:04:05 2026 GMT");
+        for (bytes, expected) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
+        {
+            assert_eq!(base64(bytes.as_bytes()), expected, "RFC 4648 §10");
+        }
+        assert_eq!(pem(&[0; 49]).lines().map(str::len).collect::<Vec<_>>(), [27, 64, 4, 25]);
+    }
+}
