@@ -1,0 +1,252 @@
+//! Sessions are resumed by every process that serves a site, and private keys are in no process but the signer.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use e2e::{Client, Server, Signal, Site, TIMEOUT, Tls, authority, is_root, signal_process, tool, wait_until};
+
+const TLS: &str = "listen = \"127.0.0.1:0 tls\"\ncertificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n\
+                   workers = 3\n";
+const NAMES: &[&str] = &["localhost"];
+const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
+
+fn site(settings: &str) -> Site {
+    let user = if is_root() { "user = \"nobody\"\n" } else { "" };
+    Site::new().file("index.html", "hello").certificate().config(&format!("{user}{TLS}[tls]\n{settings}"))
+}
+
+/// A session of OpenSSL's client.
+struct Session {
+    version: &'static str,
+    file: PathBuf,
+}
+
+impl Session {
+    /// A new session, which the server may give a ticket for.
+    fn new(server: &Server, version: &'static str) -> Session {
+        let file = server.home().join(format!("session{version}"));
+        let session = Session { version, file };
+        let file = session.file.clone();
+        assert!(!connect(server, version, &["-sess_out".as_ref(), &file]), "it is new");
+        session
+    }
+
+    /// Whether a server resumes it.
+    fn is_resumed(&self, server: &Server) -> bool {
+        connect(server, self.version, &["-sess_in".as_ref(), &self.file])
+    }
+}
+
+/// Connects, and reads a response to its end. Returns whether a session was resumed.
+fn connect(server: &Server, version: &str, session: &[&Path]) -> bool {
+    let mut command = tool("openssl");
+    command.args(["s_client", "-servername", "localhost", "-ign_eof", version, "-connect"]);
+    command.arg(server.addr().to_string()).args(session).stdin(Stdio::piped());
+    let mut client = command.spawn().expect("it can be started");
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    client.stdin.as_mut().expect("it is a pipe").write_all(request).expect("it reads");
+    let output = client.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("hello"), "{text}\n{}", server.stderr());
+    let is_resumed = text.contains("Reused, TLS");
+    assert!(is_resumed || text.contains("New, TLS"), "{text}");
+    is_resumed
+}
+
+/// The child processes whose threads have this name with a number, the oldest first.
+fn processes(server: &Server, thread: &str) -> Vec<u32> {
+    let has_thread = |pid: &u32| {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+        names.into_iter().any(|name| name.starts_with(&format!("{thread} ")))
+    };
+    server.serving_pids().into_iter().filter(has_thread).collect()
+}
+
+fn signer(server: &Server) -> u32 {
+    processes(server, "signer").last().copied().expect("there is a signer")
+}
+
+#[test]
+fn every_worker_resumes_sessions() {
+    let server = site("").start();
+    for version in VERSIONS {
+        let session = Session::new(&server, version);
+        // The kernel chooses among three workers.
+        for connection in 0..10 {
+            assert!(session.is_resumed(&server), "{version}: connection {connection}");
+        }
+    }
+}
+
+#[test]
+fn sessions_outlive_reloads_and_upgrades() {
+    let mut server = site("").config("[log]\nlevel = \"info\"").start();
+    let sessions = VERSIONS.map(|version| Session::new(&server, version));
+    server.reload();
+    for session in &sessions {
+        assert!(session.is_resumed(&server), "after a reload: {}", session.version);
+    }
+    let output = server.run_command(&["upgrade"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = server.wait_for_line("has taken over", TIMEOUT);
+    let pid = line.split(' ').find_map(|word| word.parse().ok()).expect("the line has its number");
+    server.succeeded_by(pid);
+    for session in &sessions {
+        assert!(session.is_resumed(&server), "after an upgrade: {}", session.version);
+    }
+}
+
+#[test]
+fn servers_with_the_same_key_file_resume_each_others_sessions() {
+    let with_key = |byte: u8| {
+        let site = site("ticket_key_file = \"ticket.key\"\nticket_rotation = \"3h\"");
+        site.file_beside_root("ticket.key", [byte; 48]).start()
+    };
+    let (one, same, other) = (with_key(1), with_key(1), with_key(2));
+    for version in VERSIONS {
+        let session = Session::new(&one, version);
+        assert!(session.is_resumed(&same), "{version}");
+        assert!(!session.is_resumed(&other), "{version}: another key");
+    }
+    other.files().file("ticket.key", [1; 48]);
+    other.reload();
+    assert!(Session::new(&one, VERSIONS[1]).is_resumed(&other), "a reload reads the file");
+    other.files().file("ticket.key", "short");
+    let error = other.reload_error();
+    assert!(error.contains("ticket.key must have 32 to 4096 random bytes"), "{error}");
+}
+
+#[test]
+fn a_session_is_not_resumed_when_its_key_is_forgotten() {
+    let server = site("ticket_rotation = \"1s\"").start();
+    for version in VERSIONS {
+        let session = Session::new(&server, version);
+        assert!(wait_until(TIMEOUT, || !session.is_resumed(&server)), "{version}");
+    }
+}
+
+#[test]
+fn sessions_are_not_resumed_without_tickets() {
+    let server = site("tickets = false").start();
+    for version in VERSIONS {
+        for _ in 0..3 {
+            let file = server.home().join("session");
+            connect(&server, version, &["-sess_out".as_ref(), &file]);
+            // Without a ticket, TLS 1.3 has no session that could be stored.
+            let resumed = file.exists() && connect(&server, version, &["-sess_in".as_ref(), &file]);
+            assert!(!resumed, "{version}");
+        }
+    }
+}
+
+#[test]
+fn handshakes_go_on_when_the_signer_is_killed() {
+    let server = site("").start();
+    let (address, tls) = (server.addr(), Tls::new());
+    let mut before = Client::tls(address, &tls);
+    assert_eq!(before.get("/").status, 200);
+    // After more of them, the pauses are longer than a handshake waits.
+    for _ in 0..2 {
+        let (killed, serving) = (signer(&server), processes(&server, "worker"));
+        signal_process(killed, Signal::KILL);
+        assert_eq!(Client::tls(address, &tls).get("/").status, 200, "waits for the next signer");
+        assert_ne!(signer(&server), killed);
+        assert_eq!(processes(&server, "worker"), serving, "the same process serves");
+    }
+    assert_eq!(before.get("/").status, 200, "on the same connection");
+    assert!(server.stderr().contains("the process that signs handshakes has ended: killed by SIGKILL"));
+}
+
+#[test]
+fn another_process_serves_when_the_keys_have_changed_before_the_signer_is_killed() {
+    let server = site("").start();
+    let (killed, serving) = (signer(&server), processes(&server, "worker"));
+    let other = authority().server(NAMES);
+    server.files().file("certificate.pem", other.certificate);
+    server.files().file("key.pem", other.key);
+    signal_process(killed, Signal::KILL);
+    assert!(wait_until(TIMEOUT, || processes(&server, "worker").iter().all(|pid| !serving.contains(pid))));
+    assert_eq!(Client::tls(server.addr(), &Tls::new()).get("/").status, 200);
+    assert!(server.stderr().contains("the certificates have changed since they were read"));
+}
+
+#[test]
+fn a_key_that_does_not_fit_changes_nothing() {
+    let server = site("").start();
+    server.files().file("key.pem", authority().server(NAMES).key);
+    let error = server.reload_error();
+    assert!(error.contains("certificate.pem does not fit its key"), "{error}");
+    assert_eq!(Client::tls(server.addr(), &Tls::new()).get("/").status, 200);
+    assert_eq!(processes(&server, "signer").len(), 1, "the signer of the rejected configuration has ended");
+}
+
+/// Whether the memory of a process has one of these texts. Only root can read it.
+fn has_in_memory(pid: u32, texts: &[Vec<u8>]) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
+    let mut memory = fs::File::open(format!("/proc/{pid}/mem")).expect("root can read it");
+    let is_writable = |line: &&str| line.split(' ').nth(1).is_some_and(|rights| rights.starts_with("rw"));
+    maps.lines().filter(is_writable).any(|line| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
+        let [from, to] = [range.0, range.1].map(|at| u64::from_str_radix(at, 16).expect("it is a number"));
+        let mut bytes = vec![0; (to - from) as usize];
+        let read = memory.seek(SeekFrom::Start(from)).and_then(|_| memory.read(&mut bytes));
+        // Some regions of the kernel cannot be read.
+        let bytes = &bytes[..read.unwrap_or(0)];
+        texts.iter().any(|text| bytes.windows(text.len()).any(|window| window == text))
+    })
+}
+
+/// The secret number of a P-256 key (RFC 5915), and the lines of its text.
+fn traces(pem: &str) -> Vec<Vec<u8>> {
+    let lines: Vec<&str> = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    let mut openssl = tool("openssl");
+    openssl.args(["pkey", "-text", "-noout"]).stdin(Stdio::piped());
+    let mut child = openssl.spawn().expect("it can be started");
+    child.stdin.take().expect("it is a pipe").write_all(pem.as_bytes()).expect("it reads");
+    let text = String::from_utf8(child.wait_with_output().expect("it ends").stdout).expect("it is text");
+    let hex = text.split("priv:").nth(1).and_then(|rest| rest.split("pub:").next()).expect("a P-256 key");
+    let byte = |hex: &str| u8::from_str_radix(hex.trim(), 16).expect("a byte");
+    let number: Vec<u8> = hex.trim().split(':').map(byte).collect();
+    let number = number[number.len() - 32..].to_vec();
+    // The library stores the number with its lowest word first.
+    let reversed = number.iter().rev().copied().collect();
+    // A part of the second line, which is of the secret; the first is the same for all keys.
+    let line = lines[1].as_bytes()[..24].to_vec();
+    vec![number, reversed, line]
+}
+
+#[test]
+fn private_keys_are_in_no_process_but_the_one_that_signs() {
+    if !is_root() {
+        eprintln!("only root can read the memory of other processes: nothing was tested");
+        return;
+    }
+    for settings in ["", "signer = false"] {
+        let has_signer = settings.is_empty();
+        let certificate = authority().server(NAMES);
+        let site = site(settings);
+        // Also where the key is in the file with the certificates, which the master reads.
+        let together = format!("{}{}", certificate.key, certificate.certificate);
+        let site = site.file_beside_root("certificate.pem", &together);
+        let server = site.file_beside_root("key.pem", &together).start();
+        let texts = traces(&certificate.key);
+        let check = |when: &str| {
+            assert_eq!(Client::tls(server.addr(), &Tls::new()).get("/").status, 200);
+            assert!(!has_in_memory(server.pid(), &texts), "{when}: the master");
+            let generations = processes(&server, "worker");
+            for pid in &generations {
+                assert_eq!(has_in_memory(*pid, &texts), !has_signer, "{when}: a generation, {settings}");
+            }
+            let signers = processes(&server, "signer");
+            assert_eq!((signers.len(), generations.len()), (usize::from(has_signer), 1), "{when}");
+            assert!(signers.iter().all(|pid| has_in_memory(*pid, &texts)), "{when}: the signer");
+        };
+        check("at the start");
+        server.reload();
+        assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1 + usize::from(has_signer)));
+        check("after a reload");
+    }
+}
