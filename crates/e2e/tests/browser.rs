@@ -447,3 +447,48 @@ fn a_listing_fits_the_width_of_a_phone() {
     }
     assert_ne!(backgrounds[0], backgrounds[1], "dark is another look than light");
 }
+
+/// A program, most of whose lines are the same in each version.
+fn program(version: u32) -> String {
+    let line = |number: u32| match number % 100 {
+        50 => format!("window.changed{number} = {version};\n"),
+        _ => format!("window.value{number} = \"{:08x}\";\n", number.wrapping_mul(0x9e37_79b9)),
+    };
+    (0..3000).map(line).collect::<String>() + &format!("window.version = {version};\n")
+}
+
+#[test]
+fn a_browser_decodes_the_difference_to_an_earlier_version() {
+    let page = |version: u32| format!("<script src=\"/app/a.{version}.js\"></script>");
+    let server = Site::new()
+        .file("1.html", page(1))
+        .file("2.html", page(2))
+        .file("app/a.1.js", program(1))
+        .file("app/a.2.js", program(2))
+        .config(
+            "workers = 1\n[[route]]\npath = \"/app/\"\ndictionary = \"/app/*.js\"\n\
+             cache_control = { \"/app/a.1.js\" = \"max-age=3600\", \"/app/a.2.js\" = \"no-store\" }",
+        )
+        .start();
+    // The delta is made before the browser requests it.
+    let hash = <sha2::Sha256 as sha2::Digest>::digest(program(1));
+    let hash = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, hash);
+    for coding in ["dcb", "dcz"] {
+        let fields = format!("Accept-Encoding: {coding}\r\nAvailable-Dictionary: :{hash}:\r\n");
+        let is_made =
+            || server.connect().get_with("/app/a.2.js", &fields).field("content-encoding") == Some(coding);
+        assert!(e2e::wait_until(TIMEOUT * 6, is_made), "{coding}");
+    }
+    let mut browser = Browser::start();
+    browser.open(&server.url("/1.html"));
+    assert_eq!(browser.value("window.version"), 1);
+    // The browser stores the dictionary when it has the page already.
+    let sizes = "performance.getEntriesByType('resource').map(r => r.encodedBodySize)[0]";
+    assert!(browser.value(sizes).as_u64().is_some_and(|size| size > 5000));
+    let is_small = e2e::wait_until(TIMEOUT, || {
+        browser.open(&server.url("/2.html"));
+        assert_eq!(browser.value("[window.version, window.changed50].join()"), "2,2");
+        browser.value(sizes).as_u64().is_some_and(|size| size > 0 && size < 3000)
+    });
+    assert!(is_small, "{}", browser.value(sizes));
+}

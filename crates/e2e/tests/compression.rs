@@ -48,7 +48,7 @@ fn request(client: &mut Client, method: &str, path: &str, coding: &str, fields: 
 fn made(server: &Server, path: &str, coding: &str) -> Response {
     let mut client = server.connect();
     let mut response = None;
-    let is_made = wait_until(TIMEOUT, || {
+    let is_made = wait_until(TIMEOUT * 6, || {
         let next = request(&mut client, "GET", path, coding, "");
         let is_made = next.field("content-encoding") == Some(coding);
         response = Some(next);
@@ -450,7 +450,7 @@ fn listings_and_error_pages_are_compressed() {
             rows.check(&row, response.field("vary"), Some("Accept, Accept-Encoding"));
             rows.holds(&row, "decodes", decode(Some(coding), &response.body) == plain);
         }
-        let page = wait_until(TIMEOUT, || {
+        let page = wait_until(TIMEOUT * 6, || {
             let response = request(&mut client, "GET", "/none", coding, "");
             let body = decode(response.field("content-encoding"), &response.body);
             assert!(response.status == 404 && body == text(20_000).as_bytes(), "{coding}");
@@ -462,5 +462,129 @@ fn listings_and_error_pages_are_compressed() {
         let fields = "Range: bytes=0-9\r\nIf-None-Match: *\r\n";
         let response = request(&mut client, "GET", "/none", coding, fields);
         rows.check(coding, (response.status, response.has("content-range")), (404, false));
+    }
+}
+
+/// Two versions of a program: most lines are the same.
+fn program(version: u32) -> String {
+    let line = |number: u32| match number % 100 {
+        50 => format!("export const changed{number} = {version};\n"),
+        _ => format!("export const value{number} = \"{:08x}\";\n", number.wrapping_mul(0x9e37_79b9)),
+    };
+    (0..3000).map(line).collect()
+}
+
+/// The value of `Available-Dictionary`.
+fn name_of(dictionary: &[u8]) -> String {
+    let digest = <sha2::Sha256 as sha2::Digest>::digest(dictionary);
+    format!(":{}:", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, digest))
+}
+
+fn decode_delta(coding: &str, dictionary: &[u8], bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let hash = <sha2::Sha256 as sha2::Digest>::digest(dictionary);
+    if coding == "dcb" {
+        assert_eq!((&bytes[..4], &bytes[4..36]), (&b"\xffDCB"[..], &hash[..]));
+        let mut decoder = brotli::Decompressor::new(&bytes[36..], 4096);
+        assert!(decoder.attach_dictionary(dictionary.to_vec().into()));
+        decoder.read_to_end(&mut plain).expect("it is br");
+    } else {
+        assert_eq!((&bytes[..8], &bytes[8..40]), (&b"\x5e\x2a\x4d\x18\x20\0\0\0"[..], &hash[..]));
+        plain.reserve(1 << 20);
+        let mut context = zstd_safe::DCtx::create();
+        context.ref_prefix(dictionary).expect("it is a dictionary");
+        context.decompress(&mut plain, bytes).expect("it is zstd, behind a skippable frame");
+    }
+    plain
+}
+
+/// Requests `path` with a dictionary until its delta in `coding` is made.
+fn made_with(server: &Server, path: &str, coding: &str, dictionary: &[u8]) -> Response {
+    let fields = format!("Available-Dictionary: {}\r\n", name_of(dictionary));
+    let mut response = None;
+    let is_made = wait_until(TIMEOUT * 6, || {
+        let next = request(&mut server.connect(), "GET", path, &format!("gzip, br, zstd, {coding}"), &fields);
+        let is_made = next.field("content-encoding") == Some(coding);
+        response = Some(next);
+        is_made
+    });
+    assert!(is_made, "{path} in {coding}: {response:?}");
+    response.expect("there was one")
+}
+
+const DICTIONARIES: &str = "workers = 1\n[[route]]\npath = \"/app/\"\ndictionary = \"/app/*.js\"\n\
+                            cache_control = \"max-age=3600\"\n[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
+
+#[test]
+fn a_client_with_an_earlier_version_gets_the_difference() {
+    let (old, new) = (program(1), program(2));
+    let server = Site::new()
+        .file("app/a.1.js", &old)
+        .file("app/a.2.js", &new)
+        .file("app/image.png", &old)
+        .file("other.js", &new)
+        .config(DICTIONARIES)
+        .start();
+    let mut rows = Rows::new();
+    let plain = server.get("/app/a.2.js");
+    let vary = Some("Accept-Encoding, Available-Dictionary");
+    rows.check("plain", plain.field("use-as-dictionary"), Some("match=\"/app/*.js\""));
+    rows.check("plain", plain.field("vary"), vary);
+    let weak = format!("W/{}", plain.field("etag").expect("files have one"));
+    for coding in ["dcb", "dcz"] {
+        // The old version was never requested: it is found in the folder.
+        let response = made_with(&server, "/app/a.2.js", coding, old.as_bytes());
+        rows.holds(coding, "decodes", decode_delta(coding, old.as_bytes(), &response.body) == new.as_bytes());
+        rows.holds(coding, "is small", response.body.len() < new.len() / 50);
+        rows.check(coding, response.field("vary"), vary);
+        rows.check(coding, response.field("use-as-dictionary"), Some("match=\"/app/*.js\""));
+        rows.check(coding, response.field("etag"), Some(weak.as_str()));
+        let fields = format!("Available-Dictionary: {}\r\n", name_of(old.as_bytes()));
+        let mut client = server.connect();
+        let head = request(&mut client, "HEAD", "/app/a.2.js", coding, &fields);
+        rows.check(coding, head.fields_but(&["date"]), response.fields_but(&["date"]));
+        // The client has the present version.
+        let fresh = format!("Available-Dictionary: {}\r\nIf-None-Match: {weak}\r\n", name_of(new.as_bytes()));
+        let response = request(&mut client, "GET", "/app/a.2.js", coding, &fresh);
+        rows.check(coding, (response.status, response.field("vary")), (304, vary));
+        let range =
+            request(&mut client, "GET", "/app/a.2.js", coding, &format!("{fields}Range: bytes=0-9\r\n"));
+        rows.check(coding, (range.status, range.text().as_str()), (206, &new[..10]));
+        // The dictionary alone, or the coding alone, is not enough.
+        for (row, codings, fields) in [
+            ("no coding", "gzip, *", fields.as_str()),
+            ("refused", &format!("{coding};q=0"), fields.as_str()),
+            ("no dictionary", coding, ""),
+            ("malformed", coding, "Available-Dictionary: :AAAA:\r\n"),
+            ("unknown", coding, "Available-Dictionary: :47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n"),
+        ] {
+            let response = request(&mut client, "GET", "/app/a.2.js", codings, fields);
+            let found = response.field("content-encoding");
+            rows.holds(
+                format!("{row} {coding}"),
+                "has no delta",
+                !found.is_some_and(|c| c.starts_with("dc")),
+            );
+        }
+    }
+    for path in ["/app/image.png", "/other.js"] {
+        rows.check(path, server.get(path).has("use-as-dictionary"), false);
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_is_a_dictionary_of_its_successor() {
+    let server = Site::new().file("app/a.js", program(1)).config(DICTIONARIES).start();
+    for version in 1..4 {
+        let (old, new) = (program(version), program(version + 1));
+        assert_eq!(server.get("/app/a.js").text(), old);
+        // It is remembered behind what was asked for before.
+        made(&server, "/app/a.js", "gzip");
+        server.files().file("www/app/a.js~", &new);
+        fs::rename(server.root().join("app/a.js~"), server.root().join("app/a.js")).unwrap();
+        let response = made_with(&server, "/app/a.js", "dcz", old.as_bytes());
+        assert!(decode_delta("dcz", old.as_bytes(), &response.body) == new.as_bytes(), "{version}");
+        let other = request(&mut server.connect(), "GET", "/app/a.js", "identity", "");
+        assert_eq!(other.text(), new);
     }
 }

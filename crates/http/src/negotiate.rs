@@ -11,6 +11,10 @@ pub enum Coding {
     Gzip,
     Zstd,
     Br,
+    /// Brotli with a dictionary that the client has (RFC 9842).
+    Dcb,
+    /// Zstandard with a dictionary that the client has (RFC 9842).
+    Dcz,
 }
 
 /// Chooses a coding by the values of all `Accept-Encoding` fields. `available` is in the order of preference, which
@@ -58,6 +62,8 @@ impl Coding {
             Coding::Gzip => "gzip",
             Coding::Zstd => "zstd",
             Coding::Br => "br",
+            Coding::Dcb => "dcb",
+            Coding::Dcz => "dcz",
         }
     }
 
@@ -68,17 +74,21 @@ impl Coding {
             Coding::Gzip => ".gz",
             Coding::Zstd => ".zst",
             Coding::Br => ".br",
+            Coding::Dcb => ".dcb",
+            Coding::Dcz => ".dcz",
         }
     }
 
     fn from_name(name: &[u8]) -> Option<Coding> {
-        const NAMES: [(&str, Coding); 5] = [
+        const NAMES: [(&str, Coding); 7] = [
             ("identity", Coding::Identity),
             ("gzip", Coding::Gzip),
             // RFC 9110 §8.4.1.3: x-gzip is equivalent.
             ("x-gzip", Coding::Gzip),
             ("zstd", Coding::Zstd),
             ("br", Coding::Br),
+            ("dcb", Coding::Dcb),
+            ("dcz", Coding::Dcz),
         ];
         NAMES.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name)).map(|(_, coding)| *coding)
     }
@@ -87,7 +97,7 @@ impl Coding {
 /// The weights of `Accept-Encoding`, in thousandths. Of a coding that is named twice, the first counts.
 #[derive(Default)]
 struct Weights {
-    named: [Option<u16>; 4],
+    named: [Option<u16>; 6],
     star: Option<u16>,
 }
 
@@ -106,7 +116,12 @@ impl Weights {
     }
 
     fn of(&self, coding: Coding) -> Option<u16> {
-        self.named[coding as usize].or(self.star)
+        let named = self.named[coding as usize];
+        match coding {
+            // A star need not mean what takes a dictionary.
+            Coding::Dcb | Coding::Dcz => named,
+            Coding::Identity | Coding::Gzip | Coding::Zstd | Coding::Br => named.or(self.star),
+        }
     }
 
     /// 0 for a coding that the field does not name.
@@ -224,6 +239,8 @@ mod tests {
         check("gzip", Br, false);
         check("*", Br, true);
         check("br;q=0, *", Br, false);
+        check("*", Dcb, false);
+        check("dcz", Dcz, true);
         assert!(accepts(std::iter::empty(), Identity));
         assert!(!accepts(std::iter::empty(), Gzip));
     }
@@ -258,7 +275,7 @@ mod tests {
 
     #[test]
     fn parses_the_names_of_codings() {
-        for coding in [Coding::Identity, Coding::Gzip, Coding::Zstd, Coding::Br] {
+        for coding in [Coding::Identity, Coding::Gzip, Coding::Zstd, Coding::Br, Coding::Dcb, Coding::Dcz] {
             assert_eq!(Coding::from_name(coding.as_str().as_bytes()), Some(coding));
         }
     }

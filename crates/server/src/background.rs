@@ -1,5 +1,5 @@
 //! A thread of a worker for work that takes long and that no response waits for. It runs one closure after the other,
-//! with the lowest priority, so that a worker's loop on the same core hardly notices. It starts with the first of them.
+//! with a low priority, so that a worker's loop on the same core hardly notices. It starts with the first of them.
 //!
 //! Knows nothing of what the closures do.
 
@@ -17,8 +17,8 @@ const QUEUE: usize = 64;
 /// Without a closure for so long, the thread returns the memory of those before.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Of the nice values.
-const LOWEST: i32 = 19;
+/// Of the nice values: beside a busy loop on the same core, the thread gets a tenth of it.
+const NICE: i32 = 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -63,7 +63,7 @@ impl Background {
 /// Runs closures until the worker ends.
 fn run(jobs: &Receiver<Job>) {
     // Without it, the thread only competes with the loop.
-    _ = rustix::process::setpriority_process(None, LOWEST);
+    _ = rustix::process::setpriority_process(None, NICE);
     loop {
         let job = match jobs.recv_timeout(IDLE) {
             Ok(job) => job,

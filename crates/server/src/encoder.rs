@@ -5,6 +5,8 @@
 
 #[cfg(feature = "brotli")]
 mod br;
+#[cfg_attr(not(feature = "brotli"), path = "encoder/delta_absent.rs")]
+pub mod delta;
 #[cfg(feature = "compression")]
 mod gzip;
 #[cfg(feature = "compression")]
@@ -39,7 +41,7 @@ pub const fn encodes(coding: Coding) -> bool {
     match coding {
         Coding::Identity => false,
         Coding::Gzip | Coding::Zstd => cfg!(feature = "compression"),
-        Coding::Br => cfg!(feature = "brotli"),
+        Coding::Br | Coding::Dcb | Coding::Dcz => cfg!(feature = "brotli"),
     }
 }
 
@@ -78,7 +80,7 @@ mod tests {
     fn decode(coding: Coding, bytes: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
         match coding {
-            Coding::Identity => plain.extend_from_slice(bytes),
+            Coding::Identity | Coding::Dcb | Coding::Dcz => plain.extend_from_slice(bytes),
             Coding::Gzip => drop(flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain)),
             Coding::Br => drop(brotli::Decompressor::new(bytes, 4096).read_to_end(&mut plain)),
             Coding::Zstd => decode_zstd(bytes, &mut plain),

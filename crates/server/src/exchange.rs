@@ -32,7 +32,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
 
 use self::refusal::Fast;
-use crate::content::{compress, file, fixed, kept, listing};
+use crate::content::{compress, delta, file, fixed, kept, listing};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::{DiskLookup, Entry, Files, Probe, script};
 use crate::request::Request;
@@ -423,7 +423,14 @@ impl<'a> Exchange<'a> {
             Some(_) => self.route(path).files.listing,
             None => Listing::Off,
         };
-        Resolution::Response(match decide::decide(self.head, path, &entry.resource, listing, self.now) {
+        let decision = decide::decide(self.head, path, &entry.resource, listing, self.now);
+        if entry.deltas.is_some()
+            && let Decision::Full(_) | Decision::Make(..) = decision
+            && let Some(delta) = delta::find(&self.responder.files, self.host, path, entry, self.head)
+        {
+            return Resolution::Response(file::full(services, &delta, 0));
+        }
+        Resolution::Response(match decision {
             Decision::Full(chosen) => file::full(services, entry, chosen),
             Decision::Make(coding, meanwhile) => {
                 kept::make(&self.responder.files, self.host, path, entry, coding);

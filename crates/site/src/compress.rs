@@ -195,6 +195,35 @@ pub fn forbids_transform(cache_control: &[u8]) -> bool {
     list([cache_control]).any(|directive| directive.eq_ignore_ascii_case(b"no-transform"))
 }
 
+/// The hash in `Available-Dictionary`, a byte sequence of 32 bytes (RFC 9842 §2.2, RFC 8941 §3.3.5).
+pub fn available_dictionary(value: &[u8]) -> Option<[u8; 32]> {
+    let inner = value.strip_prefix(b":")?.strip_suffix(b"=:")?;
+    if inner.len() != 43 {
+        return None;
+    }
+    let mut bits: u64 = 0;
+    let mut hash = Vec::with_capacity(33);
+    for (at, byte) in inner.iter().enumerate() {
+        let digit = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u64::from(digit);
+        // Four digits are three bytes.
+        if at % 4 == 3 {
+            hash.extend_from_slice(&bits.to_be_bytes()[5..]);
+            bits = 0;
+        }
+    }
+    // The last three digits are two bytes and two bits of padding.
+    hash.extend_from_slice(&(bits >> 2).to_be_bytes()[6..]);
+    hash.try_into().ok()
+}
+
 /// The end of the entity tag of a file that the server has compressed.
 pub const fn tag_suffix(coding: Coding) -> &'static str {
     match coding {
@@ -202,6 +231,8 @@ pub const fn tag_suffix(coding: Coding) -> &'static str {
         Coding::Gzip => "-gzip",
         Coding::Zstd => "-zstd",
         Coding::Br => "-br",
+        Coding::Dcb => "-dcb",
+        Coding::Dcz => "-dcz",
     }
 }
 
@@ -255,6 +286,18 @@ mod tests {
         assert!(codings.contains(Coding::Gzip) && !codings.contains(Coding::Br));
         assert_eq!(codings.only(|coding| coding != Coding::Zstd).iter().collect::<Vec<_>>(), [Coding::Gzip]);
         assert!(Codings::default().is_empty());
+    }
+
+    #[test]
+    fn reads_the_hash_of_a_dictionary() {
+        // The SHA-256 of nothing.
+        let hash =
+            available_dictionary(b":47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:").expect("it is one");
+        assert_eq!((&hash[..3], &hash[29..]), (&[0xe3, 0xb0, 0xc4][..], &[0x52, 0xb8, 0x55][..]));
+        for bad in ["", "::", ":=:", "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", ":47DEQpj8HBSa=:"] {
+            assert_eq!(available_dictionary(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(available_dictionary(b":47DEQpj8HBSa*/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"), None);
     }
 
     #[test]

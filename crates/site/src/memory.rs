@@ -39,6 +39,8 @@ pub const INFLATE: u64 = 112 * 1024;
 pub const ENCODER: u64 = 2560 * 1024;
 /// A file that is compressed to be kept: its content, the encoder and the result.
 pub const COMPRESSION: u64 = 40 * 1024 * 1024;
+/// Dictionaries have this fraction of the bytes of the cache, beside the cache.
+pub const DICTIONARIES: u64 = 8;
 /// A cached file or miss, without its path.
 pub const CACHE_ENTRY: u64 = 512;
 /// A lookup that waits for a disk thread, without its path.
@@ -219,6 +221,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: of_each_worker(cache.entries),
         },
         Use { what: "cache: content", each: cache.bytes as u64, count: workers },
+        Use {
+            what: "dictionaries: earlier versions of files",
+            each: cache.bytes as u64 / DICTIONARIES,
+            count: if any_route(site, |route| route.files.dictionary.is_some()) { workers } else { 0 },
+        },
         Use { what: "stacks of disk threads", each: DISK_STACK, count: of_each_worker(limits.disk_threads) },
         Use {
             what: "lookups that wait for a disk",

@@ -183,6 +183,8 @@ pub struct FileRules {
     pub etag: EtagFrom,
     pub types: Arc<MediaTypes>,
     pub compress: Arc<CompressRules>,
+    /// The URLs for which files are dictionaries, as the value of `match` in `Use-As-Dictionary`.
+    pub dictionary: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -581,6 +583,7 @@ impl Default for FileRules {
             etag: EtagFrom::Stat,
             types: Arc::default(),
             compress: Arc::default(),
+            dictionary: None,
         }
     }
 }

@@ -56,7 +56,6 @@ pub fn make(files: &Rc<Files>, host: usize, path: &SafePath<'_>, entry: &Rc<Entr
     });
 }
 
-/// A copy of more than `inline` bytes becomes a file in memory, because large bodies are sent from files.
 fn encode(source: Source, coding: Coding, effort: Effort, inline: usize) -> io::Result<Outcome> {
     let content = match source.read() {
         Ok(Some(content)) => content,
@@ -65,17 +64,23 @@ fn encode(source: Source, coding: Coding, effort: Effort, inline: usize) -> io::
         Err(_) => return Ok(Outcome::Changed),
     };
     let bytes = encoder::encode(coding, effort, &content)?;
-    if bytes.len() > content.len() * GAIN / 100 {
+    if !gains(&bytes, &content) {
         return Ok(Outcome::NoGain);
     }
+    Ok(made(bytes, inline)?.map_or(Outcome::Changed, Outcome::Made))
+}
+
+pub(super) fn gains(bytes: &[u8], content: &[u8]) -> bool {
+    bytes.len() <= content.len() * GAIN / 100
+}
+
+/// More than `inline` bytes become a file in memory, because large bodies are sent from files.
+pub(super) fn made(bytes: Vec<u8>, inline: usize) -> io::Result<Option<Made>> {
     if bytes.len() <= inline {
-        return Ok(Outcome::Made(Made::Bytes(bytes)));
+        return Ok(Some(Made::Bytes(bytes)));
     }
     let mut file = File::from(memfd_create("compressed", MemfdFlags::CLOEXEC)?);
     file.write_all(&bytes)?;
     let fd = file.into();
-    match stat(&fd, Wait::Allowed) {
-        Ok((_, stamp)) => Ok(Outcome::Made(Made::File(fd, stamp))),
-        Err(_) => Ok(Outcome::Changed),
-    }
+    Ok(stat(&fd, Wait::Allowed).ok().map(|(_, stamp)| Made::File(fd, stamp)))
 }

@@ -1,6 +1,7 @@
 //! Making responses from what is in a folder, or from nothing: files, listings, inflated files, fixed pages.
 
 pub mod compress;
+pub mod delta;
 pub mod file;
 pub mod fixed;
 mod inflate;

@@ -32,6 +32,24 @@ impl Zstd {
         Ok(Zstd(context))
     }
 
+    /// For content of `size` bytes. `None`: the dictionary and the content do not fit into a window.
+    #[cfg(feature = "brotli")]
+    pub fn with_dictionary(dictionary: &[u8], size: u64) -> io::Result<Option<Zstd>> {
+        let window = (dictionary.len() as u64 + size).max(1024).ilog2() + 1;
+        // With this magic number, it would not be taken for a raw one.
+        let is_formatted = dictionary.starts_with(&zstd_safe::MAGIC_DICTIONARY.to_le_bytes());
+        if window > LARGEST_WINDOW || is_formatted {
+            return Ok(None);
+        }
+        let mut context = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
+        set(&mut context, CParameter::CompressionLevel(if size <= 0x10_0000 { 15 } else { 9 }))?;
+        set(&mut context, CParameter::WindowLog(window))?;
+        // Without the header of a dictionary of zstd, all of it counts as content that went before.
+        context.load_dictionary(dictionary).map_err(failed)?;
+        context.set_pledged_src_size(Some(size)).map_err(failed)?;
+        Ok(Some(Zstd(context)))
+    }
+
     fn step(&mut self, input: &[u8], out: &mut Vec<u8>, what: ZSTD_EndDirective) -> io::Result<()> {
         let mut input = InBuffer::around(input);
         loop {

@@ -16,6 +16,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::beneath::OpenError;
+use super::deltas::Deltas;
 use super::lookup::{Lookup, Variant};
 use super::open::{OpenFile, Stamp};
 use super::{Cached, Files, is_shortage};
@@ -33,6 +34,8 @@ pub struct Entry {
     pub(super) checked_at: Cell<i64>,
     /// The codings that are being made.
     pub(super) making: Rc<Cell<Codings>>,
+    /// `None`: the file is no dictionary for other files.
+    pub deltas: Option<Rc<Deltas>>,
 }
 
 #[derive(Clone)]
@@ -93,17 +96,18 @@ impl Entry {
             Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], now),
             Lookup::File { name, variants, .. } => {
                 let stamps = variants.iter().map(|variant| variant.stamp).collect();
-                let (prepared, offer) = prepare(services, host, path, &name, variants);
-                let (representations, prepared) = prepared.into_iter().unzip();
+                let Prepared { all, offer, deltas } = prepare(services, host, path, &name, variants);
+                let (representations, prepared) = all.into_iter().unzip();
                 let resource = Resource::File(representations, offer);
-                Entry { resource, prepared, stamps, checked_at: Cell::new(now), making: Rc::default() }
+                let checked_at = Cell::new(now);
+                Entry { resource, prepared, stamps, checked_at, making: Rc::default(), deltas }
             }
         }
     }
 
     fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
-        let prepared = Vec::new();
-        Entry { resource, prepared, stamps, checked_at: Cell::new(now), making: Rc::default() }
+        let (prepared, checked_at) = (Vec::new(), Cell::new(now));
+        Entry { resource, prepared, stamps, checked_at, making: Rc::default(), deltas: None }
     }
 
     /// The next request compares it with the disk.
@@ -125,8 +129,16 @@ impl Entry {
         };
         let bytes = self.prepared.iter().map(size).sum::<usize>();
         let descriptors = self.prepared.iter().filter(|one| !matches!(one.content, Content::Inline)).count();
-        (bytes + size_of::<Entry>(), descriptors)
+        let deltas = self.deltas.as_ref().map_or((0, 0), |deltas| deltas.cost());
+        (bytes + size_of::<Entry>() + deltas.0, descriptors + deltas.1)
     }
+}
+
+/// The representations of a file.
+struct Prepared {
+    all: Vec<(Representation, PreparedRepresentation)>,
+    offer: Offer,
+    deltas: Option<Rc<Deltas>>,
 }
 
 /// `path` is the path of the request.
@@ -136,7 +148,7 @@ fn prepare(
     path: &SafePath<'_>,
     name: &str,
     variants: Vec<Variant>,
-) -> (Vec<(Representation, PreparedRepresentation)>, Offer) {
+) -> Prepared {
     let route = services.route(host, path);
     let types = &route.files.types;
     let is_gzip_only = variants.first().is_some_and(|first| first.coding != Coding::Identity);
@@ -147,8 +159,15 @@ fn prepare(
         }
         _ => Offer::Nothing,
     };
-    let varies = variants.len() > 1 || is_gzip_only || offer != Offer::Nothing;
-    let shared = Shared { services, route, content_type, cache_control, varies };
+    let is_dictionary = matches!(offer, Offer::Kept(_)) && encoder::encodes(Coding::Dcz);
+    let dictionary = route.files.dictionary.as_ref().filter(|_| is_dictionary);
+    let vary = match dictionary {
+        Some(_) => Some("Accept-Encoding, Available-Dictionary"),
+        None if variants.len() > 1 || is_gzip_only || offer != Offer::Nothing => Some("Accept-Encoding"),
+        None => None,
+    };
+    let matched = dictionary.map(|urls| format!("match=\"{urls}\""));
+    let shared = Shared { services, route, content_type, cache_control, vary, dictionary: matched };
     let mut prepared = Vec::with_capacity(variants.len() + 1);
     for Variant { stamp, coding, fd, body } in variants {
         let file = fd.map(|fd| Rc::new(OpenFile::new(fd, stamp, services.disk.clone())));
@@ -158,7 +177,7 @@ fn prepare(
         }
         prepared.push(shared.unchanged(source, coding));
     }
-    (prepared, offer)
+    Prepared { all: prepared, offer, deltas: dictionary.map(|_| Rc::default()) }
 }
 
 /// The largest file of which compressed copies are kept: what a strong level makes of it takes a second.
@@ -204,7 +223,9 @@ struct Shared<'a> {
     route: &'a Route,
     content_type: &'a str,
     cache_control: Option<&'a str>,
-    varies: bool,
+    vary: Option<&'static str>,
+    /// The value of `Use-As-Dictionary` (RFC 9842 §2.1).
+    dictionary: Option<String>,
 }
 
 impl Shared<'_> {
@@ -270,7 +291,8 @@ impl Shared<'_> {
             .optional("ETag", etag.as_deref())
             .optional("Cache-Control", self.cache_control)
             .optional("Content-Encoding", (*coding != Coding::Identity).then(|| coding.as_str()))
-            .optional("Vary", self.varies.then_some("Accept-Encoding"));
+            .optional("Vary", self.vary)
+            .optional("Use-As-Dictionary", self.dictionary.as_deref());
         let head = match *size {
             Some(size) => head.field("Accept-Ranges", "bytes").length(size),
             None => head,

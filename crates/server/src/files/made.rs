@@ -71,6 +71,13 @@ impl Entry {
         }
     }
 
+    /// The same file, with other representations.
+    fn with(&self, resource: Resource, prepared: Vec<PreparedRepresentation>) -> Entry {
+        let (stamps, checked_at) = (self.stamps.clone(), self.checked_at.clone());
+        let (making, deltas) = (self.making.clone(), self.deltas.clone());
+        Entry { resource, prepared, stamps, checked_at, making, deltas }
+    }
+
     /// `None`: it is being made.
     pub fn begin(&self, coding: Coding) -> Option<Making> {
         let codings = self.making.get();
@@ -100,27 +107,43 @@ impl Files {
         let (mut representations, mut prepared) = (representations.clone(), now.prepared.clone());
         let offer = match made {
             Some(made) => {
-                let (representation, one) = self.prepare_made(host, path, &now, coding, made);
-                representations.push(representation);
-                prepared.push(one);
+                let tag = |plain: &[u8]| etag::with_suffix(plain, tag_suffix(coding));
+                let made = self.prepare_made(host, path, &now, coding, tag, made);
+                representations.push(made.0);
+                prepared.push(made.1);
                 Offer::Kept(*codings)
             }
             None => Offer::Kept(codings.only(|other| other != coding)),
         };
-        let resource = Resource::File(representations, offer);
-        let (stamps, checked_at) = (now.stamps.clone(), now.checked_at.clone());
-        let entry = Entry { resource, prepared, stamps, checked_at, making: now.making.clone() };
+        let entry = now.with(Resource::File(representations, offer), prepared);
         let (bytes, descriptors) = entry.cost();
         let cached = Cached::Entry(Rc::new(entry));
         self.table.borrow_mut().insert(host as u32, path.as_str(), cached, bytes, descriptors);
     }
 
+    /// An entry with what was made of `entry` as its only representation. Its tag is weak: a client that has the content
+    /// by way of a delta gets 304 as if it had the file, because another dictionary would be the best one then.
+    pub(super) fn only_made(
+        &self,
+        host: usize,
+        path: &SafePath<'_>,
+        entry: &Entry,
+        coding: Coding,
+        made: Made,
+    ) -> Entry {
+        let (representation, prepared) = self.prepare_made(host, path, entry, coding, etag::weak, made);
+        let resource = Resource::File(vec![representation], Offer::Nothing);
+        Entry { deltas: None, ..entry.with(resource, vec![prepared]) }
+    }
+
+    /// `tag` makes the entity tag of that of the file.
     fn prepare_made(
         &self,
         host: usize,
         path: &SafePath<'_>,
         entry: &Entry,
         coding: Coding,
+        tag: impl Fn(&[u8]) -> Vec<u8>,
         made: Made,
     ) -> (Representation, PreparedRepresentation) {
         let services = &self.services;
@@ -132,12 +155,10 @@ impl Files {
             }
         };
         let (etag, modified) = match &entry.resource {
-            Resource::File(representations, _) => {
-                (representations[0].etag.as_deref(), representations[0].modified)
-            }
+            Resource::File(all, _) => (all[0].etag.as_deref(), all[0].modified),
             _ => (None, None),
         };
-        let etag = etag.map(|tag| etag::with_suffix(tag, tag_suffix(coding)).into_boxed_slice());
+        let etag = etag.map(|plain| tag(plain).into_boxed_slice());
         let mut head = HeadWriter::new(services, Some(services.route(host, path)), Status::OK);
         for (name, value) in entry.prepared[0].response.head().fields() {
             if !OTHER.iter().any(|other| other.eq_ignore_ascii_case(name)) {

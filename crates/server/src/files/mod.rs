@@ -5,6 +5,7 @@
 //! Knows nothing of requests.
 
 pub mod beneath;
+pub mod deltas;
 mod disk_lookup;
 mod entry;
 pub mod lookup;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use site::decide::Resource;
+use site::memory;
 use site::model::CacheLimits;
 use site::plan::FilesPlan;
 use taipan_http::status::Status;
@@ -34,6 +36,7 @@ use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::stats::Count;
 use beneath::{OpenError, Wait};
+use deltas::Dictionaries;
 use disk_lookup::Pending;
 use lookup::Query;
 use open::Stamp;
@@ -74,6 +77,7 @@ pub struct Files {
     pub services: Rc<Services>,
     table: RefCell<Table<Cached>>,
     roots: Roots,
+    pub dictionaries: Dictionaries,
     pending: RefCell<HashMap<Key, Rc<Pending>>>,
     /// Lookups that complete partial entries, for which no request waits.
     completions: Semaphore,
@@ -94,6 +98,7 @@ impl Files {
             services,
             table: RefCell::new(Table::new(Cost { entries, descriptors, bytes })),
             roots: Roots::new(&roots, check_seconds, now),
+            dictionaries: Dictionaries::new(bytes / memory::DICTIONARIES as usize),
             pending: RefCell::default(),
             completions: Semaphore::new(completions),
             check_seconds,

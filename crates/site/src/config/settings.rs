@@ -160,6 +160,7 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
         etag: etag.unwrap_or(inherited.etag),
         types: types(section, &inherited.types),
         compress: compress(section, &inherited.compress),
+        dictionary: dictionary(section, inherited.dictionary.as_ref()),
     }
 }
 
@@ -232,6 +233,19 @@ fn compress(section: &Section, inherited: &Arc<CompressRules>) -> Arc<CompressRu
         min: section.size("compress_from").unwrap_or(*min),
         scripts: section.flag("compress_scripts").unwrap_or(*scripts),
     })
+}
+
+/// The value of `match`. `false` removes the inherited one.
+fn dictionary(section: &Section, inherited: Option<&String>) -> Option<String> {
+    let Some(given) = section.text_or_false("dictionary") else { return inherited.cloned() };
+    let text = given.value?;
+    let is_printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\';
+    if !text.starts_with('/') || !text.bytes().all(is_printable) {
+        let what = format!("\"{}\" does not match URLs of this host", text.escape_debug());
+        let what_to_do = "begin with a slash, and use * for any text: \"/app/*.js\"";
+        section.errors.add(given.place, what, what_to_do);
+    }
+    Some(text.to_owned())
 }
 
 fn compress_types(section: &Section) -> Option<Vec<TypePattern>> {

@@ -318,6 +318,13 @@ fn rejects_a_value_of_another_kind() {
            \"+xml\", without parameters",
         ],
     );
+    check_after(
+        "dictionary = \"app/*.js\"",
+        &[
+            "site.toml:3: \"app/*.js\" does not match URLs of this host; begin with a slash, and use * for any text: \
+           \"/app/*.js\"",
+        ],
+    );
     check_after("limits = 5", &["site.toml:3: \"limits\" cannot be 5; expected a section [limits]"]);
     check_after(
         "host = 1.5",

@@ -620,6 +620,15 @@ pub static CHAPTERS: &[Chapter] = &[
                        first: the length of a compressed page over TLS can disclose a secret in it.",
             },
             Key {
+                name: "dictionary",
+                kind: Kind::TextOrFalse,
+                default: Words("none"),
+                example: "\"/app/*.js\"",
+                text: "The URLs for which a browser may use a file of this route as a dictionary (RFC 9842), with `*` for \
+                       any text. It then gets only the difference to the version that it has. `false` removes an inherited \
+                       one. See [Compression](compression.md#dictionaries).",
+            },
+            Key {
                 name: "gunzip",
                 kind: Kind::Flag,
                 default: Value("true"),
