@@ -388,6 +388,22 @@ fn a_folder_that_others_can_read_or_that_is_none_prevents_the_start() {
 }
 
 #[test]
+fn a_check_names_what_would_prevent_an_order() {
+    let site = Site::new().file_beside_root("eab", "no base64!").config(
+        "listen = \"127.0.0.1:0 tls\"\nnames = \"a.example\"\nacme = true\n[certificates]\n\
+         folder = \"certificates\"\nca = \"missing.pem\"\neab_key_id = \"1\"\neab_key_file = \"eab\"\n\
+         dns_command = \"/no/such/program\"",
+    );
+    let mut check = command();
+    let output = output_of(check.arg("check").arg("-c").arg(site.write_config()));
+    let text = String::from_utf8(output.stderr).expect("it is text");
+    for part in ["missing.pem", "it is not base64url", "/no/such/program cannot be executed"] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    assert!(!site.home().join("certificates").exists(), "a check creates nothing");
+}
+
+#[test]
 fn a_dead_authority_costs_no_request() {
     let (dead, plain) = (free_port(), free_port());
     let ca = authority().pem();

@@ -22,7 +22,7 @@ use crate::privilege::Identity;
 use crate::spawner::cgroup;
 use crate::tls::Material;
 use crate::tls::material::{Keys, Problem, Reading};
-use crate::{clock, config, control, privilege, privileged_file, sandbox, start, terminal, tls};
+use crate::{acme, clock, config, control, privilege, privileged_file, sandbox, start, terminal, tls};
 
 /// A problem that a start would meet.
 struct Finding {
@@ -145,6 +145,7 @@ fn findings(path: &Path, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
         let folder = site.scripts.cgroups.as_ref().and_then(|cgroups| cgroups.folder.clone());
         Finding::error(&["cgroup"], folder.unwrap_or_default(), why)
     }));
+    all.extend(orders(site));
     all.extend(chroot(site));
     all.extend(sandbox_in_force(site));
     (all, silent)
@@ -268,6 +269,14 @@ fn written_files(site: &Site) -> Vec<Finding> {
         Some(Finding { severity, ..Finding::error(&["pid_file"], path, why) })
     });
     logs.chain(pid_file).collect()
+}
+
+/// What would prevent orders of certificates. Another user may start the server, who can read more.
+fn orders(site: &Site) -> Vec<Finding> {
+    let severity = if geteuid().is_root() { Severity::Error } else { Severity::Warning };
+    let finding =
+        |acme::Problem { keys, value, text }| Finding { severity, ..Finding::error(keys, value, text) };
+    acme::problems(site).into_iter().map(finding).collect()
 }
 
 fn chroot(site: &Site) -> Option<Finding> {

@@ -30,6 +30,17 @@ impl OpenChallenges {
     pub fn set(&self, _name: &[u8], _pem: &[u8]) {}
 }
 
+/// There is none: a site that needs ACME is rejected.
+pub struct Problem {
+    pub keys: &'static [&'static str],
+    pub value: std::path::PathBuf,
+    pub text: String,
+}
+
+pub fn problems(_: &Site) -> Vec<Problem> {
+    Vec::new()
+}
+
 pub mod local {
     //! There is no local authority.
 

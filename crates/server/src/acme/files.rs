@@ -3,7 +3,9 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
 use rustix::process::geteuid;
+use rustls::RootCertStore;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use site::certificates::Certificates;
@@ -97,18 +99,7 @@ impl AcmeFiles {
     /// What the process needs. Errors: with what to do.
     pub fn secrets(&self, settings: &Certificates) -> Result<Secrets, String> {
         let key = account_key(&self.storage)?;
-        let binding = match &settings.external_account {
-            None => None,
-            Some(account) => {
-                let path = account.key_file.display();
-                let text =
-                    std::fs::read(&account.key_file).map_err(|e| format!("cannot read {path}: {e}"))?;
-                Some(Binding::read(&account.key_id, &text).map_err(|why| format!("{path}: {why}"))?)
-            }
-        };
-        let path = ca_file(settings)?;
-        let text = std::fs::read(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-        let roots = roots(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+        let (binding, roots) = (read_binding(settings)?, read_roots(&ca_file(settings)?)?);
         Ok(Secrets { key, binding, roots })
     }
 
@@ -227,6 +218,65 @@ fn file_name(names: &[String]) -> String {
 
 fn pem(file: &str) -> String {
     format!("{file}.pem")
+}
+
+/// What would prevent orders, for `taipan check`.
+pub struct Problem {
+    /// The key of the configuration.
+    pub keys: &'static [&'static str],
+    pub value: PathBuf,
+    pub text: String,
+}
+
+/// Changes nothing.
+pub fn problems(site: &Site) -> Vec<Problem> {
+    let settings = &site.certificates;
+    if !site.hosts.iter().any(|host| host.tls.acme) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut add =
+        |keys, value: &Path, text: String| found.push(Problem { keys, value: value.to_owned(), text });
+    match folder_of(settings) {
+        Ok(folder) if folder.exists() => {
+            if let Err(why) = Storage::existing(&folder) {
+                let text = format!("the folder of certificates, {}, cannot be used: {why}", folder.display());
+                add(&["folder"], &folder, text);
+            }
+        }
+        Ok(_) => {}
+        Err(why) => add(&["folder"], Path::new(""), why),
+    }
+    match ca_file(settings).and_then(|path| read_roots(&path)) {
+        Ok(_) => {}
+        Err(why) => add(&["ca"], settings.ca.as_deref().unwrap_or(Path::new("")), why),
+    }
+    if let Err(why) = read_binding(settings) {
+        add(
+            &["eab_key_file"],
+            &settings.external_account.as_ref().map(|a| a.key_file.clone()).unwrap_or_default(),
+            why,
+        );
+    }
+    if let Some(program) = settings.dns_command.first()
+        && let Err(error) = access(program.as_str(), Access::EXEC_OK)
+    {
+        let text = format!("the dns_command {program} cannot be executed ({error}); install it");
+        add(&["dns_command"], Path::new(program), text);
+    }
+    found
+}
+
+fn read_roots(path: &Path) -> Result<RootCertStore, String> {
+    let text = std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    roots(&text).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn read_binding(settings: &Certificates) -> Result<Option<Binding>, String> {
+    let Some(account) = &settings.external_account else { return Ok(None) };
+    let path = account.key_file.display();
+    let text = std::fs::read(&account.key_file).map_err(|e| format!("cannot read {path}: {e}"))?;
+    Binding::read(&account.key_id, &text).map(Some).map_err(|why| format!("{path}: {why}"))
 }
 
 /// What `taipan certificates` shows of a certificate.

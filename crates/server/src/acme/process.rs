@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_local;
 use zeroize::Zeroizing;
 
-use super::account::{AccountKey, Binding};
+use super::account::{AccountKey, Binding, uri};
 use super::crypto::sha256;
 use super::https::Client;
 use super::issue::Pair;
@@ -33,7 +33,7 @@ use super::{Wanted, window};
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log;
 use crate::privilege::Identity;
-use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
+use crate::sandbox::{self, Confinement, Connects, Demand, MAX_PORTS, Pipes, Reads};
 
 const FAILED: u8 = 1;
 /// Certificates that are ordered at the same time.
@@ -45,6 +45,8 @@ const PROLONG_EVERY: Duration = Duration::from_secs(10);
 const TRY_LOCK_EVERY: Time = 5;
 /// How often a certificate is compared with the stored one, which another server may have replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
+const DNS: u16 = 53;
+const HTTPS: u16 = 443;
 /// The files by which names are looked up (nsswitch.conf(5), resolv.conf(5), gai.conf(5)).
 const RESOLVER: [&str; 6] = [
     "/etc/gai.conf",
@@ -124,9 +126,19 @@ fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Demand) 
     // The master ends this process by leaving it.
     SigSet::all().thread_block().map_err(|errno| format!("cannot block signals: {errno}"))?;
     let reads = Reads::Beneath(RESOLVER.iter().map(Path::new).collect());
-    let confinement = Confinement { reads, open: None, connects: Connects::Anywhere, pipes: Pipes::None };
+    let connects = Connects::Ports(ports(&settings.authorities));
+    let confinement = Confinement { reads, open: None, connects, pipes: Pipes::None };
     // The generation reports what is missing on this machine.
     sandbox::apply(&confinement, demand).map(drop)
+}
+
+/// Those of the authorities, and of name servers.
+fn ports(authorities: &[String]) -> [u16; MAX_PORTS] {
+    let mut ports = [0; MAX_PORTS];
+    let of_authority = |url: &String| uri(url).ok().map(|uri| uri.port_u16().unwrap_or(HTTPS));
+    let all = [DNS].into_iter().chain(authorities.iter().filter_map(of_authority));
+    ports.iter_mut().zip(all).for_each(|(slot, port)| *slot = port);
+    ports
 }
 
 struct Shared {

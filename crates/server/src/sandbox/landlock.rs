@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ::landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, RestrictionStatus, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, RestrictionStatus,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-use super::{Confinement, Connects, Reads};
+use super::{Confinement, Connects, MAX_PORTS, Reads};
 
 /// The newest version that was tested. With an older kernel, everything that it supports is used.
 const VERSION: ABI = ABI::V7;
@@ -55,13 +55,23 @@ fn enforce(confinement: &Confinement<'_>) -> Result<RestrictionStatus, RulesetEr
         .create()?;
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
     let open = confinement.open.iter().map(|folder| Ok::<_, RulesetError>(PathBeneath::new(folder, reading)));
-    rules.add_rules(path_beneath_rules(paths, reading))?.add_rules(open)?.restrict_self()
+    let rules = rules.add_rules(path_beneath_rules(paths, reading))?.add_rules(open)?;
+    rules.add_rules(open_ports(confinement.connects))?.restrict_self()
 }
 
-/// The operations that are forbidden for every port.
+/// The ports that can be connected to all the same.
+fn open_ports(connects: Connects) -> impl Iterator<Item = Result<NetPort, RulesetError>> {
+    let ports = match connects {
+        Connects::Ports(ports) => ports,
+        Connects::Nowhere | Connects::Unix | Connects::Anywhere => [0; MAX_PORTS],
+    };
+    ports.into_iter().filter(|port| *port != 0).map(|port| Ok(NetPort::new(port, AccessNet::ConnectTcp)))
+}
+
+/// The operations that are forbidden for every port but those.
 fn ports(connects: Connects) -> BitFlags<AccessNet> {
     match connects {
-        Connects::Nowhere | Connects::Unix => AccessNet::BindTcp | AccessNet::ConnectTcp,
+        Connects::Nowhere | Connects::Unix | Connects::Ports(_) => AccessNet::BindTcp | AccessNet::ConnectTcp,
         Connects::Anywhere => AccessNet::BindTcp.into(),
     }
 }
@@ -69,7 +79,7 @@ fn ports(connects: Connects) -> BitFlags<AccessNet> {
 /// The objects outside the sandbox that cannot be reached.
 fn scope(connects: Connects) -> BitFlags<Scope> {
     match connects {
-        Connects::Nowhere => Scope::Signal | Scope::AbstractUnixSocket,
+        Connects::Nowhere | Connects::Ports(_) => Scope::Signal | Scope::AbstractUnixSocket,
         Connects::Unix | Connects::Anywhere => Scope::Signal.into(),
     }
 }

@@ -44,12 +44,17 @@ pub enum Reads<'a> {
     Everywhere,
 }
 
+/// Ports that a process can be limited to.
+pub const MAX_PORTS: usize = 9;
+
 /// The connections that can be opened. Open and accepted connections are not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connects {
     Nowhere,
     /// To Unix sockets.
     Unix,
+    /// Over IP: by TCP to these ports, of which 0 is none; and by UDP, to look up names.
+    Ports([u16; MAX_PORTS]),
     /// To Unix sockets and over IP. Looking up host names needs files, which must be among `Reads`.
     Anywhere,
 }

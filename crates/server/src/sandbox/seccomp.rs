@@ -279,6 +279,7 @@ fn of_serving(connects: Connects) -> Result<WithArguments, BackendError> {
     let families: &[i32] = match connects {
         Connects::Nowhere => &[],
         Connects::Unix => &[libc::AF_UNIX],
+        Connects::Ports(_) => &[libc::AF_INET, libc::AF_INET6],
         Connects::Anywhere => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6],
     };
     for family in families {

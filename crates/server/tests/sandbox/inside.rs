@@ -35,6 +35,14 @@ pub fn run(arguments: &[String]) -> ExitCode {
         "confined" | "abort" => confine(&here, Connects::Nowhere, Demand::Preferred),
         "required" => confine(&here, Connects::Nowhere, Demand::Required),
         "unix" => confine(&here, Connects::Unix, Demand::Preferred),
+        "port" => {
+            let ports = [here.port, 0, 0, 0, 0, 0, 0, 0, 0];
+            confine(&here, Connects::Ports(ports), Demand::Preferred)
+        }
+        "other port" => {
+            let ports = [here.port ^ 1, 0, 0, 0, 0, 0, 0, 0, 0];
+            confine(&here, Connects::Ports(ports), Demand::Preferred)
+        }
         "anywhere" => confine(&here, Connects::Anywhere, Demand::Preferred),
         "everywhere" => apply(Reads::Everywhere, Connects::Nowhere, Demand::Preferred),
         "another user" => {

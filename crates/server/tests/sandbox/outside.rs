@@ -68,18 +68,28 @@ fn the_sandbox_stops_every_attempt_and_allows_serving() {
         // A process without capabilities can read what its user may.
         ("read /etc/shadow", if is_root() { OK } else { DENIED }),
     ];
+    // The filter allows `bind`, for UDP; Landlock restricts ports since its fourth version.
+    let bind = if here.landlock >= Some(4) { DENIED } else { NO_SUCH_CALL };
     let cases: &[(&str, Differences)] = &[
         ("confined", &[]),
         ("another user", &[]),
         ("unix", &[("connect to a Unix socket", OK)]),
+        ("port", &[("connect over TCP", OK), ("send over UDP", OK), ("bind a new port", bind)]),
+        (
+            "other port",
+            &[
+                ("connect over TCP", if here.landlock >= Some(4) { DENIED } else { OK }),
+                ("send over UDP", OK),
+                ("bind a new port", bind),
+            ],
+        ),
         (
             "anywhere",
             &[
                 ("connect to a Unix socket", OK),
                 ("connect over TCP", OK),
                 ("send over UDP", OK),
-                // The filter allows `bind`, for UDP; Landlock restricts ports since its fourth version.
-                ("bind a new port", if here.landlock >= Some(4) { DENIED } else { NO_SUCH_CALL }),
+                ("bind a new port", bind),
             ],
         ),
         ("everywhere", reading),
