@@ -55,6 +55,7 @@ fn the_examples_of_configurations_are_valid() {
         "logs.md",
         "running.md",
         "scripts.md",
+        "tls.md",
         "certificates.md",
     ] {
         let page = fs::read_to_string(Path::new(DOCS).join(name)).expect("the page can be read");

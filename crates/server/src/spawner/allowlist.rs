@@ -28,8 +28,8 @@ struct AccountRules {
     additions: HashSet<Vec<u8>>,
 }
 
-/// The variables of a request (RFC 3875 §4.1, and later additions), besides its fields.
-const VARIABLES: [&str; 24] = [
+/// The variables of a request (RFC 3875 §4.1, and later additions) and of its handshake, besides its fields.
+const VARIABLES: [&str; 33] = [
     "AUTH_TYPE",
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
@@ -54,6 +54,15 @@ const VARIABLES: [&str; 24] = [
     "SERVER_PORT",
     "SERVER_PROTOCOL",
     "SERVER_SOFTWARE",
+    "SSL_CIPHER",
+    "SSL_CLIENT_CERT",
+    "SSL_CLIENT_I_DN",
+    "SSL_CLIENT_M_SERIAL",
+    "SSL_CLIENT_S_DN",
+    "SSL_CLIENT_VERIFY",
+    "SSL_CLIENT_V_END",
+    "SSL_CLIENT_V_START",
+    "SSL_PROTOCOL",
 ];
 /// php-cgi runs the file that this variable names.
 const FILE: &[u8] = b"SCRIPT_FILENAME=";

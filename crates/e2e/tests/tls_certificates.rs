@@ -1,0 +1,294 @@
+//! Certificates of hosts and of clients: which one a client gets, which clients a host serves, and what happens when files
+//! change.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use e2e::{
+    Address, Authority, Certificate, Client, Response, Server, Site, TIMEOUT, Tls, authority, free_port,
+    output_of, tool, wait_until,
+};
+
+/// Prints what it knows of TLS.
+const CGI: &str =
+    "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv | grep -E '^(HTTPS|SSL_)' | sort\n";
+
+fn write(server: &Server, name: &str, certificate: &Certificate) {
+    let Certificate { certificate, key } = certificate;
+    server.files().file(name, format!("{certificate}{key}"));
+}
+
+fn pair(certificate: &Certificate) -> String {
+    format!("{}{}", certificate.certificate, certificate.key)
+}
+
+fn address(server: &Server, at: usize) -> SocketAddr {
+    match &server.addresses()[at] {
+        Address::Tcp(address) => *address,
+        Address::Unix(path) => panic!("{path:?}"),
+    }
+}
+
+fn get(server: &Server, tls: &Tls, host: &str, path: &str) -> Response {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    Client::tls(address(server, 0), tls).request(request)
+}
+
+/// The certificate that a client gets. `None`: the handshake fails.
+fn try_served(server: &Server) -> Option<Vec<u8>> {
+    let mut client = Client::tls(address(server, 0), &Tls::new());
+    client.handshake().ok()?;
+    Some(client.tls_state().peer_certificates()?.first()?.to_vec())
+}
+
+fn served(server: &Server) -> Vec<u8> {
+    try_served(server).expect("the handshake succeeds")
+}
+
+/// What OpenSSL says of a handshake for this name.
+fn s_client(server: &Server, name: &str) -> String {
+    let mut command = tool("openssl");
+    let address = address(server, 0).to_string();
+    command.args(["s_client", "-connect", &address, "-servername", name, "-verify_hostname", name]);
+    command.args(["-CAfile", "ca.pem"]).current_dir(server.home()).stdin(Stdio::null());
+    let output = output_of(&mut command);
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_client_gets_the_certificate_of_its_name_and_an_alert_for_others() {
+    let authority = authority();
+    let server = Site::new()
+        .file("index.html", "top")
+        .file_beside_root("a/index.html", "a")
+        .file_beside_root("ca.pem", authority.pem())
+        .file_beside_root("top.pem", pair(&authority.server(&["localhost"])))
+        .file_beside_root("a.pem", pair(&authority.server(&["a.example", "*.a.example"])))
+        .config(
+            "listen = [\"127.0.0.1:0 tls\"]\nnames = \"localhost\"\ncertificate = \"top.pem\"\n\
+             [tls]\nunknown_name = \"reject\"\n\
+             [[host]]\nnames = [\"a.example\", \"*.a.example\"]\nroot = \"a\"\ncertificate = \"a.pem\"\n",
+        )
+        .start();
+    for name in ["localhost", "a.example", "www.a.example"] {
+        let said = s_client(&server, name);
+        assert!(said.contains("Verify return code: 0 (ok)"), "{name}: {said}");
+    }
+    let said = s_client(&server, "other.example");
+    assert!(said.contains("unrecognized name"), "{said}");
+    let response = get(&server, &Tls::new().server("www.a.example"), "www.a.example", "/");
+    assert_eq!((response.status, response.text().as_str()), (200, "a"));
+}
+
+#[test]
+fn openssl_gets_an_rsa_certificate_if_it_can_use_no_other() {
+    let site = Site::new().file_beside_root("ecdsa.pem", pair(&authority().server(&["localhost"])));
+    let mut command = tool("openssl");
+    command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "rsa.key", "-out", "rsa.pem"]);
+    command.args(["-days", "9", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+    assert!(output_of(command.current_dir(site.home())).status.success());
+    let server =
+        site.config("listen = [\"127.0.0.1:0 tls\"]\ncertificate = [\"rsa.pem\", \"ecdsa.pem\"]\n").start();
+    for (cipher, expected) in [
+        ("ECDHE-RSA-AES128-GCM-SHA256", "Peer signature type: RSA"),
+        ("ECDHE-ECDSA-AES128-GCM-SHA256", "Peer signature type: ECDSA"),
+    ] {
+        let mut command = tool("openssl");
+        command.args([
+            "s_client",
+            "-connect",
+            &address(&server, 0).to_string(),
+            "-tls1_2",
+            "-cipher",
+            cipher,
+        ]);
+        let output = output_of(command.stdin(Stdio::null()));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains(expected), "{cipher}: {said}");
+    }
+}
+
+#[test]
+fn a_reload_takes_a_new_certificate_while_a_download_runs() {
+    const LONG: usize = 16 * 1024 * 1024;
+    let before = authority().server(&["localhost"]);
+    let server = Site::new()
+        .file("long", vec![b'x'; LONG])
+        .file_beside_root("a.pem", pair(&before))
+        .config("listen = [\"127.0.0.1:0 tls\"]\ncertificate = \"a.pem\"\n")
+        .start();
+    let first = served(&server);
+    let mut download = Client::tls(address(&server, 0), &Tls::new());
+    download.set_receive_buffer(16 * 1024);
+    download.send("GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(!download.read_some().expect("the response begins").is_empty());
+    write(&server, "a.pem", &authority().server(&["localhost"]));
+    server.reload();
+    let second = served(&server);
+    assert_ne!(first, second);
+    // The old process still has the old connection.
+    let rest = download.read_to_end();
+    assert!(rest.len() > LONG - 1024 * 1024 && rest.ends_with(b"xxx"), "{} bytes", rest.len());
+    // A file that cannot be used changes nothing.
+    let Certificate { certificate, .. } = authority().server(&["localhost"]);
+    server.files().file("a.pem", format!("{certificate}{}", before.key));
+    let error = server.reload_error();
+    assert!(error.contains("a.pem does not fit its key") && error.contains("nothing was changed"), "{error}");
+    assert_eq!(served(&server), second);
+}
+
+#[test]
+fn notices_a_certificate_that_changes() {
+    let server = Site::new()
+        .file_beside_root("a.pem", pair(&authority().server(&["localhost"])))
+        .config("listen = [\"127.0.0.1:0 tls\"]\ncertificate = \"a.pem\"\n[tls]\nwatch = \"100ms\"\n")
+        .start();
+    let first = served(&server);
+    // As ACME clients do it: another file takes the place of the old one.
+    let home = server.home();
+    write(&server, "new.pem", &authority().server(&["localhost"]));
+    fs::rename(home.join("new.pem"), home.join("a.pem")).expect("it can be renamed");
+    assert!(wait_until(TIMEOUT, || try_served(&server).is_some_and(|now| now != first)));
+}
+
+/// Hosts with other rules, and a list that revokes nothing.
+fn with_clients(authority: &Authority) -> Server {
+    Site::new()
+        .file("index.html", "open")
+        .file_beside_root("needed/index.html", "needed")
+        .script("wanted/a.cgi", CGI)
+        .file_beside_root("certificate.pem", pair(&e2e::authority().server(&["localhost", "needed", "wanted"])))
+        .file_beside_root("clients.pem", authority.pem())
+        .config(
+            "listen = [\"127.0.0.1:0 tls\", \"127.0.0.2:0\"]\nnames = \"localhost\"\ncertificate = \"certificate.pem\"\n\
+             [tls]\nexport_client_certificate = true\n\
+             [[host]]\nnames = \"needed\"\nroot = \"needed\"\nclient_certificates = \"required\"\n\
+             client_ca = \"clients.pem\"\n\
+             [[host]]\nnames = \"wanted\"\nroot = \"www/wanted\"\nclient_certificates = \"optional\"\n\
+             client_ca = \"clients.pem\"\n\
+             [[host.route]]\npath = \"*.cgi\"\ncgi = true\n",
+        )
+        .start()
+}
+
+#[test]
+fn a_host_serves_the_clients_that_its_rules_allow() {
+    let clients = Authority::new("the clients");
+    let server = with_clients(&clients);
+    let good = Tls::with_certificate(&clients.client("Alice"));
+    let stranger = Tls::with_certificate(&Authority::new("another").client("Mallory"));
+    assert_eq!(get(&server, &good.clone().server("needed"), "needed", "/").text(), "needed");
+    for (tls, name) in [(Tls::new(), "needed"), (stranger.clone(), "needed"), (stranger, "wanted")] {
+        let mut client = Client::tls(address(&server, 0), &tls.server(name));
+        // In TLS 1.3, the client learns of it after its own last message.
+        let refused = client.handshake().is_err()
+            || client.try_send(format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n")).is_err()
+            || client.try_read_response().is_err();
+        assert!(refused, "{name}");
+    }
+    // A connection for one host is not one for another.
+    for (tls, host, expected) in [
+        (Tls::new().server("localhost"), "needed", 421),
+        (Tls::new().server("wanted"), "needed", 421),
+        (good.clone().server("wanted"), "needed", 421),
+        (Tls::new().server("localhost"), "wanted", 421),
+        (good.server("needed"), "localhost", 200),
+    ] {
+        assert_eq!(get(&server, &tls, host, "/").status, expected, "{host}");
+    }
+    // Without TLS, the host that needs a certificate redirects.
+    let plain = |request: &str| Client::tcp(address(&server, 1)).request(request);
+    let response = plain("GET /a%20b?c HTTP/1.1\r\nHost: needed\r\n\r\n");
+    assert_eq!(response.status, 301);
+    assert!(
+        response
+            .field("location")
+            .is_some_and(|to| to.starts_with("https://needed") && to.ends_with("/a%20b?c"))
+    );
+    assert_eq!(plain("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").text(), "open");
+}
+
+#[test]
+fn scripts_know_what_the_handshake_has_established() {
+    let clients = Authority::new("the clients");
+    let server = with_clients(&clients);
+    let good = Tls::with_certificate(&clients.client("Alice")).server("wanted");
+    let said = get(&server, &good, "wanted", "/a.cgi").text();
+    let has = |line: &str| said.lines().any(|own| own.starts_with(line));
+    for line in [
+        "HTTPS=on",
+        "SSL_PROTOCOL=TLSv1.3",
+        "SSL_CIPHER=TLS_",
+        "SSL_CLIENT_VERIFY=SUCCESS",
+        "SSL_CLIENT_S_DN=CN=Alice",
+        "SSL_CLIENT_I_DN=CN=the clients",
+        "SSL_CLIENT_M_SERIAL=",
+        "SSL_CLIENT_V_START=Jan  1 00:00:00 1975 GMT",
+        "SSL_CLIENT_V_END=Jan  1 00:00:00 4096 GMT",
+        "SSL_CLIENT_CERT=-----BEGIN CERTIFICATE-----",
+    ] {
+        assert!(has(line), "{line}: {said}");
+    }
+    let said = get(&server, &Tls::new().server("wanted"), "wanted", "/a.cgi").text();
+    assert!(said.contains("SSL_CLIENT_VERIFY=NONE") && !said.contains("SSL_CLIENT_S_DN"), "{said}");
+    // The fields of a request cannot pretend.
+    let request = "GET /a.cgi HTTP/1.1\r\nHost: wanted\r\nSSL_CLIENT_VERIFY: SUCCESS\r\nSSL-CLIENT-VERIFY: SUCCESS\r\n\r\n";
+    let said = Client::tcp(address(&server, 1)).request(request).text();
+    assert!(!said.contains("SSL_") && !said.contains("HTTPS"), "{said}");
+}
+
+#[test]
+fn a_host_with_hsts_redirects_and_names_its_age_over_tls_alone() {
+    let port = free_port();
+    let server = Site::new()
+        .file("index.html", "secure")
+        .file(".well-known/acme-challenge/token", "proof")
+        .certificate()
+        .config(&format!(
+            "listen = [\"127.0.0.1:{port} tls\", \"127.0.0.1:0\"]\ncertificate = \"certificate.pem\"\n\
+             certificate_key = \"key.pem\"\nhsts = \"1y\"\n"
+        ))
+        .start();
+    let secure = get(&server, &Tls::new(), "localhost", "/");
+    assert_eq!((secure.status, secure.field("strict-transport-security")), (200, Some("max-age=31536000")));
+    let plain = |method: &str, path: &str| {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost:1\r\nContent-Length: 0\r\n\r\n");
+        Client::tcp(address(&server, 1)).request(request)
+    };
+    for (method, path, status) in [("GET", "/a?b", 301), ("HEAD", "/a?b", 301), ("POST", "/a?b", 308)] {
+        let response = plain(method, path);
+        assert_eq!(response.status, status, "{method}");
+        assert_eq!(response.field("location"), Some(format!("https://localhost:{port}/a?b").as_str()));
+        assert!(!response.has("strict-transport-security"), "{method}");
+    }
+    let proof = plain("GET", "/.well-known/acme-challenge/token");
+    assert_eq!((proof.status, proof.text().as_str()), (200, "proof"));
+    assert_eq!(plain("GET", "/.well-known/acme-challenge/../../index.html").status, 301);
+}
+
+#[test]
+fn check_shows_certificates_and_names_the_line_of_a_mistake() {
+    let server = Site::new()
+        .file_beside_root("a.pem", pair(&authority().server(&["localhost", "a.example"])))
+        .config("listen = [\"127.0.0.1:0 tls\"]\nnames = \"a.example\"\ncertificate = \"a.pem\"\n")
+        .start();
+    let check = || {
+        let output = server.run_command(&["check"]);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let (is_good, said, errors) = check();
+    assert!(is_good, "{errors}");
+    for part in
+        ["a.pem:\n", "localhost, a.example", "1975-01-01 to 4096-01-01", "ECDSA P-256", "CN=taipan's tests"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    server.files().file("a.pem", authority().server(&["localhost"]).certificate);
+    let (is_good, _, errors) = check();
+    assert!(
+        !is_good && errors.contains("site.toml:5:") && errors.contains("a.pem has no private key"),
+        "{errors}"
+    );
+}
