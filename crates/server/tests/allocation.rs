@@ -1,4 +1,4 @@
-//! A keep-alive GET of a warm small file allocates nothing. A worker runs in this process, with an allocator
+//! A keep-alive GET of a warm small file allocates nothing, by HTTP/1.1 and by HTTP/2. A worker runs in this process, with an allocator
 //! that counts the allocations of its thread.
 #![allow(unsafe_code)]
 
@@ -12,7 +12,12 @@ use server::files::roots::OpenRoots;
 use server::master::sockets::Sockets;
 use server::worker::{self, Start, WorkerSockets};
 use site::address::Address;
+use site::listener::Listener;
 use site::model::Site;
+use taipan_h2::frame::{
+    DATA, END_STREAM, FrameHeader, HEADER_LEN, PREFACE, Settings, write_headers, write_window_update,
+};
+use taipan_h2::hpack::{Indexing, write_field, write_indexed};
 
 struct Counting;
 
@@ -61,15 +66,38 @@ fn first_response(client: &mut TcpStream) -> usize {
     response.len()
 }
 
+/// A request by HTTP/2 on each of these streams, and their responses.
+fn get_streams(client: &mut TcpStream, streams: std::ops::Range<u32>) {
+    let mut requests = Vec::new();
+    for stream in streams.clone() {
+        write_headers(&mut requests, 2 * stream + 1, END_STREAM, |out| {
+            write_indexed(out, 2); // :method: GET
+            write_indexed(out, 6); // :scheme: http
+            write_field(out, Indexing::Without, b":authority", b"localhost");
+            write_field(out, Indexing::Without, b":path", b"/file.html");
+            write_field(out, Indexing::Without, b"user-agent", b"test");
+        });
+    }
+    client.write_all(&requests).unwrap();
+    let mut ended = 0;
+    while ended < streams.len() {
+        let mut header = [0; HEADER_LEN];
+        client.read_exact(&mut header).unwrap();
+        let header = FrameHeader::parse(&header);
+        client.read_exact(&mut vec![0; header.length]).unwrap();
+        ended += usize::from(header.kind == DATA && header.has(END_STREAM));
+    }
+}
+
 #[test]
 fn a_warm_request_allocates_nothing() {
     let root = std::env::temp_dir().join(format!("taipan-allocation-{}", std::process::id()));
     std::fs::create_dir_all(&root).unwrap();
     std::fs::write(root.join("file.html"), format!("{}</html>", "x".repeat(2000))).unwrap();
-    let address = Address::Tcp("127.0.0.1:0".parse().unwrap());
-    let bound = Sockets::default().changed_to(&[address.into()], 1).unwrap();
+    let listener = Listener::parse("127.0.0.1:0 http2", &root).unwrap();
+    let bound = Sockets::default().changed_to(std::slice::from_ref(&listener), 1).unwrap();
     let Some(Address::Tcp(address)) = bound.iter().next().map(|b| b.actual.clone()) else { panic!("one") };
-    let listeners = bound.per_worker(&[], 1).unwrap().remove(0);
+    let listeners = bound.per_worker(&[listener], 1).unwrap().remove(0);
     let mut site = Site::folder(root.clone(), Vec::new());
     // The check of the disk, once a second, is not part of a warm request.
     site.cache.check = std::time::Duration::from_secs(3600);
@@ -90,8 +118,24 @@ fn a_warm_request_allocates_nothing() {
         get(&mut client, length);
     }
     let after = IN_WORKER.load(Ordering::Relaxed);
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(PREFACE).unwrap();
+    let mut settings = Vec::new();
+    Settings::default().write(&mut settings);
+    write_window_update(&mut settings, 0, 1 << 30);
+    client.write_all(&settings).unwrap();
+    get_streams(&mut client, 0..1);
+    for round in 0..100 {
+        get_streams(&mut client, 1 + round * 10..11 + round * 10);
+    }
+    let before_http2 = IN_WORKER.load(Ordering::Relaxed);
+    for round in 100..1000 {
+        get_streams(&mut client, 1 + round * 10..11 + round * 10);
+    }
+    let after_http2 = IN_WORKER.load(Ordering::Relaxed);
     leave.send(worker::WorkerCommand::Leave).unwrap();
     worker.join().unwrap().unwrap();
     std::fs::remove_dir_all(&root).unwrap();
     assert_eq!(after - before, 0, "allocations in 10000 requests");
+    assert_eq!(after_http2 - before_http2, 0, "allocations in 9000 requests by HTTP/2");
 }

@@ -208,6 +208,11 @@ impl Http2 {
         (self.starts, self.finished) = (Vec::new(), Vec::new());
     }
 
+    /// Whether the rest of a frame is awaited.
+    pub fn is_within_frame(&self) -> bool {
+        self.frames.is_within_frame()
+    }
+
     pub fn requests(&self) -> u32 {
         self.requests
     }

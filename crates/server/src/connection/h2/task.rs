@@ -24,6 +24,8 @@ use crate::stats::Count;
 
 /// Outputs that wait for the client. Then nothing more is read.
 const OUTPUTS: usize = 2;
+/// Outputs that are sent before other connections have their turn.
+const OUTPUTS_PER_TURN: usize = 16;
 /// Between the two GOAWAY frames of an end: what the client sends before it has read the first is still answered (RFC
 /// 9113 §6.8).
 const GRACE: Duration = Duration::from_millis(500);
@@ -39,6 +41,8 @@ pub struct Http2Task {
     then: Then,
     /// Received bytes that are not used yet.
     input: Vec<u8>,
+    /// Outputs that may still be sent in this turn.
+    outputs_left: usize,
     /// All bytes sent.
     sent: u64,
     /// Bytes that the client had taken when this was last measured.
@@ -85,6 +89,7 @@ impl Http2Task {
             outputs: output.into_iter().collect(),
             then: Then::Continue,
             input,
+            outputs_left: OUTPUTS_PER_TURN,
             sent: 0,
             taken: 0,
             streams: JoinSet::new(),
@@ -125,7 +130,8 @@ impl Http2Task {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.shared.set_waker(cx.waker());
-        // Bounded by the runtime's budget, which reads and writes use up.
+        self.outputs_left = OUTPUTS_PER_TURN;
+        // Bounded by what may be sent in one turn, and by the runtime's budget, which every read uses up.
         loop {
             self.reap(cx);
             if let Some(end) = self.on_event(cx) {
@@ -162,7 +168,7 @@ impl Http2Task {
         let http2 = self.shared.http2.borrow();
         match () {
             () if !self.outputs.is_empty() => Phase::Write,
-            () if http2.streams.is_empty() && http2.frames.is_within_frame() => Phase::Head,
+            () if http2.streams.is_empty() && http2.is_within_frame() => Phase::Head,
             () if http2.streams.is_empty() && self.then == Then::Continue => Phase::Idle,
             () if http2.waits_for_body() => Phase::Body,
             () => Phase::Respond,
@@ -225,11 +231,16 @@ impl Http2Task {
                 }
                 continue;
             };
+            if self.outputs_left == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let before = output.sent();
             let result = output.send(&self.stream, self.shared.connections.services.clock.now());
             self.sent += output.sent() - before;
             match result {
                 Ok(_) => {
+                    self.outputs_left -= 1;
                     if let Some(output) = self.outputs.pop_front() {
                         self.shared.connections.finish(output, None);
                     }

@@ -46,13 +46,18 @@ pub fn answer(
             }
         }
         match then {
-            Then::Continue if used == have => {
-                connection.requests = http2.requests();
-                connection.since = connections.services.clock.ticks();
-                connection.unsent = None;
+            // The rest of a frame has a deadline in a task.
+            Then::Continue if used == have && !http2.is_within_frame() => {
+                // Other frames than those of requests do not keep a connection open.
+                if connection.requests != http2.requests() {
+                    connection.requests = http2.requests();
+                    connection.since = connections.services.clock.ticks();
+                    connection.unsent = None;
+                }
                 connection.http2 = Some(http2);
                 return Visit::Stay;
             }
+            Then::Continue if used == have => break,
             Then::Continue | Then::SendMore => {}
             Then::Wait => break,
             Then::Close => return Visit::needs_task(connection.http1(), Start::Linger, Vec::new()),
