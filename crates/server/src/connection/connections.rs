@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -40,6 +40,9 @@ use crate::{log, sys};
 
 /// Why a request ends whose connection cannot have a task, for the log.
 const NO_MEMORY: &str = "server out of memory";
+/// Bytes that may wait unsent in the kernel for an HTTP/2 client, unless the configuration has a limit: no response that is
+/// more urgent overtakes what is there already.
+const HTTP2_UNSENT: u32 = 128 * 1024;
 /// How long idle connections wait for another successor when theirs has ended.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -264,6 +267,10 @@ impl Connections {
         output: Option<Output>,
         input: Vec<u8>,
     ) {
+        if self.services.site.limits.unsent == 0 {
+            // Fails for a Unix socket.
+            _ = sys::limit_unsent(socket.as_fd().as_fd(), HTTP2_UNSENT);
+        }
         match Stream::register(socket) {
             Ok(stream) => {
                 let entry = self.table.insert(Phase::Idle, self.services.clock.ticks());
