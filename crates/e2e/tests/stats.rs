@@ -39,6 +39,7 @@ const COUNTS: [&str; 41] = [
     "handshakes",
     "handshakes_resumed",
     "handshakes_failed",
+    "handshakes_per_client",
     "timeout_handshake",
     "timeout_head",
     "timeout_body",

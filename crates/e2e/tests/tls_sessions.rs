@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -144,7 +145,7 @@ fn sessions_are_not_resumed_without_tickets() {
 
 #[test]
 fn handshakes_go_on_when_the_signer_is_killed() {
-    let server = site("").start();
+    let server = site("signer = true").start();
     let (address, tls) = (server.addr(), Tls::new());
     let mut before = Client::tls(address, &tls);
     assert_eq!(before.get("/").status, 200);
@@ -162,7 +163,7 @@ fn handshakes_go_on_when_the_signer_is_killed() {
 
 #[test]
 fn another_process_serves_when_the_keys_have_changed_before_the_signer_is_killed() {
-    let server = site("").start();
+    let server = site("signer = true").start();
     let (killed, serving) = (signer(&server), processes(&server, "worker"));
     let other = authority().server(NAMES);
     server.files().file("certificate.pem", other.certificate);
@@ -175,7 +176,7 @@ fn another_process_serves_when_the_keys_have_changed_before_the_signer_is_killed
 
 #[test]
 fn a_key_that_does_not_fit_changes_nothing() {
-    let server = site("").start();
+    let server = site("signer = true").start();
     server.files().file("key.pem", authority().server(NAMES).key);
     let error = server.reload_error();
     assert!(error.contains("certificate.pem does not fit its key"), "{error}");
@@ -224,8 +225,7 @@ fn private_keys_are_in_no_process_but_the_one_that_signs() {
         eprintln!("only root can read the memory of other processes: nothing was tested");
         return;
     }
-    for settings in ["", "signer = false"] {
-        let has_signer = settings.is_empty();
+    for (settings, has_signer) in [("signer = true", true), ("", false)] {
         let certificate = authority().server(NAMES);
         let site = site(settings);
         // Also where the key is in the file with the certificates, which the master reads.
@@ -249,4 +249,22 @@ fn private_keys_are_in_no_process_but_the_one_that_signs() {
         assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1 + usize::from(has_signer)));
         check("after a reload");
     }
+}
+
+#[test]
+fn a_client_begins_only_so_many_handshakes_in_a_second() {
+    let server = site("handshakes_per_client = 2").start();
+    let handshakes = || {
+        let mut connection = TcpStream::connect(server.addr()).expect("the kernel accepts");
+        // A handshake record that is no message: the server answers it with an alert.
+        _ = connection.write_all(&[22, 3, 1, 0, 4, 99, 0, 0, 0]);
+        connection.set_read_timeout(Some(TIMEOUT)).expect("it is not zero");
+        matches!(connection.read(&mut [0; 100]), Ok(1..))
+    };
+    let admitted = (0..30).filter(|_| handshakes()).count();
+    assert!((2..30).contains(&admitted), "{admitted}");
+    assert_eq!(server.count("handshakes_per_client"), 30 - admitted as u64);
+    assert!(wait_until(TIMEOUT, handshakes), "in a later second");
+    let lines = server.stderr().lines().filter(|line| line.contains("TLS with 127.0.0.1 failed")).count();
+    assert!((1..=admitted).contains(&lines), "{}", server.stderr());
 }

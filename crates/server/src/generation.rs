@@ -112,6 +112,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     log_panics();
     sys::keep_heap(KEPT_HEAP);
     connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
+    connection::handshake_rate::limit_handshakes(site.tls.handshakes_per_client, &site.trusted_proxies);
     let mut main = MainThread { tls, challenges, ..MainThread::new(master, predecessor, site, roots) };
     for sockets in workers {
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;

@@ -42,6 +42,7 @@ counts! {
     Handshakes "handshakes" "TLS handshakes",
     HandshakesResumed "handshakes_resumed" "TLS handshakes that resumed a session",
     HandshakesFailed "handshakes_failed" "TLS handshakes that failed",
+    HandshakesPerClient "handshakes_per_client" "TLS connections closed before the handshake: too many of a client",
     TimeoutHandshake "timeout_handshake" "timed out: TLS handshake",
     TimeoutHead "timeout_head" "timed out: request head",
     TimeoutBody "timeout_body" "timed out: request body",

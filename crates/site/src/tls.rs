@@ -237,7 +237,7 @@ impl Default for Tls {
             export_client_certificate: false,
             groups: Group::ALL.map(|(_, group)| group).to_vec(),
             tickets: Some(Tickets::default()),
-            private_keys: PrivateKeys::InSigner,
+            private_keys: PrivateKeys::InGeneration,
         }
     }
 }

@@ -21,9 +21,9 @@ use tokio::time::Instant;
 use crate::connection::Connections;
 use crate::connection::client::Client;
 use crate::connection::stream::Socket;
-use crate::connection::{ConnectionState, Leaving, idle};
+use crate::connection::{ConnectionState, Leaving, handshake_rate, idle};
 use crate::listen::Listener;
-use crate::log;
+use crate::log::{self, LineLimit};
 use crate::semaphore::{Permit, Semaphore};
 use crate::stats::Count;
 
@@ -50,8 +50,8 @@ pub struct Acceptor {
     listeners: Cell<usize>,
     closing: Cell<bool>,
     close: Notify,
-    /// The second in which the log last had a line about a failure to accept.
-    logged: Cell<i64>,
+    /// For failures to accept.
+    lines: LineLimit,
 }
 
 /// The clients of one listener that wait in the kernel.
@@ -96,7 +96,7 @@ impl Acceptor {
             listeners: Cell::new(0),
             closing: Cell::new(false),
             close: Notify::new(),
-            logged: Cell::new(0),
+            lines: LineLimit::default(),
         }
     }
 
@@ -181,11 +181,10 @@ impl Acceptor {
         self.rejected.add(state, self.rejections.limit());
     }
 
-    /// Logs a failure to accept, at most once a second: a thousand clients may be waiting.
     fn log_failure(&self, error: &io::Error, now: i64) {
-        if self.logged.replace(now) != now {
+        if let Some(omitted) = self.lines.admit(now) {
             log::error(format_args!(
-                "cannot accept a connection: {error}; those idle for longest are closed"
+                "cannot accept a connection: {error}; those idle for longest are closed{omitted}"
             ));
         }
     }
@@ -204,6 +203,9 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
         };
         for _ in 0..ACCEPTS_PER_TURN {
             match listener.accept() {
+                Ok((_, peer)) if listener.protocols().tls && !handshake_rate::admits(peer) => {
+                    connections.services.counts.add(Count::HandshakesPerClient, 1);
+                }
                 Ok((fd, peer)) => {
                     let Some(socket) = connections.open(fd, listener.family(), listener.protocols()) else {
                         continue;

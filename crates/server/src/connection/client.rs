@@ -110,7 +110,7 @@ impl ConnectionCounts {
 }
 
 /// The addresses that count as one client: an IPv4 address, or the first 64 bits of an IPv6 address.
-fn counted_address(ip: IpAddr) -> IpAddr {
+pub fn counted_address(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
         IpAddr::V6(v6) => {

@@ -30,6 +30,7 @@ use crate::clock::Ticks;
 use crate::content::fixed;
 use crate::exchange::Responder;
 use crate::ipc::{Channel, InheritedConnection};
+use crate::log::LineLimit;
 use crate::peer::{Family, Peer};
 use crate::response::Response;
 use crate::response_head::DatedHead;
@@ -55,6 +56,8 @@ pub struct Connections {
     pub table: Rc<ConnectionTable>,
     /// `None`: no listener is for TLS.
     tls: Option<tls::Acceptor>,
+    /// For sessions that fail.
+    failed_sessions: LineLimit,
     /// The deadlines of HTTP/2 streams that have a task.
     pub stream_table: Rc<ConnectionTable>,
     /// Permits of HTTP/2 streams that wait.
@@ -91,6 +94,7 @@ impl Connections {
             deadlines: Deadlines::new(site),
             idle: IdleSet::open()?,
             acceptor: Acceptor::new(site),
+            failed_sessions: LineLimit::default(),
             table: ConnectionTable::new(),
             tls: services.tls.clone().map(|tls| tls::Acceptor::new(tls, services.clone())),
             stream_table: ConnectionTable::new(),
@@ -205,9 +209,11 @@ impl Connections {
         }
     }
 
-    /// One line for a session that has failed.
+    /// One line for a session that has failed, within a limit.
     pub fn log_failed_session(&self, peer: Peer, failure: &tls::Failure) {
-        log::warn(format_args!("TLS with {peer} failed: {failure}"));
+        if let Some(omitted) = self.failed_sessions.admit(self.services.clock.read()) {
+            log::warn(format_args!("TLS with {peer} failed: {failure}{omitted}"));
+        }
     }
 
     /// Takes over an idle connection of the predecessor, also above the limits.

@@ -8,6 +8,8 @@ pub mod acceptor;
 
 pub mod client;
 
+pub mod handshake_rate;
+
 mod connections;
 
 pub mod idle;

@@ -3,6 +3,7 @@
 //! and its lines are counted; the log thread writes the count.
 
 pub mod access;
+mod line_limit;
 mod sink;
 pub mod stderr;
 
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use site::log_line;
 use site::model::{Level, Log, Sink, Site};
 
+pub use line_limit::LineLimit;
 pub use sink::OpenSink;
 
 /// Empty blocks that are kept for reuse, so that a busy worker need not allocate.

@@ -1200,11 +1200,11 @@ fn reads_where_tickets_and_private_keys_are() {
         (tls.tickets, tls.private_keys)
     };
     let hours = |hours: u64| Duration::from_secs(hours * 3600);
-    assert_eq!(read(""), (Some(Tickets { rotation: hours(12), key_file: None }), PrivateKeys::InSigner));
+    assert_eq!(read(""), (Some(Tickets { rotation: hours(12), key_file: None }), PrivateKeys::InGeneration));
     let shared = Tickets { rotation: hours(1), key_file: Some("/etc/taipan/ticket.key".into()) };
-    let section = "ticket_rotation = \"1h\"\nticket_key_file = \"ticket.key\"\nsigner = false";
-    assert_eq!(read(section), (Some(shared), PrivateKeys::InGeneration));
-    assert_eq!(read("tickets = false"), (None, PrivateKeys::InSigner));
+    let section = "ticket_rotation = \"1h\"\nticket_key_file = \"ticket.key\"\nsigner = true";
+    assert_eq!(read(section), (Some(shared), PrivateKeys::InSigner));
+    assert_eq!(read("tickets = false"), (None, PrivateKeys::InGeneration));
 }
 
 #[test]

@@ -41,8 +41,8 @@ pub fn tls(top: &Section) -> Tls {
         groups: named(&section, "groups", &Group::ALL).unwrap_or(defaults.groups),
         tickets: tickets(&section),
         private_keys: match section.flag("signer") {
-            Some(false) => PrivateKeys::InGeneration,
-            Some(true) | None => defaults.private_keys,
+            Some(true) => PrivateKeys::InSigner,
+            Some(false) | None => defaults.private_keys,
         },
     }
 }
