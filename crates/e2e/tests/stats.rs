@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 41] = [
+const COUNTS: [&str; 42] = [
     "active",
     "idle",
     "parked",
