@@ -103,6 +103,8 @@ pub struct PendingRequest {
     fields: FieldList,
     /// Of `Services::access_time`.
     began: u64,
+    /// Whether it came before the end of the handshake, so that it may be repeated (RFC 8470).
+    is_early: bool,
 }
 
 /// The client of a request, and when it came.
@@ -301,7 +303,7 @@ impl Http2 {
         }
         let incoming = Incoming::new(&head, end);
         let Some(waiting) = self.insert(connections, stream, incoming, &mut gathered.out) else { return };
-        let request = PendingRequest { fields: fields.clone(), began };
+        let request = PendingRequest { fields: fields.clone(), began, is_early: self.is_early };
         self.starts.push((waiting, Start::Request(Box::new(request))));
     }
 

@@ -53,7 +53,7 @@ impl StreamTask {
         let mut store = Box::new(FieldStore::new());
         // It was read before, without an error.
         let mut head = request.fields.head(&mut store, &connections.services.site.limits.head).ok()?;
-        head.scheme = scheme;
+        (head.scheme, head.is_early) = (scheme, request.is_early);
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
         let origin = Origin { client, via, began: request.began };
         let guard = Unanswered { task: self, head: &head, origin };
