@@ -131,7 +131,8 @@ impl IdleConnection {
         match self.http2.take() {
             None if self.requests == 0 && self.socket.may_speak_http2() => {
                 let services = &connections.services;
-                h2::is_preface(&services.scratch.borrow().buffer[..have])
+                let begins = || h2::is_preface(&services.scratch.borrow().buffer[..have]);
+                (self.socket.has_negotiated_http2() || begins())
                     .then(|| Box::new(Http2::new(services, self.client.peer(), self.socket.scheme())))
             }
             http2 => http2,

@@ -90,7 +90,12 @@ impl Socket {
 
     /// Whether a client may begin with HTTP/2.
     pub fn may_speak_http2(&self) -> bool {
-        may_speak_http2(self.protocols, &self.session)
+        self.protocols.http2 || self.has_negotiated_http2()
+    }
+
+    /// Then the client cannot begin with another protocol.
+    pub fn has_negotiated_http2(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.borrow().has_negotiated_http2())
     }
 
     /// Why the session has failed, once. From then on the socket is not encrypted.
@@ -226,7 +231,12 @@ impl Stream {
 
     /// Whether a client may begin with HTTP/2.
     pub fn may_speak_http2(&self) -> bool {
-        may_speak_http2(self.protocols, &self.session)
+        self.protocols.http2 || self.has_negotiated_http2()
+    }
+
+    /// Then the client cannot begin with another protocol.
+    pub fn has_negotiated_http2(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.borrow().has_negotiated_http2())
     }
 
     /// A TLS handshake is not complete.
@@ -455,10 +465,6 @@ fn send_encrypted(
         *at += bytes as u64;
     }
     sent
-}
-
-fn may_speak_http2(protocols: Protocols, session: &TlsSession) -> bool {
-    protocols.http2 || session.as_ref().is_some_and(|session| session.borrow().has_negotiated_http2())
 }
 
 /// What the kernel holds, and what the session holds.

@@ -474,9 +474,10 @@ impl Task {
     }
 
     fn begins_http2(&self) -> bool {
+        let stream = self.transport.stream.borrow();
         self.http.requests == 0
-            && self.transport.stream.borrow().may_speak_http2()
-            && is_preface(&self.transport.buffered.borrow())
+            && stream.may_speak_http2()
+            && (stream.has_negotiated_http2() || is_preface(&self.transport.buffered.borrow()))
     }
 
     fn speak_http2(self) {
