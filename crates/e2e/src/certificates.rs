@@ -9,7 +9,7 @@ use rcgen::{
 use rustls::RootCertStore;
 
 /// The names for which the server of a [`Site`](crate::Site) has a certificate.
-pub const NAMES: &[&str] = &["localhost", "127.0.0.1", "::1", "example.org", "*.example.org"];
+pub const NAMES: &[&str] = &["localhost", "127.0.0.1", "127.0.0.2", "::1", "example.org", "*.example.org"];
 
 /// An authority that clients trust.
 pub struct Authority {

@@ -17,6 +17,7 @@ pub mod http2;
 mod output;
 mod program;
 mod random;
+pub mod records;
 mod repeat;
 mod response;
 mod server;

@@ -1,6 +1,8 @@
 //! The site that a test serves: files in its own folder, and a configuration.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,8 +14,9 @@ use crate::tools::is_root;
 
 /// The folder that is served, below the test's own.
 const ROOT: &str = "www";
-/// A listener for each of plain HTTP/1, TLS and plain HTTP/2, and the certificate of [`NAMES`].
-const EVERY_PROTOCOL: &str = "listen = [\"127.0.0.1:0\", \"127.0.0.1:0 tls\", \"127.0.0.1:0 http2\"]\n\
+/// A listener for each of plain HTTP/1, TLS and plain HTTP/2, on addresses that differ also without their port, and the
+/// certificate of [`NAMES`].
+const EVERY_PROTOCOL: &str = "listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\", \"127.0.0.3:0 http2\"]\n\
                               certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n";
 
 /// Files and a configuration, which start a [`Server`]. The test's own folder holds `site.toml`, the root
@@ -126,7 +129,8 @@ impl Site {
     pub fn certificate(self) -> Site {
         let certificate = authority().server(NAMES);
         self.home.file("certificate.pem", certificate.certificate);
-        self.home.file("key.pem", certificate.key);
+        let key = self.home.file("key.pem", certificate.key);
+        fs::set_permissions(key, Permissions::from_mode(0o600)).expect("it is our file");
         self
     }
 

@@ -7,7 +7,9 @@ use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use rustls::{
+    ClientConfig, ClientConnection, NamedGroup, RootCertStore, StreamOwned, SupportedProtocolVersion,
+};
 
 use crate::certificates::{Certificate, authority};
 
@@ -62,10 +64,15 @@ impl Tls {
         self.change(|config| config.resumption = Resumption::in_memory_sessions(16))
     }
 
+    /// A connection without a socket, for a test that carries the records itself.
+    pub fn connection(&self) -> ClientConnection {
+        let connection = ClientConnection::new(self.config.clone(), self.server.clone());
+        connection.expect("the settings are valid")
+    }
+
     /// The handshake begins with the first read or write.
     pub(crate) fn connect(&self, socket: TcpStream) -> Stream {
-        let connection = ClientConnection::new(self.config.clone(), self.server.clone());
-        StreamOwned::new(connection.expect("the settings are valid"), socket)
+        StreamOwned::new(self.connection(), socket)
     }
 
     fn of(
@@ -73,8 +80,11 @@ impl Tls {
         roots: Arc<RootCertStore>,
         certificate: Option<&Certificate>,
     ) -> Tls {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
+        let mut provider = aws_lc_rs::default_provider();
+        // As browsers do: the first of the groups is that whose share is sent.
+        provider.kx_groups.sort_by_key(|group| group.name() != NamedGroup::X25519MLKEM768);
+        let builder =
+            ClientConfig::builder_with_provider(Arc::new(provider)).with_protocol_versions(versions);
         let builder = builder.expect("the versions are known").with_root_certificates(roots);
         let mut config = match certificate {
             None => builder.with_no_client_auth(),
@@ -87,6 +97,8 @@ impl Tls {
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.resumption = Resumption::disabled();
+        // For records that no proper client sends.
+        config.enable_secret_extraction = true;
         let server = ServerName::try_from("localhost").expect("it is a name");
         Tls { config: Arc::new(config), server }
     }

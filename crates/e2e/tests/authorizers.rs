@@ -7,7 +7,7 @@ const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
 const MAY: &str = "Authorization: Basic YTpi\r\n";
 
 fn site(more: &str) -> Site {
-    let site = Site::new()
+    let site = Site::new().every_protocol()
         .file("open.txt", "for all")
         .file("secret/s.txt", "secret")
         .file("secret/open/o.txt", "open again")
@@ -123,6 +123,7 @@ fn rejects_every_request_when_the_authorizer_is_unavailable() {
 #[test]
 fn authorizes_a_site_that_has_only_files() {
     let site = Site::new()
+        .every_protocol()
         .file("s.txt", "secret")
         .file_beside_root("guard.py", GUARD)
         .file_beside_root("taipan.py", WRAPPER);

@@ -127,7 +127,7 @@ fn runs_what_routes_name_and_serves_the_rest_as_files() {
     let script = |site: Site, name: &str| site.script(name, answering(name));
     let site = ["bin/a", "bin/more/b", "bin/more/index.cgi", "x.cgi", "folder/index.cgi", "one"]
         .into_iter()
-        .fold(Site::new(), script);
+        .fold(Site::new().every_protocol(), script);
     let server = site
         .file("bin/text", "#!/bin/sh\n")
         .file("locked.cgi", "#!/bin/sh\n")
@@ -192,7 +192,7 @@ fn runs_what_routes_name_and_serves_the_rest_as_files() {
 #[test]
 fn passes_every_method_to_the_script() {
     let text = "#!/bin/sh\nprintf 'X-A: b\\n\\n%s' \"$REQUEST_METHOD\"\n";
-    let server = Site::new().script("a.cgi", text).config(EVERY_CGI).start();
+    let server = Site::new().every_protocol().script("a.cgi", text).config(EVERY_CGI).start();
     for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"] {
         let response =
             server.request(format!("{method} /a.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
@@ -233,7 +233,7 @@ fn turns_script_output_into_a_response() {
         ("Server: mine\\nX-A: 1\\n\\nx", "200", "x-a: 1", "x"),
         ("HTTP/1.1 418 Teapot\\r\\nX-A: 1\\r\\n\\r\\nx", "418", "x-a: 1", "x"),
     ];
-    let site = table.iter().enumerate().fold(Site::new(), |site, (at, (text, ..))| {
+    let site = table.iter().enumerate().fold(Site::new().every_protocol(), |site, (at, (text, ..))| {
         let name = if text.starts_with("HTTP/") { format!("nph-{at}.cgi") } else { format!("{at}.cgi") };
         site.script(&name, printing(text))
     });
@@ -283,7 +283,7 @@ fn streams_output_in_chunks_or_until_the_connection_closes() {
         ("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n", "6\r\nsecond\r\n0\r\n\r\n", true),
         ("GET /a.cgi HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", "second", false),
     ] {
-        let server = Site::new().script("a.cgi", IN_TWO_PARTS).config(EVERY_CGI).start();
+        let server = Site::new().every_protocol().script("a.cgi", IN_TWO_PARTS).config(EVERY_CGI).start();
         let mut client = server.connect();
         client.send(request);
         let mut seen = String::new();
@@ -311,6 +311,7 @@ fn streams_output_in_chunks_or_until_the_connection_closes() {
 #[test]
 fn passes_whole_bodies_with_their_length() {
     let server = Site::new()
+        .every_protocol()
         .script("echo.cgi", ECHO)
         .config(&format!("{EVERY_CGI}max_body = \"16MiB\"\n[scripts]\nspool = \".\"\n"))
         .start();
@@ -351,6 +352,7 @@ fn post(client: &mut Client, fields: String, body: Vec<u8>) -> Response {
 fn rejects_a_body_that_is_too_large_before_the_script_runs() {
     let text = "#!/bin/sh\n: >\"$DOCUMENT_ROOT/ran\"\nprintf 'X-A: b\\n\\n'\n";
     let server = Site::new()
+        .every_protocol()
         .script("a.cgi", text)
         .config(&format!("{EVERY_CGI}max_body = 10\n[scripts]\nspool = \".\"\n"))
         .start();
@@ -369,7 +371,7 @@ fn rejects_a_body_that_is_too_large_before_the_script_runs() {
 
 #[test]
 fn sends_100_continue_when_expected() {
-    let server = Site::new().script("echo.cgi", ECHO).config(EVERY_CGI).start();
+    let server = Site::new().every_protocol().script("echo.cgi", ECHO).config(EVERY_CGI).start();
     let mut client = server.connect();
     client.send("POST /echo.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.read_response().status, 100);
@@ -381,6 +383,7 @@ fn sends_100_continue_when_expected() {
 #[test]
 fn a_body_that_the_script_does_not_read_does_no_harm() {
     let server = Site::new()
+        .every_protocol()
         .script("echo.cgi", answering("not read"))
         .config(&format!("{EVERY_CGI}max_body = \"64MiB\"\n"))
         .start();
@@ -439,6 +442,7 @@ fn sends_the_file_that_a_script_names_if_allowed() {
     };
     let home = "${DOCUMENT_ROOT%/www}";
     let server = Site::new()
+        .every_protocol()
         .script("in.cgi", naming("X-Sendfile", &format!("{home}/private/a")))
         .script("accel.cgi", naming("X-Accel-Redirect", &format!("{home}/private/a")))
         .script("dots.cgi", naming("X-Sendfile", &format!("{home}/private/../secret")))
@@ -500,6 +504,7 @@ fn queues_requests_at_capacity_and_then_answers_503() {
     let text = "#!/bin/sh\n: >\"$DOCUMENT_ROOT/began-$QUERY_STRING\"\n\
                 until test -e \"$DOCUMENT_ROOT/go\"; do sleep 0.02; done\nprintf 'X-A: b\\n\\ndone'\n";
     let server = Site::new()
+        .every_protocol()
         .script("a.cgi", text)
         .config(&format!("workers = 1\n{EVERY_CGI}[scripts]\nprocesses = 1\nqueue = 1\nwait = \"3s\"\n"))
         .start();
@@ -530,6 +535,7 @@ fn a_route_can_limit_its_own_scripts() {
     let waiting = "#!/bin/sh\n: >\"$DOCUMENT_ROOT/began\"\n\
                    until test -e \"$DOCUMENT_ROOT/go\"; do sleep 0.02; done\nprintf 'X-A: b\\n\\ndone'\n";
     let server = Site::new()
+        .every_protocol()
         .script("slow.cgi", waiting)
         .script("quick.cgi", answering("quick"))
         .config(
@@ -550,6 +556,7 @@ fn a_route_can_limit_its_own_scripts() {
 fn serves_files_while_scripts_run_at_their_limit() {
     let text = "#!/bin/sh\nprintf 'X-A: b\\n\\n'; umask; ulimit -n; ulimit -t; nice\n";
     let server = Site::new()
+        .every_protocol()
         .script("a.cgi", text)
         .config(&format!("{EVERY_CGI}[scripts]\numask = \"027\"\nfiles = 99\ncpu = \"33s\"\nnice = 3\n"))
         .start();
@@ -560,7 +567,7 @@ fn serves_files_while_scripts_run_at_their_limit() {
 
 #[test]
 fn passes_absolute_paths_and_runs_a_script_in_its_own_folder() {
-    let site = Site::new().script("a/env.cgi", ENVIRONMENT).config(EVERY_CGI);
+    let site = Site::new().every_protocol().script("a/env.cgi", ENVIRONMENT).config(EVERY_CGI);
     let root = site.root();
     site.write_config();
     let mut command = e2e::command();
@@ -575,7 +582,7 @@ fn passes_absolute_paths_and_runs_a_script_in_its_own_folder() {
 #[test]
 fn scripts_run_as_the_user_of_the_server() {
     let user = e2e::without_privilege();
-    let site = Site::new().script("a.cgi", "#!/bin/sh\nprintf 'X-A: b\\n\\n'; id -u\n");
+    let site = Site::new().every_protocol().script("a.cgi", "#!/bin/sh\nprintf 'X-A: b\\n\\n'; id -u\n");
     std::fs::set_permissions(site.home(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let server = site.config(&format!("{user}\n{EVERY_CGI}")).start();
     let own = std::fs::metadata(format!("/proc/{}", server.serving_pid())).unwrap();
@@ -622,6 +629,7 @@ fn scripts_run_in_the_chroot() {
         return;
     }
     let site = Site::new()
+        .every_protocol()
         .file_beside_root("a.c", STATIC)
         .file("b.x", "")
         .file_beside_root("spool/none", "")
@@ -658,6 +666,7 @@ fn passes_conditions_and_ranges_to_the_script() {
 #[test]
 fn lists_a_folder_among_scripts_like_any_other() {
     let server = Site::new()
+        .every_protocol()
         .script("a/index.cgi", answering("index"))
         .file("b/file", "")
         .config(&format!("listing = true\nindex = [\"index.cgi\"]\n{EVERY_CGI}"))
@@ -670,12 +679,12 @@ fn lists_a_folder_among_scripts_like_any_other() {
 
 #[test]
 fn check_reports_a_missing_interpreter() {
-    let site = Site::new().config("[[route]]\npath = \"*.x\"\ninterpreter = \"/no/such\"\n");
+    let site = Site::new().every_protocol().config("[[route]]\npath = \"*.x\"\ninterpreter = \"/no/such\"\n");
     let output = e2e::run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(printed.contains("the interpreter /no/such cannot be executed"), "{printed}");
-    let site = Site::new().config("[[route]]\npath = \"*.x\"\ninterpreter = \"/bin/sh\"\n");
+    let site = Site::new().every_protocol().config("[[route]]\npath = \"*.x\"\ninterpreter = \"/bin/sh\"\n");
     let output = e2e::run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && printed.contains("scripts that run"), "{printed}");
@@ -684,6 +693,7 @@ fn check_reports_a_missing_interpreter() {
 #[test]
 fn explain_names_the_script_without_running_it() {
     let site = Site::new()
+        .every_protocol()
         .script("a.cgi", "#!/bin/sh\n: >\"$DOCUMENT_ROOT/ran\"\n")
         .file("b.cgi", "")
         .config(EVERY_CGI);

@@ -17,6 +17,7 @@ const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
 fn site() -> Site {
     Site::new()
+        .every_protocol()
         .file("a.txt", "0123456789")
         .modified("a.txt", MODIFIED)
         .file("large.bin", vec![7; 200_000])

@@ -70,6 +70,7 @@ fn request(server: &Server, host: &str, method: &str, target: &str, body: &str) 
 fn one_line_configures_a_front_controller() {
     let wordpress = |home: &str| WORDPRESS.replace("HOME_PATH", &format!("'{home}'"));
     let site = Site::new()
+        .every_protocol()
         .file("wordpress/index.php", wordpress("/"))
         .file("wordpress/wp-login.php", "<?php echo 'login of ', $_SERVER['SCRIPT_NAME'];")
         .file("wordpress/wp-admin/index.php", "<?php echo 'admin';")
@@ -167,7 +168,7 @@ fn one_line_configures_a_front_controller() {
 
 #[test]
 fn streams_bodies_to_a_fallback_and_keeps_the_connection() {
-    let site = Site::new().file("a/index.php", SYMFONY).file("a/there.txt", "there");
+    let site = Site::new().every_protocol().file("a/index.php", SYMFONY).file("a/there.txt", "there");
     let (server, _fpm) = with_php(site, &host("a", "fallback = \"/index.php\""));
     let mut client = server.connect();
     let mut rows = Rows::new();
@@ -202,7 +203,7 @@ fn streams_bodies_to_a_fallback_and_keeps_the_connection() {
 
 #[test]
 fn one_line_configures_a_single_page_application() {
-    let site = Site::new()
+    let site = Site::new().every_protocol()
         .file("index.html", "<!doctype html><div id=app></div><script type=module src=/assets/index-4f2a.js></script>")
         .file("assets/index-4f2a.js", "import './none.js'")
         .file("assets/index-4f2a.css", "#app {}")
@@ -352,7 +353,7 @@ fn scripts_and_applications_of_every_protocol_can_be_fallbacks() {
 
 #[test]
 fn answers_404_without_a_loop_when_the_fallback_is_missing() {
-    let site = Site::new()
+    let site = Site::new().every_protocol()
         .file("index.html", "own")
         .file("listed/a.txt", "a")
         .file("folder/x.txt", "x")
@@ -408,6 +409,7 @@ fn answers_404_without_a_loop_when_the_fallback_is_missing() {
 #[test]
 fn applies_access_rules_to_a_fallback() {
     let site = Site::new()
+        .every_protocol()
         .file("guarded/index.html", "guarded")
         .file("open.txt", "open")
         .file_beside_root("guard.py", include_str!("programs/guard.py"))
@@ -432,7 +434,7 @@ fn applies_access_rules_to_a_fallback() {
 
 #[test]
 fn explain_names_the_fallback() {
-    let site = Site::new().file("index.php", "").config(
+    let site = Site::new().every_protocol().file("index.php", "").config(
         "[[route]]\npath = \"*.php\"\ninterpreter = \"/bin/cat\"\n\
          [[route]]\npath = \"/wiki/\"\nfallback = \"/index.php?id=$rest\"\n\
          [[route]]\npath = \"/none/\"\nfallback = \"/none/index.html\"\n",

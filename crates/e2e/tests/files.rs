@@ -30,7 +30,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 
 /// A site full of links, served under one link rule.
 fn links(symlinks: &str) -> Server {
-    let site = Site::new();
+    let site = Site::new().every_protocol();
     let (root, home) = (site.root(), site.home().to_owned());
     site.config(&format!("symlinks = \"{symlinks}\""))
         .file("file.txt", "inside")
@@ -110,6 +110,7 @@ fn the_owner_rule_rejects_links_to_files_of_another_user() {
         return;
     }
     let site = Site::new()
+        .every_protocol()
         .config("symlinks = \"owner\"")
         .file("mine", "mine")
         .file("folder/mine", "mine")
@@ -135,6 +136,7 @@ fn fifo(path: &Path) {
 #[test]
 fn answers_403_at_once_for_what_is_not_a_regular_file() {
     let site = Site::new()
+        .every_protocol()
         .config("symlinks = \"follow\"\nlisting = true\nworkers = 1")
         .file("a.txt", "a")
         .file("b.txt", "b")
@@ -184,6 +186,7 @@ fn answers_403_at_once_for_what_is_not_a_regular_file() {
 #[test]
 fn answers_403_for_an_unreadable_file() {
     let site = Site::new()
+        .every_protocol()
         .config(without_privilege())
         .config("listing = true")
         .file("closed.txt", "secret")
@@ -262,8 +265,9 @@ const NAMES: [(&str, &str); 20] = [
 #[test]
 fn serves_every_file_name_under_its_encoded_path() {
     let long = "n".repeat(255);
-    let site =
-        NAMES.iter().fold(Site::new(), |site, (name, _)| site.file(name, name).folder(&format!("f/{name}")));
+    let site = NAMES.iter().fold(Site::new().every_protocol(), |site, (name, _)| {
+        site.file(name, name).folder(&format!("f/{name}"))
+    });
     let server = site.file(&long, "long").config("dotfiles = \"allow\"").start();
     let mut rows = Rows::new();
     for (name, path) in NAMES {
@@ -293,6 +297,7 @@ fn serves_every_file_name_under_its_encoded_path() {
 #[test]
 fn redirects_a_folder_without_slash_and_keeps_the_query() {
     let server = Site::new()
+        .every_protocol()
         .file("x/index.html", "index")
         .file("x/y/index.html", "deeper")
         .folder("evil.example")
@@ -351,6 +356,7 @@ fn redirects_a_folder_without_slash_and_keeps_the_query() {
 /// A text with precompressed files that differ from each other; their content is no real coding.
 fn precompressed_files() -> Site {
     Site::new()
+        .every_protocol()
         .file("a.txt", "plain text, the longest of all")
         .modified("a.txt", 1_600_000_000)
         .file("a.txt.br", "br")
@@ -524,9 +530,9 @@ fn inflates_a_gzip_file_for_clients_that_do_not_accept_gzip() {
         ("empty.txt", Vec::new()),
         ("d/index.html", small.clone()),
     ];
-    let site = contents
-        .iter()
-        .fold(Site::new(), |site, (name, content)| site.file(&format!("{name}.gz"), gzip(content)));
+    let site = contents.iter().fold(Site::new().every_protocol(), |site, (name, content)| {
+        site.file(&format!("{name}.gz"), gzip(content))
+    });
     let members = [gzip(b"one, "), gzip(b"two")].concat();
     let server = site.file("members.txt.gz", &members).start();
     let mut rows = Rows::new();
@@ -606,8 +612,9 @@ fn never_completes_a_response_from_an_invalid_gzip_file() {
         ("checksum", checksum),
         ("small-half", small[..small.len() - 9].to_vec()),
     ];
-    let site =
-        cases.iter().fold(Site::new(), |site, (name, bytes)| site.file(&format!("{name}.txt.gz"), bytes));
+    let site = cases.iter().fold(Site::new().every_protocol(), |site, (name, bytes)| {
+        site.file(&format!("{name}.txt.gz"), bytes)
+    });
     let server = site.file("fine.txt", "fine").start();
     let mut rows = Rows::new();
     for (name, bytes) in &cases {
@@ -629,7 +636,8 @@ fn never_completes_a_response_from_an_invalid_gzip_file() {
 
 #[test]
 fn does_not_inflate_when_gunzip_is_off() {
-    let server = Site::new().file("a.txt.gz", gzip(b"text")).config("gunzip = false").start();
+    let server =
+        Site::new().every_protocol().file("a.txt.gz", gzip(b"text")).config("gunzip = false").start();
     assert_eq!(server.get("/a.txt").status, 404);
     assert_eq!(server.get("/a.txt.gz").status, 200);
 }

@@ -10,6 +10,7 @@ const SMUGGLED_CONTENT: &str = "what was smuggled";
 
 fn site() -> Site {
     Site::new()
+        .every_protocol()
         .file("index.html", "index\n")
         .file("a.txt", "hello\n")
         .file("a/b.txt", "deep\n")

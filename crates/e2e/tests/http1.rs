@@ -9,6 +9,10 @@ use e2e::{ReadError, Response, Rows, Server, Site, TIMEOUT, chunked};
 const MODIFIED: u64 = 784_111_777;
 
 fn site() -> Site {
+    plain_site().every_protocol()
+}
+
+fn plain_site() -> Site {
     Site::new()
         .file("a.txt", "hello\n")
         .modified("a.txt", MODIFIED)
@@ -464,7 +468,7 @@ fn head_is_get_without_the_body() {
 #[test]
 fn sends_no_body_in_an_error_response_to_head() {
     check(
-        &site().config("[limits]\ntarget = 64\nfields = 3\nbody = 10").start(),
+        &plain_site().config("[limits]\ntarget = 64\nfields = 3\nbody = 10").start(),
         &[
             ("HEAD /a.txt HTTP/1.1\r\n\r\n", "400h closed"),
             ("HEAD /%zz HTTP/1.1\r\nHost: h\r\n\r\n", "400h closed"),
@@ -794,7 +798,7 @@ fn timeless(responses: &[u8]) -> String {
 fn a_unix_socket_behaves_like_tcp() {
     let home = e2e::Folder::new();
     let socket = home.path().join("taipan.sock");
-    let server = site().config(&format!("listen = [\"unix:{}\"]", socket.display())).start();
+    let server = plain_site().config(&format!("listen = [\"unix:{}\"]", socket.display())).start();
     assert_eq!(server.addresses(), [e2e::Address::Unix(socket)]);
     check(
         &server,

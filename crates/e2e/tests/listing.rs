@@ -39,6 +39,7 @@ fn links(page: &str) -> Vec<String> {
 /// A folder with files of different names, sizes and dates.
 fn site() -> Site {
     Site::new()
+        .every_protocol()
         .config("listing = true")
         .config(AT_ONCE)
         .file("B.txt", "22")
@@ -207,7 +208,9 @@ fn escapes_or_omits_hostile_names() {
         "{\"json\":1}",
         "back\\slash",
     ];
-    let site = hostile.iter().fold(Site::new().config("listing = true"), |site, name| site.file(name, "x"));
+    let site = hostile
+        .iter()
+        .fold(Site::new().every_protocol().config("listing = true"), |site, name| site.file(name, "x"));
     let root = site.root();
     for unaskable in [&b"new\nline"[..], b"carriage\rreturn", b"escape\x1b[2J", b"not utf-8 \xff"] {
         fs::write(root.join(std::ffi::OsStr::from_bytes(unaskable)), "x").unwrap();
@@ -239,6 +242,7 @@ fn escapes_or_omits_hostile_names() {
 #[test]
 fn lists_dotfiles_only_when_they_are_served() {
     let server = Site::new()
+        .every_protocol()
         .config("listing = true\n[[route]]\npath = \"/open/\"\ndotfiles = \"allow\"")
         .file(".env", "x")
         .file(".git/config", "x")
@@ -254,6 +258,7 @@ fn lists_dotfiles_only_when_they_are_served() {
 #[test]
 fn lists_a_link_as_its_target_if_it_may_be_followed() {
     let site = Site::new()
+        .every_protocol()
         .file("file.txt", "12345")
         .file("folder/x", "x")
         .file_beside_root("outside.txt", "outside")
@@ -309,7 +314,7 @@ fn the_listing_shows_changes_of_the_folder() {
 #[test]
 fn lists_thousands_of_entries_quickly_and_completely() {
     let names: Vec<String> = (0..12_000).map(|number| format!("file number {number:05}.txt")).collect();
-    let site = names.iter().fold(Site::new(), |site, name| site.file(name, ""));
+    let site = names.iter().fold(Site::new().every_protocol(), |site, name| site.file(name, ""));
     let site = (0..5000).fold(site, |site, number| site.file(&format!("five/{number:04}"), ""));
     let server = site.config("listing = true\n[limits]\nlisting_entries = 20000").start();
     for (path, count) in [("/five/", 5000), ("/", 12_000)] {
@@ -345,7 +350,7 @@ fn lists_thousands_of_entries_quickly_and_completely() {
 #[test]
 fn shows_the_first_entries_by_name_beyond_the_limit() {
     // Created in random order; the file system returns them in its own.
-    let site = (0..500).fold(Site::new(), |site, number| {
+    let site = (0..500).fold(Site::new().every_protocol(), |site, number| {
         let number = number * 7919 % 500;
         site.file(&format!("file {number}"), "x".repeat(number))
     });
@@ -437,6 +442,7 @@ fn head_of_a_listing_is_get_without_the_content() {
 #[test]
 fn answers_403_for_a_folder_when_listing_is_off() {
     let server = Site::new()
+        .every_protocol()
         .config("[[route]]\npath = \"/on/\"\nlisting = true\n[[route]]\npath = \"/on/off/\"\nlisting = false")
         .file("x", "x")
         .file("on/x", "x")

@@ -19,6 +19,7 @@ fn big() -> Vec<u8> {
 
 fn site() -> Site {
     Site::new()
+        .every_protocol()
         .file("small.bin", small())
         .modified("small.bin", MODIFIED)
         .file("big.bin", big())
