@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, CustomExtension, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
-    RsaKeySize, SignatureAlgorithm,
+    SignatureAlgorithm,
 };
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use site::certificates::KeyType;
@@ -91,20 +91,32 @@ fn generate(kind: KeyType) -> Result<KeyPair, String> {
     let elliptic: &SignatureAlgorithm = match kind {
         KeyType::EcdsaP256 => &rcgen::PKCS_ECDSA_P256_SHA256,
         KeyType::EcdsaP384 => &rcgen::PKCS_ECDSA_P384_SHA384,
-        KeyType::Rsa2048 => return generate_rsa(RsaKeySize::_2048),
-        KeyType::Rsa4096 => return generate_rsa(RsaKeySize::_4096),
+        KeyType::Rsa2048 => return generate_rsa(Bits::Rsa2048),
+        KeyType::Rsa4096 => return generate_rsa(Bits::Rsa4096),
     };
     KeyPair::generate_for(elliptic).map_err(text)
 }
 
+#[derive(Debug, Clone, Copy)]
+enum Bits {
+    Rsa2048,
+    Rsa4096,
+}
+
 #[cfg(feature = "aws-lc")]
-fn generate_rsa(size: RsaKeySize) -> Result<KeyPair, String> {
+fn generate_rsa(bits: Bits) -> Result<KeyPair, String> {
+    let size = match bits {
+        Bits::Rsa2048 => rcgen::RsaKeySize::_2048,
+        Bits::Rsa4096 => rcgen::RsaKeySize::_4096,
+    };
     KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size).map_err(text)
 }
 
 #[cfg(not(feature = "aws-lc"))]
-fn generate_rsa(_size: RsaKeySize) -> Result<KeyPair, String> {
-    Err("this program was built with ring, which cannot make RSA keys; set `key = \"ecdsa-p256\"`".to_owned())
+fn generate_rsa(bits: Bits) -> Result<KeyPair, String> {
+    Err(format!(
+        "this program was built with ring, which cannot make a key {bits:?}; set `key = \"ecdsa-p256\"`"
+    ))
 }
 
 /// An authority of this machine. The clients that trust it are this user's, and it can only issue certificates for
