@@ -261,7 +261,7 @@ impl Http2 {
                 }
                 Some(Event::Rejected { stream, error, .. }) => {
                     let origin = Origin { client: self.peer, via: Via::Nothing, began };
-                    self.reject(connections, stream, None, origin, error, gathered);
+                    self.reject(connections, stream, Some(&*fields), origin, error, gathered);
                 }
                 Some(Event::Malformed { error, .. }) => {
                     let origin = Origin { client: self.peer, via: Via::Nothing, began };
