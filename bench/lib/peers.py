@@ -159,6 +159,7 @@ def _taipan(program: str, place: Place, start: Start) -> list[str]:
     more = {"ACCESS": access, "CACHE": entries, "SHEDDING": start.shedding.value, "SCRIPTS": scripts}
     more["MARK"] = "" if start.protocol is Protocol.HTTP else " tls"
     more["TLS"] = _tls(start, 'certificate = "@CERTIFICATE@"\ncertificate_key = "@KEY@"')
+    more["COMPRESSION"] = _compression(start, '["gzip"]', "false")
     config = fill("taipan.toml", place, start, **more)
     # The files belong to the user who measures, so the server runs as that user.
     as_root = ["--user", "root"] if os.geteuid() == 0 else []
