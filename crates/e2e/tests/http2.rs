@@ -386,13 +386,16 @@ fn a_reset_ends_the_script_of_its_stream() {
     assert_eq!(client.get("/a.txt").status, 200, "the connection goes on");
 }
 
+/// Sends one frame, or a few, of a flood.
+type Flood<'a> = dyn Fn(&mut Http2) -> Result<(), Http2Error> + 'a;
+
 #[test]
 fn floods_end_their_connection_and_no_other() {
     let server =
         site().script("slow.cgi", "#!/bin/sh\nexec sleep 60\n").config(EVERY_CGI).config(PATIENT).start();
     let mut other = connect(&server);
     let request = Http2Request::get("/slow.cgi");
-    let floods: [(&str, &dyn Fn(&mut Http2) -> Result<(), Http2Error>); 5] = [
+    let floods: [(&str, &Flood<'_>); 5] = [
         ("PING", &|client| client.send_frame(frame::PING, 0, 0, &[0; 8])),
         ("SETTINGS", &|client| client.send_frame(frame::SETTINGS, 0, 0, &[])),
         ("rapid reset", &|client| {

@@ -149,7 +149,6 @@ fn server() -> Server {
     let hosts = RULES
         .map(|(rule, _)| format!("[[host]]\nroot = \"www\"\nnames = [\"{rule}\"]\nsymlinks = \"{rule}\"\n"));
     let site = Site::new()
-        .every_protocol()
         .config("listing = true\n[cache]\ncheck = \"0s\"\nmissing = \"0s\"\n")
         .config(&hosts.concat());
     for race in &RACES {

@@ -12,8 +12,6 @@ use tokio::sync::oneshot;
 
 use crate::sys;
 
-/// Closures that wait.
-const QUEUE: usize = 64;
 /// Without a closure for so long, the thread returns the memory of those before.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -22,13 +20,19 @@ const NICE: i32 = 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-#[derive(Default)]
 pub struct Background {
+    /// Closures that may wait.
+    limit: usize,
     /// `None`: there is no thread.
     queue: RefCell<Option<SyncSender<Job>>>,
 }
 
 impl Background {
+    /// `limit`: closures that may wait.
+    pub fn new(limit: usize) -> Background {
+        Background { limit, queue: RefCell::default() }
+    }
+
     /// Runs `work`, and sends its result. If it panics, the sender is dropped. `None`: too much work waits, or the system
     /// cannot start a thread.
     pub fn run<T: Send + 'static>(
@@ -52,7 +56,7 @@ impl Background {
             Err(TrySendError::Full(_)) => return None,
             Err(TrySendError::Disconnected(job)) => job,
         };
-        let (sender, jobs) = sync_channel(QUEUE);
+        let (sender, jobs) = sync_channel(self.limit);
         sender.try_send(job).ok()?;
         std::thread::Builder::new().name("background".to_owned()).spawn(move || run(&jobs)).ok()?;
         *queue = Some(sender);
@@ -85,9 +89,11 @@ mod tests {
 
     use super::*;
 
+    const QUEUE: usize = 64;
+
     #[test]
     fn runs_work_in_order_and_survives_a_panic() {
-        let background = Background::default();
+        let background = Background::new(QUEUE);
         let first = background.run(|| 1).expect("the queue is empty");
         let second = background.run(|| panic!("on purpose")).expect("the queue has space");
         let third = background.run(|| std::thread::current().name().map(str::to_owned)).expect("the same");
@@ -98,7 +104,7 @@ mod tests {
 
     #[test]
     fn rejects_work_when_the_queue_is_full() {
-        let background = Background::default();
+        let background = Background::new(QUEUE);
         let (release, wait) = channel::<()>();
         let first = background.run(move || wait.recv().is_err());
         // The thread has taken the first one, or it is still in the queue.

@@ -44,7 +44,7 @@ impl Services {
         let services = Services {
             clock,
             disk: Rc::new(disk),
-            background: Background::default(),
+            background: Background::new(site.cache.waiting_copies()),
             encoders: Semaphore::new(site.limits.compressed_streams),
             access: AccessLogs::new(&site),
             counts: Counts::new(),

@@ -645,6 +645,13 @@ impl Default for Http2 {
     }
 }
 
+impl CacheLimits {
+    /// Files that may wait to be compressed. Each is open, and counts as one that the cache keeps open.
+    pub fn waiting_copies(&self) -> usize {
+        (self.descriptors / 16).clamp(1, 64)
+    }
+}
+
 impl Default for CacheLimits {
     fn default() -> CacheLimits {
         CacheLimits {

@@ -112,7 +112,7 @@ fn make(
             None => return,
         },
     };
-    let inline = files.services.site.cache.file as usize;
+    let inline = kept::inline(&files.services.site.cache);
     let work = move || encode(dictionary, source, coding, inline);
     let Some(result) = files.services.background.run(work) else { return };
     deltas.set(hash, coding, Delta::Making);

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use site::compress::Kept;
+use site::model::CacheLimits;
 use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
 
@@ -18,6 +19,8 @@ use crate::files::open::stat;
 use crate::files::{Entry, Files};
 use crate::log;
 
+/// With less for the cache, descriptors are few.
+const FEW_DESCRIPTORS: usize = 128;
 /// Percent of the file. A copy that is not smaller does not gain.
 const GAIN: usize = 95;
 
@@ -30,17 +33,19 @@ enum Outcome {
 
 /// Makes the copy in the background. Does nothing if it is being made, or if too many others are.
 pub fn make(files: &Rc<Files>, host: usize, path: &SafePath<'_>, entry: &Rc<Entry>, coding: Coding) {
+    let Some(permit) = files.copies.take() else { return };
     let Some(making) = entry.begin(coding) else { return };
     let Some(source) = entry.source() else { return };
     let effort = match files.services.route(host, path).files.compress.kept {
         Kept::Strong => Effort::Strong,
         Kept::Quick | Kept::Nothing => Effort::Quick,
     };
-    let inline = files.services.site.cache.file as usize;
+    let inline = inline(&files.services.site.cache);
     let work = move || encode(source, coding, effort, inline);
     let Some(result) = files.services.background.run(work) else { return };
     let (files, path, entry) = (files.clone(), path.clone().into_owned(), entry.clone());
     tokio::task::spawn_local(async move {
+        let _permit = permit;
         match result.await {
             Ok(Ok(Outcome::Made(made))) => files.add_made(host, &path, &entry, coding, Some(made)),
             Ok(Ok(Outcome::NoGain)) => files.add_made(host, &path, &entry, coding, None),
@@ -72,6 +77,12 @@ fn encode(source: Source, coding: Coding, effort: Effort, inline: usize) -> io::
 
 pub(super) fn gains(bytes: &[u8], content: &[u8]) -> bool {
     bytes.len() <= content.len() * GAIN / 100
+}
+
+/// The most bytes of a copy that is kept without a descriptor. Where descriptors are few, all copies are: a file and its
+/// copies may be sent at the same time.
+pub(super) fn inline(cache: &CacheLimits) -> usize {
+    if cache.descriptors < FEW_DESCRIPTORS { usize::MAX } else { cache.file as usize }
 }
 
 /// More than `inline` bytes become a file in memory, because large bodies are sent from files.

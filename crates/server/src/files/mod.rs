@@ -79,6 +79,8 @@ pub struct Files {
     roots: Roots,
     pub dictionaries: Dictionaries,
     pending: RefCell<HashMap<Key, Rc<Pending>>>,
+    /// Copies that are being made, each of which keeps its file open until it is added.
+    pub copies: Semaphore,
     /// Lookups that complete partial entries, for which no request waits.
     completions: Semaphore,
     check_seconds: i64,
@@ -91,15 +93,18 @@ pub struct Files {
 impl Files {
     pub fn new(services: Rc<Services>, roots: OpenRoots) -> Rc<Files> {
         let CacheLimits { entries, descriptors, bytes, file, check, missing } = services.site.cache;
+        let copies = services.site.cache.waiting_copies();
+        let in_table = descriptors.saturating_sub(copies);
         let check_seconds = whole_seconds(check);
         let completions = services.site.limits.disk_threads;
         let now = services.clock.now();
         Rc::new(Files {
             services,
-            table: RefCell::new(Table::new(Cost { entries, descriptors, bytes })),
+            table: RefCell::new(Table::new(Cost { entries, descriptors: in_table, bytes })),
             roots: Roots::new(&roots, check_seconds, now),
             dictionaries: Dictionaries::new(bytes / memory::DICTIONARIES as usize),
             pending: RefCell::default(),
+            copies: Semaphore::new(copies),
             completions: Semaphore::new(completions),
             check_seconds,
             missing_seconds: whole_seconds(missing),
