@@ -444,6 +444,21 @@ fn a_client_may_half_close_after_its_request() {
 }
 
 #[test]
+fn tls_where_plain_http_is_expected_is_logged_and_closed() {
+    let server = site().start();
+    let mut client = server.connect();
+    client.send(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03");
+    let response = client.read_response();
+    assert_eq!((response.status, response.field("connection")), (400, Some("close")), "{response}");
+    assert!(client.is_finished());
+    assert!(
+        wait_until(TIMEOUT, || server.stderr().contains("127.0.0.1 speaks TLS (https) to an address without TLS")),
+        "{}",
+        server.stderr()
+    );
+}
+
+#[test]
 fn plain_http_where_tls_is_expected_gets_a_readable_400() {
     let server = site().start();
     let mut client = Client::tcp(secure(&server));

@@ -51,7 +51,7 @@ pub struct Validity {
     pub not_after: Time,
 }
 
-/// In which an authority wants a certificate to be renewed (RFC 9773 §4.2).
+/// In which an authority suggests to renew a certificate (RFC 9773 §4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     pub start: Time,
@@ -69,7 +69,7 @@ pub struct Attempt {
 pub enum Event {
     /// The certificate that is stored. `None`: there is none for these names.
     Found(Option<Validity>),
-    /// The authority wants a renewal in this window, and is asked again after this time.
+    /// The authority suggests a renewal in this window, and is asked again after this time.
     Window(Window, Duration),
     /// The authority names no window.
     NoWindow,
@@ -148,7 +148,7 @@ impl Schedule {
             Event::Found(found) if found == self.certificate => {}
             Event::Found(found) => {
                 let Schedule { rules, share, .. } = *self;
-                // A certificate that has gone does not end a pause.
+                // A certificate that was removed does not end a pause.
                 let not_before = if found.is_some() { 0 } else { self.not_before };
                 *self = Schedule { certificate: found, not_before, ..Schedule::new(rules, share) };
             }

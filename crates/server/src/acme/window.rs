@@ -1,4 +1,4 @@
-//! Asks an authority when it wants a certificate to be renewed (RFC 9773).
+//! Asks an authority when a certificate should be renewed (RFC 9773).
 
 use std::time::{Duration, SystemTime};
 

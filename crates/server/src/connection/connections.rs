@@ -216,6 +216,18 @@ impl Connections {
         }
     }
 
+    /// One line for a client that speaks TLS to a listener without it, within the limit of failed sessions: the listener
+    /// or an address of clients may be wrong.
+    #[cold]
+    pub fn log_unexpected_tls(&self, peer: Peer) {
+        if let Some(omitted) = self.failed_sessions.admit(self.services.clock.read()) {
+            log::warn(format_args!(
+                "{peer} speaks TLS (https) to an address without TLS; the word tls behind an address in \"listen\" turns \
+                 it on{omitted}"
+            ));
+        }
+    }
+
     /// Takes over an idle connection of the predecessor, also above the limits.
     pub fn inherit(&self, connection: InheritedConnection) {
         let Some((family, peer)) = Peer::of(&connection.fd) else { return };

@@ -343,6 +343,9 @@ impl Http1 {
         batch: &mut Batch<'_>,
     ) {
         self.reset_client();
+        if error == HeadError::TlsHandshake {
+            connections.log_unexpected_tls(self.peer);
+        }
         let is_head = input.trim_ascii_start().starts_with(b"HEAD ");
         let method = if is_head { Method::Head } else { Method::Unknown };
         let response =
