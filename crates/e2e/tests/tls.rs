@@ -452,7 +452,9 @@ fn tls_where_plain_http_is_expected_is_logged_and_closed() {
     assert_eq!((response.status, response.field("connection")), (400, Some("close")), "{response}");
     assert!(client.is_finished());
     assert!(
-        wait_until(TIMEOUT, || server.stderr().contains("127.0.0.1 speaks TLS (https) to an address without TLS")),
+        wait_until(TIMEOUT, || server
+            .stderr()
+            .contains("127.0.0.1 speaks TLS (https) to an address without TLS")),
         "{}",
         server.stderr()
     );
