@@ -328,7 +328,13 @@ fn a_silent_control_client_delays_others_without_using_the_processor() {
     let before = processor_time(server.pid());
     // As long as no place is free, the server does not read from it.
     asking.set_read_timeout(Some(WATCHED)).expect("it is not zero");
-    let received = asking.read(&mut [0; 1]).map_err(|e| e.kind());
+    let received = loop {
+        match asking.read(&mut [0; 1]).map_err(|e| e.kind()) {
+            // By the end of a child of another test.
+            Err(ErrorKind::Interrupted) => {}
+            received => break received,
+        }
+    };
     assert_eq!(received, Err(ErrorKind::WouldBlock));
     let took = processor_time(server.pid()) - before;
     assert!(took < WATCHED / 10, "{took:?} of {WATCHED:?}");
