@@ -9,30 +9,19 @@ use taipan_h2::hpack::{self, Decoder, Indexing};
 use crate::client::{Client, ReadError};
 use crate::response::Response;
 
-/// The first bytes of a client (RFC 9113 §3.4).
-pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub use taipan_h2::frame::PREFACE;
 
 /// Types of frames (§6).
 pub mod frame {
-    pub const DATA: u8 = 0;
-    pub const HEADERS: u8 = 1;
-    pub const PRIORITY: u8 = 2;
-    pub const RST_STREAM: u8 = 3;
-    pub const SETTINGS: u8 = 4;
-    pub const PUSH_PROMISE: u8 = 5;
-    pub const PING: u8 = 6;
-    pub const GOAWAY: u8 = 7;
-    pub const WINDOW_UPDATE: u8 = 8;
-    pub const CONTINUATION: u8 = 9;
+    pub use taipan_h2::frame::{
+        CONTINUATION, DATA, GOAWAY, HEADERS, PING, PRIORITY, PUSH_PROMISE, RST_STREAM, SETTINGS,
+        WINDOW_UPDATE,
+    };
 }
 
 /// Flags of frames.
 pub mod flag {
-    pub const END_STREAM: u8 = 0x01;
-    pub const ACK: u8 = 0x01;
-    pub const END_HEADERS: u8 = 0x04;
-    pub const PADDED: u8 = 0x08;
-    pub const PRIORITY: u8 = 0x20;
+    pub use taipan_h2::frame::{ACK, END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG as PRIORITY};
 }
 
 /// Bytes of a frame's header.
