@@ -1,6 +1,6 @@
 //! Authorizers: applications that allow or deny a request, for every kind of route and every path to it.
 
-use e2e::{Rows, Server, Site, path_of};
+use e2e::{Rows, Server, Site, TIMEOUT, path_of};
 
 const GUARD: &str = include_str!("programs/guard.py");
 const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
@@ -134,4 +134,21 @@ fn authorizes_a_site_that_has_only_files() {
     let mut rows = Rows::new();
     rows.check("without a name", request(&server, "GET", "/s.txt", "", ""), "401 who? none".to_owned());
     rows.check("with a name", request(&server, "GET", "/s.txt", MAY, ""), "200 secret".to_owned());
+}
+
+#[test]
+fn names_the_user_in_the_access_log() {
+    let guard =
+        "[[application]]\nname = \"guard\"\nPROGRAM]\n[log]\naccess = \"stdout\"\nformat = \"common\"";
+    let server = site(guard).start();
+    for (path, fields, user) in [
+        ("/open.txt", MAY, "-"),
+        ("/secret/s.txt", "", "-"),
+        ("/secret/s.txt", MAY, "ann"),
+        ("/app/x", MAY, "ann"),
+    ] {
+        let status = &request(&server, "GET", path, fields, "")[..3];
+        let line = server.wait_for_output(&format!("\"GET {path} HTTP/1.1\" {status} "), TIMEOUT);
+        assert!(line.contains(&format!(" - {user} [")), "{line}");
+    }
 }

@@ -90,6 +90,7 @@ impl Responder {
             Ok(()) => response,
             Err((status, rule)) => fixed::rejection(&self.services, None, status, Some(rule)),
         };
+        let response = Response { user: exchange.user(), ..response };
         omit_content_for_head(method, response)
     }
 }
@@ -572,6 +573,12 @@ impl<'a> Exchange<'a> {
         }
         SafePath::parse(path)
             .map_err(|error| fixed::rejection(self.services, None, error.status(), Some(error.rule())))
+    }
+
+    /// The user that authorizers have named.
+    fn user(&self) -> Option<Rc<str>> {
+        let user = self.variables.get("REMOTE_USER").filter(|user| !user.is_empty())?;
+        Some(String::from_utf8_lossy(user).into())
     }
 
     fn is_get_or_head(&self) -> bool {

@@ -29,6 +29,8 @@ pub struct Response {
     /// The rule that the request has broken. The connection closes, because the start of the next request is not
     /// certain.
     pub broken_rule: Option<&'static Rule>,
+    /// The authenticated user of the request, for the log.
+    pub user: Option<Rc<str>>,
 }
 
 pub enum Body {
@@ -95,7 +97,8 @@ impl Response {
     /// A response without a body behind the bytes of `head`.
     pub fn from_head(head: impl Into<Rc<ResponseHead>>) -> Response {
         let head = head.into();
-        Response { end: head.bytes().len(), head, body: Body::Nothing, start: 0, broken_rule: None }
+        let end = head.bytes().len();
+        Response { end, head, body: Body::Nothing, start: 0, broken_rule: None, user: None }
     }
 
     pub fn status(&self) -> Status {
@@ -115,9 +118,10 @@ impl Response {
     }
 
     /// For the access log. `added`: bytes of the head that the connection adds.
-    pub fn logged(&self, added: usize) -> LoggedResponse {
+    pub fn logged(&self, added: usize) -> LoggedResponse<'_> {
         let head = (self.head.head_len() + added) as u64;
-        LoggedResponse { status: self.status(), head, length: self.content_length() }
+        let (status, length) = (self.status(), self.content_length());
+        LoggedResponse { status, head, length, user: self.user.as_deref() }
     }
 
     /// Whether the length of the content is unknown.

@@ -47,6 +47,10 @@ impl Additions {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(own, _)| own == name)
     }

@@ -464,7 +464,9 @@ impl Http2 {
             began: origin.began,
         };
         let (status, length) = (response.status(), response.content_length());
-        services.access.record(records, &request, LoggedResponse { status, head: added as u64, length });
+        let user = response.user.as_deref();
+        let logged = LoggedResponse { status, head: added as u64, length, user };
+        services.access.record(records, &request, logged);
         if let Some(rule) = response.broken_rule {
             records.name_rule(rule);
         }
@@ -677,7 +679,7 @@ fn log_unanswered(
     let Origin { client, began, .. } = origin;
     let request = LoggedRequest { client, head, host, time: services.clock.now(), began };
     let mut records = Records::default();
-    let response = LoggedResponse { status, head: 0, length: Some(0) };
+    let response = LoggedResponse { status, head: 0, length: Some(0), user: None };
     services.access.record(&mut records, &request, response);
     records.end_early(why);
     services.access.write(&records, 0, Some(why));

@@ -134,7 +134,9 @@ impl Exchange<'_> {
             variables: std::mem::take(&mut self.variables),
             ..Exchange::new(self.responder, self.host, &head)
         };
-        exchange.respond(Request { head: &head, ..request }).await
+        let response = exchange.respond(Request { head: &head, ..request }).await;
+        self.variables = exchange.variables;
+        response
     }
 }
 

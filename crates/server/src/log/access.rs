@@ -56,6 +56,7 @@ struct Item {
     began: u64,
     request: Option<(Range<usize>, Range<usize>, Version)>,
     host: Range<usize>,
+    user: Option<Range<usize>>,
     referer: Option<Range<usize>>,
     user_agent: Option<Range<usize>>,
     status: Status,
@@ -93,7 +94,7 @@ impl AccessLogs {
 
     /// Records the fields of a line.
     #[inline]
-    pub fn record(&self, records: &mut Records, request: &LoggedRequest<'_>, response: LoggedResponse) {
+    pub fn record(&self, records: &mut Records, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
         let log = self.of_host.get(request.host).copied().unwrap_or(0);
         if self.logs[log].is_none() {
             return;
@@ -145,7 +146,7 @@ impl AccessLogs {
         let line = Line {
             client: item.client,
             host: records.text(&item.host),
-            user: None,
+            user: item.user.as_ref().map(|user| records.text(user)),
             time: item.time,
             request,
             status: item.status,
@@ -174,12 +175,14 @@ impl Lines {
 
 /// The response's part of a log line.
 #[derive(Debug, Clone, Copy)]
-pub struct LoggedResponse {
+pub struct LoggedResponse<'a> {
     pub status: Status,
     /// Bytes of its head.
     pub head: u64,
     /// Bytes of its content. `None`: they are known when it has been sent.
     pub length: Option<u64>,
+    /// The authenticated user.
+    pub user: Option<&'a str>,
 }
 
 /// The request's part of a log line.
@@ -220,7 +223,7 @@ impl Records {
         }
     }
 
-    fn push(&mut self, log: usize, request: &LoggedRequest<'_>, response: LoggedResponse) {
+    fn push(&mut self, log: usize, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
         let client = request.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
             log,
@@ -229,6 +232,7 @@ impl Records {
             began: request.began,
             request: None,
             host: 0..0,
+            user: response.user.map(|user| self.keep(user.as_bytes())),
             referer: None,
             user_agent: None,
             status: response.status,
