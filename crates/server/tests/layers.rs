@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Each crate with the modules at its top, from the highest layer to the lowest. Modules in one line may use one another.
 const CRATES: &[(&str, &[&str])] =
-    &[("http", HTTP), ("h2", H2), ("script", SCRIPT), ("site", SITE), ("server", SERVER), ("load", LOAD)];
+    &[("http", HTTP), ("h2", H2), ("script", SCRIPT), ("auth", AUTH), ("site", SITE), ("server", SERVER), ("load", LOAD)];
 
 const HTTP: &[&str] = &[
     "chunked",
@@ -33,6 +33,8 @@ const H2: &[&str] =
     &["server", "fields", "decoder", "priority", "frame", "response", "hpack", "huffman", "error"];
 
 const SCRIPT: &[&str] = &["fastcgi", "scgi", "environment", "response", "walk", "arguments"];
+
+const AUTH: &[&str] = &["basic", "users", "groups", "mistake", "hash", "crypt64"];
 
 const SITE: &[&str] = &[
     "config",

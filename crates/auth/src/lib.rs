@@ -1,0 +1,19 @@
+//! Who a user is: hashes of passwords, password and group files, credentials in requests, and tokens.
+//!
+//! Pure: files come as bytes; the time, random bytes and keys are arguments. No message contains a password or a hash.
+//!
+//! The modules are listed in the order in which one should read them.
+
+#![forbid(unsafe_code)]
+
+pub mod basic;
+
+pub mod users;
+
+pub mod groups;
+
+pub mod hash;
+
+pub mod mistake;
+
+mod crypt64;
