@@ -8,7 +8,13 @@
 
 pub mod basic;
 
+pub mod digest;
+
+pub mod nonce;
+
 pub mod users;
+
+pub mod digest_users;
 
 pub mod groups;
 

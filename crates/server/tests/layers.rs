@@ -34,7 +34,7 @@ const H2: &[&str] =
 
 const SCRIPT: &[&str] = &["fastcgi", "scgi", "environment", "response", "walk", "arguments"];
 
-const AUTH: &[&str] = &["basic", "users", "groups", "mistake", "hash", "crypt64"];
+const AUTH: &[&str] = &["digest", "basic", "nonce", "users", "digest_users", "groups", "mistake", "hash", "crypt64"];
 
 const SITE: &[&str] = &[
     "config",
