@@ -17,6 +17,7 @@ mod hpack;
 mod http2;
 mod listing;
 mod log_line;
+mod proxy_header;
 mod range;
 mod scgi;
 mod target_path;
@@ -33,6 +34,7 @@ pub use hpack::hpack;
 pub use http2::http2;
 pub use listing::listing;
 pub use log_line::log_line;
+pub use proxy_header::proxy_header;
 pub use range::range;
 pub use scgi::scgi;
 pub use target_path::target_path;
@@ -42,10 +44,11 @@ pub use upstream_head::upstream_head;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
+    ("proxy_header", proxy_header),
     ("chunked", chunked),
     ("range", range),
     ("dates", dates),

@@ -7,6 +7,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod proxy_header;
+
 pub mod head;
 
 mod method;

@@ -22,11 +22,17 @@ pub fn announce(site: &Site, listeners: impl Iterator<Item = Listener>) {
     for Listener { address, protocols } in listeners {
         match address {
             Address::Unix(path) => {
-                terminal::err(format_args!("  unix:{}  from this machine", path.display()))
+                let by = through(protocols);
+                terminal::err(format_args!("  unix:{}  from this machine{by}", path.display()))
             }
             Address::Tcp(address) => announce_tcp(address, protocols),
         }
     }
+}
+
+/// The end of a line, for an address that not every client may use.
+fn through(protocols: Protocols) -> &'static str {
+    if protocols.proxy { ", through a trusted proxy" } else { "" }
 }
 
 fn announce_tcp(address: SocketAddr, protocols: Protocols) {
@@ -35,18 +41,19 @@ fn announce_tcp(address: SocketAddr, protocols: Protocols) {
         a if a.port() == default_port && a.is_ipv4() => format!("{scheme}://{}/", a.ip()),
         a => format!("{scheme}://{a}/"),
     };
+    let by = through(protocols);
     if !address.ip().is_unspecified() {
         let from = if address.ip().is_loopback() {
             "from this machine only"
         } else {
             "from the networks of that address"
         };
-        terminal::err(format_args!("  {}  {from}", url(address.ip())));
+        terminal::err(format_args!("  {}  {from}{by}", url(address.ip())));
         return;
     }
     for ip in own_addresses().into_iter().filter(|ip| ip.is_ipv4() == address.is_ipv4()) {
         let from = if ip.is_loopback() { "from this machine" } else { "from every network that reaches it" };
-        terminal::err(format_args!("  {}  {from}", url(ip)));
+        terminal::err(format_args!("  {}  {from}{by}", url(ip)));
     }
 }
 

@@ -409,7 +409,12 @@ pub mod tests {
             let receiver = AsyncChannel::<MasterCommand>::new(other).expect("it can be watched");
             let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
             for requests in 0..MESSAGES {
-                sender.send(InheritedConnection { fd: null(), protocols: Protocols::default(), requests });
+                sender.send(InheritedConnection {
+                    fd: null(),
+                    protocols: Protocols::default(),
+                    client: None,
+                    requests,
+                });
             }
             let receive = async {
                 for expected in 0..MESSAGES {

@@ -30,6 +30,16 @@ pub struct Listener {
     protocols: Protocols,
 }
 
+/// A connection that was accepted.
+pub struct Accepted {
+    /// Does not block.
+    pub fd: OwnedFd,
+    pub family: Family,
+    pub protocols: Protocols,
+    /// The client, or a proxy whose header is still to be read.
+    pub peer: Peer,
+}
+
 impl Socket {
     pub fn try_clone(&self) -> io::Result<Socket> {
         Ok(Socket { fd: self.fd.try_clone()?, ..*self })
@@ -53,10 +63,10 @@ impl Listener {
         self.fd.readable().await
     }
 
-    /// Returns a non-blocking socket. Errors: `WouldBlock` if no connection waits.
-    pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
+    /// Errors: `WouldBlock` if no connection waits.
+    pub fn accept(&self) -> io::Result<Accepted> {
         let (fd, address) = calls::accept(self.fd.get_ref(), SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
-        Ok((fd, peer(address)))
+        Ok(Accepted { fd, family: self.family, protocols: self.protocols, peer: peer(address) })
     }
 
     /// Whether connections wait to be accepted.
@@ -64,14 +74,6 @@ impl Listener {
         let mut fds = [PollFd::new(self.fd.get_ref(), PollFlags::IN)];
         let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut fds, Some(&no_wait)).is_ok_and(|ready| ready > 0)
-    }
-
-    pub fn family(&self) -> Family {
-        self.family
-    }
-
-    pub fn protocols(&self) -> Protocols {
-        self.protocols
     }
 }
 

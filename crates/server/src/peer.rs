@@ -16,6 +16,8 @@ pub enum Family {
 pub enum Peer {
     Ip(SocketAddr),
     Unix,
+    /// A client of a trusted proxy, which does not tell its address.
+    Unknown,
 }
 
 /// A peer in 20 bytes, for connections that are idle. An IPv6 address has no zone here.
@@ -31,12 +33,14 @@ enum PeerKind {
     Ipv4,
     Ipv6,
     Unix,
+    Unknown,
 }
 
 impl From<Peer> for CompactPeer {
     fn from(peer: Peer) -> CompactPeer {
         match peer {
             Peer::Unix => CompactPeer { ip: [0; 16], port: 0, kind: PeerKind::Unix },
+            Peer::Unknown => CompactPeer { ip: [0; 16], port: 0, kind: PeerKind::Unknown },
             Peer::Ip(address) => {
                 let (ip, kind) = match address.ip() {
                     IpAddr::V4(ip) => (ip.to_ipv6_mapped().octets(), PeerKind::Ipv4),
@@ -48,11 +52,44 @@ impl From<Peer> for CompactPeer {
     }
 }
 
+impl CompactPeer {
+    /// Bytes in a message.
+    pub const BYTES: usize = 19;
+
+    pub fn to_bytes(self) -> [u8; CompactPeer::BYTES] {
+        let kind = match self.kind {
+            PeerKind::Unix => 0,
+            PeerKind::Ipv4 => 4,
+            PeerKind::Ipv6 => 6,
+            PeerKind::Unknown => 255,
+        };
+        let [high, low] = self.port.to_be_bytes();
+        let mut bytes = [0; CompactPeer::BYTES];
+        bytes[..3].copy_from_slice(&[kind, high, low]);
+        bytes[3..].copy_from_slice(&self.ip);
+        bytes
+    }
+
+    /// `None`: `bytes` are not a peer.
+    pub fn from_bytes(bytes: [u8; CompactPeer::BYTES]) -> Option<CompactPeer> {
+        let [kind, high, low, ip @ ..] = bytes;
+        let kind = match kind {
+            0 => PeerKind::Unix,
+            4 => PeerKind::Ipv4,
+            6 => PeerKind::Ipv6,
+            255 => PeerKind::Unknown,
+            _ => return None,
+        };
+        Some(CompactPeer { ip, port: u16::from_be_bytes([high, low]), kind })
+    }
+}
+
 impl From<CompactPeer> for Peer {
     fn from(peer: CompactPeer) -> Peer {
         let [.., a, b, c, d] = peer.ip;
         let ip = match peer.kind {
             PeerKind::Unix => return Peer::Unix,
+            PeerKind::Unknown => return Peer::Unknown,
             PeerKind::Ipv4 => IpAddr::from([a, b, c, d]),
             PeerKind::Ipv6 => IpAddr::from(peer.ip),
         };
@@ -73,24 +110,25 @@ impl Peer {
     pub fn ip(self) -> Option<IpAddr> {
         match self {
             Peer::Ip(address) => Some(address.ip().to_canonical()),
-            Peer::Unix => None,
+            Peer::Unix | Peer::Unknown => None,
         }
     }
 
     pub fn port(self) -> Option<u16> {
         match self {
             Peer::Ip(address) => Some(address.port()).filter(|port| *port != 0),
-            Peer::Unix => None,
+            Peer::Unix | Peer::Unknown => None,
         }
     }
 }
 
-/// The IP address, or `unix`.
+/// The IP address, or `unix`, or `unknown`.
 impl fmt::Display for Peer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ip() {
-            Some(ip) => write!(out, "{ip}"),
-            None => out.write_str("unix"),
+        match self {
+            Peer::Ip(address) => write!(out, "{}", address.ip().to_canonical()),
+            Peer::Unix => out.write_str("unix"),
+            Peer::Unknown => out.write_str("unknown"),
         }
     }
 }
@@ -109,8 +147,10 @@ mod tests {
     fn a_compact_peer_is_the_same_peer() {
         let addresses = ["192.0.2.1:80", "[2001:db8::1]:65535", "[::ffff:192.0.2.1]:0", "0.0.0.0:0"];
         let peers = addresses.map(|text| Peer::Ip(text.parse().expect(text)));
-        for peer in peers.into_iter().chain([Peer::Unix]) {
-            assert_eq!(Peer::from(CompactPeer::from(peer)), peer);
+        for peer in peers.into_iter().chain([Peer::Unix, Peer::Unknown]) {
+            let compact = CompactPeer::from(peer);
+            assert_eq!(Peer::from(compact), peer);
+            assert_eq!(CompactPeer::from_bytes(compact.to_bytes()).map(Peer::from), Some(peer));
         }
     }
 }

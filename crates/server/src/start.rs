@@ -40,6 +40,14 @@ pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
             listener.map_err(|what_to_do| vec![format!("--listen {text} is not an address; {what_to_do}")])
         };
         site.listeners = flags.listen.iter().map(read).collect::<Result<_, _>>()?;
+        if site.trusted_proxies.is_empty()
+            && let Some(listener) = site.listeners.iter().find(|listener| listener.protocols.proxy)
+        {
+            return Err(vec![format!(
+                "--listen \"{listener}\" is for proxies, and no proxy is trusted; name them in a configuration, in \
+                 `trusted_proxies`"
+            )]);
+        }
         for (at, Listener { address, .. }) in site.listeners.iter().enumerate() {
             let mut others = site.listeners[..at].iter().map(|other| &other.address);
             if let Some(other) = others.find(|other| other.overlaps(address)) {

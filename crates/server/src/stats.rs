@@ -39,6 +39,8 @@ counts! {
     CacheMisses "cache_misses" "cache misses",
     ShedCold "shed_cold" "requests shed: late loop, and they may need a disk",
     ShedAll "shed_all" "requests shed: very late loop",
+    Proxied "proxied" "PROXY headers read",
+    ProxyFailed "proxy_failed" "connections closed: no PROXY header, or not from a trusted proxy",
     Handshakes "handshakes" "TLS handshakes",
     HandshakesResumed "handshakes_resumed" "TLS handshakes that resumed a session",
     HandshakesFailed "handshakes_failed" "TLS handshakes that failed",

@@ -11,17 +11,19 @@ pub struct Listener {
     pub protocols: Protocols,
 }
 
-/// What clients of a listener speak besides HTTP/1.
+/// What clients of a listener speak besides HTTP/1, or in front of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Protocols {
     /// Clients begin with a TLS handshake, which also decides between HTTP/1.1 and HTTP/2.
     pub tls: bool,
     /// Without TLS, clients may begin with the preface of HTTP/2 (RFC 9113 §3.3).
     pub http2: bool,
+    /// The peers are proxies, and each connection begins with a PROXY header that names the client.
+    pub proxy: bool,
 }
 
 impl Listener {
-    /// Reads an address as `Address::parse` does, with the words `tls` or `http2` behind it. Errors say what to write
+    /// Reads an address as `Address::parse` does, with the words `tls`, `http2` or `proxy` behind it. Errors say what to write
     /// instead.
     pub fn parse(text: &str, folder: &Path) -> Result<Listener, String> {
         let mut rest = text;
@@ -30,18 +32,21 @@ impl Listener {
             let is_set = match word {
                 "tls" => &mut protocols.tls,
                 "http2" => &mut protocols.http2,
+                "proxy" => &mut protocols.proxy,
                 // The path of a socket may have spaces.
                 _ if rest.starts_with("unix:") => break,
                 _ => {
                     let word = word.escape_debug();
-                    return Err(format!("\"{word}\" is not known; write tls or http2 behind the address"));
+                    return Err(format!(
+                        "\"{word}\" is not known; write tls, http2 or proxy behind the address"
+                    ));
                 }
             };
             *is_set = true;
             rest = before;
         }
         match protocols {
-            Protocols { tls: true, http2: true } => {
+            Protocols { tls: true, http2: true, .. } => {
                 Err("leave out http2: with tls, the handshake decides between HTTP/1.1 and HTTP/2".to_owned())
             }
             _ => Ok(Listener { address: Address::parse(rest, folder)?, protocols }),
@@ -59,8 +64,8 @@ impl From<Address> for Listener {
 /// As a configuration writes it.
 impl fmt::Display for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Protocols { tls, http2 } = self.protocols;
-        let words = [(tls, " tls"), (http2, " http2")];
+        let Protocols { tls, http2, proxy } = self.protocols;
+        let words = [(tls, " tls"), (http2, " http2"), (proxy, " proxy")];
         write!(f, "{}", self.address)?;
         words.iter().filter(|(is_set, _)| *is_set).try_for_each(|(_, word)| f.write_str(word))
     }
@@ -78,6 +83,9 @@ mod tests {
             ("127.0.0.1:80", plain),
             ("127.0.0.1:443 tls", Protocols { tls: true, ..plain }),
             ("[::1]:80 http2", Protocols { http2: true, ..plain }),
+            ("127.0.0.1:443 tls proxy", Protocols { tls: true, proxy: true, ..plain }),
+            ("[::1]:80 http2 proxy", Protocols { http2: true, proxy: true, ..plain }),
+            ("unix:/run/socket proxy", Protocols { proxy: true, ..plain }),
             ("unix:/run/my tls socket", plain),
             ("unix:/run/my socket tls", Protocols { tls: true, ..plain }),
         ] {
@@ -86,7 +94,7 @@ mod tests {
             assert_eq!(listener.to_string(), text);
         }
         for (text, why) in [
-            ("127.0.0.1:443 ssl", "\"ssl\" is not known; write tls or http2"),
+            ("127.0.0.1:443 ssl", "\"ssl\" is not known; write tls, http2 or proxy"),
             ("127.0.0.1:443 tls http2", "leave out http2"),
             ("tls", "write an IP address and a port"),
             ("443 tls", "127.0.0.1:443"),

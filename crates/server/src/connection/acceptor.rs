@@ -21,9 +21,10 @@ use tokio::time::Instant;
 use crate::connection::Connections;
 use crate::connection::client::Client;
 use crate::connection::stream::Socket;
-use crate::connection::{ConnectionState, Leaving, handshake_rate, idle};
-use crate::listen::Listener;
+use crate::connection::{ConnectionState, Leaving, handshake_rate, idle, proxied};
+use crate::listen::{Accepted, Listener};
 use crate::log::{self, LineLimit};
+use crate::peer::Peer;
 use crate::semaphore::{Permit, Semaphore};
 use crate::stats::Count;
 
@@ -203,15 +204,13 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
         };
         for _ in 0..ACCEPTS_PER_TURN {
             match listener.accept() {
-                Ok((_, peer)) if listener.protocols().tls && !handshake_rate::admits(peer) => {
-                    connections.services.counts.add(Count::HandshakesPerClient, 1);
+                Ok(accepted) if accepted.protocols.proxy => {
+                    let capacity = acceptor.capacity(&connections, &mut backlog).await;
+                    if let Some(accepted) = proxied::receive(&connections, accepted, capacity.is_ok()) {
+                        receive(&connections, accepted, &mut backlog).await;
+                    }
                 }
-                Ok((fd, peer)) => {
-                    let Some(socket) = connections.open(fd, listener.family(), listener.protocols()) else {
-                        continue;
-                    };
-                    receive(&connections, socket, Client::admit(peer), &mut backlog).await
-                }
+                Ok(accepted) => receive(&connections, accepted, &mut backlog).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready.clear_ready();
                     break;
@@ -228,8 +227,13 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
     }
     // Clients that have connected before are served, or handed off.
     for _ in 0..LAST_ACCEPTS {
-        let Ok((fd, peer)) = listener.accept() else { break };
-        let Some(socket) = connections.open(fd, listener.family(), listener.protocols()) else { continue };
+        let Ok(accepted) = listener.accept() else { break };
+        let accepted = match accepted.protocols.proxy {
+            true => proxied::receive(&connections, accepted, true),
+            false => Some(accepted),
+        };
+        let Some(Accepted { fd, family, protocols, peer }) = accepted else { continue };
+        let Some(socket) = connections.open(fd, family, protocols) else { continue };
         connections.services.counts.add(Count::Accepted, 1);
         connections.keep(socket, Client::known(peer), 0, connections.services.clock.ticks());
     }
@@ -240,31 +244,49 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
 }
 
 /// Serves a new connection, or rejects it. One may wait here for capacity, the others wait in the kernel.
-async fn receive(
-    connections: &Rc<Connections>,
-    socket: Socket,
-    client: Option<Client>,
-    backlog: &mut Backlog<'_>,
-) {
-    connections.services.counts.add(Count::Accepted, 1);
-    let Some(client) = client else {
-        connections.services.counts.add(Count::PerClient, 1);
-        return reject(connections, socket).await;
-    };
+async fn receive(connections: &Rc<Connections>, accepted: Accepted, backlog: &mut Backlog<'_>) {
+    let Some((socket, client)) = admit(connections, accepted).await else { return };
     match connections.acceptor.capacity(connections, backlog).await {
         Ok(()) => idle::visit_new(connections, socket, client),
         Err(Full) => {
             connections.services.counts.add(Count::Rejected, 1);
-            reject(connections, socket).await;
+            reject(connections, socket, client.peer()).await;
+        }
+    }
+}
+
+/// As `receive`, for a connection that has waited within the capacity.
+pub async fn receive_waited(connections: &Rc<Connections>, accepted: Accepted) {
+    if let Some((socket, client)) = admit(connections, accepted).await {
+        idle::visit_new(connections, socket, client);
+    }
+}
+
+/// `None`: the client has too many connections or handshakes. This one is rejected or closed.
+async fn admit(connections: &Rc<Connections>, accepted: Accepted) -> Option<(Socket, Client)> {
+    let Accepted { fd, family, protocols, peer } = accepted;
+    let counts = &connections.services.counts;
+    if protocols.tls && !handshake_rate::admits(peer) {
+        counts.add(Count::HandshakesPerClient, 1);
+        return None;
+    }
+    let socket = connections.open(fd, family, protocols)?;
+    counts.add(Count::Accepted, 1);
+    match Client::admit(peer) {
+        Some(client) => Some((socket, client)),
+        None => {
+            counts.add(Count::PerClient, 1);
+            reject(connections, socket, peer).await;
+            None
         }
     }
 }
 
 /// Answers the one request that the connection may make with 503. The request is read first: some clients
 /// treat a response before their request as an error.
-async fn reject(connections: &Rc<Connections>, socket: Socket) {
+async fn reject(connections: &Rc<Connections>, socket: Socket, peer: Peer) {
     let Some(permit) = connections.acceptor.rejection(connections).await else { return };
-    connections.reject(socket, permit);
+    connections.reject(socket, peer, permit);
 }
 
 /// Errors of one connection (accept(2), RETURN VALUE): the next one can be accepted all the same.

@@ -17,7 +17,7 @@ use crate::peer::{CompactPeer, Peer};
 /// head are set as the proxy reports them.
 #[inline]
 pub fn origin(site: &Site, peer: Peer, head: &mut Head<'_>) -> (Peer, Via) {
-    if site.trusted_proxies.is_empty() {
+    if site.trusted_proxies.is_empty() || peer == Peer::Unknown {
         return (peer, Via::Nothing);
     }
     match site.trusted_proxies.origin(peer.ip(), head) {

@@ -58,6 +58,10 @@ pub struct Connections {
     tls: Option<tls::Acceptor>,
     /// For sessions that fail.
     failed_sessions: LineLimit,
+    /// For connections without a valid PROXY header.
+    pub failed_headers: LineLimit,
+    /// For peers on addresses for proxies that are not trusted.
+    pub strangers: LineLimit,
     /// The deadlines of HTTP/2 streams that have a task.
     pub stream_table: Rc<ConnectionTable>,
     /// Permits of HTTP/2 streams that wait.
@@ -95,6 +99,8 @@ impl Connections {
             idle: IdleSet::open()?,
             acceptor: Acceptor::new(site),
             failed_sessions: LineLimit::default(),
+            failed_headers: LineLimit::default(),
+            strangers: LineLimit::default(),
             table: ConnectionTable::new(),
             tls: services.tls.clone().map(|tls| tls::Acceptor::new(tls, services.clone())),
             stream_table: ConnectionTable::new(),
@@ -134,6 +140,17 @@ impl Connections {
         }
     }
 
+    /// Waits until connections without a request close.
+    pub async fn closing(&self) {
+        loop {
+            let set = self.mode_set.notified();
+            if self.mode.get() == Mode::Closing {
+                return;
+            }
+            set.await;
+        }
+    }
+
     /// Writes the log lines of responses that were sent, or failed, and takes their buffers back.
     #[inline]
     pub fn finish(&self, output: Output, ended: Option<&str>) {
@@ -160,7 +177,9 @@ impl Connections {
             }
             Mode::HandingOff => {
                 let protocols = socket.protocols();
-                let connection = InheritedConnection { fd: socket.into_fd(), protocols, requests };
+                // Only the header has told it.
+                let client = protocols.proxy.then(|| client.peer());
+                let connection = InheritedConnection { fd: socket.into_fd(), protocols, client, requests };
                 self.handoffs.borrow_mut().push_back(connection);
                 self.handoff_added.notify_one();
             }
@@ -231,6 +250,7 @@ impl Connections {
     /// Takes over an idle connection of the predecessor, also above the limits.
     pub fn inherit(&self, connection: InheritedConnection) {
         let Some((family, peer)) = Peer::of(&connection.fd) else { return };
+        let peer = connection.client.unwrap_or(peer);
         let Some(socket) = self.open(connection.fd, family, connection.protocols) else { return };
         self.services.counts.add(Count::Inherited, 1);
         if self.is_full() {
@@ -307,8 +327,7 @@ impl Connections {
     }
 
     /// Gives a connection above the worker's capacity a task that rejects its first request.
-    pub fn reject(self: &Rc<Connections>, socket: Socket, permit: Permit) {
-        let Some((_, peer)) = Peer::of(socket.as_fd()) else { return };
+    pub fn reject(self: &Rc<Connections>, socket: Socket, peer: Peer, permit: Permit) {
         let response = Response::from_head(self.at_capacity.get(&self.services.clock));
         let mut http = Http1::new(peer, 0, socket.scheme());
         http.began = self.services.access_time();

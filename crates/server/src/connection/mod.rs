@@ -8,6 +8,8 @@ pub mod acceptor;
 
 pub mod client;
 
+mod proxied;
+
 pub mod handshake_rate;
 
 mod connections;

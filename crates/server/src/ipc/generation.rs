@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use site::listener::Protocols;
 
 use super::{Decoder, Encoder, Message};
+use crate::peer::{CompactPeer, Peer};
 
 /// From the master to a generation.
 pub enum MasterCommand {
@@ -54,9 +55,13 @@ pub struct InheritedConnection {
     pub fd: OwnedFd,
     /// Of its listener.
     pub protocols: Protocols,
+    /// The client that a PROXY header has named. `None`: the peer of the socket is the client.
+    pub client: Option<Peer>,
     pub requests: u32,
 }
 
+/// A version with a client. The one before is still sent for other connections.
+const INHERITED_PROXIED: u8 = 3;
 const INHERITED_VERSION: u8 = 2;
 /// A version without protocols.
 const INHERITED_HTTP1: u8 = 1;
@@ -134,20 +139,33 @@ impl Message<'_> for GenerationEvent {
 
 impl Message<'_> for InheritedConnection {
     fn encode(&self) -> Encoder<'_> {
-        let Protocols { tls, http2 } = self.protocols;
-        let protocols = u32::from(tls) | u32::from(http2) << 1;
-        Encoder::new(INHERITED_VERSION).u32(self.requests).u32(protocols).fd(&self.fd)
+        let Protocols { tls, http2, proxy } = self.protocols;
+        let protocols = u32::from(tls) | u32::from(http2) << 1 | u32::from(proxy) << 2;
+        let kind = if self.client.is_some() { INHERITED_PROXIED } else { INHERITED_VERSION };
+        let message = Encoder::new(kind).u32(self.requests).u32(protocols).fd(&self.fd);
+        match self.client {
+            Some(client) => message.bytes(&CompactPeer::from(client).to_bytes()),
+            None => message,
+        }
     }
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<InheritedConnection> {
         let requests = fields.u32()?;
         let protocols = match kind {
-            INHERITED_VERSION => fields.u32()?,
+            INHERITED_VERSION | INHERITED_PROXIED => fields.u32()?,
             INHERITED_HTTP1 => 0,
             _ => return None,
         };
-        let protocols = Protocols { tls: protocols & 1 != 0, http2: protocols & 2 != 0 };
-        Some(InheritedConnection { fd: fields.fd()?, protocols, requests })
+        let protocols =
+            Protocols { tls: protocols & 1 != 0, http2: protocols & 2 != 0, proxy: protocols & 4 != 0 };
+        let client = match kind {
+            INHERITED_PROXIED => {
+                let bytes = fields.bytes(CompactPeer::BYTES)?.try_into().ok()?;
+                Some(CompactPeer::from_bytes(bytes)?.into())
+            }
+            _ => None,
+        };
+        Some(InheritedConnection { fd: fields.fd()?, protocols, client, requests })
     }
 }
 
@@ -180,13 +198,20 @@ mod tests {
             GenerationEvent::ChallengeSet(7),
             GenerationEvent::Retired,
         ]);
-        for protocols in [(false, false), (true, false), (false, true)] {
-            let protocols = Protocols { tls: protocols.0, http2: protocols.1 };
-            check_codec([0, 1, u32::MAX].map(|requests| InheritedConnection {
-                fd: fd(),
-                protocols,
-                requests,
-            }));
+        let clients = ["192.0.2.1:80", "[2001:db8::1]:65535"].map(|text| text.parse().map(Peer::Ip).ok());
+        let clients = || clients.into_iter().chain([None, Some(Peer::Unix), Some(Peer::Unknown)]);
+        for [tls, http2, proxy] in
+            [[false; 3], [true, false, false], [false, true, false], [true, false, true]]
+        {
+            let protocols = Protocols { tls, http2, proxy };
+            for client in clients() {
+                check_codec([0, 1, u32::MAX].map(|requests| InheritedConnection {
+                    fd: fd(),
+                    protocols,
+                    client,
+                    requests,
+                }));
+            }
         }
     }
 }

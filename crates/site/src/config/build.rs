@@ -38,6 +38,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let hosts = hosts(&top, limits.body, &scripts, format, &upstreams, &certificates);
     let trusted_proxies = trusted_proxies(&top);
     check_listeners(&top, &listeners, hosts.as_ref(), &trusted_proxies);
+    check_proxies(&top, &listeners, &trusted_proxies);
     Some(Site {
         listeners,
         trusted_proxies,
@@ -135,6 +136,16 @@ fn trusted_proxies(top: &Section) -> Proxies {
         }
     };
     Proxies::new(texts.iter().take(MAX_PROXIES).filter_map(read).collect())
+}
+
+/// Reports a listener for proxies that nothing may connect to.
+fn check_proxies(top: &Section, listeners: &[Listener], proxies: &Proxies) {
+    let Some(listener) = listeners.iter().find(|listener| listener.protocols.proxy) else { return };
+    if proxies.is_empty() {
+        let what = format!("\"{listener}\" is for proxies, and no proxy is trusted");
+        let what_to_do = "add trusted_proxies = [\"10.0.0.1\"], or remove the word proxy";
+        top.errors.add(top.place_of("listen"), what, what_to_do);
+    }
 }
 
 /// The chroot. Reports paths outside of it, which the serving process could not open.

@@ -1,0 +1,154 @@
+//! Connections to listeners for proxies: each begins with a PROXY header, which names the client. Until it is complete, the
+//! kernel keeps its bytes, and the connection has a task that only waits.
+//!
+//! Knows nothing of what follows the header.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::{Poll, ready};
+
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use taipan_http::proxy_header::{self, ConnectionOrigin, MAX_HEADER, ProxyHeader, ProxyHeaderError};
+use tokio::io::Interest;
+use tokio::task::spawn_local;
+
+use super::{ConnectionState, Connections, Event, Phase, acceptor};
+use crate::listen::Accepted;
+use crate::log;
+use crate::peer::Peer;
+use crate::stats::Count;
+use crate::sys::{self, calls};
+
+/// Why a connection ends before its first request.
+enum Failure {
+    /// The peer is not a trusted proxy.
+    Stranger,
+    Header(ProxyHeaderError),
+    /// The proxy has closed, as after a health check, or the connection failed.
+    Closed,
+    Interrupted(Event),
+}
+
+impl From<Errno> for Failure {
+    fn from(_: Errno) -> Failure {
+        Failure::Closed
+    }
+}
+
+/// The connection with its client as the peer, if the header is there. `None`: it waits for its header, if there is
+/// capacity for that, or is closed.
+pub fn receive(connections: &Rc<Connections>, accepted: Accepted, capacity: bool) -> Option<Accepted> {
+    let proxy = accepted.peer;
+    let peer = match connections.services.site.trusted_proxies.trust(proxy.ip()) {
+        true => read(connections, &accepted.fd, proxy),
+        false => Err(Failure::Stranger),
+    };
+    match peer {
+        Ok(Some(peer)) => return Some(Accepted { peer, ..accepted }),
+        Ok(None) if capacity => _ = spawn_local(wait(connections.clone(), accepted)),
+        Ok(None) => connections.services.counts.add(Count::Rejected, 1),
+        Err(failure) => on_failure(connections, proxy, failure),
+    }
+    None
+}
+
+/// Takes a complete header off the connection, and returns the client. `None`: it is incomplete.
+fn read(connections: &Connections, fd: &OwnedFd, proxy: Peer) -> Result<Option<Peer>, Failure> {
+    let mut buffer = [0; MAX_HEADER];
+    let received = match calls::recv(fd, &mut buffer, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok(0) => return Err(Failure::Closed),
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+        received => received?,
+    };
+    let parsed = proxy_header::parse(&buffer[..received]).map_err(Failure::Header)?;
+    let Some(ProxyHeader { length, origin }) = parsed else { return Ok(None) };
+    let mut left = length;
+    while left > 0 {
+        match calls::recv(fd, &mut buffer[..left], RecvFlags::DONTWAIT)? {
+            0 => return Err(Failure::Closed),
+            taken => left -= taken,
+        }
+    }
+    connections.services.counts.add(Count::Proxied, 1);
+    Ok(Some(match origin {
+        ConnectionOrigin::Proxy => proxy,
+        ConnectionOrigin::Unknown => Peer::Unknown,
+        ConnectionOrigin::Client { source, .. } => Peer::Ip(source),
+    }))
+}
+
+/// Waits for the rest of the header.
+async fn wait(connections: Rc<Connections>, accepted: Accepted) {
+    let proxy = accepted.peer;
+    let entry = connections.table.insert(Phase::Head, connections.services.clock.ticks());
+    let waited = tokio::select! {
+        waited = wait_for_header(&connections, &entry.state, accepted) => waited,
+        () = connections.closing() => Ok(Err(Failure::Closed)),
+    };
+    match waited {
+        Ok(Ok(accepted)) => {
+            // The entry was its place among the connections.
+            drop(entry);
+            acceptor::receive_waited(&connections, accepted).await;
+        }
+        Ok(Err(failure)) => on_failure(&connections, proxy, failure),
+        Err(error) => log::error(format_args!("cannot register a connection: {error}")),
+    }
+}
+
+async fn wait_for_header(
+    connections: &Connections,
+    state: &ConnectionState,
+    accepted: Accepted,
+) -> io::Result<Result<Accepted, Failure>> {
+    let Accepted { fd, family, protocols, peer: proxy } = accepted;
+    let socket = sys::watch(fd, Interest::READABLE)?;
+    let peer = poll_fn(|cx| {
+        if let Some(event) = state.take_event(cx.waker()) {
+            return Poll::Ready(Err(Failure::Interrupted(event)));
+        }
+        loop {
+            let mut ready = ready!(socket.poll_read_ready(cx)).map_err(|_| Failure::Closed)?;
+            match read(connections, socket.get_ref(), proxy)? {
+                Some(peer) => return Poll::Ready(Ok(peer)),
+                // What is missing does not come any more.
+                None if ready.ready().is_read_closed() => return Poll::Ready(Err(Failure::Closed)),
+                None => ready.clear_ready(),
+            }
+        }
+    })
+    .await;
+    let fd = socket.into_inner();
+    Ok(peer.map(|peer| Accepted { fd, family, protocols, peer }))
+}
+
+fn on_failure(connections: &Connections, proxy: Peer, failure: Failure) {
+    let counts = &connections.services.counts;
+    let now = connections.services.clock.read();
+    match failure {
+        Failure::Closed => {}
+        Failure::Interrupted(Event::Evict) => counts.add(Count::EvictedSlow, 1),
+        Failure::Interrupted(_) => counts.add(Count::TimeoutHead, 1),
+        Failure::Stranger => {
+            counts.add(Count::ProxyFailed, 1);
+            if let Some(omitted) = connections.strangers.admit(now) {
+                log::warn(format_args!(
+                    "{proxy} has connected to an address for proxies, and is not one of `trusted_proxies`; it was \
+                     disconnected{omitted}"
+                ));
+            }
+        }
+        Failure::Header(error) => {
+            counts.add(Count::ProxyFailed, 1);
+            if let Some(omitted) = connections.failed_headers.admit(now) {
+                log::warn(format_args!(
+                    "{error}; the proxy {proxy} must send one to an address with the word proxy (HAProxy: \
+                     send-proxy-v2, nginx: proxy_protocol on){omitted}"
+                ));
+            }
+        }
+    }
+}
