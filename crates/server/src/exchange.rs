@@ -6,14 +6,18 @@
 //!
 //! Does not know by which protocol the request came.
 
+mod answers;
+mod authorizer;
 mod error_page;
 mod forward;
 mod refusal;
 mod sendfile;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ::script::environment::Additions;
+use site::authorizer::Authorizer;
 use site::certificates::key_authorization;
 use site::decide::{self, Decision};
 use site::listing::{Format, SortOrder};
@@ -23,7 +27,6 @@ use site::plan::{
     plan_fallback,
 };
 use site::route::RouteId;
-use site::upstream::UpstreamId;
 use site::walk::{Verdict, Walk};
 use taipan_http::conditional;
 use taipan_http::head::{Head, Method};
@@ -31,6 +34,8 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
 
+use self::answers::Answers;
+pub use self::authorizer::authorizers;
 use self::refusal::Fast;
 use crate::content::{compress, delta, file, fixed, kept, listing};
 use crate::files::roots::{OpenRoots, Roots};
@@ -50,6 +55,7 @@ pub struct Responder {
     pub upstreams: Upstreams,
     /// Whether authorizers must let requests pass.
     pub has_authorizers: bool,
+    pub answers: Answers,
     /// Whether a host refuses some requests by the connection that they have come by.
     pub refuses: bool,
 }
@@ -60,10 +66,11 @@ impl Responder {
         let files = Files::new(services.clone(), roots);
         let concurrency = ConcurrencyLimit::new(&services.site);
         let has_authorizers = services.site.has_authorizers();
-        let upstreams =
-            Upstreams { services: services.clone(), concurrency, spawner: None, pools: Vec::new() };
+        let asserted = services.site.asserted_fields();
+        let (spawner, pools) = (None, Vec::new());
+        let upstreams = Upstreams { services: services.clone(), concurrency, spawner, pools, asserted };
         let refuses = services.site.hosts.iter().any(|host| host.tls.refuses());
-        Responder { services, files, upstreams, has_authorizers, refuses }
+        Responder { services, files, upstreams, has_authorizers, answers: Answers::default(), refuses }
     }
 
     /// The response to a request without a body. `None`: it has to wait for something.
@@ -95,18 +102,6 @@ impl Responder {
     }
 }
 
-/// The authorizers of a path: those of its route, and those of `planned`, the route that its plan leads to.
-pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<UpstreamId> {
-    let route = host.routes.get(host.routes.find(path));
-    let mut found = Vec::new();
-    for &id in route.authorizers.iter().chain(&planned.authorizers) {
-        if !found.contains(&id) {
-            found.push(id);
-        }
-    }
-    found
-}
-
 /// The response to a request whose head could not be read, with the rule that it breaks.
 pub fn error_response(
     services: &Services,
@@ -134,7 +129,7 @@ struct Exchange<'a> {
     /// Bytes of a body that is discarded. A larger one is rejected.
     max_body: u64,
     /// The authorizers that have let the request pass, and the variables that they have set.
-    authorized_by: Vec<UpstreamId>,
+    authorized_by: Vec<Arc<Authorizer>>,
     variables: Additions,
     internal_redirects: usize,
 }
@@ -297,13 +292,10 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         planned: &Route,
     ) -> Result<(), Response> {
-        if self.responder.has_authorizers {
-            let route = self.host().routes.find(path);
-            for id in authorizers(self.host(), path, planned) {
-                self.call_authorizer(request, route, id).await?;
-            }
+        match self.responder.has_authorizers {
+            true => self.call_authorizers(request, path, planned).await,
+            false => Ok(()),
         }
-        Ok(())
     }
 
     async fn resolve(
@@ -545,11 +537,6 @@ impl<'a> Exchange<'a> {
         let found = lookup.find().await;
         self.services.counts.add(Count::CacheMisses, 1);
         found
-    }
-
-    #[cold]
-    fn must_authorize(&self, path: &SafePath<'_>, planned: &Route) -> bool {
-        !authorizers(self.host(), path, planned).is_empty()
     }
 
     /// The path of the request. Errors: the response to a request without a path, or with one that is not safe.

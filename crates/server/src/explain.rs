@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::io;
 use std::process::ExitCode;
 
+use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
 use site::model::{Account, Host, Interpreter, Listing, Site};
@@ -116,9 +117,10 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
         "host      {}",
         if names.is_empty() { "the default host".to_owned() } else { names }
     ));
-    match print_plan(responder, host, &head) {
+    let responding = print_plan(responder, host, &head);
+    print_authorizers(responder, host, &head);
+    match responding {
         Responding::Server | Responding::Nothing => {
-            print_authorizers(responder, host, &head);
             let connection = ConnectionInfo { client: Peer::Unix, via: Via::Nothing, local: None, tls: None };
             let request = Request { head: &head, connection };
             let response = responder.respond(request, RequestBody::None).await;
@@ -136,9 +138,27 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
 fn print_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
-    for id in exchange::authorizers(services.site.hosts.at(host), &path, services.route(host, &path)) {
-        let name = responder.services.site.upstreams.get(id).map_or("", |application| &application.name);
-        terminal::out(format_args!("first     the authorizer \"{name}\", which explain does not call"));
+    for authorizer in exchange::authorizers(services.site.hosts.at(host), &path, services.route(host, &path))
+    {
+        let Authorizer { upstream, subrequest } = &*authorizer;
+        let name =
+            responder.services.site.upstreams.get(*upstream).map_or("", |application| &application.name);
+        let Some(subrequest) = subrequest else {
+            terminal::out(format_args!("first     the authorizer \"{name}\", which explain does not call"));
+            continue;
+        };
+        let (token, target) =
+            (subrequest.token(head), subrequest.target.as_deref().unwrap_or(head.raw_target));
+        terminal::out(format_args!(
+            "first     the authorizer \"{name}\", by {token} {target}, which explain does not call"
+        ));
+        if !subrequest.fields.is_empty() {
+            terminal::out(format_args!("          it sets {}", subrequest.fields.join(", ")));
+        }
+        if !subrequest.cache.is_zero() {
+            let seconds = subrequest.cache.as_secs_f64();
+            terminal::out(format_args!("          its permission counts for {seconds} s"));
+        }
     }
 }
 

@@ -48,7 +48,7 @@ const SITE: &[&str] = &[
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host route template upstream tls certificates",
+    "model host route template upstream authorizer tls certificates",
     "proxies",
     "mime",
     "compress",

@@ -55,6 +55,7 @@ fn the_examples_of_configurations_are_valid() {
         "logs.md",
         "running.md",
         "scripts.md",
+        "applications.md",
         "tls.md",
         "certificates.md",
     ] {

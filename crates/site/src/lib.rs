@@ -15,6 +15,8 @@ pub mod listener;
 
 pub mod upstream;
 
+pub mod authorizer;
+
 pub mod tls;
 
 pub mod certificates;

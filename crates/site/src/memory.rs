@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::authorizer::{MAX_ANSWER, MAX_ANSWERS};
 use crate::compress::Kept;
 use crate::listener::Listener;
 use crate::model::{Limits, Listing, Route, Sink, Site};
@@ -54,6 +55,8 @@ pub const SCRIPT: u64 = 64 * 1024;
 /// The buffers of one request on a multiplexed connection: 256 KiB that its client has not received yet, one read more,
 /// and part of the request body.
 pub const MULTIPLEXED: u64 = 384 * 1024;
+/// A remembered answer of an authorizer, without its fields.
+const ANSWER: usize = 256;
 /// A block of log lines.
 pub const LOG_BLOCK: u64 = 32 * 1024;
 /// The two nested epoll instances of a worker, its eventfd, and a reserve.
@@ -240,6 +243,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: multiplexed_requests(site).min(of_each_worker(limits.connections)),
         },
         Use {
+            what: "remembered permissions of authorizers",
+            each: (MAX_ANSWER + ANSWER) as u64,
+            count: if any_route(site, remembers) { of_each_worker(MAX_ANSWERS) } else { 0 },
+        },
+        Use {
             what: "requests that wait for a script",
             each: limits.head.head as u64,
             count: if site.has_scripts() { site.scripts.queue as u64 } else { 0 },
@@ -288,6 +296,11 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
     ];
     uses.retain(|line| line.sum() > 0);
     uses
+}
+
+fn remembers(route: &Route) -> bool {
+    let subrequests = route.authorizers.iter().filter_map(|own| own.subrequest.as_ref());
+    subrequests.into_iter().any(|subrequest| !subrequest.cache.is_zero())
 }
 
 fn upstream_connections(site: &Site) -> u64 {

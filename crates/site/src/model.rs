@@ -15,6 +15,7 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use crate::authorizer::{Authorizer, Subrequest, is_same_name};
 use crate::certificates::Certificates;
 use crate::compress::CompressRules;
 use crate::host::Hosts;
@@ -95,8 +96,10 @@ pub struct Route {
     pub max_body: u64,
     /// How files are run, or what an upstream receives: only with [`Action::Files`] or [`Action::Upstream`].
     pub script: Option<Script>,
-    /// The FastCGI authorizers of a request, in the order in which they are called.
-    pub authorizers: Vec<UpstreamId>,
+    /// The authorizers of a request, in the order in which they are called.
+    pub authorizers: Vec<Arc<Authorizer>>,
+    /// The settings of authorizers that speak HTTP.
+    pub subrequest: Subrequest,
 }
 
 /// An account of the system. User and group are names or numbers. `None`: the first group of the user.
@@ -502,6 +505,21 @@ impl Site {
         routes.any(|route| !route.authorizers.is_empty())
     }
 
+    /// The fields that only authorizers set: a client's own are removed from every request, so that a script or an
+    /// application can rely on them on any route.
+    pub fn asserted_fields(&self) -> Vec<String> {
+        let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        let subrequests =
+            routes.flat_map(|route| &route.authorizers).filter_map(|own| own.subrequest.as_ref());
+        let mut names: Vec<String> = Vec::new();
+        for name in subrequests.flat_map(|subrequest| &subrequest.fields) {
+            if !names.iter().any(|known| is_same_name(known.as_bytes(), name)) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
     /// The index in `hosts` of the host with the name `authority`.
     pub fn host(&self, authority: &[u8]) -> usize {
         self.hosts.find(authority)
@@ -537,6 +555,7 @@ impl Route {
             max_body: Limits::default().body,
             script: None,
             authorizers: Vec::new(),
+            subrequest: Subrequest::default(),
         }
     }
 

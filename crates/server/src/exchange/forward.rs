@@ -1,9 +1,8 @@
-//! Scripts, applications and authorizers: forwarding a request to one, and acting on its response.
+//! Scripts and applications: forwarding a request to one, and acting on its response, or on that of an authorizer.
 
 use site::model::Route;
 use site::plan::FallbackVariables;
 use site::route::RouteId;
-use site::upstream::UpstreamId;
 use taipan_http::fields::is_name;
 use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
@@ -32,7 +31,7 @@ impl Exchange<'_> {
     ) -> Response {
         let route = self.route_at(id);
         // The route of a script may be another one than that of the path.
-        for &authorizer in &route.authorizers {
+        for authorizer in &route.authorizers {
             if let Err(response) = self.call_authorizer(request, id, authorizer).await {
                 return response;
             }
@@ -53,34 +52,12 @@ impl Exchange<'_> {
         self.on_outcome(request, &handler, outcome).await
     }
 
-    /// Calls an authorizer, once for each request. Errors: its response, if it does not let the request pass.
-    pub(super) async fn call_authorizer(
+    pub(super) async fn on_outcome(
         &mut self,
         request: Request<'_>,
-        route: RouteId,
-        id: UpstreamId,
-    ) -> Result<(), Response> {
-        if self.authorized_by.contains(&id) {
-            return Ok(());
-        }
-        let kind = HandlerKind::Authorizer(id);
-        let handler = Handler { host: self.host, route, kind, query: None, max_body: self.max_body };
-        // The body is for the upstream that responds.
-        let body = RequestBody::None;
-        match upstream::forward(&self.responder.upstreams, request, &handler, &self.variables, body).await {
-            Outcome::Authorized(id, variables) => {
-                self.authorized_by.push(id);
-                for (name, value) in variables {
-                    // A variable that is not allowed, or has been set already, is left out.
-                    _ = self.variables.add(&name, &value);
-                }
-                Ok(())
-            }
-            outcome => Err(self.on_outcome(request, &handler, outcome).await),
-        }
-    }
-
-    async fn on_outcome(&mut self, request: Request<'_>, handler: &Handler, outcome: Outcome) -> Response {
+        handler: &Handler,
+        outcome: Outcome,
+    ) -> Response {
         let route = self.route_at(handler.route);
         match outcome {
             Outcome::Response(response) => self.compressed(route, response),

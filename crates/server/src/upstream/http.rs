@@ -6,12 +6,13 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use site::authorizer::Subrequest;
 use site::proxies::Via;
 use taipan_http::digits::{write_ip, write_number};
 use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::forwarded;
 use taipan_http::head::{Head, Persistence};
-use taipan_http::target::normalized;
+use taipan_http::target::{SafePath, encode_path, normalized};
 
 use super::head::HeadParser;
 use super::transport::{Connection, ReadError, Retry, Transport};
@@ -35,6 +36,18 @@ const OWN_FIELDS: [&str; 11] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+];
+
+/// Fields about the response to the client, and about connections of the client: not for the answer of an authorizer.
+const OF_THE_REQUEST: [&str; 8] = [
+    "http2-settings",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "range",
+    "x-original-method",
 ];
 
 pub struct Http {
@@ -89,12 +102,13 @@ impl Transport for Http {
     }
 }
 
-/// The head of the request, whose body has `length` bytes. The client is named by this server alone. A name with an
-/// underscore is left out, because programs take it for the same name with a hyphen.
+/// The head of the request, whose body has `length` bytes. The client is named by this server alone, and the user by its
+/// authorizers, in `asserted`.
 pub fn request_head(
     head: &Head<'_>,
     connection: ConnectionInfo,
     length: Option<u64>,
+    asserted: &[(&str, &[u8])],
     persistence: Persistence,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
@@ -104,42 +118,107 @@ pub fn request_head(
         put(&mut out, &[b"?", query.as_bytes()]);
     }
     put(&mut out, &[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
-    let options = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
-    for field in head.fields {
-        let is_named = || options().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
+    put_fields(head, &mut out, |name| {
         let is_claim = match connection.via {
-            Via::Nothing => forwarded::is_claim(field.name),
-            Via::TrustedProxy => forwarded::is_interpreted(field.name),
+            Via::Nothing => forwarded::is_claim(name),
+            Via::TrustedProxy => forwarded::is_interpreted(name),
         };
-        let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own));
-        if !is_own && !is_claim && !field.name.contains(&b'_') && !is_named() {
-            put(&mut out, &[field.name, b": ", field.value, b"\r\n"]);
-        }
+        !is_claim
+    });
+    for (name, value) in asserted {
+        put(&mut out, &[name.as_bytes(), b": ", value, b"\r\n"]);
     }
-    // RFC 9110 §7.6.3, behind those of other proxies.
-    let received = head.version.as_str().trim_start_matches("HTTP/");
-    put(&mut out, &[b"Via: ", received.as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
-    if let Some(ip) = connection.client.ip() {
-        out.extend_from_slice(b"X-Forwarded-For: ");
-        write_ip(ip, &mut out);
-        out.extend_from_slice(b"\r\n");
-    }
-    put(&mut out, &[b"X-Forwarded-Proto: ", head.scheme.as_str().as_bytes(), b"\r\n"]);
-    put(&mut out, &[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
-    if head.needs_early_data() {
-        put(&mut out, &[b"Early-Data: 1\r\n"]);
-    }
+    put_origin(head, connection, &mut out);
     if let Some(bytes) = length {
         out.extend_from_slice(b"Content-Length: ");
         write_number(bytes, &mut out);
         out.extend_from_slice(b"\r\n");
     }
+    put_end(persistence, &mut out);
+    out
+}
+
+/// The head of the request that asks an authorizer about that of `head`, without its body. The authorizer gets the path in
+/// its shortest spelling: its rules need not know the others.
+pub fn subrequest_head(
+    head: &Head<'_>,
+    connection: ConnectionInfo,
+    subrequest: &Subrequest,
+    persistence: Persistence,
+) -> Vec<u8> {
+    let mut uri = String::from("/");
+    if let Some(Ok(path)) = head.target.path().map(SafePath::parse) {
+        encode_path(path.as_str(), &mut uri);
+    }
+    if let Some(query) = head.target.query() {
+        uri.push('?');
+        uri.push_str(query);
+    }
+    let token = subrequest.token(head);
+    let target = subrequest.target.as_ref().unwrap_or(&uri);
+    let mut out = Vec::with_capacity(1024);
+    put(
+        &mut out,
+        &[token.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"],
+    );
+    put_fields(head, &mut out, |name| {
+        let is_of_content =
+            |name: &[u8]| name.split_at_checked(8).is_some_and(|(start, _)| is_name(start, "content-"));
+        let is_of_request = OF_THE_REQUEST.iter().any(|own| is_name(name, own));
+        !forwarded::is_claim(name) && !is_of_content(name) && !is_of_request
+    });
+    put_origin(head, connection, &mut out);
+    let scheme = head.scheme.as_str().as_bytes();
+    for name in ["X-Forwarded-Method", "X-Original-Method"] {
+        put(&mut out, &[name.as_bytes(), b": ", head.token.as_bytes(), b"\r\n"]);
+    }
+    for name in ["X-Forwarded-Uri", "X-Original-URI"] {
+        put(&mut out, &[name.as_bytes(), b": ", uri.as_bytes(), b"\r\n"]);
+    }
+    put(&mut out, &[b"X-Original-URL: ", scheme, b"://", head.authority, uri.as_bytes(), b"\r\n"]);
+    if !matches!(token, "GET" | "HEAD") {
+        put(&mut out, &[b"Content-Length: 0\r\n"]);
+    }
+    put_end(persistence, &mut out);
+    out
+}
+
+/// The client's fields that `passes` selects, without those of the connection. A name with an underscore is left out,
+/// because programs take it for the same name with a hyphen.
+fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool) {
+    let options = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
+    for field in head.fields {
+        let is_named = || options().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
+        let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own));
+        if !is_own && !field.name.contains(&b'_') && passes(field.name) && !is_named() {
+            put(out, &[field.name, b": ", field.value, b"\r\n"]);
+        }
+    }
+}
+
+/// What this server knows of the request.
+fn put_origin(head: &Head<'_>, connection: ConnectionInfo, out: &mut Vec<u8>) {
+    // RFC 9110 §7.6.3, behind those of other proxies.
+    let received = head.version.as_str().trim_start_matches("HTTP/");
+    put(out, &[b"Via: ", received.as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
+    if let Some(ip) = connection.client.ip() {
+        out.extend_from_slice(b"X-Forwarded-For: ");
+        write_ip(ip, out);
+        out.extend_from_slice(b"\r\n");
+    }
+    put(out, &[b"X-Forwarded-Proto: ", head.scheme.as_str().as_bytes(), b"\r\n"]);
+    put(out, &[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
+    if head.needs_early_data() {
+        put(out, &[b"Early-Data: 1\r\n"]);
+    }
+}
+
+fn put_end(persistence: Persistence, out: &mut Vec<u8>) {
     let end: &[u8] = match persistence {
         Persistence::KeepAlive => b"\r\n",
         Persistence::Close => b"Connection: close\r\n\r\n",
     };
-    put(&mut out, &[end]);
-    out
+    put(out, &[end]);
 }
 
 fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {

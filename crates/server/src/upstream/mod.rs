@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use script::environment::Additions;
-use site::upstream::{Upstream, UpstreamId};
+use site::upstream::Upstream;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 
@@ -60,6 +60,8 @@ pub struct Upstreams {
     pub spawner: Option<Rc<Spawner>>,
     /// In the order of the site's applications.
     pub pools: Vec<Rc<Pool>>,
+    /// Fields that only authorizers set.
+    pub asserted: Vec<String>,
 }
 
 /// What an upstream's response leads to.
@@ -68,8 +70,8 @@ pub enum Outcome {
     /// The server answers as if the request were a GET of this path, perhaps with a query.
     InternalRedirect(String),
     Sendfile(Box<Sendfile>),
-    /// This application lets the request pass, and adds variables to its environment.
-    Authorized(UpstreamId, Vec<(String, Vec<u8>)>),
+    /// An authorizer lets the request pass.
+    Authorized(Permission),
     /// There is no response. The error log has the reason.
     Failed(Status),
     /// The request's body is malformed or too large.
@@ -82,6 +84,14 @@ pub struct Sendfile {
     pub status: Status,
     /// The other fields of the head.
     pub fields: Vec<(String, Vec<u8>)>,
+}
+
+/// The answer of an authorizer that lets a request pass.
+pub struct Permission {
+    /// Added to the environment of scripts and applications.
+    pub variables: Vec<(String, Vec<u8>)>,
+    /// Whether the answer itself allows that it counts again.
+    pub may_be_remembered: bool,
 }
 
 impl From<Status> for Outcome {
@@ -129,7 +139,8 @@ async fn try_forward(
         Length::Sized(bytes) => (None, Some(bytes)),
         Length::None => (None, None),
     };
-    let request = handler.request(services, request.head, request.connection, length, variables)?;
+    let Request { head, connection } = request;
+    let request = handler.request(services, head, connection, length, variables, &upstreams.asserted)?;
     match &request.message {
         Message::Program(program) => {
             forward_to_script(upstreams, handler, &request, program, body, spooled).await

@@ -5,10 +5,12 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use script::arguments::arguments;
 use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits, environment};
 use script::fastcgi::Role;
+use site::authorizer::{Authorizer, Subrequest, is_same_name, variable};
 use site::model::{Account, Interpreter, QueryArguments, Script};
 use site::proxies::Via;
 use site::route::RouteId;
@@ -17,7 +19,7 @@ use site::walk::{self, Step};
 use taipan_http::digits::write_ip;
 use taipan_http::fields::host_and_port;
 use taipan_http::framing::Framing;
-use taipan_http::head::{Head, Method, Persistence};
+use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::status::Status;
 use taipan_http::target::normalized;
 
@@ -53,7 +55,7 @@ pub enum HandlerKind {
         path_info: String,
     },
     /// Decides whether the request may pass.
-    Authorizer(UpstreamId),
+    Authorizer(Arc<Authorizer>),
 }
 
 /// The part of the response that the client reads.
@@ -108,13 +110,21 @@ impl Handler {
     /// `None`: a program is started.
     pub fn upstream(&self, services: &Services) -> Option<UpstreamId> {
         match self.kind {
-            HandlerKind::Authorizer(id) => Some(id),
+            HandlerKind::Authorizer(ref authorizer) => Some(authorizer.upstream),
             _ => services.site.hosts.at(self.host).routes.get(self.route).upstream(),
         }
     }
 
     pub fn is_authorizer(&self) -> bool {
         matches!(self.kind, HandlerKind::Authorizer(_))
+    }
+
+    /// The request for an authorizer that speaks HTTP.
+    pub fn subrequest(&self) -> Option<&Subrequest> {
+        match &self.kind {
+            HandlerKind::Authorizer(authorizer) => authorizer.subrequest.as_ref(),
+            _ => None,
+        }
     }
 
     /// Scripts of the route that may run at one time, over all workers.
@@ -147,16 +157,25 @@ impl Handler {
         services.site.hosts.at(self.host).routes.get(self.route).script.as_ref()
     }
 
-    /// The request of `head`, whose body has `length` bytes. Errors: the status of the response, as the request has no
-    /// form for the upstream.
-    pub fn request(
+    /// The request of `head`, whose body has `length` bytes, without the client's own fields of the names in `asserted`.
+    /// Errors: the status of the response, as the request has no form for the upstream.
+    pub fn request<'a>(
         &self,
         services: &Services,
         head: &Head<'_>,
         connection: ConnectionInfo,
         length: Option<u64>,
         variables: &Additions,
+        asserted: &'a [String],
     ) -> Result<UpstreamRequest, Status> {
+        let kept: Vec<Field<'_>>;
+        let mut head = *head;
+        if !asserted.is_empty() {
+            let is_asserted = |field: &Field<'_>| asserted.iter().any(|name| is_same_name(field.name, name));
+            kept = head.fields.iter().filter(|field| !is_asserted(field)).copied().collect();
+            head.fields = &kept;
+        }
+        let head = &head;
         let own = self.script(services);
         let script = Script {
             interpreter: own.and_then(|own| own.interpreter.clone()),
@@ -184,11 +203,21 @@ impl Handler {
             Some(Protocol::Http) => {
                 let closes = upstream.is_some_and(|upstream| upstream.keep.is_zero());
                 let persistence = if closes { Persistence::Close } else { Persistence::KeepAlive };
-                Message::Http(http::request_head(head, connection, length, persistence))
+                Message::Http(match self.subrequest() {
+                    Some(subrequest) => http::subrequest_head(head, connection, subrequest, persistence),
+                    None => {
+                        let set = |name: &'a String| Some((name.as_str(), variables.get(&variable(name))?));
+                        let asserted: Vec<(&str, &[u8])> = asserted.iter().filter_map(set).collect();
+                        http::request_head(head, connection, length, &asserted, persistence)
+                    }
+                })
             }
         };
-        let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
-        let repeats = match head.token {
+        let token = self.subrequest().map_or(head.token, |subrequest| subrequest.token(head));
+        let wanted = if token == Method::Head.as_str() { Wanted::Head } else { Wanted::All };
+        let repeats = match token {
+            // A question changes nothing.
+            _ if self.subrequest().is_some() => Repeats::Yes,
             "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "PROPFIND" | "REPORT" => Repeats::Yes,
             _ => Repeats::No,
         };
@@ -314,12 +343,13 @@ impl Program {
     }
 }
 
-/// The additional variables: those of the route, then those of an authorizer. A program gets only the user of the
-/// latter: others might change how it starts.
+/// The additional variables: those of the route, then those of an authorizer. A program gets only the user and the fields
+/// of the latter: others might change how it starts.
 fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<UpstreamId>) -> Additions {
     let mut additions = own.map(|own| own.environment.clone()).unwrap_or_default();
     for (name, value) in variables.iter() {
-        if upstream.is_some() || matches!(name, "REMOTE_USER" | "AUTH_TYPE") {
+        let is_of_request = matches!(name, "REMOTE_USER" | "AUTH_TYPE") || name.starts_with("HTTP_");
+        if upstream.is_some() || is_of_request {
             // The variables of the route take precedence.
             _ = additions.add(name, value);
         }

@@ -4,25 +4,30 @@
 use std::path::{Path, PathBuf};
 
 use script::response::variables;
+use site::authorizer::{Verdict, may_be_remembered, verdict};
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Persistence};
 use taipan_http::status::Status;
+use tokio::task::spawn_local;
 
 use super::body::{TOO_LONG, UpstreamBody};
 use super::exchange::Exchange;
 use super::head::{Excess, UpstreamHead};
 use super::request::{Handler, HandlerKind, Wanted};
-use super::{Outcome, Sendfile};
+use super::{Outcome, Permission, Sendfile};
 use crate::buffer::append;
 use crate::log;
-use crate::response::{Body, Response};
+use crate::response::{Body, BodyStream, Response};
 use crate::response_head::HeadWriter;
 use crate::spawner::Exit;
 use crate::stats::Count;
 
 /// A body without a length that is ready and has at most so many bytes is sent with its head. A larger one is streamed.
 const READY_BODY: usize = site::memory::RESPONSE as usize;
+
+/// The most bytes of the body of an authorizer's answer that are read so that its connection can have another request.
+const DISCARDED: usize = 64 * 1024;
 
 /// `received` follows the head.
 pub async fn of(
@@ -32,14 +37,33 @@ pub async fn of(
     head: UpstreamHead,
     received: Vec<u8>,
 ) -> Outcome {
-    if let HandlerKind::Authorizer(id) = handler.kind
-        && head.status == Status::OK
-    {
-        let text =
-            |field: Field| Some((std::str::from_utf8(field.name).ok()?.to_owned(), field.value.to_vec()));
-        let variables = variables(&head.fields).filter_map(text).collect();
-        exchange.drain();
-        return Outcome::Authorized(id, variables);
+    match (&handler.kind, handler.subrequest()) {
+        (_, Some(subrequest)) => match verdict(head.status) {
+            Verdict::Pass => {
+                let variables = subrequest.variables(head.fields.iter());
+                let may_be_remembered = may_be_remembered(head.fields.values("cache-control"));
+                discard(exchange, wanted, &head, received);
+                return Outcome::Authorized(Permission { variables, may_be_remembered });
+            }
+            Verdict::Deny => return of_client(exchange, handler, wanted, head, received).await,
+            Verdict::Invalid => {
+                let Exchange { label, upstream_name, .. } = &exchange;
+                log::error(format_args!(
+                    "{label}: {upstream_name} neither lets the request pass nor denies it: its status is {}",
+                    head.status
+                ));
+                exchange.services.counts.add(Count::ScriptsFailed, 1);
+                return Outcome::Failed(Status::BAD_GATEWAY);
+            }
+        },
+        (HandlerKind::Authorizer(_), None) if head.status == Status::OK => {
+            let text =
+                |field: Field| Some((std::str::from_utf8(field.name).ok()?.to_owned(), field.value.to_vec()));
+            let variables = variables(&head.fields).filter_map(text).collect();
+            exchange.drain();
+            return Outcome::Authorized(Permission { variables, may_be_remembered: false });
+        }
+        _ => {}
     }
     if head.is_local_redirect {
         let target = head.fields.value("location").and_then(|to| std::str::from_utf8(to).ok()).unwrap_or("/");
@@ -51,6 +75,17 @@ pub async fn of(
         exchange.drain();
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
+    of_client(exchange, handler, wanted, head, received).await
+}
+
+/// The response for the client.
+async fn of_client(
+    exchange: Exchange,
+    handler: &Handler,
+    wanted: Wanted,
+    head: UpstreamHead,
+    received: Vec<u8>,
+) -> Outcome {
     let services = exchange.services.clone();
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(&services, Some(route), head.status);
@@ -105,6 +140,26 @@ pub async fn of(
             Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
         }
     }
+}
+
+/// Reads the body in the background, so that the connection can have another request.
+fn discard(exchange: Exchange, wanted: Wanted, head: &UpstreamHead, received: Vec<u8>) {
+    let has_body = wanted == Wanted::All && head.status.allows_body();
+    if !has_body || head.framing == Framing::Sized(0) {
+        let is_clean = received.is_empty() && !(head.framing.has_body() && wanted == Wanted::All);
+        return exchange.finish(if is_clean { head.persistence } else { Persistence::Close });
+    }
+    let services = exchange.services.clone();
+    let mut body = UpstreamBody::new(exchange, head, received);
+    spawn_local(async move {
+        let mut left = DISCARDED;
+        while let Ok(Some(bytes)) = body.next(&services).await {
+            left = left.saturating_sub(bytes.len());
+            if left == 0 {
+                return;
+            }
+        }
+    });
 }
 
 /// Reads on without waiting. Whether that is the whole body, and a small one.

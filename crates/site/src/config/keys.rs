@@ -235,6 +235,8 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("proxy_pass", "application", TO_AN_APPLICATION),
     ("proxy", "application", TO_AN_APPLICATION),
     ("reverse_proxy", "application", TO_AN_APPLICATION),
+    ("auth_request", "authorizer", ", and authorizer_path"),
+    ("forward_auth", "authorizer", ", and authorizer_path"),
     ("upstream", "application", ": one [[application]] for each"),
     ("try_files", "fallback", ", the path that responds where a file does not exist"),
     ("fallback_resource", "fallback", ""),

@@ -15,6 +15,7 @@ mod value;
 
 mod section;
 
+mod authorizers;
 mod build;
 mod certificates;
 

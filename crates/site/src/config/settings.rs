@@ -7,11 +7,11 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::authorizers::{authorizers, subrequest};
 use super::error::Place;
 use super::section::{FlagOrChoices, Section, text};
 use super::tls::hsts;
 use super::toml::{Entry, Value};
-use super::upstreams;
 use crate::compress::{Codings, CompressRules, Kept, TypePattern};
 use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
@@ -19,7 +19,7 @@ use crate::model::{
 };
 use crate::route::Pattern;
 use crate::template::{Template, Variable};
-use crate::upstream::{Protocol, Upstream, UpstreamId};
+use crate::upstream::Upstream;
 
 /// Fields that only the server sets, and what to do instead.
 const OWN_FIELDS: [(&str, &str); 12] = [
@@ -49,6 +49,7 @@ pub fn route_settings(
         "all" => FallbackFor::All,
         _ => FallbackFor::Pages,
     });
+    let subrequest = subrequest(section, &inherited.subrequest);
     Route {
         pattern,
         within: inherited.within.clone(),
@@ -61,7 +62,8 @@ pub fn route_settings(
         fallback_for: fallback_for.unwrap_or(inherited.fallback_for),
         max_body: section.size("max_body").unwrap_or(inherited.max_body),
         script: inherited.script.clone(),
-        authorizers: authorizers(section, &inherited.authorizers, upstreams),
+        authorizers: authorizers(section, &inherited.authorizers, &subrequest, upstreams),
+        subrequest,
     }
 }
 
@@ -85,18 +87,6 @@ pub fn account_name(section: &Section, name: &str) -> Option<String> {
     Some(given.value.to_owned())
 }
 
-/// The authorizers of a section. `false` removes the inherited ones.
-fn authorizers(section: &Section, inherited: &[UpstreamId], upstreams: &[Upstream]) -> Vec<UpstreamId> {
-    let Some(given) = section.text_or_false("authorizer") else { return inherited.to_vec() };
-    let named = given.value.and_then(|name| upstreams::find(section, name, given.place, upstreams));
-    let Some(id) = named else { return Vec::new() };
-    if upstreams[id].protocol != Protocol::FastCgi {
-        let what = format!("the application \"{}\" cannot be an authorizer", upstreams[id].name);
-        section.errors.add(given.place, what, "name an application whose protocol is FastCGI");
-    }
-    vec![id]
-}
-
 /// Restricts a glob's route within a prefix to what the prefix allows, where the sections of both set the same key.
 pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Route) {
     let both_have = |name: &str| glob.has(name) && prefix.has(name);
@@ -112,7 +102,7 @@ pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Rou
     }
     if both_have("authorizer") {
         let own = std::mem::replace(&mut route.authorizers, outer.authorizers.clone());
-        route.authorizers.extend(own.into_iter().filter(|id| !outer.authorizers.contains(id)));
+        route.authorizers.extend(own.into_iter().filter(|one| !outer.authorizers.contains(one)));
     }
 }
 

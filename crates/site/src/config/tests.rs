@@ -117,6 +117,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "status" => "redirect = \"/x\"",
         "format" => "access = \"stdout\"",
         "acme" if scope == Scope::Top => "names = \"a.example\"",
+        "authorizer_user" => "authorizer_fields = [\"Remote-User\", \"X-Auth-Request-Email\"]",
         "eab_key_id" => "eab_key_file = \"eab\"",
         "eab_key_file" => "eab_key_id = \"1\"",
         "certificate_key" => "certificate = \"a.pem\"",
@@ -250,6 +251,8 @@ fn suggests_the_equivalent_of_a_key_of_another_server() {
         ("ssl", Scope::Top, "use \"tls\", and an address of \"listen\" with \" tls\" at its end"),
         ("ssl_certificate", Scope::Host, "use \"certificate\""),
         ("ssl_ciphers", Scope::Host, "the defaults are those of today"),
+        ("auth_request", Scope::Route, "use \"authorizer\", and authorizer_path"),
+        ("forward_auth", Scope::Host, "use \"authorizer\", and authorizer_path"),
         ("auth", Scope::Route, "with \"authorizer\" a FastCGI application decides"),
         ("auth_basic", Scope::Host, "with \"authorizer\" a FastCGI application decides"),
         ("gzip", Scope::Top, "use \"compress\""),
@@ -1205,6 +1208,83 @@ fn reads_where_tickets_and_private_keys_are() {
     let section = "ticket_rotation = \"1h\"\nticket_key_file = \"ticket.key\"\nsigner = true";
     assert_eq!(read(section), (Some(shared), PrivateKeys::InSigner));
     assert_eq!(read("tickets = false"), (None, PrivateKeys::InGeneration));
+}
+
+const GUARDS: &str = "[[application]]\nname = \"guard\"\nprotocol = \"http\"\naddress = \"127.0.0.1:1\"\n\
+    [[application]]\nname = \"fast\"\naddress = \"127.0.0.1:1\"\n\
+    [[application]]\nname = \"simple\"\nprotocol = \"scgi\"\naddress = \"127.0.0.1:1\"\n";
+
+#[test]
+fn a_route_inherits_what_its_authorizer_is_asked() {
+    let site = site(&format!(
+        "authorizer = \"guard\"\nauthorizer_path = \"/verify\"\nauthorizer_fields = \"Remote-User\"\n\
+         [[route]]\npath = \"/a/\"\nauthorizer_cache = \"10s\"\n\
+         [[route]]\npath = \"/b/\"\nauthorizer = \"fast\"\n\
+         [[route]]\npath = \"/c/\"\nauthorizer = false\n\
+         [[route]]\npath = \"/d/\"\nauthorizer_path = \"/admin?x\"\nauthorizer_fields = [\"X-Role\", \"remote-user\"]\n\
+         {GUARDS}"
+    ));
+    let host = site.hosts.at(0);
+    for (path, expected) in [
+        ("/", "0 /verify Remote-User 0ns"),
+        ("/a/x", "0 /verify Remote-User 10s"),
+        ("/b/x", "1"),
+        ("/c/x", ""),
+        ("/d/x", "0 /admin?x X-Role,remote-user 0ns"),
+    ] {
+        let route = host.routes.get(host.routes.find(&SafePath::parse(path).unwrap()));
+        let shown = route.authorizers.iter().map(|own| match &own.subrequest {
+            Some(asked) => {
+                let (target, fields) = (asked.target.as_deref().unwrap_or("-"), asked.fields.join(","));
+                format!("{} {target} {fields} {:?}", own.upstream, asked.cache)
+            }
+            None => own.upstream.to_string(),
+        });
+        assert_eq!(shown.collect::<Vec<_>>().join(" | "), expected, "{path}");
+    }
+    assert_eq!(site.asserted_fields(), ["Remote-User", "X-Role"]);
+}
+
+#[test]
+fn rejects_questions_that_no_authorizer_can_answer() {
+    for (line, expected) in [
+        (
+            "authorizer = \"simple\"",
+            "cannot be an authorizer; name an application that speaks HTTP or FastCGI",
+        ),
+        ("authorizer = \"absent\"", "there is no application \"absent\""),
+        (
+            "authorizer = \"fast\"\nauthorizer_fields = \"Remote-User\"",
+            "\"authorizer_fields\" is for an authorizer that speaks HTTP; remove it",
+        ),
+        (
+            "authorizer = false\nauthorizer_cache = 9",
+            "\"authorizer_cache\" has no effect without an authorizer",
+        ),
+        (
+            "authorizer_path = \"verify\"",
+            "\"verify\" is not a path of the authorizer; write a path with a slash",
+        ),
+        ("authorizer_path = \"/a b\"", "is not a path of the authorizer"),
+        ("authorizer_path = \"/a\\r\\nB: c\"", "is not a path of the authorizer"),
+        ("authorizer_method = \"post\"", "expected one of \"get\", \"original\""),
+        ("authorizer_fields = \"Remote_User\"", "expected letters, digits and dashes"),
+        ("authorizer_fields = \"\"", "expected letters, digits and dashes"),
+        ("authorizer_fields = [\"A-b\", \"a-B\"]", "cannot set the field \"a-B\"; it is named twice"),
+        ("authorizer_fields = \"Host\"", "cannot set the field \"Host\"; the server itself sets it"),
+        ("authorizer_fields = \"X-Forwarded-For\"", "the server itself sets it"),
+        ("authorizer_fields = \"Proxy\"", "the server itself sets it"),
+        ("authorizer_user = \"X-User\"", "\"X-User\" is not among \"authorizer_fields\""),
+        ("authorizer_cache = \"2h\"", "from 0s to 1h"),
+        (
+            "authorizer_cache_key = [\"host\", \"path\"]",
+            "has nothing that tells clients apart; add the fields",
+        ),
+        ("authorizer_cache_key = [\"a b\"]", "is no part of a request"),
+    ] {
+        let errors = after_two_lines(&format!("{line}\n{GUARDS}")).map(|_| ()).unwrap_err();
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{line}: {errors:?}");
+    }
 }
 
 #[test]

@@ -286,7 +286,8 @@ fn applies_the_settings_of_a_prefix_to_globs_below_it() {
     let host = site.hosts.at(0);
     let settings = |target: &str| {
         let route = host.routes.get(host.routes.find(&SafePath::parse(target).unwrap()));
-        let authorizers: Vec<&str> = route.authorizers.iter().map(|id| &*site.upstreams[*id].name).collect();
+        let authorizers: Vec<&str> =
+            route.authorizers.iter().map(|own| &*site.upstreams[own.upstream].name).collect();
         let mut env: Vec<&str> =
             route.script.iter().flat_map(|script| script.environment.iter()).map(|(name, _)| name).collect();
         env.sort();

@@ -506,10 +506,64 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::TextOrFalse,
                 default: Words("none"),
                 example: "\"guard\"",
-                text: "The name of an `[[application]]` that decides, as a FastCGI authorizer, whether a request may \
-                       proceed. `false` removes an inherited one. With status 200 the request proceeds, and the application \
-                       that responds receives the variables that the authorizer sets. Any other response of the authorizer \
-                       goes to the client. See [Applications](applications.md#authorizers).",
+                text: "The name of an `[[application]]` that decides whether a request may proceed. `false` removes an \
+                       inherited one. It speaks FastCGI, as an authorizer: with status 200 the request proceeds, and the \
+                       application that responds receives the variables that the authorizer sets; any other response goes to \
+                       the client. Or it speaks HTTP: it is asked with a request without a body; with a status from 200 to \
+                       299 the request proceeds; 401, 403 and redirects go to the client; anything else is an error, and \
+                       the response is 502. See [Applications](applications.md#authorizers).",
+            },
+            Key {
+                name: "authorizer_path",
+                kind: Kind::Text,
+                default: Words("the path of the request"),
+                example: "\"/oauth2/auth\"",
+                text: "The path at which an authorizer that speaks HTTP is asked, perhaps with a query.",
+            },
+            Key {
+                name: "authorizer_method",
+                kind: Kind::Choice(&["get", "original"]),
+                default: Value("\"get\""),
+                example: "\"original\"",
+                text: "The method with which an authorizer that speaks HTTP is asked: GET, or that of the request.",
+            },
+            Key {
+                name: "authorizer_fields",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "[\"Remote-User\", \"Remote-Groups\"]",
+                text: "The fields of the answer of an authorizer that speaks HTTP which scripts and applications receive, \
+                       as fields of the request, or as `HTTP_REMOTE_USER` and so on. What a client itself sends under these names, in any spelling, is removed from every request of the \
+                       site, whether a route has an authorizer or not.",
+            },
+            Key {
+                name: "authorizer_user",
+                kind: Kind::Text,
+                default: Value("\"Remote-User\""),
+                example: "\"X-Auth-Request-Email\"",
+                text: "The one of `authorizer_fields` that names the user, for `REMOTE_USER` and the access log.",
+            },
+            Key {
+                name: "authorizer_cache",
+                kind: time(0, 3600),
+                default: Value("\"0s\""),
+                example: "\"10s\"",
+                text: "How long an answer of an authorizer that speaks HTTP counts for further requests with the same \
+                       `authorizer_cache_key`. Only answers that let a request pass are remembered, each by the worker that \
+                       has got it, at most 1024, until the next reload. An answer with `Cache-Control: no-store` or \
+                       `no-cache` is not. `0s`: every request is asked for.",
+            },
+            Key {
+                name: "authorizer_cache_key",
+                kind: Kind::Texts,
+                default: Value(
+                    "[\"Cookie\", \"Authorization\", \"method\", \"scheme\", \"host\", \"path\", \"query\", \"client\"]",
+                ),
+                example: "[\"Cookie\", \"host\"]",
+                text: "What two requests must have in common so that the same answer counts for both: `method`, `scheme`, \
+                       `host`, `path`, `query`, `client` (its address), and names of fields. Add every field by which the \
+                       authorizer decides. Leave out only what it does not look at: without `path`, a client that may see \
+                       one page of the route may see all of them.",
             },
             Key {
                 name: "index",

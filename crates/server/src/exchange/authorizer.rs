@@ -1,0 +1,98 @@
+//! Authorizers: which ones a path has, and calling each once for a request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use site::authorizer::{Authorizer, key};
+use site::model::{Host, Route};
+use site::route::RouteId;
+use taipan_http::target::SafePath;
+
+use super::Exchange;
+use super::answers::Key;
+use crate::request::Request;
+use crate::request::body::RequestBody;
+use crate::response::Response;
+use crate::upstream::{self, Handler, HandlerKind, Outcome};
+
+/// The authorizers of a path: those of its route, and those of `planned`, the route that its plan leads to.
+pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<Arc<Authorizer>> {
+    let route = host.routes.get(host.routes.find(path));
+    let mut found = Vec::new();
+    for authorizer in route.authorizers.iter().chain(&planned.authorizers) {
+        if !found.contains(authorizer) {
+            found.push(authorizer.clone());
+        }
+    }
+    found
+}
+
+impl Exchange<'_> {
+    #[cold]
+    pub(super) fn must_authorize(&self, path: &SafePath<'_>, planned: &Route) -> bool {
+        !authorizers(self.host(), path, planned).is_empty()
+    }
+
+    /// Errors: the response of the authorizer that does not let the request pass.
+    pub(super) async fn call_authorizers(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        planned: &Route,
+    ) -> Result<(), Response> {
+        let route = self.host().routes.find(path);
+        for authorizer in authorizers(self.host(), path, planned) {
+            self.call_authorizer(request, route, &authorizer).await?;
+        }
+        Ok(())
+    }
+
+    /// Calls an authorizer, once for each request. Errors: its response, if it does not let the request pass.
+    pub(super) async fn call_authorizer(
+        &mut self,
+        request: Request<'_>,
+        route: RouteId,
+        authorizer: &Arc<Authorizer>,
+    ) -> Result<(), Response> {
+        if self.authorized_by.contains(authorizer) {
+            return Ok(());
+        }
+        let key = self.answer_key(request, authorizer);
+        if let Some(variables) = key.and_then(|key| self.responder.answers.get(key, Instant::now())) {
+            self.pass(authorizer, &variables);
+            return Ok(());
+        }
+        let kind = HandlerKind::Authorizer(authorizer.clone());
+        let handler = Handler { host: self.host, route, kind, query: None, max_body: self.max_body };
+        // The body is for the upstream that responds.
+        let body = RequestBody::None;
+        match upstream::forward(&self.responder.upstreams, request, &handler, &self.variables, body).await {
+            Outcome::Authorized(permission) => {
+                self.pass(authorizer, &permission.variables);
+                if let (Some(key), Some(subrequest), true) =
+                    (key, &authorizer.subrequest, permission.may_be_remembered)
+                {
+                    let (variables, time) = (permission.variables, subrequest.cache);
+                    self.responder.answers.insert(key, variables, Instant::now(), time);
+                }
+                Ok(())
+            }
+            outcome => Err(self.on_outcome(request, &handler, outcome).await),
+        }
+    }
+
+    fn pass(&mut self, authorizer: &Arc<Authorizer>, variables: &[(String, Vec<u8>)]) {
+        self.authorized_by.push(authorizer.clone());
+        for (name, value) in variables {
+            // A variable that is not allowed, or has been set already, is left out.
+            _ = self.variables.add(name, value);
+        }
+    }
+
+    /// `None`: the answer counts only once.
+    fn answer_key(&self, request: Request<'_>, authorizer: &Authorizer) -> Option<Key> {
+        authorizer.subrequest.as_ref().filter(|subrequest| !subrequest.cache.is_zero())?;
+        let key = key(authorizer, self.head, request.connection.client.ip())?;
+        Some(self.responder.answers.key(&key))
+    }
+}

@@ -1,0 +1,164 @@
+//! Reads the authorizers of a route, and what those that speak HTTP are asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use taipan_http::fields::is_token;
+use taipan_http::forwarded;
+use taipan_http::target::SafePath;
+
+use super::section::Section;
+use super::upstreams;
+use crate::authorizer::{
+    Authorizer, KeyPart, MAX_FIELDS, Subrequest, SubrequestMethod, is_same_name, variable,
+};
+use crate::upstream::{Protocol, Upstream};
+
+/// The keys of authorizers that speak HTTP.
+const KEYS: [&str; 6] = [
+    "authorizer_path",
+    "authorizer_method",
+    "authorizer_fields",
+    "authorizer_user",
+    "authorizer_cache",
+    "authorizer_cache_key",
+];
+/// Fields of the connection, of the message, or that programs misread.
+const OWN_FIELDS: [&str; 14] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+];
+
+/// The authorizers of a section. `false` removes the inherited ones.
+pub fn authorizers(
+    section: &Section,
+    inherited: &[Arc<Authorizer>],
+    settings: &Subrequest,
+    upstreams: &[Upstream],
+) -> Vec<Arc<Authorizer>> {
+    let Some(given) = section.text_or_false("authorizer") else {
+        // They take the settings of this section.
+        let renewed = |own: &Arc<Authorizer>| match &own.subrequest {
+            Some(old) if old != settings => {
+                Arc::new(Authorizer { subrequest: Some(settings.clone()), ..**own })
+            }
+            _ => own.clone(),
+        };
+        return inherited.iter().map(renewed).collect();
+    };
+    let named = given.value.and_then(|name| upstreams::find(section, name, given.place, upstreams));
+    let Some(upstream) = named else {
+        if given.value.is_none() {
+            section.reject_keys(&KEYS, "has no effect without an authorizer", "remove it");
+        }
+        return Vec::new();
+    };
+    let subrequest = match upstreams[upstream].protocol {
+        Protocol::Http => Some(settings.clone()),
+        Protocol::FastCgi => {
+            section.reject_keys(&KEYS, "is for an authorizer that speaks HTTP", "remove it");
+            None
+        }
+        Protocol::Scgi => {
+            let what = format!("the application \"{}\" cannot be an authorizer", upstreams[upstream].name);
+            section.errors.add(given.place, what, "name an application that speaks HTTP or FastCGI");
+            None
+        }
+    };
+    vec![Arc::new(Authorizer { upstream, subrequest })]
+}
+
+/// The settings of authorizers that speak HTTP.
+pub fn subrequest(section: &Section, inherited: &Subrequest) -> Subrequest {
+    let method = section.choice("authorizer_method").map(|word| match word {
+        "original" => SubrequestMethod::Original,
+        _ => SubrequestMethod::Get,
+    });
+    let cache: Option<Duration> = section.duration("authorizer_cache");
+    let fields = fields(section).unwrap_or_else(|| inherited.fields.clone());
+    Subrequest {
+        target: target(section).or_else(|| inherited.target.clone()),
+        method: method.unwrap_or(inherited.method),
+        user: user(section, &fields).unwrap_or_else(|| inherited.user.clone()),
+        fields,
+        cache: cache.unwrap_or(inherited.cache),
+        cache_key: cache_key(section).unwrap_or_else(|| inherited.cache_key.clone()),
+    }
+}
+
+fn target(section: &Section) -> Option<String> {
+    let given = section.text("authorizer_path")?;
+    let path = given.value.split('?').next().unwrap_or_default();
+    let is_target = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'#');
+    if SafePath::parse(path).is_err() || !given.value.bytes().all(is_target) {
+        let what = format!("\"{}\" is not a path of the authorizer", given.value.escape_debug());
+        let what_to_do = "write a path with a slash in front, percent-encoded, such as \"/oauth2/auth\"";
+        section.errors.add(given.place, what, what_to_do);
+    }
+    Some(given.value.to_owned())
+}
+
+fn fields(section: &Section) -> Option<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for given in section.texts("authorizer_fields")? {
+        let name = given.value;
+        let what = format!("an authorizer cannot set the field \"{}\"", name.escape_debug());
+        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            || !is_token(name.as_bytes())
+        {
+            section.errors.add(given.place, what, "expected letters, digits and dashes");
+        } else if OWN_FIELDS.iter().any(|own| is_same_name(name.as_bytes(), own))
+            || forwarded::is_interpreted(name.as_bytes())
+        {
+            section.errors.add(given.place, what, "the server itself sets it");
+        } else if names.iter().any(|other| variable(other) == variable(name)) {
+            section.errors.add(given.place, what, "it is named twice; names of fields ignore case");
+        } else {
+            names.push(name.to_owned());
+        }
+    }
+    if names.len() > MAX_FIELDS {
+        section.reject("authorizer_fields", section.place_of("authorizer_fields"), "has more than 32 fields");
+    }
+    Some(names)
+}
+
+fn user(section: &Section, fields: &[String]) -> Option<String> {
+    let given = section.text("authorizer_user")?;
+    if !fields.iter().any(|name| is_same_name(name.as_bytes(), given.value)) {
+        let what = format!("\"{}\" is not among \"authorizer_fields\"", given.value.escape_debug());
+        section.errors.add(given.place, what, "add it there, or name one of them");
+    }
+    Some(given.value.to_owned())
+}
+
+fn cache_key(section: &Section) -> Option<Vec<KeyPart>> {
+    let texts = section.texts("authorizer_cache_key")?;
+    let mut parts = Vec::new();
+    for given in texts {
+        if !is_token(given.value.as_bytes()) {
+            let what = format!("\"{}\" is no part of a request", given.value.escape_debug());
+            let what_to_do = "write method, scheme, host, path, query, client, or the name of a field";
+            section.errors.add(given.place, what, what_to_do);
+        }
+        parts.push(KeyPart::parse(given.value));
+    }
+    if !parts.iter().any(KeyPart::identifies_client) {
+        let what = "\"authorizer_cache_key\" has nothing that tells clients apart";
+        let what_to_do = "add the fields by which the authorizer decides, such as \"Cookie\"";
+        section.errors.add(section.place_of("authorizer_cache_key"), what, what_to_do);
+    }
+    Some(parts)
+}
