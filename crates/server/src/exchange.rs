@@ -6,10 +6,12 @@
 //!
 //! Does not know by which protocol the request came.
 
+pub mod access;
 mod answers;
 mod authorizer;
 mod error_page;
 mod forward;
+mod panic_guard;
 mod refusal;
 mod sendfile;
 
@@ -32,16 +34,21 @@ use taipan_http::conditional;
 use taipan_http::head::{Head, Method};
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::{SafePath, Scheme, encode_path};
 
+use self::access::{Denied, Needs};
 use self::answers::Answers;
 pub use self::authorizer::authorizers;
+use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
 use crate::content::{compress, delta, file, fixed, kept, listing};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::{DiskLookup, Entry, Files, Probe, script};
-use crate::request::Request;
+use crate::handshake::TlsFacts;
+use crate::log::access::LoggedRequest;
+use crate::peer::Peer;
 use crate::request::body::{Discard, RequestBody};
+use crate::request::{ConnectionInfo, Request};
 use crate::response::Response;
 use crate::services::Services;
 use crate::stats::Count;
@@ -58,6 +65,7 @@ pub struct Responder {
     pub answers: Answers,
     /// Whether a host refuses some requests by the connection that they have come by.
     pub refuses: bool,
+    pub access: Needs,
 }
 
 impl Responder {
@@ -70,14 +78,22 @@ impl Responder {
         let (spawner, pools) = (None, Vec::new());
         let upstreams = Upstreams { services: services.clone(), concurrency, spawner, pools, asserted };
         let refuses = services.site.hosts.iter().any(|host| host.tls.refuses());
-        Responder { services, files, upstreams, has_authorizers, answers: Answers::default(), refuses }
+        let access = Needs::of(&services.site);
+        let answers = Answers::default();
+        Responder { services, files, upstreams, has_authorizers, answers, refuses, access }
     }
 
-    /// The response to a request without a body. `None`: it has to wait for something.
+    /// The response to a request without a body, which began at `began` of `clock::micros`. `None`: it has to wait for
+    /// something. The request has its log line even if this panics.
     #[inline]
-    pub fn fast(&self, host: usize, head: &Head<'_>) -> Option<Response> {
-        let response = Exchange::new(self, host, head).fast()?;
-        Some(omit_content_for_head(head.method, response))
+    pub fn fast(&self, head: &Head<'_>, client: Peer, began: u64) -> Option<Response> {
+        let host = self.services.site.hosts.find(head.authority);
+        let exchange = Exchange::new(self, host, head, client);
+        let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began };
+        let guard = PanicGuard { services: &self.services, request };
+        let response = exchange.fast();
+        std::mem::forget(guard);
+        Some(omit_content_for_head(head.method, response?))
     }
 
     /// The response to a request. A body that nothing has read is discarded first, unless the client waits for 100
@@ -85,7 +101,8 @@ impl Responder {
     pub async fn respond(&self, request: Request<'_>, body: RequestBody) -> Response {
         let method = request.head.method;
         let host = self.services.site.hosts.find(request.head.authority);
-        let mut exchange = Exchange { body, ..Exchange::new(self, host, request.head) };
+        let ConnectionInfo { client, tls, .. } = request.connection;
+        let mut exchange = Exchange { body, tls, ..Exchange::new(self, host, request.head, client) };
         let response = exchange.respond(request).await;
         let discard = match method {
             Method::Get | Method::Head | Method::Options => Discard::ToTheEnd,
@@ -123,6 +140,9 @@ struct Exchange<'a> {
     services: &'a Services,
     host: usize,
     head: &'a Head<'a>,
+    client: Peer,
+    /// `None`: the connection has no TLS, or this is the fast path.
+    tls: Option<&'a TlsFacts>,
     now: i64,
     /// `None` once an upstream reads it.
     body: RequestBody,
@@ -149,13 +169,15 @@ enum Resolution<'a> {
 
 impl<'a> Exchange<'a> {
     #[inline]
-    fn new(responder: &'a Responder, host: usize, head: &'a Head<'a>) -> Exchange<'a> {
+    fn new(responder: &'a Responder, host: usize, head: &'a Head<'a>, client: Peer) -> Exchange<'a> {
         let services = &*responder.services;
         Exchange {
             responder,
             services,
             host,
             head,
+            client,
+            tls: None,
             now: services.clock.now(),
             body: RequestBody::None,
             max_body: services.site.limits.body,
@@ -182,6 +204,14 @@ impl<'a> Exchange<'a> {
                 Fast::Wait => return None,
             }
         }
+        if self.responder.access.rules {
+            if self.responder.access.tls && self.head.scheme == Scheme::Https {
+                return None;
+            }
+            if let Err(Denied(route, status)) = self.check_access(&path) {
+                return self.status_fast(route, status);
+            }
+        }
         if self.responder.has_authorizers && self.must_authorize(&path, self.route(&path)) {
             return None;
         }
@@ -205,6 +235,11 @@ impl<'a> Exchange<'a> {
         let Some(FallbackPlan { path, plan, variables }) = self.fallback(path, route) else {
             return self.status_fast(route, status);
         };
+        if self.responder.access.rules
+            && let Err(Denied(route, status)) = self.check_access(&path)
+        {
+            return self.status_fast(route, status);
+        }
         if self.responder.has_authorizers && self.must_authorize(&path, plan.route) {
             return None;
         }
@@ -244,7 +279,7 @@ impl<'a> Exchange<'a> {
             return fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE);
         }
         if self.responder.refuses
-            && let Some(response) = self.refused(&path, request.connection.tls)
+            && let Some(response) = self.refused(&path)
         {
             return response;
         }
@@ -273,6 +308,11 @@ impl<'a> Exchange<'a> {
         plan: Plan<'a, '_>,
         fallback: Option<&FallbackVariables>,
     ) -> Result<Response, (&'a Route, Status)> {
+        if self.responder.access.rules
+            && let Err(Denied(route, status)) = self.check_access(path)
+        {
+            return Ok(self.status(route, status).await);
+        }
         if let Err(response) = self.authorize(request, path, plan.route).await {
             return Ok(response);
         }
@@ -417,6 +457,11 @@ impl<'a> Exchange<'a> {
             None => Listing::Off,
         };
         let decision = decide::decide(self.head, path, &entry.resource, listing, self.now);
+        if self.responder.access.rules
+            && let Err(Denied(route, status)) = self.check_served(path, entry, &decision)
+        {
+            return Resolution::Status(route, status);
+        }
         if entry.deltas.is_some()
             && let Decision::Full(_) | Decision::Make(..) = decision
             && let Some(delta) = delta::find(&self.responder.files, self.host, path, entry, self.head)
@@ -499,7 +544,8 @@ impl<'a> Exchange<'a> {
             coding: compress::coding(&route.files.compress, self.head, format.content_type()),
             preconditions,
         };
-        match listing::cached(&self.responder.files, &query, self.now) {
+        let is_filtered = self.responder.access.paths;
+        match listing::cached(&self.responder.files, &query, self.now).filter(|_| !is_filtered) {
             Some(response) => Resolution::Response(response),
             None => Resolution::List(Box::new(query)),
         }
@@ -509,7 +555,9 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_cold() {
             return self.status(self.route(&query.path), Status::SERVICE_UNAVAILABLE).await;
         }
-        listing::list(&self.responder.files, query).await
+        let may_know = |path: &SafePath<'_>| self.check_access(path).is_ok();
+        let filter = self.responder.access.paths.then_some(&may_know as &dyn Fn(&SafePath<'_>) -> bool);
+        listing::list(&self.responder.files, query, filter).await
     }
 
     /// What is at `path`. Errors: the status of the response.

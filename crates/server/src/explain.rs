@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::io;
 use std::process::ExitCode;
 
+use site::access::{self, Action, Facts, Rule, Tls};
 use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
@@ -47,7 +48,7 @@ pub fn explain(flags: &Explain) -> ExitCode {
                 refuses: false,
                 ..Responder::without_upstreams(Services::new(site, None).0, roots)
             };
-            print_explanation(&responder, &request(flags), scheme(flags)).await
+            print_explanation(&responder, &request(flags), flags).await
         })
     });
     match result {
@@ -85,7 +86,7 @@ fn scheme(flags: &Explain) -> Scheme {
     named.unwrap_or(Scheme::Http)
 }
 
-async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) -> io::Result<()> {
+async fn print_explanation(responder: &Responder, bytes: &[u8], flags: &Explain) -> io::Result<()> {
     let escaped = head::escape_target(bytes).map(|(escaped, _)| escaped);
     let mut store = FieldStore::new();
     let head = match head::parse(
@@ -93,7 +94,7 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
         &mut store,
         &responder.services.site.limits.head,
     ) {
-        Ok(Some((head, _))) => Head { scheme, ..head },
+        Ok(Some((head, _))) => Head { scheme: scheme(flags), ..head },
         Ok(None) => return Err(io::Error::other("this is not a complete request")),
         Err(error) => {
             terminal::out(format_args!("request   rejected: {}", error.rule()));
@@ -117,11 +118,13 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
         "host      {}",
         if names.is_empty() { "the default host".to_owned() } else { names }
     ));
+    let client = Peer::from((flags.from, None));
+    print_rules(responder, host, &head, client);
     let responding = print_plan(responder, host, &head);
     print_authorizers(responder, host, &head);
     match responding {
         Responding::Server | Responding::Nothing => {
-            let connection = ConnectionInfo { client: Peer::Unix, via: Via::Nothing, local: None, tls: None };
+            let connection = ConnectionInfo { client, via: Via::Nothing, local: None, tls: None };
             let request = Request { head: &head, connection };
             let response = responder.respond(request, RequestBody::None).await;
             print_compression(responder, host, &head);
@@ -132,6 +135,30 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], scheme: Scheme) 
         }
     }
     Ok(())
+}
+
+/// Prints the rule of access that decides.
+fn print_rules(responder: &Responder, host: usize, head: &Head<'_>, client: Peer) {
+    let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
+    let services = &responder.services;
+    if services.site.rules().next().is_none() {
+        return;
+    }
+    let facts = Facts { head, client: client.ip(), tls: Tls::Off, now: services.clock.now() };
+    let decision = |what: &str, rule: &Rule| {
+        terminal::out(format_args!("access    {client} {what}, by the rule in {}", rule.place));
+    };
+    match access::check(services.site.hosts.at(host), &path, facts) {
+        access::Verdict::Allow(None) => {
+            terminal::out(format_args!("access    {client} is allowed: no rule matches"))
+        }
+        access::Verdict::Allow(Some(rule)) => match &rule.action {
+            Action::Limit(name) => decision(&format!("is allowed, within the limit \"{name}\""), rule),
+            _ => decision("is allowed", rule),
+        },
+        access::Verdict::Authenticate(rule) => decision("must authenticate", rule),
+        access::Verdict::Deny(status, rule) => decision(&format!("is denied with {status}"), rule),
+    }
 }
 
 /// Prints the authorizers of a request. The response is the one that follows when they permit the request.

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub struct Explain {
     pub method: String,
     pub url: String,
     pub fields: Vec<String>,
+    /// The address of the client.
+    pub from: IpAddr,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,6 +191,7 @@ enum Key {
     Root,
     Json,
     Header,
+    From,
     Timeout,
     Socket,
     Processes,
@@ -286,6 +290,14 @@ const FLAGS: &[FlagRow] = &[
         help: "Add a field to the request, such as \"Range: bytes=0-99\"; may be repeated (default: none)",
     },
     FlagRow {
+        key: Key::From,
+        long: "from",
+        short: None,
+        value: Some("ADDRESS"),
+        commands: &["explain"],
+        help: "The address of the client, for rules of access (default: 127.0.0.1)",
+    },
+    FlagRow {
         key: Key::Timeout,
         long: "timeout",
         short: None,
@@ -374,6 +386,7 @@ struct Given {
     access_log: Option<String>,
     root: Option<PathBuf>,
     fields: Vec<String>,
+    from: Option<IpAddr>,
     timeout: Option<u64>,
     user: Option<String>,
     tls: Vec<String>,
@@ -440,6 +453,7 @@ impl Given {
             Key::Root => self.root = Some(value.into()),
             Key::Listen => self.listen.push(text(value)?),
             Key::Header => self.fields.push(text(value)?),
+            Key::From => self.from = Some(ip_address(value)?),
             Key::AccessLog => self.access_log = Some(text(value)?),
             Key::Workers => self.workers = Some(number(value, typed, 1..=1024)?),
             Key::Timeout => self.timeout = Some(number(value, typed, 1..=3600)? as u64),
@@ -483,7 +497,8 @@ impl Given {
                     text(arguments.next().unwrap_or_default())?,
                     text(arguments.next().unwrap_or_default())?,
                 );
-                Ok(Command::Explain(Explain { source, method, url, fields: self.fields }))
+                let from = self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                Ok(Command::Explain(Explain { source, method, url, fields: self.fields, from }))
             }
             "healthcheck" => {
                 self.exactly(1, "healthcheck takes one URL: taipan healthcheck http://127.0.0.1:8080/")?;
@@ -741,6 +756,12 @@ fn text(value: OsString) -> Result<String, UsageError> {
 }
 
 /// The name of a host, without a port.
+fn ip_address(value: OsString) -> Result<IpAddr, UsageError> {
+    let address = text(value)?;
+    let wrong = |_| UsageError(format!("\"{}\" is not an IP address", address.escape_debug()));
+    address.parse().map_err(wrong)
+}
+
 fn host_name(value: OsString) -> Result<String, UsageError> {
     let name = text(value)?;
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
@@ -830,12 +851,13 @@ mod tests {
             ("stats", Command::Control { source: folder("."), request: Request::Stats(Form::Text) }),
             ("stats --json", Command::Control { source: folder("."), request: Request::Stats(Form::Json) }),
             (
-                "explain GET /x -H Range:bytes=0-1 --root /srv",
+                "explain GET /x -H Range:bytes=0-1 --from 2001:db8::1 --root /srv",
                 Command::Explain(Explain {
                     source: folder("/srv"),
                     method: "GET".into(),
                     url: "/x".into(),
                     fields: vec!["Range:bytes=0-1".into()],
+                    from: IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
                 }),
             ),
             (
@@ -883,6 +905,7 @@ mod tests {
             ("check", "taipan check -c FILE"),
             ("check -c a b", "takes no argument"),
             ("explain GET", "a method and a URL"),
+            ("explain GET / --from localhost", "not an IP address"),
             ("healthcheck", "one URL"),
             ("generate tcsh", "man, bash, zsh and fish"),
             ("--workers many", "takes a number"),

@@ -5,8 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each crate with the modules at its top, from the highest layer to the lowest. Modules in one line may use one another.
-const CRATES: &[(&str, &[&str])] =
-    &[("http", HTTP), ("h2", H2), ("script", SCRIPT), ("auth", AUTH), ("site", SITE), ("server", SERVER), ("load", LOAD)];
+const CRATES: &[(&str, &[&str])] = &[
+    ("http", HTTP),
+    ("h2", H2),
+    ("script", SCRIPT),
+    ("auth", AUTH),
+    ("site", SITE),
+    ("server", SERVER),
+    ("load", LOAD),
+];
 
 const HTTP: &[&str] = &[
     "chunked",
@@ -35,7 +42,8 @@ const H2: &[&str] =
 
 const SCRIPT: &[&str] = &["fastcgi", "scgi", "environment", "response", "walk", "arguments"];
 
-const AUTH: &[&str] = &["digest", "basic", "nonce", "users", "digest_users", "groups", "mistake", "hash", "crypt64"];
+const AUTH: &[&str] =
+    &["digest", "basic", "nonce", "users", "digest_users", "groups", "mistake", "hash", "crypt64"];
 
 const SITE: &[&str] = &[
     "config",
@@ -48,8 +56,10 @@ const SITE: &[&str] = &[
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host route template upstream authorizer tls certificates",
+    "model host route template upstream authorizer tls certificates access",
     "proxies",
+    "network",
+    "wildcard",
     "mime",
     "compress",
     "listener",

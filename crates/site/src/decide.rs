@@ -76,6 +76,18 @@ pub enum Selected {
     Unmade(Option<Vec<u8>>),
 }
 
+impl Decision {
+    /// The index of the representation that is sent. `None`: none is.
+    pub fn representation(&self) -> Option<usize> {
+        match self {
+            Decision::Full(chosen) | Decision::Make(_, chosen) => Some(*chosen),
+            Decision::Part(chosen, _) | Decision::Parts(chosen, _) => Some(*chosen),
+            Decision::Stream(_) => Some(0),
+            _ => None,
+        }
+    }
+}
+
 /// For GET and HEAD. `path` is that of the request.
 #[inline]
 pub fn decide(

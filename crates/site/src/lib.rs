@@ -21,6 +21,12 @@ pub mod tls;
 
 pub mod certificates;
 
+pub mod network;
+
+pub mod wildcard;
+
+pub mod access;
+
 pub mod proxies;
 
 pub mod config;

@@ -15,6 +15,7 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use crate::access::{Rule, Rules};
 use crate::authorizer::{Authorizer, Subrequest, is_same_name};
 use crate::certificates::Certificates;
 use crate::compress::CompressRules;
@@ -100,6 +101,8 @@ pub struct Route {
     pub authorizers: Vec<Arc<Authorizer>>,
     /// The settings of authorizers that speak HTTP.
     pub subrequest: Subrequest,
+    /// Rules of access. Each list has a say, so that a glob cannot allow what the prefix around it denies.
+    pub access: Vec<Rules>,
 }
 
 /// An account of the system. User and group are names or numbers. `None`: the first group of the user.
@@ -520,6 +523,12 @@ impl Site {
         names
     }
 
+    /// The rules of access of all routes.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        routes.flat_map(|route| route.access.iter().flat_map(|rules| rules.iter().map(|rule| &**rule)))
+    }
+
     /// The index in `hosts` of the host with the name `authority`.
     pub fn host(&self, authority: &[u8]) -> usize {
         self.hosts.find(authority)
@@ -556,6 +565,7 @@ impl Route {
             script: None,
             authorizers: Vec::new(),
             subrequest: Subrequest::default(),
+            access: Vec::new(),
         }
     }
 

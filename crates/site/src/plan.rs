@@ -179,6 +179,13 @@ pub fn planned_route<'s>(host: &'s Host, path: SafePath) -> &'s Route {
     host.routes.get(follow_rewrites(host, path).0)
 }
 
+/// The path that rewrites lead to. `None`: there is no rewrite for `path`.
+pub fn rewritten(host: &Host, path: &SafePath) -> Option<SafePath<'static>> {
+    let route = host.routes.get(host.routes.find(path));
+    let is_rewrite = matches!(route.action, Action::Rewrite { .. });
+    is_rewrite.then(|| follow_rewrites(host, path.clone()).1.into_owned())
+}
+
 /// The path that rewrites lead to, and its route: that of a rewrite where the rewrites do not come to an end.
 fn follow_rewrites<'p>(host: &Host, mut path: SafePath<'p>) -> (RouteId, SafePath<'p>) {
     let mut id = host.routes.find(&path);

@@ -7,8 +7,8 @@ use std::mem::take;
 use site::memory;
 use taipan_http::head::Version;
 
-use super::output::{Coding, Output, Persistence, why_dropped};
-use crate::log::access::Records;
+use super::output::{Coding, Output, Persistence};
+use crate::log::access::{Records, why_dropped};
 use crate::response::{Body, Response};
 use crate::services::Services;
 

@@ -122,13 +122,13 @@ pub fn counted_address(ip: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use site::proxies::Proxy;
+    use site::network::Network;
 
     use super::*;
 
     #[test]
     fn limits_each_client_and_counts_connections_that_end() {
-        let proxies = Proxies::new(vec![Proxy::parse("10.0.0.0/8").unwrap()]);
+        let proxies = Proxies::new([Network::parse("10.0.0.0/8").unwrap()]);
         let counts = ConnectionCounts { limit: 2, proxies, connections: Mutex::default() };
         let increment = |ip: &str| counts.increment(ip.parse().unwrap(), counts.limit);
         assert!(increment("192.0.2.1") && increment("192.0.2.1") && !increment("192.0.2.1"));

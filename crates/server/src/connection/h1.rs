@@ -14,7 +14,6 @@ use taipan_http::target::{Scheme, TargetError};
 
 use super::batch::{Batch, connection_line};
 use super::client;
-use super::log_guard::PanicGuard;
 use super::output::{Output, Persistence};
 use crate::connection::Connections;
 use crate::content::fixed;
@@ -220,7 +219,7 @@ impl Http1 {
         if head.framing.has_body() {
             return Step::Stop(Next::Respond(used));
         }
-        match self.fast(connections, head) {
+        match connections.responder.fast(head, self.client, self.began) {
             Some(response) => {
                 let persistence = self.persistence(connections, head, &response, Reading::Complete);
                 self.push(connections, response, Some(head), persistence, batch);
@@ -261,23 +260,6 @@ impl Http1 {
         };
         self.reject_head(connections, error, input, batch);
         Step::Answered(input.len())
-    }
-
-    /// Responds from the fast path. The request has its log line even if that panics.
-    #[inline]
-    fn fast(&self, connections: &Rc<Connections>, head: &Head<'_>) -> Option<Response> {
-        let host = connections.services.site.hosts.find(head.authority);
-        let request = LoggedRequest {
-            client: self.client,
-            head: Some(head),
-            host,
-            time: connections.services.clock.now(),
-            began: self.began,
-        };
-        let guard = PanicGuard { services: &connections.services, request };
-        let answer = connections.responder.fast(host, head);
-        std::mem::forget(guard);
-        answer
     }
 
     /// Whether the connection stays open behind this response.

@@ -26,12 +26,11 @@ use taipan_http::target::Scheme;
 use tokio::task::AbortHandle;
 
 use super::client;
-use super::log_guard::PanicGuard;
-use super::output::{CLIENT_CLOSED, Output, why_dropped};
+use super::output::{CLIENT_CLOSED, Output};
 use super::table::ConnectionState;
 use crate::connection::Connections;
 use crate::exchange;
-use crate::log::access::{LoggedRequest, LoggedResponse, Records};
+use crate::log::access::{LoggedRequest, LoggedResponse, Records, why_dropped};
 use crate::peer::Peer;
 use crate::response::{Body, BodyStream, Response};
 use crate::semaphore::Permit;
@@ -298,7 +297,7 @@ impl Http2 {
         };
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
-        if end && let Some(response) = fast(connections, &head, origin) {
+        if end && let Some(response) = connections.responder.fast(&head, origin.client, began) {
             return self.respond(connections, stream, Some(&head), origin, response, gathered);
         }
         let incoming = Incoming::new(&head, end);
@@ -704,21 +703,4 @@ fn take_stream(body: &mut Body) -> Option<Box<dyn BodyStream>> {
             None
         }
     }
-}
-
-/// Responds from the fast path. The request has its log line even if that panics.
-#[inline]
-fn fast(connections: &Rc<Connections>, head: &Head<'_>, origin: Origin) -> Option<Response> {
-    let host = connections.services.site.hosts.find(head.authority);
-    let request = LoggedRequest {
-        client: origin.client,
-        head: Some(head),
-        host,
-        time: connections.services.clock.now(),
-        began: origin.began,
-    };
-    let guard = PanicGuard { services: &connections.services, request };
-    let response = connections.responder.fast(host, head);
-    std::mem::forget(guard);
-    response
 }

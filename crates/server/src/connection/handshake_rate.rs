@@ -84,7 +84,7 @@ impl HandshakeRates {
 
 #[cfg(test)]
 mod tests {
-    use site::proxies::Proxy;
+    use site::network::Network;
 
     use super::*;
 
@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn rates(rate: u32) -> HandshakeRates {
-        HandshakeRates::new(rate, &Proxies::new(vec![Proxy::parse("10.0.0.0/8").expect("it is one")]))
+        HandshakeRates::new(rate, &Proxies::new([Network::parse("10.0.0.0/8").expect("it is one")]))
     }
 
     #[test]

@@ -349,11 +349,6 @@ pub const CLIENT_CLOSED: &str = "client closed";
 pub const CHANGED: &str = "file changed while it was sent";
 pub const UNREADABLE: &str = "content could not be read";
 
-/// Why a response was dropped before its end, for the log.
-pub fn why_dropped() -> &'static str {
-    if std::thread::panicking() { "the response failed" } else { "server stopped" }
-}
-
 /// Why sending failed, for the log. Errors that are not the client's are a disk's, or `CHANGED`.
 pub fn why(error: &io::Error) -> &'static str {
     match error.raw_os_error() {

@@ -24,6 +24,7 @@ use super::tls::Failure;
 use super::transport::{Interruption, Transport};
 use super::{Event, Phase};
 use crate::connection::Connections;
+use crate::log::access::why_dropped;
 use crate::request::ConnectionInfo;
 use crate::request::Request;
 use crate::request::body::RequestBody;
@@ -547,6 +548,6 @@ struct Serving<'a>(&'a mut Task);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        self.0.log_aborted(Status::INTERNAL_SERVER_ERROR, output::why_dropped());
+        self.0.log_aborted(Status::INTERNAL_SERVER_ERROR, why_dropped());
     }
 }

@@ -18,7 +18,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::{compress, fixed};
-use crate::disk::{Device, Stream, Work};
+use crate::disk::{Busy, Device, Stream, Work};
 use crate::encoder::{self, Effort};
 use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::open::Stamp;
@@ -93,11 +93,17 @@ pub fn cached(files: &Files, query: &Query, now: i64) -> Option<Response> {
     Some(conditional(services, route, query, Response::from_head(page.response.get(&services.clock))))
 }
 
-/// Reads and renders the listing.
-pub async fn list(files: &Files, query: Query) -> Response {
+/// Which entries of a folder a client may know of. `None`: all of them.
+pub type Filter<'a> = Option<&'a dyn Fn(&SafePath<'_>) -> bool>;
+
+/// Entries that are filtered in one turn of the loop.
+const FILTERED_PER_TURN: usize = 256;
+
+/// Reads and renders the listing. One that is filtered is not cached.
+pub async fn list(files: &Files, query: Query, filter: Filter<'_>) -> Response {
     let services = &files.services;
     let route = services.route(query.host, &query.path);
-    match render(files, route, &query).await {
+    match render(files, route, &query, filter).await {
         Ok(response) => conditional(services, route, &query, response),
         Err(status) => fixed::status(services, Some(route), status),
     }
@@ -116,7 +122,7 @@ fn conditional(services: &Services, route: &Route, query: &Query, response: Resp
 }
 
 /// Errors: the status of the response.
-async fn render(files: &Files, route: &Route, query: &Query) -> Result<Response, Status> {
+async fn render(files: &Files, route: &Route, query: &Query, filter: Filter<'_>) -> Result<Response, Status> {
     let services = &files.services;
     let device = query.folder.device;
     let job = Job {
@@ -127,7 +133,13 @@ async fn render(files: &Files, route: &Route, query: &Query) -> Result<Response,
         first: services.site.cache.bytes / FRACTION_OF_CACHE,
         compress_from: route.files.compress.min,
     };
-    let result = services.disk.run_for_request(device, Work::Listing, move || job.run()).await;
+    let result = match filter {
+        None => {
+            let work = move || job.read().map(|(entries, extent)| job.render(entries, extent));
+            services.disk.run_for_request(device, Work::Listing, work).await
+        }
+        Some(filter) => filtered(services, query, job, filter).await,
+    };
     let now = services.clock.read();
     let result = result.map_err(|_| Status::SERVICE_UNAVAILABLE)?;
     let Rendered { first, rest, coding } = result.map_err(|error| match error {
@@ -148,9 +160,43 @@ async fn render(files: &Files, route: &Route, query: &Query) -> Result<Response,
     }
     let head = DatedHead::new(head.length(first.len() as u64).finish_with(&first), &services.clock);
     let response = Response::from_head(head.get(&services.clock));
+    if filter.is_some() {
+        return Ok(response);
+    }
     let page = ListingPage { response: head, folder: query.folder, rendered_at: now };
     files.insert_listing(query.host, &key(query), Rc::new(page));
     Ok(response)
+}
+
+/// Reads the folder, filters its entries here, and renders them.
+async fn filtered(
+    services: &Services,
+    query: &Query,
+    job: Job,
+    filter: &dyn Fn(&SafePath<'_>) -> bool,
+) -> Result<Result<Rendered, OpenError>, Busy> {
+    let device = query.folder.device;
+    let read = move || (job.read(), job);
+    let (read, job) = services.disk.run_for_request(device, Work::Listing, read).await?;
+    let (entries, extent) = match read {
+        Ok(read) => read,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut allowed = Vec::new();
+    for (number, entry) in entries.into_iter().enumerate() {
+        if number % FILTERED_PER_TURN == FILTERED_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        let path = query.path.join(&entry.name).map(|path| match entry.kind {
+            EntryKind::Folder => path.as_folder(),
+            EntryKind::File | EntryKind::Other => path,
+        });
+        if path.is_some_and(|path| filter(&path)) {
+            allowed.push(entry);
+        }
+    }
+    let render = move || Ok(job.render(allowed, extent));
+    services.disk.run_for_request(device, Work::Listing, render).await
 }
 
 fn head<'a>(services: &Services, route: &'a Route, query: &Query) -> HeadWriter<'a> {
@@ -197,23 +243,22 @@ struct Rendered {
 }
 
 impl Job {
-    fn run(self) -> Result<Rendered, OpenError> {
-        let (entries, extent) = self.read()?;
+    fn render(&self, entries: Vec<Entry>, extent: Extent) -> Rendered {
         let path = format!("/{}", self.query.path.as_str());
         let page = Page { path, entries, order: self.query.order, extent };
         let mut renderer = Renderer::new(page, self.query.format);
         let mut first = Vec::new();
         while renderer.render(&mut first) == Progress::More {
             if first.len() >= self.first {
-                return Ok(Rendered { first, rest: Some(renderer), coding: None });
+                return Rendered { first, rest: Some(renderer), coding: None };
             }
         }
         let coding = self.query.coding.filter(|_| first.len() as u64 >= self.compress_from);
         let encoded = coding.and_then(|coding| encoder::encode(coding, Effort::Quick, &first).ok());
-        Ok(match encoded {
+        match encoded {
             Some(first) => Rendered { first, rest: None, coding },
             None => Rendered { first, rest: None, coding: None },
-        })
+        }
     }
 
     fn read(&self) -> Result<(Vec<Entry>, Extent), OpenError> {

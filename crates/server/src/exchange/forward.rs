@@ -8,6 +8,7 @@ use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
 
 use super::Exchange;
+use super::access::Denied;
 use crate::content::compress;
 use crate::log;
 use crate::request::Request;
@@ -30,6 +31,12 @@ impl Exchange<'_> {
         fallback: Option<&FallbackVariables>,
     ) -> Response {
         let route = self.route_at(id);
+        if self.responder.access.rules
+            && let HandlerKind::Script(step) = &kind
+            && let Err(Denied(route, status)) = self.check_path(&step.script_name)
+        {
+            return self.status(route, status).await;
+        }
         // The route of a script may be another one than that of the path.
         for authorizer in &route.authorizers {
             if let Err(response) = self.call_authorizer(request, id, authorizer).await {
@@ -109,7 +116,8 @@ impl Exchange<'_> {
             internal_redirects: self.internal_redirects + 1,
             authorized_by: std::mem::take(&mut self.authorized_by),
             variables: std::mem::take(&mut self.variables),
-            ..Exchange::new(self.responder, self.host, &head)
+            tls: self.tls,
+            ..Exchange::new(self.responder, self.host, &head, self.client)
         };
         let response = exchange.respond(Request { head: &head, ..request }).await;
         self.variables = exchange.variables;

@@ -9,7 +9,6 @@ use taipan_http::target::{SafePath, encode_path};
 
 use super::Exchange;
 use crate::content::fixed;
-use crate::handshake::TlsFacts;
 use crate::response::Response;
 
 const HTTPS_PORT: u16 = 443;
@@ -36,9 +35,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// The response to a request that the host does not serve. `facts`: those of its connection.
-    pub(super) fn refused(&self, path: &SafePath<'_>, facts: Option<&TlsFacts>) -> Option<Response> {
-        let handshake = facts.map(|facts| &self.services.site.hosts.at(facts.host).tls);
+    /// The response to a request that the host does not serve.
+    pub(super) fn refused(&self, path: &SafePath<'_>) -> Option<Response> {
+        let handshake = self.tls.map(|facts| &self.services.site.hosts.at(facts.host).tls);
         let refusal = self.host().tls.refusal(self.head.scheme, path.as_str(), handshake)?;
         Some(self.refuse(refusal, path))
     }

@@ -36,6 +36,18 @@ pub struct Entry {
     pub(super) making: Rc<Cell<Codings>>,
     /// `None`: the file is no dictionary for other files.
     pub deltas: Option<Rc<Deltas>>,
+    pub(super) origin: Origin,
+}
+
+/// The files that stand for a path.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Origin {
+    /// The name of the index file. `None`: the path is that of the file itself.
+    index: Option<Box<str>>,
+    /// The codings of the precompressed files.
+    precompressed: Vec<Coding>,
+    /// Only a gzip file exists.
+    is_gzip_only: bool,
 }
 
 #[derive(Clone)]
@@ -96,18 +108,45 @@ impl Entry {
             Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], now),
             Lookup::File { name, variants, .. } => {
                 let stamps = variants.iter().map(|variant| variant.stamp).collect();
+                let codings = variants.iter().map(|variant| variant.coding);
+                let origin = Origin {
+                    index: path.is_folder().then(|| name.as_str().into()),
+                    precompressed: codings.clone().filter(|coding| *coding != Coding::Identity).collect(),
+                    is_gzip_only: codings.clone().next().is_some_and(|first| first != Coding::Identity),
+                };
                 let Prepared { all, offer, deltas } = prepare(services, host, path, &name, variants);
                 let (representations, prepared) = all.into_iter().unzip();
                 let resource = Resource::File(representations, offer);
                 let checked_at = Cell::new(now);
-                Entry { resource, prepared, stamps, checked_at, making: Rc::default(), deltas }
+                Entry { resource, prepared, stamps, checked_at, making: Rc::default(), deltas, origin }
             }
         }
     }
 
     fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
         let (prepared, checked_at) = (Vec::new(), Cell::new(now));
-        Entry { resource, prepared, stamps, checked_at, making: Rc::default(), deltas: None }
+        let (making, origin) = (Rc::default(), Origin::default());
+        Entry { resource, prepared, stamps, checked_at, making, deltas: None, origin }
+    }
+
+    /// The path of the file that stands for `path`: that of an index file, or of a precompressed file, whose
+    /// representation is `chosen`. `None`: it is `path` itself.
+    pub fn path_of_file(&self, path: &SafePath<'_>, chosen: Option<usize>) -> Option<SafePath<'static>> {
+        let Origin { index, precompressed, is_gzip_only } = &self.origin;
+        let index = index.as_ref().and_then(|name| path.join(name));
+        let coding = match (&self.resource, chosen) {
+            _ if *is_gzip_only => Some(Coding::Gzip),
+            (Resource::File(representations, _), Some(chosen)) => {
+                let chosen = representations.get(chosen).map(|representation| representation.coding);
+                chosen.filter(|coding| precompressed.contains(coding))
+            }
+            _ => None,
+        };
+        match (index, coding) {
+            (index, None) => index,
+            (None, Some(coding)) => path.with_suffix(coding.extension()),
+            (Some(index), Some(coding)) => index.with_suffix(coding.extension()),
+        }
     }
 
     /// The next request compares it with the disk.

@@ -74,8 +74,8 @@ impl Entry {
     /// The same file, with other representations.
     fn with(&self, resource: Resource, prepared: Vec<PreparedRepresentation>) -> Entry {
         let (stamps, checked_at) = (self.stamps.clone(), self.checked_at.clone());
-        let (making, deltas) = (self.making.clone(), self.deltas.clone());
-        Entry { resource, prepared, stamps, checked_at, making, deltas }
+        let (making, deltas, origin) = (self.making.clone(), self.deltas.clone(), self.origin.clone());
+        Entry { resource, prepared, stamps, checked_at, making, deltas, origin }
     }
 
     /// `None`: it is being made.

@@ -185,6 +185,11 @@ pub struct LoggedResponse<'a> {
     pub user: Option<&'a str>,
 }
 
+/// Why a response was dropped before its end, for the log.
+pub fn why_dropped() -> &'static str {
+    if std::thread::panicking() { "the response failed" } else { "server stopped" }
+}
+
 /// The request's part of a log line.
 pub struct LoggedRequest<'a> {
     pub client: Peer,

@@ -20,7 +20,8 @@ use crate::model::{
     AccessLog, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat, SERVER_HEADER, Sandbox,
     Scripts, Site, Timeouts,
 };
-use crate::proxies::{MAX_PROXIES, Proxies, Proxy};
+use crate::network::Network;
+use crate::proxies::{MAX_PROXIES, Proxies};
 use crate::upstream::Upstream;
 
 /// Addresses that a site listens on.
@@ -127,7 +128,7 @@ fn trusted_proxies(top: &Section) -> Proxies {
         let what_to_do = format!("expected at most {MAX_PROXIES}; merge networks");
         top.errors.add(top.place_of("trusted_proxies"), what, what_to_do);
     }
-    let read = |text: &Given<&str>| match Proxy::parse(text.value) {
+    let read = |text: &Given<&str>| match Network::parse(text.value) {
         Ok(proxy) => Some(proxy),
         Err(error) => {
             let what = format!("\"{}\" is not a network", text.value.escape_debug());
@@ -135,7 +136,7 @@ fn trusted_proxies(top: &Section) -> Proxies {
             None
         }
     };
-    Proxies::new(texts.iter().take(MAX_PROXIES).filter_map(read).collect())
+    Proxies::new(texts.iter().take(MAX_PROXIES).filter_map(read))
 }
 
 /// Reports a listener for proxies that nothing may connect to.

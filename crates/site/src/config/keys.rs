@@ -15,6 +15,7 @@ pub enum Scope {
     Top,
     Host,
     Route,
+    Rule,
     Limits,
     Timeouts,
     Cache,
@@ -27,10 +28,11 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 12] = [
+    pub const ALL: [Scope; 13] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
+        Scope::Rule,
         Scope::Limits,
         Scope::Timeouts,
         Scope::Cache,
@@ -48,6 +50,7 @@ impl Scope {
             Scope::Top => "the top level",
             Scope::Host => "[[host]]",
             Scope::Route => "[[route]]",
+            Scope::Rule => "[[rule]]",
             Scope::Limits => "[limits]",
             Scope::Timeouts => "[timeouts]",
             Scope::Cache => "[cache]",

@@ -15,6 +15,8 @@ mod value;
 
 mod section;
 
+mod access;
+
 mod authorizers;
 mod build;
 mod certificates;
@@ -46,6 +48,9 @@ pub const MAX_FILE: usize = 1024 * 1024;
 pub const MAX_FILES: usize = 1000;
 /// Levels of included files below the first file.
 pub const MAX_DEPTH: usize = 8;
+
+/// A key whose files are read with the configuration.
+const ADDRESS_FILE: &str = "address_file";
 
 /// The files of a configuration.
 pub trait Source {
@@ -104,27 +109,87 @@ impl Loader<'_> {
             self.errors.add(place, what, "remove this include");
             return None;
         }
-        self.files += 1;
-        let text = match self.source.read(file) {
-            Ok(text) if text.len() <= MAX_FILE => text,
-            Ok(_) => {
-                let what = format!("{} is larger than 1 MiB", shown(file));
-                self.errors.add(place, what, "split it, and include the parts");
-                return None;
-            }
-            Err(error) => {
-                let what = format!("{} cannot be read: {error}", shown(file));
-                self.errors.add(place, what, "check its path and its permissions");
-                return None;
-            }
-        };
+        let text = self.text(file, place)?;
         let mut tree = toml::parse(&text, file, self.errors);
+        self.read_address_files(&mut tree);
         if let Some(include) = tree.take("include") {
             self.open.push(file.clone());
             self.include(&include, &mut tree);
             self.open.pop();
         }
         Some(tree)
+    }
+
+    /// Replaces the paths in `address_file` by the lines of these files.
+    fn read_address_files(&mut self, table: &mut Table) {
+        for entry in &mut table.entries {
+            if entry.key == ADDRESS_FILE {
+                let texts = std::mem::replace(&mut entry.node.value, Value::Array(Vec::new()));
+                entry.node.value = self.lines_of_files(entry.node.place.clone(), texts);
+                continue;
+            }
+            let nodes = match &mut entry.node.value {
+                Value::Table(table) => {
+                    self.read_address_files(table);
+                    continue;
+                }
+                Value::Array(nodes) => nodes,
+                _ => continue,
+            };
+            for node in nodes {
+                if let Value::Table(table) = &mut node.value {
+                    self.read_address_files(table);
+                }
+            }
+        }
+    }
+
+    /// The lines of files, without comments. A value that is no path stays, and its reader reports it.
+    fn lines_of_files(&mut self, place: Place, paths: Value) -> Value {
+        let paths = match paths {
+            Value::Array(nodes) => nodes,
+            value => vec![Node { place, value }],
+        };
+        let mut lines = Vec::new();
+        for path in paths {
+            match &path.value {
+                Value::Text(name) if !name.is_empty() => lines.extend(self.lines(name, &path.place)),
+                _ => lines.push(path),
+            }
+        }
+        Value::Array(lines)
+    }
+
+    fn lines(&mut self, name: &str, place: &Place) -> Vec<Node> {
+        let file: Arc<Path> = Arc::from(place.folder().join(name));
+        let Some(text) = self.text(&file, place) else { return Vec::new() };
+        let mut nodes = Vec::new();
+        for (line, number) in text.lines().zip(1..) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                let place = Place { file: file.clone(), line: Some(number) };
+                nodes.push(Node { place, value: Value::Text(line.to_owned()) });
+            }
+        }
+        nodes
+    }
+
+    /// The text of a file. `None`: after an error.
+    fn text(&mut self, file: &Path, place: &Place) -> Option<String> {
+        self.files += 1;
+        match self.source.read(file) {
+            Ok(text) if text.len() <= MAX_FILE => Some(text),
+            Ok(_) => {
+                let what = format!("{} is larger than 1 MiB", shown(file));
+                self.errors.add(place, what, "split it, and name the parts");
+                None
+            }
+            Err(error) => {
+                let what = format!("{} cannot be read: {error}", shown(file));
+                self.errors.add(place, what, "check its path and its permissions");
+                None
+            }
+        }
     }
 
     fn include_error(&self, file: &Arc<Path>) -> Option<String> {

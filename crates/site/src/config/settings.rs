@@ -7,6 +7,7 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::access::rules;
 use super::authorizers::{authorizers, subrequest};
 use super::error::Place;
 use super::section::{FlagOrChoices, Section, text};
@@ -64,6 +65,7 @@ pub fn route_settings(
         script: inherited.script.clone(),
         authorizers: authorizers(section, &inherited.authorizers, &subrequest, upstreams),
         subrequest,
+        access: rules(section, &inherited.access),
     }
 }
 
@@ -99,6 +101,9 @@ pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Rou
     }
     if both_have("dotfiles") && outer.files.dotfiles == Dotfiles::Deny {
         route.files.dotfiles = Dotfiles::Deny;
+    }
+    if both_have("rule") {
+        route.access.extend(outer.access.iter().cloned());
     }
     if both_have("authorizer") {
         let own = std::mem::replace(&mut route.authorizers, outer.authorizers.clone());

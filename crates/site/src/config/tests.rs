@@ -77,7 +77,8 @@ fn two_lines_make_a_site() {
 /// The line that gives `key` a value in `scope`.
 fn line_of(key: &Key, scope: Scope, value: &str) -> String {
     match key.kind {
-        Kind::Tables(_) if scope == Scope::Host => value.replace("[[route]]", "[[host.route]]"),
+        Kind::Tables(_) if scope == Scope::Host => value.replace("[[", "[[host."),
+        Kind::Tables(_) if scope == Scope::Route => value.replace("[[", "[[route."),
         Kind::Section(_) | Kind::Tables(_) => value.to_owned(),
         _ => format!("{} = {value}", key.name),
     }
@@ -98,6 +99,8 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Top => &[],
         Scope::Host => &[("", "[[host]]"), ("names", "names = \"a.example\""), ("root", "root = \"/a\"")],
         Scope::Route => &[("", "[[route]]"), ("path", "path = \"/p/\"")],
+        Scope::Rule if key.name == "limit" => &[("", "[[rule]]"), ("then", "then = \"limit\"")],
+        Scope::Rule => &[("", "[[rule]]"), ("then", "then = \"deny\"")],
         Scope::Limits => &[("", "[limits]")],
         Scope::Timeouts => &[("", "[timeouts]")],
         Scope::Cache => &[("", "[cache]")],
@@ -114,7 +117,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Log => &[("", "[log]")],
     };
     let needed = match key.name {
-        "status" => "redirect = \"/x\"",
+        "status" if scope == Scope::Route => "redirect = \"/x\"",
         "format" => "access = \"stdout\"",
         "acme" if scope == Scope::Top => "names = \"a.example\"",
         "authorizer_user" => "authorizer_fields = [\"Remote-User\", \"X-Auth-Request-Email\"]",
@@ -149,7 +152,11 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
 }
 
 fn printed(text: &str) -> String {
-    let files = [("site.toml", text), ("hosts/a.toml", "user = \"from-a-file\"")];
+    let files = [
+        ("site.toml", text),
+        ("hosts/a.toml", "user = \"from-a-file\""),
+        ("blocked.txt", "# crawlers\n192.0.2.0/24\n"),
+    ];
     match load_files(&files) {
         Ok(site) => format!("{site:?}"),
         Err(errors) => panic!("{text}\n{errors:#?}"),
@@ -178,11 +185,13 @@ fn every_example_is_valid_and_changes_the_site() {
             "path" => "path = \"/other/\"",
             "names" => "names = \"other.example\"",
             "name" => "name = \"other\"",
-            "address" => "address = \"127.0.0.1:2\"",
+            "address" if scope == Scope::Application => "address = \"127.0.0.1:2\"",
             "command" => "command = \"/other\"",
             "client_ca" => "client_ca = \"other.pem\"",
             "eab_key_id" => "eab_key_id = \"other\"",
             "eab_key_file" => "eab_key_file = \"other\"",
+            "then" => "then = \"allow\"",
+            "limit" => "limit = \"other\"",
             _ => "",
         };
         let stated = printed(&file_with(key, scope, &line_of(key, scope, key.example)));
@@ -1388,7 +1397,7 @@ fn merges_included_files() {
     assert_eq!(errors(&[("a.toml", "include = \"*.x\"\nx = 1"), ("b.x", "y = 1"), ("c.x", "[")]).len(), 1);
     assert_eq!(
         errors(&[("a.toml", &" ".repeat(MAX_FILE + 1))]),
-        ["a.toml: a.toml is larger than 1 MiB; split it, and include the parts"]
+        ["a.toml: a.toml is larger than 1 MiB; split it, and name the parts"]
     );
     let site = load_files(&[("a.toml", &format!("{TWO_LINES}include = \"none/*.toml\""))]).err();
     assert_eq!(site, None::<Vec<String>>);

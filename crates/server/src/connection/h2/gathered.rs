@@ -4,8 +4,8 @@ use std::mem::take;
 
 use site::memory;
 
-use crate::connection::output::{Coding, Output, Persistence, why_dropped};
-use crate::log::access::Records;
+use crate::connection::output::{Coding, Output, Persistence};
+use crate::log::access::{Records, why_dropped};
 use crate::services::Services;
 
 /// Bytes that are gathered for one write.

@@ -5,9 +5,9 @@
 
 use std::rc::Rc;
 
-use crate::connection::output::{CHANGED, CLIENT_CLOSED, why_dropped};
+use crate::connection::output::{CHANGED, CLIENT_CLOSED};
 use crate::files::open;
-use crate::log::access::Records;
+use crate::log::access::{Records, why_dropped};
 use crate::response::{Body, FilePart, Part, Response};
 use crate::services::Services;
 

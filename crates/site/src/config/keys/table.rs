@@ -487,6 +487,123 @@ pub static CHAPTERS: &[Chapter] = &[
         ],
     },
     Chapter {
+        title: "Rules of access",
+        intro: "In each `[[rule]]`. All conditions of a rule must be true; an entry of a list with `!` in front excludes \
+                what it matches. The first rule that matches decides. See [Access](access.md).",
+        scopes: &[Scope::Rule],
+        keys: &[
+            Key {
+                name: "then",
+                kind: Kind::Choice(&["allow", "deny", "authenticate", "limit"]),
+                default: Required,
+                example: "\"deny\"",
+                text: "What happens to a request that the rule matches. `authenticate` allows it to users who identify \
+                       themselves, and `limit` within the limit that is named.",
+            },
+            Key {
+                name: "status",
+                kind: count(400, 599),
+                default: Value("403"),
+                example: "404",
+                text: "The status of a request that is denied, with its error page.",
+            },
+            Key {
+                name: "limit",
+                kind: Kind::Text,
+                default: Words("none"),
+                example: "\"slow\"",
+                text: "The `name` of a `[[limit]]`, for `then = \"limit\"`.",
+            },
+            Key {
+                name: "address",
+                kind: Kind::Texts,
+                default: Words("every address"),
+                example: "[\"10.0.0.0/8\", \"!10.0.0.99\", \"2001:db8::/32\"]",
+                text: "Addresses and networks of the client, and `unix` for clients on a Unix socket. Behind a trusted proxy, \
+                       it is the address that the proxy reports.",
+            },
+            Key {
+                name: "address_file",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "\"blocked.txt\"",
+                text: "Files with further entries of `address`, one in each line. `#` begins a comment. They are read with \
+                       the configuration.",
+            },
+            Key {
+                name: "method",
+                kind: Kind::Texts,
+                default: Words("every method"),
+                example: "[\"POST\", \"PUT\"]",
+                text: "Methods, in upper case.",
+            },
+            Key {
+                name: "host",
+                kind: Kind::Texts,
+                default: Words("every host"),
+                example: "\"*.example.org\"",
+                text: "Names that the request is for, without port. `*` stands for any characters, `?` for one.",
+            },
+            Key {
+                name: "path",
+                kind: Kind::Texts,
+                default: Words("every path"),
+                example: "[\"/private/\", \"*.bak\"]",
+                text: "Patterns, as in the `path` of a route. A pattern for a file is for its precompressed copies, too.",
+            },
+            Key {
+                name: "referer",
+                kind: Kind::Texts,
+                default: Words("every value"),
+                example: "[\"\", \"self\", \"*.example.org\"]",
+                text: "The page that links to the path, by its host, or with a slash by its whole URL. `self` is the host of \
+                       the request, and an empty string stands for no `Referer`.",
+            },
+            Key {
+                name: "user_agent",
+                kind: Kind::Texts,
+                default: Words("every value"),
+                example: "[\"*badbot*\", \"\"]",
+                text: "Values of `User-Agent`, with `*` and `?`. Case does not matter.",
+            },
+            Key {
+                name: "field",
+                kind: Kind::Pairs("a table of `NAME = value`"),
+                default: Words("none"),
+                example: "{ X-Api-Key = \"!secret-*\" }",
+                text: "Values of any fields, with `*` and `?`. A field that is absent has the empty value.",
+            },
+            Key {
+                name: "tls",
+                kind: Kind::Flag,
+                default: Words("both"),
+                example: "false",
+                text: "Whether the request came by HTTPS.",
+            },
+            Key {
+                name: "tls_version",
+                kind: Kind::Texts,
+                default: Words("every version"),
+                example: "\"1.2\"",
+                text: "Versions of TLS.",
+            },
+            Key {
+                name: "client_certificate",
+                kind: Kind::Texts,
+                default: Words("not looked at"),
+                example: "\"*CN=ann*\"",
+                text: "Subjects of a verified client certificate, with `*` and `?`.",
+            },
+            Key {
+                name: "time",
+                kind: Kind::Texts,
+                default: Words("always"),
+                example: "[\"mon-fri 08:00-18:00\", \"sat\"]",
+                text: "Days and times, in UTC.",
+            },
+        ],
+    },
+    Chapter {
         title: "Files and responses",
         intro: "At the top level, in `[[host]]` and in `[[route]]`. A host inherits from the top level, and a route \
                 from its host. An array or a single value replaces the inherited one. A table is merged with the \
@@ -500,6 +617,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "{ GIT_PROJECT_ROOT = \"/srv/git\", GIT_HTTP_EXPORT_ALL = \"1\" }",
                 text: "Environment variables of scripts. They are added to those of the request, or replace them. Scripts \
                        receive nothing of the server's own environment.",
+            },
+            Key {
+                name: "rule",
+                kind: Kind::Tables(Scope::Rule),
+                default: Words("none"),
+                example: "[[rule]]\naddress = \"!10.0.0.0/8\"\npath = \"/admin/\"\nthen = \"deny\"",
+                text: "A rule of access. The rules of a route are tried first, then those of its host, then those of the top \
+                       level. See [Access](access.md).",
             },
             Key {
                 name: "authorizer",

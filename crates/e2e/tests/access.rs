@@ -1,0 +1,271 @@
+//! Rules of access: they hold for what is really served, whatever its name in the request.
+
+use std::fs;
+use std::io::Write;
+use std::process::Command;
+
+use e2e::{Rows, Server, Signal, Site, TIMEOUT, program, wait_until};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// Gzip data of `text`.
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
+}
+
+/// The status of a GET from `client`, which a trusted proxy reports.
+fn status(server: &Server, client: &str, target: &str, fields: &str) -> u16 {
+    let request = format!(
+        "GET {target} HTTP/1.1\r\nHost: www.example\r\nX-Forwarded-For: {client}\r\n{fields}Connection: close\r\n\r\n"
+    );
+    server.request(request).status
+}
+
+fn site(rules: &str) -> Site {
+    Site::new()
+        .every_protocol()
+        .file("index.html", "home\n")
+        .file("private/index.html", "private\n")
+        .file("private/a.css", "a { color: red }\n")
+        .file("docs/index.html", "docs\n")
+        .file("docs/a.html", "a\n")
+        .file("docs/only.html.gz", gzip("only\n"))
+        .file("pictures/a.jpg", "jpg\n")
+        .file("list/open.txt", "open\n")
+        .file("list/secret.txt", "secret\n")
+        .folder("list/hidden")
+        .file("forbidden.html", "a page of its own\n")
+        .script("cgi-bin/a.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nscript\\n'\n")
+        .config(&format!("trusted_proxies = \"127.0.0.0/8\"\nlisting = true\n{rules}"))
+}
+
+#[test]
+fn the_first_rule_that_matches_decides() {
+    let server = site(
+        "[[rule]]\naddress = [\"10.0.0.0/8\", \"!10.0.0.99\", \"2001:db8::/32\"]\nthen = \"allow\"\n\
+         [[rule]]\npath = \"/private/\"\nthen = \"deny\"\n\
+         [[rule]]\npath = \"/docs/a.html\"\nmethod = \"GET\"\nthen = \"deny\"\nstatus = 410\n\
+         [[rule]]\nuser_agent = \"*bot*\"\nthen = \"deny\"\nstatus = 429\n\
+         [[rule]]\nfield = { X-Key = \"!good\" }\npath = \"/list/\"\nthen = \"deny\"\n\
+         [[rule]]\nhost = \"evil.*\"\nthen = \"deny\"\n",
+    )
+    .start();
+    let mut rows = Rows::new();
+    for (client, target, fields, expected) in [
+        ("192.0.2.1", "/", "", 200),
+        ("192.0.2.1", "/private/", "", 403),
+        ("192.0.2.1", "/private", "", 403),
+        ("192.0.2.1", "/private/missing", "", 403),
+        ("10.0.0.1", "/private/", "", 200),
+        ("10.0.0.99", "/private/", "", 403),
+        ("2001:db8::1", "/private/", "", 200),
+        ("2001:db9::1", "/private/", "", 403),
+        ("192.0.2.1", "/docs/a.html", "", 410),
+        ("10.9.9.9", "/docs/a.html", "", 200),
+        ("192.0.2.1", "/", "User-Agent: SomeBot/1.0\r\n", 429),
+        ("192.0.2.1", "/list/open.txt", "", 403),
+        ("192.0.2.1", "/list/open.txt", "X-Key: bad\r\n", 403),
+        ("192.0.2.1", "/list/open.txt", "X-Key: good\r\n", 200),
+    ] {
+        let found = status(&server, client, target, fields);
+        rows.check(format!("{client} {target} {fields:?}"), found, expected);
+    }
+    let host = server.request("GET / HTTP/1.1\r\nHost: EVIL.example:80\r\nConnection: close\r\n\r\n");
+    rows.check("a host", host.status, 403);
+}
+
+#[test]
+fn every_spelling_of_a_path_has_the_same_rules() {
+    let server = site(
+        "gunzip = true\nrewrites = { \"/alias/\" = \"/private/$rest\" }\n\
+         [[rule]]\npath = [\"/private/\", \"/docs/only.html\", \"/list/secret.txt\"]\nthen = \"deny\"\n\
+         [[route]]\npath = \"/cgi-bin/\"\ncgi = true\n\
+         [[route.rule]]\npath = \"/cgi-bin/a.cgi\"\naddress = \"192.0.2.0/24\"\nthen = \"deny\"\n",
+    )
+    .start();
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/private/index.html", 403),
+        ("/%70rivate/", 403),
+        ("//private//", 403),
+        ("/./private/.", 403),
+        ("/docs/../private/", 403),
+        ("/docs/%2e%2e/private/", 403),
+        ("/private/?x", 403),
+        ("http://www.example/private/", 403),
+        ("/alias/index.html", 403),
+        ("/docs/only.html", 403),
+        ("/docs/only.html.gz", 403),
+        ("/docs/a.html", 200),
+        ("/cgi-bin/a.cgi", 403),
+        ("/cgi-bin/a.cgi/path/info", 403),
+        ("/cgi-bin/a.cgi/", 403),
+        ("/list/secret.txt/", 403),
+    ] {
+        let found = status(&server, "192.0.2.7", target, "");
+        rows.check(target, found, expected);
+    }
+    let script = status(&server, "198.51.100.1", "/cgi-bin/a.cgi/path", "");
+    rows.check("another client", script, 200);
+}
+
+#[test]
+fn an_index_file_has_its_own_rules_and_those_of_its_folder() {
+    let server = site(
+        "[[rule]]\npath = \"/docs/index.html\"\nthen = \"deny\"\n\
+         [[rule]]\npath = \"/private/index.html\"\nthen = \"allow\"\n\
+         [[rule]]\npath = \"/private/\"\nthen = \"deny\"\n",
+    )
+    .start();
+    for (target, expected) in
+        [("/docs/", 403), ("/docs/a.html", 200), ("/private/index.html", 200), ("/private/", 403), ("/", 200)]
+    {
+        assert_eq!(status(&server, "192.0.2.1", target, ""), expected, "{target}");
+        // From the cache, too.
+        assert_eq!(status(&server, "192.0.2.1", target, ""), expected, "{target}, again");
+    }
+}
+
+#[test]
+fn a_listing_leaves_out_what_its_client_may_not_have() {
+    let server = site(
+        "[[rule]]\npath = [\"/list/secret.txt\", \"/list/hidden/\"]\naddress = \"!10.0.0.1\"\nthen = \"deny\"\n",
+    )
+    .start();
+    let listing = |client: &str| {
+        let request = format!(
+            "GET /list/ HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: {client}\r\nConnection: close\r\n\r\n"
+        );
+        server.request(request).text()
+    };
+    for _ in 0..2 {
+        let (stranger, friend) = (listing("192.0.2.1"), listing("10.0.0.1"));
+        assert!(stranger.contains("open.txt"), "{stranger}");
+        assert!(!stranger.contains("secret.txt") && !stranger.contains("hidden/"), "{stranger}");
+        assert!(friend.contains("secret.txt") && friend.contains("hidden/"), "{friend}");
+    }
+}
+
+#[test]
+fn an_error_page_is_shown_to_those_who_may_have_it() {
+    let server = site(
+        "error_pages = { 403 = \"/forbidden.html\" }\n\
+         [[rule]]\naddress = \"192.0.2.0/24\"\nthen = \"deny\"\n\
+         [[rule]]\npath = \"/private/\"\nthen = \"deny\"\n",
+    )
+    .start();
+    let page = |client: &str| {
+        let request = format!(
+            "GET /private/ HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: {client}\r\nConnection: close\r\n\r\n"
+        );
+        let response = server.request(request);
+        assert_eq!(response.status, 403, "{client}");
+        response.text()
+    };
+    assert_eq!(page("198.51.100.1"), "a page of its own\n");
+    assert!(!page("192.0.2.1").contains("of its own"), "that client may have nothing");
+}
+
+#[test]
+fn a_glob_within_a_folder_obeys_the_rules_of_both() {
+    let server = site(
+        "[[route]]\npath = \"/private/\"\n[[route.rule]]\naddress = \"192.0.2.0/24\"\nthen = \"deny\"\n\
+         [[route]]\npath = \"*.css\"\n[[route.rule]]\nthen = \"allow\"\n",
+    )
+    .start();
+    assert_eq!(status(&server, "192.0.2.1", "/private/a.css", ""), 403);
+    assert_eq!(status(&server, "198.51.100.1", "/private/a.css", ""), 200);
+}
+
+#[test]
+fn pictures_are_not_linked_from_other_sites() {
+    let server = site(
+        "[[rule]]\npath = \"*.jpg\"\nreferer = [\"!self\", \"!*.friend.example\", \"!http://news.example/today/*\"]\n\
+         then = \"deny\"\n",
+    )
+    .start();
+    for (referer, expected) in [
+        ("http://www.example/page", 200),
+        ("https://WWW.EXAMPLE:8443/", 200),
+        ("http://a.friend.example/x", 200),
+        ("http://news.example/today/1", 200),
+        ("http://news.example/other", 403),
+        ("http://evil.example/?www.example", 403),
+        ("http://www.example@evil.example/", 403),
+        ("http://www.example.evil/", 403),
+        ("nonsense", 403),
+        ("", 403),
+    ] {
+        let fields = if referer.is_empty() { String::new() } else { format!("Referer: {referer}\r\n") };
+        assert_eq!(status(&server, "192.0.2.1", "/pictures/a.jpg", &fields), expected, "{referer:?}");
+    }
+    assert_eq!(status(&server, "192.0.2.1", "/", "Referer: http://evil.example/\r\n"), 200);
+}
+
+#[test]
+fn a_file_of_addresses_is_read_at_a_reload() {
+    // Without the other protocols: repeated requests may reach the old configuration.
+    let site = Site::new()
+        .file("index.html", "home\n")
+        .config(
+            "trusted_proxies = \"127.0.0.0/8\"\n[[rule]]\naddress_file = \"blocked.txt\"\nthen = \"deny\"\n",
+        )
+        .file_beside_root("blocked.txt", "# two\n192.0.2.0/25  # a comment\n\n2001:db8::1\n");
+    let server = site.start();
+    for (client, expected) in [("192.0.2.1", 403), ("192.0.2.200", 200), ("2001:db8::1", 403)] {
+        assert_eq!(status(&server, client, "/", ""), expected, "{client}");
+    }
+    server.files().file("blocked.txt", "");
+    server.signal(Signal::HUP);
+    let is_allowed = || status(&server, "192.0.2.1", "/", "") == 200;
+    assert!(wait_until(TIMEOUT, is_allowed));
+}
+
+#[test]
+fn check_names_what_is_wrong_with_rules() {
+    let site = Site::new().file_beside_root("bad.txt", "10.0.0.0/8\nexample.org\n");
+    let rows = [
+        ("[[rule]]\npath = \"/x\"", "decides nothing"),
+        ("[[rule]]\nthen = \"maybe\"", "cannot be \"maybe\""),
+        ("[[rule]]\nthen = \"allow\"\nstatus = 404", "only for then = \"deny\""),
+        ("[[rule]]\nthen = \"deny\"\nstatus = 200", "from 400 to 599"),
+        ("[[rule]]\nthen = \"deny\"\naddress = \"10.0.0.1/8\"", "write \"10.0.0.0/8\""),
+        ("[[rule]]\nthen = \"deny\"\naddress = []", "\"address\" is empty"),
+        ("[[rule]]\nthen = \"deny\"\naddress_file = \"bad.txt\"", "bad.txt:2"),
+        ("[[rule]]\nthen = \"deny\"\naddress_file = \"missing.txt\"", "cannot be read"),
+        ("[[rule]]\nthen = \"deny\"\nmethod = \"get\"", "write a method"),
+        ("[[rule]]\nthen = \"deny\"\npath = \"private\"", "begin it with a slash"),
+        ("[[rule]]\nthen = \"deny\"\ntime = \"25:00-26:00\"", "in UTC"),
+        ("[[rule]]\nthen = \"deny\"\ntls_version = \"1.1\"", "\"1.2\" or \"1.3\""),
+        ("[[rule]]\nthen = \"deny\"\nfield = { \"a b\" = \"x\" }", "not the name of a field"),
+        ("[[rule]]\nthen = \"limit\"", "names no limit"),
+        ("[[rule]]\nthen = \"deny\"\nadress = \"::1\"", "did you mean \"address\"?"),
+    ];
+    for (rules, expected) in rows {
+        let config = site.home().join("site.toml");
+        let text = format!("listen = \"127.0.0.1:0\"\nroot = \"www\"\n{rules}\n");
+        fs::write(&config, text).expect("the folder can be written");
+        let output = Command::new(program()).arg("check").arg("-c").arg(&config).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(expected), "{rules}\n{text}");
+    }
+}
+
+#[test]
+fn explain_names_the_rule_that_decides() {
+    let site = site("[[rule]]\naddress = \"192.0.2.0/24\"\nthen = \"deny\"\nstatus = 404\n");
+    let config = site.write_config();
+    let explain = |from: &str| {
+        let arguments = ["explain", "GET", "/docs/", "--from", from, "-c"];
+        let output = Command::new(program()).args(arguments).arg(&config).output().expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let denied = explain("192.0.2.9");
+    assert!(denied.contains("192.0.2.9 is denied with 404 Not Found, by the rule in"), "{denied}");
+    assert!(denied.contains("HTTP/1.1 404"), "{denied}");
+    let allowed = explain("192.0.3.9");
+    assert!(allowed.contains("192.0.3.9 is allowed: no rule matches"), "{allowed}");
+    assert!(allowed.contains("HTTP/1.1 200"), "{allowed}");
+}

@@ -1,0 +1,288 @@
+//! Rules of access: whether a request may have what is at a path, by what is known of the request and its client. The
+//! first rule that matches decides. Without one, access is allowed.
+//!
+//! Knows nothing of what is at a path, nor of passwords.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use taipan_http::fields::is_name;
+use taipan_http::head::Head;
+use taipan_http::negotiate::Coding;
+use taipan_http::status::Status;
+use taipan_http::target::{SafePath, Scheme};
+
+use crate::host::name_of;
+use crate::model::Host;
+use crate::network::Networks;
+use crate::route::Pattern;
+use crate::wildcard::Wildcard;
+
+/// Rules of one site.
+pub const MAX_RULES: usize = 10_000;
+const SECONDS_OF_DAY: i64 = 86_400;
+/// 1970 began with a Thursday.
+const FIRST_WEEKDAY: i64 = 3;
+
+/// Rules in the order in which they are tried: those of a route, of its host, and of the site.
+pub type Rules = Arc<[Arc<Rule>]>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// All of them must be true.
+    pub conditions: Vec<Condition>,
+    pub action: Action,
+    /// Where it stands in the configuration.
+    pub place: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    Allow,
+    /// A status of an error.
+    Deny(Status),
+    /// Allowed for users who have identified themselves.
+    Authenticate,
+    /// Allowed, within the limit of this name.
+    Limit(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// Of the client.
+    Address {
+        within: Option<Networks>,
+        except: Networks,
+    },
+    /// As it was sent.
+    Method(Selection<String>),
+    /// The name of the host, without its port.
+    Host(Selection<Wildcard>),
+    Path(Selection<Pattern>),
+    Referer(Selection<Referer>),
+    UserAgent(Selection<Wildcard>),
+    /// Any value of this field. The name is in lower case.
+    Field(String, Selection<Wildcard>),
+    /// Whether the request came with TLS.
+    Tls(bool),
+    /// `TLSv1.3`
+    TlsVersion(Selection<String>),
+    /// The subject of a verified client certificate. Without one, it is not true.
+    Certificate(Selection<Wildcard>),
+    Time(Vec<Period>),
+}
+
+/// Entries of which one must match, and entries of which none may. Without entries of the first kind, everything else
+/// matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection<T> {
+    pub include: Vec<T>,
+    pub except: Vec<T>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Referer {
+    /// There is none.
+    Absent,
+    /// The host of the request.
+    Own,
+    /// The host of the URL.
+    Host(Wildcard),
+    /// All of the URL.
+    Url(Wildcard),
+}
+
+/// A time of day on some days of the week, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Period {
+    /// Monday is the lowest bit.
+    pub days: u8,
+    /// Seconds of the day. The period ends on the next day where `to` is not greater than `from`.
+    pub from: u32,
+    pub to: u32,
+}
+
+/// What rules may ask of a request.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    pub head: &'a Head<'a>,
+    /// `None`: the client is on a Unix socket.
+    pub client: Option<IpAddr>,
+    pub tls: Tls<'a>,
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
+/// What is known of the TLS of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tls<'a> {
+    Off,
+    On { version: &'a str, subject: Option<&'a str> },
+}
+
+/// The result for one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict<'s> {
+    /// `None`: no rule matches.
+    Allow(Option<&'s Rule>),
+    Deny(Status, &'s Rule),
+    Authenticate(&'s Rule),
+}
+
+impl<'s> Verdict<'s> {
+    /// The stricter of two verdicts, the first of two that are equally strict.
+    fn and(self, other: Verdict<'s>) -> Verdict<'s> {
+        match (self, other) {
+            (Verdict::Allow(None), other) => other,
+            (own, other) if other.strictness() > own.strictness() => other,
+            (own, _) => own,
+        }
+    }
+
+    fn strictness(self) -> u8 {
+        match self {
+            Verdict::Allow(_) => 0,
+            Verdict::Authenticate(_) => 1,
+            Verdict::Deny(..) => 2,
+        }
+    }
+}
+
+/// Whether a request may have what is at `path` in `host`. `X.gz` is the content of `X`, too: what a client may not have
+/// by one of the names, it may not have by the other.
+pub fn check<'s>(host: &'s Host, path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
+    let of = |path: &SafePath<'_>| evaluate(&host.routes.get(host.routes.find(path)).access, path, facts);
+    let verdict = of(path);
+    match without_coding(path) {
+        Some(plain) => verdict.and(of(&plain)),
+        None => verdict,
+    }
+}
+
+/// `X` for `X.gz` and the names of other precompressed files.
+fn without_coding(path: &SafePath<'_>) -> Option<SafePath<'static>> {
+    let mut codings = [Coding::Gzip, Coding::Br, Coding::Zstd].into_iter();
+    let name = codings.find_map(|coding| path.as_str().strip_suffix(coding.extension()))?;
+    SafePath::from_decoded(&["/", name].concat()).ok().filter(|name| !name.is_folder())
+}
+
+/// The strictest verdict of the lists, each of which is that of its first rule that matches.
+fn evaluate<'s>(lists: &'s [Rules], path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
+    let first = |rules: &'s Rules| rules.iter().find(|rule| rule.matches(path, facts)).map(|rule| &**rule);
+    lists.iter().filter_map(first).fold(Verdict::Allow(None), |verdict, rule| verdict.and(rule.verdict()))
+}
+
+impl Rule {
+    fn matches(&self, path: &SafePath<'_>, facts: Facts<'_>) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(path, facts))
+    }
+
+    fn verdict(&self) -> Verdict<'_> {
+        match self.action {
+            Action::Allow | Action::Limit(_) => Verdict::Allow(Some(self)),
+            Action::Deny(status) => Verdict::Deny(status, self),
+            Action::Authenticate => Verdict::Authenticate(self),
+        }
+    }
+
+    /// Whether it asks for facts of the TLS connection.
+    pub fn asks_for_tls(&self) -> bool {
+        let asks =
+            |condition: &Condition| matches!(condition, Condition::TlsVersion(_) | Condition::Certificate(_));
+        self.conditions.iter().any(asks)
+    }
+
+    /// Whether it asks for the path, so that it may decide otherwise for the entries of a folder than for the folder.
+    pub fn asks_for_path(&self) -> bool {
+        self.conditions.iter().any(|condition| matches!(condition, Condition::Path(_)))
+    }
+}
+
+impl Condition {
+    fn holds(&self, path: &SafePath<'_>, facts: Facts<'_>) -> bool {
+        let head = facts.head;
+        match self {
+            Condition::Address { within, except } => {
+                within.as_ref().is_none_or(|within| within.contains(facts.client))
+                    && !except.contains(facts.client)
+            }
+            Condition::Method(methods) => methods.matches(|own| own == head.token),
+            Condition::Host(names) => names.matches(|own| own.matches(name_of(head.authority))),
+            Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
+            Condition::Referer(referers) => {
+                let value = head.value("referer").unwrap_or_default();
+                referers.matches(|own| own.matches(value, head))
+            }
+            Condition::UserAgent(agents) => {
+                let value = head.value("user-agent").unwrap_or_default();
+                agents.matches(|own| own.matches(value))
+            }
+            Condition::Field(name, values) => {
+                let of_name = head.fields.iter().filter(|field| is_name(field.name, name));
+                let mut given = of_name.map(|field| field.value).peekable();
+                match given.peek() {
+                    None => values.matches(|own| own.matches(b"")),
+                    Some(_) => given.any(|value| values.matches(|own| own.matches(value))),
+                }
+            }
+            Condition::Tls(expected) => (head.scheme == Scheme::Https) == *expected,
+            Condition::TlsVersion(versions) => match facts.tls {
+                Tls::On { version, .. } => versions.matches(|own| own == version),
+                Tls::Off => false,
+            },
+            Condition::Certificate(subjects) => match facts.tls {
+                Tls::On { subject: Some(subject), .. } => {
+                    subjects.matches(|own| own.matches(subject.as_bytes()))
+                }
+                Tls::On { subject: None, .. } | Tls::Off => false,
+            },
+            Condition::Time(periods) => periods.iter().any(|period| period.contains(facts.now)),
+        }
+    }
+}
+
+/// A pattern for one path is for it as a folder, too.
+fn matches_path(pattern: &Pattern, path: &SafePath<'_>) -> bool {
+    if pattern.matches(path) {
+        return true;
+    }
+    matches!(pattern, Pattern::Exact(exact) if path.as_str().strip_suffix('/') == Some(exact))
+}
+
+impl<T> Selection<T> {
+    fn matches(&self, is: impl Fn(&T) -> bool) -> bool {
+        (self.include.is_empty() || self.include.iter().any(&is)) && !self.except.iter().any(is)
+    }
+}
+
+impl Referer {
+    fn matches(&self, value: &[u8], head: &Head<'_>) -> bool {
+        let host = || {
+            let rest = value.splitn(2, |byte| *byte == b'/').nth(1).and_then(|rest| rest.strip_prefix(b"/"));
+            let authority = rest.unwrap_or_default().split(|byte| matches!(byte, b'/' | b'?' | b'#')).next();
+            let authority = authority.unwrap_or_default();
+            let behind_user = authority.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
+            name_of(&authority[behind_user..])
+        };
+        match self {
+            Referer::Absent => value.is_empty(),
+            Referer::Own => !value.is_empty() && host().eq_ignore_ascii_case(name_of(head.authority)),
+            Referer::Host(own) => !value.is_empty() && own.matches(host()),
+            Referer::Url(own) => own.matches(value),
+        }
+    }
+}
+
+impl Period {
+    fn contains(&self, now: i64) -> bool {
+        let second = now.rem_euclid(SECONDS_OF_DAY) as u32;
+        let day = (now.div_euclid(SECONDS_OF_DAY) + FIRST_WEEKDAY).rem_euclid(7);
+        let is_on = |day: i64| self.days >> day & 1 == 1;
+        let is_overnight = self.to <= self.from;
+        match is_overnight {
+            false => is_on(day) && (self.from..self.to).contains(&second),
+            // What began on the day before goes on.
+            true => (is_on(day) && second >= self.from) || (is_on((day + 6) % 7) && second < self.to),
+        }
+    }
+}
