@@ -91,6 +91,8 @@ pub fn check(path: &Path) -> ExitCode {
     let (mut findings, silent) = findings(path, &site);
     let Reading { material, problems, .. } = Material::read(&site, Keys::Read, clock::wall());
     findings.extend(problems.into_iter().map(Finding::from));
+    let unable = tls::kernel_ciphers(&site).err();
+    findings.extend(unable.map(|why| Finding::warning(&["kernel"], "", why)));
     let place = |finding: &Finding| {
         places.of(finding.keys, &finding.value).map(|place| (place.file.clone(), place.line))
     };

@@ -104,7 +104,9 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     if site.sandbox != Sandbox::Off {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
     }
-    warnings.iter().for_each(|what| log::warn(format_args!("{what}")));
+    let tls_warning = tls.as_ref().and_then(|tls| tls.warning());
+    let warnings = warnings.iter().map(String::as_str).chain(tls_warning);
+    warnings.for_each(|what| log::warn(format_args!("{what}")));
     for root in roots.unresponsive() {
         let root = root.display();
         log::warn(format_args!("the root {root} does not respond; the next request tries again"));

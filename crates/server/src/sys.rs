@@ -50,6 +50,30 @@ fn set_tcp_option(fd: BorrowedFd<'_>, option: c_int, value: u32) -> io::Result<(
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Sends a record of another type than content from a socket whose kernel encrypts (`TLS_SET_RECORD_TYPE` of the kernel's
+/// TLS). Does not wait.
+#[cfg(feature = "tls")]
+pub fn send_tls_record(fd: BorrowedFd<'_>, kind: u8, content: &[u8]) -> io::Result<()> {
+    /// A control message with one byte (cmsg(3)), as large as its alignment demands.
+    #[repr(C)]
+    struct Beside {
+        header: libc::cmsghdr,
+        kind: u8,
+    }
+    // SAFETY: zeros are valid in both structs, which consist of numbers and pointers.
+    let (mut beside, mut message): (Beside, libc::msghdr) = unsafe { std::mem::zeroed() };
+    (beside.header.cmsg_level, beside.header.cmsg_type) = (libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE);
+    beside.header.cmsg_len = (std::mem::offset_of!(Beside, kind) + 1) as _;
+    beside.kind = kind;
+    let mut part = libc::iovec { iov_base: content.as_ptr().cast_mut().cast(), iov_len: content.len() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+    (message.msg_control, message.msg_controllen) = ((&raw mut beside).cast(), size_of::<Beside>() as _);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the message and what it points to live until the call returns, and the kernel only reads them.
+    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) };
+    if sent == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Lets the allocator keep this many unused bytes (mallopt(3)), so that memory moves from one response to the next
 /// without a system call.
 #[cfg(target_env = "gnu")]

@@ -32,6 +32,7 @@ pub struct Tls {
     /// `None`: sessions are not resumed.
     pub tickets: Option<Tickets>,
     pub private_keys: PrivateKeys,
+    pub files: Encryption,
 }
 
 /// How sessions are resumed.
@@ -41,6 +42,14 @@ pub struct Tickets {
     pub rotation: Duration,
     /// `None`: the keys come from a random secret.
     pub key_file: Option<PathBuf>,
+}
+
+/// What encrypts large files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encryption {
+    Program,
+    /// The kernel, where it can.
+    Kernel,
 }
 
 /// The process that has the private keys.
@@ -238,6 +247,7 @@ impl Default for Tls {
             groups: Group::ALL.map(|(_, group)| group).to_vec(),
             tickets: Some(Tickets::default()),
             private_keys: PrivateKeys::InGeneration,
+            files: Encryption::Program,
         }
     }
 }

@@ -314,7 +314,7 @@ fn send_file(stream: &impl SendStream, part: &mut FilePart, sent: &mut u64, now:
     if slice == part.left && !part.file.is_unchanged() {
         return Err(io::Error::other(CHANGED));
     }
-    let n = match stream.try_sendfile(&part.file.fd, &mut part.at, slice as usize) {
+    let n = match stream.try_sendfile(&part.file.fd, &mut part.at, slice as usize, part.left) {
         None => return Ok(Sent::NotInMemory),
         Some(Err(error)) if is_unable(&error) => return Ok(Sent::NotInMemory),
         Some(sent) => sent?,
@@ -348,11 +348,13 @@ fn slice(stream: &impl SendStream, sent: u64, left: u64) -> u64 {
 pub const CLIENT_CLOSED: &str = "client closed";
 pub const CHANGED: &str = "file changed while it was sent";
 pub const UNREADABLE: &str = "content could not be read";
+const KEY_USED_UP: &str = "a key of TLS may encrypt no more";
 
 /// Why sending failed, for the log. Errors that are not the client's are a disk's, or `CHANGED`.
 pub fn why(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EIO | libc::ESTALE) => UNREADABLE,
+        Some(libc::EKEYEXPIRED) => KEY_USED_UP,
         _ if error.kind() == io::ErrorKind::Other => CHANGED,
         _ => CLIENT_CLOSED,
     }

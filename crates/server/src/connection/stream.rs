@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
 use site::listener::Protocols;
@@ -21,6 +22,7 @@ use super::tls::{Failure, Session};
 use crate::handshake::TlsFacts;
 use crate::peer::Family;
 use crate::sys::{self, calls};
+use crate::tls::kernel;
 
 /// Says whether more is sent at once. Then the kernel waits for it before it sends a packet that is not full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +36,15 @@ pub trait SendStream {
     /// Errors: `WouldBlock` where nothing can be sent now.
     fn try_send(&self, bytes: &[u8], more: More) -> io::Result<usize>;
 
-    /// Sends up to `count` bytes of `file` from `at`, which is advanced. `None`: the stream cannot send from a file.
-    fn try_sendfile(&self, _file: &OwnedFd, _at: &mut u64, _count: usize) -> Option<io::Result<usize>> {
+    /// Sends up to `count` bytes of `file` from `at`, which is advanced. `left`: all that is still to be sent of it. `None`:
+    /// the stream cannot send from a file.
+    fn try_sendfile(
+        &self,
+        _file: &OwnedFd,
+        _at: &mut u64,
+        _count: usize,
+        _left: u64,
+    ) -> Option<io::Result<usize>> {
         None
     }
 
@@ -118,6 +127,13 @@ impl Socket {
 
     #[inline(never)]
     fn receive_encrypted(&self, session: &mut Session, buffer: &mut [u8]) -> Result<Received, Errno> {
+        if session.is_in_kernel() {
+            let read = |space: &mut [u8]| calls::recv(&self.fd, space, RecvFlags::DONTWAIT);
+            let control = || kernel::receive_control(self.fd.as_fd());
+            // A read returns no more than a record, whatever is behind it.
+            let bytes = session.receive_from_kernel(buffer, read, control)?;
+            return Ok(Received { bytes, is_drained: false });
+        }
         let mut is_drained = false;
         let read = |space: &mut [u8]| {
             let bytes = calls::recv(&self.fd, &mut *space, RecvFlags::DONTWAIT)?;
@@ -156,9 +172,7 @@ impl Socket {
 
     /// Tells the client that no more follows, where TLS does that. What the server itself then closes is no truncation.
     pub fn close_session(&self) {
-        if let Some(session) = &self.session {
-            session.borrow_mut().close(|records| send(self.fd.as_fd(), records, More::Nothing));
-        }
+        close_session(&self.session, self.fd.as_fd());
     }
 
     /// What is not sent yet is dropped when this is closed, and the client receives a reset.
@@ -187,12 +201,23 @@ impl SendStream for Socket {
     }
 
     #[inline]
-    fn try_sendfile(&self, file: &OwnedFd, at: &mut u64, count: usize) -> Option<io::Result<usize>> {
+    fn try_sendfile(
+        &self,
+        file: &OwnedFd,
+        at: &mut u64,
+        count: usize,
+        left: u64,
+    ) -> Option<io::Result<usize>> {
+        let fd = self.fd.as_fd();
         match &self.session {
-            None => Some(sendfile(self.fd.as_fd(), file, at, count)),
-            Some(session) => {
-                send_encrypted(session, file, at, count, |bytes| send(self.fd.as_fd(), bytes, More::Nothing))
-            }
+            None => Some(sendfile(fd, file, at, count)),
+            Some(session) => send_encrypted(
+                session,
+                fd,
+                FileSlice { file, at, count, left },
+                |bytes| send(fd, bytes, More::Nothing),
+                |at| sendfile(fd, file, at, count),
+            ),
         }
     }
 
@@ -202,7 +227,8 @@ impl SendStream for Socket {
 
     #[inline]
     fn try_flush(&self) -> io::Result<()> {
-        try_flush(&self.session, |bytes| send(self.fd.as_fd(), bytes, More::Nothing))
+        let fd = self.fd.as_fd();
+        try_flush(&self.session, |bytes| send(fd, bytes, More::Nothing), || is_writable(fd))
     }
 }
 
@@ -269,11 +295,26 @@ impl Stream {
     fn poll_receive_encrypted(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let Stream { socket, session: Some(session), .. } = self else { return Poll::Ready(Ok(0)) };
         let session = session.get_mut();
+        if session.is_in_kernel() {
+            let read = |space: &mut [u8]| match socket.poll_recv(cx, space) {
+                Poll::Pending => Err(Errno::AGAIN),
+                Poll::Ready(read) => read,
+            };
+            return match session.receive_from_kernel(buffer, read, || kernel::receive_control(socket.as_fd()))
+            {
+                Err(Errno::AGAIN) => Poll::Pending,
+                Err(Errno::INTR) => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                received => Poll::Ready(received.map_err(io::Error::from)),
+            };
+        }
         // Both functions use the socket, in turn.
         let socket = RefCell::new(socket);
         let mut read = |space: &mut [u8]| match socket.borrow_mut().poll_read(cx, space) {
             Poll::Pending => Err(Errno::AGAIN),
-            Poll::Ready(read) => read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            Poll::Ready(read) => read.map_err(errno),
         };
         let mut send = |bytes: &[u8]| socket.borrow().try_io(|fd| send(fd, bytes, More::Nothing));
         match session.receive(buffer, &mut read, &mut send) {
@@ -323,10 +364,8 @@ impl Stream {
 
     /// As `Socket::close_session`.
     pub fn close_session(&self) {
-        if let Some(session) = &self.session {
-            // Not by the runtime, which takes a socket that it does not know yet for full.
-            session.borrow_mut().close(|bytes| send(self.socket.as_fd(), bytes, More::Nothing));
-        }
+        // Not by the runtime, which takes a socket that it does not know yet for full.
+        close_session(&self.session, self.socket.as_fd());
     }
 
     /// A client must not take a response that is cut for a complete one.
@@ -377,6 +416,27 @@ impl Registered {
         }
     }
 
+    /// As `poll_read`, for a socket that may have more behind a short read, of which no event will tell.
+    fn poll_recv(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, Errno>> {
+        loop {
+            let ready = match self {
+                Registered::Tcp(stream) => stream.poll_read_ready(cx),
+                Registered::Unix(stream) => stream.poll_read_ready(cx),
+            };
+            ready!(ready).map_err(errno)?;
+            let mut recv = |fd: BorrowedFd<'_>| Ok(calls::recv(fd, &mut *buffer, RecvFlags::DONTWAIT)?);
+            let read = match self {
+                Registered::Tcp(stream) => stream.try_io(Interest::READABLE, || recv(stream.as_fd())),
+                Registered::Unix(stream) => stream.try_io(Interest::READABLE, || recv(stream.as_fd())),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return Poll::Ready(read.map_err(errno)),
+            }
+        }
+    }
+
     #[inline]
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -409,12 +469,22 @@ impl SendStream for Stream {
     }
 
     #[inline]
-    fn try_sendfile(&self, file: &OwnedFd, at: &mut u64, count: usize) -> Option<io::Result<usize>> {
+    fn try_sendfile(
+        &self,
+        file: &OwnedFd,
+        at: &mut u64,
+        count: usize,
+        left: u64,
+    ) -> Option<io::Result<usize>> {
         match &self.session {
             None => Some(self.socket.try_io(|fd| sendfile(fd, file, at, count))),
-            Some(session) => send_encrypted(session, file, at, count, |bytes| {
-                self.socket.try_io(|fd| send(fd, bytes, More::Nothing))
-            }),
+            Some(session) => send_encrypted(
+                session,
+                self.as_fd(),
+                FileSlice { file, at, count, left },
+                |bytes| self.socket.try_io(|fd| send(fd, bytes, More::Nothing)),
+                |at| self.socket.try_io(|fd| sendfile(fd, file, at, count)),
+            ),
         }
     }
 
@@ -424,7 +494,11 @@ impl SendStream for Stream {
 
     #[inline]
     fn try_flush(&self) -> io::Result<()> {
-        try_flush(&self.session, |bytes| self.socket.try_io(|fd| send(fd, bytes, More::Nothing)))
+        try_flush(
+            &self.session,
+            |bytes| self.socket.try_io(|fd| send(fd, bytes, More::Nothing)),
+            || self.socket.try_io(is_writable),
+        )
     }
 }
 
@@ -437,40 +511,117 @@ fn try_send(
 ) -> io::Result<usize> {
     match session {
         None => send(bytes, more),
-        Some(session) => {
-            session.borrow_mut().send(bytes, more == More::Follows, |records| send(records, More::Nothing))
-        }
+        Some(session) => try_send_encrypted(&mut session.borrow_mut(), bytes, more, send),
+    }
+}
+
+fn try_send_encrypted(
+    session: &mut Session,
+    bytes: &[u8],
+    more: More,
+    mut send: impl FnMut(&[u8], More) -> io::Result<usize>,
+) -> io::Result<usize> {
+    match session.is_in_kernel() {
+        true => session.send_by_kernel(|| send(bytes, more)),
+        false => session.send(bytes, more == More::Follows, |records| send(records, More::Nothing)),
     }
 }
 
 #[inline]
-fn try_flush(session: &TlsSession, send: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
-    match session {
-        None => Ok(()),
-        Some(session) => session.borrow_mut().flush(send),
+fn try_flush(
+    session: &TlsSession,
+    send: impl FnMut(&[u8]) -> io::Result<usize>,
+    is_writable: impl FnOnce() -> io::Result<usize>,
+) -> io::Result<()> {
+    let Some(session) = session else { return Ok(()) };
+    let mut session = session.borrow_mut();
+    match session.is_in_kernel() {
+        // Records that the socket does not take wait in the kernel, and are lost if it is shut down before.
+        true => is_writable().map(|_| ()),
+        false => session.flush(send),
     }
+}
+
+/// Sends nothing. Errors: `WouldBlock` if the socket takes no more.
+fn is_writable(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut polled = [PollFd::new(&fd, PollFlags::OUT)];
+    match rustix::event::poll(&mut polled, Some(&Timespec::default()))? {
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(0),
+    }
+}
+
+fn close_session(session: &TlsSession, fd: BorrowedFd<'_>) {
+    let Some(session) = session else { return };
+    let mut session = session.borrow_mut();
+    match session.is_in_kernel() {
+        // Fails only when the client has closed, or takes nothing.
+        true => _ = kernel::send_close_notify(fd),
+        false => session.close(|records| send(fd, records, More::Nothing)),
+    }
+}
+
+/// A part of a file that is to be sent.
+struct FileSlice<'a> {
+    file: &'a OwnedFd,
+    at: &'a mut u64,
+    count: usize,
+    left: u64,
 }
 
 /// As `SendStream::try_sendfile`. Never waits for a disk.
 fn send_encrypted(
     session: &RefCell<Session>,
-    file: &OwnedFd,
-    at: &mut u64,
-    count: usize,
-    send: impl FnMut(&[u8]) -> io::Result<usize>,
+    fd: BorrowedFd<'_>,
+    slice: FileSlice<'_>,
+    mut send: impl FnMut(&[u8]) -> io::Result<usize>,
+    sendfile: impl FnOnce(&mut u64) -> io::Result<usize>,
 ) -> Option<io::Result<usize>> {
+    let session = &mut *session.borrow_mut();
+    let FileSlice { file, at, count, left } = slice;
+    if !session.is_in_kernel()
+        && let Err(error) = move_to_kernel(session, fd, left, &mut send)
+    {
+        return Some(Err(error));
+    }
+    if session.is_in_kernel() {
+        return Some(session.send_by_kernel(|| sendfile(at)));
+    }
     let read = |buffer: &mut [u8]| calls::preadv2(file, buffer, *at, ReadWriteFlags::NOWAIT);
-    let sent = session.borrow_mut().send_file(count, read, send);
+    let sent = session.send_file(count, read, send);
     if let Some(Ok(bytes)) = sent {
         *at += bytes as u64;
     }
     sent
 }
 
+/// Gives the keys to the kernel, if that is configured and possible now. Errors: the session has failed, or `WouldBlock` if
+/// the socket has yet to take what was sent before.
+fn move_to_kernel(
+    session: &mut Session,
+    fd: BorrowedFd<'_>,
+    left: u64,
+    send: impl FnMut(&[u8]) -> io::Result<usize>,
+) -> io::Result<()> {
+    if !session.can_move_to_kernel(left) {
+        return Ok(());
+    }
+    session.flush(send)?;
+    // Fails when the client has closed its side.
+    match kernel::attach(fd) {
+        Ok(()) => session.move_to_kernel(|secrets| kernel::set_keys(fd, secrets)),
+        Err(_) => Ok(()),
+    }
+}
+
 /// What the kernel holds, and what the session holds.
 fn unacknowledged(fd: BorrowedFd<'_>, session: &TlsSession) -> u64 {
     let held = session.as_ref().map_or(0, |session| session.borrow().unsent() as u64);
     sys::unsent(fd).unwrap_or(0) + held
+}
+
+fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 /// Sends without a signal when the client has closed.

@@ -14,16 +14,21 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
     WriteTraffic,
 };
-use rustls::{Error, HandshakeKind};
+use rustls::{Error, ExtractedSecrets, HandshakeKind};
 
 use crate::buffer::append;
 use crate::handshake::TlsFacts;
 use crate::services::Services;
 use crate::stats::Count;
+use crate::tls::kernel::Control;
 use crate::tls::{Choice, HTTP2, ServerTls, facts};
 
 /// The largest record: header, content, and what TLS 1.2 may add (RFC 5246 §6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
+/// Content of a record.
+const CONTENT: u64 = 16 * 1024;
+/// What is left of the largest file for which the kernel gets the keys. They suffice for eight times as much.
+const MAX_FILE: u64 = 16 << 30;
 /// Bytes that are read from a socket at once, behind an incomplete record.
 const READ: usize = 2 * MAX_RECORD;
 /// Reads in one call that bring no plaintext. Records may have no content.
@@ -79,6 +84,8 @@ pub enum Failure {
     Protocol(Error),
     /// The server has ended it within a response.
     Cut,
+    /// Of a session in the kernel.
+    Kernel(&'static str),
 }
 
 impl fmt::Display for Failure {
@@ -88,6 +95,7 @@ impl fmt::Display for Failure {
             Failure::UnknownName => out.write_str("the client asks for a name that no host has"),
             Failure::Protocol(error) => write!(out, "{error}"),
             Failure::Cut => out.write_str("a response is incomplete"),
+            Failure::Kernel(why) => out.write_str(why),
         }
     }
 }
@@ -113,7 +121,24 @@ enum State {
     Open(Connection),
     /// The client has sent `close_notify`, and sends no more.
     PeerClosed(Connection),
+    /// The kernel has the keys, and the socket encrypts.
+    Kernel(Box<KernelSession>),
     Failed(Failure),
+}
+
+/// A session whose keys are in the kernel.
+struct KernelSession {
+    facts: TlsFacts,
+    peer: Peer,
+    /// Records that were sent, and how many may be sent with the same keys (RFC 8446 §5.5).
+    records: u64,
+    limit: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Open,
+    Closed,
 }
 
 struct Connection {
@@ -141,6 +166,7 @@ impl Session {
     pub fn facts(&self) -> Option<TlsFacts> {
         match &self.state {
             State::Open(open) | State::PeerClosed(open) => Some(facts(&open.rustls, open.host)),
+            State::Kernel(session) => Some(session.facts.clone()),
             State::Hello | State::Handshake(_) | State::Failed(_) => None,
         }
     }
@@ -162,7 +188,99 @@ impl Session {
 
     /// Whether plaintext, or its end, can be received without reading from the socket.
     pub fn has_plaintext(&self) -> bool {
-        !self.plaintext.is_empty() || matches!(self.state, State::PeerClosed(_))
+        !self.plaintext.is_empty() || self.has_peer_closed()
+    }
+
+    fn has_peer_closed(&self) -> bool {
+        match &self.state {
+            State::PeerClosed(_) => true,
+            State::Kernel(session) => session.peer == Peer::Closed,
+            State::Hello | State::Handshake(_) | State::Open(_) | State::Failed(_) => false,
+        }
+    }
+
+    /// The socket encrypts and decrypts. Then what is sent and received is given to the functions for such a session.
+    pub fn is_in_kernel(&self) -> bool {
+        matches!(self.state, State::Kernel(_))
+    }
+
+    /// Whether the kernel may get the keys now, to send `left` bytes of a file. HTTP/2 has many small frames in turn, and
+    /// stays here; so does a session that has received a part of a record, or has so much to send that its keys might have
+    /// to change.
+    pub fn can_move_to_kernel(&self, left: u64) -> bool {
+        let State::Open(Connection { rustls, .. }) = &self.state else { return false };
+        let suite = rustls.negotiated_cipher_suite().map(|suite| suite.suite());
+        suite.is_some_and(|suite| self.shared.tls.kernel().has(suite))
+            && rustls.alpn_protocol() != Some(HTTP2)
+            && self.received.is_empty()
+            && left < MAX_FILE
+    }
+
+    /// Gives the keys to `set_keys`. If that fails, the session has failed, because nothing else has them.
+    pub fn move_to_kernel(
+        &mut self,
+        set_keys: impl FnOnce(&ExtractedSecrets) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let failed = State::Failed(Failure::Kernel("the kernel has not taken its keys"));
+        let (connection, host) = match mem::replace(&mut self.state, failed) {
+            State::Open(Connection { rustls, host }) => (rustls, host),
+            other => {
+                self.state = other;
+                return Ok(());
+            }
+        };
+        let facts = facts(&connection, host);
+        let limit = connection.negotiated_cipher_suite().and_then(|suite| suite.tls13());
+        let limit = limit.map_or(0, |suite| suite.common.confidentiality_limit);
+        let (secrets, _) = connection.dangerous_into_kernel_connection().map_err(io::Error::other)?;
+        set_keys(&secrets)?;
+        let session = KernelSession { facts, peer: Peer::Open, records: secrets.tx.0, limit };
+        self.state = State::Kernel(Box::new(session));
+        Ok(())
+    }
+
+    /// As `receive`, of a session in the kernel. `control` receives a record that is no content. Returns 0 also when the
+    /// keys have sent so much that the connection should not continue.
+    pub fn receive_from_kernel(
+        &mut self,
+        out: &mut [u8],
+        read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+        control: impl FnOnce() -> Result<Control, Errno>,
+    ) -> Result<usize, Errno> {
+        if self.has_plaintext() {
+            return Ok(self.take_plaintext(out));
+        }
+        let State::Kernel(session) = &mut self.state else { return Err(Errno::PROTO) };
+        if session.records > session.limit / 2 {
+            return Ok(0);
+        }
+        let failed = match read(out) {
+            // The next record is no content.
+            Err(Errno::IO) => match control()? {
+                Control::Ignored => return Err(Errno::INTR),
+                Control::CloseNotify => {
+                    session.peer = Peer::Closed;
+                    return Ok(0);
+                }
+                Control::Fatal(why) => why,
+            },
+            Err(Errno::BADMSG) => "the kernel cannot decrypt a record",
+            Err(Errno::MSGSIZE) => "the client has sent a record that is too large",
+            received => return received,
+        };
+        self.state = State::Failed(Failure::Kernel(failed));
+        Err(Errno::PROTO)
+    }
+
+    /// As `send`, of a session in the kernel.
+    pub fn send_by_kernel(&mut self, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+        let State::Kernel(session) = &mut self.state else { return Err(io::ErrorKind::NotConnected.into()) };
+        if session.records >= session.limit {
+            return Err(Errno::KEYEXPIRED.into());
+        }
+        let sent = send()?;
+        session.records += 1 + sent as u64 / CONTENT;
+        Ok(sent)
     }
 
     /// Bytes of records that the socket has not taken.
@@ -185,7 +303,7 @@ impl Session {
         let shared = self.shared.clone();
         let records = &mut *shared.received.borrow_mut();
         for _ in 0..READS {
-            if let State::PeerClosed(_) = self.state {
+            if self.has_peer_closed() {
                 return Ok(0);
             }
             let kept = self.received.len();
@@ -444,7 +562,7 @@ impl Session {
             State::Handshake(connection) | State::Open(connection) | State::PeerClosed(connection) => {
                 Some(connection)
             }
-            State::Hello | State::Failed(_) => None,
+            State::Hello | State::Kernel(_) | State::Failed(_) => None,
         }
     }
 
@@ -462,7 +580,7 @@ impl State {
             State::Handshake(connection) | State::Open(connection) | State::PeerClosed(connection) => {
                 Some(connection)
             }
-            State::Hello | State::Failed(_) => None,
+            State::Hello | State::Kernel(_) | State::Failed(_) => None,
         }
     }
 

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::handshake::TlsFacts;
 use crate::services::Services;
 use crate::tls::ServerTls;
+use crate::tls::kernel::Control;
 
 pub struct Acceptor(Infallible);
 
@@ -65,6 +66,31 @@ impl Session {
     }
 
     pub fn has_plaintext(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn is_in_kernel(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn can_move_to_kernel(&self, _: u64) -> bool {
+        match self.0 {}
+    }
+
+    pub fn move_to_kernel(&mut self, _: impl FnOnce(&Infallible) -> io::Result<()>) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    pub fn receive_from_kernel(
+        &mut self,
+        _: &mut [u8],
+        _: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+        _: impl FnOnce() -> Result<Control, Errno>,
+    ) -> Result<usize, Errno> {
+        match self.0 {}
+    }
+
+    pub fn send_by_kernel(&mut self, _: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         match self.0 {}
     }
 

@@ -50,6 +50,34 @@ pub mod material {
     }
 }
 
+pub mod kernel {
+    //! There are no sessions that the kernel could have.
+
+    use std::convert::Infallible;
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    use rustix::io::Errno;
+
+    pub enum Control {}
+
+    pub fn attach(_: BorrowedFd<'_>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn set_keys(_: BorrowedFd<'_>, secrets: &Infallible) -> io::Result<()> {
+        match *secrets {}
+    }
+
+    pub fn receive_control(_: BorrowedFd<'_>) -> Result<Control, Errno> {
+        Err(Errno::NOTSUP)
+    }
+
+    pub fn send_close_notify(_: BorrowedFd<'_>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 use material::{Keys, Problem, Reading, Severity, Stamps};
 
 #[derive(Debug, Clone)]
@@ -113,6 +141,11 @@ impl TicketSecrets {
     }
 }
 
+/// No kernel encrypts for it.
+pub fn kernel_ciphers(_: &Site) -> Result<(), String> {
+    Ok(())
+}
+
 impl TlsSetup {
     pub fn new(material: Material, _: KeySource, _: Option<TicketSecrets>) -> TlsSetup {
         match material {}
@@ -126,6 +159,10 @@ impl ServerTls {
         _: Option<Arc<dyn Challenges>>,
     ) -> Result<ServerTls, Vec<String>> {
         Err(Vec::new())
+    }
+
+    pub fn warning(&self) -> Option<&str> {
+        match *self {}
     }
 
     pub fn forget_tickets(&self) -> Option<Duration> {

@@ -18,6 +18,8 @@ mod clients;
 
 pub mod tickets;
 
+pub mod kernel;
+
 mod settings;
 
 mod facts;
@@ -26,7 +28,7 @@ pub use crypto::{SigningKeys, provider};
 pub use facts::facts;
 pub use material::Material;
 pub use resolver::Challenges;
-pub use settings::{Choice, HTTP2, KeySource, ServerTls, TlsSetup};
+pub use settings::{Choice, HTTP2, KeySource, ServerTls, TlsSetup, kernel_ciphers};
 pub use tickets::TicketSecrets;
 
 #[cfg(all(test, feature = "aws-lc"))]

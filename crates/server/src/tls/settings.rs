@@ -9,10 +9,11 @@ use rustls::server::{Acceptor, NoServerSessionStorage, ServerSessionMemoryCache}
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use site::model::Site;
-use site::tls::{EarlyData, UnknownName, Versions};
+use site::tls::{EarlyData, Encryption, UnknownName, Versions};
 
 use super::clients::{fingerprint, verifier};
 use super::crypto::{SigningKeys, chosen_provider};
+use super::kernel::KernelCiphers;
 use super::material::{Keys, Material};
 use super::resolver::{ACME, Challenges, Known, Resolver};
 use super::tickets::{TicketKeys, TicketSecrets};
@@ -34,6 +35,10 @@ pub struct ServerTls {
     of_hosts: Vec<usize>,
     resolver: Arc<Resolver>,
     tickets: Option<Arc<TicketKeys>>,
+    /// Those that the kernel encrypts with. Empty: this program does.
+    kernel: KernelCiphers,
+    /// Why the kernel does not, though it should.
+    warning: Option<String>,
     /// Whether a connection can begin before the name is known that its client asks for.
     selection: Selection,
 }
@@ -74,6 +79,14 @@ pub enum Choice {
 /// The alert `unrecognized_name` in a record (RFC 8446 §5.1 and §6).
 const UNRECOGNIZED_NAME: &[u8] = &[0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x70];
 
+/// The ciphers with which the kernel is to encrypt files. Errors: it cannot, and what to do.
+pub fn kernel_ciphers(site: &Site) -> Result<KernelCiphers, String> {
+    match site.tls.files {
+        Encryption::Program => Ok(KernelCiphers::default()),
+        Encryption::Kernel => KernelCiphers::probe(),
+    }
+}
+
 impl TlsSetup {
     pub fn new(material: Material, keys: KeySource, tickets: Option<TicketSecrets>) -> TlsSetup {
         TlsSetup { material, keys, tickets }
@@ -93,7 +106,13 @@ impl ServerTls {
             KeySource::Files => Material::read(site, Keys::Read, clock::wall()).with_keys()?,
         };
         let tickets = tickets.map(TicketKeys::new);
-        ServerTls::new(site, &material, keys, tickets, challenges).map_err(|line| vec![line])
+        let mut tls =
+            ServerTls::new(site, &material, keys, tickets, challenges).map_err(|line| vec![line])?;
+        match kernel_ciphers(site) {
+            Ok(ciphers) => tls.kernel = ciphers,
+            Err(why) => tls.warning = Some(why),
+        }
+        Ok(tls)
     }
 
     /// `keys` are those of the certificates, and may sign elsewhere. `tickets`: `None` if sessions are not resumed.
@@ -131,6 +150,7 @@ impl ServerTls {
                 .map_err(|e| format!("\"versions\" and \"ciphers\" in [tls] do not fit together: {e}"))?;
             let builder = builder.with_client_cert_verifier(verifier(rules, &provider)?);
             let mut config = builder.with_cert_resolver(resolver.clone());
+            config.enable_secret_extraction = site.tls.files == Encryption::Kernel;
             config.ignore_client_order = !site.tls.ciphers.is_empty();
             config.alpn_protocols = protocols.clone();
             // Tickets hold the sessions, so that all workers know them.
@@ -152,7 +172,18 @@ impl ServerTls {
             (..=1, UnknownName::Default) => Selection::One,
             _ => Selection::ByName,
         };
-        Ok(ServerTls { configs, of_hosts: material.rules_of_hosts().to_vec(), resolver, tickets, selection })
+        let (of_hosts, kernel) = (material.rules_of_hosts().to_vec(), KernelCiphers::default());
+        Ok(ServerTls { configs, of_hosts, resolver, tickets, kernel, warning: None, selection })
+    }
+
+    /// The ciphers with which the kernel encrypts files.
+    pub fn kernel(&self) -> &KernelCiphers {
+        &self.kernel
+    }
+
+    /// For the log: what the site has to do without.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Forgets the keys of tickets that are not accepted any more. Returns when there are others.

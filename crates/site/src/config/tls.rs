@@ -10,7 +10,7 @@ use crate::listener::Listener;
 use crate::model::HeaderRule;
 use crate::proxies::Proxies;
 use crate::tls::{
-    CertificateFiles, Cipher, ClientAuthorities, ClientCertificates, EarlyData, Group, HostTls,
+    CertificateFiles, Cipher, ClientAuthorities, ClientCertificates, EarlyData, Encryption, Group, HostTls,
     PlainRequests, PrivateKeys, Tickets, Tls, UnknownName, Versions,
 };
 
@@ -43,6 +43,10 @@ pub fn tls(top: &Section) -> Tls {
         private_keys: match section.flag("signer") {
             Some(true) => PrivateKeys::InSigner,
             Some(false) | None => defaults.private_keys,
+        },
+        files: match section.flag("kernel") {
+            Some(true) => Encryption::Kernel,
+            Some(false) | None => defaults.files,
         },
     }
 }

@@ -1716,6 +1716,15 @@ pub static CHAPTERS: &[Chapter] = &[
                        processes that serve. A full handshake then costs about an eighth more with an ECDSA key, and a \
                        fifteenth with an RSA key. See [Private keys](tls.md#private-keys).",
             },
+            Key {
+                name: "kernel",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether the kernel encrypts large files that are sent by HTTP/1.1 over TLS 1.3, so that they are not \
+                       copied. A kernel without TLS is named in the error log, and the server encrypts. See [TLS of the \
+                       kernel](tls.md#tls-of-the-kernel).",
+            },
         ],
     },
     Chapter {
