@@ -70,6 +70,16 @@ impl Builder {
         self
     }
 
+    /// Whether the head has this field so far.
+    pub fn has(&self, name: &str) -> bool {
+        fields(&self.bytes).any(|(own, _)| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether the head has a line with this field and this value so far.
+    pub fn has_line(&self, name: &str, value: &[u8]) -> bool {
+        fields(&self.bytes).any(|(own, other)| own.eq_ignore_ascii_case(name) && other == value)
+    }
+
     /// Ends the head, without a body.
     pub fn finish(self) -> ResponseHead {
         self.finish_with(b"")
@@ -144,12 +154,21 @@ impl ResponseHead {
 
     /// Names and values of the fields, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let lines = self.bytes[..self.head].split(|&byte| byte == b'\n').skip(1);
-        lines.filter_map(|line| {
-            let line = line.strip_suffix(b"\r")?;
-            let colon = line.iter().position(|&byte| byte == b':')?;
-            Some((std::str::from_utf8(&line[..colon]).ok()?, line.get(colon + 2..)?))
-        })
+        fields(&self.bytes[..self.head])
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.fields().any(|(own, _)| own.eq_ignore_ascii_case(name))
+    }
+
+    /// The same head with further fields, and the same body.
+    pub fn with_fields<'f>(&self, more: impl IntoIterator<Item = (&'f str, &'f str)>) -> ResponseHead {
+        let bytes = self.bytes[..self.head - CRLF.len()].to_vec();
+        let mut builder = Builder { bytes, date_at: self.date_at, status: self.status };
+        for (name, value) in more {
+            builder = builder.field(name, value);
+        }
+        builder.finish_with(self.body())
     }
 
     /// Appends the head, without the body, to `out`. `line` is one more field line with its CRLF, or empty.
@@ -160,6 +179,16 @@ impl ResponseHead {
         out.extend_from_slice(line);
         out.extend_from_slice(empty_line);
     }
+}
+
+/// The fields behind the status line.
+fn fields(head: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
+    let lines = head.split(|&byte| byte == b'\n').skip(1);
+    lines.filter_map(|line| {
+        let line = line.strip_suffix(b"\r")?;
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        Some((std::str::from_utf8(&line[..colon]).ok()?, line.get(colon + 2..)?))
+    })
 }
 
 #[cfg(test)]
@@ -202,6 +231,20 @@ mod tests {
         out.clear();
         head.write_with(b"", &mut out);
         assert_eq!(out, head.head());
+    }
+
+    #[test]
+    fn adds_fields_to_a_finished_head() {
+        let builder = Builder::new(Status::OK, DATE).field("A", "b");
+        assert!(builder.has("a") && !builder.has("b"));
+        assert!(builder.has_line("a", b"b") && !builder.has_line("a", b"c"));
+        let head = builder.finish_with(b"B: c\r\n");
+        let mut more = head.with_fields([("C", "d"), ("A", "e")]);
+        let expected = Builder::new(Status::OK, DATE).field("A", "b").field("C", "d").field("A", "e");
+        assert_eq!(text(more.bytes()), text(expected.finish_with(b"B: c\r\n").bytes()));
+        assert!(more.has("c") && !more.has("B"));
+        more.set_date(b"Mon, 07 Nov 1994 00:00:00 GMT");
+        assert!(text(more.bytes()).contains("Date: Mon, 07"));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 pub mod access;
 mod answers;
 mod authorizer;
+mod cors;
 mod error_page;
 mod forward;
 mod panic_guard;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use ::script::environment::Additions;
 use site::authorizer::Authorizer;
 use site::certificates::key_authorization;
+use site::cors::Cors;
 use site::decide::{self, Decision};
 use site::listing::{Format, SortOrder};
 use site::model::{Host, Listing, Route};
@@ -66,6 +68,8 @@ pub struct Responder {
     /// Whether a host refuses some requests by the connection that they have come by.
     pub refuses: bool,
     pub access: Needs,
+    /// Whether some routes allow something to other origins.
+    pub has_cors: bool,
 }
 
 impl Responder {
@@ -80,7 +84,8 @@ impl Responder {
         let refuses = services.site.hosts.iter().any(|host| host.tls.refuses());
         let access = Needs::of(&services.site);
         let answers = Answers::default();
-        Responder { services, files, upstreams, has_authorizers, answers, refuses, access }
+        let has_cors = services.site.has_cors();
+        Responder { services, files, upstreams, has_authorizers, answers, refuses, access, has_cors }
     }
 
     /// The response to a request without a body, which began at `began` of `clock::micros`. `None`: it has to wait for
@@ -91,7 +96,10 @@ impl Responder {
         let exchange = Exchange::new(self, host, head, client);
         let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began };
         let guard = PanicGuard { services: &self.services, request };
-        let response = exchange.fast();
+        let mut response = exchange.fast();
+        if exchange.names_origin() {
+            response = response.map(|response| exchange.share_fast(response));
+        }
         std::mem::forget(guard);
         Some(omit_content_for_head(head.method, response?))
     }
@@ -115,6 +123,8 @@ impl Responder {
             Err((status, rule)) => fixed::rejection(&self.services, None, status, Some(rule)),
         };
         let response = Response { user: exchange.user(), ..response };
+        let response =
+            if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
         omit_content_for_head(method, response)
     }
 }
@@ -151,6 +161,8 @@ struct Exchange<'a> {
     /// The authorizers that have let the request pass, and the variables that they have set.
     authorized_by: Vec<Arc<Authorizer>>,
     variables: Additions,
+    /// Of the route that responds.
+    cors: Option<&'a Cors>,
     internal_redirects: usize,
 }
 
@@ -183,6 +195,7 @@ impl<'a> Exchange<'a> {
             max_body: services.site.limits.body,
             authorized_by: Vec::new(),
             variables: Additions::default(),
+            cors: None,
             internal_redirects: 0,
         }
     }
@@ -203,6 +216,11 @@ impl<'a> Exchange<'a> {
                 Fast::Respond(response) => return Some(response),
                 Fast::Wait => return None,
             }
+        }
+        if self.names_origin()
+            && let Some(response) = self.preflight(&path)
+        {
+            return Some(response);
         }
         if self.responder.access.rules {
             if self.responder.access.tls && self.head.scheme == Scheme::Https {
@@ -283,6 +301,11 @@ impl<'a> Exchange<'a> {
         {
             return response;
         }
+        if self.names_origin()
+            && let Some(response) = self.preflight(&path)
+        {
+            return response;
+        }
         let plan = self.plan(path.clone());
         self.max_body = plan.route.max_body;
         let (route, status) = match self.follow(request, &path, plan, None).await {
@@ -308,6 +331,7 @@ impl<'a> Exchange<'a> {
         plan: Plan<'a, '_>,
         fallback: Option<&FallbackVariables>,
     ) -> Result<Response, (&'a Route, Status)> {
+        self.cors = plan.route.cors.as_deref();
         if self.responder.access.rules
             && let Err(Denied(route, status)) = self.check_access(path)
         {

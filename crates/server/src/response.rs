@@ -112,6 +112,16 @@ impl Response {
         self
     }
 
+    /// The response with further fields.
+    pub fn with_fields(self, fields: &[(&str, &str)]) -> Response {
+        if fields.is_empty() {
+            return self;
+        }
+        let head = self.head.with_fields(fields.iter().copied());
+        let end = self.end - self.head.head_len() + head.head_len();
+        Response { head: head.into(), end, ..self }
+    }
+
     /// The head, and the body behind it.
     pub fn bytes(&self) -> &[u8] {
         &self.head.bytes()[self.start..self.end]

@@ -1,5 +1,5 @@
-//! The heads of all responses, with the fields that the configuration demands: `Server`, and those that a route sets or
-//! removes.
+//! The heads of all responses, with the fields that the configuration demands: `Server`, those that a route sets or
+//! removes, and those that it sets where nothing else does.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::services::Services;
 
 pub struct HeadWriter<'a> {
     builder: Builder,
-    rules: &'a [HeaderRule],
+    route: Option<&'a Route>,
     origin: PageOrigin,
 }
 
@@ -25,6 +25,7 @@ enum PageOrigin {
     BuiltIn,
 }
 
+const VARY: &str = "Vary";
 const POLICY: &str = "Content-Security-Policy";
 
 /// Fields that no configuration changes: a wrong value would break the connection or the caches.
@@ -38,9 +39,8 @@ impl<'a> HeadWriter<'a> {
 
     /// As `new`, before there are services.
     pub fn for_site(site: &Site, clock: &Clock, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
-        let rules = route.map_or(&[][..], |r| &r.headers);
         let head =
-            HeadWriter { builder: Builder::new(status, &clock.date()), rules, origin: PageOrigin::Site };
+            HeadWriter { builder: Builder::new(status, &clock.date()), route, origin: PageOrigin::Site };
         match &site.server_header {
             Some(name) => head.field("Server", name),
             None => head,
@@ -49,10 +49,7 @@ impl<'a> HeadWriter<'a> {
 
     /// Adds a field, unless the route sets or removes it.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> HeadWriter<'a> {
-        let ruled = |rule: &HeaderRule| match rule {
-            HeaderRule::Set(ruled, _) | HeaderRule::Remove(ruled) => ruled.eq_ignore_ascii_case(name),
-        };
-        if self.rules.is_empty() || is_fixed(name) || !self.rules.iter().any(ruled) {
+        if is_fixed(name) || !self.is_ruled(name) {
             self.builder = self.builder.field(name, value);
         }
         self
@@ -79,11 +76,11 @@ impl<'a> HeadWriter<'a> {
 
     /// The head, followed by `body`.
     pub fn finish_with(self, body: &[u8]) -> ResponseHead {
-        let mut builder = self.builder;
-        for rule in self.rules {
+        let HeadWriter { mut builder, route, origin } = self.with_defaults();
+        for rule in route.map_or(&[][..], |route| &route.headers) {
             if let HeaderRule::Set(name, value) = rule
                 && !is_fixed(name)
-                && !(self.origin == PageOrigin::BuiltIn && name.eq_ignore_ascii_case(POLICY))
+                && !(origin == PageOrigin::BuiltIn && name.eq_ignore_ascii_case(POLICY))
             {
                 builder = builder.field(name, value);
             }
@@ -93,6 +90,30 @@ impl<'a> HeadWriter<'a> {
 
     pub fn finish(self) -> ResponseHead {
         self.finish_with(&[])
+    }
+
+    /// Adds the fields that the route has where nothing else sets them.
+    fn with_defaults(mut self) -> HeadWriter<'a> {
+        let Some(route) = self.route else { return self };
+        let constant = route.cors.iter().flat_map(|cors| &cors.constant);
+        let constant = constant.map(|(name, value)| (*name, value.as_str()));
+        for (name, value) in constant.chain(route.security_headers.fields().iter().copied()) {
+            let is_set = match name {
+                // A list: other values remain.
+                VARY => self.builder.has_line(name, value.as_bytes()),
+                _ => self.builder.has(name) || self.is_ruled(name),
+            };
+            if !is_set {
+                self.builder = self.builder.field(name, value);
+            }
+        }
+        self
+    }
+
+    /// Whether the route sets or removes this field.
+    fn is_ruled(&self, name: &str) -> bool {
+        let rules = self.route.map_or(&[][..], |route| &route.headers);
+        rules.iter().any(|rule| rule.name().eq_ignore_ascii_case(name))
     }
 }
 

@@ -63,6 +63,8 @@ const SITE: &[&str] = &[
     "mime",
     "compress",
     "listener",
+    "cors",
+    "security_headers",
     "address",
 ];
 

@@ -2,6 +2,7 @@
 //! means, and which answers may count again. Knows nothing of connections and of time.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use taipan_http::fields::list;
@@ -25,7 +26,7 @@ pub const MAX_ANSWER: usize = 4 * 1024;
 pub struct Authorizer {
     pub upstream: UpstreamId,
     /// `None`: it speaks FastCGI, where the role says what is asked.
-    pub subrequest: Option<Subrequest>,
+    pub subrequest: Option<Arc<Subrequest>>,
 }
 
 /// The request that asks an authorizer that speaks HTTP.
@@ -220,7 +221,7 @@ mod tests {
         let mut store = FieldStore::new();
         let (head, _) = parse(request.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
         let cache_key = parts.iter().map(|part| KeyPart::parse(part)).collect();
-        let subrequest = Some(Subrequest { cache_key, ..Subrequest::default() });
+        let subrequest = Some(Arc::new(Subrequest { cache_key, ..Subrequest::default() }));
         key(&Authorizer { upstream: 0, subrequest }, &head, client.parse().ok()).unwrap()
     }
 

@@ -15,6 +15,10 @@ pub mod listener;
 
 pub mod upstream;
 
+pub mod cors;
+
+pub mod security_headers;
+
 pub mod authorizer;
 
 pub mod tls;

@@ -19,11 +19,13 @@ use crate::access::{Rule, Rules};
 use crate::authorizer::{Authorizer, Subrequest, is_same_name};
 use crate::certificates::Certificates;
 use crate::compress::CompressRules;
+use crate::cors::{self, Cors};
 use crate::host::Hosts;
 use crate::listener::Listener;
 use crate::mime::MediaTypes;
 use crate::proxies::Proxies;
 use crate::route::{Pattern, Routes};
+use crate::security_headers::Preset;
 use crate::template::Template;
 use crate::tls::{HostTls, Tls};
 use crate::upstream::{Upstream, UpstreamId};
@@ -100,7 +102,12 @@ pub struct Route {
     /// The authorizers of a request, in the order in which they are called.
     pub authorizers: Vec<Arc<Authorizer>>,
     /// The settings of authorizers that speak HTTP.
-    pub subrequest: Subrequest,
+    pub subrequest: Arc<Subrequest>,
+    /// What `cors` is made of, for routes that inherit it.
+    pub sharing: Arc<cors::Settings>,
+    /// `None`: pages of other origins may read nothing.
+    pub cors: Option<Arc<Cors>>,
+    pub security_headers: Preset,
     /// Rules of access. Each list has a say, so that a glob cannot allow what the prefix around it denies.
     pub access: Vec<Rules>,
 }
@@ -529,6 +536,12 @@ impl Site {
         routes.flat_map(|route| route.access.iter().flat_map(|rules| rules.iter().map(|rule| &**rule)))
     }
 
+    /// Whether any route allows something to other origins.
+    pub fn has_cors(&self) -> bool {
+        let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        routes.any(|route| route.cors.is_some())
+    }
+
     /// The index in `hosts` of the host with the name `authority`.
     pub fn host(&self, authority: &[u8]) -> usize {
         self.hosts.find(authority)
@@ -564,7 +577,10 @@ impl Route {
             max_body: Limits::default().body,
             script: None,
             authorizers: Vec::new(),
-            subrequest: Subrequest::default(),
+            subrequest: Arc::default(),
+            sharing: Arc::default(),
+            cors: None,
+            security_headers: Preset::Off,
             access: Vec::new(),
         }
     }

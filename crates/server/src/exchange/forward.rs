@@ -31,6 +31,7 @@ impl Exchange<'_> {
         fallback: Option<&FallbackVariables>,
     ) -> Response {
         let route = self.route_at(id);
+        self.cors = route.cors.as_deref();
         if self.responder.access.rules
             && let HandlerKind::Script(step) = &kind
             && let Err(Denied(route, status)) = self.check_path(&step.script_name)
@@ -120,7 +121,10 @@ impl Exchange<'_> {
             ..Exchange::new(self.responder, self.host, &head, self.client)
         };
         let response = exchange.respond(Request { head: &head, ..request }).await;
-        self.variables = exchange.variables;
+        // What other origins learn is that of the path that has responded.
+        let response =
+            if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
+        (self.variables, self.cors) = (exchange.variables, None);
         response
     }
 }

@@ -122,7 +122,7 @@ impl Handler {
     /// The request for an authorizer that speaks HTTP.
     pub fn subrequest(&self) -> Option<&Subrequest> {
         match &self.kind {
-            HandlerKind::Authorizer(authorizer) => authorizer.subrequest.as_ref(),
+            HandlerKind::Authorizer(authorizer) => authorizer.subrequest.as_deref(),
             _ => None,
         }
     }

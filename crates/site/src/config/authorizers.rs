@@ -45,7 +45,7 @@ const OWN_FIELDS: [&str; 14] = [
 pub fn authorizers(
     section: &Section,
     inherited: &[Arc<Authorizer>],
-    settings: &Subrequest,
+    settings: &Arc<Subrequest>,
     upstreams: &[Upstream],
 ) -> Vec<Arc<Authorizer>> {
     let Some(given) = section.text_or_false("authorizer") else {
@@ -81,21 +81,24 @@ pub fn authorizers(
 }
 
 /// The settings of authorizers that speak HTTP.
-pub fn subrequest(section: &Section, inherited: &Subrequest) -> Subrequest {
+pub fn subrequest(section: &Section, inherited: &Arc<Subrequest>) -> Arc<Subrequest> {
+    if !KEYS.iter().any(|name| section.has(name)) {
+        return inherited.clone();
+    }
     let method = section.choice("authorizer_method").map(|word| match word {
         "original" => SubrequestMethod::Original,
         _ => SubrequestMethod::Get,
     });
     let cache: Option<Duration> = section.duration("authorizer_cache");
     let fields = fields(section).unwrap_or_else(|| inherited.fields.clone());
-    Subrequest {
+    Arc::new(Subrequest {
         target: target(section).or_else(|| inherited.target.clone()),
         method: method.unwrap_or(inherited.method),
         user: user(section, &fields).unwrap_or_else(|| inherited.user.clone()),
         fields,
         cache: cache.unwrap_or(inherited.cache),
         cache_key: cache_key(section).unwrap_or_else(|| inherited.cache_key.clone()),
-    }
+    })
 }
 
 fn target(section: &Section) -> Option<String> {

@@ -240,6 +240,8 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("reverse_proxy", "application", TO_AN_APPLICATION),
     ("auth_request", "authorizer", ", and authorizer_path"),
     ("forward_auth", "authorizer", ", and authorizer_path"),
+    ("cors", "cors_origins", ""),
+    ("allow_origin", "cors_origins", ""),
     ("upstream", "application", ": one [[application]] for each"),
     ("try_files", "fallback", ", the path that responds where a file does not exist"),
     ("fallback_resource", "fallback", ""),

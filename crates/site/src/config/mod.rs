@@ -20,6 +20,7 @@ mod access;
 mod authorizers;
 mod build;
 mod certificates;
+mod cors;
 
 mod hosts;
 

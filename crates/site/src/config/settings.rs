@@ -9,6 +9,7 @@ use taipan_http::target::SafePath;
 
 use super::access::rules;
 use super::authorizers::{authorizers, subrequest};
+use super::cors::sharing;
 use super::error::Place;
 use super::section::{FlagOrChoices, Section, text};
 use super::tls::hsts;
@@ -19,6 +20,7 @@ use crate::model::{
     Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Listing, Route, Symlinks,
 };
 use crate::route::Pattern;
+use crate::security_headers::Preset;
 use crate::template::{Template, Variable};
 use crate::upstream::Upstream;
 
@@ -50,6 +52,7 @@ pub fn route_settings(
         "all" => FallbackFor::All,
         _ => FallbackFor::Pages,
     });
+    let (sharing, cors) = sharing(section, (&inherited.sharing, &inherited.cors));
     let subrequest = subrequest(section, &inherited.subrequest);
     Route {
         pattern,
@@ -65,6 +68,9 @@ pub fn route_settings(
         script: inherited.script.clone(),
         authorizers: authorizers(section, &inherited.authorizers, &subrequest, upstreams),
         subrequest,
+        sharing,
+        cors,
+        security_headers: security_headers(section).unwrap_or(inherited.security_headers),
         access: rules(section, &inherited.access),
     }
 }
@@ -306,6 +312,20 @@ fn headers(section: &Section, inherited: &[HeaderRule]) -> Vec<HeaderRule> {
         }
     }
     rules
+}
+
+fn security_headers(section: &Section) -> Option<Preset> {
+    let given = section.text_or_false("security_headers")?;
+    match given.value {
+        None => Some(Preset::Off),
+        Some("basic") => Some(Preset::Basic),
+        Some("strict") => Some(Preset::Strict),
+        Some(other) => {
+            let what = format!("\"security_headers\" cannot be \"{}\"", other.escape_debug());
+            section.errors.add(given.place, what, "expected \"basic\", \"strict\" or false");
+            None
+        }
+    }
 }
 
 fn header(section: &Section, entry: &Entry) -> Option<HeaderRule> {

@@ -1297,6 +1297,37 @@ fn rejects_questions_that_no_authorizer_can_answer() {
 }
 
 #[test]
+fn rejects_what_browsers_would_not_obey() {
+    for (line, expected) in [
+        (
+            "cors_origins = [\"https://a.example/\"]",
+            "\"https://a.example/\" is not an origin; an origin ends with its host",
+        ),
+        ("cors_origins = \"example.org\"", "begin it with https://, or write \"*\" for every origin"),
+        ("cors_origins = \"null\"", "every page in a sandbox has this origin"),
+        ("cors_origins = \"https://a.*.example\"", "a star stands for whole labels in front"),
+        (
+            "cors_origins = \"*\"\ncors_credentials = true",
+            "\"cors_origins\" cannot be \"*\" with \"cors_credentials\"; name each of them",
+        ),
+        (
+            "cors_origins = \"*\"\n[[route]]\npath = \"/a/\"\ncors_credentials = true",
+            "site.toml:6: \"cors_origins\" cannot be \"*\" with \"cors_credentials\"",
+        ),
+        ("cors_credentials = true\ncors_fields = \"*\"", "\"cors_fields\" cannot be \"*\""),
+        ("cors_methods = [\"GET\", \"TRACE\"]", "\"cors_methods\" cannot have \"TRACE\"; expected methods"),
+        ("cors_methods = \"GET, PUT\"", "\"cors_methods\" cannot have \"GET, PUT\""),
+        ("cors_exposed_fields = \"ETag\\r\\nA: b\"", "\"cors_exposed_fields\" cannot have"),
+        ("cors_max_age = \"2d\"", "from 0s to 1d"),
+        ("security_headers = \"paranoid\"", "expected \"basic\", \"strict\" or false"),
+        ("security_headers = true", "expected a string, or false"),
+    ] {
+        let errors = after_two_lines(line).map(|_| ()).unwrap_err();
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{line}: {errors:?}");
+    }
+}
+
+#[test]
 fn rejects_settings_of_tls_that_protect_nothing() {
     let top = "listen = \"127.0.0.1:443 tls\"\nroot = \"/srv\"\n";
     check(

@@ -854,6 +854,62 @@ pub static CHAPTERS: &[Chapter] = &[
                        field. Fields that frame the message, such as `Content-Length`, cannot be changed.",
             },
             Key {
+                name: "security_headers",
+                kind: Kind::TextOrFalse,
+                default: Value("false"),
+                example: "\"basic\"",
+                text: "A preset of fields that tell browsers what a page may do: `basic`, which breaks no usual page, or \
+                       `strict`, for sites that need nothing of other origins. A field of the same name in `headers`, or \
+                       one that a script sends, takes the place of that of the preset. See [Browsers](browsers.md).",
+            },
+            Key {
+                name: "cors_origins",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "[\"https://app.example.org\", \"https://*.example.com\"]",
+                text: "The origins whose pages may read responses (CORS): `https://example.org`, with a port if it is not \
+                       the usual one; `https://*.example.org` for all names below; or `*` for every origin. The server \
+                       responds to preflights itself, before access rules. `[]`: other origins may read nothing, and \
+                       preflights are left to scripts and applications. See [Browsers](browsers.md#other-origins).",
+            },
+            Key {
+                name: "cors_methods",
+                kind: Kind::Texts,
+                default: Value("[\"GET\", \"HEAD\", \"POST\"]"),
+                example: "[\"GET\", \"PUT\", \"DELETE\"]",
+                text: "The methods that pages of `cors_origins` may send.",
+            },
+            Key {
+                name: "cors_fields",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "[\"Authorization\", \"Content-Type\"]",
+                text: "The fields that pages of `cors_origins` may send, beside those that every page may. `*` stands for \
+                       all but `Authorization`.",
+            },
+            Key {
+                name: "cors_exposed_fields",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "[\"ETag\", \"Location\"]",
+                text: "The fields of responses that pages of `cors_origins` may read, beside those that every page may.",
+            },
+            Key {
+                name: "cors_credentials",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether pages of `cors_origins` may use the cookies and passwords of their readers. Then no key of \
+                       CORS can be `*`.",
+            },
+            Key {
+                name: "cors_max_age",
+                kind: time(0, DAY),
+                default: Value("\"10m\""),
+                example: "\"1h\"",
+                text: "How long a browser may keep the response to a preflight.",
+            },
+            Key {
                 name: "cache_control",
                 kind: Kind::Pairs("a string, or a table of `pattern = value`"),
                 default: Words("none"),
