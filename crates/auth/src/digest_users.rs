@@ -6,6 +6,7 @@ use std::fmt;
 
 use md5::{Digest, Md5};
 use sha2::Sha256;
+use subtle::ConstantTimeEq;
 
 use crate::mistake::{self, Fault, FileError, Mistakes};
 
@@ -80,6 +81,10 @@ impl Algorithm {
 impl Ha1 {
     pub fn new(algorithm: Algorithm, user: &str, realm: &str, password: &[u8]) -> Self {
         Self(algorithm.hash(&[user.as_bytes(), realm.as_bytes(), password]).into())
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
     }
 
     /// For a file, and to compute responses.
@@ -163,6 +168,14 @@ impl DigestUsers {
         Algorithm::ALL.into_iter().filter(|&algorithm| any(algorithm)).collect()
     }
 
+    /// Whether the user has this password in the realm, by any algorithm.
+    pub fn verify(&self, realm: &str, user: &str, password: &[u8]) -> bool {
+        Algorithm::ALL.into_iter().any(|algorithm| {
+            let own = self.find(realm, user, algorithm).map(|(_, secret)| secret);
+            own.is_some_and(|own| own.is(&Ha1::new(algorithm, user, realm, password)))
+        })
+    }
+
     pub fn contains(&self, realm: &str, user: &str) -> bool {
         self.realms.get(realm).is_some_and(|realm| realm.users.contains_key(user))
     }
@@ -237,6 +250,10 @@ mod tests {
             let hashed = algorithm.hash(&[b"Mufasa", realm.as_bytes()]);
             assert_eq!(users.find_hashed(realm, &hashed, algorithm), Some(("Mufasa", &expected)));
             assert_eq!(users.find("other", "Mufasa", algorithm), None);
+            assert!(users.verify(realm, "Mufasa", b"Circle of Life"));
+            assert!(
+                !users.verify(realm, "Mufasa", b"Circle of life") && !users.verify("other", "Mufasa", b"x")
+            );
             assert_eq!(users.find(realm, "mufasa", algorithm), None);
         }
         assert_eq!(users.find("other", "ann", Algorithm::Sha256), None);

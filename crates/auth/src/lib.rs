@@ -18,6 +18,8 @@ pub mod digest_users;
 
 pub mod groups;
 
+pub mod edit;
+
 pub mod hash;
 
 pub mod mistake;

@@ -52,6 +52,8 @@ pub enum NameError {
     Colon,
     Control,
     NotUtf8,
+    /// A line would not be read with it: it begins with `#`, or it begins or ends with a space.
+    Edge,
 }
 
 /// The mistakes of one file, the first of them listed.
@@ -131,6 +133,7 @@ impl fmt::Display for NameError {
             Self::Colon => f.write_str("the name has a colon, which ends a name"),
             Self::Control => f.write_str("the name has a control character"),
             Self::NotUtf8 => f.write_str("the name is not UTF-8; write the file in UTF-8"),
+            Self::Edge => f.write_str("the name begins with # or a space, or ends with a space"),
         }
     }
 }

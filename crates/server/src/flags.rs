@@ -8,6 +8,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use auth::digest_users::Algorithm;
+use auth::hash::{Bounds, NewHash};
+
 use crate::control::{Request, SiteSource};
 use crate::ipc::Form;
 
@@ -32,6 +35,7 @@ pub enum Command {
         timeout: Duration,
     },
     Wrap(Wrap),
+    Passwd(Passwd),
     Generate(Document),
     Help,
     Version,
@@ -74,6 +78,40 @@ pub enum Scripts {
     Program(OsString, Vec<OsString>),
     /// The file that the request names, beneath one of these folders.
     Beneath(Vec<PathBuf>),
+}
+
+/// What `passwd` does, and for which user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passwd {
+    pub user: String,
+    pub task: PasswdTask,
+    pub password: PasswordFrom,
+    pub kind: PasswdKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PasswdTask {
+    /// In place of the file that is there, if one is.
+    Create(PathBuf),
+    Set(PathBuf),
+    Delete(PathBuf),
+    Verify(PathBuf),
+    /// Prints the line.
+    Print,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PasswordFrom {
+    Terminal,
+    Stdin,
+    Argument(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PasswdKind {
+    Hash(NewHash),
+    /// Lines for Digest.
+    Digest(String, &'static [Algorithm]),
 }
 
 /// The documents of `taipan generate`.
@@ -143,6 +181,11 @@ const COMMANDS: &[CommandRow] = &[
         help: "Run CGI scripts, or PROGRAM, for a server that speaks FastCGI",
     },
     CommandRow {
+        name: PASSWD,
+        arguments: "[-ci] FILE USER",
+        help: "Set the password of USER in a password file, with the flags of Apache's htpasswd",
+    },
+    CommandRow {
         name: "generate",
         arguments: "man|bash|zsh|fish",
         help: "Print the manual page, or the completions for a shell",
@@ -158,6 +201,7 @@ const FOREIGN_COMMANDS: &[(&[&str], &str)] = &[
     (&["restart"], "write taipan reload -c FILE, or taipan upgrade -c FILE"),
     (&["test", "configtest", "validate"], "write taipan check -c FILE"),
     (&["file-server"], "write taipan DIR"),
+    (&["htpasswd", "htdigest", "password"], "write taipan passwd FILE USER"),
 ];
 
 /// Flags of other programs, and what to write instead.
@@ -180,7 +224,15 @@ const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
 
 const WRAP: &str = "fcgi-wrap";
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+const PASSWD: &str = "passwd";
+
+/// The cost of a new bcrypt: some 50 ms.
+const BCRYPT_COST: usize = 10;
+
+/// The rounds of a new SHA-crypt: some 50 ms.
+const SHA_CRYPT_ROUNDS: usize = 100_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Key {
     Config,
     Listen,
@@ -196,6 +248,19 @@ enum Key {
     Socket,
     Processes,
     Folder,
+    Create,
+    Stdin,
+    Batch,
+    Delete,
+    Verify,
+    Print,
+    Cost,
+    Rounds,
+    Hash(NewHash),
+    Bcrypt,
+    Sha512,
+    Sha256,
+    Digest,
     Help,
     Version,
 }
@@ -331,6 +396,142 @@ const FLAGS: &[FlagRow] = &[
         help: "Run the scripts that requests name beneath DIR; may be repeated (default: none)",
     },
     FlagRow {
+        key: Key::Create,
+        long: "create",
+        short: Some('c'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Create FILE, and replace the one that is there (default: change FILE)",
+    },
+    FlagRow {
+        key: Key::Stdin,
+        long: "stdin",
+        short: Some('i'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Read the password from standard input (default: ask twice on the terminal)",
+    },
+    FlagRow {
+        key: Key::Batch,
+        long: "batch",
+        short: Some('b'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Take the password as the last argument, which other users of the machine can see (default: ask)",
+    },
+    FlagRow {
+        key: Key::Print,
+        long: "print",
+        short: Some('n'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Print the line for USER, without a FILE (default: write it to FILE)",
+    },
+    FlagRow {
+        key: Key::Delete,
+        long: "delete",
+        short: Some('D'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Remove USER from FILE (default: set the password)",
+    },
+    FlagRow {
+        key: Key::Verify,
+        long: "verify",
+        short: Some('v'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Exit with 0 if the password is the one in FILE, with 3 if not (default: set the password)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Argon2id),
+        long: "argon2",
+        short: None,
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with argon2id, with 19 MiB of memory (default: this)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Yescrypt),
+        long: "yescrypt",
+        short: None,
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with yescrypt, as Debian does for its users (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Bcrypt,
+        long: "bcrypt",
+        short: Some('B'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with bcrypt, for a file that Apache or nginx reads, too (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Cost,
+        long: "cost",
+        short: Some('C'),
+        value: Some("N"),
+        commands: &[PASSWD],
+        help: "The cost of bcrypt, from 4 to 14; one more doubles the time (default: 10)",
+    },
+    FlagRow {
+        key: Key::Sha512,
+        long: "sha512",
+        short: Some('5'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with SHA-512-crypt (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Sha256,
+        long: "sha256",
+        short: Some('2'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with SHA-256-crypt (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Rounds,
+        long: "rounds",
+        short: Some('r'),
+        value: Some("N"),
+        commands: &[PASSWD],
+        help: "The rounds of SHA-crypt, from 1000 to 500000 (default: 100000)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Apr1),
+        long: "md5",
+        short: Some('m'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with Apache's MD5, which is weak; with --digest, write a line for MD5, too (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Sha1),
+        long: "sha1",
+        short: Some('s'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with SHA-1, which is weak (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Plain),
+        long: "plain",
+        short: Some('p'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Write the password itself, which is weak (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Digest,
+        long: "digest",
+        short: None,
+        value: Some("REALM"),
+        commands: &[PASSWD],
+        help: "Write a line for Digest in REALM, with SHA-256 (default: for Basic)",
+    },
+    FlagRow {
         key: Key::Help,
         long: "help",
         short: Some('h'),
@@ -394,6 +595,18 @@ struct Given {
     socket: Option<String>,
     processes: Option<usize>,
     folders: Vec<PathBuf>,
+    passwd: GivenPasswd,
+}
+
+/// The flags of `passwd`. Those that exclude one another are in a list.
+#[derive(Default)]
+struct GivenPasswd {
+    tasks: Vec<Key>,
+    sources: Vec<Key>,
+    kinds: Vec<Key>,
+    cost: Option<usize>,
+    rounds: Option<usize>,
+    realm: Option<String>,
 }
 
 /// Parses the arguments behind the program's name.
@@ -424,13 +637,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
                 first = false;
                 continue;
             }
-            Arg::Long(name) => FLAGS.iter().find(|f| f.long == name).ok_or_else(|| unknown(&typed))?,
-            Arg::Short(c) => FLAGS.iter().find(|f| f.short == Some(c)).ok_or_else(|| unknown(&typed))?,
+            Arg::Long(name) => named(given.command, &typed, |flag| flag.long == name)?,
+            Arg::Short(c) => named(given.command, &typed, |flag| flag.short == Some(c))?,
         };
         match flag.key {
             Key::Help => return Ok(Command::Help),
             Key::Version => return Ok(Command::Version),
             Key::Json => given.form = Form::Json,
+            key if flag.value.is_none() => given.passwd.mark(key),
             key => given.set(key, &typed, parser.value().map_err(usage)?)?,
         }
         used.push((flag, typed));
@@ -444,6 +658,98 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         return Err(UsageError(format!("{typed} is not a flag of {command}; see taipan --help")));
     }
     given.command()
+}
+
+/// The flag of this command; else one of another command, whose name is in the error then.
+fn named(
+    command: &str,
+    typed: &str,
+    is_named: impl Fn(&FlagRow) -> bool,
+) -> Result<&'static FlagRow, UsageError> {
+    let of_command = |flag: &&FlagRow| flag.commands.is_empty() || flag.commands.contains(&command);
+    let mut all = FLAGS.iter().filter(|flag| is_named(flag));
+    let first = all.clone().next();
+    if (command, typed) == (PASSWD, "-d") {
+        return Err(UsageError("unknown flag -d; DES is too weak: leave it out for argon2id".to_owned()));
+    }
+    let is_foreign = || FOREIGN_FLAGS.iter().any(|(names, _)| names.contains(&typed));
+    match (all.find(of_command), first) {
+        (Some(flag), _) => Ok(flag),
+        (None, Some(flag)) if !is_foreign() => Ok(flag),
+        _ => Err(unknown(typed)),
+    }
+}
+
+impl GivenPasswd {
+    fn mark(&mut self, key: Key) {
+        match key {
+            Key::Create | Key::Delete | Key::Verify | Key::Print => self.tasks.push(key),
+            Key::Stdin | Key::Batch => self.sources.push(key),
+            key => self.kinds.push(key),
+        }
+    }
+
+    fn command(self, arguments: Vec<OsString>) -> Result<Passwd, UsageError> {
+        let task = only(&self.tasks, "give one of -c, -D, -n and -v")?;
+        let source = only(&self.sources, "give -i or -b, not both")?;
+        let mut arguments = arguments.into_iter();
+        let mut take = |what| {
+            arguments
+                .next()
+                .ok_or_else(|| UsageError(format!("passwd needs {what}: taipan passwd FILE USER")))
+        };
+        let task = match task {
+            Some(Key::Print) => PasswdTask::Print,
+            Some(Key::Create) => PasswdTask::Create(take("a file")?.into()),
+            Some(Key::Delete) => PasswdTask::Delete(take("a file")?.into()),
+            Some(Key::Verify) => PasswdTask::Verify(take("a file")?.into()),
+            _ => PasswdTask::Set(take("a file")?.into()),
+        };
+        let user = text(take("a user")?)?;
+        let password = match source {
+            Some(Key::Stdin) => PasswordFrom::Stdin,
+            Some(_) => PasswordFrom::Argument(text(take("a password behind the user, because of -b")?)?),
+            None => PasswordFrom::Terminal,
+        };
+        if arguments.next().is_some() {
+            let what = "passwd takes a file and a user; a password is the last argument with -b only";
+            return Err(UsageError(what.into()));
+        }
+        Ok(Passwd { user, task, password, kind: self.kind()? })
+    }
+
+    fn kind(self) -> Result<PasswdKind, UsageError> {
+        let kind = only(&self.kinds, "give one kind of hash")?;
+        if self.cost.is_some() && kind != Some(Key::Bcrypt) {
+            return Err(UsageError("-C is for bcrypt; add -B".into()));
+        }
+        if self.rounds.is_some() && !matches!(kind, Some(Key::Sha512 | Key::Sha256)) {
+            return Err(UsageError("-r is for SHA-crypt; add -5 or -2".into()));
+        }
+        let rounds = self.rounds.unwrap_or(SHA_CRYPT_ROUNDS) as u32;
+        Ok(match (self.realm, kind) {
+            (Some(realm), None) => PasswdKind::Digest(realm, &[Algorithm::Sha256]),
+            (Some(realm), Some(Key::Hash(NewHash::Apr1))) => PasswdKind::Digest(realm, &Algorithm::ALL),
+            (Some(_), Some(_)) => {
+                return Err(UsageError("with --digest, only -m says which hash to write".into()));
+            }
+            (None, Some(Key::Bcrypt)) => {
+                PasswdKind::Hash(NewHash::Bcrypt { cost: self.cost.unwrap_or(BCRYPT_COST) as u32 })
+            }
+            (None, Some(Key::Sha512)) => PasswdKind::Hash(NewHash::Sha512Crypt { rounds }),
+            (None, Some(Key::Sha256)) => PasswdKind::Hash(NewHash::Sha256Crypt { rounds }),
+            (None, Some(Key::Hash(kind))) => PasswdKind::Hash(kind),
+            (None, _) => PasswdKind::Hash(NewHash::Argon2id),
+        })
+    }
+}
+
+/// The only one of flags that exclude one another.
+fn only(keys: &[Key], otherwise: &str) -> Result<Option<Key>, UsageError> {
+    match keys {
+        [first, rest @ ..] if rest.iter().any(|key| key != first) => Err(UsageError(otherwise.to_owned())),
+        keys => Ok(keys.first().copied()),
+    }
 }
 
 impl Given {
@@ -462,7 +768,11 @@ impl Given {
             Key::Socket => self.socket = Some(text(value)?),
             Key::Processes => self.processes = Some(number(value, typed, 1..=1024)?),
             Key::Folder => self.folders.push(value.into()),
-            Key::Json | Key::Help | Key::Version => {}
+            Key::Cost => self.passwd.cost = Some(number(value, typed, Bounds::COST)?),
+            Key::Rounds => self.passwd.rounds = Some(number(value, typed, Bounds::ROUNDS)?),
+            Key::Digest => self.passwd.realm = Some(text(value)?),
+            // They have no value.
+            _ => {}
         }
         Ok(())
     }
@@ -523,6 +833,7 @@ impl Given {
                 };
                 Ok(Command::Wrap(Wrap { socket, processes: processes.unwrap_or(16), scripts }))
             }
+            PASSWD => Ok(Command::Passwd(self.passwd.command(self.arguments)?)),
             "generate" => {
                 self.exactly(1, "generate takes one of man, bash, zsh and fish")?;
                 match self.arguments[0].to_str() {
@@ -647,6 +958,8 @@ pub fn man() -> String {
          Stop now.\n.TP\n.B SIGHUP\nRead the configuration again.\n.TP\n.B SIGUSR1\nOpen the log files \
          again.\n.TP\n.B SIGUSR2\nReplace the program by the installed one.\n.SH EXIT STATUS\n\
          0 after SIGTERM, 130 after SIGINT, 1 if a check or a healthcheck failed, 2 if it could not start.\n\
+         .B taipan passwd\nexits with 1 if a file cannot be read or written, 2 if the command line is wrong, 3 if passwords differ, 4 if \
+         interrupted, 5 if the password cannot be used, 6 if the user cannot, 7 if FILE is no password file.\n\
          .SH FILES\n",
     );
     for (path, what) in FILES {
@@ -814,6 +1127,15 @@ mod tests {
         Serve { source, listen: Vec::new(), workers: None, access_log: None, user: None, tls: Vec::new() }
     }
 
+    /// For the user `ann`.
+    fn passwd(task: PasswdTask, password: PasswordFrom, kind: PasswdKind) -> Command {
+        Command::Passwd(Passwd { user: "ann".into(), task, password, kind })
+    }
+
+    fn argon2() -> PasswdKind {
+        PasswdKind::Hash(NewHash::Argon2id)
+    }
+
     #[test]
     fn parses_commands() {
         let folder = |dir: &str| SiteSource::Folder(dir.into());
@@ -880,6 +1202,55 @@ mod tests {
                     scripts: Scripts::Program("cat".into(), vec!["-s".into(), "--help".into()]),
                 }),
             ),
+            ("passwd users ann", passwd(PasswdTask::Set("users".into()), PasswordFrom::Terminal, argon2())),
+            (
+                "passwd -ci users ann",
+                passwd(PasswdTask::Create("users".into()), PasswordFrom::Stdin, argon2()),
+            ),
+            (
+                "passwd -nbB -C 12 ann secret",
+                passwd(
+                    PasswdTask::Print,
+                    PasswordFrom::Argument("secret".into()),
+                    PasswdKind::Hash(NewHash::Bcrypt { cost: 12 }),
+                ),
+            ),
+            (
+                "passwd -D users ann",
+                passwd(PasswdTask::Delete("users".into()), PasswordFrom::Terminal, argon2()),
+            ),
+            (
+                "passwd -5 -r 2000 -v users ann",
+                passwd(
+                    PasswdTask::Verify("users".into()),
+                    PasswordFrom::Terminal,
+                    PasswdKind::Hash(NewHash::Sha512Crypt { rounds: 2000 }),
+                ),
+            ),
+            (
+                "passwd users -s ann",
+                passwd(
+                    PasswdTask::Set("users".into()),
+                    PasswordFrom::Terminal,
+                    PasswdKind::Hash(NewHash::Sha1),
+                ),
+            ),
+            (
+                "passwd --digest My_files users ann",
+                passwd(
+                    PasswdTask::Set("users".into()),
+                    PasswordFrom::Terminal,
+                    PasswdKind::Digest("My_files".into(), &[Algorithm::Sha256]),
+                ),
+            ),
+            (
+                "passwd -m --digest r users ann",
+                passwd(
+                    PasswdTask::Set("users".into()),
+                    PasswordFrom::Terminal,
+                    PasswdKind::Digest("r".into(), &Algorithm::ALL),
+                ),
+            ),
             ("generate fish", Command::Generate(Document::Fish)),
             ("--help", Command::Help),
             ("help", Command::Help),
@@ -934,6 +1305,23 @@ mod tests {
             ("fcgi-wrap -w 1 cat", "-w is not a flag of taipan fcgi-wrap"),
             ("--folder x", "--folder is not a flag of taipan without a command"),
             ("-c", "taipan --help"),
+            ("passwd", "passwd needs a file"),
+            ("passwd users", "passwd needs a user"),
+            ("passwd -n", "passwd needs a user"),
+            ("passwd users ann secret", "a password is the last argument with -b only"),
+            ("passwd -b users ann", "passwd needs a password"),
+            ("passwd -cD users ann", "give one of -c, -D, -n and -v"),
+            ("passwd -bi users ann x", "give -i or -b, not both"),
+            ("passwd -Bs users ann", "give one kind of hash"),
+            ("passwd -C 5 users ann", "-C is for bcrypt; add -B"),
+            ("passwd -B -C 15 users ann", "from 4 to 14"),
+            ("passwd -B -r 2000 users ann", "-r is for SHA-crypt"),
+            ("passwd -5 -r 999 users ann", "from 1000 to 500000"),
+            ("passwd -B --digest r users ann", "only -m says which hash"),
+            ("passwd -d users ann", "unknown flag -d; DES is too weak"),
+            ("passwd -w 1 users ann", "-w is not a flag of taipan passwd"),
+            ("htpasswd users ann", "write taipan passwd FILE USER"),
+            ("-B", "-B is not a flag of taipan without a command"),
         ];
         for (line, expected) in table {
             let UsageError(text) = parsed(line).unwrap_err();

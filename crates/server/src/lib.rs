@@ -18,6 +18,8 @@ pub mod healthcheck;
 
 pub mod fcgi_wrap;
 
+pub mod passwd;
+
 pub mod master;
 
 pub mod config;

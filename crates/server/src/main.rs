@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use server::flags::{self, Command, UsageError};
-use server::{certificates, check, control, explain, fcgi_wrap, healthcheck, master, terminal};
+use server::{certificates, check, control, explain, fcgi_wrap, healthcheck, master, passwd, terminal};
 
 fn main() -> ExitCode {
     let command = match flags::parse(std::env::args_os().skip(1)) {
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Explain(flags) => explain::explain(&flags),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
         Command::Wrap(wrap) => fcgi_wrap::wrap(&wrap),
+        Command::Passwd(flags) => passwd::passwd(&flags),
         Command::Generate(document) => print(&flags::document(document)),
         Command::Help => print(&flags::help()),
         Command::Version => print(concat!("taipan ", env!("CARGO_PKG_VERSION"), "\n")),

@@ -43,7 +43,7 @@ const H2: &[&str] =
 const SCRIPT: &[&str] = &["fastcgi", "scgi", "environment", "response", "walk", "arguments"];
 
 const AUTH: &[&str] =
-    &["digest", "basic", "nonce", "users", "digest_users", "groups", "mistake", "hash", "crypt64"];
+    &["digest", "basic", "nonce", "users", "digest_users", "groups", "edit", "mistake", "hash", "crypt64"];
 
 const SITE: &[&str] = &[
     "config",
@@ -79,6 +79,7 @@ const SERVER: &[&str] = &[
     "certificates",
     "check",
     "fcgi_wrap",
+    "passwd",
     // The master, and the process that serves one configuration.
     "master",
     "start",

@@ -64,6 +64,15 @@ fn hash(memory: u32, passes: u32, lanes: u32, password: &[u8], salt: &[u8], hash
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params).hash_password_into(password, salt, hash).ok()
 }
 
+/// The text of a new hash with 19 MiB and two passes, the least that OWASP advises. `None`: there is no memory for it.
+pub fn write(password: &[u8], salt: &[u8; 16]) -> Option<String> {
+    const MEMORY: u32 = 19 << 10;
+    let mut computed = [0; 32];
+    hash(MEMORY, 2, 1, password, salt, &mut computed)?;
+    let [salt, computed] = [&salt[..], &computed].map(|bytes| BASE64_STANDARD_NO_PAD.encode(bytes));
+    Some(format!("$argon2id$v=19$m={MEMORY},t=2,p=1${salt}${computed}"))
+}
+
 fn parts<const N: usize>(text: &str, separator: char) -> Option<[&str; N]> {
     let parts: Vec<&str> = text.splitn(N + 1, separator).collect();
     parts.try_into().ok()

@@ -14,7 +14,7 @@ pub const MAX_COST: u32 = 14;
 pub const MIN_COST: u32 = 4;
 
 /// Bytes of a password that count. What is behind them is ignored, as every bcrypt does.
-const COUNTED: usize = 72;
+pub const COUNTED: usize = 72;
 
 /// Other programs write any bits behind the last byte.
 const BASE_64: GeneralPurpose = GeneralPurpose::new(
@@ -55,6 +55,12 @@ impl Bcrypt {
     pub fn verify(&self, password: &[u8]) -> bool {
         same(&self.hash, &hash(self.cost, self.salt, password))
     }
+}
+
+/// The text of a new hash, with the mark that Apache knows.
+pub fn write(cost: u32, password: &[u8], salt: &[u8; 16]) -> String {
+    let [text, computed] = [&salt[..], &hash(cost, *salt, password)].map(|bytes| BASE_64.encode(bytes));
+    format!("$2y${cost:02}${text}{computed}")
 }
 
 fn hash(cost: u32, salt: [u8; 16], password: &[u8]) -> [u8; 23] {

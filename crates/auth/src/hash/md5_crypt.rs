@@ -98,3 +98,11 @@ impl Flavor {
         first.finalize().into()
     }
 }
+
+/// The text of a new hash, as Apache's htpasswd writes it.
+pub fn write_apr1(password: &[u8], salt: &[u8; 16]) -> String {
+    let mut salt = crypt64::encode(salt);
+    salt.truncate(MAX_SALT);
+    let hash = Flavor::Apr1.hash(salt.as_bytes(), password);
+    format!("$apr1${salt}${hash}")
+}

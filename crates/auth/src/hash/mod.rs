@@ -3,6 +3,8 @@
 //!
 //! Knows nothing of files and users.
 
+mod write;
+
 mod argon2id;
 
 mod bcrypt;
@@ -25,6 +27,8 @@ use md5_crypt::Md5Crypt;
 use sha_crypt::ShaCrypt;
 use sha1::Sha1Hash;
 use yescrypt::Yescrypt;
+
+pub use write::{Bounds, NewHash};
 
 /// Bytes of a password. The cost of some kinds grows with its length; libxcrypt has the same bound.
 pub const MAX_PASSWORD: usize = 512;

@@ -43,3 +43,8 @@ impl Sha1Hash {
 fn hash(password: &[u8], salt: &[u8]) -> [u8; 20] {
     Sha1::new().chain_update(password).chain_update(salt).finalize().into()
 }
+
+/// The text of a new hash, as Apache's htpasswd writes it.
+pub fn write(password: &[u8]) -> String {
+    format!("{{SHA}}{}", BASE64_STANDARD.encode(hash(password, b"")))
+}

@@ -9,7 +9,9 @@ use crate::crypt64;
 const DEFAULT_ROUNDS: u32 = 5000;
 
 /// It takes some 500 ms, for a long password a second.
-const MAX_ROUNDS: u32 = 500_000;
+pub const MAX_ROUNDS: u32 = 500_000;
+
+pub const MIN_ROUNDS: u32 = Params::ROUNDS_MIN;
 
 const MAX_SALT: usize = 16;
 
@@ -23,7 +25,7 @@ pub struct ShaCrypt {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Width {
+pub enum Width {
     Sha256,
     Sha512,
 }
@@ -98,6 +100,19 @@ impl Width {
         }
         crypt64::encode(&ordered)
     }
+}
+
+/// The text of a new hash. `rounds` is within the bounds.
+pub fn write(width: Width, rounds: u32, password: &[u8], salt: &[u8; 16]) -> String {
+    let mut salt = crypt64::encode(salt);
+    salt.truncate(MAX_SALT);
+    let params = Params::new(rounds.clamp(MIN_ROUNDS, MAX_ROUNDS)).unwrap_or_default();
+    let id = match width {
+        Width::Sha256 => 5,
+        Width::Sha512 => 6,
+    };
+    let hash = width.hash(params, salt.as_bytes(), password);
+    format!("${id}${params}${salt}${hash}")
 }
 
 fn number(digits: &[u8]) -> Option<u32> {

@@ -188,3 +188,27 @@ fn says_how_much_memory_a_comparison_needs() {
         }
     }
 }
+
+#[test]
+fn what_is_written_is_read() {
+    let all = [
+        NewHash::Argon2id,
+        NewHash::Yescrypt,
+        NewHash::Bcrypt { cost: 5 },
+        NewHash::Sha512Crypt { rounds: 1000 },
+        NewHash::Sha256Crypt { rounds: 2000 },
+        NewHash::Apr1,
+        NewHash::Sha1,
+        NewHash::Plain,
+    ];
+    let salt = std::array::from_fn(|at| at as u8 * 17);
+    for new in all {
+        let field = new.write("p\u{e4}ss word", &salt).expect("there is memory");
+        assert!(field.is_ascii() || new == NewHash::Plain);
+        let hash = Hash::parse(field.as_bytes(), PlainText::Accept).expect("it is whole");
+        assert_eq!(hash.kind(), new.kind(), "{field}");
+        assert!(hash.verify("p\u{e4}ss word".as_bytes()) && !hash.verify(b"other"), "{field}");
+        let salted = !matches!(new, NewHash::Sha1 | NewHash::Plain);
+        assert_eq!(new.write("p\u{e4}ss word", &[9; 16]) != Some(field), salted);
+    }
+}

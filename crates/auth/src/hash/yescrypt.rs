@@ -49,6 +49,13 @@ impl Yescrypt {
     }
 }
 
+/// The text of a new hash with the parameters of libxcrypt: 16 MiB. `None`: it cannot be computed.
+pub fn write(password: &[u8], salt: &[u8; 16]) -> Option<String> {
+    let params = Params::default();
+    let computed = crypt64::encode(&hash(&params, salt, password)?);
+    Some(format!("$y${params}${}${computed}", crypt64::encode(salt)))
+}
+
 fn memory(params: &Params) -> u64 {
     params.n().saturating_mul(u64::from(params.r()) * 128)
 }
