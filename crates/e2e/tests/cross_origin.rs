@@ -1,4 +1,4 @@
-//! What pages of other origins may read, and the security fields that browsers obey.
+//! What pages of other origins may read, the security fields that browsers obey, and the texts for robots and researchers.
 
 use e2e::{Response, Rows, Server, Site};
 
@@ -198,4 +198,60 @@ fn presets_of_security_fields_leave_those_of_others_alone() {
     let policy = request(&server, "GET", "/strict/s.txt", "");
     let policy = policy.field("Content-Security-Policy").unwrap_or_default().to_owned();
     rows.holds("the strict policy", "forbids frames", policy.contains("frame-ancestors 'none'"));
+}
+
+const TEXTS: &str = "robots = \"deny\"\nsecurity_headers = \"basic\"\ncache_control = { \"/robots.txt\" = \"max-age=60\" }\n\
+    [security_txt]\ncontact = \"mailto:a@a.example\"\nexpires = \"EXPIRES\"\n";
+
+#[test]
+fn publishes_texts_of_the_configuration() {
+    let server = Site::new()
+        .every_protocol()
+        .file("robots.txt", "a file")
+        .file("sub/robots.txt", "another file")
+        .config(&TEXTS.replace("EXPIRES", "2027-01-01T00:00:00Z"))
+        .start();
+    let mut rows = Rows::new();
+    let (robots, security) = ("/robots.txt", "/.well-known/security.txt");
+    for (method, path, expected) in [
+        ("GET", robots, "200 User-agent: *\nDisallow: /\n"),
+        ("GET", "//robots.txt", "200 User-agent: *\nDisallow: /\n"),
+        ("GET", "/sub/robots.txt", "200 another file"),
+        ("GET", security, "200 Contact: mailto:a@a.example\nExpires: 2027-01-01T00:00:00Z\n"),
+        ("HEAD", security, "200 "),
+        ("OPTIONS", security, "204 "),
+    ] {
+        let response = request(&server, method, path, "");
+        let found = format!("{} {}", response.status, response.text());
+        rows.check(format!("{method} {path}"), found.as_str(), expected);
+    }
+    rows.check("POST", request(&server, "POST", robots, "Content-Length: 0\r\n").status, 405);
+    let response = request(&server, "GET", robots, "");
+    for (name, expected) in [
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Cache-Control", "max-age=60"),
+        ("X-Content-Type-Options", "nosniff"),
+    ] {
+        rows.check(name, response.field(name), Some(expected));
+    }
+}
+
+#[test]
+fn check_warns_of_a_security_txt_that_nobody_trusts() {
+    for (expires, expected) in [
+        ("2020-01-01T00:00:00Z", Some("warning: security.txt has expired at 2020-01-01T00:00:00Z")),
+        ("2999-01-01T00:00:00Z", Some("warning: security.txt expires at 2999-01-01T00:00:00Z")),
+    ] {
+        let site = Site::new().file("x", "").config(&TEXTS.replace("EXPIRES", expires));
+        let config = site.write_config();
+        let output = e2e::run(["check", "-c", config.to_str().unwrap()]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        assert!(expected.is_some_and(|expected| errors.contains(expected)), "{errors}");
+        let line = errors.lines().find(|line| line.contains("security.txt")).unwrap_or_default();
+        assert!(
+            line.starts_with(&format!("{}:", config.display())) && !line.contains("site.toml: "),
+            "{line}"
+        );
+    }
 }

@@ -208,6 +208,13 @@ const fn days_before(year: i64, month: i64, day: i64) -> i64 {
 /// Days from 1 March of the year 0.
 const DAYS_TO_1970: i64 = 719_468;
 
+/// The first second of a day, since 1970. `None`: there is no such day.
+pub fn midnight(year: i64, month: i64, day: i64) -> Option<i64> {
+    let days = days_before(year, month, day);
+    let is_valid = (0..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    (is_valid && date_of(days) == (year, month, day)).then_some(days * DAY)
+}
+
 /// The inverse of `days_before`.
 const fn date_of(days: i64) -> (i64, i64, i64) {
     let days = days + DAYS_TO_1970;

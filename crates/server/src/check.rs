@@ -12,7 +12,8 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::config::{Configuration, Places};
 use site::listener::Listener;
 use site::memory::{self, Use};
-use site::model::{Account, Interpreter, Sandbox, Scripts, Site};
+use site::model::{Account, Action, Interpreter, Sandbox, Scripts, Site};
+use site::published::Expiry;
 use site::upstream::Upstream;
 
 use crate::control::SiteSource;
@@ -149,6 +150,7 @@ fn findings(path: &Path, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     }));
     all.extend(orders(site));
     all.extend(chroot(site));
+    all.extend(published_texts(site));
     all.extend(sandbox_in_force(site));
     (all, silent)
 }
@@ -279,6 +281,33 @@ fn orders(site: &Site) -> Vec<Finding> {
     let finding =
         |acme::Problem { keys, value, text }| Finding { severity, ..Finding::error(keys, value, text) };
     acme::problems(site).into_iter().map(finding).collect()
+}
+
+/// Seconds from now to the latest end of a security.txt: a year.
+const TOO_LATE: i64 = 366 * 86_400;
+
+/// Texts that have expired, or that expire so late that readers do not trust them (RFC 9116 §2.5.5).
+fn published_texts(site: &Site) -> Vec<Finding> {
+    let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
+    let texts = routes.filter_map(|route| match &route.action {
+        Action::Publish(text) => text.expires.as_ref(),
+        _ => None,
+    });
+    let mut all: Vec<&Expiry> = texts.collect();
+    all.sort_by_key(|expiry| expiry.time);
+    all.dedup();
+    let now = clock::wall();
+    let finding = |Expiry { text, time }: &Expiry| {
+        let what = match time - now {
+            ..=0 => format!("security.txt has expired at {text}: check its contacts, and set another end"),
+            1..=TOO_LATE => return None,
+            _ => format!(
+                "security.txt expires at {text}: readers trust it only if that is in less than a year"
+            ),
+        };
+        Some(Finding::warning(&["expires"], text, what))
+    };
+    all.into_iter().filter_map(finding).collect()
 }
 
 fn chroot(site: &Site) -> Option<Finding> {

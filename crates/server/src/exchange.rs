@@ -451,20 +451,28 @@ impl<'a> Exchange<'a> {
             PlannedAction::Redirect(redirect) => Resolution::Response(self.redirect(route, &redirect)),
             PlannedAction::Status(status, Cause::NoScript) => Resolution::Absent(route, status),
             PlannedAction::Status(status, _) => Resolution::Status(route, status),
-            PlannedAction::Files(planned) => {
-                match (decide::reject_method(self.head.method), self.head.method) {
-                    (Some(status), _) => Resolution::Status(route, status),
-                    (None, Method::Options) => {
-                        Resolution::Response(fixed::options(self.services, Some(route)))
-                    }
-                    (None, _) => match self.probe(path, &planned) {
-                        Probe::Hit(entry) => self.serve(path, &entry, fallback),
-                        Probe::Failed(status) => Resolution::Status(route, status),
-                        Probe::WouldWait(lookup) => return Err(Box::new(lookup)),
-                    },
-                }
-            }
+            PlannedAction::Publish(text) => self.other_method(route).unwrap_or_else(|| {
+                let cache_control = self.services.cache_control(self.host, path);
+                Resolution::Response(fixed::published(self.services, route, text, cache_control))
+            }),
+            PlannedAction::Files(planned) => match self.other_method(route) {
+                Some(resolution) => resolution,
+                None => match self.probe(path, &planned) {
+                    Probe::Hit(entry) => self.serve(path, &entry, fallback),
+                    Probe::Failed(status) => Resolution::Status(route, status),
+                    Probe::WouldWait(lookup) => return Err(Box::new(lookup)),
+                },
+            },
         })
+    }
+
+    /// The response of what takes only GET and HEAD to another method.
+    fn other_method(&self, route: &'a Route) -> Option<Resolution<'a>> {
+        match (decide::reject_method(self.head.method), self.head.method) {
+            (Some(status), _) => Some(Resolution::Status(route, status)),
+            (None, Method::Options) => Some(Resolution::Response(fixed::options(self.services, Some(route)))),
+            (None, _) => None,
+        }
     }
 
     /// Responds to GET or HEAD with what is at `path`.

@@ -274,6 +274,9 @@ fn print_planned(
             let location = redirect.location(head.target.query(), head.authority, head.scheme);
             terminal::out(format_args!("route     {}: {}, to {location}", route.name(), redirect.status));
         }
+        PlannedAction::Publish(_) => {
+            terminal::out(format_args!("route     {}: a text of the configuration", route.name()));
+        }
         PlannedAction::Status(status, cause) => {
             terminal::out(format_args!("route     {}: {status} ({cause})", route.name()));
             if cause == Cause::NoScript {

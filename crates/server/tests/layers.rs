@@ -65,6 +65,7 @@ const SITE: &[&str] = &[
     "listener",
     "cors",
     "security_headers",
+    "published",
     "address",
 ];
 

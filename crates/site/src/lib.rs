@@ -19,6 +19,8 @@ pub mod cors;
 
 pub mod security_headers;
 
+pub mod published;
+
 pub mod authorizer;
 
 pub mod tls;

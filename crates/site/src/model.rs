@@ -24,6 +24,7 @@ use crate::host::Hosts;
 use crate::listener::Listener;
 use crate::mime::MediaTypes;
 use crate::proxies::Proxies;
+use crate::published::Text;
 use crate::route::{Pattern, Routes};
 use crate::security_headers::Preset;
 use crate::template::Template;
@@ -181,6 +182,8 @@ pub enum Action {
     Rewrite { to: Template },
     /// A status with its error page.
     Return(Status),
+    /// A text of the configuration.
+    Publish(Arc<Text>),
 }
 
 #[derive(Debug, Clone)]

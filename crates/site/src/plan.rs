@@ -11,6 +11,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
 use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, Route};
+use crate::published::Text;
 use crate::route::{Pattern, RouteId};
 use crate::template::{Template, Variables};
 use crate::upstream::UpstreamId;
@@ -44,6 +45,7 @@ pub enum PlannedAction<'s, 'p> {
     Upstream(UpstreamPlan),
     Redirect(RedirectPlan<'s, 'p>),
     Status(Status, Cause),
+    Publish(&'s Text),
 }
 
 /// A file or a folder beneath a root, if it exists.
@@ -124,7 +126,10 @@ impl<'s, 'p> Plan<'s, 'p> {
     pub fn files(self) -> Option<FilesPlan<'s, 'p>> {
         match self.action {
             PlannedAction::Files(files) => Some(files),
-            PlannedAction::Upstream(_) | PlannedAction::Redirect(_) | PlannedAction::Status(..) => None,
+            PlannedAction::Upstream(_)
+            | PlannedAction::Redirect(_)
+            | PlannedAction::Status(..)
+            | PlannedAction::Publish(_) => None,
         }
     }
 
@@ -170,6 +175,7 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
         }
         Action::Rewrite { .. } => PlannedAction::Status(Status::INTERNAL_SERVER_ERROR, Cause::Rewrite),
         Action::Return(status) => PlannedAction::Status(*status, Cause::Route),
+        Action::Publish(text) => PlannedAction::Publish(text),
     };
     Plan { route, walk: scripts, action }
 }
@@ -348,6 +354,7 @@ mod tests {
                 format!("{} {location}", redirect.status.code())
             }
             PlannedAction::Upstream(planned) => format!("{} {}", planned.script_name, planned.path_info),
+            PlannedAction::Publish(text) => text.body.clone(),
             PlannedAction::Status(status, cause) => format!("{} {cause:?}", status.code()),
         }
     }

@@ -3,6 +3,7 @@
 use site::decide::ALLOW;
 use site::error_page::{self, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use site::model::{Route, Site};
+use site::published::{self, Text};
 use taipan_http::response::ResponseHead;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
@@ -56,6 +57,14 @@ pub fn text(services: &Services, text: &str) -> Response {
     let head = HeadWriter::new(services, None, Status::OK);
     let head = head.field("Content-Type", "text/plain").field("Cache-Control", "no-store");
     Response::from_head(head.length(text.len() as u64).finish_with(text.as_bytes()))
+}
+
+/// A text of the configuration.
+pub fn published(services: &Services, route: &Route, text: &Text, cache_control: Option<&str>) -> Response {
+    let head = HeadWriter::new(services, Some(route), Status::OK)
+        .field("Content-Type", published::CONTENT_TYPE)
+        .optional("Cache-Control", cache_control);
+    Response::from_head(head.length(text.body.len() as u64).finish_with(text.body.as_bytes()))
 }
 
 /// The response to OPTIONS: the methods that files take.

@@ -1,6 +1,7 @@
 //! Reads the hosts of a configuration and the routes of each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use script::environment::Additions;
 use taipan_http::status::Status;
@@ -9,6 +10,7 @@ use taipan_http::target::SafePath;
 use super::certificates::check_names;
 use super::error::Place;
 use super::keys::Scope;
+use super::published::{Texts, texts};
 use super::scripts;
 use super::section::{Section, integer, table, text};
 use super::settings::{account, pattern, restrict, route_settings, text_of};
@@ -20,6 +22,7 @@ use crate::certificates::Certificates;
 use crate::host::Hosts;
 use crate::model::{AccessLog, Account, Action, Host, Interpreter, LogFormat, Route, Script, Scripts};
 use crate::plan::MAX_REWRITES;
+use crate::published::Text;
 use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesError};
 use crate::template::{Template, TemplateError, Variable};
 use crate::tls::HostTls;
@@ -50,6 +53,7 @@ pub fn hosts(
         scripts,
         upstreams,
         tls: tls::host_tls(top, &HostTls::default()),
+        texts: texts(top, &Texts::default()),
     };
     let sections = top.sections("host", Scope::Host);
     let mut names = BTreeMap::new();
@@ -78,6 +82,7 @@ pub fn hosts(
             scripts,
             upstreams,
             tls: tls::host_tls(section, &inherited.tls),
+            texts: texts(section, &inherited.texts),
         };
         hosts.push((host(section, &settings, format, &mut names), section));
     }
@@ -145,6 +150,7 @@ struct Inherited<'a> {
     scripts: &'a Scripts,
     upstreams: &'a [Upstream],
     tls: HostTls,
+    texts: Texts,
 }
 
 /// `inherited` has the settings of the host.
@@ -158,7 +164,8 @@ fn host<'c>(
     let action = action.unwrap_or(inherited.route.action.clone());
     let route = Route { action, ..inherited.route.clone() };
     let (environment, tls) = (inherited.environment.clone(), inherited.tls.clone());
-    let inherited = Inherited { route, environment, tls, ..*inherited };
+    let texts = inherited.texts.clone();
+    let inherited = Inherited { route, environment, tls, texts, ..*inherited };
     // The top level has no such key.
     let sink = section.sink("access_log").flatten();
     Host {
@@ -214,6 +221,9 @@ fn routes(section: &Section, inherited: Inherited<'_>) -> Routes {
     placed.extend(short_routes(section, "redirects", &inherited, redirect_entry));
     placed.extend(short_routes(section, "rewrites", &inherited, rewrite_entry));
     reject_twice(section, &mut placed);
+    for (path, text) in inherited.texts.iter() {
+        placed.extend(published(section, &inherited, path, text, &placed));
+    }
     if placed.len() > MAX_ROUTES {
         let what = format!("a host has more than {MAX_ROUTES} routes, redirects and rewrites");
         section.errors.add(placed[MAX_ROUTES].place, what, "use patterns that match more");
@@ -238,6 +248,22 @@ fn routes(section: &Section, inherited: Inherited<'_>) -> Routes {
     routes
 }
 
+/// The route of a text for everyone. `None`: there is another route for its path.
+fn published<'s, 'c>(
+    section: &Section<'c>,
+    inherited: &Inherited<'_>,
+    path: &str,
+    text: &Arc<Text>,
+    others: &[PlacedRoute<'_, '_>],
+) -> Option<PlacedRoute<'s, 'c>> {
+    let pattern =
+        Pattern::parse(path).ok().filter(|own| others.iter().all(|other| other.route.pattern != *own))?;
+    let (action, authorizers) = (Action::Publish(text.clone()), Vec::new());
+    let route = Route { pattern, action, authorizers, fallback: None, ..inherited.route.clone() };
+    let environment = inherited.environment.clone();
+    Some(PlacedRoute { route, environment, account: None, section: None, place: section.place() })
+}
+
 /// The prefix of a section that has a folder of its own.
 fn folder_prefix<'c>(section: &Section<'c>) -> Option<&'c str> {
     let path = section.table.get("path").and_then(|entry| text(&entry.node));
@@ -247,6 +273,9 @@ fn folder_prefix<'c>(section: &Section<'c>) -> Option<&'c str> {
 /// A glob, or a route for one path, within a prefix: it inherits from the prefix. `None`: after an error.
 fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>) -> Option<Route> {
     let pattern = inner.route.pattern.clone();
+    if let Action::Publish(_) = inner.route.action {
+        return Some(inner.route.clone());
+    }
     let Some(section) = inner.section else {
         let action = inner.route.action.clone();
         return Some(Route { pattern, action, within: None, script: None, ..outer.route.clone() });
@@ -297,7 +326,7 @@ fn inherits_action(prefix: &Route, pattern: &Pattern, inherited: &Inherited<'_>)
     }
     match prefix.action {
         Action::Files { .. } => true,
-        Action::Upstream(_) | Action::Redirect { .. } | Action::Return(_) => {
+        Action::Upstream(_) | Action::Redirect { .. } | Action::Return(_) | Action::Publish(_) => {
             matches!(pattern, Pattern::Glob(_))
         }
         Action::Rewrite { .. } => false,

@@ -25,10 +25,11 @@ pub enum Scope {
     Tls,
     Certificates,
     Log,
+    SecurityTxt,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 13] = [
+    pub const ALL: [Scope; 14] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -42,6 +43,7 @@ impl Scope {
         Scope::Tls,
         Scope::Certificates,
         Scope::Log,
+        Scope::SecurityTxt,
     ];
 
     /// Its name in error messages.
@@ -60,6 +62,7 @@ impl Scope {
             Scope::Tls => "[tls]",
             Scope::Certificates => "[certificates]",
             Scope::Log => "[log]",
+            Scope::SecurityTxt => "[security_txt]",
         }
     }
 }

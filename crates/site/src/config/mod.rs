@@ -23,6 +23,7 @@ mod certificates;
 mod cors;
 
 mod hosts;
+mod published;
 
 mod settings;
 

@@ -79,6 +79,7 @@ fn line_of(key: &Key, scope: Scope, value: &str) -> String {
     match key.kind {
         Kind::Tables(_) if scope == Scope::Host => value.replace("[[", "[[host."),
         Kind::Tables(_) if scope == Scope::Route => value.replace("[[", "[[route."),
+        Kind::Section(_) if scope == Scope::Host => value.replacen('[', "[host.", 1),
         Kind::Section(_) | Kind::Tables(_) => value.to_owned(),
         _ => format!("{} = {value}", key.name),
     }
@@ -115,6 +116,11 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Tls => &[("", "[tls]")],
         Scope::Certificates => &[("", "[certificates]")],
         Scope::Log => &[("", "[log]")],
+        Scope::SecurityTxt => &[
+            ("", "[security_txt]"),
+            ("contact", "contact = \"mailto:a@a.example\""),
+            ("expires", "expires = \"2027-01-01T00:00:00Z\""),
+        ],
     };
     let needed = match key.name {
         "status" if scope == Scope::Route => "redirect = \"/x\"",
@@ -188,6 +194,8 @@ fn every_example_is_valid_and_changes_the_site() {
             "address" if scope == Scope::Application => "address = \"127.0.0.1:2\"",
             "command" => "command = \"/other\"",
             "client_ca" => "client_ca = \"other.pem\"",
+            "contact" => "contact = \"mailto:b@b.example\"",
+            "expires" => "expires = \"2028-01-01T00:00:00Z\"",
             "eab_key_id" => "eab_key_id = \"other\"",
             "eab_key_file" => "eab_key_file = \"other\"",
             "then" => "then = \"allow\"",
@@ -609,6 +617,7 @@ fn planned(site: &Site, authority: &str, path: &str) -> String {
             format!("application {} {}", planned.script_name, planned.path_info)
         }
         PlannedAction::Status(status, _) => status.code().to_string(),
+        PlannedAction::Publish(text) => text.body.clone(),
     }
 }
 
@@ -1324,6 +1333,68 @@ fn rejects_what_browsers_would_not_obey() {
     ] {
         let errors = after_two_lines(line).map(|_| ()).unwrap_err();
         assert!(errors.len() == 1 && errors[0].contains(expected), "{line}: {errors:?}");
+    }
+}
+
+#[test]
+fn texts_take_the_place_of_files_and_not_of_routes() {
+    let site = site(
+        "robots = \"deny\"\nauthorizer = \"fast\"\n\
+         [security_txt]\ncontact = [\"mailto:a@a.example\", \"tel:+1-201-555-0123\"]\n\
+         expires = \"2027-01-01T00:00:00Z\"\npreferred_languages = \"en, de\"\n\
+         [[route]]\npath = \"/.well-known/\"\nreturn = 404\n\
+         [[host]]\nnames = \"b.example\"\nroot = \"/b\"\nrobots = false\n\
+         [[host]]\nnames = \"c.example\"\nroot = \"/c\"\nrobots = \"\"\"\nUser-agent: *\nDisallow: /c/\n\"\"\"\n\
+         [[host.route]]\npath = \"/.well-known/security.txt\"\nreturn = 410\n\
+         [host.security_txt]\ncontact = \"https://c.example\"\nexpires = \"2028-01-01T00:00:00+01:00\"\n\
+         [[application]]\nname = \"fast\"\naddress = \"127.0.0.1:1\"\n",
+    );
+    let everyone = "User-agent: *\nDisallow: /\n";
+    let contact = "Contact: mailto:a@a.example\nContact: tel:+1-201-555-0123\nPreferred-Languages: en, de\n\
+        Expires: 2027-01-01T00:00:00Z\n";
+    for (authority, path, expected) in [
+        ("a.example", "/robots.txt", everyone),
+        ("a.example", "/.well-known/security.txt", contact),
+        ("a.example", "/.well-known/other", "404"),
+        ("a.example", "/x/robots.txt", "/srv/www /x/robots.txt"),
+        ("b.example", "/robots.txt", "/b /robots.txt"),
+        ("b.example", "/.well-known/security.txt", contact),
+        ("c.example", "/robots.txt", "User-agent: *\nDisallow: /c/\n"),
+        ("c.example", "/.well-known/security.txt", "410"),
+    ] {
+        assert_eq!(planned(&site, authority, path), expected, "{authority} {path}");
+    }
+    let host = site.hosts.at(0);
+    let authorizers =
+        |path| host.routes.get(host.routes.find(&SafePath::parse(path).unwrap())).authorizers.len();
+    assert_eq!(
+        (authorizers("/robots.txt"), authorizers("/.well-known/security.txt"), authorizers("/")),
+        (0, 0, 1)
+    );
+}
+
+#[test]
+fn rejects_texts_that_say_nothing() {
+    let contact = "[security_txt]\ncontact = \"mailto:a@a.example\"\n";
+    let expires = "expires = \"2027-01-01T00:00:00Z\"\n";
+    for (text, expected) in [
+        (
+            "robots = \"none\"".to_owned(),
+            "\"robots\" has no rules for robots; write \"deny\", or lines such as",
+        ),
+        ("robots = true".to_owned(), "expected a string, or false"),
+        (contact.to_owned(), "[security_txt] has no end; add expires = "),
+        (format!("[security_txt]\n{expires}"), "[security_txt] has no contact; add contact = "),
+        (format!("{contact}expires = \"2027\""), "\"expires\" cannot be \"2027\"; expected a time such as"),
+        (format!("{contact}expires = 2027-01-01T00:00:00Z"), "\"expires\" cannot be"),
+        (format!("{contact}{expires}policy = \"http://a\""), "expected an address that begins with https://"),
+        (format!("{contact}{expires}policy = \"https://a\\nContact: b\""), "\"policy\" cannot be"),
+        (format!("{contact}{expires}preferred_languages = \"en; de\""), "expected languages such as"),
+        (contact.replace("mailto:", ""), "expected an address such as \"mailto:security@example.org\""),
+        (format!("{contact}{expires}contacts = \"x\""), "did you mean \"contact\"?"),
+    ] {
+        let errors = after_two_lines(&text).map(|_| ()).unwrap_err();
+        assert!(errors.iter().any(|error| error.contains(expected)), "{text}: {errors:?}");
     }
 }
 

@@ -83,6 +83,7 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
         }
         PlannedAction::Redirect(redirect) => redirect.status.code().to_string(),
         PlannedAction::Status(status, _) => status.code().to_string(),
+        PlannedAction::Publish(text) => text.body.clone(),
     }
 }
 

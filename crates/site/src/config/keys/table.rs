@@ -236,6 +236,25 @@ pub static CHAPTERS: &[Chapter] = &[
                        including its redirects and rewrites. `[[route]]` always belongs to the top level, wherever it \
                        stands. Not inherited.",
             },
+            Key {
+                name: "robots",
+                kind: Kind::TextOrFalse,
+                default: Words("the file `robots.txt`, if there is one"),
+                example: "\"deny\"",
+                text: "What the host sends for `/robots.txt`: `deny` for a text that asks all robots to stay away, or the \
+                       text itself. It takes the place of a file of that name, but not of a `[[route]]` for that path. \
+                       Hosts inherit it; `false` removes an inherited one. See [Browsers](browsers.md#robots-and-researchers).",
+            },
+            Key {
+                name: "security_txt",
+                kind: Kind::Section(Scope::SecurityTxt),
+                default: Words("the file `.well-known/security.txt`, if there is one"),
+                example: "[security_txt]\ncontact = \"mailto:security@example.org\"\nexpires = \"2027-01-01T00:00:00Z\"",
+                text: "Whom to tell about a weakness of the host (RFC 9116), sent for `/.well-known/security.txt`. In a host, \
+                       write `[host.security_txt]`. It takes the place of a file of that name, but not of a `[[route]]` for \
+                       that path. Hosts inherit it. `taipan check` warns when it has expired. See \
+                       [Browsers](browsers.md#robots-and-researchers).",
+            },
         ],
     },
     Chapter {
@@ -1950,6 +1969,69 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("256"),
                 example: "64",
                 text: "Blocks of lines that may wait for a slow disk. Further ones are dropped and counted.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[security_txt]`",
+        intro: "Whom to tell about a weakness. Addresses begin with `https://`, `mailto:` or `tel:`.",
+        scopes: &[Scope::SecurityTxt],
+        keys: &[
+            Key {
+                name: "contact",
+                kind: Kind::Texts,
+                default: Required,
+                example: "[\"mailto:security@example.org\", \"https://example.org/security\"]",
+                text: "Where to report a weakness, the best way first.",
+            },
+            Key {
+                name: "expires",
+                kind: Kind::Text,
+                default: Required,
+                example: "\"2027-06-30T23:00:00Z\"",
+                text: "The time after which the text is no longer to be trusted (RFC 3339), in less than a year.",
+            },
+            Key {
+                name: "encryption",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "\"https://example.org/pgp-key.txt\"",
+                text: "A key for encrypted reports.",
+            },
+            Key {
+                name: "acknowledgments",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "\"https://example.org/thanks\"",
+                text: "A page with the names of those who have reported something.",
+            },
+            Key {
+                name: "preferred_languages",
+                kind: Kind::Text,
+                default: Words("none"),
+                example: "\"en, de\"",
+                text: "The languages of reports.",
+            },
+            Key {
+                name: "canonical",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "\"https://example.org/.well-known/security.txt\"",
+                text: "The addresses of this text itself.",
+            },
+            Key {
+                name: "policy",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "\"https://example.org/disclosure\"",
+                text: "A page with the rules for reports.",
+            },
+            Key {
+                name: "hiring",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "\"https://example.org/jobs\"",
+                text: "A page with jobs in security.",
             },
         ],
     },
