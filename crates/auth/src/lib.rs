@@ -12,6 +12,18 @@ pub mod digest;
 
 pub mod nonce;
 
+#[cfg(feature = "jwt")]
+pub mod jwt;
+
+#[cfg(feature = "jwt")]
+pub mod keys;
+
+#[cfg(feature = "jwt")]
+mod json;
+
+#[cfg(feature = "jwt")]
+mod der;
+
 pub mod users;
 
 pub mod digest_users;

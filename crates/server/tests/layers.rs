@@ -42,8 +42,22 @@ const H2: &[&str] =
 
 const SCRIPT: &[&str] = &["fastcgi", "scgi", "environment", "response", "walk", "arguments"];
 
-const AUTH: &[&str] =
-    &["digest", "basic", "nonce", "users", "digest_users", "groups", "edit", "mistake", "hash", "crypt64"];
+const AUTH: &[&str] = &[
+    "jwt",
+    "keys",
+    "json",
+    "der",
+    "digest",
+    "basic",
+    "nonce",
+    "users",
+    "digest_users",
+    "groups",
+    "edit",
+    "mistake",
+    "hash",
+    "crypt64",
+];
 
 const SITE: &[&str] = &[
     "config",

@@ -20,6 +20,8 @@ pub mod tickets;
 
 pub mod kernel;
 
+pub mod signatures;
+
 mod settings;
 
 mod facts;
