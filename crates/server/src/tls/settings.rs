@@ -164,6 +164,8 @@ impl ServerTls {
                 (Some(_), EarlyData::Accepted) => {
                     config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
                     config.max_early_data_size = EARLY_DATA;
+                    // Otherwise nothing could be sent to a client that waits for the response to its early data.
+                    config.send_half_rtt_data = true;
                 }
             }
             configs.push(Arc::new(config));
