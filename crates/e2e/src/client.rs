@@ -120,7 +120,13 @@ impl Client {
         match &mut self.socket {
             Socket::Tcp(s) => s.write_all(bytes.as_ref()),
             Socket::Unix(s) => s.write_all(bytes.as_ref()),
-            Socket::Tls(s) => s.write_all(bytes.as_ref()).and_then(|()| s.flush()),
+            Socket::Tls(s) => match s.conn.early_data() {
+                Some(mut early) if bytes.as_ref().len() <= early.bytes_left() => {
+                    early.write_all(bytes.as_ref())
+                }
+                _ => s.write_all(bytes.as_ref()),
+            }
+            .and_then(|()| s.flush()),
         }
     }
 

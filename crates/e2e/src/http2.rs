@@ -124,6 +124,16 @@ impl Http2 {
         })
     }
 
+    /// Sends the preface and a request without a body at once, and reads its response.
+    pub fn first(client: Client, request: &Http2Request) -> Result<(Http2, Response), Http2Error> {
+        let mut connection = Http2::with(client, &SETTINGS, &headers(1, request))?;
+        connection.next_stream += 2;
+        let (is_head, window) = (request.is_head(), connection.stream_window);
+        let mut incoming = Incoming { stream: 1, is_head, window, response: None };
+        while !connection.receive(&mut incoming)? {}
+        Ok((connection, incoming.finish()?))
+    }
+
     /// The connection, for other bytes than frames.
     pub fn client(&mut self) -> &mut Client {
         &mut self.client
@@ -168,22 +178,9 @@ impl Http2 {
 
     /// Sends HEADERS on a new stream, which ends with it if there is no body. Returns the stream.
     pub fn open(&mut self, request: &Http2Request) -> Result<u32, Http2Error> {
-        let mut block = Vec::new();
-        for (name, value) in &request.fields {
-            hpack::write_field(&mut block, Indexing::Without, name, value);
-        }
         let stream = self.next_stream;
         self.next_stream += 2;
-        let mut kind = frame::HEADERS;
-        let mut flags = if request.body.is_empty() { flag::END_STREAM } else { 0 };
-        let mut bytes = Vec::new();
-        let count = block.chunks(MAX_PAYLOAD).count();
-        for (at, part) in block.chunks(MAX_PAYLOAD).enumerate() {
-            let last = if at + 1 == count { flag::END_HEADERS } else { 0 };
-            append(&mut bytes, kind, flags | last, stream, part);
-            (kind, flags) = (frame::CONTINUATION, 0);
-        }
-        self.send(bytes)?;
+        self.send(headers(stream, request))?;
         Ok(stream)
     }
 
@@ -351,6 +348,24 @@ impl fmt::Display for Http2Error {
             Http2Error::Connection(error) => error.fmt(out),
         }
     }
+}
+
+/// HEADERS, and CONTINUATION if they are long.
+fn headers(stream: u32, request: &Http2Request) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in &request.fields {
+        hpack::write_field(&mut block, Indexing::Without, name, value);
+    }
+    let mut kind = frame::HEADERS;
+    let mut flags = if request.body.is_empty() { flag::END_STREAM } else { 0 };
+    let mut bytes = Vec::new();
+    let count = block.chunks(MAX_PAYLOAD).count();
+    for (at, part) in block.chunks(MAX_PAYLOAD).enumerate() {
+        let last = if at + 1 == count { flag::END_HEADERS } else { 0 };
+        append(&mut bytes, kind, flags | last, stream, part);
+        (kind, flags) = (frame::CONTINUATION, 0);
+    }
+    bytes
 }
 
 /// Appends a frame.

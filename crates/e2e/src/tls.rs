@@ -64,6 +64,11 @@ impl Tls {
         self.change(|config| config.resumption = Resumption::in_memory_sessions(16))
     }
 
+    /// Keeps tickets, and sends its first bytes with a resumed session before the handshake is complete (RFC 8446 §2.3).
+    pub fn early(self) -> Tls {
+        self.resuming().change(|config| config.enable_early_data = true)
+    }
+
     /// A connection without a socket, for a test that carries the records itself.
     pub fn connection(&self) -> ClientConnection {
         let connection = ClientConnection::new(self.config.clone(), self.server.clone());
@@ -88,7 +93,7 @@ impl Tls {
         let builder = builder.expect("the versions are known").with_root_certificates(roots);
         let mut config = match certificate {
             None => builder.with_no_client_auth(),
-            Some(Certificate { certificate, key }) => {
+            Some(Certificate { certificate, key, .. }) => {
                 let chain = CertificateDer::pem_slice_iter(certificate.as_bytes());
                 let chain = chain.collect::<Result<_, _>>().expect("it is PEM");
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is PEM");

@@ -15,7 +15,7 @@ const CGI: &str =
     "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv | grep -E '^(HTTPS|SSL_)' | sort\n";
 
 fn write(server: &Server, name: &str, certificate: &Certificate) {
-    let Certificate { certificate, key } = certificate;
+    let Certificate { certificate, key, .. } = certificate;
     server.files().file(name, format!("{certificate}{key}"));
 }
 

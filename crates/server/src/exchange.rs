@@ -94,7 +94,7 @@ impl Responder {
     pub fn fast(&self, head: &Head<'_>, client: Peer, began: u64) -> Option<Response> {
         let host = self.services.site.hosts.find(head.authority);
         let exchange = Exchange::new(self, host, head, client);
-        let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began };
+        let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began, tls: None };
         let guard = PanicGuard { services: &self.services, request };
         let mut response = exchange.fast();
         if exchange.names_origin() {

@@ -12,6 +12,9 @@ pub struct TlsFacts {
     pub protocol: &'static str,
     /// As OpenSSL names it: `TLS_AES_128_GCM_SHA256`, `ECDHE-ECDSA-AES128-GCM-SHA256`.
     pub cipher: &'static str,
+    /// What the client has asked for (SNI, RFC 6066 §3).
+    pub name: Option<Box<str>>,
+    pub is_resumed: bool,
     /// The verified certificate of the client.
     pub client: Option<Box<ClientFacts>>,
 }
@@ -45,7 +48,11 @@ impl TlsFacts {
             ("SSL_PROTOCOL", self.protocol.into()),
             ("SSL_CIPHER", self.cipher.into()),
             ("SSL_CLIENT_VERIFY", verified.into()),
+            ("SSL_SESSION_RESUMED", if self.is_resumed { "Resumed" } else { "Initial" }.into()),
         ];
+        if let Some(name) = &self.name {
+            variables.push(("SSL_TLS_SNI", (&**name).into()));
+        }
         let Some(client) = &self.client else { return variables };
         for (name, value) in [
             ("SSL_CLIENT_S_DN", &client.subject),

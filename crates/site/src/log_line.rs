@@ -35,6 +35,24 @@ pub struct Line<'a> {
     pub ended: Option<&'a str>,
     /// The rule that the rejected request breaks.
     pub why: Option<&'static Rule>,
+    /// Of the connection. Only `Json` has it. `None`: it has no TLS.
+    pub tls: Option<Tls<'a>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tls<'a> {
+    /// `TLSv1.3`
+    pub protocol: &'a str,
+    /// As OpenSSL names it.
+    pub cipher: &'a str,
+    /// What the client has asked for.
+    pub name: Option<&'a str>,
+    /// The distinguished name in the client's certificate.
+    pub client: Option<&'a str>,
+    /// The session began on another connection.
+    pub is_resumed: bool,
+    /// The request came before the end of the handshake (RFC 8470).
+    pub is_early: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +211,26 @@ fn json(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
         }
         None => out.extend_from_slice(b"null"),
     }
+    out.extend_from_slice(b",\"tls\":");
+    match &line.tls {
+        Some(tls) => write_tls(tls, out),
+        None => out.extend_from_slice(b"null"),
+    }
     out.push(b'}');
+}
+
+fn write_tls(tls: &Tls<'_>, out: &mut Vec<u8>) {
+    member(b"{\"protocol\":", Some(tls.protocol.as_bytes()), out);
+    member(b",\"cipher\":", Some(tls.cipher.as_bytes()), out);
+    member(b",\"sni\":", tls.name.map(str::as_bytes), out);
+    member(b",\"client\":", tls.client.map(str::as_bytes), out);
+    let flags: &[u8] = match (tls.is_resumed, tls.is_early) {
+        (false, false) => b",\"resumed\":false,\"early\":false}",
+        (true, false) => b",\"resumed\":true,\"early\":false}",
+        (false, true) => b",\"resumed\":false,\"early\":true}",
+        (true, true) => b",\"resumed\":true,\"early\":true}",
+    };
+    out.extend_from_slice(flags);
 }
 
 fn member(name: &[u8], value: Option<&[u8]>, out: &mut Vec<u8>) {
@@ -265,6 +302,7 @@ mod tests {
             duration_micros: 123,
             ended: None,
             why: None,
+            tls: None,
         }
     }
 
@@ -290,8 +328,26 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null,"why":null}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null,"why":null,"tls":null}"#,
         );
+    }
+
+    #[test]
+    fn writes_what_is_known_of_tls() {
+        let tls = Tls {
+            protocol: "TLSv1.3",
+            cipher: "TLS_AES_128_GCM_SHA256",
+            name: Some("example.org"),
+            client: Some("CN=\"a\",O=\u{e9}"),
+            is_resumed: true,
+            is_early: false,
+        };
+        let begin = r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null,"why":null,"tls":{"protocol":"TLSv1.3","cipher":"TLS_AES_128_GCM_SHA256","#;
+        let end = r#""sni":"example.org","client":"CN=\"a\",O=\u00e9","resumed":true,"early":false}}"#;
+        check(LogFormat::Json, &Line { tls: Some(tls), ..plain() }, &format!("{begin}{end}"));
+        let tls = Tls { name: None, client: None, is_resumed: false, is_early: true, ..tls };
+        let end = r#""sni":null,"client":null,"resumed":false,"early":true}}"#;
+        check(LogFormat::Json, &Line { tls: Some(tls), ..plain() }, &format!("{begin}{end}"));
     }
 
     #[test]
@@ -314,7 +370,7 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"unix:","host":null,"user":null,"method":null,"target":null,"version":null,"status":408,"sent":0,"duration":0.000123,"referer":null,"user_agent":null,"ended":"request too slow","why":null}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"unix:","host":null,"user":null,"method":null,"target":null,"version":null,"status":408,"sent":0,"duration":0.000123,"referer":null,"user_agent":null,"ended":"request too slow","why":null,"tls":null}"#,
         );
     }
 
@@ -340,7 +396,7 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":null,"target":null,"version":null,"status":400,"sent":2448,"duration":0.000123,"referer":null,"user_agent":null,"ended":null,"why":"host-missing: an HTTP/1.1 request needs a Host field"}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":null,"target":null,"version":null,"status":400,"sent":2448,"duration":0.000123,"referer":null,"user_agent":null,"ended":null,"why":"host-missing: an HTTP/1.1 request needs a Host field","tls":null}"#,
         );
     }
 
@@ -362,7 +418,7 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"a b\"","user":"o'neil jr","method":"G\"","target":"/ \u001b]0;x\u0007","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":"\ufffd\ufffd2J","user_agent":"x\" 200 1\u000d\u000a192.0.2.9 - - \\","ended":null,"why":null}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"a b\"","user":"o'neil jr","method":"G\"","target":"/ \u001b]0;x\u0007","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":"\ufffd\ufffd2J","user_agent":"x\" 200 1\u000d\u000a192.0.2.9 - - \\","ended":null,"why":null,"tls":null}"#,
         );
     }
 

@@ -18,6 +18,7 @@ use super::output::{Output, Persistence};
 use crate::connection::Connections;
 use crate::content::fixed;
 use crate::exchange;
+use crate::handshake::TlsFacts;
 use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
 use crate::response::Response;
@@ -29,6 +30,8 @@ pub struct Http1 {
     scheme: Scheme,
     /// Whether what is received now was sent before the TLS handshake was complete.
     pub is_early: bool,
+    /// For the log.
+    pub tls: Option<Rc<TlsFacts>>,
     /// The client of the present request, and how it came: from the peer, unless that is a trusted proxy.
     pub client: Peer,
     pub via: Via,
@@ -76,6 +79,7 @@ impl Http1 {
             peer,
             scheme,
             is_early: false,
+            tls: None,
             client: peer,
             via: Via::Nothing,
             requests,
@@ -307,6 +311,7 @@ impl Http1 {
             host,
             time: connections.services.clock.now(),
             began: self.began,
+            tls: self.tls.as_ref(),
         };
         connections.services.access.record(&mut batch.records, &request, response.logged(line.len()));
         if let Some(rule) = response.broken_rule {

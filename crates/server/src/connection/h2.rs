@@ -30,6 +30,7 @@ use super::output::{CLIENT_CLOSED, Output};
 use super::table::ConnectionState;
 use crate::connection::Connections;
 use crate::exchange;
+use crate::handshake::TlsFacts;
 use crate::log::access::{LoggedRequest, LoggedResponse, Records, why_dropped};
 use crate::peer::Peer;
 use crate::response::{Body, BodyStream, Response};
@@ -52,6 +53,8 @@ pub struct Http2 {
     scheme: Scheme,
     /// Whether what is received now was sent before the TLS handshake was complete.
     pub is_early: bool,
+    /// For the log.
+    pub tls: Option<Rc<TlsFacts>>,
     frames: Connection,
     /// What is to be sent before anything else.
     out: Vec<u8>,
@@ -164,6 +167,7 @@ impl Http2 {
             peer,
             scheme,
             is_early: false,
+            tls: None,
             frames: Connection::new(&limits, &mut out),
             out,
             streams: HashMap::new(),
@@ -264,7 +268,14 @@ impl Http2 {
                 }
                 Some(Event::Malformed { error, .. }) => {
                     let origin = Origin { client: self.peer, via: Via::Nothing, began };
-                    log_unanswered(&self.services, None, origin, Status::BAD_REQUEST, error.sentence());
+                    log_unanswered(
+                        &self.services,
+                        None,
+                        origin,
+                        self.tls.as_ref(),
+                        Status::BAD_REQUEST,
+                        error.sentence(),
+                    );
                 }
                 Some(Event::WindowOpened) => {}
                 Some(Event::Data { stream, data, end }) => self.on_data(stream, data, end, gathered),
@@ -461,6 +472,7 @@ impl Http2 {
             host: head.map_or(0, |head| services.site.hosts.find(head.authority)),
             time: services.clock.now(),
             began: origin.began,
+            tls: self.tls.as_ref(),
         };
         let (status, length) = (response.status(), response.content_length());
         let user = response.user.as_deref();
@@ -535,7 +547,7 @@ impl Http2 {
         let Some(waiting) = self.streams.remove(&stream) else { return };
         for (_, start) in self.starts.extract_if(.., |(other, _)| *other == stream) {
             if let Start::Request(request) = start {
-                log_unstarted(&self.services, self.peer, &request, why);
+                log_unstarted(&self.services, self.peer, &request, self.tls.as_ref(), why);
             }
         }
         if let Some(mut outgoing) = waiting.outgoing {
@@ -670,13 +682,14 @@ fn log_unanswered(
     services: &Services,
     head: Option<&Head<'_>>,
     origin: Origin,
+    tls: Option<&Rc<TlsFacts>>,
     status: Status,
     why: &'static str,
 ) {
     services.counts.add_response(status);
     let host = head.map_or(0, |head| services.site.hosts.find(head.authority));
     let Origin { client, began, .. } = origin;
-    let request = LoggedRequest { client, head, host, time: services.clock.now(), began };
+    let request = LoggedRequest { client, head, host, time: services.clock.now(), began, tls };
     let mut records = Records::default();
     let response = LoggedResponse { status, head: 0, length: Some(0), user: None };
     services.access.record(&mut records, &request, response);
@@ -685,14 +698,20 @@ fn log_unanswered(
 }
 
 /// Writes the log line of a request whose stream ended before it had a task.
-fn log_unstarted(services: &Services, peer: Peer, request: &PendingRequest, why: &'static str) {
+fn log_unstarted(
+    services: &Services,
+    peer: Peer,
+    request: &PendingRequest,
+    tls: Option<&Rc<TlsFacts>>,
+    why: &'static str,
+) {
     services.counts.add(Count::Abandoned, 1);
     let mut store = FieldStore::new();
     let mut head = request.fields.head(&mut store, &services.site.limits.head).ok();
     let (client, via) =
         head.as_mut().map_or((peer, Via::Nothing), |head| client::origin(&services.site, peer, head));
     let origin = Origin { client, via, began: request.began };
-    log_unanswered(services, head.as_ref(), origin, Status::BAD_REQUEST, why);
+    log_unanswered(services, head.as_ref(), origin, tls, Status::BAD_REQUEST, why);
 }
 
 fn take_stream(body: &mut Body) -> Option<Box<dyn BodyStream>> {

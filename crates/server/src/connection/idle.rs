@@ -425,6 +425,7 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
         }
         let mut http = connection.http1();
         http.is_early = connection.socket.is_handshaking();
+        http.tls = connection.socket.logged_tls();
         http.began = connections.services.access_time();
         let Answered { used, next } = http.answer(connections, have);
         match next {

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -158,6 +159,11 @@ impl Socket {
     /// A TLS handshake is not complete.
     pub fn is_handshaking(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.borrow().is_handshaking())
+    }
+
+    /// What the log has of its TLS. `None`: it has none.
+    pub fn logged_tls(&self) -> Option<Rc<TlsFacts>> {
+        self.session.as_ref()?.borrow().logged_facts()
     }
 
     /// Whether content can be received that is not in the socket any more. Then no event will tell of it.
@@ -352,8 +358,13 @@ impl Stream {
     }
 
     /// `None`: it has no TLS, or its handshake is not complete.
-    pub fn tls_facts(&self) -> Option<TlsFacts> {
+    pub fn tls_facts(&self) -> Option<Rc<TlsFacts>> {
         self.session.as_ref()?.borrow().facts()
+    }
+
+    /// What the log has of its TLS. `None`: it has none.
+    pub fn logged_tls(&self) -> Option<Rc<TlsFacts>> {
+        self.session.as_ref()?.borrow().logged_facts()
     }
 
     /// Sends an end. The client may still be sending.

@@ -176,6 +176,7 @@ impl Task {
         let mut buffered = self.transport.buffered.take();
         self.connections.services.scratch.borrow_mut().space_behind(&buffered);
         self.http.is_early = self.transport.stream.borrow().is_handshaking();
+        self.http.tls = self.transport.stream.borrow().logged_tls();
         let Answered { used, next } = self.http.answer(&self.connections, buffered.len());
         buffered.drain(..used);
         self.transport.buffered.replace(buffered);
@@ -197,7 +198,7 @@ impl Task {
         self.http.find_client(&self.connections, &mut head);
         let (client, via, local) = (self.http.client, self.http.via, self.transport.local());
         let tls = self.transport.stream.borrow().tls_facts();
-        let connection = ConnectionInfo { client, via, local, tls: tls.as_ref() };
+        let connection = ConnectionInfo { client, via, local, tls: tls.as_deref() };
         let body = RequestBody::Stream(self.transport.clone());
         let request = Request { head: &head, connection };
         let response = Box::pin(self.connections.responder.respond(request, body));

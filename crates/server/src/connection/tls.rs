@@ -21,7 +21,7 @@ use crate::handshake::TlsFacts;
 use crate::services::Services;
 use crate::stats::Count;
 use crate::tls::kernel::Control;
-use crate::tls::{Choice, HTTP2, ServerTls, facts};
+use crate::tls::{Choice, HTTP2, ServerTls, facts, take_asked_name};
 
 /// The largest record: header, content, and what TLS 1.2 may add (RFC 5246 §6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
@@ -66,6 +66,7 @@ impl Acceptor {
         Session {
             state: State::Hello,
             shared: self.0.clone(),
+            facts: None,
             received: Vec::new(),
             plaintext: Vec::new(),
             unsent: Vec::new(),
@@ -103,6 +104,8 @@ impl fmt::Display for Failure {
 pub struct Session {
     state: State,
     shared: Rc<Shared>,
+    /// Since the handshake, or since early data.
+    facts: Option<Rc<TlsFacts>>,
     /// An incomplete record, or the incomplete beginning of a handshake.
     received: Vec<u8>,
     /// Plaintext that did not fit into the caller's buffer.
@@ -128,7 +131,6 @@ enum State {
 
 /// A session whose keys are in the kernel.
 struct KernelSession {
-    facts: TlsFacts,
     peer: Peer,
     /// Records that were sent, and how many may be sent with the same keys (RFC 8446 §5.5).
     records: u64,
@@ -145,6 +147,8 @@ struct Connection {
     rustls: UnbufferedServerConnection,
     /// The index of the host that the client asks for by its name.
     host: usize,
+    /// What the client asks for, until the facts have it.
+    name: Option<Box<str>>,
 }
 
 impl Session {
@@ -163,12 +167,16 @@ impl Session {
     }
 
     /// `None`: the handshake is not complete.
-    pub fn facts(&self) -> Option<TlsFacts> {
+    pub fn facts(&self) -> Option<Rc<TlsFacts>> {
         match &self.state {
-            State::Open(open) | State::PeerClosed(open) => Some(facts(&open.rustls, open.host)),
-            State::Kernel(session) => Some(session.facts.clone()),
+            State::Open(_) | State::PeerClosed(_) | State::Kernel(_) => self.facts.clone(),
             State::Hello | State::Handshake(_) | State::Failed(_) => None,
         }
+    }
+
+    /// What the log has of it, also while the handshake of a request with early data is not complete.
+    pub fn logged_facts(&self) -> Option<Rc<TlsFacts>> {
+        self.facts.clone()
     }
 
     /// Why the session has failed.
@@ -222,19 +230,18 @@ impl Session {
         set_keys: impl FnOnce(&ExtractedSecrets) -> io::Result<()>,
     ) -> io::Result<()> {
         let failed = State::Failed(Failure::Kernel("the kernel has not taken its keys"));
-        let (connection, host) = match mem::replace(&mut self.state, failed) {
-            State::Open(Connection { rustls, host }) => (rustls, host),
+        let connection = match mem::replace(&mut self.state, failed) {
+            State::Open(Connection { rustls, .. }) => rustls,
             other => {
                 self.state = other;
                 return Ok(());
             }
         };
-        let facts = facts(&connection, host);
         let limit = connection.negotiated_cipher_suite().and_then(|suite| suite.tls13());
         let limit = limit.map_or(0, |suite| suite.common.confidentiality_limit);
         let (secrets, _) = connection.dangerous_into_kernel_connection().map_err(io::Error::other)?;
         set_keys(&secrets)?;
-        let session = KernelSession { facts, peer: Peer::Open, records: secrets.tx.0, limit };
+        let session = KernelSession { peer: Peer::Open, records: secrets.tx.0, limit };
         self.state = State::Kernel(Box::new(session));
         Ok(())
     }
@@ -354,8 +361,13 @@ impl Session {
         }
         let (mut at, mut filled) = (0, 0);
         loop {
-            let Some(Connection { rustls, .. }) = self.state.connection_mut() else { return Ok(filled) };
+            let Some(Connection { rustls, host, name }) = self.state.connection_mut() else {
+                return Ok(filled);
+            };
             let UnbufferedStatus { mut discard, state } = rustls.process_tls_records(&mut records[at..]);
+            if self.facts.is_none() {
+                *name = take_asked_name().or(name.take());
+            }
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(record) = traffic.next_record() {
@@ -370,6 +382,8 @@ impl Session {
                         discard += record.discard;
                         filled += copy(record.payload, &mut out[filled..], &mut self.plaintext);
                     }
+                    drop(early);
+                    self.facts = Some(Rc::new(facts(rustls, *host, name.clone())));
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.unsent),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
@@ -397,7 +411,7 @@ impl Session {
             Choice::Incomplete => Ok(None),
             Choice::Settings { config, host } => {
                 let rustls = UnbufferedServerConnection::new(config).map_err(Failure::Protocol)?;
-                Ok(Some(Connection { rustls, host }))
+                Ok(Some(Connection { rustls, host, name: None }))
             }
             Choice::Rejected(alert) => {
                 self.unsent.extend_from_slice(alert);
@@ -407,9 +421,11 @@ impl Session {
     }
 
     fn note_handshake(&mut self) {
-        if let State::Handshake(connection) = &self.state
+        if let State::Handshake(connection) = &mut self.state
             && !connection.rustls.is_handshaking()
         {
+            let name = connection.name.take();
+            self.facts = Some(Rc::new(facts(&connection.rustls, connection.host, name)));
             let counts = &self.shared.services.counts;
             let is_resumed = connection.rustls.handshake_kind() == Some(HandshakeKind::Resumed);
             counts.add(Count::Handshakes, 1);
@@ -501,7 +517,12 @@ impl Session {
 
     /// Sends that no more follows, if the socket takes it (RFC 8446 §6.1).
     pub fn close(&mut self, mut send: impl FnMut(&[u8]) -> io::Result<usize>) {
-        let is_open = matches!(self.state, State::Open(_) | State::PeerClosed(_));
+        let is_open = match self.state {
+            State::Open(_) | State::PeerClosed(_) => true,
+            // Behind the response to early data.
+            State::Handshake(_) => self.facts.is_some(),
+            State::Hello | State::Kernel(_) | State::Failed(_) => false,
+        };
         if !is_open || self.flush(&mut send).is_err() {
             return;
         }

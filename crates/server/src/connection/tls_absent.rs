@@ -53,7 +53,11 @@ impl Session {
         match self.0 {}
     }
 
-    pub fn facts(&self) -> Option<TlsFacts> {
+    pub fn facts(&self) -> Option<Rc<TlsFacts>> {
+        match self.0 {}
+    }
+
+    pub fn logged_facts(&self) -> Option<Rc<TlsFacts>> {
         match self.0 {}
     }
 

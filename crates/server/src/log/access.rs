@@ -3,8 +3,9 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
-use site::log_line::{self, Client, Line, Request, TimeText};
+use site::log_line::{self, Client, Line, Request, TimeText, Tls};
 use site::memory;
 use site::model::{LogFormat, Site};
 use taipan_http::fields::is_name;
@@ -16,6 +17,7 @@ use tokio::sync::Notify;
 use super::{Block, LOGS};
 use crate::buffer::append;
 use crate::clock;
+use crate::handshake::TlsFacts;
 use crate::peer::Peer;
 
 /// Lines are sent to the log thread when they have this many bytes, or after `FLUSH_AFTER`.
@@ -66,6 +68,9 @@ struct Item {
     ended: Option<&'static str>,
     /// The rule that the request broke.
     why: Option<&'static Rule>,
+    tls: Option<Rc<TlsFacts>>,
+    /// Whether the request came before the end of the handshake.
+    is_early: bool,
 }
 
 impl AccessLogs {
@@ -156,6 +161,14 @@ impl AccessLogs {
             duration_micros: now.saturating_sub(item.began),
             ended,
             why: item.why,
+            tls: item.tls.as_ref().map(|facts| Tls {
+                protocol: facts.protocol,
+                cipher: facts.cipher,
+                name: facts.name.as_deref(),
+                client: facts.client.as_ref().map(|client| client.subject.as_str()),
+                is_resumed: facts.is_resumed,
+                is_early: item.is_early,
+            }),
         };
         log_line::write(lines.format, &line, &mut lines.time, &mut lines.bytes);
         lines.count += 1;
@@ -200,6 +213,8 @@ pub struct LoggedRequest<'a> {
     pub time: i64,
     /// Of `clock::micros`.
     pub began: u64,
+    /// `None`: the connection has no TLS.
+    pub tls: Option<&'a Rc<TlsFacts>>,
 }
 
 impl Records {
@@ -245,6 +260,8 @@ impl Records {
             length: response.length,
             ended: None,
             why: None,
+            tls: request.tls.cloned(),
+            is_early: request.head.is_some_and(|head| head.is_early),
         };
         if let Some(head) = request.head {
             item.request =

@@ -29,7 +29,7 @@ struct AccountRules {
 }
 
 /// The variables of a request (RFC 3875 §4.1, and later additions) and of its handshake, besides its fields.
-const VARIABLES: [&str; 33] = [
+const VARIABLES: [&str; 35] = [
     "AUTH_TYPE",
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
@@ -63,6 +63,8 @@ const VARIABLES: [&str; 33] = [
     "SSL_CLIENT_V_END",
     "SSL_CLIENT_V_START",
     "SSL_PROTOCOL",
+    "SSL_SESSION_RESUMED",
+    "SSL_TLS_SNI",
 ];
 /// php-cgi runs the file that this variable names.
 const FILE: &[u8] = b"SCRIPT_FILENAME=";

@@ -1,7 +1,7 @@
 //! What a handshake has established, as scripts and rules know it.
 
 use rustls::pki_types::CertificateDer;
-use rustls::{CipherSuite, CommonState, ProtocolVersion};
+use rustls::{CipherSuite, CommonState, HandshakeKind, ProtocolVersion};
 use taipan_http::date;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
@@ -14,8 +14,8 @@ const MONTHS: [&str; 12] =
 /// Base64 characters in a line of PEM (RFC 7468 §2).
 const LINE: usize = 64;
 
-/// The facts of a connection whose handshake is complete. `host`: the host that the client has asked for by its name.
-pub fn facts(connection: &CommonState, host: usize) -> TlsFacts {
+/// The facts of a connection whose handshake has got so far. `host`: the host that the client has asked for by its name.
+pub fn facts(connection: &CommonState, host: usize, name: Option<Box<str>>) -> TlsFacts {
     let protocol = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
@@ -23,7 +23,8 @@ pub fn facts(connection: &CommonState, host: usize) -> TlsFacts {
     };
     let cipher = connection.negotiated_cipher_suite().map_or("", |suite| cipher_name(suite.suite()));
     let own = connection.peer_certificates().and_then(|chain| chain.first());
-    TlsFacts { host, protocol, cipher, client: own.and_then(client).map(Box::new) }
+    let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+    TlsFacts { host, protocol, cipher, name, is_resumed, client: own.and_then(client).map(Box::new) }
 }
 
 fn client(der: &CertificateDer<'_>) -> Option<ClientFacts> {

@@ -29,7 +29,7 @@ mod facts;
 pub use crypto::{SigningKeys, provider};
 pub use facts::facts;
 pub use material::Material;
-pub use resolver::Challenges;
+pub use resolver::{Challenges, take_asked_name};
 pub use settings::{Choice, HTTP2, KeySource, ServerTls, TlsSetup, kernel_ciphers};
 pub use tickets::TicketSecrets;
 

@@ -1,5 +1,6 @@
 //! Which certificate a client gets: by the name that it asks for, and by the algorithms that it can use.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -104,8 +105,19 @@ impl Resolver {
     }
 }
 
+thread_local! {
+    /// The name of the last client. The library shows it to the resolver, and not on connections without buffers.
+    static ASKED: Cell<Option<Box<str>>> = const { Cell::new(None) };
+}
+
+/// The name that the client has asked for whose handshake was just processed in this thread.
+pub fn take_asked_name() -> Option<Box<str>> {
+    ASKED.take()
+}
+
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        ASKED.set(hello.server_name().map(Into::into));
         if let Some(challenge) = self.challenge(&hello) {
             return challenge;
         }

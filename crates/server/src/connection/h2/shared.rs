@@ -22,7 +22,7 @@ pub struct Shared {
     /// The server's address.
     pub local: Option<SocketAddr>,
     /// `None`: it has no TLS.
-    pub tls: Option<TlsFacts>,
+    pub tls: Option<Rc<TlsFacts>>,
     /// Of the connection's task.
     waker: RefCell<Option<Waker>>,
     /// Why the connection has ended, for the log.

@@ -59,7 +59,7 @@ impl StreamTask {
         let origin = Origin { client, via, began: request.began };
         let guard = Unanswered { task: self, head: &head, origin };
         let connection =
-            ConnectionInfo { client, via, local: self.shared.local, tls: self.shared.tls.as_ref() };
+            ConnectionInfo { client, via, local: self.shared.local, tls: self.shared.tls.as_deref() };
         let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
         let body = match body.has_content() {
             true => RequestBody::Stream(Rc::new(body)),
@@ -237,6 +237,7 @@ impl Drop for Unanswered<'_> {
         };
         let has_left = !std::thread::panicking();
         connections.services.counts.add(Count::Abandoned, u64::from(has_left));
-        log_unanswered(&connections.services, Some(self.head), self.origin, status, why);
+        let tls = self.task.shared.tls.as_ref();
+        log_unanswered(&connections.services, Some(self.head), self.origin, tls, status, why);
     }
 }

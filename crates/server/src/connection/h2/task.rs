@@ -279,6 +279,7 @@ impl Http2Task {
         let connections = &self.shared.connections;
         let mut http2 = self.shared.http2.borrow_mut();
         http2.is_early = self.stream.is_handshaking();
+        http2.tls = self.stream.logged_tls();
         let Answered { used, output, then } = http2.answer(connections, from, have);
         drop(http2);
         self.then = then;

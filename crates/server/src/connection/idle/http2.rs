@@ -29,6 +29,7 @@ pub fn answer(
     have: usize,
 ) -> Visit {
     http2.is_early = connection.socket.is_handshaking();
+    http2.tls = connection.socket.logged_tls();
     let mut used = 0;
     for _ in 0..WRITES_PER_VISIT {
         let Answered { used: more, output, then } = http2.answer(connections, used, have);

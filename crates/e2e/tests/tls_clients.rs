@@ -1,0 +1,237 @@
+//! Clients of TLS: what the log says of them, their early data and their certificates, by real programs, too.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Output;
+
+use e2e::http2::{Http2, Http2Request};
+use e2e::{
+    Address, Authority, Certificate, Client, Rows, Server, Site, TIMEOUT, Tls, authority, tool, wait_until,
+};
+use rustls::version::{TLS12, TLS13};
+use serde_json::{Value, json};
+
+const TLS: &str = "listen = [\"127.0.0.1:0 tls\", \"127.0.0.2:0\"]\n\
+                   certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n";
+const GET: &str = "GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+fn address(server: &Server, at: usize) -> SocketAddr {
+    match server.addresses()[at] {
+        Address::Tcp(address) => address,
+        ref other => panic!("{other:?} has no port"),
+    }
+}
+
+fn site() -> Site {
+    Site::new().certificate().file("a.txt", "a").file_beside_root("clients.pem", authority().pem())
+}
+
+/// The lines of the access log, when there are so many.
+fn logged(server: &Server, count: usize) -> Vec<Value> {
+    let path = server.home().join("access.log");
+    let lines = || fs::read_to_string(&path).unwrap_or_default();
+    assert!(wait_until(TIMEOUT, || lines().lines().count() >= count), "{}", lines());
+    lines().lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+#[test]
+fn the_log_says_what_a_handshake_has_established() {
+    let log = "[log]\naccess = \"./access.log\"\nformat = \"json\"\n";
+    let clients = "client_certificates = \"optional\"\nclient_ca = \"clients.pem\"\n";
+    let server = site().config(&format!("{TLS}workers = 1\n{clients}{log}")).start();
+    let secure = address(&server, 0);
+    let certificate = authority().client("Alice");
+    Client::tcp(address(&server, 1)).request(GET);
+    Client::tls(secure, &Tls::version(&TLS12)).request(GET);
+    Client::tls(secure, &Tls::with_certificate(&certificate).server("example.org")).request(GET);
+    // A client that connects to an address asks for no name.
+    Client::tls(secure, &Tls::new().server("127.0.0.1")).request("BAD\r\n\r\n");
+    let resuming = Tls::version(&TLS13).resuming().protocols(&["h2"]);
+    for _ in 0..2 {
+        Http2::over(Client::tls(secure, &resuming)).expect("it accepts").get("/a.txt");
+    }
+    let lines = logged(&server, 6);
+    let tls = |at: usize| lines[at]["tls"].clone();
+    assert_eq!(tls(0), Value::Null);
+    let mut rows = Rows::new();
+    for (at, protocol, sni, client, is_resumed) in [
+        (1, "TLSv1.2", json!("localhost"), Value::Null, false),
+        (2, "TLSv1.3", json!("example.org"), json!("CN=Alice"), false),
+        (3, "TLSv1.3", Value::Null, Value::Null, false),
+        (4, "TLSv1.3", json!("localhost"), Value::Null, false),
+        (5, "TLSv1.3", json!("localhost"), Value::Null, true),
+    ] {
+        let tls = tls(at);
+        let cipher = tls["cipher"].as_str().unwrap_or_default();
+        rows.holds(
+            at.to_string(),
+            cipher,
+            cipher.contains(if protocol == "TLSv1.2" { "ECDHE-ECDSA-" } else { "TLS_" }),
+        );
+        let expected = json!({
+            "protocol": protocol, "cipher": cipher, "sni": sni, "client": client, "resumed": is_resumed, "early": false,
+        });
+        rows.check(at.to_string(), tls, expected);
+    }
+}
+
+/// RFC 8470 §5: what may be repeated is served, and the rest is rejected with 425.
+#[test]
+fn requests_in_early_data_must_be_safe() {
+    let log = "[log]\naccess = \"./access.log\"\nformat = \"json\"\n[tls]\nearly_data = true\n";
+    let cgi = "[[route]]\npath = \"*.cgi\"\ncgi = true\n";
+    let script = "#!/bin/sh\necho 'X-A: b'\necho\necho $HTTP_EARLY_DATA\n";
+    let server = site().script("a.cgi", script).config(&format!("{TLS}workers = 1\n{cgi}{log}")).start();
+    let secure = address(&server, 0);
+    let mut rows = Rows::new();
+    let tls = Tls::version(&TLS13).early();
+    // A session is used once, and each connection brings others.
+    Client::tls(secure, &tls).request(GET);
+    for (method, path, status, text) in [
+        ("GET", "/a.txt", 200, Some("a")),
+        ("GET", "/a.cgi", 200, Some("1\n")),
+        ("POST", "/a.cgi", 425, None),
+    ] {
+        let name = format!("{method} {path}");
+        let mut client = Client::tls(secure, &tls);
+        let response = client
+            .request(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"));
+        rows.holds(&name, "it was early", client.tls_state().is_early_data_accepted());
+        rows.check(&name, response.status, status);
+        rows.holds(&name, &response.text(), text.is_none_or(|text| response.text() == text));
+    }
+    let tls = Tls::version(&TLS13).early().protocols(&["h2"]);
+    Http2::over(Client::tls(secure, &tls)).expect("it accepts").get("/a.txt");
+    for (method, path, status, text) in [
+        ("GET", "/a.txt", 200, Some("a")),
+        ("GET", "/a.cgi", 200, Some("1\n")),
+        ("POST", "/a.cgi", 425, None),
+    ] {
+        let name = format!("HTTP/2 {method} {path}");
+        let (mut http2, response) =
+            Http2::first(Client::tls(secure, &tls), &Http2Request::new(method, path, &[]))
+                .expect("it responds");
+        rows.holds(&name, "it was early", http2.client().tls_state().is_early_data_accepted());
+        rows.check(&name, response.status, status);
+        rows.holds(&name, &response.text(), text.is_none_or(|text| response.text() == text));
+        // The same request, again, is not early.
+        let again = http2.request(&Http2Request::new(method, path, &[])).expect("it responds");
+        rows.check(&name, again.status, 200);
+    }
+    let early = logged(&server, 11).iter().filter(|line| line["tls"]["early"] == true).count();
+    rows.check("logged as early", early, 6);
+}
+
+fn curl(server: &Server, version: &str, protocol: &str, certificate: Option<&str>) -> Output {
+    let mut curl = tool("curl");
+    curl.current_dir(server.home()).args(["--silent", "--show-error", "--cacert", "roots.pem", protocol]);
+    curl.args(["--tls-max", version, &format!("--tlsv{version}"), "--write-out", " %{http_version}"]);
+    if let Some(name) = certificate {
+        curl.args(["--cert", &format!("{name}.pem"), "--key", &format!("{name}.key")]);
+    }
+    curl.arg(format!("https://localhost:{}/a.cgi", address(server, 0).port())).output().expect("curl starts")
+}
+
+#[test]
+fn curl_shows_a_certificate_over_every_protocol() {
+    let clients = Authority::new("the clients");
+    let (good, revoked) = (clients.client("Alice"), clients.client("Mallory"));
+    let stranger = Authority::new("another").client("Eve");
+    let server = Site::new()
+        .certificate()
+        .script("a.cgi", "#!/bin/sh\necho 'X-A: b'\necho\necho $SSL_CLIENT_S_DN $SSL_TLS_SNI $SSL_SESSION_RESUMED\n")
+        .file_beside_root("clients.pem", clients.pem())
+        .file_beside_root("roots.pem", authority().pem())
+        .file_beside_root("revoked.crl", clients.revoke(&[&revoked], 4000))
+        .config(&format!(
+            "{TLS}client_certificates = \"required\"\nclient_ca = \"clients.pem\"\nclient_crl = \"revoked.crl\"\n\
+             [[route]]\npath = \"*.cgi\"\ncgi = true\n"
+        ))
+        .start();
+    for (name, certificate) in [("good", &good), ("revoked", &revoked), ("stranger", &stranger)] {
+        let Certificate { certificate, key, .. } = certificate;
+        fs::write(server.home().join(format!("{name}.pem")), certificate).expect("it can be written");
+        fs::write(server.home().join(format!("{name}.key")), key).expect("it can be written");
+    }
+    let mut rows = Rows::new();
+    for version in ["1.2", "1.3"] {
+        for (protocol, http) in [("--http1.1", "1.1"), ("--http2", "2")] {
+            let name = |certificate: &str| format!("TLS {version}, HTTP/{http}, {certificate}");
+            let output = curl(&server, version, protocol, Some("good"));
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            rows.check(name("good"), said, format!("CN=Alice localhost Initial\n {http}"));
+            for certificate in [Some("revoked"), Some("stranger"), None] {
+                let output = curl(&server, version, protocol, certificate);
+                let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                let name = name(certificate.unwrap_or("none"));
+                rows.holds(&name, &said, !output.status.success() && !said.contains("Initial"));
+            }
+        }
+    }
+    drop(rows);
+    assert!(wait_until(TIMEOUT, || server.stderr().contains("Revoked")), "{}", server.stderr());
+    // A list that has expired rejects all.
+    fs::write(server.home().join("revoked.crl"), clients.revoke(&[], 2021)).expect("it can be written");
+    let reload = server.run_command(&["check"]);
+    let warned = String::from_utf8_lossy(&reload.stderr).into_owned();
+    assert!(
+        reload.status.success() && warned.contains("revoked.crl: the list of CN=the clients has expired"),
+        "{warned}"
+    );
+    let reload = server.run_command(&["reload"]);
+    assert!(reload.status.success(), "{reload:?}");
+    let output = curl(&server, "1.3", "--http2", Some("good"));
+    assert!(!output.status.success(), "{output:?}");
+}
+
+#[test]
+fn check_names_a_chain_that_clients_would_reject() {
+    let mut rows = Rows::new();
+    let good = authority().server(&["localhost"]);
+    let old = authority().server_between(&["localhost"], 2020, 2021);
+    let new = authority().server_between(&["localhost"], 3000, 3001);
+    let other = Authority::new("another");
+    for (name, chain, key, warning) in [
+        ("good", [good.certificate.clone(), authority().pem()], &good.key, None),
+        (
+            "expired",
+            [old.certificate.clone(), authority().pem()],
+            &old.key,
+            Some("has expired on 2021-01-01"),
+        ),
+        (
+            "not valid yet",
+            [new.certificate.clone(), authority().pem()],
+            &new.key,
+            Some("is not valid before 3000-01-01"),
+        ),
+        (
+            "another authority",
+            [good.certificate.clone(), other.pem()],
+            &good.key,
+            Some("certificate 2 of the chain is not the issuer of the one before it"),
+        ),
+    ] {
+        let site = Site::new()
+            .file_beside_root("chain.pem", chain.concat())
+            .file_beside_root("chain.key", key)
+            .config("listen = [\"127.0.0.1:0 tls\"]\nnames = \"localhost\"\ncertificate = \"chain.pem\"\n");
+        let config = site.write_config();
+        let checked = e2e::run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
+        let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+        rows.holds(name, &said, checked.status.success());
+        match warning {
+            None => rows.holds(name, &said, !said.contains("chain.pem")),
+            Some(warning) => rows.holds(name, &said, said.contains("warning: ") && said.contains(warning)),
+        }
+    }
+    // The certificate of the authority first, whose key it is not.
+    let site = Site::new()
+        .file_beside_root("chain.pem", [authority().pem(), good.certificate.clone()].concat())
+        .file_beside_root("chain.key", &good.key)
+        .config("listen = [\"127.0.0.1:0 tls\"]\nnames = \"localhost\"\ncertificate = \"chain.pem\"\n");
+    let config = site.write_config();
+    let checked = e2e::run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    rows.holds("misordered", &said, !checked.status.success() && said.contains("chain.pem"));
+}
