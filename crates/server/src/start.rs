@@ -16,7 +16,7 @@ use site::tls::{CertificateFiles, HostTls, PlainRequests};
 use crate::acme::local;
 use crate::control::SiteSource;
 use crate::flags::{self, Serve};
-use crate::{config, privilege};
+use crate::{config, privilege, sys};
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
@@ -146,7 +146,10 @@ pub fn shared_account(flags: &Serve, site: &Site) -> Option<String> {
 pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
     match source {
         SiteSource::Config(path) => {
-            config::load(path).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+            let site = config::load(path);
+            // What a large configuration needed to be read is several times as large as its site.
+            sys::trim_heap();
+            site.map_err(|errors| errors.iter().map(ToString::to_string).collect())
         }
         SiteSource::Folder(folder) => {
             let root = folder_to_serve(folder).map_err(|line| vec![line])?;

@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::model::Host;
 use crate::route::Routes;
@@ -15,11 +16,11 @@ use crate::tls::HostTls;
 /// Bytes of a host name (RFC 1035 §2.3.4). A longer name has the default host.
 pub const MAX_NAME: usize = 253;
 
-/// The hosts of a site, and the table of their names.
+/// The hosts of a site, and the table of their names. A clone shares them: there may be thousands.
 #[derive(Debug, Clone)]
 pub struct Hosts {
-    hosts: Vec<Host>,
-    names: Names,
+    hosts: Arc<Vec<Host>>,
+    names: Arc<Names>,
 }
 
 /// The names of the hosts, each with the index of its host.
@@ -61,14 +62,17 @@ impl Hosts {
         match (duplicate(&names), duplicate(&wildcards)) {
             (Some(name), _) => Err(HostsError::DuplicateName(name)),
             (None, Some(rest)) => Err(HostsError::DuplicateName(format!("*.{rest}"))),
-            (None, None) => Ok(Hosts { hosts, names: Names { exact: names, wildcards } }),
+            (None, None) => {
+                let names = Arc::new(Names { exact: names, wildcards });
+                Ok(Hosts { hosts: Arc::new(hosts), names })
+            }
         }
     }
 
     /// One host for every name.
     pub fn only(host: Host) -> Hosts {
         let host = Host { names: Vec::new(), ..host };
-        Hosts { hosts: vec![host], names: Names::default() }
+        Hosts { hosts: Arc::new(vec![host]), names: Arc::default() }
     }
 
     /// The index of the host for `authority`. Allocates nothing.
@@ -90,11 +94,11 @@ impl Hosts {
 
     /// The names of the hosts cannot change: they are in the table.
     pub fn routes_mut(&mut self) -> impl Iterator<Item = &mut Routes> {
-        self.hosts.iter_mut().map(|host| &mut host.routes)
+        Arc::make_mut(&mut self.hosts).iter_mut().map(|host| &mut host.routes)
     }
 
     pub fn tls_mut(&mut self) -> impl Iterator<Item = &mut HostTls> {
-        self.hosts.iter_mut().map(|host| &mut host.tls)
+        Arc::make_mut(&mut self.hosts).iter_mut().map(|host| &mut host.tls)
     }
 }
 
