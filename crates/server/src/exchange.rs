@@ -11,6 +11,7 @@ mod answers;
 mod authorizer;
 mod cors;
 mod error_page;
+mod folder;
 mod forward;
 mod panic_guard;
 mod refusal;
@@ -44,8 +45,9 @@ pub use self::authorizer::authorizers;
 use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
 use crate::content::{compress, delta, file, fixed, kept, listing};
-use crate::files::roots::{OpenRoots, Roots};
-use crate::files::{DiskLookup, Entry, Files, Probe, script};
+use crate::files::folders::Folder;
+use crate::files::roots::OpenRoots;
+use crate::files::{DiskLookup, Entry, Files, HostKey, Probe, script};
 use crate::handshake::TlsFacts;
 use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
@@ -70,6 +72,8 @@ pub struct Responder {
     pub access: Needs,
     /// Whether some routes allow something to other origins.
     pub has_cors: bool,
+    /// Whether a host has a folder for each of its names.
+    pub has_host_folders: bool,
 }
 
 impl Responder {
@@ -83,9 +87,19 @@ impl Responder {
         let upstreams = Upstreams { services: services.clone(), concurrency, spawner, pools, asserted };
         let refuses = services.site.hosts.iter().any(|host| host.tls.refuses());
         let access = Needs::of(&services.site);
-        let answers = Answers::default();
-        let has_cors = services.site.has_cors();
-        Responder { services, files, upstreams, has_authorizers, answers, refuses, access, has_cors }
+        let (answers, has_cors) = (Answers::default(), services.site.has_cors());
+        let has_host_folders = services.site.has_host_folders();
+        Responder {
+            services,
+            files,
+            upstreams,
+            has_authorizers,
+            answers,
+            refuses,
+            access,
+            has_cors,
+            has_host_folders,
+        }
     }
 
     /// The response to a request without a body, which began at `began` of `clock::micros`. `None`: it has to wait for
@@ -93,7 +107,7 @@ impl Responder {
     #[inline]
     pub fn fast(&self, head: &Head<'_>, client: Peer, began: u64) -> Option<Response> {
         let host = self.services.site.hosts.find(head.authority);
-        let exchange = Exchange::new(self, host, head, client);
+        let mut exchange = Exchange::new(self, host, head, client);
         let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began, tls: None };
         let guard = PanicGuard { services: &self.services, request };
         let mut response = exchange.fast();
@@ -149,6 +163,10 @@ struct Exchange<'a> {
     responder: &'a Responder,
     services: &'a Services,
     host: usize,
+    /// Whose files are served.
+    key: HostKey,
+    /// The folder of the host's name, or of a user, while it is in use.
+    folder: Option<Rc<Folder>>,
     head: &'a Head<'a>,
     client: Peer,
     /// `None`: the connection has no TLS, or this is the fast path.
@@ -179,6 +197,14 @@ enum Resolution<'a> {
     Forward(RouteId, Box<HandlerKind>),
 }
 
+/// What a status of a folder results in: a missing one leaves the request to the fallback.
+fn unserved(route: &Route, status: Status) -> Resolution<'_> {
+    match status {
+        Status::NOT_FOUND => Resolution::Absent(route, status),
+        status => Resolution::Status(route, status),
+    }
+}
+
 impl<'a> Exchange<'a> {
     #[inline]
     fn new(responder: &'a Responder, host: usize, head: &'a Head<'a>, client: Peer) -> Exchange<'a> {
@@ -187,6 +213,8 @@ impl<'a> Exchange<'a> {
             responder,
             services,
             host,
+            key: host.into(),
+            folder: None,
             head,
             client,
             tls: None,
@@ -202,7 +230,7 @@ impl<'a> Exchange<'a> {
 
     /// `None`: the response has to wait for something.
     #[inline]
-    fn fast(&self) -> Option<Response> {
+    fn fast(&mut self) -> Option<Response> {
         let path = match self.path() {
             Ok(path) => path,
             Err(response) => return Some(response),
@@ -212,6 +240,13 @@ impl<'a> Exchange<'a> {
         }
         if self.responder.refuses {
             match self.refuse_fast(&path) {
+                Fast::Serve => {}
+                Fast::Respond(response) => return Some(response),
+                Fast::Wait => return None,
+            }
+        }
+        if self.responder.has_host_folders {
+            match self.choose_folder_fast() {
                 Fast::Serve => {}
                 Fast::Respond(response) => return Some(response),
                 Fast::Wait => return None,
@@ -234,7 +269,7 @@ impl<'a> Exchange<'a> {
             return None;
         }
         let resolution = if self.is_get_or_head()
-            && let Some(entry) = self.responder.files.get(self.host, path.as_str(), self.now)
+            && let Some(entry) = self.responder.files.get(self.key, path.as_str(), self.now)
         {
             self.services.counts.add(Count::CacheHits, 1);
             self.serve(&path, &entry, None)
@@ -275,6 +310,11 @@ impl<'a> Exchange<'a> {
         if plan.may_run() || (!self.is_get_or_head() && plan.route.fallback.is_some()) {
             return None;
         }
+        if let PlannedAction::Files(planned) = &plan.action
+            && let Err(status) = self.user_status_fast(planned)?
+        {
+            return Some(unserved(plan.route, status));
+        }
         self.resolve_action(path, plan.route, plan.action, fallback).ok()
     }
 
@@ -298,6 +338,11 @@ impl<'a> Exchange<'a> {
         }
         if self.responder.refuses
             && let Some(response) = self.refused(&path)
+        {
+            return response;
+        }
+        if self.responder.has_host_folders
+            && let Err(response) = self.choose_folder().await
         {
             return response;
         }
@@ -373,6 +418,11 @@ impl<'a> Exchange<'a> {
             && let Some(resolution) = self.walk(path, route, &walk, fallback).await
         {
             return resolution;
+        }
+        if let PlannedAction::Files(planned) = &action
+            && let Err(status) = self.user_status(planned).await
+        {
+            return unserved(route, status);
         }
         if fallback.is_none()
             && let PlannedAction::Files(planned) = &action
@@ -496,14 +546,14 @@ impl<'a> Exchange<'a> {
         }
         if entry.deltas.is_some()
             && let Decision::Full(_) | Decision::Make(..) = decision
-            && let Some(delta) = delta::find(&self.responder.files, self.host, path, entry, self.head)
+            && let Some(delta) = delta::find(&self.responder.files, self.key, path, entry, self.head)
         {
             return Resolution::Response(file::full(services, &delta, 0));
         }
         Resolution::Response(match decision {
             Decision::Full(chosen) => file::full(services, entry, chosen),
             Decision::Make(coding, meanwhile) => {
-                kept::make(&self.responder.files, self.host, path, entry, coding);
+                kept::make(&self.responder.files, self.key, path, entry, coding);
                 file::full(services, entry, meanwhile)
             }
             Decision::Stream(coding) => compress::encoded(services, file::full(services, entry, 0), coding),
@@ -559,14 +609,14 @@ impl<'a> Exchange<'a> {
         let (Some(planned), Some(folder)) = (plan.files(), entry.folder_stamp()) else {
             return Resolution::Status(route, Status::NOT_FOUND);
         };
-        let root = match Roots::get(&self.responder.files, planned.root, self.now) {
+        let root = match self.responder.files.root(self.key, &planned, self.now) {
             Ok(root) => root,
             Err(status) => return Resolution::Status(route, status),
         };
         let query = self.head.target.query();
         let format = Format::choose(query, self.head.values("accept"));
         let query = listing::Query {
-            host: self.host,
+            host: self.key,
             path: path.clone().into_owned(),
             root,
             below: planned.below().into_owned(),
@@ -603,10 +653,10 @@ impl<'a> Exchange<'a> {
 
     /// What is at `path`, if the cache has it or the kernel has it in memory.
     fn probe(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Probe {
-        if let Some(entry) = self.responder.files.get(self.host, path.as_str(), self.now) {
+        if let Some(entry) = self.responder.files.get(self.key, path.as_str(), self.now) {
             return Probe::Hit(entry);
         }
-        let found = self.responder.files.probe(self.host, path, planned, self.now);
+        let found = self.responder.files.probe(self.key, path, planned, self.now);
         if !matches!(found, Probe::WouldWait(_)) {
             self.services.counts.add(Count::CacheMisses, 1);
         }

@@ -9,8 +9,11 @@ use site::access::{self, Action, Facts, Rule, Tls};
 use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
+use site::folder::FolderName;
 use site::model::{Account, Host, Interpreter, Listing, Site};
-use site::plan::{Cause, FallbackPlan, FallbackVariables, Plan, PlannedAction, plan, plan_fallback};
+use site::plan::{
+    Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, PlannedRoot, plan, plan_fallback,
+};
 use site::proxies::Via;
 use site::upstream::UpstreamId;
 use site::walk::{Step, Verdict, Walk};
@@ -19,7 +22,7 @@ use taipan_http::negotiate::Coding;
 use taipan_http::target::{SafePath, Scheme};
 
 use crate::exchange::{self, Responder};
-use crate::files::beneath::Wait;
+use crate::files::beneath::{Root, Wait};
 use crate::files::lookup::{Lookup, Query};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::script;
@@ -161,6 +164,53 @@ fn print_rules(responder: &Responder, host: usize, head: &Head<'_>, client: Peer
     }
 }
 
+/// The root of planned files. Prints which folder a name leads to. `None`: there is none.
+fn root(responder: &Responder, host: usize, head: &Head<'_>, planned: &FilesPlan<'_, '_>) -> Option<Root> {
+    let (files, now, symlinks) = (&responder.files, responder.services.clock.now(), planned.rules.symlinks);
+    let users = responder.services.site.hosts.at(host).users.as_ref();
+    let (name, wanted) = match planned.root {
+        PlannedRoot::Path(path) => return Roots::get(files, path, now).ok(),
+        PlannedRoot::OfHost(folder) => {
+            let mut names = folder.names(head.authority);
+            let open = |name: FolderName<'_>| {
+                let wanted = files.wanted_of_host(host.into(), folder, &name, symlinks, now).ok()?;
+                wanted.open().ok()?;
+                Some((format!("the name {}", name.as_str()), wanted))
+            };
+            match names.find_map(open) {
+                Some(found) => found,
+                None => {
+                    terminal::out(format_args!(
+                        "folder    none for this name, and no default: {}",
+                        folder.missing
+                    ));
+                    return None;
+                }
+            }
+        }
+        PlannedRoot::OfUser(_) => match users.zip(users?.user(&planned.path)) {
+            Some((users, user)) => (
+                format!("the user {user}"),
+                files.wanted_of_user(host.into(), users, user, symlinks, now).ok()?,
+            ),
+            None => {
+                terminal::out(format_args!("folder    none: no user with a folder has this name"));
+                return None;
+            }
+        },
+    };
+    match wanted.open() {
+        Ok(root) => {
+            terminal::out(format_args!("folder    {}, of {name}", root.path.display()));
+            Some(root)
+        }
+        Err(_) => {
+            terminal::out(format_args!("folder    {name} has none that can be opened"));
+            None
+        }
+    }
+}
+
 /// Prints the authorizers of a request. The response is the one that follows when they permit the request.
 fn print_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
@@ -192,7 +242,7 @@ fn print_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
 /// Prints in which codings the file of a request is compressed.
 fn print_compression(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
-    let entry = responder.files.get(host, path.as_str(), responder.services.clock.now());
+    let entry = responder.files.get(host.into(), path.as_str(), responder.services.clock.now());
     let Some(Resource::File(_, offer)) = entry.as_ref().map(|entry| &entry.resource) else { return };
     let names = |codings: &Codings| codings.iter().map(Coding::as_str).collect::<Vec<_>>().join(", ");
     match offer {
@@ -284,16 +334,14 @@ fn print_planned(
             }
         }
         PlannedAction::Files(planned) => {
-            let root = planned.root.display();
-            terminal::out(format_args!("route     {}: files beneath {root}", route.name()));
+            terminal::out(format_args!("route     {}: files beneath {}", route.name(), planned.root));
             if planned.path != *requested {
                 terminal::out(format_args!("rewritten {}", planned.path));
             }
-            let Ok(root) = Roots::get(&responder.files, planned.root, responder.services.clock.now()) else {
-                return Responding::Server;
-            };
+            let Some(root) = root(responder, host, head, &planned) else { return Responding::Server };
             let below = planned.below().into_owned();
-            terminal::out(format_args!("file      {}", planned.root.join(below.as_str()).display()));
+            let shown = planned.root.path().unwrap_or(&root.path);
+            terminal::out(format_args!("file      {}", shown.join(below.as_str()).display()));
             let query = Query {
                 index: Cow::Borrowed(&*planned.index),
                 ..Query::new(root, below, planned.rules, responder.services.site.cache.file)

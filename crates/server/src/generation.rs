@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::acme::OpenChallenges;
 use crate::files::beneath::Root;
+use crate::files::folders;
 use crate::files::roots::OpenRoots;
 use crate::ipc::{
     Channel, Form, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Received,
@@ -90,6 +91,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     // fs.suid_dumpable when the user changes.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| line(format!("cannot forbid tracing: {e}")))?;
+    folders::read_accounts(&site);
     let roots = OpenRoots::with(&site, folder);
     let problems: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
     if !problems.is_empty() {

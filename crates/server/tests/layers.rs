@@ -70,7 +70,7 @@ const SITE: &[&str] = &[
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host route template upstream authorizer tls certificates access",
+    "model host folder route template upstream authorizer tls certificates access",
     "proxies",
     "network",
     "wildcard",

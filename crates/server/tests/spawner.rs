@@ -330,6 +330,8 @@ fn site() -> Site {
     site.hosts = Hosts::only(Host {
         names: Vec::new(),
         routes: Routes::only(route),
+        folder: None,
+        users: None,
         access_log: None,
         tls: Default::default(),
     });

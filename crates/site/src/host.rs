@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::model::Host;
@@ -95,6 +96,11 @@ impl Hosts {
     /// The names of the hosts cannot change: they are in the table.
     pub fn routes_mut(&mut self) -> impl Iterator<Item = &mut Routes> {
         Arc::make_mut(&mut self.hosts).iter_mut().map(|host| &mut host.routes)
+    }
+
+    /// The folders, interpreters and files of all hosts. New ones change nothing else.
+    pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        Arc::make_mut(&mut self.hosts).iter_mut().flat_map(Host::paths_mut)
     }
 
     pub fn tls_mut(&mut self) -> impl Iterator<Item = &mut HostTls> {

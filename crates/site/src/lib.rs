@@ -39,6 +39,8 @@ pub mod config;
 
 pub mod host;
 
+pub mod folder;
+
 pub mod route;
 
 pub mod walk;

@@ -271,6 +271,7 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
         line("files being sent: one for two connections", 1, site.limits.connections / 2),
         line("connections that are being rejected", 1, site.limits.rejections),
         line("files that the cache keeps open", 1, site.cache.descriptors),
+        line("folders of names and users", 1, if site.has_named_folders() { site.cache.folders } else { 0 }),
         line("disk threads", DISK_DESCRIPTORS, site.limits.disk_threads),
         line("listeners, and reserved descriptors", 2, site.listeners.len()),
         line("event loops", WORKER_DESCRIPTORS, 1),

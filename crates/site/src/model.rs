@@ -20,6 +20,7 @@ use crate::authorizer::{Authorizer, Subrequest, is_same_name};
 use crate::certificates::Certificates;
 use crate::compress::CompressRules;
 use crate::cors::{self, Cors};
+use crate::folder::{HostFolder, UserFolders};
 use crate::host::Hosts;
 use crate::listener::Listener;
 use crate::mime::MediaTypes;
@@ -75,6 +76,10 @@ pub struct Host {
     /// Without port. `*.example.org` stands for every name below `example.org`.
     pub names: Vec<String>,
     pub routes: Routes,
+    /// The folders of [`NamedRoot::OfHost`].
+    pub folder: Option<Arc<HostFolder>>,
+    /// The folders of [`NamedRoot::OfUser`].
+    pub users: Option<Arc<UserFolders>>,
     /// `None`: the access log of the site.
     pub access_log: Option<AccessLog>,
     pub tls: HostTls,
@@ -174,6 +179,8 @@ pub enum Interpreter {
 pub enum Action {
     /// The file at the request's path beneath `root`, without the first `strip` segments of the path (`alias`).
     Files { root: PathBuf, strip: usize },
+    /// The file at the request's path beneath a folder that a name in the request leads to.
+    NamedFiles(NamedRoot),
     /// The upstream responds for every path, even where a file exists.
     Upstream(UpstreamId),
     /// `status` is 301, 302, 303, 307 or 308.
@@ -184,6 +191,15 @@ pub enum Action {
     Return(Status),
     /// A text of the configuration.
     Publish(Arc<Text>),
+}
+
+/// What leads to a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedRoot {
+    /// The name of the host: see `folder` of [`Host`].
+    OfHost,
+    /// The first segment of the path, `~user`: see `users` of [`Host`].
+    OfUser,
 }
 
 #[derive(Debug, Clone)]
@@ -325,6 +341,8 @@ pub struct CacheLimits {
     pub check: Duration,
     /// How long the cache remembers that a file does not exist.
     pub missing: Duration,
+    /// Folders of names and users that are open.
+    pub folders: usize,
 }
 
 /// Settings of all scripts.
@@ -443,6 +461,8 @@ impl Site {
         let host = Host {
             names: Vec::new(),
             routes: Routes::only(route),
+            folder: None,
+            users: None,
             access_log: None,
             tls: HostTls::default(),
         };
@@ -481,7 +501,7 @@ impl Site {
     fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let scripts = self.scripts.sendfile.iter_mut().chain([&mut self.scripts.spool]);
         let upstreams = self.upstreams.iter_mut().flat_map(Upstream::paths_mut);
-        self.hosts.routes_mut().flat_map(Routes::folders_mut).chain(scripts).chain(upstreams)
+        self.hosts.paths_mut().chain(scripts).chain(upstreams)
     }
 
     /// Changes every path to the one within the chroot `folder`.
@@ -498,6 +518,16 @@ impl Site {
     pub fn roots(&self) -> BTreeSet<&Path> {
         let sendfile = self.scripts.sendfile.iter().map(PathBuf::as_path);
         self.hosts.iter().flat_map(Host::roots).chain(sendfile).collect()
+    }
+
+    /// Whether a host has a folder for each of its names.
+    pub fn has_host_folders(&self) -> bool {
+        self.hosts.iter().any(|host| host.folder.is_some())
+    }
+
+    /// Whether a host has folders for names or for users.
+    pub fn has_named_folders(&self) -> bool {
+        self.has_host_folders() || self.hosts.iter().any(|host| host.users.is_some())
     }
 
     /// Whether any route has scripts or an upstream.
@@ -555,12 +585,21 @@ impl Site {
 pub const SERVER_HEADER: &str = "taipan";
 
 impl Host {
-    /// The folders with files that its routes serve.
+    /// The folders with files that its routes serve, or with the folders of names.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
-        self.routes.iter().filter_map(|route| match &route.action {
+        let of_routes = self.routes.iter().filter_map(|route| match &route.action {
             Action::Files { root, .. } => Some(root.as_path()),
             _ => None,
-        })
+        });
+        let of_names = self.folder.iter().map(|folder| folder.base.as_path());
+        let homes = self.users.iter().flat_map(|users| users.homes.iter().map(PathBuf::as_path));
+        of_routes.chain(of_names).chain(homes)
+    }
+
+    pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let of_names = self.folder.iter_mut().flat_map(|folder| Arc::make_mut(folder).paths_mut());
+        let of_users = self.users.iter_mut().flat_map(|users| Arc::make_mut(users).paths_mut());
+        self.routes.folders_mut().chain(of_names).chain(of_users)
     }
 }
 
@@ -710,6 +749,7 @@ impl Default for CacheLimits {
             file: 8 * 1024,
             check: Duration::from_secs(1),
             missing: Duration::from_secs(1),
+            folders: 1024,
         }
     }
 }

@@ -10,7 +10,8 @@ use std::path::Path;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
-use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, Route};
+use crate::folder::{HostFolder, UserFolders};
+use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, NamedRoot, Route};
 use crate::published::Text;
 use crate::route::{Pattern, RouteId};
 use crate::template::{Template, Variables};
@@ -51,7 +52,7 @@ pub enum PlannedAction<'s, 'p> {
 /// A file or a folder beneath a root, if it exists.
 #[derive(Debug)]
 pub struct FilesPlan<'s, 'p> {
-    pub root: &'s Path,
+    pub root: PlannedRoot<'s>,
     /// The path of the request, or the one that a rewrite led to.
     pub path: SafePath<'p>,
     pub rules: &'s FileRules,
@@ -59,6 +60,14 @@ pub struct FilesPlan<'s, 'p> {
     pub index: Cow<'s, [String]>,
     /// The number of leading segments of `path` that are not beneath `root`.
     strip: usize,
+}
+
+/// A folder that files are beneath.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlannedRoot<'s> {
+    Path(&'s Path),
+    OfHost(&'s HostFolder),
+    OfUser(&'s UserFolders),
 }
 
 #[derive(Debug)]
@@ -121,6 +130,27 @@ impl fmt::Display for Cause {
     }
 }
 
+impl PlannedRoot<'_> {
+    /// `None`: it depends on a name.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            PlannedRoot::Path(path) => Some(path),
+            PlannedRoot::OfHost(_) | PlannedRoot::OfUser(_) => None,
+        }
+    }
+}
+
+/// As a configuration writes it.
+impl fmt::Display for PlannedRoot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlannedRoot::Path(path) => write!(f, "{}", path.display()),
+            PlannedRoot::OfHost(folder) => write!(f, "{folder}"),
+            PlannedRoot::OfUser(users) => write!(f, "~/{}", users.folder.as_str()),
+        }
+    }
+}
+
 impl<'s, 'p> Plan<'s, 'p> {
     /// The plan for files, in case that no script is there.
     pub fn files(self) -> Option<FilesPlan<'s, 'p>> {
@@ -163,8 +193,19 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
     let action = match &route.action {
         Action::Files { root, strip } => {
             scripts = walk(host, &path).map(Box::new);
-            plan_files(host, route, root, *strip, path)
+            plan_files(host, route, PlannedRoot::Path(root), *strip, path)
         }
+        Action::NamedFiles(named) => match (named, &host.folder, &host.users) {
+            (NamedRoot::OfHost, Some(folder), _) => {
+                plan_files(host, route, PlannedRoot::OfHost(folder), 0, path)
+            }
+            (NamedRoot::OfUser, _, Some(users)) => {
+                plan_files(host, route, PlannedRoot::OfUser(users), 1, path)
+            }
+            (NamedRoot::OfHost, None, _) | (NamedRoot::OfUser, _, None) => {
+                PlannedAction::Status(Status::NOT_FOUND, Cause::Route)
+            }
+        },
         Action::Upstream(upstream) => {
             let (script_name, path_info) = split_script_name(pattern, path.as_str());
             let upstream = *upstream;
@@ -269,7 +310,7 @@ fn split_script_name(pattern: &Pattern, path: &str) -> (String, String) {
 fn plan_files<'s, 'p>(
     host: &Host,
     route: &'s Route,
-    root: &'s Path,
+    root: PlannedRoot<'s>,
     strip: usize,
     path: SafePath<'p>,
 ) -> PlannedAction<'s, 'p> {
@@ -347,7 +388,7 @@ mod tests {
         let path = SafePath::parse(path).unwrap();
         match plan(site.hosts.at(0), path).action {
             PlannedAction::Files(files) => {
-                format!("{} {} {}", files.root.display(), files.path.as_str(), files.below().as_str())
+                format!("{} {} {}", files.root, files.path.as_str(), files.below().as_str())
             }
             PlannedAction::Redirect(redirect) => {
                 let location = redirect.location(query, b"Example.org:8080", Scheme::Http);

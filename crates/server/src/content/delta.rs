@@ -18,11 +18,11 @@ use taipan_http::target::SafePath;
 
 use super::kept;
 use crate::encoder::{self, delta};
+use crate::files::HostKey;
 use crate::files::beneath::{self, OpenError, READ, Root, Wait};
 use crate::files::deltas::{Delta, Deltas, Hash};
 use crate::files::made::{Made, Source};
 use crate::files::open::{read, stat};
-use crate::files::roots::Roots;
 use crate::files::{Entry, Files};
 use crate::sys::calls;
 
@@ -35,7 +35,7 @@ const BYTES: u64 = 64 * 1024 * 1024;
 /// The file as a delta to what the client has. `None`: the client has nothing, or the delta is not made yet.
 pub fn find(
     files: &Rc<Files>,
-    host: usize,
+    host: HostKey,
     path: &SafePath<'_>,
     entry: &Rc<Entry>,
     head: &Head<'_>,
@@ -47,7 +47,7 @@ pub fn find(
     if head.names.contains(Names::RANGE) {
         return None;
     }
-    let rules = &files.services.route(host, path).files.compress;
+    let rules = &files.services.route(host.host(), path).files.compress;
     let coding = negotiate::choose(head.values("accept-encoding"), &codings(rules));
     match deltas.get(&hash, coding) {
         _ if coding == Coding::Identity => None,
@@ -99,7 +99,7 @@ fn remember(files: &Rc<Files>, entry: &Entry, deltas: &Deltas) {
 /// Makes a delta in the background.
 fn make(
     files: &Rc<Files>,
-    host: usize,
+    host: HostKey,
     path: &SafePath<'_>,
     entry: &Rc<Entry>,
     (hash, coding): (Hash, Coding),
@@ -168,9 +168,9 @@ struct Search {
 }
 
 /// `None`: the folder was searched not long ago.
-fn search(files: &Rc<Files>, host: usize, path: &SafePath<'_>, hash: Hash) -> Option<Search> {
+fn search(files: &Rc<Files>, host: HostKey, path: &SafePath<'_>, hash: Hash) -> Option<Search> {
     let now = files.services.clock.now();
-    let plan = site::plan::plan(files.services.site.hosts.at(host), path.clone());
+    let plan = site::plan::plan(files.services.site.hosts.at(host.host()), path.clone());
     let planned = plan.files()?;
     let below = planned.below();
     let folders = below.segments().count().saturating_sub(usize::from(!below.is_folder()));
@@ -182,7 +182,7 @@ fn search(files: &Rc<Files>, host: usize, path: &SafePath<'_>, hash: Hash) -> Op
     if !files.dictionaries.may_search(host, folder.as_str(), now) {
         return None;
     }
-    let root = Roots::get(files, planned.root, now).ok()?;
+    let root = files.root(host, &planned, now).ok()?;
     Some(Search { root, folder, symlinks: planned.rules.symlinks, extension, hash })
 }
 

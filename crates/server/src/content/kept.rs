@@ -13,6 +13,7 @@ use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
 
 use crate::encoder::{self, Effort};
+use crate::files::HostKey;
 use crate::files::beneath::{OpenError, Wait};
 use crate::files::made::{Made, Source};
 use crate::files::open::stat;
@@ -32,11 +33,11 @@ enum Outcome {
 }
 
 /// Makes the copy in the background. Does nothing if it is being made, or if too many others are.
-pub fn make(files: &Rc<Files>, host: usize, path: &SafePath<'_>, entry: &Rc<Entry>, coding: Coding) {
+pub fn make(files: &Rc<Files>, host: HostKey, path: &SafePath<'_>, entry: &Rc<Entry>, coding: Coding) {
     let Some(permit) = files.copies.take() else { return };
     let Some(making) = entry.begin(coding) else { return };
     let Some(source) = entry.source() else { return };
-    let effort = match files.services.route(host, path).files.compress.kept {
+    let effort = match files.services.route(host.host(), path).files.compress.kept {
         Kept::Strong => Effort::Strong,
         Kept::Quick | Kept::Nothing => Effort::Quick,
     };

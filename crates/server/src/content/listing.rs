@@ -20,6 +20,7 @@ use taipan_http::target::SafePath;
 use super::{compress, fixed};
 use crate::disk::{Busy, Device, Stream, Work};
 use crate::encoder::{self, Effort};
+use crate::files::HostKey;
 use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::open::Stamp;
 use crate::files::{Files, ListingPage};
@@ -37,7 +38,7 @@ const MAX_NAMES: u64 = 1_000_000;
 /// A request for a listing.
 #[derive(Clone)]
 pub struct Query {
-    pub host: usize,
+    pub host: HostKey,
     /// Of the request, decoded.
     pub path: SafePath<'static>,
     pub root: Root,
@@ -89,7 +90,7 @@ impl ListingStream {
 pub fn cached(files: &Files, query: &Query, now: i64) -> Option<Response> {
     let services = &files.services;
     let page = files.listing(query.host, &key(query), &query.folder, now)?;
-    let route = services.route(query.host, &query.path);
+    let route = services.route(query.host.host(), &query.path);
     Some(conditional(services, route, query, Response::from_head(page.response.get(&services.clock))))
 }
 
@@ -102,7 +103,7 @@ const FILTERED_PER_TURN: usize = 256;
 /// Reads and renders the listing. One that is filtered is not cached.
 pub async fn list(files: &Files, query: Query, filter: Filter<'_>) -> Response {
     let services = &files.services;
-    let route = services.route(query.host, &query.path);
+    let route = services.route(query.host.host(), &query.path);
     match render(files, route, &query, filter).await {
         Ok(response) => conditional(services, route, &query, response),
         Err(status) => fixed::status(services, Some(route), status),

@@ -35,7 +35,7 @@ impl<'a> Exchange<'a> {
         let chosen = match decide::whole(self.head, &entry.resource) {
             Some(Decision::Full(chosen)) => chosen,
             Some(Decision::Make(coding, meanwhile)) => {
-                kept::make(&self.responder.files, self.host, path, entry, coding);
+                kept::make(&self.responder.files, self.key, path, entry, coding);
                 meanwhile
             }
             Some(_) => 0,

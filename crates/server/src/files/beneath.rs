@@ -48,6 +48,17 @@ impl Root {
         Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino })
     }
 
+    /// A folder beneath this one, as a root of its own.
+    pub fn beneath(&self, path: &SafePath<'_>, symlinks: Symlinks) -> Result<Root, OpenError> {
+        let fd = open(self, path, symlinks, OFlags::PATH | OFlags::DIRECTORY, Wait::Allowed)?;
+        let stat = retry_on_intr(|| calls::fstat(&fd))?;
+        let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+        let path = self.path.join(path.as_str());
+        // Only for absolute links. Without it they lead out of the root.
+        let path = Arc::new(path.canonicalize().unwrap_or(path));
+        Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino })
+    }
+
     /// Errors: the user of this process may not open files in the folder.
     pub fn check_access(&self) -> std::io::Result<()> {
         Ok(accessat(&self.fd, ".", Access::EXEC_OK, AtFlags::EACCESS)?)

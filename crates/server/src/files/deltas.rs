@@ -11,6 +11,7 @@ use std::sync::Arc;
 use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
 
+use super::HostKey;
 use super::entry::Entry;
 use super::made::Made;
 use super::{Cached, Files};
@@ -80,7 +81,7 @@ pub struct Dictionaries {
     /// Bytes of all.
     limit: usize,
     /// The second of the last search of a folder, by host.
-    searched: RefCell<HashMap<(usize, String), i64>>,
+    searched: RefCell<HashMap<(HostKey, String), i64>>,
 }
 
 impl Dictionaries {
@@ -108,7 +109,7 @@ impl Dictionaries {
     }
 
     /// Whether `folder` may be searched now. If so, it counts as searched.
-    pub fn may_search(&self, host: usize, folder: &str, now: i64) -> bool {
+    pub fn may_search(&self, host: HostKey, folder: &str, now: i64) -> bool {
         let mut searched = self.searched.borrow_mut();
         let is_recent = |second: &i64| (0..SEARCH_SECONDS).contains(&(now - second));
         if searched.len() >= FOLDERS {
@@ -127,7 +128,7 @@ impl Files {
     /// Adds a delta of `entry`. `None`: there is none. Nothing happens if the file has changed.
     pub fn add_delta(
         &self,
-        host: usize,
+        host: HostKey,
         path: &SafePath<'_>,
         entry: &Rc<Entry>,
         (hash, coding): (Hash, Coding),
@@ -143,7 +144,7 @@ impl Files {
         if now.deltas.as_ref().is_some_and(|other| Rc::ptr_eq(other, deltas)) {
             let (bytes, descriptors) = now.cost();
             let cached = Cached::Entry(now);
-            self.table.borrow_mut().insert(host as u32, path.as_str(), cached, bytes, descriptors);
+            self.table.borrow_mut().insert(host, path.as_str(), cached, bytes, descriptors);
         }
     }
 }
@@ -170,13 +171,18 @@ mod tests {
     #[test]
     fn searches_a_folder_once_in_a_while() {
         let dictionaries = Dictionaries::new(100);
-        assert!(dictionaries.may_search(0, "a/", 100));
-        assert!(!dictionaries.may_search(0, "a/", 109));
-        assert!(dictionaries.may_search(1, "a/", 109) && dictionaries.may_search(0, "b/", 109));
-        assert!(dictionaries.may_search(0, "a/", 110));
-        let many = (0..2 * FOLDERS).filter(|n| dictionaries.may_search(9, &n.to_string(), 110)).count();
+        assert!(dictionaries.may_search(HostKey::from(0), "a/", 100));
+        assert!(!dictionaries.may_search(HostKey::from(0), "a/", 109));
+        assert!(
+            dictionaries.may_search(HostKey::from(1), "a/", 109)
+                && dictionaries.may_search(HostKey::from(0), "b/", 109)
+        );
+        assert!(dictionaries.may_search(HostKey::from(0), "a/", 110));
+        let many = (0..2 * FOLDERS)
+            .filter(|n| dictionaries.may_search(HostKey::from(9), &n.to_string(), 110))
+            .count();
         assert!(many < FOLDERS, "{many}");
-        assert!(dictionaries.may_search(9, "later", 200));
+        assert!(dictionaries.may_search(HostKey::from(9), "later", 200));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::HostKey;
 use super::beneath::OpenError;
 use super::deltas::Deltas;
 use super::lookup::{Lookup, Variant};
@@ -71,7 +72,7 @@ impl Files {
     /// Updates the cache by the result of a lookup. Errors: the status of the response.
     pub(super) fn update(
         &self,
-        host: usize,
+        host: HostKey,
         path: &SafePath<'_>,
         cached: Option<Rc<Entry>>,
         result: Result<Option<Lookup>, OpenError>,
@@ -82,7 +83,7 @@ impl Files {
                 let entry = Rc::new(Entry::new(&self.services, host, path, lookup, now));
                 let (bytes, descriptors) = entry.cost();
                 let cached = Cached::Entry(entry.clone());
-                self.table.borrow_mut().insert(host as u32, path.as_str(), cached, bytes, descriptors);
+                self.table.borrow_mut().insert(host, path.as_str(), cached, bytes, descriptors);
                 Ok(entry)
             }
             (Ok(None), Some(entry)) => {
@@ -101,7 +102,7 @@ impl Files {
 }
 
 impl Entry {
-    fn new(services: &Services, host: usize, path: &SafePath<'_>, lookup: Lookup, now: i64) -> Entry {
+    fn new(services: &Services, host: HostKey, path: &SafePath<'_>, lookup: Lookup, now: i64) -> Entry {
         match lookup {
             Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), now),
             Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), now),
@@ -183,15 +184,15 @@ struct Prepared {
 /// `path` is the path of the request.
 fn prepare(
     services: &Services,
-    host: usize,
+    host: HostKey,
     path: &SafePath<'_>,
     name: &str,
     variants: Vec<Variant>,
 ) -> Prepared {
-    let route = services.route(host, path);
+    let route = services.route(host.host(), path);
     let types = &route.files.types;
     let is_gzip_only = variants.first().is_some_and(|first| first.coding != Coding::Identity);
-    let (content_type, cache_control) = (types.lookup(name), services.cache_control(host, path));
+    let (content_type, cache_control) = (types.lookup(name), services.cache_control(host.host(), path));
     let offer = match &variants[..] {
         [plain] if plain.coding == Coding::Identity && !forbids(route, cache_control) => {
             offer(services, route, content_type, plain.stamp.size)

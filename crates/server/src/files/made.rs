@@ -15,6 +15,7 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::HostKey;
 use super::beneath::{OpenError, Wait};
 use super::entry::{Content, Entry, PreparedRepresentation};
 use super::open::{OpenFile, Stamp, read, stat};
@@ -94,7 +95,7 @@ impl Files {
     /// has changed, or its entry was evicted.
     pub fn add_made(
         &self,
-        host: usize,
+        host: HostKey,
         path: &SafePath<'_>,
         entry: &Entry,
         coding: Coding,
@@ -118,14 +119,14 @@ impl Files {
         let entry = now.with(Resource::File(representations, offer), prepared);
         let (bytes, descriptors) = entry.cost();
         let cached = Cached::Entry(Rc::new(entry));
-        self.table.borrow_mut().insert(host as u32, path.as_str(), cached, bytes, descriptors);
+        self.table.borrow_mut().insert(host, path.as_str(), cached, bytes, descriptors);
     }
 
     /// An entry with what was made of `entry` as its only representation. Its tag is weak: a client that has the content
     /// by way of a delta gets 304 as if it had the file, because another dictionary would be the best one then.
     pub(super) fn only_made(
         &self,
-        host: usize,
+        host: HostKey,
         path: &SafePath<'_>,
         entry: &Entry,
         coding: Coding,
@@ -139,7 +140,7 @@ impl Files {
     /// `tag` makes the entity tag of that of the file.
     fn prepare_made(
         &self,
-        host: usize,
+        host: HostKey,
         path: &SafePath<'_>,
         entry: &Entry,
         coding: Coding,
@@ -159,7 +160,7 @@ impl Files {
             _ => (None, None),
         };
         let etag = etag.map(|plain| tag(plain).into_boxed_slice());
-        let mut head = HeadWriter::new(services, Some(services.route(host, path)), Status::OK);
+        let mut head = HeadWriter::new(services, Some(services.route(host.host(), path)), Status::OK);
         for (name, value) in entry.prepared[0].response.head().fields() {
             if !OTHER.iter().any(|other| other.eq_ignore_ascii_case(name)) {
                 head = head.field(name, value);

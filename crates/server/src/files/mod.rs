@@ -4,10 +4,13 @@
 //!
 //! Knows nothing of requests.
 
+mod accounts;
 pub mod beneath;
 pub mod deltas;
 mod disk_lookup;
 mod entry;
+pub mod folders;
+mod host_key;
 pub mod lookup;
 pub mod made;
 pub mod open;
@@ -25,7 +28,7 @@ use rustix::io::Errno;
 use site::decide::Resource;
 use site::memory;
 use site::model::CacheLimits;
-use site::plan::FilesPlan;
+use site::plan::{FilesPlan, PlannedRoot};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -35,9 +38,10 @@ use crate::response_head::DatedHead;
 use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::stats::Count;
-use beneath::{OpenError, Wait};
+use beneath::{OpenError, Root, Wait};
 use deltas::Dictionaries;
 use disk_lookup::Pending;
+use folders::Folders;
 use lookup::Query;
 use open::Stamp;
 use roots::{OpenRoots, Roots};
@@ -45,6 +49,7 @@ use table::{Cost, Table};
 
 pub use disk_lookup::DiskLookup;
 pub use entry::{Content, Entry, PreparedRepresentation};
+pub use host_key::HostKey;
 
 /// A rendered listing. It is valid while its folder has this stamp, and for `LISTING_SECONDS`.
 pub struct ListingPage {
@@ -65,7 +70,7 @@ pub enum Probe {
 }
 
 /// The host and the path of an entry.
-type Key = (usize, SafePath<'static>);
+type Key = (HostKey, SafePath<'static>);
 
 enum Cached {
     Entry(Rc<Entry>),
@@ -77,6 +82,7 @@ pub struct Files {
     pub services: Rc<Services>,
     table: RefCell<Table<Cached>>,
     roots: Roots,
+    pub folders: Folders,
     pub dictionaries: Dictionaries,
     pending: RefCell<HashMap<Key, Rc<Pending>>>,
     /// Copies that are being made, each of which keeps its file open until it is added.
@@ -92,7 +98,7 @@ pub struct Files {
 
 impl Files {
     pub fn new(services: Rc<Services>, roots: OpenRoots) -> Rc<Files> {
-        let CacheLimits { entries, descriptors, bytes, file, check, missing } = services.site.cache;
+        let CacheLimits { entries, descriptors, bytes, file, check, missing, folders } = services.site.cache;
         let copies = services.site.cache.waiting_copies();
         let in_table = descriptors.saturating_sub(copies);
         let check_seconds = whole_seconds(check);
@@ -102,6 +108,7 @@ impl Files {
             services,
             table: RefCell::new(Table::new(Cost { entries, descriptors: in_table, bytes })),
             roots: Roots::new(&roots, check_seconds, now),
+            folders: Folders::new(folders),
             dictionaries: Dictionaries::new(bytes / memory::DICTIONARIES as usize),
             pending: RefCell::default(),
             copies: Semaphore::new(copies),
@@ -115,8 +122,8 @@ impl Files {
 
     /// The entry of a path, if it need not be compared with the disk yet.
     #[inline]
-    pub fn get(&self, host: usize, path: &str, now: i64) -> Option<Rc<Entry>> {
-        match self.table.borrow_mut().get(host as u32, path) {
+    pub fn get(&self, host: HostKey, path: &str, now: i64) -> Option<Rc<Entry>> {
+        match self.table.borrow_mut().get(host, path) {
             Some(Cached::Entry(entry)) if self.is_fresh(entry, now) => Some(entry.clone()),
             _ => None,
         }
@@ -125,12 +132,12 @@ impl Files {
     /// Looks up `path` of `host` without waiting for a disk.
     pub fn probe(
         self: &Rc<Files>,
-        host: usize,
+        host: HostKey,
         path: &SafePath<'_>,
         planned: &FilesPlan<'_, '_>,
         now: i64,
     ) -> Probe {
-        let root = match Roots::get(self, planned.root, now) {
+        let root = match self.root(host, planned, now) {
             Ok(root) => root,
             Err(status) => return Probe::Failed(status),
         };
@@ -167,9 +174,26 @@ impl Files {
         }
     }
 
+    /// The root of planned files. Errors: the status of the response.
+    pub fn root(
+        self: &Rc<Files>,
+        host: HostKey,
+        planned: &FilesPlan<'_, '_>,
+        now: i64,
+    ) -> Result<Root, Status> {
+        match planned.root {
+            PlannedRoot::Path(path) => Roots::get(self, path, now),
+            PlannedRoot::OfHost(_) => self.folders.root(host.folder).ok_or(Status::SERVICE_UNAVAILABLE),
+            PlannedRoot::OfUser(users) => {
+                let user = users.user(&planned.path).ok_or(Status::NOT_FOUND)?;
+                self.folders.of_user(host, user).ok_or(Status::SERVICE_UNAVAILABLE)
+            }
+        }
+    }
+
     /// The cached listing of a folder that has the stamp `folder`.
-    pub fn listing(&self, host: usize, key: &str, folder: &Stamp, now: i64) -> Option<Rc<ListingPage>> {
-        match self.table.borrow_mut().get(host as u32, key) {
+    pub fn listing(&self, host: HostKey, key: &str, folder: &Stamp, now: i64) -> Option<Rc<ListingPage>> {
+        match self.table.borrow_mut().get(host, key) {
             Some(Cached::Listing(page))
                 if page.folder == *folder && now - page.rendered_at < LISTING_SECONDS =>
             {
@@ -179,9 +203,9 @@ impl Files {
         }
     }
 
-    pub fn insert_listing(&self, host: usize, key: &str, page: Rc<ListingPage>) {
+    pub fn insert_listing(&self, host: HostKey, key: &str, page: Rc<ListingPage>) {
         let bytes = page.response.head().bytes().len();
-        self.table.borrow_mut().insert(host as u32, key, Cached::Listing(page), bytes, 0);
+        self.table.borrow_mut().insert(host, key, Cached::Listing(page), bytes, 0);
     }
 
     fn is_fresh(&self, entry: &Entry, now: i64) -> bool {
@@ -193,8 +217,8 @@ impl Files {
     }
 
     /// The entry of a path, fresh or not.
-    fn cached(&self, host: usize, path: &str) -> Option<Rc<Entry>> {
-        match self.table.borrow_mut().get(host as u32, path) {
+    fn cached(&self, host: HostKey, path: &str) -> Option<Rc<Entry>> {
+        match self.table.borrow_mut().get(host, path) {
             Some(Cached::Entry(entry)) => Some(entry.clone()),
             _ => None,
         }

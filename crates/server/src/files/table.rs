@@ -9,6 +9,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use slab::Slab;
 
+use super::HostKey;
+
 /// The cost of one entry or of all entries, or their limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
@@ -38,7 +40,7 @@ pub struct Table<V> {
 }
 
 struct Slot<V> {
-    host: u32,
+    host: HostKey,
     path: Box<str>,
     value: V,
     cost: Cost,
@@ -63,7 +65,7 @@ impl<V> Table<V> {
 
     /// Makes the entry the most recently used one.
     #[inline]
-    pub fn get(&mut self, host: u32, path: &str) -> Option<&mut V> {
+    pub fn get(&mut self, host: HostKey, path: &str) -> Option<&mut V> {
         let slot = self.find(host, path)?;
         if slot != self.newest {
             self.unlink(slot);
@@ -74,7 +76,7 @@ impl<V> Table<V> {
 
     /// Replaces the entry of the same key, and then evicts entries until the rest costs no more than the limit. An entry
     /// that alone exceeds the limit is not inserted.
-    pub fn insert(&mut self, host: u32, path: &str, value: V, bytes: usize, descriptors: usize) {
+    pub fn insert(&mut self, host: HostKey, path: &str, value: V, bytes: usize, descriptors: usize) {
         self.remove(host, path);
         let cost = Cost { entries: 1, descriptors, bytes: bytes + path.len() + size_of::<Slot<V>>() };
         if cost.exceeds(self.limit) {
@@ -92,7 +94,7 @@ impl<V> Table<V> {
         }
     }
 
-    pub fn remove(&mut self, host: u32, path: &str) {
+    pub fn remove(&mut self, host: HostKey, path: &str) {
         if let Some(slot) = self.find(host, path) {
             self.evict(slot);
         }
@@ -107,7 +109,7 @@ impl<V> Table<V> {
     }
 
     #[inline]
-    fn find(&self, host: u32, path: &str) -> Option<usize> {
+    fn find(&self, host: HostKey, path: &str) -> Option<usize> {
         let same = |&slot: &usize| {
             let slot = &self.slots[slot];
             slot.host == host && *slot.path == *path
@@ -116,7 +118,7 @@ impl<V> Table<V> {
     }
 
     #[inline]
-    fn hash(&self, host: u32, path: &str) -> u64 {
+    fn hash(&self, host: HostKey, path: &str) -> u64 {
         hash_of(&self.hasher, host, path)
     }
 
@@ -162,12 +164,13 @@ impl<V> Table<V> {
 }
 
 #[inline]
-fn hash_of(hasher: &RandomState, host: u32, path: &str) -> u64 {
+fn hash_of(hasher: &RandomState, host: HostKey, path: &str) -> u64 {
     hasher.hash_one((host, path))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::HostKey;
     use super::*;
 
     fn table(entries: usize, descriptors: usize, bytes: usize) -> Table<&'static str> {
@@ -175,17 +178,17 @@ mod tests {
     }
 
     fn keys(table: &Table<&'static str>, among: &[&'static str]) -> Vec<&'static str> {
-        among.iter().copied().filter(|k| table.find(0, k).is_some()).collect()
+        among.iter().copied().filter(|k| table.find(HostKey::from(0), k).is_some()).collect()
     }
 
     #[test]
     fn evicts_the_least_recently_used_entry() {
         let mut t = table(3, 100, 1 << 20);
         for k in ["a", "b", "c"] {
-            t.insert(0, k, k, 0, 0);
+            t.insert(HostKey::from(0), k, k, 0, 0);
         }
-        assert_eq!(t.get(0, "a"), Some(&mut "a"));
-        t.insert(0, "d", "d", 0, 0);
+        assert_eq!(t.get(HostKey::from(0), "a"), Some(&mut "a"));
+        t.insert(HostKey::from(0), "d", "d", 0, 0);
         assert_eq!(keys(&t, &["a", "b", "c", "d"]), ["a", "c", "d"]);
     }
 
@@ -193,27 +196,30 @@ mod tests {
     fn evicts_entries_that_exceed_the_limit_of_descriptors_or_bytes() {
         let mut t = table(100, 2, 1 << 20);
         for k in ["a", "b", "c"] {
-            t.insert(0, k, k, 0, 1);
+            t.insert(HostKey::from(0), k, k, 0, 1);
         }
         assert_eq!(keys(&t, &["a", "b", "c"]), ["b", "c"]);
         let mut t = table(100, 100, 1000);
-        t.insert(0, "a", "a", 600, 0);
-        t.insert(0, "b", "b", 600, 0);
+        t.insert(HostKey::from(0), "a", "a", 600, 0);
+        t.insert(HostKey::from(0), "b", "b", 600, 0);
         assert_eq!(keys(&t, &["a", "b"]), ["b"]);
-        t.insert(0, "huge", "huge", 10_000, 0);
+        t.insert(HostKey::from(0), "huge", "huge", 10_000, 0);
         assert_eq!(keys(&t, &["b", "huge"]), ["b"]);
     }
 
     #[test]
     fn replaces_an_entry_of_the_same_host_only() {
         let mut t = table(10, 10, 1 << 20);
-        t.insert(0, "a", "zero", 10, 1);
-        t.insert(1, "a", "one", 10, 1);
-        t.insert(0, "a", "again", 10, 1);
-        assert_eq!((t.get(0, "a").copied(), t.get(1, "a").copied()), (Some("again"), Some("one")));
+        t.insert(HostKey::from(0), "a", "zero", 10, 1);
+        t.insert(HostKey::from(1), "a", "one", 10, 1);
+        t.insert(HostKey::from(0), "a", "again", 10, 1);
+        assert_eq!(
+            (t.get(HostKey::from(0), "a").copied(), t.get(HostKey::from(1), "a").copied()),
+            (Some("again"), Some("one"))
+        );
         assert_eq!(t.len(), 2);
-        t.remove(0, "a");
-        t.remove(1, "a");
+        t.remove(HostKey::from(0), "a");
+        t.remove(HostKey::from(1), "a");
         assert_eq!((t.len(), t.cost, t.newest, t.oldest), (0, Cost::ZERO, NO_SLOT, NO_SLOT));
     }
 }

@@ -239,6 +239,7 @@ fn cache(top: &Section) -> CacheLimits {
         file: section.size("file").unwrap_or(defaults.file),
         check: section.duration("check").unwrap_or(defaults.check),
         missing: section.duration("missing").unwrap_or(defaults.missing),
+        folders: section.count("folders").unwrap_or(defaults.folders),
     }
 }
 

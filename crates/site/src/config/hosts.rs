@@ -9,6 +9,7 @@ use taipan_http::target::SafePath;
 
 use super::certificates::check_names;
 use super::error::Place;
+use super::folders;
 use super::keys::Scope;
 use super::published::{Texts, texts};
 use super::scripts;
@@ -19,8 +20,11 @@ use super::toml::{Entry, Table, Value};
 use super::upstreams;
 use super::value;
 use crate::certificates::Certificates;
+use crate::folder::UserFolders;
 use crate::host::Hosts;
-use crate::model::{AccessLog, Account, Action, Host, Interpreter, LogFormat, Route, Script, Scripts};
+use crate::model::{
+    AccessLog, Account, Action, Host, Interpreter, LogFormat, NamedRoot, Route, Script, Scripts,
+};
 use crate::plan::MAX_REWRITES;
 use crate::published::Text;
 use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesError};
@@ -32,6 +36,8 @@ use crate::upstream::Upstream;
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
 /// The keys of which a route has at most one.
 const ACTIONS: [&str; 6] = ["root", "alias", "application", "redirect", "rewrite", "return"];
+/// The paths of user folders.
+const USER_PATHS: &str = "/~*/**";
 /// Error statuses that need a field which a route cannot set.
 const INCOMPLETE: [u64; 5] = [401, 405, 407, 416, 426];
 const DEFAULT_REDIRECT: u64 = 302;
@@ -47,9 +53,11 @@ pub fn hosts(
 ) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Return(Status::NOT_FOUND)) };
     let environment = scripts::environment(top, &scripts::default_environment());
+    let users = folders::users(top);
     let inherited = Inherited {
         route: route_settings(top, Pattern::EVERYTHING, &nothing, upstreams),
         environment,
+        users: folders::user_folders(top, None, &users),
         scripts,
         upstreams,
         tls: tls::host_tls(top, &HostTls::default()),
@@ -81,6 +89,7 @@ pub fn hosts(
             environment,
             scripts,
             upstreams,
+            users: folders::user_folders(section, inherited.users.as_ref(), &users),
             tls: tls::host_tls(section, &inherited.tls),
             texts: texts(section, &inherited.texts),
         };
@@ -149,6 +158,7 @@ struct Inherited<'a> {
     environment: Additions,
     scripts: &'a Scripts,
     upstreams: &'a [Upstream],
+    users: Option<Arc<UserFolders>>,
     tls: HostTls,
     texts: Texts,
 }
@@ -160,18 +170,26 @@ fn host<'c>(
     format: LogFormat,
     names: &mut BTreeMap<String, &'c Place>,
 ) -> Host {
-    let action = section.path("root").map(|root| Action::Files { root, strip: 0 });
-    let action = action.unwrap_or(inherited.route.action.clone());
+    let root = section.path("root");
+    let folder = folders::host_folder(section, root.as_deref());
+    let action = match (&folder, root) {
+        (Some(_), _) => Action::NamedFiles(NamedRoot::OfHost),
+        (None, Some(root)) => Action::Files { root, strip: 0 },
+        (None, None) => inherited.route.action.clone(),
+    };
+    let users = inherited.users.clone();
     let route = Route { action, ..inherited.route.clone() };
     let (environment, tls) = (inherited.environment.clone(), inherited.tls.clone());
     let texts = inherited.texts.clone();
-    let inherited = Inherited { route, environment, tls, texts, ..*inherited };
+    let inherited = Inherited { route, environment, tls, texts, users: users.clone(), ..*inherited };
     // The top level has no such key.
     let sink = section.sink("access_log").flatten();
     Host {
         names: host_names(section, names),
         tls: inherited.tls.clone(),
         routes: routes(section, inherited),
+        folder: folder.map(Arc::new),
+        users,
         access_log: sink.map(|sink| AccessLog { sink, format }),
     }
 }
@@ -215,6 +233,7 @@ struct PlacedRoute<'s, 'c> {
 /// The routes of a host: routes first, then redirects, then rewrites, because globs are tried in this order.
 fn routes(section: &Section, inherited: Inherited<'_>) -> Routes {
     let mut placed: Vec<PlacedRoute> = Vec::new();
+    placed.extend(user_route(section, &inherited));
     let sections = section.sections("route", Scope::Route);
     let places: Vec<&str> = sections.iter().filter_map(folder_prefix).collect();
     placed.extend(sections.iter().filter_map(|route_section| route(route_section, &inherited, &places)));
@@ -262,6 +281,15 @@ fn published<'s, 'c>(
     let route = Route { pattern, action, authorizers, fallback: None, ..inherited.route.clone() };
     let environment = inherited.environment.clone();
     Some(PlacedRoute { route, environment, account: None, section: None, place: section.place() })
+}
+
+/// The route of the user folders. It is the first, because a glob such as `*.css` is not meant for them.
+fn user_route<'s, 'c>(section: &Section<'c>, inherited: &Inherited<'_>) -> Option<PlacedRoute<'s, 'c>> {
+    let pattern = Pattern::parse(USER_PATHS).ok().filter(|_| inherited.users.is_some())?;
+    let route = Route { pattern, action: Action::NamedFiles(NamedRoot::OfUser), ..inherited.route.clone() };
+    let environment = inherited.environment.clone();
+    let place = section.place_of("user_folders");
+    Some(PlacedRoute { route, environment, account: None, section: None, place })
 }
 
 /// The prefix of a section that has a folder of its own.
@@ -325,7 +353,7 @@ fn inherits_action(prefix: &Route, pattern: &Pattern, inherited: &Inherited<'_>)
         return false;
     }
     match prefix.action {
-        Action::Files { .. } => true,
+        Action::Files { .. } | Action::NamedFiles(_) => true,
         Action::Upstream(_) | Action::Redirect { .. } | Action::Return(_) | Action::Publish(_) => {
             matches!(pattern, Pattern::Glob(_))
         }
@@ -334,7 +362,7 @@ fn inherits_action(prefix: &Route, pattern: &Pattern, inherited: &Inherited<'_>)
 }
 
 fn has_root(inherited: &Inherited<'_>) -> bool {
-    matches!(inherited.route.action, Action::Files { .. })
+    matches!(inherited.route.action, Action::Files { .. } | Action::NamedFiles(_))
 }
 
 fn reject_twice(section: &Section, placed: &mut Vec<PlacedRoute>) {

@@ -20,6 +20,7 @@ pub enum Scope {
     Timeouts,
     Cache,
     Http2,
+    Users,
     Scripts,
     Application,
     Tls,
@@ -29,7 +30,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 14] = [
+    pub const ALL: [Scope; 15] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -38,6 +39,7 @@ impl Scope {
         Scope::Timeouts,
         Scope::Cache,
         Scope::Http2,
+        Scope::Users,
         Scope::Scripts,
         Scope::Application,
         Scope::Tls,
@@ -57,6 +59,7 @@ impl Scope {
             Scope::Timeouts => "[timeouts]",
             Scope::Cache => "[cache]",
             Scope::Http2 => "[http2]",
+            Scope::Users => "[users]",
             Scope::Scripts => "[scripts]",
             Scope::Application => "[[application]]",
             Scope::Tls => "[tls]",

@@ -22,6 +22,7 @@ mod build;
 mod certificates;
 mod cors;
 
+mod folders;
 mod hosts;
 mod published;
 

@@ -96,6 +96,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
     // A proxy with TLS, without which there can be no redirect to it.
     let redirects = ["https_redirect", "hsts", "hsts_subdomains", "hsts_preload"].contains(&key.name);
     let proxy = if redirects { "trusted_proxies = \"unix\"" } else { "" };
+    let users = if scope == Scope::Users || key.name == "users" { "user_folders = \"www\"" } else { "" };
     let own: &[(&str, &str)] = match scope {
         Scope::Top => &[],
         Scope::Host => &[("", "[[host]]"), ("names", "names = \"a.example\""), ("root", "root = \"/a\"")],
@@ -106,6 +107,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Timeouts => &[("", "[timeouts]")],
         Scope::Cache => &[("", "[cache]")],
         Scope::Http2 => &[("", "[http2]")],
+        Scope::Users => &[("", "[users]")],
         Scope::Scripts => &[("", "[scripts]")],
         Scope::Application if key.name == "command" || MANAGED.contains(&key.name) => {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("command", "command = \"/bin/a\"")]
@@ -154,7 +156,13 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
     let other = |(name, _): &&(&str, &str)| *name != key.name;
     let top_lines = top.iter().filter(|line| scope != Scope::Top || other(line));
     let lines: Vec<&str> = top_lines.chain(own.iter().filter(other)).map(|(_, line)| *line).collect();
-    format!("{proxy}\n{}\n{needed}\n{line}\n{behind}\n", lines.join("\n"))
+    let lines = match key.name {
+        "default_folder" | "missing_folder" => {
+            lines.join("\n").replace("root = \"/", "root = \"/hosts/$host/")
+        }
+        _ => lines.join("\n"),
+    };
+    format!("{proxy}\n{users}\n{lines}\n{needed}\n{line}\n{behind}\n")
 }
 
 fn printed(text: &str) -> String {
@@ -608,7 +616,7 @@ fn planned(site: &Site, authority: &str, path: &str) -> String {
         return "scripts".to_owned();
     }
     match plan.action {
-        PlannedAction::Files(files) => format!("{} {}", files.root.display(), files.below()),
+        PlannedAction::Files(files) => format!("{} {}", files.root, files.below()),
         PlannedAction::Redirect(redirect) => {
             let location = redirect.location(None, authority.as_bytes(), Scheme::Http);
             format!("{} {location}", redirect.status.code())

@@ -76,7 +76,10 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
     }
     match action {
         PlannedAction::Files(files) => {
-            format!("files {}", files.root.join(files.below().as_str()).display())
+            format!(
+                "files {}",
+                files.root.path().expect("it has no name").join(files.below().as_str()).display()
+            )
         }
         PlannedAction::Upstream(planned) => {
             format!("application {} + {}", planned.script_name, planned.path_info)

@@ -102,6 +102,8 @@ impl Fixture {
         let host = Host {
             names: Vec::new(),
             routes: Routes::only(route),
+            folder: None,
+            users: None,
             access_log: None,
             tls: Default::default(),
         };

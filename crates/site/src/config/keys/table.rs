@@ -144,6 +144,13 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The open-file cache of each worker.",
             },
             Key {
+                name: "users",
+                kind: Kind::Section(Scope::Users),
+                default: Words("people with a home in `/home`, where `user_folders` is set"),
+                example: "[users]\nexcept = [\"guest\"]",
+                text: "The users that have folders.",
+            },
+            Key {
                 name: "http2",
                 kind: Kind::Section(Scope::Http2),
                 default: Words("every key has its own"),
@@ -199,7 +206,31 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "\"/srv/www\"",
                 text: "The folder whose files are served. A relative path begins in the folder of the file that has this \
                        key. The server opens nothing outside of this folder, except through links that `symlinks` allows. \
-                       Not inherited.",
+                       At the top level and in a host, `$host` stands for the name in the request: [each name has a folder \
+                       of its own](hosts.md#a-folder-for-each-name). Not inherited.",
+            },
+            Key {
+                name: "default_folder",
+                kind: Kind::Text,
+                default: Words("none; the status of `missing_folder`"),
+                example: "\"default\"",
+                text: "With a `root` that has `$host`: the name in place of one that has no folder or cannot have one. Not \
+                       inherited.",
+            },
+            Key {
+                name: "missing_folder",
+                kind: count(400, 599),
+                default: Value("404"),
+                example: "421",
+                text: "With a `root` that has `$host`: the status for a name without a folder. Not inherited.",
+            },
+            Key {
+                name: "user_folders",
+                kind: Kind::TextOrFalse,
+                default: Value("false"),
+                example: "\"public_html\"",
+                text: "The folder in the home of each user whose files are served below `/~name/`. `[users]` says which \
+                       users. Nothing there is run. See [Hosts](hosts.md#user-folders). Each host inherits it.",
             },
             Key {
                 name: "names",
@@ -1226,6 +1257,60 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("\"1s\""),
                 example: "\"10s\"",
                 text: "How long the cache remembers that a file does not exist.",
+            },
+            Key {
+                name: "folders",
+                kind: count(1, 1_000_000),
+                default: Value("1024"),
+                example: "10000",
+                text: "The folders of names and of users (`$host` in `root`, and `user_folders`) that a worker has open. \
+                       Four times as many names without a folder are remembered for `missing`.",
+            },
+        ],
+    },
+    Chapter {
+        title: "[users]",
+        intro: "The users of `user_folders`. A user has a folder if the account has the number `least_uid` or above, is not \
+                `nobody`, and can log in: its shell is not `nologin`, `false` or the like. See \
+                [Hosts](hosts.md#user-folders).",
+        scopes: &[Scope::Users],
+        keys: &[
+            Key {
+                name: "homes",
+                kind: Kind::Texts,
+                default: Value("[\"/home\"]"),
+                example: "[\"/home\", \"/srv/homes\"]",
+                text: "The folders that contain homes. A user whose home is elsewhere has no folder. The sandbox lets the \
+                       server read beneath them.",
+            },
+            Key {
+                name: "only",
+                kind: Kind::Texts,
+                default: Words("all users that the other keys allow"),
+                example: "[\"ann\", \"bob\"]",
+                text: "The users that have folders.",
+            },
+            Key {
+                name: "except",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "[\"guest\"]",
+                text: "The users that have none.",
+            },
+            Key {
+                name: "least_uid",
+                kind: count(1, u32::MAX as u64),
+                default: Value("1000"),
+                example: "500",
+                text: "The least number of an account with a folder. Accounts of the system have smaller ones.",
+            },
+            Key {
+                name: "passwd",
+                kind: Kind::Path,
+                default: Value("\"/etc/passwd\""),
+                example: "\"/etc/taipan/passwd\"",
+                text: "The file with the accounts, in the form of passwd(5). With `chroot`, its path in there. For accounts \
+                       of a directory service, write them to a file: `getent passwd > FILE`.",
             },
         ],
     },

@@ -1,0 +1,247 @@
+//! Hosts: a folder for each name, and one for each user. Names never share files, and a name cannot lead out of its folder.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use e2e::{Response, Rows, Server, Site, is_root, run};
+
+fn get(server: &Server, host: &str, path: &str) -> Response {
+    server.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+}
+
+/// The content of a page, or the status.
+fn outcome(response: &Response) -> String {
+    match response.status {
+        200 => response.text(),
+        status => status.to_string(),
+    }
+}
+
+fn explain(site: &Site, url: &str) -> String {
+    let config = site.write_config();
+    let words = ["explain".as_ref(), "-c".as_ref(), config.as_os_str(), "GET".as_ref(), url.as_ref()];
+    String::from_utf8_lossy(&run(words).stdout).into_owned()
+}
+
+#[test]
+fn each_name_has_a_folder_of_its_own() {
+    let site = Site::new().every_protocol().config_without_root(
+        "root = \"vhosts/$host/htdocs\"\ndefault_folder = \"default\"\nlisting = true\nerror_pages = { 404 = \"/404.html\" }\n\
+         [[host]]\nnames = [\"strict.example\", \"*.strict.example\"]\nroot = \"strict/$level1/$level2/$host\"\nmissing_folder = 421\n",
+    );
+    let site = site
+        .file_beside_root("vhosts/a.example/htdocs/index.html", "a")
+        .file_beside_root("vhosts/a.example/htdocs/404.html", "no such page in a")
+        .file_beside_root("vhosts/a.example/htdocs/only-a", "only a")
+        .file_beside_root("vhosts/a.example/secret", "secret of a")
+        .file_beside_root("vhosts/b.example/htdocs/index.html", "b")
+        .file_beside_root("vhosts/192.0.2.1/htdocs/index.html", "an address")
+        .file_beside_root("vhosts/default/htdocs/index.html", "the default")
+        .file_beside_root("vhosts/no-tail.example/index.html", "not served")
+        .file_beside_root("strict/w/_/w.strict.example/index.html", "never")
+        .file_beside_root("strict/w/s/w.strict.example/index.html", "levels")
+        .file_beside_root("strict/s/t/www.strict.example/index.html", "www");
+    let vhosts = site.home().join("vhosts");
+    symlink("a.example", vhosts.join("alias.example")).expect("it is our folder");
+    fs::create_dir_all(vhosts.join("thief.example")).expect("it is our folder");
+    symlink("../a.example/htdocs", vhosts.join("thief.example/htdocs")).expect("it is our folder");
+    symlink("/etc", vhosts.join("etc.example")).expect("it is our folder");
+    let server = site.start();
+    let mut rows = Rows::new();
+    for (host, path, expected) in [
+        ("a.example", "/", "a"),
+        ("A.Example:8080", "/", "a"),
+        ("a.example.", "/", "a"),
+        ("b.example", "/", "b"),
+        ("b.example", "/only-a", "404"),
+        ("a.example", "/only-a", "only a"),
+        ("b.example", "/only-a", "404"),
+        ("a.example", "/../secret", "400"),
+        ("a.example", "/%2e%2e/secret", "400"),
+        ("alias.example", "/", "a"),
+        ("192.0.2.1", "/", "an address"),
+        ("unknown.example", "/", "the default"),
+        ("default", "/", "the default"),
+        ("no-tail.example", "/", "the default"),
+        ("..", "/", "the default"),
+        ("a.example..", "/", "the default"),
+        ("[::1]", "/", "the default"),
+        // A link to the folder of another name, and one out of the base.
+        ("thief.example", "/only-a", "403"),
+        ("etc.example", "/passwd", "403"),
+        ("w.strict.example", "/", "levels"),
+        ("www.strict.example", "/", "www"),
+        ("x.strict.example", "/", "421"),
+        ("strict.example", "/", "421"),
+    ] {
+        // The second request finds the folder and the file in the cache.
+        for time in ["first", "second"] {
+            let response = get(&server, host, path);
+            let found = match response.status {
+                404 if response.text().contains("no such page in a") => "404 of a".to_owned(),
+                _ => outcome(&response),
+            };
+            rows.check(format!("{host}{path}, {time}"), found.as_str(), expected);
+        }
+    }
+    let missing = get(&server, "a.example", "/missing");
+    rows.check("its own error page", (missing.status, missing.text().as_str()), (404, "no such page in a"));
+    assert!(server.compared() > 0);
+}
+
+#[test]
+fn a_replaced_folder_does_not_leave_its_files_in_the_cache() {
+    let site = Site::new().config_without_root("root = \"v/$host\"\n[cache]\ncheck = \"1s\"\nfolders = 2\n");
+    let mut site = site.file_beside_root("v/x/page", "old").file_beside_root("v2/x/page", "new");
+    for at in 0..20 {
+        site = site.file_beside_root(&format!("v/h{at}/page"), format!("page of {at}"));
+    }
+    let server = site.start();
+    let mut rows = Rows::new();
+    // More than the two folders that may be open.
+    for round in 0..3 {
+        for at in 0..20 {
+            let found = outcome(&get(&server, &format!("h{at}"), "/page"));
+            rows.check(format!("{round}: {at}"), found, format!("page of {at}"));
+        }
+    }
+    rows.check("before", outcome(&get(&server, "x", "/page")).as_str(), "old");
+    let home = server.home().to_owned();
+    fs::rename(home.join("v/x"), home.join("v/y")).expect("it is our folder");
+    fs::rename(home.join("v2/x"), home.join("v/x")).expect("it is our folder");
+    let mut becomes = |name: &str, expected: &str| {
+        let is = e2e::wait_until(e2e::TIMEOUT, || outcome(&get(&server, name, "/page")) == expected);
+        rows.check(format!("{name} becomes {expected}"), is, true);
+    };
+    becomes("x", "new");
+    becomes("y", "old");
+    becomes("late", "404");
+    server.files().file("v/late/page", "late");
+    becomes("late", "late");
+    fs::remove_dir_all(home.join("v/late")).expect("it is our folder");
+    becomes("late", "404");
+}
+
+#[test]
+fn users_have_folders_of_their_own() {
+    let site =
+        Site::new().every_protocol().file("index.html", "the root").file("~x", "a file of the root").config(
+            "user_folders = \"public_html\"\nlisting = true\nerror_pages = { 404 = \"/404.html\" }\n\
+         [[route]]\npath = \"*.cgi\"\ncgi = true\n\
+         [[host]]\nnames = [\"none.example\"]\nroot = \"www\"\nuser_folders = false\n\
+         [users]\nhomes = \"homes\"\npasswd = \"passwd\"\nexcept = \"guest\"\n",
+        );
+    let home = site.home().join("homes");
+    let home = home.display();
+    let accounts = format!(
+        "root:x:0:0:root:{home}/root:/bin/bash\ndaemon:x:2:2::{home}/daemon:/bin/sh\n\
+         ann:x:1000:1000::{home}/ann:/bin/bash\nbob:x:1001:1000::{home}/bob:/bin/sh\n\
+         guest:x:1002:1000::{home}/guest:/bin/sh\nlocked:x:1003:1000::{home}/locked:/sbin/nologin\n\
+         etc:x:1004:1000::/etc:/bin/sh\nempty:x:1005:1000::{home}/empty:/bin/sh\nthief:x:1006:1000::{home}/thief:/bin/sh\n\
+         link:x:1007:1000::{home}/link:/bin/sh\n"
+    );
+    let mut site = site.file_beside_root("passwd", accounts).file_beside_root("homes/ann/private", "private");
+    for user in ["root", "daemon", "ann", "guest", "locked"] {
+        let index = format!("homes/{user}/public_html/index.html");
+        site = site.file_beside_root(&index, format!("page of {user}"));
+    }
+    let site = site
+        .file_beside_root("homes/ann/public_html/x.css", "style")
+        .file_beside_root("homes/ann/public_html/run.cgi", "text")
+        .file_beside_root("homes/ann/public_html/sub/page", "sub")
+        .file_beside_root("homes/bob/public_html/page", "bob's")
+        .file_beside_root("homes/empty/x", "x")
+        .file_beside_root("homes/link/real/page", "by a link within the home")
+        .file_beside_root("homes/thief/x", "x");
+    let homes = site.home().join("homes");
+    symlink("/etc", homes.join("thief/public_html")).expect("it is our folder");
+    symlink("real", homes.join("link/public_html")).expect("it is our folder");
+    symlink("../private", homes.join("ann/public_html/private")).expect("it is our folder");
+    let told = explain(&site, "http://h/~ann/sub/page");
+    let server = site.start();
+    let mut rows = Rows::new();
+    rows.holds(
+        "explain",
+        &told,
+        told.contains("homes/ann/public_html, of the user ann") && told.contains("200"),
+    );
+    for (path, expected) in [
+        ("/~ann/", "page of ann"),
+        ("/%7eann/", "page of ann"),
+        ("/~ann", "301"),
+        ("/~ann/x.css", "style"),
+        ("/~ann/sub/page", "sub"),
+        ("/~ann/sub", "301"),
+        ("/~ann/run.cgi", "text"),
+        ("/~ann/missing", "404"),
+        ("/~ann/private", "403"),
+        ("/~ann/../../private", "400"),
+        ("/~ann/../~bob/page", "bob's"),
+        ("/~link/page", "by a link within the home"),
+        ("/~thief/passwd", "403"),
+        ("/~root/", "404"),
+        ("/~daemon/", "404"),
+        ("/~guest/", "404"),
+        ("/~locked/", "404"),
+        ("/~etc/passwd", "404"),
+        ("/~empty/", "404"),
+        ("/~nobody/", "404"),
+        ("/~Ann/", "404"),
+        ("/~", "404"),
+        ("/~/", "404"),
+        ("/~x", "404"),
+        ("/", "the root"),
+    ] {
+        for time in ["first", "second"] {
+            rows.check(format!("{path}, {time}"), outcome(&server.get(path)).as_str(), expected);
+        }
+    }
+    rows.check("no user folders", outcome(&get(&server, "none.example", "/~ann/")).as_str(), "404");
+    let listed = server.get("/~bob/").text();
+    rows.holds("a listing", &listed, listed.contains("page"));
+    assert!(server.compared() > 0);
+}
+
+#[test]
+fn a_home_that_is_closed_is_forbidden() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new().config("user = \"nobody\"\nuser_folders = \"public_html\"\n[users]\nhomes = \"homes\"\npasswd = \"passwd\"\n");
+    let home = site.home().join("homes");
+    let site = site
+        .file_beside_root("passwd", format!("ann:x:1000:1000::{}/ann:/bin/sh\n", home.display()))
+        .file_beside_root("homes/ann/public_html/index.html", "page");
+    use std::os::unix::fs::PermissionsExt;
+    let mode =
+        |mode| fs::set_permissions(home.join("ann"), fs::Permissions::from_mode(mode)).expect("it is ours");
+    mode(0o700);
+    let server = site.start();
+    assert_eq!(outcome(&server.get("/~ann/")), "403");
+    mode(0o711);
+    assert!(e2e::wait_until(e2e::TIMEOUT, || outcome(&server.get("/~ann/")) == "page"));
+}
+
+#[test]
+fn rejects_folders_of_names_that_cannot_be() {
+    let mut rows = Rows::new();
+    for (config, expected) in [
+        ("root = \"/$host\"", "begin it with a folder"),
+        ("root = \"/srv/$name\"", "the variables are $host"),
+        ("root = \"/srv/$level1\"", "add $host"),
+        ("root = \"/srv/$host/../x\"", "leave out"),
+        ("root = \"/srv\"\ndefault_folder = \"x\"", "is for a root with $host"),
+        ("root = \"/srv/$host\"\ndefault_folder = \"../x\"", "is not the name of a folder"),
+        ("root = \"/srv/$host\"\nmissing_folder = 401", "needs a field of its own"),
+        ("root = \"/srv/$host\"\nmissing_folder = 200", "from 400 to 599"),
+        ("root = \"/srv\"\nuser_folders = \"../x\"", "is not the path of a folder in a home"),
+        ("root = \"/srv\"\nuser_folders = \"\"", "is not the path of a folder in a home"),
+        ("root = \"/srv\"\nuser_folders = \"www\"\n[users]\nhomes = \"/\"", "cannot be in the folder /"),
+        ("root = \"/srv/$host\"\n[[route]]\npath = \"*.cgi\"\ncgi = true", "is for a route with files"),
+    ] {
+        let site = Site::new().config_without_root(config);
+        let checked = run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
+        let errors = String::from_utf8_lossy(&checked.stderr).into_owned();
+        rows.holds(config, &errors, !checked.status.success() && errors.contains(expected));
+    }
+}

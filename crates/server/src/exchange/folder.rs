@@ -1,0 +1,106 @@
+//! Folders that a name in the request leads to: which one, and what a request gets whose name has none.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use site::folder::UserFolders;
+use site::model::Symlinks;
+use site::plan::{FilesPlan, PlannedRoot};
+use site::route::RouteId;
+use taipan_http::status::Status;
+
+use super::Exchange;
+use super::refusal::Fast;
+use crate::content::fixed;
+use crate::files::folders::{Folder, Found};
+use crate::response::Response;
+
+impl<'a> Exchange<'a> {
+    /// Chooses the folder of the host's name, if it is known.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn choose_folder_fast(&mut self) -> Fast {
+        let Some(folder) = &self.host().folder else { return Fast::Serve };
+        let symlinks = self.symlinks();
+        for name in folder.names(self.head.authority) {
+            match self.responder.files.host_folder(self.host.into(), folder, &name, symlinks, self.now) {
+                Found::Folder(found) => {
+                    self.use_folder(found);
+                    return Fast::Serve;
+                }
+                Found::Missing(Status::NOT_FOUND) => {}
+                Found::Missing(status) => return Fast::Respond(fixed::status(self.services, None, status)),
+                Found::Unknown => return Fast::Wait,
+            }
+        }
+        Fast::Respond(fixed::status(self.services, None, folder.missing))
+    }
+
+    /// Chooses the folder of the host's name. Errors: the response to a request whose name has none.
+    pub(super) async fn choose_folder(&mut self) -> Result<(), Response> {
+        let Some(folder) = &self.host().folder else { return Ok(()) };
+        let (files, symlinks) = (&self.responder.files, self.symlinks());
+        for name in folder.names(self.head.authority) {
+            let found = match files.host_folder(self.host.into(), folder, &name, symlinks, self.now) {
+                Found::Folder(found) => Ok(found),
+                Found::Missing(status) => Err(status),
+                Found::Unknown => {
+                    match files.wanted_of_host(self.host.into(), folder, &name, symlinks, self.now) {
+                        Ok(wanted) => files.find_folder(wanted).await,
+                        Err(status) => Err(status),
+                    }
+                }
+            };
+            match found {
+                Ok(found) => {
+                    self.use_folder(found);
+                    return Ok(());
+                }
+                Err(Status::NOT_FOUND) => {}
+                Err(status) => return Err(fixed::status(self.services, None, status)),
+            }
+        }
+        Err(fixed::status(self.services, None, folder.missing))
+    }
+
+    fn use_folder(&mut self, folder: Rc<Folder>) {
+        self.key = self.key.with_folder(folder.number);
+        self.folder = Some(folder);
+    }
+
+    /// Whether planned files can be served, if they are of a user. Errors: the status of the response. `None`: the user has
+    /// to be looked up.
+    pub(super) fn user_status_fast(&self, planned: &FilesPlan<'_, '_>) -> Option<Result<(), Status>> {
+        let Some((users, user)) = self.user_of(planned) else { return Some(Ok(())) };
+        let Some(user) = user else { return Some(Err(Status::NOT_FOUND)) };
+        let symlinks = planned.rules.symlinks;
+        match self.responder.files.user_folder(self.key, users, user, symlinks, self.now) {
+            Found::Folder(_) => Some(Ok(())),
+            Found::Missing(status) => Some(Err(status)),
+            Found::Unknown => None,
+        }
+    }
+
+    /// As `user_status_fast`, after a lookup.
+    pub(super) async fn user_status(&self, planned: &FilesPlan<'_, '_>) -> Result<(), Status> {
+        if let Some(known) = self.user_status_fast(planned) {
+            return known;
+        }
+        let Some((users, Some(user))) = self.user_of(planned) else { return Err(Status::NOT_FOUND) };
+        let files = &self.responder.files;
+        let wanted = files.wanted_of_user(self.key, users, user, planned.rules.symlinks, self.now)?;
+        files.find_folder(wanted).await.map(|_| ())
+    }
+
+    /// The rule of the host for links in the path of a folder.
+    fn symlinks(&self) -> Symlinks {
+        self.host().routes.get(RouteId::DEFAULT).files.symlinks
+    }
+
+    /// The user of planned files, if they are of one.
+    fn user_of<'p>(&self, planned: &'p FilesPlan<'_, '_>) -> Option<(&'a Arc<UserFolders>, Option<&'p str>)> {
+        let PlannedRoot::OfUser(_) = planned.root else { return None };
+        let users = self.host().users.as_ref()?;
+        Some((users, users.user(&planned.path)))
+    }
+}

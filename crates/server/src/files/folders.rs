@@ -1,0 +1,276 @@
+//! The folders that names lead to: of each name of a host, and of each user. They are found when a request first needs
+//! them, outside of the worker's loop, and compared with the disk from time to time, as roots are. Names without a folder
+//! are remembered, too.
+//!
+//! A folder has a number, which is part of the key of its cached files: two names never share an entry. A folder that was
+//! replaced gets another number.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use site::folder::{FolderName, HostFolder, UserFolders};
+use site::model::{Site, Symlinks};
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
+
+use super::accounts;
+use super::beneath::{OpenError, Root};
+use super::roots::Roots;
+use super::table::{Cost, Table};
+use super::{Files, HostKey};
+use crate::disk::{Device, Work};
+
+/// Names without a folder that are remembered, for each folder that may be.
+const MISSING: usize = 4;
+/// Stands in front of a user's name. No name of a host begins with it.
+const USER: char = '~';
+
+pub struct Folders {
+    found: RefCell<Table<Known>>,
+    missing: RefCell<Table<Absent>>,
+    /// Those in `found`, and those that a request still uses.
+    numbered: RefCell<HashMap<u32, Weak<Folder>>>,
+    limit: usize,
+    next: Cell<u32>,
+}
+
+pub struct Folder {
+    pub number: u32,
+    root: Root,
+}
+
+struct Known {
+    folder: Rc<Folder>,
+    checked_at: i64,
+}
+
+/// The second in which a name had no folder, and the status for it.
+struct Absent {
+    status: Status,
+    checked_at: i64,
+}
+
+/// What is known of a name.
+pub enum Found {
+    Folder(Rc<Folder>),
+    Missing(Status),
+    /// It has to be looked up.
+    Unknown,
+}
+
+/// The folder of a name, to be opened on another thread.
+pub struct Wanted {
+    host: HostKey,
+    /// With `USER` in front of a user.
+    name: String,
+    symlinks: Symlinks,
+    kind: Kind,
+}
+
+enum Kind {
+    OfHost { base: Root, named: SafePath<'static>, tail: SafePath<'static> },
+    OfUser { users: Arc<UserFolders>, bases: Vec<(PathBuf, Root)> },
+}
+
+impl Folders {
+    /// `limit`: folders that are open at the same time.
+    pub fn new(limit: usize) -> Folders {
+        let table = |entries, descriptors| Cost { entries, descriptors, bytes: usize::MAX };
+        Folders {
+            found: RefCell::new(Table::new(table(limit, limit))),
+            missing: RefCell::new(Table::new(table(limit.saturating_mul(MISSING), 0))),
+            numbered: RefCell::default(),
+            limit,
+            next: Cell::new(1),
+        }
+    }
+
+    /// The root of a numbered folder.
+    pub fn root(&self, number: u32) -> Option<Root> {
+        self.numbered.borrow().get(&number)?.upgrade().map(|folder| folder.root.clone())
+    }
+
+    /// The root of a user that was looked up before.
+    pub fn of_user(&self, host: HostKey, user: &str) -> Option<Root> {
+        let mut found = self.found.borrow_mut();
+        found.get(host.with_folder(0), &user_key(user)).map(|known| known.folder.root.clone())
+    }
+
+    fn add(&self, host: HostKey, name: &str, root: Root, now: i64) -> Option<Rc<Folder>> {
+        self.missing.borrow_mut().remove(host, name);
+        let mut found = self.found.borrow_mut();
+        if let Some(known) = found.get(host, name)
+            && known.folder.root.is_same(&root)
+        {
+            known.checked_at = now;
+            return Some(known.folder.clone());
+        }
+        let number = self.next.get();
+        self.next.set(number.checked_add(1)?);
+        let folder = Rc::new(Folder { number, root });
+        found.insert(host, name, Known { folder: folder.clone(), checked_at: now }, 0, 1);
+        let mut numbered = self.numbered.borrow_mut();
+        if numbered.len() >= 2 * self.limit {
+            numbered.retain(|_, folder| folder.strong_count() > 0);
+        }
+        numbered.insert(number, Rc::downgrade(&folder));
+        Some(folder)
+    }
+
+    fn add_missing(&self, host: HostKey, name: &str, status: Status, now: i64) {
+        self.found.borrow_mut().remove(host, name);
+        self.missing.borrow_mut().insert(host, name, Absent { status, checked_at: now }, 0, 0);
+    }
+}
+
+fn user_key(user: &str) -> String {
+    let mut key = String::with_capacity(user.len() + 1);
+    key.push(USER);
+    key.push_str(user);
+    key
+}
+
+impl Files {
+    /// The folder of a name, as far as it is known.
+    pub fn host_folder(
+        self: &Rc<Files>,
+        host: HostKey,
+        folder: &HostFolder,
+        name: &FolderName<'_>,
+        symlinks: Symlinks,
+        now: i64,
+    ) -> Found {
+        self.find_known(host, name.as_str(), now, || self.wanted_of_host(host, folder, name, symlinks, now))
+    }
+
+    /// Errors: the status of the response.
+    pub fn wanted_of_host(
+        self: &Rc<Files>,
+        host: HostKey,
+        folder: &HostFolder,
+        name: &FolderName<'_>,
+        symlinks: Symlinks,
+        now: i64,
+    ) -> Result<Wanted, Status> {
+        let base = Roots::get(self, &folder.base, now)?;
+        let named = folder.of(name).ok_or(Status::NOT_FOUND)?;
+        let kind = Kind::OfHost { base, named, tail: folder.tail.clone() };
+        Ok(Wanted { host, name: name.as_str().to_owned(), symlinks, kind })
+    }
+
+    /// The folder of a user, as far as it is known.
+    pub fn user_folder(
+        self: &Rc<Files>,
+        host: HostKey,
+        users: &Arc<UserFolders>,
+        user: &str,
+        symlinks: Symlinks,
+        now: i64,
+    ) -> Found {
+        let wanted = || self.wanted_of_user(host, users, user, symlinks, now);
+        self.find_known(host.with_folder(0), &user_key(user), now, wanted)
+    }
+
+    /// Errors: the status of the response.
+    pub fn wanted_of_user(
+        self: &Rc<Files>,
+        host: HostKey,
+        users: &Arc<UserFolders>,
+        user: &str,
+        symlinks: Symlinks,
+        now: i64,
+    ) -> Result<Wanted, Status> {
+        // One that is missing has no homes.
+        let open = |base: &PathBuf| Some((base.clone(), Roots::get(self, base, now).ok()?));
+        let kind =
+            Kind::OfUser { users: users.clone(), bases: users.homes.iter().filter_map(open).collect() };
+        Ok(Wanted { host: host.with_folder(0), name: user_key(user), symlinks, kind })
+    }
+
+    fn find_known(
+        self: &Rc<Files>,
+        host: HostKey,
+        name: &str,
+        now: i64,
+        wanted: impl FnOnce() -> Result<Wanted, Status>,
+    ) -> Found {
+        if let Some(known) = self.folders.found.borrow_mut().get(host, name) {
+            let folder = known.folder.clone();
+            if !(0..self.check_seconds.max(1)).contains(&(now - known.checked_at)) {
+                // It stays in use until it is compared.
+                known.checked_at = now;
+                if let Ok(wanted) = wanted() {
+                    let files = self.clone();
+                    // The next one tries again.
+                    tokio::task::spawn_local(async move { _ = files.find_folder(wanted).await });
+                }
+            }
+            return Found::Folder(folder);
+        }
+        match self.folders.missing.borrow_mut().get(host, name) {
+            Some(absent) if (0..self.missing_seconds).contains(&(now - absent.checked_at)) => {
+                Found::Missing(absent.status)
+            }
+            _ => Found::Unknown,
+        }
+    }
+
+    /// Looks a folder up, on another thread. Errors: the status of the response.
+    pub async fn find_folder(self: &Rc<Files>, wanted: Wanted) -> Result<Rc<Folder>, Status> {
+        if self.services.sheds_cold() {
+            return Err(Status::SERVICE_UNAVAILABLE);
+        }
+        let (host, name, device) = (wanted.host, wanted.name.clone(), wanted.device());
+        let opened = self.services.disk.run_for_request(device, Work::File, move || wanted.open()).await;
+        let now = self.services.clock.read();
+        match opened.map_err(|busy| self.report_busy(&name, busy))? {
+            Ok(root) => self.folders.add(host, &name, root, now).ok_or(Status::SERVICE_UNAVAILABLE),
+            Err(OpenError::Local(errno)) => Err(self.report_errno(&name, errno)),
+            Err(error) => {
+                let is_denied = matches!(error, OpenError::Denied);
+                let status = if is_denied { Status::FORBIDDEN } else { Status::NOT_FOUND };
+                self.folders.add_missing(host, &name, status, now);
+                Err(status)
+            }
+        }
+    }
+}
+
+impl Wanted {
+    fn device(&self) -> Device {
+        match &self.kind {
+            Kind::OfHost { base, .. } => base.device,
+            Kind::OfUser { bases, .. } => bases.first().map_or((0, 0), |(_, root)| root.device),
+        }
+    }
+
+    /// Waits for disks.
+    pub fn open(&self) -> Result<Root, OpenError> {
+        let root = match &self.kind {
+            Kind::OfHost { base, named, tail } => {
+                let own = base.beneath(named, self.symlinks)?;
+                // A link in the folder of a name does not lead to that of another.
+                if tail.as_str().is_empty() { own } else { own.beneath(tail, self.symlinks)? }
+            }
+            Kind::OfUser { users, bases } => {
+                let accounts = accounts::read(&users.passwd);
+                let user = self.name.trim_start_matches(USER);
+                let home = users.home(&accounts, user).ok_or(OpenError::Missing)?;
+                let base = bases.iter().find(|(path, _)| path == home.base).ok_or(OpenError::Missing)?;
+                base.1.beneath(&home.below, self.symlinks)?.beneath(&users.folder, self.symlinks)?
+            }
+        };
+        root.check_access().map_err(|_| OpenError::Denied)?;
+        Ok(root)
+    }
+}
+
+/// Reads the files with accounts while the process may: the sandbox may forbid it later.
+pub fn read_accounts(site: &Site) {
+    for users in site.hosts.iter().filter_map(|host| host.users.as_ref()) {
+        accounts::read(&users.passwd);
+    }
+}
