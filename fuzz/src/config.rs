@@ -148,6 +148,7 @@ fn ends_well(plan: Plan<'_, '_>) {
             assert!(!location.is_empty() && !location.starts_with("//"));
             assert!(location.bytes().all(|byte| matches!(byte, b'!'..=b'~')), "{location:?}");
         }
+        PlannedAction::Publish(text) => assert!(!text.body.is_empty()),
         PlannedAction::Status(status, _) => assert!(status.is_error()),
     }
 }

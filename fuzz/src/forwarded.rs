@@ -3,7 +3,8 @@
 
 use std::net::IpAddr;
 
-use site::proxies::{Origin, Proxies, Proxy};
+use site::network::Network;
+use site::proxies::{Origin, Proxies};
 use taipan_http::fields::is_authority;
 use taipan_http::head::{FieldStore, Head, Limits, parse};
 
@@ -16,7 +17,7 @@ const CLIENT: &str = "192.0.2.1";
 pub fn forwarded(data: &[u8]) {
     let (one, other) = first_line(data);
     let [x, forwarded] = ["X-Forwarded-For: ", "Forwarded: "].map(str::as_bytes);
-    let proxies = Proxies::new(vec![Proxy::parse("10.0.0.0/8").expect("a network"), Proxy::Unix]);
+    let proxies = Proxies::new(vec![Network::parse("10.0.0.0/8").expect("a network"), Network::Unix]);
     for names in [[x, x], [x, forwarded], [forwarded, x], [forwarded, forwarded]] {
         let lines =
             [names[0], one, b"\r\n", names[1], other, b"\r\nX-Forwarded-Host: ", one, b"\r\n"].concat();
@@ -46,10 +47,10 @@ pub fn forwarded(data: &[u8]) {
         });
     }
     if let Ok(text) = std::str::from_utf8(one)
-        && let Ok(Proxy::Network(network, prefix)) = Proxy::parse(text)
+        && let Ok(Network::Ip(network, prefix)) = Network::parse(text)
     {
-        assert_eq!(Proxy::parse(&format!("{network}/{prefix}")), Ok(Proxy::Network(network, prefix)));
-        assert!(Proxies::new(vec![Proxy::Network(network, prefix)]).trust(Some(network)));
+        assert_eq!(Network::parse(&format!("{network}/{prefix}")), Ok(Network::Ip(network, prefix)));
+        assert!(Proxies::new(vec![Network::Ip(network, prefix)]).trust(Some(network)));
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod chunked;
 mod config;
+mod credentials;
 mod cuts;
 mod dates;
 mod environment;
@@ -17,6 +18,7 @@ mod hpack;
 mod http2;
 mod listing;
 mod log_line;
+mod password_file;
 mod proxy_header;
 mod range;
 mod scgi;
@@ -25,6 +27,7 @@ mod upstream_head;
 
 pub use chunked::chunked;
 pub use config::config;
+pub use credentials::credentials;
 pub use dates::dates;
 pub use environment::environment;
 pub use fastcgi::fastcgi;
@@ -34,6 +37,7 @@ pub use hpack::hpack;
 pub use http2::http2;
 pub use listing::listing;
 pub use log_line::log_line;
+pub use password_file::password_file;
 pub use proxy_header::proxy_header;
 pub use range::range;
 pub use scgi::scgi;
@@ -44,7 +48,7 @@ pub use upstream_head::upstream_head;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -61,4 +65,6 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("upstream_head", upstream_head),
     ("http2", http2),
     ("hpack", hpack),
+    ("credentials", credentials),
+    ("password_file", password_file),
 ];

@@ -124,6 +124,16 @@ fn hpack() {
 }
 
 #[test]
+fn credentials() {
+    run("credentials");
+}
+
+#[test]
+fn password_file() {
+    run("password_file");
+}
+
+#[test]
 fn each_target_has_a_corpus_and_a_long_run() {
     for (name, _) in TARGETS {
         assert!(files(name).len() >= 10, "{name}");

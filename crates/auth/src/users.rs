@@ -65,7 +65,7 @@ impl Users {
         }
     }
 
-    /// Whether there is this user with this password. It takes as long as the user's hash is costly, up to a second, so it
+    /// Whether there is this user with this password. It takes as long as the user's hash is costly, up to two seconds, so it
     /// belongs on a thread of its own.
     pub fn verify(&self, name: &str, password: &[u8]) -> bool {
         let known = self.by_name.get(name).map(|&(_, at)| at);

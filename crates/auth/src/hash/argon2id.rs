@@ -9,8 +9,8 @@ use super::{HashError, Kind, same};
 /// Memory in KiB: 256 MiB.
 const MAX_MEMORY: u32 = 256 << 10;
 
-/// Memory times passes, in KiB. It takes some 500 ms.
-const MAX_WORK: u32 = 1 << 20;
+/// Memory times passes, in KiB: 512 MiB. It takes some 500 ms.
+const MAX_WORK: u32 = 512 << 10;
 
 const MAX_LANES: u32 = 64;
 
@@ -35,7 +35,7 @@ impl Argon2id {
         let passes = number(passes, "t=").ok_or(malformed)?;
         let lanes = number(lanes, "p=").ok_or(malformed)?;
         if memory > MAX_MEMORY || lanes > MAX_LANES || memory.saturating_mul(passes) > MAX_WORK {
-            let bound = "m is at most 262144 (256 MiB), m times t at most 1048576, and p at most 64";
+            let bound = "m is at most 262144 (256 MiB), m times t at most 524288, and p at most 64";
             return Err(HashError::TooCostly(Kind::Argon2id, bound));
         }
         let decoded = |text: &str| BASE64_STANDARD_NO_PAD.decode(text).map(Vec::into_boxed_slice);

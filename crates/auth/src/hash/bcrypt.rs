@@ -7,7 +7,7 @@ use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 use super::{HashError, Kind, same};
 
-/// One step more doubles the time. 14 takes about a second.
+/// One step more doubles the time. 14 takes one or two seconds.
 pub const MAX_COST: u32 = 14;
 
 /// The first cost that the algorithm has.

@@ -8,7 +8,7 @@ use crate::crypt64;
 /// Rounds without the parameter.
 const DEFAULT_ROUNDS: u32 = 5000;
 
-/// It takes some 500 ms, for a long password a second.
+/// It takes some 200 ms, for the longest password a second.
 pub const MAX_ROUNDS: u32 = 500_000;
 
 pub const MIN_ROUNDS: u32 = Params::ROUNDS_MIN;
