@@ -1,7 +1,7 @@
 //! Log lines. For any request, a line is one line of printable ASCII with the same number of fields.
 
 use serde_json::Value;
-use site::log_line::{Client, Line, Request, TimeText, error_line, write};
+use site::log_line::{Client, Line, Request, TimeText, Tls, error_line, write};
 use site::model::{Level, LogFormat};
 use taipan_http::head::HeadError;
 use taipan_http::status::Status;
@@ -37,6 +37,14 @@ pub fn log_line(data: &[u8]) {
         duration_micros: sent,
         ended: ended.as_deref(),
         why: (sent % 2 == 1).then(|| HeadError::HostMissing.rule()),
+        tls: host.as_deref().map(|name| Tls {
+            protocol: "TLSv1.3",
+            cipher: "TLS_AES_128_GCM_SHA256",
+            name: Some(name),
+            client: user.as_deref(),
+            is_resumed: sent % 2 == 1,
+            is_early: sent % 3 == 1,
+        }),
     };
     // Client, two names, time with its zone, request, status, bytes, host, seconds, end.
     assert_eq!(fields(&written(LogFormat::Common, &line)), 11);
@@ -68,7 +76,7 @@ fn fields(text: &str) -> usize {
 
 fn json(text: &str, line: &Line) {
     let value: Value = serde_json::from_str(text).expect("JSON");
-    assert_eq!(value.as_object().map(serde_json::Map::len), Some(14));
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(15));
     let agent = line.user_agent.map(String::from_utf8_lossy);
     assert_eq!(value["user_agent"].as_str(), agent.as_deref());
     assert_eq!(value["target"].as_str(), line.request.map(|request| request.target));
@@ -76,6 +84,8 @@ fn json(text: &str, line: &Line) {
     assert_eq!(value["why"].as_str(), line.why.map(ToString::to_string).as_deref());
     assert_eq!(value["status"], line.status.code());
     assert_eq!(value["sent"], line.sent);
+    assert_eq!(value["tls"]["sni"].as_str(), line.tls.and_then(|tls| tls.name));
+    assert_eq!(value["tls"]["client"].as_str(), line.tls.and_then(|tls| tls.client));
 }
 
 fn error(text: &str, time: i64) {
