@@ -67,10 +67,11 @@ const SITE: &[&str] = &[
     "log_line",
     "text",
     "decide",
+    "applying",
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host folder route template upstream authorizer tls certificates access",
+    "model host folder route template upstream authorizer tls certificates access limit",
     "proxies",
     "network",
     "wildcard",
@@ -117,6 +118,7 @@ const SERVER: &[&str] = &[
     "response_head",
     // What all of them use.
     "services",
+    "limits",
     "tls",
     "stats",
     "overload",

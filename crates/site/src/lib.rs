@@ -49,6 +49,10 @@ pub mod template;
 
 pub mod plan;
 
+pub mod limit;
+
+pub mod applying;
+
 pub mod decide;
 
 pub mod compress;

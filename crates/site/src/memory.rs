@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::authorizer::{MAX_ANSWER, MAX_ANSWERS};
 use crate::compress::Kept;
+use crate::limit::{By, Limit};
 use crate::listener::Listener;
 use crate::model::{Limits, Listing, Route, Sink, Site};
 
@@ -59,6 +60,10 @@ pub const MULTIPLEXED: u64 = 384 * 1024;
 const ANSWER: usize = 256;
 /// A block of log lines.
 pub const LOG_BLOCK: u64 = 32 * 1024;
+/// Clients that one limit of speed or of requests counts.
+pub const LIMITED_CLIENTS: u64 = 65_536;
+/// What is counted of one of them, with its part of the table.
+const LIMITED_CLIENT: u64 = 192;
 /// The two nested epoll instances of a worker, its eventfd, and a reserve.
 pub const WORKER_DESCRIPTORS: u64 = 4;
 /// The three ends of a script's pipes, a spooled body, and a file that is sent in place of its output.
@@ -252,6 +257,7 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             each: limits.head.head as u64,
             count: if site.has_scripts() { site.scripts.queue as u64 } else { 0 },
         },
+        Use { what: "clients that limits count", each: LIMITED_CLIENT, count: limited_clients(site) },
         block((site.log.queue as u64).saturating_add(workers.saturating_mul(logs(site).len() as u64))),
     ];
     uses.retain(|line| line.sum() > 0);
@@ -302,6 +308,11 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
 fn remembers(route: &Route) -> bool {
     let subrequests = route.authorizers.iter().filter_map(|own| own.subrequest.as_ref());
     subrequests.into_iter().any(|subrequest| !subrequest.cache.is_zero())
+}
+
+fn limited_clients(site: &Site) -> u64 {
+    let is_of_clients = |limit: &&Limit| !matches!(limit.by, By::All | By::Host | By::Route);
+    LIMITED_CLIENTS.saturating_mul(site.traffic_limits.iter().filter(is_of_clients).count() as u64)
 }
 
 fn upstream_connections(site: &Site) -> u64 {

@@ -22,6 +22,7 @@ use crate::compress::CompressRules;
 use crate::cors::{self, Cors};
 use crate::folder::{HostFolder, UserFolders};
 use crate::host::Hosts;
+use crate::limit::{Limit, LimitId};
 use crate::listener::Listener;
 use crate::mime::MediaTypes;
 use crate::proxies::Proxies;
@@ -49,6 +50,8 @@ pub struct Site {
     pub server_header: Option<String>,
     /// The first one is the default host, for every name that no other host has.
     pub hosts: Hosts,
+    /// Limits of speed and of requests, by their numbers.
+    pub traffic_limits: Vec<Limit>,
     pub upstreams: Vec<Upstream>,
     pub tls: Tls,
     pub certificates: Certificates,
@@ -116,6 +119,8 @@ pub struct Route {
     pub security_headers: Preset,
     /// Rules of access. Each list has a say, so that a glob cannot allow what the prefix around it denies.
     pub access: Vec<Rules>,
+    /// Limits of speed and of requests: those of the top level, of the host and of the route.
+    pub limits: Vec<LimitId>,
 }
 
 /// An account of the system. User and group are names or numbers. `None`: the first group of the user.
@@ -477,6 +482,7 @@ impl Site {
             sandbox: Sandbox::On,
             server_header: Some(SERVER_HEADER.to_owned()),
             hosts: Hosts::only(host),
+            traffic_limits: Vec::new(),
             upstreams: Vec::new(),
             tls: Tls::default(),
             certificates: Certificates::default(),
@@ -624,6 +630,7 @@ impl Route {
             cors: None,
             security_headers: Preset::Off,
             access: Vec::new(),
+            limits: Vec::new(),
         }
     }
 

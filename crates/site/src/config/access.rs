@@ -7,6 +7,7 @@ use taipan_http::status::Status;
 
 use super::error::Place;
 use super::keys::Scope;
+use super::limits::LimitReader;
 use super::section::{Given, Section, text};
 use crate::access::{Action, Condition, MAX_RULES, Period, Referer, Rule, Rules, Selection};
 use crate::network::{Network, Networks};
@@ -22,13 +23,14 @@ const EVERY_DAY: u8 = 0x7f;
 const MINUTES_OF_DAY: u32 = 24 * 60;
 
 /// The lists of a section: its own rules in front of those that it inherits.
-pub fn rules(section: &Section, inherited: &[Rules]) -> Vec<Rules> {
+pub fn rules(section: &Section, inherited: &[Rules], limits: &LimitReader<'_>) -> Vec<Rules> {
     let sections = section.sections("rule", Scope::Rule);
     if let Some(one) = sections.get(MAX_RULES) {
         let what = format!("there are more than {MAX_RULES} rules");
         one.errors.add(one.place(), what, "name several addresses or paths in one rule");
     }
-    let own: Vec<Arc<Rule>> = sections.iter().take(MAX_RULES).filter_map(rule).map(Arc::new).collect();
+    let own: Vec<Arc<Rule>> =
+        sections.iter().take(MAX_RULES).filter_map(|one| rule(one, limits)).map(Arc::new).collect();
     if own.is_empty() {
         return inherited.to_vec();
     }
@@ -40,7 +42,7 @@ pub fn rules(section: &Section, inherited: &[Rules]) -> Vec<Rules> {
 }
 
 /// `None`: after an error.
-fn rule(section: &Section) -> Option<Rule> {
+fn rule(section: &Section, limits: &LimitReader<'_>) -> Option<Rule> {
     let mut conditions = Vec::new();
     conditions.extend(addresses(section));
     conditions.extend(selection(section, "method", method).map(Condition::Method));
@@ -53,10 +55,10 @@ fn rule(section: &Section) -> Option<Rule> {
     conditions.extend(selection(section, "tls_version", tls_version).map(Condition::TlsVersion));
     conditions.extend(selection(section, "client_certificate", wildcard).map(Condition::Certificate));
     conditions.extend(times(section));
-    Some(Rule { conditions, action: action(section)?, place: section.place().to_string() })
+    Some(Rule { conditions, action: action(section, limits)?, place: section.place().to_string() })
 }
 
-fn action(section: &Section) -> Option<Action> {
+fn action(section: &Section, limits: &LimitReader<'_>) -> Option<Action> {
     let then = section.choice("then");
     let status = section.count::<u16>("status");
     if then != Some("deny") {
@@ -69,7 +71,10 @@ fn action(section: &Section) -> Option<Action> {
         Some("allow") => Action::Allow,
         Some("authenticate") => Action::Authenticate,
         Some("limit") => match section.text("limit") {
-            Some(name) => Action::Limit(name.value.to_owned()),
+            Some(name) => {
+                limits.refer(name.value, name.place);
+                Action::Limit(name.value.to_owned())
+            }
             None => {
                 let what_to_do = "add limit = \"NAME\", the name of a [[limit]]";
                 section.errors.add(section.place(), "this rule names no limit", what_to_do);

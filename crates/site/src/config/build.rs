@@ -3,10 +3,12 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use super::Source;
 use super::certificates::certificates;
 use super::error::{Errors, Place};
 use super::hosts::hosts;
 use super::keys::Scope;
+use super::limits::LimitReader;
 use super::scripts::scripts;
 use super::section::{Given, Section};
 use super::settings::account_name;
@@ -28,7 +30,7 @@ use crate::upstream::Upstream;
 const MAX_LISTENERS: usize = 64;
 
 /// `None`: there are errors.
-pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
+pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> {
     let top = Section::open(Scope::Top, tree, errors);
     let listeners = listeners(&top);
     let limits = limits(&top);
@@ -36,7 +38,9 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
     let scripts = scripts(&top);
     let upstreams = upstreams(&top);
     let certificates = certificates(&top);
-    let hosts = hosts(&top, limits.body, &scripts, format, &upstreams, &certificates);
+    let reader = LimitReader::new(source);
+    let hosts = hosts(&top, limits.body, &scripts, format, &upstreams, &certificates, &reader);
+    let traffic_limits = reader.into_limits(errors, top.place());
     let trusted_proxies = trusted_proxies(&top);
     check_listeners(&top, &listeners, hosts.as_ref(), &trusted_proxies);
     check_proxies(&top, &listeners, &trusted_proxies);
@@ -55,6 +59,7 @@ pub fn site(tree: &Table, errors: &Errors) -> Option<Site> {
         },
         server_header: server_header(&top),
         hosts: hosts?,
+        traffic_limits,
         upstreams,
         tls: tls(&top),
         certificates,

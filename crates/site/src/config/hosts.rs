@@ -11,6 +11,7 @@ use super::certificates::check_names;
 use super::error::Place;
 use super::folders;
 use super::keys::Scope;
+use super::limits::LimitReader;
 use super::published::{Texts, texts};
 use super::scripts;
 use super::section::{Section, integer, table, text};
@@ -50,16 +51,18 @@ pub fn hosts(
     format: LogFormat,
     upstreams: &[Upstream],
     certificates: &Certificates,
+    limits: &LimitReader<'_>,
 ) -> Option<Hosts> {
     let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Return(Status::NOT_FOUND)) };
     let environment = scripts::environment(top, &scripts::default_environment());
     let users = folders::users(top);
     let inherited = Inherited {
-        route: route_settings(top, Pattern::EVERYTHING, &nothing, upstreams),
+        route: route_settings(top, Pattern::EVERYTHING, &nothing, upstreams, limits),
         environment,
         users: folders::user_folders(top, None, &users),
         scripts,
         upstreams,
+        limits,
         tls: tls::host_tls(top, &HostTls::default()),
         texts: texts(top, &Texts::default()),
     };
@@ -85,10 +88,11 @@ pub fn hosts(
         }
         let environment = scripts::environment(section, &inherited.environment);
         let settings = Inherited {
-            route: route_settings(section, Pattern::EVERYTHING, &inherited.route, inherited.upstreams),
+            route: route_settings(section, Pattern::EVERYTHING, &inherited.route, upstreams, limits),
             environment,
             scripts,
             upstreams,
+            limits,
             users: folders::user_folders(section, inherited.users.as_ref(), &users),
             tls: tls::host_tls(section, &inherited.tls),
             texts: texts(section, &inherited.texts),
@@ -158,6 +162,7 @@ struct Inherited<'a> {
     environment: Additions,
     scripts: &'a Scripts,
     upstreams: &'a [Upstream],
+    limits: &'a LimitReader<'a>,
     users: Option<Arc<UserFolders>>,
     tls: HostTls,
     texts: Texts,
@@ -309,7 +314,7 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>)
         return Some(Route { pattern, action, within: None, script: None, ..outer.route.clone() });
     };
     let environment = scripts::environment(section, &outer.environment);
-    let mut route = route_settings(section, pattern, &outer.route, inherited.upstreams);
+    let mut route = route_settings(section, pattern, &outer.route, inherited.upstreams, inherited.limits);
     if let (Pattern::Glob(_), Some(prefix)) = (&route.pattern, outer.section) {
         restrict(&mut route, section, prefix, &outer.route);
     }
@@ -441,11 +446,11 @@ fn route<'s, 'c>(
     };
     if !has_action && !has_root(inherited) && is_within {
         // It applies only within prefixes: see `combined`.
-        let route = route_settings(section, pattern, &inherited.route, inherited.upstreams);
+        let route = route_settings(section, pattern, &inherited.route, inherited.upstreams, inherited.limits);
         return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
     }
     let action = action(section, &pattern, inherited);
-    let route = route_settings(section, pattern, &inherited.route, inherited.upstreams);
+    let route = route_settings(section, pattern, &inherited.route, inherited.upstreams, inherited.limits);
     let action = action?;
     let script =
         scripts::script(section, &action, &inherited.environment, inherited.scripts, inherited.upstreams);

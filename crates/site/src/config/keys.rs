@@ -16,6 +16,7 @@ pub enum Scope {
     Host,
     Route,
     Rule,
+    Limit,
     Limits,
     Timeouts,
     Cache,
@@ -35,6 +36,7 @@ impl Scope {
         Scope::Host,
         Scope::Route,
         Scope::Rule,
+        Scope::Limit,
         Scope::Limits,
         Scope::Timeouts,
         Scope::Cache,
@@ -55,6 +57,7 @@ impl Scope {
             Scope::Host => "[[host]]",
             Scope::Route => "[[route]]",
             Scope::Rule => "[[rule]]",
+            Scope::Limit => "[[limit]]",
             Scope::Limits => "[limits]",
             Scope::Timeouts => "[timeouts]",
             Scope::Cache => "[cache]",
@@ -91,6 +94,10 @@ pub enum Kind {
         min: Duration,
         max: Duration,
     },
+    /// A count per second, or per another period.
+    Rate {
+        max: u64,
+    },
     Choice(&'static [&'static str]),
     Choices(&'static [&'static str]),
     FlagOrChoices(&'static [&'static str]),
@@ -121,6 +128,11 @@ impl Kind {
             Kind::Time { min, max } => {
                 let (min, max) = (duration_text(min), duration_text(max));
                 format!("a duration such as \"20s\", or an integer of seconds, from {min} to {max}")
+            }
+            Kind::Rate { max } => {
+                format!(
+                    "a rate such as \"10/s\", \"5/m\" or \"100/h\", or an integer per second, from 1 to {max}"
+                )
             }
             Kind::Choice(words) => format!("one of {}", quoted(words)),
             Kind::Choices(words) => format!("an array of {}", quoted(words)),
@@ -239,6 +251,14 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("scriptalias", "cgi", " = true, with a path that ends in a slash, and alias"),
     ("script", "cgi", " = true"),
     ("handler", "interpreter", ""),
+    ("limit_req", "limit", ": a [[limit]] with requests = RATE"),
+    ("limit_rate", "limit", ": a [[limit]] with by = \"connection\" and download = RATE"),
+    ("rate_limit", "limit", ": a [[limit]] with requests = RATE"),
+    ("throttle", "limit", ": a [[limit]] with download = RATE, or \"throttle_file\""),
+    ("limit_conn", "limit", ": a [[limit]] with concurrent = N"),
+    ("rate", "download", ", or \"requests\""),
+    ("bandwidth", "download", ""),
+    ("connections", "concurrent", ", for requests; connections are in [limits]"),
     ("fastcgi_pass", "application", TO_AN_APPLICATION),
     ("scgi_pass", "application", TO_AN_APPLICATION),
     ("proxy_pass", "application", TO_AN_APPLICATION),
@@ -295,10 +315,6 @@ const ABSENT: &[(&[&str], &str)] = &[
     (
         &["auth", "auth_basic", "auth_basic_user_file", "basic_auth", "basicauth", "password", "htpasswd"],
         "passwords are not supported; with \"authorizer\" a FastCGI application decides which requests may proceed",
-    ),
-    (
-        &["limit_req", "limit_rate", "rate_limit", "throttle", "limit_conn"],
-        "throttling is not supported; \"connections_per_client\" in [limits] bounds the connections of one client",
     ),
     (
         &["allow", "deny"],

@@ -26,6 +26,8 @@ mod folders;
 mod hosts;
 mod published;
 
+mod limits;
+
 mod settings;
 
 mod scripts;
@@ -85,7 +87,7 @@ pub fn read(path: &Path, source: &dyn Source) -> Result<Configuration, Vec<Confi
     let mut loader = Loader { source, errors: &errors, open: Vec::new(), files: 0 };
     let tree = loader.file(&file, &start);
     let site = match tree {
-        Some(tree) if errors.is_empty() => build::site(&tree, &errors),
+        Some(tree) if errors.is_empty() => build::site(&tree, source, &errors),
         _ => None,
     };
     match site {

@@ -162,6 +162,17 @@ impl<'c> Section<'c> {
         given.map(|given| given.value)
     }
 
+    /// A count, and the period in which it may come.
+    pub fn rate(&self, name: &str) -> Option<(u64, Duration)> {
+        let given = self.read(name, |kind, node| {
+            let Kind::Rate { max } = kind else { return None };
+            let per_second = integer(node).map(|count| (count, Duration::from_secs(1)));
+            let rate = per_second.or_else(|| value::rate(text(node)?));
+            rate.filter(|(count, _)| (1..=max).contains(count))
+        });
+        given.map(|given| given.value)
+    }
+
     /// One of the words that the key takes.
     pub fn choice(&self, name: &str) -> Option<&'static str> {
         let given = self.read(name, |kind, node| match kind {

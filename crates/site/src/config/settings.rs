@@ -11,6 +11,7 @@ use super::access::rules;
 use super::authorizers::{authorizers, subrequest};
 use super::cors::sharing;
 use super::error::Place;
+use super::limits::LimitReader;
 use super::section::{FlagOrChoices, Section, text};
 use super::tls::hsts;
 use super::toml::{Entry, Value};
@@ -46,6 +47,7 @@ pub fn route_settings(
     pattern: Pattern,
     inherited: &Route,
     upstreams: &[Upstream],
+    limits: &LimitReader<'_>,
 ) -> Route {
     let fallback = fallback(section, &pattern, inherited.fallback.as_ref());
     let fallback_for = section.choice("fallback_for").map(|word| match word {
@@ -71,7 +73,8 @@ pub fn route_settings(
         sharing,
         cors,
         security_headers: security_headers(section).unwrap_or(inherited.security_headers),
-        access: rules(section, &inherited.access),
+        access: rules(section, &inherited.access, limits),
+        limits: limits.of(section, &inherited.limits),
     }
 }
 

@@ -33,6 +33,14 @@ pub fn size(text: &str) -> Option<u64> {
     scaled(text, &SIZES, 1)
 }
 
+/// Parses `10/s`, `5/m`, `100/h`, `1000/d`: a count, and its period.
+pub fn rate(text: &str) -> Option<(u64, Duration)> {
+    let (count, unit) = text.split_once('/')?;
+    let (_, milliseconds) = DURATIONS.iter().find(|(own, _)| *own == unit)?;
+    let is_number = count.bytes().all(|byte| byte.is_ascii_digit());
+    Some((count.parse().ok().filter(|_| is_number)?, Duration::from_millis(*milliseconds)))
+}
+
 fn scaled(text: &str, units: &[(&str, u64)], alone: u64) -> Option<u64> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let factor = match unit {
@@ -136,6 +144,26 @@ mod tests {
             ("16777216TiB", None),
         ] {
             assert_eq!(size(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn parses_rates() {
+        for (text, expected) in [
+            ("10/s", Some((10, 1))),
+            ("5/m", Some((5, 60))),
+            ("100/h", Some((100, 3600))),
+            ("1/d", Some((1, 86_400))),
+            ("10", None),
+            ("10/", None),
+            ("/s", None),
+            ("+1/s", None),
+            ("1.5/s", None),
+            ("10/ s", None),
+            ("10/sec", None),
+            ("99999999999999999999/s", None),
+        ] {
+            assert_eq!(rate(text).map(|(count, period)| (count, period.as_secs())), expected, "{text}");
         }
     }
 

@@ -243,6 +243,16 @@ pub static CHAPTERS: &[Chapter] = &[
                        inherited.",
             },
             Key {
+                name: "throttle_file",
+                kind: Kind::Path,
+                default: Words("none"),
+                example: "\"/etc/taipan/throttle\"",
+                text: "A throttle file of thttpd(8): in each line a pattern, spaces, and bytes per second as `max` or `min-max`. \
+                       The responses that a line matches share its `max`. A request gets 503 if one more response would leave \
+                       each of them less than `min`. The first ten lines that match apply. See \
+                       [Limits](limits.md#throttle-files).",
+            },
+            Key {
                 name: "redirects",
                 kind: Kind::Pairs(
                     "a table of `pattern = target` or `pattern = { to = target, status = 301 }`",
@@ -975,12 +985,134 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "Files, by their path within the host, that are sent as the body of an error response.",
             },
             Key {
+                name: "limit",
+                kind: Kind::Tables(Scope::Limit),
+                default: Words("none"),
+                example: "[[limit]]\nby = \"client\"\nrequests = \"20/s\"\nrequests_burst = 50",
+                text: "A limit of speed or of requests. Limits of the top level, of the host and of the route all apply: write \
+                       `[[limit]]`, `[[host.limit]]`, `[[route.limit]]` or `[[host.route.limit]]`. At most 16 tables apply to \
+                       one route, and a site has at most 1000 limits. See [Limits](limits.md).",
+            },
+            Key {
                 name: "max_body",
                 kind: size(0, 1 << 40),
                 default: Words("the `body` of `[limits]`"),
                 example: "0",
                 text: "The largest request body. A longer one gets 413. Scripts and applications receive the body. Files \
                        discard it.",
+            },
+        ],
+    },
+    Chapter {
+        title: "Speed and requests",
+        intro: "In `[[limit]]`, `[[host.limit]]`, `[[route.limit]]` and `[[host.route.limit]]`. Each table has at least one of `download`, `upload`, `requests` and \
+                `concurrent`. See [Limits](limits.md).",
+        scopes: &[Scope::Limit],
+        keys: &[
+            Key {
+                name: "by",
+                kind: Kind::Text,
+                default: Value("\"client\""),
+                example: "\"field:X-API-Key\"",
+                text: "What is counted together: the requests of a `\"connection\"`; of a `\"client\"`, which is an IPv4 address \
+                       or the first 64 bits of an IPv6 address; of a `\"route\"`, of a `\"host\"`, or `\"all\"`; or those \
+                       with the same value of a field, `\"field:NAME\"`, or of a cookie, `\"cookie:NAME\"`. A request without \
+                       the field or the cookie is not limited.",
+            },
+            Key {
+                name: "paths",
+                kind: Kind::Texts,
+                default: Words("all paths"),
+                example: "[\"/downloads/\", \"*.iso\"]",
+                text: "The paths that the limit is for, as patterns of routes. The path of the request counts, before rewrites.",
+            },
+            Key {
+                name: "download",
+                kind: size(1, 1 << 40),
+                default: Words("no limit"),
+                example: "\"500kB\"",
+                text: "Bytes per second of responses, with their heads. Those that are counted together have equal shares.",
+            },
+            Key {
+                name: "upload",
+                kind: size(1, 1 << 40),
+                default: Words("no limit"),
+                example: "\"1MB\"",
+                text: "Bytes per second of request bodies.",
+            },
+            Key {
+                name: "burst",
+                kind: size(0, 1 << 40),
+                default: Words("a tenth of a second at the rate"),
+                example: "\"2MB\"",
+                text: "Bytes that pass at full speed after a pause, for `download` and `upload`. With less than the default, the \
+                       default applies.",
+            },
+            Key {
+                name: "min_download",
+                kind: size(1, 1 << 40),
+                default: Words("none"),
+                example: "\"20kB\"",
+                text: "A request gets 503 if one more response would leave each of those that share `download` less than this, \
+                       in bytes per second.",
+            },
+            Key {
+                name: "requests",
+                kind: Kind::Rate { max: 1_000_000 },
+                default: Words("no limit"),
+                example: "\"5/m\"",
+                text: "How many requests may come: in a second, or in a minute (`m`), an hour (`h`) or a day (`d`). Further ones \
+                       get `status`, with `Retry-After`, `RateLimit` and `RateLimit-Policy`.",
+            },
+            Key {
+                name: "requests_burst",
+                kind: count(1, 1_000_000),
+                default: Words("as many as come in a second, at least 1"),
+                example: "10",
+                text: "How many requests may come at once after a pause.",
+            },
+            Key {
+                name: "concurrent",
+                kind: count(1, 1_000_000),
+                default: Words("no limit"),
+                example: "8",
+                text: "How many requests may be in progress at the same time. A request ends when its response is sent.",
+            },
+            Key {
+                name: "queue",
+                kind: count(0, 1_000_000),
+                default: Value("0"),
+                example: "100",
+                text: "How many requests above `concurrent` may wait for their turn. One whose client disconnects is dropped. \
+                       Further ones get `status`.",
+            },
+            Key {
+                name: "wait",
+                kind: time(1, DAY),
+                default: Value("\"10s\""),
+                example: "\"2s\"",
+                text: "How long a request may wait in the queue. Then it gets `status`.",
+            },
+            Key {
+                name: "status",
+                kind: count(400, 599),
+                default: Value("429"),
+                example: "503",
+                text: "The status of a request above `requests` or `concurrent`.",
+            },
+            Key {
+                name: "dry_run",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Nothing is rejected and nothing is slowed. The log tells which requests would have been rejected.",
+            },
+            Key {
+                name: "name",
+                kind: Kind::Text,
+                default: Words("none"),
+                example: "\"login\"",
+                text: "A limit with a name applies only to requests for which an access rule says `limit` and the name.",
             },
         ],
     },
