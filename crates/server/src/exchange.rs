@@ -13,6 +13,7 @@ mod cors;
 mod error_page;
 mod folder;
 mod forward;
+mod limit;
 mod panic_guard;
 mod refusal;
 mod sendfile;
@@ -49,6 +50,8 @@ use crate::files::folders::Folder;
 use crate::files::roots::OpenRoots;
 use crate::files::{DiskLookup, Entry, Files, HostKey, Probe, script};
 use crate::handshake::TlsFacts;
+use crate::limits::{self, LimitTable};
+use crate::log::LineLimit;
 use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
 use crate::request::body::{Discard, RequestBody};
@@ -74,6 +77,10 @@ pub struct Responder {
     pub has_cors: bool,
     /// Whether a host has a folder for each of its names.
     pub has_host_folders: bool,
+    /// `None`: there are no limits of speed and of requests.
+    pub limits: Option<&'static LimitTable>,
+    /// For lines about requests that a limit would reject.
+    pub dry_runs: LineLimit,
 }
 
 impl Responder {
@@ -89,6 +96,7 @@ impl Responder {
         let access = Needs::of(&services.site);
         let (answers, has_cors) = (Answers::default(), services.site.has_cors());
         let has_host_folders = services.site.has_host_folders();
+        let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
         Responder {
             services,
             files,
@@ -99,6 +107,8 @@ impl Responder {
             access,
             has_cors,
             has_host_folders,
+            limits,
+            dry_runs,
         }
     }
 
@@ -110,7 +120,10 @@ impl Responder {
         let mut exchange = Exchange::new(self, host, head, client);
         let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began, tls: None };
         let guard = PanicGuard { services: &self.services, request };
-        let mut response = exchange.fast();
+        let mut response = match self.limits {
+            None => exchange.fast(),
+            Some(limits) => exchange.fast_within_limits(limits),
+        };
         if exchange.names_origin() {
             response = response.map(|response| exchange.share_fast(response));
         }
@@ -125,7 +138,14 @@ impl Responder {
         let host = self.services.site.hosts.find(request.head.authority);
         let ConnectionInfo { client, tls, .. } = request.connection;
         let mut exchange = Exchange { body, tls, ..Exchange::new(self, host, request.head, client) };
-        let response = exchange.respond(request).await;
+        let admitted = match self.limits {
+            None => Ok(None),
+            Some(limits) => Box::pin(exchange.admit(limits)).await,
+        };
+        let response = match admitted {
+            Ok(throttle) => Response { throttle, ..exchange.respond(request).await },
+            Err(response) => response,
+        };
         let discard = match method {
             Method::Get | Method::Head | Method::Options => Discard::ToTheEnd,
             // The method alone is likely to be the error. The client need not send the rest of the body to learn of it.

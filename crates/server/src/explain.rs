@@ -6,10 +6,12 @@ use std::io;
 use std::process::ExitCode;
 
 use site::access::{self, Action, Facts, Rule, Tls};
+use site::applying::each_applying;
 use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
 use site::folder::FolderName;
+use site::limit::{self, LimitId};
 use site::model::{Account, Host, Interpreter, Listing, Site};
 use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, PlannedRoot, plan, plan_fallback,
@@ -123,6 +125,7 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], flags: &Explain)
     ));
     let client = Peer::from((flags.from, None));
     print_rules(responder, host, &head, client);
+    print_limits(responder, host, &head, client);
     let responding = print_plan(responder, host, &head);
     print_authorizers(responder, host, &head);
     match responding {
@@ -208,6 +211,25 @@ fn root(responder: &Responder, host: usize, head: &Head<'_>, planned: &FilesPlan
             terminal::out(format_args!("folder    {name} has none that can be opened"));
             None
         }
+    }
+}
+
+/// Prints the limits of speed and of requests that apply, and the one that a rule of access names.
+fn print_limits(responder: &Responder, host: usize, head: &Head<'_>, client: Peer) {
+    let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
+    let services = &responder.services;
+    let (site, host) = (&services.site, services.site.hosts.at(host));
+    let print = |id: LimitId| {
+        if let Some(limit) = site.traffic_limits.get(usize::from(id.0)) {
+            terminal::out(format_args!("limit     {limit}"));
+        }
+    };
+    each_applying(&site.traffic_limits, host, &path, print);
+    let facts = Facts { head, client: client.ip(), tls: Tls::Off, now: services.clock.now() };
+    if let access::Verdict::Allow(Some(rule)) = access::check(host, &path, facts)
+        && let Action::Limit(name) = &rule.action
+    {
+        limit::named(&site.traffic_limits, name).into_iter().for_each(print);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::files::beneath::Root;
 use crate::files::folders;
 use crate::files::roots::OpenRoots;
 use crate::ipc::{
-    Channel, Form, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Received,
+    Channel, Form, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Rates, Received,
 };
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
@@ -30,7 +30,7 @@ use crate::stats::Report;
 use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ServerTls, TlsSetup};
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
-use crate::{connection, sys};
+use crate::{connection, limits, sys};
 
 /// How long stopped workers may take to write their last log lines.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -116,6 +116,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     log_panics();
     sys::keep_heap(KEPT_HEAP);
     connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
+    limits::begin(&site);
     connection::handshake_rate::limit_handshakes(site.tls.handshakes_per_client, &site.trusted_proxies);
     let mut main = MainThread { tls, challenges, ..MainThread::new(master, predecessor, site, roots) };
     for sockets in workers {
@@ -169,6 +170,8 @@ struct MainThread {
     began: Instant,
     phase: Phase,
     restart_limit: RestartLimit,
+    /// Received, of rates that are not complete.
+    rates: Vec<Rates>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,6 +232,7 @@ impl MainThread {
             began: Instant::now(),
             phase: Phase::Starting,
             restart_limit: RestartLimit::of_servers(),
+            rates: Vec::new(),
         }
     }
 
@@ -419,6 +423,12 @@ impl MainThread {
                 self.challenges.set(&name, &pem);
                 // The master may have ended.
                 _ = self.master.send(&GenerationEvent::ChallengeSet(number));
+            }
+            MasterCommand::Rates { follows, rates } => {
+                self.rates.extend(rates);
+                if !follows {
+                    limits::change_rates(&std::mem::take(&mut self.rates));
+                }
             }
             MasterCommand::Ping => self.ping(),
         }

@@ -58,6 +58,8 @@ pub mod response_head;
 
 pub mod services;
 
+pub mod limits;
+
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(not(feature = "tls"))]

@@ -1,7 +1,7 @@
 //! The address of the other end of a connection.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 /// The address family of a socket.
@@ -118,6 +118,17 @@ impl Peer {
         match self {
             Peer::Ip(address) => Some(address.port()).filter(|port| *port != 0),
             Peer::Unix | Peer::Unknown => None,
+        }
+    }
+}
+
+/// The addresses that count as one client: an IPv4 address, or the first 64 bits of an IPv6 address.
+pub fn counted_address(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A request: its head, its body and its connection. Knows nothing of the protocol by which it came.
 
 pub mod body;
+pub mod throttled;
 
 use std::net::SocketAddr;
 

@@ -15,6 +15,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
 use crate::files::open::OpenFile;
+use crate::limits::Throttle;
 use crate::log::access::LoggedResponse;
 use crate::services::Services;
 
@@ -31,6 +32,8 @@ pub struct Response {
     pub broken_rule: Option<&'static Rule>,
     /// The authenticated user of the request, for the log.
     pub user: Option<Rc<str>>,
+    /// `None`: no limit slows it, or counts it while it is sent.
+    pub throttle: Option<Box<Throttle>>,
 }
 
 pub enum Body {
@@ -98,7 +101,7 @@ impl Response {
     pub fn from_head(head: impl Into<Rc<ResponseHead>>) -> Response {
         let head = head.into();
         let end = head.bytes().len();
-        Response { end, head, body: Body::Nothing, start: 0, broken_rule: None, user: None }
+        Response { end, head, body: Body::Nothing, start: 0, broken_rule: None, user: None, throttle: None }
     }
 
     pub fn status(&self) -> Status {
@@ -125,6 +128,24 @@ impl Response {
     /// The head, and the body behind it.
     pub fn bytes(&self) -> &[u8] {
         &self.head.bytes()[self.start..self.end]
+    }
+
+    /// Takes what it needs from its limits, if all of it is in memory and can be sent at once.
+    #[inline]
+    pub fn settle(&mut self) {
+        if self.throttle.is_some() {
+            self.settle_throttle();
+        }
+    }
+
+    #[cold]
+    fn settle_throttle(&mut self) {
+        let bytes = self.bytes().len() as u64;
+        if matches!(self.body, Body::Nothing)
+            && self.throttle.as_mut().is_some_and(|throttle| throttle.passes(bytes))
+        {
+            self.throttle = None;
+        }
     }
 
     /// For the access log. `added`: bytes of the head that the connection adds.

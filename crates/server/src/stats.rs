@@ -57,6 +57,13 @@ counts! {
     ScriptsFailed "scripts_failed" "scripts failed: not started, or invalid response",
     ScriptsTimeout "scripts_timeout" "scripts ended because they took too long",
     ScriptsKilled "scripts_killed" "scripts that ended by a signal",
+    LimitedRequests "limited_requests" "requests rejected by a limit: too many in a time",
+    LimitedConcurrent "limited_concurrent" "requests rejected by a limit: too many at once",
+    LimitedShare "limited_share" "requests rejected with 503: shares too small",
+    LimitedDryRun "limited_dry_run" "requests that a limit would reject: dry run",
+    LimitQueued "limit_queued" "requests that waited for others to end",
+    LimitAbandoned "limit_abandoned" "requests that left the queue: client gone",
+    ThrottlePauses "throttle_pauses" "pauses of throttled responses and bodies",
     ScriptsRejected "scripts_rejected" "requests rejected with 503: too many scripts",
 }
 

@@ -67,7 +67,9 @@ impl<'a> Batch<'a> {
     /// Whether a response fits behind the bytes that are gathered.
     #[inline]
     fn fits(&self, response: &Response) -> bool {
-        matches!(response.body, Body::Nothing) && self.out.len() + response.bytes().len() <= GATHER
+        matches!(response.body, Body::Nothing)
+            && response.throttle.is_none()
+            && self.out.len() + response.bytes().len() <= GATHER
     }
 
     #[inline]

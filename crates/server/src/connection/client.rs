@@ -4,14 +4,14 @@
 //! used when a connection begins and ends, and never for a request.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use site::model::Site;
 use site::proxies::{Proxies, Via};
 use taipan_http::head::Head;
 
-use crate::peer::{CompactPeer, Peer};
+use crate::peer::{CompactPeer, Peer, counted_address};
 
 /// The client of a request, and how it came: from the peer, unless that is a trusted proxy. Then scheme and host of the
 /// head are set as the proxy reports them.
@@ -105,17 +105,6 @@ impl ConnectionCounts {
             if *count == 0 {
                 connections.remove(&ip);
             }
-        }
-    }
-}
-
-/// The addresses that count as one client: an IPv4 address, or the first 64 bits of an IPv6 address.
-pub fn counted_address(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(_) => ip,
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
         }
     }
 }

@@ -295,11 +295,12 @@ impl Http1 {
     fn push(
         &mut self,
         connections: &Connections,
-        response: Response,
+        mut response: Response,
         head: Option<&Head<'_>>,
         persistence: Persistence,
         batch: &mut Batch<'_>,
     ) {
+        response.settle();
         self.requests = self.requests.saturating_add(1);
         connections.services.counts.add_response(response.status());
         let version = head.map_or(Version::Http11, |h| h.version);

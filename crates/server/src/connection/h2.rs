@@ -387,11 +387,13 @@ impl Http2 {
         stream: StreamId,
         head: Option<&Head<'_>>,
         origin: Origin,
-        response: Response,
+        mut response: Response,
         gathered: &mut Gathered<'_>,
     ) {
+        response.settle();
         let content = &response.bytes()[response.head.head_len()..];
         let is_whole = matches!(response.body, Body::Nothing)
+            && response.throttle.is_none()
             && content.len() <= self.frames.sendable(stream)
             && gathered.has_space(content.len());
         if !is_whole {
@@ -504,7 +506,11 @@ impl Http2 {
             return self.frames.set_ready(stream, false);
         };
         let Some(outgoing) = &mut waiting.outgoing else { return self.frames.set_ready(stream, false) };
+        if let Next::Later(_) = outgoing.next() {
+            return self.wait_for_content(stream);
+        }
         let (left, ends) = outgoing.left();
+        let limit = limit.min(outgoing.allowed());
         let wanted = usize::try_from(left).unwrap_or(usize::MAX);
         let mut filled = Ok(());
         let sent = self.frames.data_from(stream, wanted, ends, out, |out, allowed| {
@@ -520,7 +526,7 @@ impl Http2 {
         match outgoing.next() {
             Next::Content => {}
             Next::End if ends => self.finish(stream),
-            Next::End | Next::Chunk | Next::Disk => self.wait_for_content(stream),
+            Next::End | Next::Chunk | Next::Disk | Next::Later(_) => self.wait_for_content(stream),
         }
     }
 
@@ -634,6 +640,20 @@ impl Http2 {
         if dropped > 0 {
             self.consumed(stream, dropped);
         }
+    }
+
+    /// As `resume`, if the response has limits. `false`: it has none.
+    pub fn resume_throttled(&mut self, stream: StreamId) -> bool {
+        let is_throttled = self.outgoing(stream).is_some_and(|outgoing| outgoing.is_throttled());
+        if is_throttled {
+            self.resume(stream);
+        }
+        is_throttled
+    }
+
+    /// The limits of a response grant more.
+    pub fn resume(&mut self, stream: StreamId) {
+        self.frames.set_ready(stream, true);
     }
 
     /// Adds a chunk that the stream's task has made. `None`: it has made all.

@@ -10,8 +10,7 @@ use std::time::Instant;
 use foldhash::fast::RandomState;
 use site::proxies::Proxies;
 
-use crate::connection::client::counted_address;
-use crate::peer::Peer;
+use crate::peer::{Peer, counted_address};
 
 /// The table has so many sets, and a client has its place in one of them: 64 KiB in all.
 const SETS: usize = 1024;

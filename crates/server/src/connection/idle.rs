@@ -491,7 +491,7 @@ fn send(
     guard.disarm();
     let why = match sent {
         Ok(Sent::All) => None,
-        Ok(Sent::Slice | Sent::NeedsBody | Sent::NotInMemory) => {
+        Ok(Sent::Slice | Sent::NeedsBody | Sent::NotInMemory | Sent::Throttled(_)) => {
             return Visit::needs_task(http, Start::Next(Next::Send(output)), input(connections, left));
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -7,6 +7,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use site::memory;
+use tokio::time::Instant;
 
 use super::stream::{More, SendStream};
 use crate::disk::Work;
@@ -71,6 +72,8 @@ pub struct Output {
     response: Option<Response>,
     /// Bytes sent of `out` and of the response head behind it.
     at: usize,
+    /// Bytes of `out` that no throttle slows: the responses before the last one.
+    free: usize,
     /// All bytes sent.
     sent: u64,
     /// Bytes that the client had taken when this was last measured, from the first byte of this output on. Negative while
@@ -90,6 +93,15 @@ pub enum Sent {
     NeedsBody,
     /// The next bytes of a file are on its disk, and not in memory.
     NotInMemory,
+    /// The limits of the response grant more at this time.
+    Throttled(Instant),
+}
+
+/// How many bytes may be sent now.
+#[derive(Clone, Copy)]
+enum Allowed {
+    Bytes(u64),
+    Later(Instant),
 }
 
 impl Output {
@@ -102,7 +114,8 @@ impl Output {
         records: Records,
         persistence: Persistence,
     ) -> Output {
-        Output { out, response, at: 0, sent: 0, taken: None, coding, records, persistence }
+        let free = out.len();
+        Output { out, response, at: 0, free, sent: 0, taken: None, coding, records, persistence }
     }
 
     /// Sends what the stream takes, and at most one slice of a file. `now` is the present second. Errors: `WouldBlock`
@@ -110,7 +123,7 @@ impl Output {
     #[inline]
     pub fn send(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
         let sent = self.send_some(stream, now)?;
-        if matches!(sent, Sent::All | Sent::NeedsBody) {
+        if matches!(sent, Sent::All | Sent::NeedsBody | Sent::Throttled(_)) {
             stream.try_flush()?;
         }
         Ok(sent)
@@ -118,13 +131,74 @@ impl Output {
 
     #[inline]
     fn send_some(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
+        if self.response.as_ref().is_some_and(|response| response.throttle.is_some()) {
+            return self.send_throttled(stream, now);
+        }
         self.send_bytes(stream)?;
         let Some(response) = &mut self.response else { return Ok(Sent::All) };
         match &mut response.body {
             Body::Nothing => Ok(Sent::All),
-            Body::File(part) => send_file(stream, part, &mut self.sent, now),
-            Body::Parts(_) => self.send_parts(stream, now),
+            Body::File(part) => send_file(stream, part, &mut self.sent, SLICE, now),
+            Body::Parts(_) => self.send_parts(stream, SLICE, now),
             Body::Stream(_) | Body::Sized(..) => Ok(Sent::NeedsBody),
+        }
+    }
+
+    /// As `send_some`, no more than the limits of the response grant now.
+    #[cold]
+    #[inline(never)]
+    fn send_throttled(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
+        let head = self.response.as_ref().map_or(0, |response| response.bytes().len());
+        let total = self.out.len() + head;
+        while self.at < total {
+            let allowed = match self.at < self.free {
+                true => self.free - self.at,
+                false => match self.ask((total - self.at) as u64) {
+                    Allowed::Later(until) => return Ok(Sent::Throttled(until)),
+                    Allowed::Bytes(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+                },
+            };
+            let block = self.response.as_ref().map_or(&[][..], Response::bytes);
+            let rest = match self.at.checked_sub(self.out.len()) {
+                None => &self.out[self.at..],
+                Some(at) => &block[at..],
+            };
+            let sent = stream.try_send(&rest[..rest.len().min(allowed)], More::Nothing)?;
+            self.at += sent;
+            self.sent += sent as u64;
+            if self.at > self.free {
+                self.count_throttled(sent as u64);
+            }
+        }
+        let left = match self.response.as_ref().map(|response| &response.body) {
+            None | Some(Body::Nothing) => return Ok(Sent::All),
+            Some(Body::Stream(_) | Body::Sized(..)) => return Ok(Sent::NeedsBody),
+            Some(Body::File(part)) => part.left,
+            Some(Body::Parts(parts)) => parts.front().map_or(0, Part::length),
+        };
+        let most = match self.ask(left) {
+            Allowed::Later(until) => return Ok(Sent::Throttled(until)),
+            Allowed::Bytes(bytes) => bytes.min(SLICE),
+        };
+        let before = self.sent;
+        let sent = match self.response.as_mut().map(|response| &mut response.body) {
+            Some(Body::File(part)) => send_file(stream, part, &mut self.sent, most, now),
+            _ => self.send_parts(stream, most, now),
+        };
+        self.count_throttled(self.sent - before);
+        sent
+    }
+
+    fn ask(&mut self, wanted: u64) -> Allowed {
+        match self.response.as_mut().and_then(|response| response.throttle.as_mut()) {
+            None => Allowed::Bytes(u64::MAX),
+            Some(throttle) => throttle.ask(wanted).map_or_else(Allowed::Later, Allowed::Bytes),
+        }
+    }
+
+    fn count_throttled(&mut self, bytes: u64) {
+        if let Some(throttle) = self.response.as_mut().and_then(|response| response.throttle.as_mut()) {
+            throttle.used(bytes);
         }
     }
 
@@ -163,7 +237,7 @@ impl Output {
         // The head has been sent; what is left of the response is its stream.
         (response.start, response.end) = (0, 0);
         self.out.clear();
-        self.at = 0;
+        (self.at, self.free) = (0, 0);
         match (chunk, self.coding) {
             (Some(chunk), Coding::None) => self.out = chunk,
             (Some(chunk), Coding::Chunked) => Coding::Chunked.write(chunk, &mut self.out),
@@ -206,7 +280,7 @@ impl Output {
         } else {
             // The head has been sent; what is left of the response is its file.
             (*start, *end) = (0, 0);
-            (self.out, self.at) = (bytes, 0);
+            (self.out, self.at, self.free) = (bytes, 0, 0);
         }
         Ok(())
     }
@@ -274,7 +348,8 @@ impl Output {
         Ok(())
     }
 
-    fn send_parts(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
+    /// Sends at most `most` bytes of one part of a file, and whatever is between the parts.
+    fn send_parts(&mut self, stream: &impl SendStream, most: u64, now: i64) -> io::Result<Sent> {
         let Some(Response { body: Body::Parts(parts), .. }) = &mut self.response else {
             return Ok(Sent::All);
         };
@@ -282,7 +357,7 @@ impl Output {
             let more = if parts.len() > 1 { More::Follows } else { More::Nothing };
             let Some(part) = parts.front_mut() else { return Ok(Sent::All) };
             match part {
-                Part::File(file) => match send_file(stream, file, &mut self.sent, now)? {
+                Part::File(file) => match send_file(stream, file, &mut self.sent, most, now)? {
                     Sent::All => {}
                     other => return Ok(other),
                 },
@@ -300,12 +375,18 @@ impl Output {
     }
 }
 
-/// Sends one slice.
-fn send_file(stream: &impl SendStream, part: &mut FilePart, sent: &mut u64, now: i64) -> io::Result<Sent> {
+/// Sends one slice of at most `most` bytes.
+fn send_file(
+    stream: &impl SendStream,
+    part: &mut FilePart,
+    sent: &mut u64,
+    most: u64,
+    now: i64,
+) -> io::Result<Sent> {
     if part.left == 0 {
         return Ok(Sent::All);
     }
-    let slice = slice(stream, *sent, part.left);
+    let slice = slice(stream, *sent, part.left).min(most);
     if !part.file.is_in_memory(part.at, part.at + slice, now) {
         return Ok(Sent::NotInMemory);
     }

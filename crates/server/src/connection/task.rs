@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use taipan_http::head::{FieldStore, escape_target, parse};
 use taipan_http::status::Status;
+use tokio::time::Instant;
 
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
@@ -314,11 +315,41 @@ impl Task {
                     }
                     self.begin_write(&mut output);
                 }
+                Ok(Sent::Throttled(until)) => {
+                    if let Err(why) = self.pause(&mut output, until).await {
+                        break Err(why);
+                    }
+                    self.begin_write(&mut output);
+                }
                 Err(why) => break Err(why),
             }
         };
         output.disarm();
         result
+    }
+
+    /// Waits until the limits of a response grant more. The client is not awaited meanwhile. Whether it has left is seen
+    /// when more is sent.
+    async fn pause(
+        &mut self,
+        output: &mut Output,
+        until: Instant,
+    ) -> Result<(), (Interruption, &'static str)> {
+        self.waited = Waited::Yes;
+        self.connections.services.counts.add(Count::ThrottlePauses, 1);
+        self.transport.enter(Phase::Respond);
+        let transport = &self.transport;
+        let mut timer = Box::pin(tokio::time::sleep_until(until));
+        poll_fn(|cx| {
+            if let Some(Event::Evict) = transport.entry.state.take_event(cx.waker()) {
+                return Poll::Ready(Err((Interruption::Evicted, EVICTED)));
+            }
+            if !transport.is_body_read() && output.poll_request_body(cx).is_ready() {
+                _ = transport.poll_discard(cx);
+            }
+            timer.as_mut().poll(cx).map(Ok)
+        })
+        .await
     }
 
     async fn wait_for_content(

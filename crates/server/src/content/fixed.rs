@@ -39,6 +39,26 @@ pub fn error_head<'a>(services: &Services, route: Option<&'a Route>, status: Sta
     }
 }
 
+/// When a request may be repeated that a limit has rejected.
+pub struct Retry {
+    pub seconds: u64,
+    /// The name of the limit, its quota, and the seconds of the quota.
+    pub policy: Option<(String, (u64, u64))>,
+}
+
+/// The response to a request above a limit, with the fields of draft-ietf-httpapi-ratelimit-headers.
+pub fn limited(services: &Services, route: &Route, status: Status, retry: &Retry) -> Response {
+    let head = HeadWriter::new(services, Some(route), status);
+    let head = head.field("Retry-After", retry.seconds.to_string());
+    let head = match &retry.policy {
+        None => head,
+        Some((name, (quota, window))) => head
+            .field("RateLimit-Policy", format!("\"{name}\";q={quota};w={window}"))
+            .field("RateLimit", format!("\"{name}\";r=0;t={}", retry.seconds)),
+    };
+    finish(head, status, || error_page::error(status, None))
+}
+
 /// The response to the one request of a connection for which there is no capacity.
 pub fn at_capacity(site: &Site, clock: &Clock) -> ResponseHead {
     let status = Status::SERVICE_UNAVAILABLE;

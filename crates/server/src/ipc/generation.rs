@@ -22,8 +22,24 @@ pub enum MasterCommand {
     /// Answer TLS-ALPN-01 challenges for the name by this certificate, in PEM with its key behind it, and then send
     /// `ChallengeSet`. Empty: answer them no more.
     Challenge { number: u32, name: Vec<u8>, pem: Vec<u8> },
+    /// From now on, responses and bodies in progress have these rates. `follows`: there is another message with more.
+    Rates { follows: bool, rates: Vec<Rates> },
     /// Answer `Alive` when every worker's loop has turned.
     Ping,
+}
+
+/// The rates of a limit, in bytes per second. `None`: it has no rate in this direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
+    /// Of the limit.
+    pub identity: u64,
+    pub download: Option<u64>,
+    pub upload: Option<u64>,
+}
+
+impl Rates {
+    /// The most of them in one message.
+    pub const IN_MESSAGE: usize = 300;
 }
 
 /// How statistics are written.
@@ -82,6 +98,12 @@ impl Message<'_> for MasterCommand {
                 let head = Encoder::new(b'C').u32(*number).u32(name.len() as u32);
                 head.bytes(name).bytes(pem)
             }
+            MasterCommand::Rates { follows, rates } => {
+                let head = Encoder::new(b'R').u32(u32::from(*follows));
+                rates.iter().fold(head, |message, Rates { identity, download, upload }| {
+                    message.u64(*identity).u64(download.unwrap_or(0)).u64(upload.unwrap_or(0))
+                })
+            }
             MasterCommand::Ping => Encoder::new(b'P'),
         }
     }
@@ -98,6 +120,16 @@ impl Message<'_> for MasterCommand {
                 let (number, length) = (fields.u32()?, fields.u32()?);
                 let name = fields.bytes(length.try_into().ok()?)?.to_vec();
                 MasterCommand::Challenge { number, name, pem: fields.rest().to_vec() }
+            }
+            b'R' => {
+                let follows = fields.u32()? != 0;
+                let rate = |rate: u64| (rate > 0).then_some(rate);
+                let mut rates = Vec::new();
+                while let Some(identity) = fields.u64() {
+                    let (download, upload) = (rate(fields.u64()?), rate(fields.u64()?));
+                    rates.push(Rates { identity, download, upload });
+                }
+                MasterCommand::Rates { follows, rates }
             }
             b'P' => MasterCommand::Ping,
             _ => return None,
@@ -188,6 +220,11 @@ mod tests {
             MasterCommand::Stats { form: Form::Json, to: fd() },
             MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },
             MasterCommand::Ping,
+            MasterCommand::Rates { follows: false, rates: Vec::new() },
+            MasterCommand::Rates {
+                follows: true,
+                rates: vec![Rates { identity: u64::MAX, download: Some(1), upload: None }; Rates::IN_MESSAGE],
+            },
         ]);
         let lines = |lines: &[&str]| GenerationEvent::Failed(lines.iter().map(|&l| l.to_owned()).collect());
         check_codec([

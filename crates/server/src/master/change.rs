@@ -22,7 +22,7 @@ use crate::control::SiteSource;
 use crate::control::{self, Client};
 use crate::files::beneath::Root;
 use crate::generation::{self, GenerationSetup};
-use crate::ipc::{Channel, MasterCommand};
+use crate::ipc::{Channel, MasterCommand, Rates};
 use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
 use crate::signer::SignerProcess;
@@ -32,7 +32,7 @@ use crate::sys::{self, Fork};
 use crate::tls::material::{Keys, Problem, Reading, Severity, Stamps};
 use crate::tls::{KeySource, Material, TicketSecrets, TlsSetup};
 use crate::worker::WorkerSockets;
-use crate::{announce, clock, privileged_file, spawner, start, terminal};
+use crate::{announce, clock, limits, privileged_file, spawner, start, terminal};
 
 /// A change whose generation is starting.
 pub(super) struct Change {
@@ -445,6 +445,7 @@ impl Master {
         // Running requests have the timeouts of the configuration that they began with.
         let patience = self.site.as_ref().unwrap_or(&site).timeouts.reload;
         let until = Instant::now() + patience + GRACE;
+        self.send_rates(&site, generation);
         match (self.predecessor.take(), handoff) {
             (Some(predecessor), Some(handoff)) => {
                 if let Err(error) = predecessor.take_over(handoff.into()) {
@@ -487,6 +488,26 @@ impl Master {
     fn begin_queued_reload(&mut self) {
         if let Some(clients) = self.queued_reload.take() {
             self.reload(clients);
+        }
+    }
+
+    /// Responses in progress have the rates of the new configuration, too.
+    fn send_rates(&self, site: &Site, new: Pid) {
+        let rates = limits::rates(site);
+        let mut messages: Vec<MasterCommand> = rates
+            .chunks(Rates::IN_MESSAGE)
+            .map(|rates| MasterCommand::Rates { follows: true, rates: rates.to_vec() })
+            .collect();
+        messages.push(MasterCommand::Rates { follows: false, rates: Vec::new() });
+        let is_earlier = |generation: &&Generation| {
+            generation.pid != new && generation.channel_state == ChannelState::Open
+        };
+        for generation in self.generations.iter().filter(is_earlier) {
+            let sent = messages.iter().try_for_each(|message| generation.channel.send(message));
+            if let Err(error) = sent {
+                let pid = generation.pid;
+                log::warn(format_args!("the process {pid} continues with its earlier rates: {error}"));
+            }
         }
     }
 

@@ -31,7 +31,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 15] = [
+    pub const ALL: [Scope; 16] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,

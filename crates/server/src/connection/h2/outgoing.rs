@@ -5,6 +5,8 @@
 
 use std::rc::Rc;
 
+use tokio::time::Instant;
+
 use crate::connection::output::{CHANGED, CLIENT_CLOSED};
 use crate::files::open;
 use crate::log::access::{Records, why_dropped};
@@ -21,6 +23,8 @@ pub struct Outgoing {
     at: usize,
     stream: Stream,
     cached: Cached,
+    /// What its limits grant now. `None`: as much as is asked for.
+    granted: Option<u64>,
     records: Records,
     /// Bytes for the log: of the head and of the content.
     sent: u64,
@@ -51,6 +55,8 @@ pub enum Next {
     Chunk,
     /// Bytes of a file that are on its disk.
     Disk,
+    /// The limits of the response grant more at this time.
+    Later(Instant),
     End,
 }
 
@@ -58,8 +64,19 @@ impl Outgoing {
     /// For a response whose head is sent with `sent` bytes. The caller has taken the stream out of its body.
     pub fn new(services: Rc<Services>, mut response: Response, records: Records, sent: u64) -> Outgoing {
         response.start = response.head.head_len();
-        let (chunk, at, stream, cached) = (Vec::new(), 0, Stream::Ended, Cached::Perhaps);
-        Outgoing { services, response, chunk, at, stream, cached, records, sent, ended: Some(CLIENT_CLOSED) }
+        let granted = response.throttle.as_ref().map(|_| 0);
+        Outgoing {
+            services,
+            response,
+            chunk: Vec::new(),
+            at: 0,
+            stream: Stream::Ended,
+            cached: Cached::Perhaps,
+            granted,
+            records,
+            sent,
+            ended: Some(CLIENT_CLOSED),
+        }
     }
 
     /// From now on the stream's task makes the content. `chunk` is the first, perhaps empty.
@@ -105,7 +122,39 @@ impl Outgoing {
         }
     }
 
+    /// What comes next, as far as limits allow.
     pub fn next(&mut self) -> Next {
+        match self.next_content() {
+            Next::Content if self.granted == Some(0) => self.ask(),
+            next => next,
+        }
+    }
+
+    /// Asks the limits of the response for more.
+    #[cold]
+    fn ask(&mut self) -> Next {
+        let (left, _) = self.left();
+        let Some(throttle) = &mut self.response.throttle else { return Next::Content };
+        match throttle.ask(left) {
+            Ok(bytes) => {
+                self.granted = Some(bytes);
+                Next::Content
+            }
+            Err(until) => Next::Later(until),
+        }
+    }
+
+    /// Whether limits slow it.
+    pub fn is_throttled(&self) -> bool {
+        self.granted.is_some()
+    }
+
+    /// Bytes that may be sent now.
+    pub fn allowed(&self) -> usize {
+        self.granted.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    fn next_content(&mut self) -> Next {
         if !self.response.bytes().is_empty() || self.at < self.chunk.len() {
             return Next::Content;
         }
@@ -134,10 +183,15 @@ impl Outgoing {
     /// Appends at most `limit` bytes of content that is in memory to `out`. Errors: the content cannot be completed.
     pub fn fill(&mut self, limit: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
         let start = out.len();
-        while out.len() - start < limit && self.next() == Next::Content {
+        while out.len() - start < limit && self.next_content() == Next::Content {
             self.append(limit - (out.len() - start), out)?;
         }
-        self.sent += (out.len() - start) as u64;
+        let filled = (out.len() - start) as u64;
+        self.sent += filled;
+        if let (Some(granted), Some(throttle)) = (&mut self.granted, &mut self.response.throttle) {
+            throttle.used(filled);
+            *granted = granted.saturating_sub(filled);
+        }
         Ok(())
     }
 

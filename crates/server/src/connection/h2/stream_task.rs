@@ -10,6 +10,7 @@ use taipan_h2::error::ErrorCode;
 use taipan_h2::server::StreamId;
 use taipan_http::head::{FieldStore, Head};
 use taipan_http::status::Status;
+use tokio::time::Instant;
 
 use super::incoming::Reader;
 use super::outgoing::Next;
@@ -120,6 +121,10 @@ impl StreamTask {
             let made = match (next, &mut body) {
                 (Ok(Next::Chunk), Some(body)) => self.make_chunk(&mut **body).await,
                 (Ok(Next::Disk), _) => self.read_from_disk().await,
+                (Ok(Next::Later(until)), body) => {
+                    self.pause(until, body.as_deref_mut()).await;
+                    Ok(())
+                }
                 (Ok(_), _) => return,
                 (Err(TooSlow), _) => {
                     self.shared.connections.services.counts.add(Count::TimeoutWrite, 1);
@@ -151,15 +156,34 @@ impl StreamTask {
                 stream.outgoing.as_mut().map_or(Next::End, |outgoing| outgoing.next())
             }
         };
+        // Its limits may have granted more since the connection's task asked them.
+        if next == Next::Content && http2.resume_throttled(self.stream) {
+            self.shared.wake();
+        }
         drop(http2);
         match next {
-            Next::Chunk | Next::Disk => return Poll::Ready(Ok(next)),
+            Next::Chunk | Next::Disk | Next::Later(_) => return Poll::Ready(Ok(next)),
             Next::Content | Next::End => {}
         }
         if self.entry.state.phase() != Phase::Write {
             self.enter(Phase::Write);
         }
         self.poll_deadline(cx).map(Err)
+    }
+
+    /// Waits until the limits of the response grant more. The client is not awaited meanwhile.
+    async fn pause(&self, until: Instant, mut body: Option<&mut (dyn BodyStream + '_)>) {
+        self.enter(Phase::Respond);
+        self.shared.connections.services.counts.add(Count::ThrottlePauses, 1);
+        let mut timer = Box::pin(tokio::time::sleep_until(until));
+        poll_fn(|cx| {
+            if body.as_deref_mut().is_none_or(|body| body.poll_request_body(cx).is_ready()) {
+                self.shared.http2.borrow_mut().abandon_body(self.stream);
+            }
+            timer.as_mut().poll(cx)
+        })
+        .await;
+        self.shared.http2.borrow_mut().resume(self.stream);
     }
 
     async fn make_chunk(&self, body: &mut dyn BodyStream) -> Result<(), &'static str> {

@@ -1,0 +1,218 @@
+//! Limits of speed and of requests: which of them admit a request, and what slows its body and its response. `site` says
+//! which apply, and `limits` counts.
+
+use std::rc::Rc;
+
+use site::access::{Action, Rule, Verdict};
+use site::limit::{self, LimitId};
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
+
+use super::Exchange;
+use crate::content::fixed::{self, Retry};
+use crate::limits::{Applied, AppliedLimits, Direction, Excess, LimitTable, Subject, Throttle};
+use crate::request::body::RequestBody;
+use crate::request::throttled::ThrottledBody;
+use crate::response::Response;
+use crate::services::Services;
+use crate::stats::Count;
+use crate::{limits, log};
+
+/// Why the fast path does not admit a request.
+pub(super) enum NotAdmitted {
+    Rejected(Response),
+    /// Others have to end first.
+    MustWait,
+}
+
+/// A request in a queue. If it is dropped there, its client has left.
+struct Waiting<'a>(&'a Services);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.counts.add(Count::LimitAbandoned, 1);
+    }
+}
+
+impl Exchange<'_> {
+    /// Responds from the fast path within the limits. `None`: the response has to wait for something.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fast_within_limits(&mut self, table: &'static LimitTable) -> Option<Response> {
+        let Ok(path) = self.path() else { return self.fast() };
+        let throttle = match self.admit_fast(table, &path) {
+            Ok(throttle) => throttle,
+            Err(NotAdmitted::Rejected(response)) => return Some(response),
+            Err(NotAdmitted::MustWait) => return None,
+        };
+        match self.fast() {
+            Some(response) => Some(Response { throttle, ..response }),
+            None => {
+                // The driver counts the request again.
+                return_requests(&self.applying(table, &path));
+                None
+            }
+        }
+    }
+
+    /// What the response has to observe.
+    fn admit_fast(
+        &self,
+        table: &'static LimitTable,
+        path: &SafePath<'_>,
+    ) -> Result<Option<Box<Throttle>>, NotAdmitted> {
+        let applied = self.applying(table, path);
+        let mut throttle = self.take(path, &applied).map_err(NotAdmitted::Rejected)?;
+        for limit in &applied {
+            let Some((permits, queue, _)) = limit.concurrency() else { continue };
+            match permits.clone().try_acquire_owned() {
+                Ok(permit) => throttle.hold(permit),
+                Err(_) if !limit.state.is_enforced() => self.note_dry_run(limit, Excess::Concurrent),
+                Err(_) => {
+                    return_requests(&applied);
+                    return Err(match queue {
+                        0 => NotAdmitted::Rejected(self.reject_excess(path, limit, Excess::Concurrent)),
+                        _ => NotAdmitted::MustWait,
+                    });
+                }
+            }
+        }
+        Ok(throttle.is_needed().then(|| Box::new(throttle)))
+    }
+
+    /// As `admit_fast`, for the driver: the request may wait in a queue, and its body is slowed.
+    pub(super) async fn admit(
+        &mut self,
+        table: &'static LimitTable,
+    ) -> Result<Option<Box<Throttle>>, Response> {
+        // A request without a path gets an error.
+        let Ok(path) = self.path() else { return Ok(None) };
+        let applied = Box::new(self.applying(table, &path));
+        let mut throttle = self.take(&path, &applied)?;
+        for limit in &*applied {
+            let Some((permits, _, wait)) = limit.concurrency() else { continue };
+            if let Ok(permit) = permits.clone().try_acquire_owned() {
+                throttle.hold(permit);
+                continue;
+            }
+            if !limit.state.is_enforced() {
+                self.note_dry_run(limit, Excess::Concurrent);
+                continue;
+            }
+            let permit = match limit.queue() {
+                None => None,
+                Some(_queued) => {
+                    self.services.counts.add(Count::LimitQueued, 1);
+                    let waiting = Waiting(self.services);
+                    let permit = tokio::time::timeout(wait, permits.clone().acquire_owned()).await;
+                    std::mem::forget(waiting);
+                    permit.ok().and_then(Result::ok)
+                }
+            };
+            match permit {
+                Some(permit) => throttle.hold(permit),
+                None => {
+                    return_requests(&applied);
+                    return Err(self.reject_excess(&path, limit, Excess::Concurrent));
+                }
+            }
+        }
+        self.throttle_body(&applied);
+        Ok(throttle.is_needed().then(|| Box::new(throttle)))
+    }
+
+    fn applying(&self, table: &'static LimitTable, path: &SafePath<'_>) -> AppliedLimits {
+        let named = self.named(path);
+        let subject = Subject { client: self.client, host: self.host, head: self.head };
+        table.applying(&self.services.site.traffic_limits, self.host(), path, subject, named)
+    }
+
+    /// The limit that a rule of access names.
+    fn named(&self, path: &SafePath<'_>) -> Option<LimitId> {
+        if !self.responder.access.rules {
+            return None;
+        }
+        match self.verdict(path) {
+            Verdict::Allow(Some(Rule { action: Action::Limit(name), .. })) => {
+                limit::named(&self.services.site.traffic_limits, name)
+            }
+            _ => None,
+        }
+    }
+
+    /// Counts the request, and the response among those that share a rate.
+    fn take(&self, path: &SafePath<'_>, applied: &AppliedLimits) -> Result<Throttle, Response> {
+        let now = limits::now();
+        let mut throttle = Throttle::default();
+        for (at, limit) in applied.iter().enumerate() {
+            let (taken, excess) = match limit.take_request(now) {
+                Ok(()) => (at + 1, throttle.add(limit, Direction::Download).err()),
+                Err(excess) => (at, Some(excess)),
+            };
+            match excess {
+                None => {}
+                Some(excess) if !limit.state.is_enforced() => self.note_dry_run(limit, excess),
+                Some(excess) => {
+                    return_requests(&applied[..taken]);
+                    return Err(self.reject_excess(path, limit, excess));
+                }
+            }
+        }
+        Ok(throttle)
+    }
+
+    fn throttle_body(&mut self, applied: &[Applied]) {
+        let RequestBody::Stream(body) = &self.body else { return };
+        let mut throttle = Throttle::default();
+        for limit in applied {
+            // Only responses have a least share.
+            _ = throttle.add(limit, Direction::Upload);
+        }
+        if throttle.is_needed() {
+            let services = self.responder.services.clone();
+            self.body = RequestBody::Stream(Rc::new(ThrottledBody::new(body.clone(), throttle, services)));
+        }
+    }
+
+    #[cold]
+    fn reject_excess(&self, path: &SafePath<'_>, applied: &Applied, excess: Excess) -> Response {
+        let limit = &applied.state.limit;
+        let (count, status) = match excess {
+            Excess::Requests(_) => (Count::LimitedRequests, limit.status),
+            Excess::Concurrent => (Count::LimitedConcurrent, limit.status),
+            Excess::Share => (Count::LimitedShare, Status::SERVICE_UNAVAILABLE),
+        };
+        self.services.counts.add(count, 1);
+        let (seconds, policy) = match (excess, &limit.requests) {
+            (Excess::Requests(wait), Some(rate)) => {
+                let seconds = wait.as_nanos().div_ceil(1_000_000_000).max(1);
+                (u64::try_from(seconds).unwrap_or(u64::MAX), Some((limit.label(), rate.policy())))
+            }
+            _ => (1, None),
+        };
+        fixed::limited(self.services, self.route(path), status, &Retry { seconds, policy })
+    }
+
+    #[cold]
+    fn note_dry_run(&self, applied: &Applied, excess: Excess) {
+        self.services.counts.add(Count::LimitedDryRun, 1);
+        let what = match excess {
+            Excess::Requests(_) => "too many requests in a time",
+            Excess::Concurrent => "too many requests at once",
+            Excess::Share => "its share would be too small",
+        };
+        if let Some(omitted) = self.responder.dry_runs.admit(self.services.clock.now()) {
+            let (client, limit) = (self.client, &applied.state.limit);
+            log::warn(format_args!(
+                "limit {} ({}), dry run: a request of {client} would be rejected, {what}{omitted}",
+                limit.label(),
+                limit.place
+            ));
+        }
+    }
+}
+
+/// Takes back that a request was counted.
+fn return_requests(applied: &[Applied]) {
+    applied.iter().for_each(Applied::return_request);
+}
