@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 42] = [
+const COUNTS: [&str; 49] = [
     "active",
     "idle",
     "parked",
@@ -53,6 +53,13 @@ const COUNTS: [&str; 42] = [
     "scripts_killed",
     "scripts_timeout",
     "scripts_rejected",
+    "limited_requests",
+    "limited_concurrent",
+    "limited_share",
+    "limited_dry_run",
+    "limit_queued",
+    "limit_abandoned",
+    "throttle_pauses",
     "scripts_running",
     "scripts_waiting",
 ];
