@@ -1025,7 +1025,8 @@ fn zsh() -> String {
 fn fish() -> String {
     let mut out = String::new();
     for row in COMMANDS.iter().filter(|c| !c.name.is_empty()) {
-        _ = writeln!(out, "complete -c taipan -n __fish_use_subcommand -a {} -d '{}'", row.name, row.help);
+        let help = row.help.replace('\'', "\\'");
+        _ = writeln!(out, "complete -c taipan -n __fish_use_subcommand -a {} -d '{help}'", row.name);
     }
     for flag in FLAGS {
         let short = flag.short.map_or(String::new(), |c| format!(" -s {c}"));
@@ -1034,7 +1035,7 @@ fn fish() -> String {
             out,
             "complete -c taipan -l {}{short}{value} -d '{}'",
             flag.long,
-            flag.help.replace('\'', "")
+            flag.help.replace('\'', "\\'")
         );
     }
     out
