@@ -23,6 +23,7 @@ mod proxy_header;
 mod range;
 mod scgi;
 mod target_path;
+mod throttle_file;
 mod upstream_head;
 
 pub use chunked::chunked;
@@ -42,13 +43,14 @@ pub use proxy_header::proxy_header;
 pub use range::range;
 pub use scgi::scgi;
 pub use target_path::target_path;
+pub use throttle_file::throttle_file;
 pub use upstream_head::upstream_head;
 
 /// Takes any bytes. Panics if a property does not hold.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -67,4 +69,5 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("hpack", hpack),
     ("credentials", credentials),
     ("password_file", password_file),
+    ("throttle_file", throttle_file),
 ];

@@ -134,6 +134,11 @@ fn password_file() {
 }
 
 #[test]
+fn throttle_file() {
+    run("throttle_file");
+}
+
+#[test]
 fn each_target_has_a_corpus_and_a_long_run() {
     for (name, _) in TARGETS {
         assert!(files(name).len() >= 10, "{name}");
