@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 49] = [
+const COUNTS: [&str; 51] = [
     "active",
     "idle",
     "parked",
@@ -62,6 +62,8 @@ const COUNTS: [&str; 49] = [
     "throttle_pauses",
     "scripts_running",
     "scripts_waiting",
+    "proxied",
+    "proxy_failed",
 ];
 
 /// More than the backlog of the control socket.
