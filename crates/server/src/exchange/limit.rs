@@ -40,7 +40,11 @@ impl Exchange<'_> {
     #[inline(never)]
     pub(super) fn fast_within_limits(&mut self, table: &'static LimitTable) -> Option<Response> {
         let Ok(path) = self.path() else { return self.fast() };
-        let throttle = match self.admit_fast(table, &path) {
+        let applied = self.applying(table, &path);
+        if applied.is_empty() {
+            return self.fast();
+        }
+        let throttle = match self.admit_fast(&path, &applied) {
             Ok(throttle) => throttle,
             Err(NotAdmitted::Rejected(response)) => return Some(response),
             Err(NotAdmitted::MustWait) => return None,
@@ -49,7 +53,7 @@ impl Exchange<'_> {
             Some(response) => Some(Response { throttle, ..response }),
             None => {
                 // The driver counts the request again.
-                return_requests(&self.applying(table, &path));
+                return_requests(&applied);
                 None
             }
         }
@@ -58,18 +62,17 @@ impl Exchange<'_> {
     /// What the response has to observe.
     fn admit_fast(
         &self,
-        table: &'static LimitTable,
         path: &SafePath<'_>,
+        applied: &[Applied],
     ) -> Result<Option<Box<Throttle>>, NotAdmitted> {
-        let applied = self.applying(table, path);
-        let mut throttle = self.take(path, &applied).map_err(NotAdmitted::Rejected)?;
-        for limit in &applied {
+        let mut throttle = self.take(path, applied).map_err(NotAdmitted::Rejected)?;
+        for limit in applied {
             let Some((permits, queue, _)) = limit.concurrency() else { continue };
             match permits.clone().try_acquire_owned() {
                 Ok(permit) => throttle.hold(permit),
                 Err(_) if !limit.state.is_enforced() => self.note_dry_run(limit, Excess::Concurrent),
                 Err(_) => {
-                    return_requests(&applied);
+                    return_requests(applied);
                     return Err(match queue {
                         0 => NotAdmitted::Rejected(self.reject_excess(path, limit, Excess::Concurrent)),
                         _ => NotAdmitted::MustWait,
@@ -141,7 +144,7 @@ impl Exchange<'_> {
     }
 
     /// Counts the request, and the response among those that share a rate.
-    fn take(&self, path: &SafePath<'_>, applied: &AppliedLimits) -> Result<Throttle, Response> {
+    fn take(&self, path: &SafePath<'_>, applied: &[Applied]) -> Result<Throttle, Response> {
         let now = limits::now();
         let mut throttle = Throttle::default();
         for (at, limit) in applied.iter().enumerate() {
