@@ -23,7 +23,7 @@ use crate::privilege::Identity;
 use crate::spawner::cgroup;
 use crate::tls::Material;
 use crate::tls::material::{Keys, Problem, Reading};
-use crate::{acme, clock, config, control, privilege, privileged_file, sandbox, start, terminal, tls};
+use crate::{acme, clock, config, control, jail, privilege, privileged_file, sandbox, start, terminal, tls};
 
 /// A problem that a start would meet.
 struct Finding {
@@ -150,6 +150,7 @@ fn findings(path: &Path, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     }));
     all.extend(orders(site));
     all.extend(chroot(site));
+    all.extend(lacks(site));
     all.extend(published_texts(site));
     all.extend(sandbox_in_force(site));
     (all, silent)
@@ -314,6 +315,17 @@ fn chroot(site: &Site) -> Option<Finding> {
     let folder = site.chroot.as_ref().filter(|folder| !folder.is_dir())?;
     let text = format!("the chroot {} is not a folder; create it, or remove `chroot`", folder.display());
     Some(Finding::error(&["chroot"], folder, text))
+}
+
+/// What scripts and applications would not find in the chroot. Only a warning: a program may have other ways.
+fn lacks(site: &Site) -> Vec<Finding> {
+    let folder = site.chroot.clone().unwrap_or_default();
+    let finding = |jail::Lack { path, needed_by }: jail::Lack| {
+        let (shown, path) = (folder.display(), path.display());
+        let text = format!("the chroot {shown} lacks {path}, for {needed_by}; copy or make it there");
+        Finding::warning(&["chroot"], &folder, text)
+    };
+    jail::lacks(site).into_iter().map(finding).collect()
 }
 
 fn sandbox_in_force(site: &Site) -> Option<Finding> {

@@ -15,6 +15,7 @@ pub mod certificates;
 pub mod check;
 pub mod explain;
 pub mod healthcheck;
+pub mod jail;
 
 pub mod fcgi_wrap;
 

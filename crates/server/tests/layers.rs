@@ -94,6 +94,7 @@ const SERVER: &[&str] = &[
     "explain",
     "certificates",
     "check",
+    "jail",
     "fcgi_wrap",
     "passwd",
     // The master, and the process that serves one configuration.

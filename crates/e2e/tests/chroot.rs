@@ -1,0 +1,117 @@
+//! A chroot: logs, types, error pages, scripts and user folders work in it, and `taipan check` lists what it lacks.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use e2e::{Rows, Signal, Site, TIMEOUT, is_root, output_of, run, tool, wait_until};
+
+/// Needs the C library.
+const DYNAMIC: &str = "#include <stdio.h>\n#include <unistd.h>\n\
+     int main(void) { char folder[4096]; printf(\"X-A: b\\n\\nin %s\", getcwd(folder, sizeof folder)); return 0; }\n";
+
+const SHELL: &str =
+    "#!/bin/sh\necho to nothing >/dev/null\nprintf 'X-A: b\\n\\nshell %s' \"$SCRIPT_FILENAME\"\n";
+
+/// What `taipan check` says that the chroot lacks, as paths in it.
+fn lacks(config: &Path) -> Vec<PathBuf> {
+    let checked = run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    let errors = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success(), "{errors}");
+    let path = |line: &str| line.split_once(" lacks ")?.1.split_once(", for ").map(|(path, _)| path.into());
+    errors.lines().filter_map(path).collect()
+}
+
+fn supply(jail: &Path, path: &Path) {
+    let inside = jail.join(path.strip_prefix("/").expect("it is absolute"));
+    fs::create_dir_all(inside.parent().expect("it has one")).expect("it is our folder");
+    if path == Path::new("/dev/null") {
+        let made = output_of(tool("mknod").arg("-m").arg("666").arg(&inside).args(["c", "1", "3"]));
+        assert!(made.status.success(), "{made:?}");
+    } else if path.is_dir() {
+        fs::create_dir(&inside).expect("it is our folder");
+        fs::set_permissions(&inside, Permissions::from_mode(0o1777)).expect("it is ours");
+    } else {
+        fs::copy(path, &inside).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+}
+
+#[test]
+fn everything_works_once_nothing_is_missing() {
+    if !is_root() {
+        // Only root can change its root.
+        return;
+    }
+    let site = Site::new()
+        .every_protocol()
+        .file_beside_root("a.c", DYNAMIC)
+        .script("shell.cgi", SHELL)
+        .script("script.x", "#!/no/such/interpreter\n")
+        .file("not-executable.cgi", "#!/missing\n")
+        .file("style.css", "style")
+        .file("404.html", "our page")
+        .file_beside_root("home/ann/public_html/index.html", "page of ann");
+    let home = site.home().to_owned();
+    let compiled = output_of(tool("cc").args(["-o", "www/a.cgi", "a.c"]).current_dir(&home));
+    assert!(compiled.status.success(), "{compiled:?}");
+    fs::set_permissions(&home, Permissions::from_mode(0o755)).expect("it is ours");
+    let site = site.config(
+        "chroot = \".\"\nuser = \"daemon\"\nerror_pages = { 404 = \"/404.html\" }\nuser_folders = \"public_html\"\n\
+         [[route]]\npath = \"*.cgi\"\ncgi = true\n[users]\nhomes = \"home\"\n[log]\naccess = \"./access.log\"\n",
+    );
+    let config = site.write_config();
+    let mut rows = Rows::new();
+    let first = lacks(&config);
+    let shown = format!("{first:?}");
+    for path in ["/bin/sh", "/dev/null", "/var/tmp", "/etc/passwd"] {
+        rows.holds(path, &shown, first.contains(&PathBuf::from(path)));
+    }
+    let names_libc = first.iter().any(|path| path.ends_with("libc.so.6"));
+    rows.holds("the library of a program", &shown, names_libc);
+    rows.holds("what is no script", &shown, !first.contains(&PathBuf::from("/no/such/interpreter")));
+    rows.holds("what is not run", &shown, !first.contains(&PathBuf::from("/missing")));
+    // What is supplied may need more.
+    for _ in 0..5 {
+        for path in lacks(&config) {
+            match path.to_str() {
+                Some("/etc/passwd") => {
+                    fs::create_dir_all(home.join("etc")).expect("it is our folder");
+                    let accounts = "ann:x:1000:1000::/home/ann:/bin/sh\nroot:x:0:0::/home/root:/bin/sh\n";
+                    fs::write(home.join("etc/passwd"), accounts).expect("it is our folder");
+                }
+                _ => supply(&home, &path),
+            }
+        }
+    }
+    rows.check("complete", lacks(&config), Vec::<PathBuf>::new());
+    let server = site.start();
+    for round in ["first", "after a reload"] {
+        for (path, expected) in [
+            ("/a.cgi", "in /www"),
+            ("/shell.cgi", "shell /www/shell.cgi"),
+            ("/style.css", "style"),
+            ("/missing", "our page"),
+            ("/~ann/", "page of ann"),
+            ("/~root/", "our page"),
+        ] {
+            rows.check(format!("{round}: {path}"), server.get(path).text().as_str(), expected);
+        }
+        let chunked =
+            "POST /shell.cgi HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+        rows.check(
+            format!("{round}: a body"),
+            server.request(chunked).text().as_str(),
+            "shell /www/shell.cgi",
+        );
+        let css = server.get("/style.css");
+        rows.check(format!("{round}: its type"), css.field("content-type"), Some("text/css; charset=utf-8"));
+        let first = server.serving_pid();
+        if round == "first" {
+            server.signal(Signal::HUP);
+            assert!(wait_until(TIMEOUT, || server.serving_pid() != first), "it is reloaded");
+        }
+    }
+    let log = || fs::read_to_string(home.join("access.log")).unwrap_or_default();
+    let is_logged = wait_until(TIMEOUT, || log().matches("/a.cgi").count() >= 2);
+    rows.holds("the log", &log(), is_logged);
+}
