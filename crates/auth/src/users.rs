@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::hash::{Hash, PlainText};
 use crate::mistake::{self, Fault, FileError, Mistakes};
@@ -23,6 +24,19 @@ pub struct Users {
     hashes: Vec<Hash>,
     mistakes: Mistakes,
     decoys: RandomState,
+    id: Id,
+}
+
+/// The number of a list of users, which no other list of the process has.
+#[derive(Debug, Clone, Copy)]
+struct Id(u64);
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl Default for Id {
+    fn default() -> Self {
+        Self(NEXT_ID.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Users {
@@ -100,6 +114,16 @@ impl Users {
     /// Bytes that one comparison needs at most.
     pub fn memory(&self) -> usize {
         self.hashes.iter().map(Hash::memory).max().unwrap_or(0)
+    }
+
+    /// Whether both have the same users with the same hashes.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.by_name == other.by_name && self.hashes == other.hashes
+    }
+
+    /// A number that no other list of this process has, so that a result of `verify` can be remembered.
+    pub fn id(&self) -> u64 {
+        self.id.0
     }
 
     /// The lines that do not count.

@@ -33,6 +33,12 @@ impl Source for Disk {
         Ok(text)
     }
 
+    fn read_bytes(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Expands the pattern component by component.
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let mut found = vec![PathBuf::new()];

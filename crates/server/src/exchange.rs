@@ -8,12 +8,17 @@
 
 pub mod access;
 mod answers;
+mod attempts;
+mod authentication;
 mod authorizer;
 mod cors;
+mod digest;
 mod error_page;
 mod folder;
+mod folder_passwords;
 mod forward;
 mod limit;
+mod logins;
 mod panic_guard;
 mod refusal;
 mod sendfile;
@@ -40,9 +45,12 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme, encode_path};
 
-use self::access::{Denied, Needs};
+use self::access::{Needs, Refused};
 use self::answers::Answers;
+use self::authentication::Passed;
 pub use self::authorizer::authorizers;
+use self::folder_passwords::FolderPasswordFiles;
+use self::logins::Logins;
 use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
 use crate::content::{compress, delta, file, fixed, kept, listing};
@@ -81,6 +89,8 @@ pub struct Responder {
     pub limits: Option<&'static LimitTable>,
     /// For lines about requests that a limit would reject.
     pub dry_runs: LineLimit,
+    pub logins: Logins,
+    pub folder_passwords: FolderPasswordFiles,
 }
 
 impl Responder {
@@ -97,6 +107,7 @@ impl Responder {
         let (answers, has_cors) = (Answers::default(), services.site.has_cors());
         let has_host_folders = services.site.has_host_folders();
         let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
+        let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
         Responder {
             services,
             files,
@@ -109,6 +120,8 @@ impl Responder {
             has_host_folders,
             limits,
             dry_runs,
+            logins,
+            folder_passwords,
         }
     }
 
@@ -159,6 +172,10 @@ impl Responder {
         let response = Response { user: exchange.user(), ..response };
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
+        let response = match &exchange.authentication_info {
+            Some(info) => response.with_fields(&[("Authentication-Info", info)]),
+            None => response,
+        };
         omit_content_for_head(method, response)
     }
 }
@@ -202,10 +219,16 @@ struct Exchange<'a> {
     /// Of the route that responds.
     cors: Option<&'a Cors>,
     internal_redirects: usize,
+    /// The credentials of the request that have passed.
+    passed: Vec<Passed>,
+    /// The value of `Authentication-Info`.
+    authentication_info: Option<String>,
 }
 
 /// What a plan results in.
 enum Resolution<'a> {
+    /// A user has to authenticate for what would be served.
+    Refused(Refused<'a>),
     Response(Response),
     /// A status, with the error page of the route.
     Status(&'a Route, Status),
@@ -245,6 +268,8 @@ impl<'a> Exchange<'a> {
             variables: Additions::default(),
             cors: None,
             internal_redirects: 0,
+            passed: Vec::new(),
+            authentication_info: None,
         }
     }
 
@@ -281,8 +306,8 @@ impl<'a> Exchange<'a> {
             if self.responder.access.tls && self.head.scheme == Scheme::Https {
                 return None;
             }
-            if let Err(Denied(route, status)) = self.check_access(&path) {
-                return self.status_fast(route, status);
+            if let Err(refused) = self.check_access(&path) {
+                return self.refused_fast(refused);
             }
         }
         if self.responder.has_authorizers && self.must_authorize(&path, self.route(&path)) {
@@ -309,9 +334,9 @@ impl<'a> Exchange<'a> {
             return self.status_fast(route, status);
         };
         if self.responder.access.rules
-            && let Err(Denied(route, status)) = self.check_access(&path)
+            && let Err(refused) = self.check_access(&path)
         {
-            return self.status_fast(route, status);
+            return self.refused_fast(refused);
         }
         if self.responder.has_authorizers && self.must_authorize(&path, plan.route) {
             return None;
@@ -344,6 +369,7 @@ impl<'a> Exchange<'a> {
             Resolution::Response(response) => Some(response),
             Resolution::Status(route, status) => self.status_fast(route, status),
             Resolution::Absent(route, _) => self.status_fast(route, Status::NOT_FOUND),
+            Resolution::Refused(refused) => self.refused_fast(refused),
             Resolution::List(_) | Resolution::Forward(..) => None,
         }
     }
@@ -398,20 +424,31 @@ impl<'a> Exchange<'a> {
     ) -> Result<Response, (&'a Route, Status)> {
         self.cors = plan.route.cors.as_deref();
         if self.responder.access.rules
-            && let Err(Denied(route, status)) = self.check_access(path)
+            && let Err(response) = self.enforce(|exchange| exchange.check_access(path)).await
         {
-            return Ok(self.status(route, status).await);
+            return Ok(response);
         }
         if let Err(response) = self.authorize(request, path, plan.route).await {
             return Ok(response);
         }
-        Ok(match self.resolve(path, plan, fallback).await {
-            Resolution::Response(response) => response,
-            Resolution::Status(route, status) => self.status(route, status).await,
-            Resolution::Absent(route, status) => return Err((route, status)),
-            Resolution::List(query) => self.list(*query).await,
-            Resolution::Forward(route, kind) => self.forward(request, route, *kind, fallback).await,
-        })
+        let mut plan = plan;
+        loop {
+            return Ok(match self.resolve(path, plan, fallback).await {
+                Resolution::Response(response) => response,
+                Resolution::Status(route, status) => self.status(route, status).await,
+                Resolution::Absent(route, status) => return Err((route, status)),
+                Resolution::List(query) => self.list(*query).await,
+                Resolution::Forward(route, kind) => self.forward(request, route, *kind, fallback).await,
+                // A file that stands for the path, such as an index file.
+                Resolution::Refused(refused) => match self.satisfy(refused).await {
+                    Ok(()) => {
+                        plan = self.plan(path.clone());
+                        continue;
+                    }
+                    Err(response) => response,
+                },
+            });
+        }
     }
 
     /// Calls the authorizers of a path. Errors: the response of the one that does not let the request pass.
@@ -560,9 +597,9 @@ impl<'a> Exchange<'a> {
         };
         let decision = decide::decide(self.head, path, &entry.resource, listing, self.now);
         if self.responder.access.rules
-            && let Err(Denied(route, status)) = self.check_served(path, entry, &decision)
+            && let Err(refused) = self.check_served(path, entry, &decision)
         {
-            return Resolution::Status(route, status);
+            return Resolution::Refused(refused);
         }
         if entry.deltas.is_some()
             && let Decision::Full(_) | Decision::Make(..) = decision

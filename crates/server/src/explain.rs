@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use site::access::{self, Action, Facts, Rule, Tls};
 use site::applying::each_applying;
+use site::authentication::Demand;
 use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
@@ -147,14 +148,25 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], flags: &Explain)
 fn print_rules(responder: &Responder, host: usize, head: &Head<'_>, client: Peer) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
-    if services.site.rules().next().is_none() {
+    if !responder.access.rules {
         return;
     }
     let facts = Facts { head, client: client.ip(), tls: Tls::Off, now: services.clock.now() };
     let decision = |what: &str, rule: &Rule| {
         terminal::out(format_args!("access    {client} {what}, by the rule in {}", rule.place));
     };
-    match access::check(services.site.hosts.at(host), &path, facts) {
+    let found = services.site.hosts.at(host);
+    let verdict = access::check(found, &path, facts);
+    let own = &found.routes.get(found.routes.find(&path)).authentication;
+    if let Demand::User | Demand::FolderUser = own.demand(verdict) {
+        let users = if own.has_users() {
+            "a user of its files"
+        } else {
+            "a user of the folder's file, if there is one"
+        };
+        terminal::out(format_args!("password  {users}, for the realm \"{}\"", own.realm));
+    }
+    match verdict {
         access::Verdict::Allow(None) => {
             terminal::out(format_args!("access    {client} is allowed: no rule matches"))
         }

@@ -87,6 +87,7 @@ pub mod background;
 pub mod buffer;
 pub mod clock;
 pub mod encoder;
+pub mod file_stamps;
 pub mod handshake;
 pub mod peer;
 pub mod semaphore;

@@ -71,7 +71,7 @@ const SITE: &[&str] = &[
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host folder route template upstream authorizer tls certificates access limit",
+    "model host folder route template upstream authorizer tls certificates access authentication limit",
     "proxies",
     "network",
     "wildcard",
@@ -121,6 +121,7 @@ const SERVER: &[&str] = &[
     "services",
     "limits",
     "tls",
+    "file_stamps",
     "stats",
     "overload",
     "log",

@@ -33,6 +33,8 @@ pub mod wildcard;
 
 pub mod access;
 
+pub mod authentication;
+
 pub mod proxies;
 
 pub mod config;

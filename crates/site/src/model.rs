@@ -16,6 +16,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use crate::access::{Rule, Rules};
+use crate::authentication::Authentication;
 use crate::authorizer::{Authorizer, Subrequest, is_same_name};
 use crate::certificates::Certificates;
 use crate::compress::CompressRules;
@@ -121,6 +122,7 @@ pub struct Route {
     pub access: Vec<Rules>,
     /// Limits of speed and of requests: those of the top level, of the host and of the route.
     pub limits: Vec<LimitId>,
+    pub authentication: Arc<Authentication>,
 }
 
 /// An account of the system. User and group are names or numbers. `None`: the first group of the user.
@@ -569,6 +571,19 @@ impl Site {
         names
     }
 
+    /// Whether any route asks for users.
+    pub fn has_authentication(&self) -> bool {
+        let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        routes.any(|route| route.authentication.is_on())
+    }
+
+    /// The files of users and groups, each perhaps several times.
+    pub fn user_files(&self) -> impl Iterator<Item = &Path> {
+        let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        let used = routes.map(|route| &route.authentication).filter(|own| own.is_on());
+        used.flat_map(|own| own.user_files.iter().chain(&own.group_files)).map(PathBuf::as_path)
+    }
+
     /// The rules of access of all routes.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
@@ -631,6 +646,7 @@ impl Route {
             security_headers: Preset::Off,
             access: Vec::new(),
             limits: Vec::new(),
+            authentication: Arc::default(),
         }
     }
 

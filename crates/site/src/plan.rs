@@ -10,6 +10,7 @@ use std::path::Path;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
+use crate::authentication::is_never_served;
 use crate::folder::{HostFolder, UserFolders};
 use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, NamedRoot, Route};
 use crate::published::Text;
@@ -316,6 +317,9 @@ fn plan_files<'s, 'p>(
 ) -> PlannedAction<'s, 'p> {
     if route.script.is_some() {
         return PlannedAction::Status(Status::NOT_FOUND, Cause::NoScript);
+    }
+    if path.segments().any(is_never_served) {
+        return PlannedAction::Status(Status::NOT_FOUND, Cause::Dotfile);
     }
     // The path of the request counts: an alias may have a dot folder as its root, and a hidden path must not lead
     // there either.

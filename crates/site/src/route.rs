@@ -11,9 +11,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use taipan_http::target::SafePath;
 
+use crate::authentication::Authentication;
 use crate::model::{Action, Interpreter, Route};
 
 /// Routes of one host besides the default.
@@ -480,6 +482,11 @@ impl Routes {
     /// The default route first, then those of the configuration, then the combined ones.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
         std::iter::once(&self.default).chain(&self.others)
+    }
+
+    /// The settings of authentication of all routes.
+    pub fn authentications_mut(&mut self) -> impl Iterator<Item = &mut Arc<Authentication>> {
+        std::iter::once(&mut self.default).chain(&mut self.others).map(|route| &mut route.authentication)
     }
 
     /// The roots and the interpreters of all routes. A new path for them changes nothing else of a route.

@@ -1,10 +1,12 @@
 //! Rules of access: what a client may not have is neither sent, listed, nor shown as the page of an error. `site` decides.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use site::access::{self, Facts, Tls, Verdict};
+use site::authentication::{Authentication, Demand};
 use site::decide::Decision;
-use site::model::{Route, Site};
+use site::model::{Host, Route, Site};
 use site::plan;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
@@ -13,10 +15,10 @@ use super::Exchange;
 use crate::files::Entry;
 use crate::handshake::TlsFacts;
 
-/// What the rules of a site ask for.
+/// What the routes of a site ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
-    /// There are rules.
+    /// There are rules, or passwords.
     pub rules: bool,
     /// A rule asks for facts of the TLS connection, which the fast path does not have.
     pub tls: bool,
@@ -26,26 +28,34 @@ pub struct Needs {
 
 impl Needs {
     pub fn of(site: &Site) -> Needs {
-        let differ = |host: &site::model::Host| {
-            let mut lists = host.routes.iter().map(|route| &route.access);
-            lists.next().is_some_and(|first| lists.any(|other| other != first))
+        let differ = |host: &Host| {
+            let mut routes = host.routes.iter();
+            let is_same = |one: &Route, other: &Route| {
+                one.access == other.access && Arc::ptr_eq(&one.authentication, &other.authentication)
+            };
+            routes.next().is_some_and(|first| routes.any(|other| !is_same(first, other)))
         };
         Needs {
-            rules: site.rules().next().is_some(),
+            rules: site.rules().next().is_some() || site.has_authentication(),
             tls: site.rules().any(|rule| rule.asks_for_tls()),
             paths: site.rules().any(|rule| rule.asks_for_path()) || site.hosts.iter().any(differ),
         }
     }
 }
 
-/// The rules do not let a request pass: the route whose error page the response has, and its status.
-pub(super) struct Denied<'a>(pub &'a Route, pub Status);
+/// Why a request may not have what is at a path.
+pub(super) enum Refused<'a> {
+    /// The route whose error page the response has, and its status.
+    Denied(&'a Route, Status),
+    /// A user has to authenticate. The password file of the folder of this path may have the users.
+    Unauthenticated(Arc<Authentication>, SafePath<'static>),
+}
 
 impl<'a> Exchange<'a> {
     /// Whether the client may have what is at `path`, and at the path that rewrites lead to.
     #[cold]
     #[inline(never)]
-    pub(super) fn check_access(&self, path: &SafePath<'_>) -> Result<(), Denied<'a>> {
+    pub(super) fn check_access(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
         self.check_path(path)?;
         match plan::rewritten(self.host(), path) {
             Some(rewritten) => self.check_path(&rewritten),
@@ -61,7 +71,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         entry: &Rc<Entry>,
         decision: &Decision,
-    ) -> Result<(), Denied<'a>> {
+    ) -> Result<(), Refused<'a>> {
         let rewritten = plan::rewritten(self.host(), path);
         let path = rewritten.as_ref().unwrap_or(path);
         match entry.path_of_file(path, decision.representation()) {
@@ -71,11 +81,23 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<(), Denied<'a>> {
-        match self.verdict(path) {
-            Verdict::Allow(_) => Ok(()),
-            Verdict::Deny(status, _) => Err(Denied(self.route(path), status)),
-            Verdict::Authenticate(_) => Err(Denied(self.route(path), Status::FORBIDDEN)),
+    pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
+        let route = self.host().routes.get(self.host().routes.find(path));
+        let verdict = self.verdict(path);
+        let own = &route.authentication;
+        match own.demand(verdict) {
+            Demand::Nothing => Ok(()),
+            Demand::User | Demand::FolderUser if self.has_authenticated(own, path) => Ok(()),
+            Demand::User | Demand::FolderUser => {
+                Err(Refused::Unauthenticated(own.clone(), path.clone().into_owned()))
+            }
+            Demand::Denied => {
+                let status = match verdict {
+                    Verdict::Deny(status, _) => status,
+                    Verdict::Allow(_) | Verdict::Authenticate(_) => Status::FORBIDDEN,
+                };
+                Err(Refused::Denied(self.route(path), status))
+            }
         }
     }
 

@@ -8,7 +8,6 @@ use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
 
 use super::Exchange;
-use super::access::Denied;
 use crate::content::compress;
 use crate::log;
 use crate::request::Request;
@@ -34,9 +33,9 @@ impl Exchange<'_> {
         self.cors = route.cors.as_deref();
         if self.responder.access.rules
             && let HandlerKind::Script(step) = &kind
-            && let Err(Denied(route, status)) = self.check_path(&step.script_name)
+            && let Err(response) = self.enforce(|exchange| exchange.check_path(&step.script_name)).await
         {
-            return self.status(route, status).await;
+            return response;
         }
         // The route of a script may be another one than that of the path.
         for authorizer in &route.authorizers {

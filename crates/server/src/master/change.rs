@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use site::listener::Listener;
@@ -20,6 +20,7 @@ use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT};
 use crate::acme::AcmeFiles;
 use crate::control::SiteSource;
 use crate::control::{self, Client};
+use crate::file_stamps::FileStamps;
 use crate::files::beneath::Root;
 use crate::generation::{self, GenerationSetup};
 use crate::ipc::{Channel, MasterCommand, Rates};
@@ -29,7 +30,7 @@ use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
 use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
-use crate::tls::material::{Keys, Problem, Reading, Severity, Stamps};
+use crate::tls::material::{Keys, Problem, Reading, Severity};
 use crate::tls::{KeySource, Material, TicketSecrets, TlsSetup};
 use crate::worker::WorkerSockets;
 use crate::{announce, clock, limits, privileged_file, spawner, start, terminal};
@@ -38,6 +39,8 @@ use crate::{announce, clock, limits, privileged_file, spawner, start, terminal};
 pub(super) struct Change {
     pub(super) site: Site,
     pub(super) tls: Tls,
+    /// The files of users and groups.
+    pub(super) users: FileStamps,
     pub(super) sockets: Sockets,
     pub(super) generation: Pid,
     pub(super) errors: Option<OpenSink>,
@@ -53,7 +56,7 @@ pub(super) struct Change {
 pub(super) struct Tls {
     /// `None`: the site has no TLS.
     pub(super) material: Option<Material>,
-    pub(super) stamps: Stamps,
+    pub(super) stamps: FileStamps,
     pub(super) warnings: Vec<String>,
     /// `None`: no host has its certificate by ACME.
     #[cfg_attr(not(feature = "acme"), allow(dead_code))]
@@ -100,6 +103,13 @@ impl NotStarted {
             NotStarted::ByTls(lines) => lines,
         }
     }
+}
+
+/// How often the files of users and groups are looked at.
+const LOOK_AT_USERS: Duration = Duration::from_secs(2);
+
+fn stamps_of_users(site: &Site) -> FileStamps {
+    FileStamps::of(site.user_files())
 }
 
 impl Master {
@@ -171,7 +181,9 @@ impl Master {
         match started {
             Ok((generation, errors, handoff)) => {
                 let kill = KillTimer::start(Instant::now(), START_TIMEOUT);
-                self.change = Some(Change { site, tls, sockets, generation, errors, handoff, kill, cause });
+                let users = stamps_of_users(&site);
+                let change = Change { site, tls, users, sockets, generation, errors, handoff, kill, cause };
+                self.change = Some(change);
                 Ok(())
             }
             Err(why) => {
@@ -197,8 +209,23 @@ impl Master {
     /// Reloads if a file of a certificate has changed. If that fails, the next look tries again.
     pub(super) fn look_for_certificates(&mut self, now: Instant) {
         self.schedule_look(now);
-        if self.change.is_none() && self.tls.stamps.again() != self.tls.stamps {
+        if self.change.is_none() && self.tls.stamps.have_changed() {
             log::info(format_args!("certificates have changed"));
+            self.reload(Vec::new());
+        }
+    }
+
+    fn schedule_look_at_users(&mut self, now: Instant) {
+        self.next_look_at_users = (!self.user_files.is_empty()).then(|| now + LOOK_AT_USERS);
+    }
+
+    /// Reloads if a file of users or groups has changed.
+    pub(super) fn look_at_users(&mut self, now: Instant) {
+        self.schedule_look_at_users(now);
+        if self.change.is_none() && self.user_files.have_changed() {
+            // If the file cannot be used, that is reported once, and not at each look.
+            self.user_files = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
+            log::info(format_args!("a file of users or groups has changed"));
             self.reload(Vec::new());
         }
     }
@@ -416,7 +443,7 @@ impl Master {
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.
     pub(super) fn complete_change(&mut self) -> Result<(), Vec<String>> {
         let Some(change) = self.change.take() else { return Ok(()) };
-        let Change { site, tls, sockets, generation, errors, handoff, mut cause, .. } = change;
+        let Change { site, tls, users, sockets, generation, errors, handoff, mut cause, .. } = change;
         if let Some(errors) = errors {
             log::write_to(errors, site.log.level);
         }
@@ -474,9 +501,10 @@ impl Master {
             Cause::Renewal => log::info(format_args!("new certificates are served")),
             Cause::Crash => log::warn(format_args!("a new serving process has taken over")),
         }
-        (self.site, self.tls) = (Some(site), tls);
+        (self.site, self.tls, self.user_files) = (Some(site), tls, users);
         self.forget_tickets();
         self.schedule_look(Instant::now());
+        self.schedule_look_at_users(Instant::now());
         self.release_pools();
         self.send_log_to_pools();
         self.resend_challenges();

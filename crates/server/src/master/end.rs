@@ -219,6 +219,7 @@ impl Master {
             self.next_ping.map(|at| (at, Timer::Ping)),
             self.certificates.deadline().map(|at| (at, Timer::Acme)),
             self.next_look.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::Certificates)),
+            self.next_look_at_users.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::UserFiles)),
             self.next_epoch.map(|at| (at, Timer::Tickets)),
             // The end of a change restarts the generation, or schedules it again.
             self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
@@ -278,6 +279,7 @@ impl Master {
                 }
             }
             Timer::Certificates => self.look_for_certificates(now),
+            Timer::UserFiles => self.look_at_users(now),
             Timer::Tickets => self.forget_tickets(),
             // A client of the control socket may just have begun a reload.
             Timer::Restart if self.change.is_some() => {}

@@ -40,6 +40,7 @@ use rustix::thread::CapabilitySet;
 use site::model::{Log, Site};
 
 use crate::control::{Client, Control, Request};
+use crate::file_stamps::FileStamps;
 use crate::flags::Serve;
 use crate::generation::INTERRUPTED;
 use crate::ipc::{GenerationEvent, MasterCommand, Received};
@@ -130,6 +131,9 @@ struct Master {
     next_ping: Option<Instant>,
     /// When the files of certificates are compared with those that are served.
     next_look: Option<Instant>,
+    user_files: FileStamps,
+    /// When the files of users and groups are looked at. `None`: there are none.
+    next_look_at_users: Option<Instant>,
     /// When the keys of old session tickets are forgotten.
     next_epoch: Option<Instant>,
     phase: Phase,
@@ -169,6 +173,7 @@ enum Timer {
     ControlTimeout,
     Ping,
     Certificates,
+    UserFiles,
     Tickets,
     Restart,
 }
@@ -227,6 +232,8 @@ impl Master {
             restart: None,
             next_ping: None,
             next_look: None,
+            user_files: FileStamps::default(),
+            next_look_at_users: None,
             next_epoch: None,
             phase: Phase::Serving,
             options: options.clone(),

@@ -30,23 +30,13 @@ pub mod material {
     pub struct Reading {
         pub material: Option<super::Material>,
         pub problems: Vec<Problem>,
-        pub stamps: Stamps,
+        pub stamps: FileStamps,
     }
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Keys {
         Read,
         Left,
-    }
-
-    /// There are no files.
-    #[derive(Debug, Clone, Default, PartialEq, Eq)]
-    pub struct Stamps;
-
-    impl Stamps {
-        pub fn again(&self) -> Stamps {
-            Stamps
-        }
     }
 }
 
@@ -78,7 +68,7 @@ pub mod kernel {
     }
 }
 
-use material::{Keys, Problem, Reading, Severity, Stamps};
+use material::{Keys, Problem, Reading, Severity};
 
 #[derive(Debug, Clone)]
 pub enum Material {}
@@ -100,7 +90,7 @@ impl Material {
             ),
         };
         let problems = site.listeners.iter().filter(|listener| listener.protocols.tls).map(problem).collect();
-        Reading { material: None, problems, stamps: Stamps }
+        Reading { material: None, problems, stamps: FileStamps::default() }
     }
 
     /// What `taipan check` shows of the certificates.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
@@ -19,6 +19,7 @@ use super::crypto::{SigningKeys, signing_key};
 use super::inspect::{CertificateFacts, date, problems};
 use super::names::distinguished;
 use super::pem::{self, PrivateKey};
+use crate::file_stamps::FileStamps;
 
 /// Bytes of a file.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -103,18 +104,11 @@ pub struct Reading {
     pub material: Option<Material>,
     pub problems: Vec<Problem>,
     /// The states of all files, for a comparison later.
-    pub stamps: Stamps,
+    pub stamps: FileStamps,
 }
 
 /// A certificate, and its key if keys are read.
 type Pair = (Certificate, Option<PrivateKey>);
-
-/// The states of files, by path.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stamps(BTreeMap<PathBuf, Option<Stamp>>);
-
-/// Device, inode, size, and time of the last change in nanoseconds.
-type Stamp = (u64, u64, u64, i128);
 
 impl Certificate {
     /// Reads the text of a chain. Errors: the middle of a sentence whose subject is the file.
@@ -242,24 +236,6 @@ impl Reading {
     }
 }
 
-impl Stamps {
-    /// The present states of the same files.
-    pub fn again(&self) -> Stamps {
-        Stamps(self.0.keys().map(|path| (path.clone(), stamp(path))).collect())
-    }
-
-    fn add(&mut self, path: &Path) {
-        self.0.insert(path.to_owned(), stamp(path));
-    }
-}
-
-/// `None`: there is no such file.
-fn stamp(path: &Path) -> Option<Stamp> {
-    let found = fs::metadata(path).ok()?;
-    let time = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
-    Some((found.dev(), found.ino(), found.size(), time))
-}
-
 struct Reader {
     with_keys: Keys,
     now: i64,
@@ -268,7 +244,7 @@ struct Reader {
     /// The certificates that have been read, as indices.
     read: BTreeMap<CertificateFiles, Vec<usize>>,
     problems: Vec<Problem>,
-    stamps: Stamps,
+    stamps: FileStamps,
 }
 
 impl Reader {
@@ -280,7 +256,7 @@ impl Reader {
             keys: Vec::new(),
             read: BTreeMap::new(),
             problems: Vec::new(),
-            stamps: Stamps::default(),
+            stamps: FileStamps::default(),
         }
     }
 

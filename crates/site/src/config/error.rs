@@ -100,6 +100,11 @@ impl Errors {
         places.0.entry((key, value.as_ref().to_owned())).or_insert_with(|| place.clone());
     }
 
+    /// The recorded place of a value.
+    pub fn place_of(&self, keys: &[&'static str], value: impl AsRef<Path>) -> Option<Place> {
+        self.places.borrow().of(keys, value).cloned()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.errors.borrow().is_empty()
     }

@@ -264,6 +264,14 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("proxy_pass", "application", TO_AN_APPLICATION),
     ("proxy", "application", TO_AN_APPLICATION),
     ("reverse_proxy", "application", TO_AN_APPLICATION),
+    ("auth_basic", "auth", " = \"basic\", and realm"),
+    ("auth_basic_user_file", "user_files", ""),
+    ("basic_auth", "auth", " = \"basic\", and user_files"),
+    ("basicauth", "auth", " = \"basic\", and user_files"),
+    ("password", "users", ", or user_files"),
+    ("htpasswd", "user_files", ""),
+    ("allow", "rule", ": a [[rule]] with address and then = \"allow\""),
+    ("deny", "rule", ": a [[rule]] with address and then = \"deny\""),
     ("auth_request", "authorizer", ", and authorizer_path"),
     ("forward_auth", "authorizer", ", and authorizer_path"),
     ("cors", "cors_origins", ""),
@@ -312,15 +320,7 @@ const ABSENT: &[(&[&str], &str)] = &[
         &["ssl_ciphers", "ssl_ecdh_curve", "ssl_dhparam", "ssl_stapling", "ocsp", "ssl_session_cache"],
         "the defaults are those of today; \"ciphers\" and \"groups\" in [tls] choose among them",
     ),
-    (
-        &["auth", "auth_basic", "auth_basic_user_file", "basic_auth", "basicauth", "password", "htpasswd"],
-        "passwords are not supported; with \"authorizer\" a FastCGI application decides which requests may proceed",
-    ),
-    (
-        &["allow", "deny"],
-        "access by client address is not supported; use a firewall, or return = 403 for a path",
-    ),
-    (&["http2", "http3", "quic", "websocket"], "only HTTP/1.1 and HTTP/1.0 are supported yet; remove it"),
+    (&["http3", "quic"], "HTTP/1.1 and HTTP/2 are supported; remove it"),
     (&["daemon", "daemonize"], "the program stays in the foreground; let the service manager start it"),
 ];
 

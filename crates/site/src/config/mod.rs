@@ -16,6 +16,7 @@ mod value;
 mod section;
 
 mod access;
+mod authentication;
 
 mod authorizers;
 mod build;
@@ -62,6 +63,12 @@ pub trait Source {
     /// The text of a file. At most [`MAX_FILE`] + 1 bytes need be read.
     fn read(&self, path: &Path) -> io::Result<String>;
 
+    /// The bytes of a file. At most `limit` + 1 need be read.
+    fn read_bytes(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+        _ = limit;
+        self.read(path).map(String::into_bytes)
+    }
+
     /// The files whose path matches a pattern with `*` or `?`, in ascending order, possibly none.
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
 }
@@ -90,6 +97,10 @@ pub fn read(path: &Path, source: &dyn Source) -> Result<Configuration, Vec<Confi
         Some(tree) if errors.is_empty() => build::site(&tree, source, &errors),
         _ => None,
     };
+    let site = site.map(|mut site| {
+        authentication::read_files(&mut site, source, &errors);
+        site
+    });
     match site {
         Some(site) if errors.is_empty() => {
             let (warnings, places) = errors.into_warnings_and_places();

@@ -8,6 +8,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::access::rules;
+use super::authentication::authentication;
 use super::authorizers::{authorizers, subrequest};
 use super::cors::sharing;
 use super::error::Place;
@@ -56,6 +57,7 @@ pub fn route_settings(
     });
     let (sharing, cors) = sharing(section, (&inherited.sharing, &inherited.cors));
     let subrequest = subrequest(section, &inherited.subrequest);
+    let access = rules(section, &inherited.access, limits);
     Route {
         pattern,
         within: inherited.within.clone(),
@@ -73,7 +75,8 @@ pub fn route_settings(
         sharing,
         cors,
         security_headers: security_headers(section).unwrap_or(inherited.security_headers),
-        access: rules(section, &inherited.access, limits),
+        authentication: authentication(section, &inherited.authentication, &access),
+        access,
         limits: limits.of(section, &inherited.limits),
     }
 }

@@ -134,6 +134,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "format" => "access = \"stdout\"",
         "acme" if scope == Scope::Top => "names = \"a.example\"",
         "authorizer_user" => "authorizer_fields = [\"Remote-User\", \"X-Auth-Request-Email\"]",
+        "auth" => "user_files = \"/etc/taipan/users\"",
         "eab_key_id" => "eab_key_file = \"eab\"",
         "eab_key_file" => "eab_key_id = \"1\"",
         "certificate_key" => "certificate = \"a.pem\"",
@@ -177,6 +178,8 @@ fn printed(text: &str) -> String {
     let files = [
         ("site.toml", text),
         ("hosts/a.toml", "user = \"from-a-file\""),
+        ("/etc/taipan/users", "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n"),
+        ("/etc/taipan/groups", "staff: ann\n"),
         ("blocked.txt", "# crawlers\n192.0.2.0/24\n"),
         ("/etc/taipan/throttle", "**.iso 50000"),
     ];
@@ -287,8 +290,8 @@ fn suggests_the_equivalent_of_a_key_of_another_server() {
         ("ssl_ciphers", Scope::Host, "the defaults are those of today"),
         ("auth_request", Scope::Route, "use \"authorizer\", and authorizer_path"),
         ("forward_auth", Scope::Host, "use \"authorizer\", and authorizer_path"),
-        ("auth", Scope::Route, "with \"authorizer\" a FastCGI application decides"),
-        ("auth_basic", Scope::Host, "with \"authorizer\" a FastCGI application decides"),
+        ("basicauth", Scope::Route, "use \"auth\" = \"basic\", and user_files"),
+        ("auth_basic_user_file", Scope::Host, "use \"user_files\""),
         ("gzip", Scope::Top, "use \"compress\""),
         ("gzip_types", Scope::Route, "use \"compress_types\""),
         ("proxy_pass", Scope::Route, "use \"application\": an [[application]] with an address"),
@@ -300,7 +303,7 @@ fn suggests_the_equivalent_of_a_key_of_another_server() {
         ("limit_req", Scope::Route, "use \"limit\": a [[limit]] with requests"),
         ("throttle", Scope::Top, "use \"limit\": a [[limit]] with download = RATE, or \"throttle_file\""),
         ("limit_conn", Scope::Host, "use \"limit\": a [[limit]] with concurrent"),
-        ("deny", Scope::Route, "use a firewall"),
+        ("deny", Scope::Route, "use \"rule\": a [[rule]] with address"),
         ("daemon", Scope::Top, "stays in the foreground"),
     ] {
         let advice = keys::suggest(scope, name);

@@ -1,0 +1,297 @@
+//! Passwords: Basic and Digest, files, users and groups, folders with files of their own, and what wrong passwords lead to.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use e2e::{Response, Rows, Server, Site, TIMEOUT, program, tool, wait_until};
+
+/// `user:hash` of Debian's htpasswd. `kind` is one of its options.
+fn htpasswd(kind: &str, user: &str, password: &str) -> String {
+    let output = tool("htpasswd").args(["-nb", "-C", "4", kind, user, password]).output();
+    let output = output.expect("htpasswd runs");
+    String::from_utf8(output.stdout).expect("it is text").trim().to_owned() + "\n"
+}
+
+/// ann and bob and carl, each with another kind of hash.
+fn users() -> String {
+    [("-m", "ann", "wonderland"), ("-s", "bob", "builder"), ("-B", "carl", "coral:reef")]
+        .map(|(kind, user, password)| htpasswd(kind, user, password))
+        .concat()
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{user}:{password}")))
+}
+
+fn request(server: &Server, target: &str, fields: &str) -> Response {
+    server.request(format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}Connection: close\r\n\r\n"))
+}
+
+fn status(server: &Server, target: &str, fields: &str) -> u16 {
+    request(server, target, fields).status
+}
+
+const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s by %s, %s' \
+                      \"$REMOTE_USER\" \"$AUTH_TYPE\" \"$HTTP_AUTHORIZATION\"\n";
+
+fn site(config: &str) -> Site {
+    Site::new()
+        .file("index.html", "home\n")
+        .file("club/index.html", "club\n")
+        .file("club/deep/a.txt", "deep\n")
+        .script("cgi-bin/who.cgi", SCRIPT)
+        .file_beside_root("users", users())
+        .file_beside_root("groups", "staff: bob carl\n")
+        .config(config)
+}
+
+#[test]
+fn users_of_a_file_may_pass_with_their_password() {
+    let server = site(
+        "trusted_proxies = \"127.0.0.0/8\"\n[[route]]\npath = \"/club/\"\nauth = \"basic\"\nrealm = \"The \\\"club\\\"\"\nuser_files = \"users\"\n",
+    )
+    .every_protocol()
+    .start();
+    let mut rows = Rows::new();
+    let cases = [
+        ("/", String::new(), 200),
+        ("/club/", String::new(), 401),
+        ("/club", String::new(), 401),
+        ("/club/missing", String::new(), 401),
+        ("/%63lub/deep/a.txt", String::new(), 401),
+        ("/club/", basic("ann", "wonderland"), 200),
+        ("/club/deep/a.txt", basic("ann", "wonderland"), 200),
+        ("/club/missing", basic("ann", "wonderland"), 404),
+        ("/club/", basic("bob", "builder"), 200),
+        ("/club/", basic("carl", "coral:reef"), 200),
+        ("/club/", basic("carl", "coral"), 401),
+        ("/club/", basic("eve", "wonderland"), 401),
+        ("/club/", "Authorization: Basic !!!\r\n".to_owned(), 400),
+        ("/club/", "Authorization: Basic\r\n".to_owned(), 400),
+        ("/club/", "Authorization: Bearer abc\r\n".to_owned(), 401),
+        ("/club/", basic("ann", "wonderland") + &basic("ann", "wonderland"), 401),
+    ];
+    for (number, (target, fields, expected)) in cases.into_iter().enumerate() {
+        // Each from a client of its own, so that none has to wait.
+        let fields = format!("X-Forwarded-For: 192.0.2.{number}\r\n{fields}");
+        rows.check(format!("{target} {fields}"), status(&server, target, &fields), expected);
+    }
+    let challenge = request(&server, "/club/", "");
+    let expected = Some("Basic realm=\"The \\\"club\\\"\", charset=\"UTF-8\"");
+    rows.check("challenge", challenge.field("www-authenticate"), expected);
+}
+
+#[test]
+fn groups_users_and_rules_say_who_may_pass() {
+    let server = site(
+        "trusted_proxies = \"127.0.0.0/8\"\nauth = \"basic\"\nuser_files = \"users\"\nsatisfy = \"rules\"\n\
+         group_files = \"groups\"\ngroups = { chiefs = \"ann\" }\nrealm = \"all\"\n\
+         [[rule]]\npath = \"/club/\"\nthen = \"authenticate\"\n\
+         [[route]]\npath = \"/club/deep/\"\nrequire = \"group:staff\"\nsatisfy = \"all\"\n\
+         [[route]]\npath = \"/cgi-bin/\"\ncgi = true\nrequire = [\"user:carl\", \"group:chiefs\"]\ngroups = { chiefs = \"ann\" }\nsatisfy = \"any\"\n\
+         [[route.rule]]\naddress = \"10.0.0.0/8\"\nthen = \"allow\"\n",
+    )
+    .every_protocol()
+    .start();
+    let (ann, bob, carl) = (basic("ann", "wonderland"), basic("bob", "builder"), basic("carl", "coral:reef"));
+    let near = "X-Forwarded-For: 10.1.1.1\r\n".to_owned();
+    let mut rows = Rows::new();
+    for (target, fields, expected) in [
+        ("/", "", 200),
+        ("/club/", "", 401),
+        ("/club/", ann.as_str(), 200),
+        ("/club/deep/a.txt", "", 401),
+        ("/club/deep/a.txt", ann.as_str(), 403),
+        ("/club/deep/a.txt", bob.as_str(), 200),
+        ("/cgi-bin/who.cgi", "", 401),
+        ("/cgi-bin/who.cgi", bob.as_str(), 403),
+        ("/cgi-bin/who.cgi", carl.as_str(), 200),
+        ("/cgi-bin/who.cgi", near.as_str(), 200),
+    ] {
+        rows.check(format!("{target} {fields}"), status(&server, target, fields), expected);
+    }
+    let text = request(&server, "/cgi-bin/who.cgi/info", &ann).text();
+    rows.check("a script learns of the user alone", text.as_str(), "ann by Basic, ");
+}
+
+#[test]
+fn a_folder_may_have_users_of_its_own() {
+    for (mode, deep) in [("folder", 200), ("inherited", 401)] {
+        let server = site(&format!(
+            "auth = \"basic\"\nfolder_passwords = \"{mode}\"\ndotfiles = \"allow\"\nlisting = true\n\
+             rewrites = {{ \"/alias/\" = \"/club/$rest\" }}\n[[route]]\npath = \"*.cgi\"\ncgi = true\n"
+        ))
+        .every_protocol()
+        .file("club/.htpasswd", htpasswd("-m", "ann", "wonderland"))
+        .file("club/.htaccess", "Deny from all\n")
+        .file("bad/.htpasswd", "not a password file\n")
+        .script("club/who.cgi", SCRIPT)
+        .start();
+        let ann = basic("ann", "wonderland");
+        let mut rows = Rows::new();
+        for (target, fields, expected) in [
+            ("/", "", 200),
+            ("/club/", "", 401),
+            ("/club/index.html", "", 401),
+            ("/alias/index.html", "", 401),
+            ("/club/who.cgi", "", 401),
+            ("/club/who.cgi/more/path", "", 401),
+            ("/club/", ann.as_str(), 200),
+            ("/alias/index.html", ann.as_str(), 200),
+            ("/club/who.cgi/more", ann.as_str(), 200),
+            ("/club/deep/a.txt", "", deep),
+            ("/club/deep/a.txt", ann.as_str(), 200),
+            ("/club/.htpasswd", ann.as_str(), 404),
+            ("/club/.HTPASSWD", ann.as_str(), 404),
+            ("/club/.htaccess", ann.as_str(), 404),
+            // Nobody is in that file.
+            ("/bad/", ann.as_str(), 401),
+        ] {
+            rows.check(format!("{mode}: {target} {fields}"), status(&server, target, fields), expected);
+        }
+        let challenge = request(&server, "/club/", "");
+        rows.check(
+            "realm",
+            challenge.field("www-authenticate"),
+            Some("Basic realm=\"/club/\", charset=\"UTF-8\""),
+        );
+    }
+}
+
+#[test]
+fn digest_works_with_htdigest_and_curl() {
+    let site = site(
+        "auth = \"digest\"\nrealm = \"club\"\nuser_files = \"digest\"\n[[route]]\npath = \"/cgi-bin/\"\ncgi = true\n",
+    );
+    let line = |user: &str, realm: &str, password: &str| {
+        let text = format!("printf %s '{user}:{realm}:{password}' | md5sum | cut -c1-32");
+        let output = tool("sh").args(["-c", &text]).output().expect("sh runs");
+        format!("{user}:{realm}:{}", String::from_utf8_lossy(&output.stdout))
+    };
+    let lines =
+        [line("ann", "club", "wonderland"), line("bob", "club", "builder"), line("eve", "other", "x")];
+    fs::write(site.home().join("digest"), lines.concat()).expect("the folder can be written");
+    let server = site.start();
+    let curl = |user: &str, path: &str| {
+        let arguments = ["-s", "-o", "-", "-w", " %{http_code}", "--digest", "-u", user];
+        let output = tool("curl").args(arguments).arg(server.url(path)).output().expect("curl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(curl("bob:builder", "/"), "home\n 200");
+    assert_eq!(curl("ann:wonderland", "/club/deep/a.txt"), "deep\n 200");
+    assert_eq!(curl("ann:wonderland", "/cgi-bin/who.cgi?a=b"), "ann by Digest,  200");
+    assert!(curl("ann:builder", "/").ends_with(" 401"));
+    assert!(curl("eve:builder", "/").ends_with(" 401"));
+    let challenge = request(&server, "/", "");
+    let first = challenge.field("www-authenticate").unwrap_or_default();
+    assert!(first.starts_with("Digest realm=\"club\", qop=\"auth\", algorithm=MD5, nonce="), "{first}");
+}
+
+#[test]
+fn wrong_passwords_make_a_client_wait() {
+    let server =
+        site("workers = 1\ntrusted_proxies = \"127.0.0.0/8\"\nauth = \"basic\"\nuser_files = \"users\"\n")
+            .start();
+    let from = |client: &str, user: &str, password: &str| {
+        request(&server, "/", &format!("X-Forwarded-For: {client}\r\n{}", basic(user, password)))
+    };
+    assert_eq!(from("192.0.2.1", "carl", "coral:reef").status, 200);
+    let mut found = Vec::new();
+    for number in 0..8 {
+        found.push(from("192.0.2.1", "ann", &format!("guess {number}")).status);
+    }
+    assert_eq!(found, [401, 401, 401, 401, 401, 401, 429, 429]);
+    let refused = from("192.0.2.1", "ann", "wonderland");
+    assert_eq!(refused.status, 429, "even the right password has to wait");
+    let wait: u64 =
+        refused.field("retry-after").and_then(|text| text.parse().ok()).expect("a number of seconds");
+    assert!((1..=2).contains(&wait), "{wait}");
+    assert_eq!(from("192.0.2.1", "carl", "coral:reef").status, 200, "it was right not long ago");
+    assert_eq!(from("192.0.2.2", "ann", "wonderland").status, 200, "another client");
+    assert!(wait_until(TIMEOUT, || from("192.0.2.1", "ann", "wonderland").status == 200), "its time is over");
+}
+
+#[test]
+fn a_changed_file_counts_without_a_reload() {
+    let server = site("auth = \"basic\"\nuser_files = \"users\"\n").start();
+    let dora = || status(&server, "/", &basic("dora", "explorer"));
+    assert_eq!(dora(), 401);
+    let file = server.home().join("users");
+    let done = tool("htpasswd").args(["-b", "-m"]).arg(&file).args(["dora", "explorer"]).output();
+    assert!(done.expect("htpasswd runs").status.success());
+    assert!(wait_until(TIMEOUT, || dora() == 200));
+    assert_eq!(status(&server, "/", &basic("ann", "wonderland")), 200);
+    fs::write(&file, users()).expect("the file can be written");
+    assert!(wait_until(TIMEOUT, || dora() == 401), "a user who is removed may not pass, nor by the cache");
+}
+
+#[test]
+fn many_passwords_at_once_neither_block_nor_crash() {
+    let costly = htpasswd("-B", "slow", "x");
+    let server = site("workers = 1\nauth = \"basic\"\nuser_files = \"costly\"\n[[route]]\npath = \"/club/\"\nauth = \"off\"\n")
+        .file_beside_root("costly", costly)
+        .start();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..100)
+            .map(|number| {
+                scope.spawn({
+                    let server = &server;
+                    move || status(server, "/", &basic(&format!("user{number}"), "guess"))
+                })
+            })
+            .collect();
+        assert_eq!(status(&server, "/club/", ""), 200, "files are served meanwhile");
+        let statuses: Vec<u16> = clients.into_iter().map(|client| client.join().expect("it ends")).collect();
+        assert!(statuses.iter().all(|status| [401, 429, 503].contains(status)), "{statuses:?}");
+    });
+}
+
+#[test]
+fn check_names_what_is_wrong() {
+    let site = Site::new().file_beside_root("users", "ann:$9$nonsense\nbob\n").file_beside_root("empty", "");
+    let check = |keys: &str| {
+        let text = format!("listen = \"127.0.0.1:0\"\nroot = \"www\"\n{keys}\n");
+        let config = site.home().join("site.toml");
+        fs::write(&config, text).expect("the folder can be written");
+        let output = Command::new(program()).arg("check").arg("-c").arg(&config).output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (keys, expected) in [
+        ("auth = \"basic\"", "there are no users"),
+        ("auth = \"basic\"\nuser_files = \"missing\"", "cannot be read"),
+        ("auth = \"other\"\nuser_files = \"users\"", "cannot be \"other\""),
+        ("auth = \"basic\"\nusers = { ann = \"plain\" }", "the user \"ann\" is not valid"),
+        ("auth = \"basic\"\nuser_files = \"users\"\nrequire = \"ann\"", "write \"user\", \"user:NAME\""),
+        ("auth = \"digest\"\nfolder_passwords = \"folder\"", "for Basic"),
+        ("[[rule]]\nthen = \"authenticate\"", "\"auth\" is off"),
+        ("realm = \"\"", "is empty"),
+    ] {
+        let (is_good, text) = check(keys);
+        assert!(!is_good && text.contains(expected), "{keys}\n{text}");
+    }
+    let (is_good, text) = check("auth = \"basic\"\nuser_files = [\"users\", \"empty\"]");
+    assert!(is_good, "{text}");
+    for expected in ["users:1: warning", "users:2: warning", "has no user"] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    assert!(!text.contains("nonsense"), "hashes are not shown\n{text}");
+}
+
+#[test]
+fn explain_says_that_a_password_is_needed() {
+    let site =
+        site("[[route]]\npath = \"/club/\"\nauth = \"basic\"\nuser_files = \"users\"\nrealm = \"Club\"\n");
+    let config = site.write_config();
+    let explain = |path: &str| {
+        let output = Command::new(program()).args(["explain", "GET", path, "-c"]).arg(&config).output();
+        String::from_utf8_lossy(&output.expect("it runs").stdout).into_owned()
+    };
+    let club = explain("/club/");
+    assert!(club.contains("password  a user of its files, for the realm \"Club\""), "{club}");
+    assert!(club.contains("HTTP/1.1 401"), "{club}");
+    let open = explain("/");
+    assert!(!open.contains("password") && open.contains("HTTP/1.1 200"), "{open}");
+}

@@ -1,0 +1,193 @@
+//! Authentication: the user of a request, by its credentials, and the response that asks for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::basic::{self, Authorization, Basic};
+use auth::digest::{DigestError, Reason};
+use site::authentication::{Authentication, FolderPasswords, Scheme};
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
+
+use super::Exchange;
+use super::access::Refused;
+use super::digest::{self, DigestUser};
+use super::logins::Login;
+use crate::response::Response;
+use crate::stats::Count;
+
+/// Credentials that have passed.
+pub(super) struct Passed {
+    authentication: Arc<Authentication>,
+    /// The path whose folder had no users of its own, or had those of the authentication.
+    folder: Option<SafePath<'static>>,
+}
+
+/// Why credentials do not pass.
+enum Failure {
+    /// There are none, or they are wrong.
+    Ask(Reason),
+    /// The user is known, and may not pass.
+    Forbidden,
+    Wait(Duration),
+    Busy,
+    Malformed,
+}
+
+impl<'a> Exchange<'a> {
+    /// Whether a user has authenticated for what is at `path`.
+    pub(super) fn has_authenticated(&self, own: &Arc<Authentication>, path: &SafePath<'_>) -> bool {
+        let is_for = |passed: &Passed| {
+            let is_same_folder = passed.folder.as_ref().is_none_or(|folder| *folder == folder_of(path));
+            Arc::ptr_eq(&passed.authentication, own) && is_same_folder
+        };
+        self.passed.iter().any(is_for)
+    }
+
+    /// Does what `check` asks for until it has no objection. Errors: the response.
+    pub(super) async fn enforce(
+        &mut self,
+        check: impl Fn(&Exchange<'a>) -> Result<(), Refused<'a>>,
+    ) -> Result<(), Response> {
+        while let Err(refused) = check(self) {
+            self.satisfy(refused).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the user authenticate. Errors: the response.
+    pub(super) async fn satisfy(&mut self, refused: Refused<'a>) -> Result<(), Response> {
+        match refused {
+            Refused::Denied(route, status) => Err(self.status(route, status).await),
+            Refused::Unauthenticated(own, path) => self.authenticate(&own, &path).await,
+        }
+    }
+
+    /// The response of the fast path. `None`: credentials have to be compared.
+    pub(super) fn refused_fast(&self, refused: Refused<'a>) -> Option<Response> {
+        match refused {
+            Refused::Denied(route, status) => self.status_fast(route, status),
+            Refused::Unauthenticated(..) => None,
+        }
+    }
+
+    /// Errors: the response.
+    async fn authenticate(
+        &mut self,
+        own: &Arc<Authentication>,
+        path: &SafePath<'static>,
+    ) -> Result<(), Response> {
+        let folder = (own.folder != FolderPasswords::Off).then(|| folder_of(path));
+        let users = match &folder {
+            None => Some(own.clone()),
+            Some(folder) => match self.folder_users(own, folder).await {
+                Ok(Some(users)) => Some(users),
+                // Nothing protects the folder.
+                Ok(None) => own.has_users().then(|| own.clone()),
+                Err(status) => return Err(self.status(self.route(path), status).await),
+            },
+        };
+        if let Some(users) = users {
+            self.log_in(&users, path).await?;
+        }
+        self.passed.push(Passed { authentication: own.clone(), folder });
+        Ok(())
+    }
+
+    async fn log_in(&mut self, users: &Arc<Authentication>, path: &SafePath<'_>) -> Result<(), Response> {
+        let result = match users.scheme {
+            Scheme::Off => return Ok(()),
+            Scheme::Basic => self.log_in_by_basic(users).await,
+            Scheme::Digest => self.log_in_by_digest(users),
+        };
+        let (user, kind) = match result {
+            Ok(user) => user,
+            Err(failure) => return Err(self.on_failure(users, path, failure).await),
+        };
+        // Those of an earlier one stay.
+        _ = self.variables.add("REMOTE_USER", user.as_bytes());
+        _ = self.variables.add("AUTH_TYPE", kind.as_bytes());
+        Ok(())
+    }
+
+    async fn log_in_by_basic(&self, users: &Arc<Authentication>) -> Result<(String, &'static str), Failure> {
+        let Some(value) = self.head.only("authorization") else { return Err(Failure::Ask(Reason::Wrong)) };
+        let Authorization::Basic(token) = Authorization::parse(value) else {
+            return Err(Failure::Ask(Reason::Wrong));
+        };
+        let basic = Basic::parse(token).map_err(|_| Failure::Malformed)?;
+        let user = basic.user.clone();
+        match self.responder.logins.verify(users, basic, self.client.ip()).await {
+            Login::Right if users.permits(&user) => Ok((user, "Basic")),
+            Login::Right => Err(Failure::Forbidden),
+            Login::Wrong => {
+                self.services.counts.add(Count::WrongPasswords, 1);
+                Err(Failure::Ask(Reason::Wrong))
+            }
+            Login::Wait(wait) => Err(Failure::Wait(wait)),
+            Login::Busy => Err(Failure::Busy),
+        }
+    }
+
+    fn log_in_by_digest(&mut self, users: &Authentication) -> Result<(String, &'static str), Failure> {
+        let Some(value) = self.head.only("authorization") else { return Err(Failure::Ask(Reason::Wrong)) };
+        let Authorization::Digest(credentials) = Authorization::parse(value) else {
+            return Err(Failure::Ask(Reason::Wrong));
+        };
+        let logins = &self.responder.logins;
+        if let Some(wait) = logins.wait(self.client.ip()) {
+            return Err(Failure::Wait(wait));
+        }
+        match digest::verify(users, self.head, credentials, self.now) {
+            Ok(DigestUser { name, info }) if users.permits(&name) => {
+                self.authentication_info = Some(info);
+                Ok((name, "Digest"))
+            }
+            Ok(_) => Err(Failure::Forbidden),
+            Err(DigestError::Stale) => Err(Failure::Ask(Reason::Stale)),
+            Err(DigestError::Wrong) => {
+                self.services.counts.add(Count::WrongPasswords, 1);
+                logins.failed(self.client.ip());
+                Err(Failure::Ask(Reason::Wrong))
+            }
+            Err(DigestError::Realm) => Err(Failure::Ask(Reason::Wrong)),
+            Err(_) => Err(Failure::Malformed),
+        }
+    }
+
+    async fn on_failure(&self, users: &Authentication, path: &SafePath<'_>, failure: Failure) -> Response {
+        let route = self.route(path);
+        match failure {
+            Failure::Forbidden => self.status(route, Status::FORBIDDEN).await,
+            Failure::Malformed => self.status(route, Status::BAD_REQUEST).await,
+            Failure::Busy => {
+                self.services.counts.add(Count::LoginsBusy, 1);
+                self.status(route, Status::SERVICE_UNAVAILABLE).await
+            }
+            Failure::Wait(wait) => {
+                self.services.counts.add(Count::LoginsDelayed, 1);
+                let seconds = wait.as_secs() + 1;
+                let response = self.status(route, Status::TOO_MANY_REQUESTS).await;
+                response.with_fields(&[("Retry-After", &seconds.to_string())])
+            }
+            Failure::Ask(reason) => {
+                let challenges = match users.scheme {
+                    Scheme::Digest => digest::challenges(users, reason, self.now),
+                    Scheme::Basic | Scheme::Off => vec![basic::challenge(&users.realm)],
+                };
+                let fields: Vec<_> =
+                    challenges.iter().map(|challenge| ("WWW-Authenticate", challenge.as_str())).collect();
+                self.status(route, Status::UNAUTHORIZED).await.with_fields(&fields)
+            }
+        }
+    }
+}
+
+/// The folder that a path is in, or that it is.
+fn folder_of(path: &SafePath<'_>) -> SafePath<'static> {
+    if path.is_folder() {
+        return path.clone().into_owned();
+    }
+    let folders = path.segments().count().saturating_sub(1);
+    path.first_segments(folders).map_or_else(|| path.as_folder(), SafePath::into_owned)
+}

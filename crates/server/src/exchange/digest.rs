@@ -1,0 +1,99 @@
+//! Digest authentication (RFC 7616): challenges, and credentials that answer them.
+//!
+//! All workers share the key of nonces and the counts of their uses. A reload begins with others, and clients answer a new
+//! challenge without asking their users.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use auth::digest::{Context, Digest, DigestError, Passed, Reason, challenge};
+use auth::nonce::{Nonce, Use, Uses};
+use site::authentication::Authentication;
+use taipan_http::head::Head;
+
+/// Seconds of a nonce.
+const LIFETIME: i64 = 300;
+/// Nonces whose uses are counted: less than 1 MiB.
+const NONCES: usize = 8192;
+
+struct Nonces {
+    key: [u8; 32],
+    /// Makes nonces of the same second different.
+    unique: Mutex<u64>,
+    uses: Mutex<Uses>,
+}
+
+static NONCES_OF_PROCESS: LazyLock<Nonces> = LazyLock::new(|| Nonces {
+    key: random(),
+    unique: Mutex::new(RandomState::new().hash_one(0)),
+    uses: Mutex::new(Uses::new(NONCES)),
+});
+
+/// Bytes of the kernel (getrandom(2)).
+fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        // It does not fail for so few bytes once the system has started.
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+            .unwrap_or_default();
+    }
+    bytes
+}
+
+/// A user who has passed, and the value of `Authentication-Info`.
+pub struct DigestUser {
+    pub name: String,
+    pub info: String,
+}
+
+/// The values of `WWW-Authenticate`.
+pub fn challenges(authentication: &Authentication, reason: Reason, now: i64) -> Vec<String> {
+    let nonces = &*NONCES_OF_PROCESS;
+    let mut unique = nonces.unique.lock().unwrap_or_else(PoisonError::into_inner);
+    *unique = unique.wrapping_add(1);
+    let nonce = Nonce { time: now, unique: *unique }.sign(&nonces.key);
+    let offered =
+        authentication.digest_users.iter().flat_map(|users| users.algorithms(&authentication.realm));
+    let mut algorithms = Vec::new();
+    for algorithm in offered {
+        if !algorithms.contains(&algorithm) {
+            algorithms.push(algorithm);
+        }
+    }
+    algorithms.iter().map(|algorithm| challenge(&authentication.realm, *algorithm, &nonce, reason)).collect()
+}
+
+/// The user of these credentials, which are behind the scheme.
+pub fn verify(
+    authentication: &Authentication,
+    head: &Head<'_>,
+    credentials: &[u8],
+    now: i64,
+) -> Result<DigestUser, DigestError> {
+    let nonces = &*NONCES_OF_PROCESS;
+    let digest = Digest::parse(credentials)?;
+    let context = Context {
+        method: head.token.as_bytes(),
+        target: head.raw_target.as_bytes(),
+        realm: &authentication.realm,
+        key: &nonces.key,
+        now,
+        lifetime: LIFETIME,
+    };
+    let mut result = Err(DigestError::Wrong);
+    for users in &authentication.digest_users {
+        result = digest.verify(users, &context);
+        if !matches!(result, Err(DigestError::Wrong)) {
+            break;
+        }
+    }
+    let Passed { user, nonce, count, info } = result?;
+    let mut uses = nonces.uses.lock().unwrap_or_else(PoisonError::into_inner);
+    uses.expire(now - LIFETIME);
+    match uses.note(nonce, count) {
+        Use::First => Ok(DigestUser { name: user.to_owned(), info }),
+        // The client repeats it with a new nonce, and another client cannot.
+        Use::Again | Use::Forgotten => Err(DigestError::Stale),
+    }
+}

@@ -1,0 +1,150 @@
+//! Password files of folders that are served (`.htpasswd`). They are read on helper threads, and cached for a second.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use auth::hash::PlainText;
+use auth::mistake::MAX_FILE;
+use auth::users::Users;
+use site::authentication::{Authentication, FOLDER_FILE, FolderPasswords};
+use site::model::{Action, Symlinks};
+use site::plan;
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
+
+use super::Exchange;
+use crate::disk::Work;
+use crate::files::beneath::{self, OpenError, READ, Root, Wait};
+use crate::files::roots::Roots;
+use crate::log;
+
+/// Folders of which a worker knows the users. With more, all are looked up again.
+const FOLDERS: usize = 1024;
+
+#[derive(Default)]
+pub struct FolderPasswordFiles {
+    known: RefCell<HashMap<Key, Known>>,
+}
+
+/// Root, folder beneath it, and the settings of the route.
+type Key = (PathBuf, String, usize);
+
+#[derive(Clone)]
+struct Known {
+    /// The second of the last lookup.
+    checked_at: i64,
+    /// Keeps the address of the settings, which is in the key.
+    _settings: Arc<Authentication>,
+    /// `None`: the folder has no file. Errors: the file cannot be used.
+    users: Result<Option<Arc<Authentication>>, Status>,
+}
+
+impl Exchange<'_> {
+    /// The users of the file that protects `folder`. `None`: there is no such file. Errors: the status of the response.
+    pub(super) async fn folder_users(
+        &self,
+        own: &Arc<Authentication>,
+        folder: &SafePath<'static>,
+    ) -> Result<Option<Arc<Authentication>>, Status> {
+        let planned = plan::rewritten(self.host(), folder);
+        let folder = planned.as_ref().unwrap_or(folder);
+        let route = self.route_at(self.host().routes.find(folder));
+        let Action::Files { root, strip } = &route.action else { return Ok(None) };
+        let below = folder.skip_segments(*strip).unwrap_or_else(|| folder.clone()).into_owned();
+        let key = (root.clone(), below.as_str().to_owned(), Arc::as_ptr(own) as usize);
+        let files = &self.responder.folder_passwords;
+        let known = files.known.borrow().get(&key).cloned();
+        if let Some(known) = &known
+            && known.checked_at == self.now
+        {
+            return known.users.clone();
+        }
+        let opened = Roots::get(&self.responder.files, root, self.now)?;
+        let device = opened.device;
+        let search = Search { root: opened, folder: below, symlinks: route.files.symlinks, plain: own.plain };
+        let mode = own.folder;
+        let found = self.services.disk.run_for_request(device, Work::File, move || search.find(mode)).await;
+        let found = found.map_err(|_| Status::SERVICE_UNAVAILABLE)?;
+        let users = match found {
+            Found::Nothing => Ok(None),
+            Found::Unusable(what) => {
+                if known.is_none_or(|known| known.users.is_ok()) {
+                    log::error(format_args!("the password file of /{folder}: {what}; requests get 403"));
+                }
+                Err(Status::FORBIDDEN)
+            }
+            Found::Users(users, folder) => {
+                let is_known = |known: &&Known| {
+                    let earlier = known.users.as_ref().ok().and_then(Option::as_ref);
+                    earlier.is_some_and(|earlier| earlier.users.iter().any(|earlier| earlier.is_same(&users)))
+                };
+                match known.as_ref().filter(is_known) {
+                    Some(known) => known.users.clone(),
+                    None => Ok(Some(Arc::new(Authentication {
+                        realm: format!("/{folder}"),
+                        users: vec![Arc::new(users)],
+                        user_files: Vec::new(),
+                        folder: FolderPasswords::Off,
+                        ..(**own).clone()
+                    }))),
+                }
+            }
+        };
+        let mut all = files.known.borrow_mut();
+        if all.len() >= FOLDERS && !all.contains_key(&key) {
+            all.clear();
+        }
+        let known = Known { checked_at: self.now, _settings: own.clone(), users: users.clone() };
+        all.insert(key, known);
+        users
+    }
+}
+
+/// The work of a helper thread.
+struct Search {
+    root: Root,
+    folder: SafePath<'static>,
+    symlinks: Symlinks,
+    plain: PlainText,
+}
+
+enum Found {
+    Nothing,
+    /// With the folder that the file is in.
+    Users(Users, String),
+    Unusable(String),
+}
+
+impl Search {
+    /// From the folder up to the root, if folders inherit the file.
+    fn find(&self, mode: FolderPasswords) -> Found {
+        let most = self.folder.segments().count();
+        let least = if mode == FolderPasswords::Inherited { 0 } else { most };
+        for count in (least..=most).rev() {
+            let Some(folder) = self.folder.first_segments(count) else { continue };
+            let Some(path) = folder.join(FOLDER_FILE) else { continue };
+            match beneath::open(&self.root, &path, self.symlinks, READ, Wait::Allowed) {
+                Err(OpenError::Missing) => {}
+                Err(OpenError::Denied) => return Found::Unusable("it may not be read".to_owned()),
+                Err(OpenError::Local(errno)) => return Found::Unusable(errno.to_string()),
+                Err(OpenError::WouldWait) => return Found::Unusable("it has to wait".to_owned()),
+                Ok(fd) => return self.read(std::fs::File::from(fd), folder.as_str()),
+            }
+        }
+        Found::Nothing
+    }
+
+    fn read(&self, file: std::fs::File, folder: &str) -> Found {
+        let mut bytes = Vec::new();
+        if let Err(error) = file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes) {
+            return Found::Unusable(error.to_string());
+        }
+        match Users::parse(&bytes, self.plain) {
+            Ok(users) => Found::Users(users, folder.to_owned()),
+            Err(error) => Found::Unusable(error.to_string()),
+        }
+    }
+}
