@@ -370,6 +370,79 @@ fn an_urgent_response_overtakes_another() {
     assert_ne!(next_frame(&mut client).stream, urgent);
 }
 
+/// RFC 9218 §8: the priority of the request, changed by the field of its response.
+#[test]
+fn a_response_can_say_how_urgent_it_is() {
+    let server = site()
+        .file("large", vec![b'x'; 4_000_000])
+        .file("urgent", vec![b'y'; 40_000])
+        .config("[[route]]\npath = \"/urgent\"\nheaders = { Priority = \"u=0\" }\n")
+        .start();
+    let mut client = connect_with_window(&server, 1 << 30);
+    client.open(&Http2Request::new("GET", "/large", &[("priority", "u=1")])).expect("it is open");
+    let mut received = 0;
+    while received < 65_535 {
+        let frame = next_frame(&mut client);
+        received += if frame.kind == frame::DATA { frame.payload.len() } else { 0 };
+    }
+    let urgent =
+        client.open(&Http2Request::new("GET", "/urgent", &[("priority", "u=7")])).expect("it is open");
+    while next_frame(&mut client).stream != urgent {}
+    window_update(&mut client, 0, 1_000_000);
+    let mut of_urgent = 0;
+    while of_urgent < 40_000 {
+        let frame = next_frame(&mut client);
+        assert_eq!((frame.kind, frame.stream), (frame::DATA, urgent), "the urgent one is first");
+        of_urgent += frame.payload.len();
+    }
+}
+
+#[test]
+fn names_the_error_of_a_client_and_counts_refused_streams() {
+    let server = site()
+        .script("slow.cgi", "#!/bin/sh\nexec sleep 60\n")
+        .config(&format!("{EVERY_CGI}[http2]\nstreams = 1\n[log]\nlevel = \"info\"\n"))
+        .start();
+    let mut client = connect(&server);
+    client.open(&Http2Request::get("/slow.cgi")).expect("it is open");
+    let refused = client.open(&Http2Request::get("/slow.cgi")).expect("it is open");
+    let frame = next_frame(&mut client);
+    assert_eq!((frame.kind, frame.stream, code(&frame, 0)), (frame::RST_STREAM, refused, 7));
+    assert_eq!(server.count("streams_refused"), 1);
+    // DATA on a stream that was not opened.
+    client.send_frame(frame::DATA, 0, 99, b"x").expect("the server reads");
+    assert_eq!(goaway(&mut client), 1);
+    server.wait_for_line("there is a frame on a stream that was not opened", TIMEOUT);
+}
+
+/// A client of HTTP/2 learns in its own protocol that there is no capacity, and that it can send its requests again.
+#[test]
+fn a_client_above_the_capacity_gets_goaway() {
+    let config = "workers = 1\nlisten = [\"127.0.0.1:0 http2\"]\n[limits]\nconnections = 1\n[timeouts]\naccept = \"0s\"\n";
+    let server = Site::new()
+        .file("a.txt", "a")
+        .script("slow.cgi", "#!/bin/sh\nexec sleep 60\n")
+        .config(&format!("{config}{EVERY_CGI}"))
+        .start();
+    let mut busy = connect(&server);
+    busy.open(&Http2Request::get("/slow.cgi")).expect("it is open");
+    assert!(wait_until(TIMEOUT, || server.count("scripts_running") == 1), "{}", server.stats());
+    let mut late = connect(&server);
+    late.open(&Http2Request::get("/a.txt")).expect("it is open");
+    let last = loop {
+        match late.read_frame() {
+            Ok(frame) if frame.kind == frame::GOAWAY => break (code(&frame, 0), code(&frame, 4)),
+            Ok(frame) => assert_eq!(frame.kind, frame::SETTINGS),
+            Err(error) => panic!("no GOAWAY: {error}"),
+        }
+    };
+    assert_eq!(last, (0, 0), "no stream was read, and it is no error");
+    assert!(late.client().is_finished(), "closed without a reset");
+    assert_eq!(server.count("rejected"), 1);
+    // A client of HTTP/1 still gets a response that people can read.
+    assert_eq!(Client::tcp(server.addr()).get("/a.txt").status, 503);
+}
+
 #[test]
 fn a_reset_ends_the_script_of_its_stream() {
     let server = site()

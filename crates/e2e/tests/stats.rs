@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 51] = [
+const COUNTS: [&str; 52] = [
     "active",
     "idle",
     "parked",
@@ -40,6 +40,7 @@ const COUNTS: [&str; 51] = [
     "handshakes_resumed",
     "handshakes_failed",
     "handshakes_per_client",
+    "streams_refused",
     "timeout_handshake",
     "timeout_head",
     "timeout_body",

@@ -125,6 +125,8 @@ pub enum ConnectionError {
     TooManyResets,
     /// More frames without use than the limit allows (§10.5).
     Flood,
+    /// A new stream from a client that has not acknowledged SETTINGS for too long (§6.5.3).
+    SettingsTimeout,
     /// The caller has ended the connection.
     Ended(ErrorCode),
 }
@@ -138,6 +140,7 @@ impl ConnectionError {
             ConnectionError::Closed => ErrorCode::STREAM_CLOSED,
             ConnectionError::Window | ConnectionError::WindowOverflow => ErrorCode::FLOW_CONTROL_ERROR,
             ConnectionError::TooManyResets | ConnectionError::Flood => ErrorCode::ENHANCE_YOUR_CALM,
+            ConnectionError::SettingsTimeout => ErrorCode::SETTINGS_TIMEOUT,
             ConnectionError::Ended(code) => code,
             ConnectionError::Preface | ConnectionError::Idle | ConnectionError::StreamNumber => {
                 ErrorCode::PROTOCOL_ERROR
@@ -158,6 +161,7 @@ impl ConnectionError {
             ConnectionError::WindowOverflow => "a flow-control window exceeds 2^31 - 1",
             ConnectionError::TooManyResets => "too many streams were reset",
             ConnectionError::Flood => "the client sends too many frames without use",
+            ConnectionError::SettingsTimeout => "the client does not acknowledge SETTINGS",
             ConnectionError::Ended(_) => "the server has ended the connection",
         }
     }

@@ -20,7 +20,12 @@ impl Priority {
     /// Parses a dictionary of structured fields (RFC 8941 §3.2). Ignores other members, values of another type or
     /// range, and the parameters of values: a priority is a hint.
     pub fn parse(value: &[u8]) -> Priority {
-        let mut priority = Priority::default();
+        Priority::default().changed_by(value)
+    }
+
+    /// With the members of `value`, as the field of a response changes the priority of its request (RFC 9218 §8).
+    pub fn changed_by(self, value: &[u8]) -> Priority {
+        let mut priority = self;
         for member in value.split(|&byte| byte == b',') {
             match member.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii() {
                 [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
@@ -36,6 +41,16 @@ impl Priority {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_response_changes_what_its_field_names() {
+        let requested = Priority { urgency: 5, incremental: true };
+        for (value, urgency, incremental) in
+            [("", 5, true), ("u=1", 1, true), ("i=?0", 5, false), ("u=0, i=?0", 0, false), ("u=9", 5, true)]
+        {
+            assert_eq!(requested.changed_by(value.as_bytes()), Priority { urgency, incremental }, "{value}");
+        }
+    }
 
     #[test]
     fn parses_urgency_and_incremental() {

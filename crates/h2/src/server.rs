@@ -27,6 +27,9 @@ use stream::{Closed, ClosedBy, EarlyPriorities, Remote, Stream, Streams};
 
 pub use stream::StreamId;
 
+/// Seconds in which the client has to acknowledge SETTINGS. Then it opens no more streams.
+const SETTINGS_TIMEOUT: u32 = 30;
+
 /// What the client may use of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -72,6 +75,8 @@ pub enum Event<'a> {
     /// As `Request`, but the list is over a limit and has only the fields up to it. The caller responds with the status
     /// of the error.
     Rejected { stream: StreamId, error: HeadError, end: bool },
+    /// A request was refused, because too many streams are open. Its stream is already reset.
+    Refused { stream: StreamId },
     /// A request was malformed. Its stream is already reset. The list has the fields up to the error.
     Malformed { stream: StreamId, error: Malformed },
     /// Part of a body. It is empty only at the end.
@@ -118,6 +123,7 @@ pub struct Connection {
     table: TableSize,
     resets: Budget,
     useless: Budget,
+    settings: Acknowledgement,
     /// Turns that the scheduler has given.
     turns: u32,
 }
@@ -130,6 +136,16 @@ enum State {
     /// After GOAWAY with the last stream: others are ignored.
     Draining,
     Failed(ConnectionError),
+}
+
+/// Whether the client knows the settings of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Acknowledgement {
+    /// They are sent, and the time is not known yet.
+    Sent,
+    AwaitedSince(u32),
+    Late,
+    Received,
 }
 
 /// Whether the client's table for responses is smaller than by default.
@@ -180,6 +196,7 @@ impl Connection {
             table: TableSize::Unchanged,
             resets: Budget::new(limits.resets),
             useless: Budget::new(limits.frames),
+            settings: Acknowledgement::Sent,
             turns: 0,
             limits,
         }
@@ -206,10 +223,25 @@ impl Connection {
         result
     }
 
-    /// Refills the budgets of misuse for the time since the last call: each is full after half a minute.
+    /// Refills the budgets of misuse for the time since the last call: each is full after half a minute. Notes how long
+    /// SETTINGS has not been acknowledged.
     pub fn set_time(&mut self, second: u32) {
+        self.settings = match self.settings {
+            Acknowledgement::Sent => Acknowledgement::AwaitedSince(second),
+            Acknowledgement::AwaitedSince(since) if second.saturating_sub(since) > SETTINGS_TIMEOUT => {
+                Acknowledgement::Late
+            }
+            other => other,
+        };
         self.resets.refill(second, self.limits.resets);
         self.useless.refill(second, self.limits.frames);
+    }
+
+    /// Changes the priority of a stream by the field `Priority` of its response (RFC 9218 §8).
+    pub fn set_priority(&mut self, stream: StreamId, value: &[u8]) {
+        if let Some(at) = self.streams.find(stream.0) {
+            self.streams[at].priority = self.streams[at].priority.changed_by(value);
+        }
     }
 
     /// Begins the graceful end: announces it to the client, which can still open streams (RFC 9113 §6.8). The second
@@ -397,10 +429,15 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
         let early = self.early_priorities.take(id);
+        // An acknowledgement that is only slow has arrived before the stream.
+        if self.settings == Acknowledgement::Late {
+            return Err(ConnectionError::SettingsTimeout);
+        }
         if self.streams.len() >= self.limits.streams as usize {
             write_reset(out, id, ErrorCode::REFUSED_STREAM);
             self.closed.push(id, ClosedBy::Server);
-            return self.spend_useless(1).map(|()| None);
+            self.spend_useless(1)?;
+            return Ok(Some(Event::Refused { stream: StreamId(id) }));
         }
         let stream = StreamId(id);
         let length = list.content_length();
@@ -589,6 +626,7 @@ impl Connection {
 
     /// The client knows the initial window (RFC 9113 §6.5.3).
     fn on_settings_ack(&mut self) {
+        self.settings = Acknowledgement::Received;
         let initial = self.limits.window.min(DEFAULT_WINDOW);
         let reduced_by = self.initial_receive - initial;
         self.initial_receive = initial;

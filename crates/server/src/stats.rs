@@ -48,6 +48,7 @@ counts! {
     HandshakesResumed "handshakes_resumed" "TLS handshakes that resumed a session",
     HandshakesFailed "handshakes_failed" "TLS handshakes that failed",
     HandshakesPerClient "handshakes_per_client" "TLS connections closed before the handshake: too many of a client",
+    StreamsRefused "streams_refused" "HTTP/2 requests refused: too many at the same time",
     TimeoutHandshake "timeout_handshake" "timed out: TLS handshake",
     TimeoutHead "timeout_head" "timed out: request head",
     TimeoutBody "timeout_body" "timed out: request body",

@@ -111,6 +111,9 @@ pub fn total(uses: &[Use]) -> u64 {
     uses.iter().fold(0, |sum, line| sum.saturating_add(line.sum()))
 }
 
+/// The window of an HTTP/2 connection, unless it is a large one (RFC 9113 §6.9.2).
+const SMALL_WINDOW: u64 = 65_535;
+
 /// The buffer for a client's input, in bytes. It holds two request heads of the largest size.
 pub fn input(limits: &Limits) -> u64 {
     INPUT.max((limits.head.head as u64).saturating_mul(2))
@@ -137,7 +140,7 @@ fn http1_connection(site: &Site) -> u64 {
 /// With one stream that waits.
 fn http2_connection(site: &Site) -> u64 {
     // Frames that are not whole, or a field block. Then the bodies of requests.
-    let unread = input(&site.limits).saturating_mul(2).saturating_add(site.http2.connection_window.into());
+    let unread = input(&site.limits).saturating_mul(2).saturating_add(SMALL_WINDOW);
     let unsent = 2 * (FRAMES + logged(site, LOG_RECORDS));
     (TASK + HTTP2_STATE).saturating_add(unread).saturating_add(unsent).saturating_add(stream(site))
 }
@@ -202,6 +205,15 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             what: "further requests of HTTP/2 that wait",
             each: stream(site),
             count: if speaks_http2(site) { of_each_worker(site.http2.waiting) } else { 0 },
+        },
+        Use {
+            what: "larger windows of HTTP/2 connections",
+            each: u64::from(site.http2.connection_window).saturating_sub(SMALL_WINDOW),
+            count: if speaks_http2(site) {
+                of_each_worker(site.http2.large_windows.min(limits.connections))
+            } else {
+                0
+            },
         },
         Use {
             what: "bodies generated while they are sent",

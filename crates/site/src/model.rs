@@ -334,6 +334,8 @@ pub struct Http2 {
     pub window: u32,
     /// The same for all streams of a connection together. At least 65535 (RFC 9113 §6.9.2).
     pub connection_window: u32,
+    /// Connections per worker that may have so much. Further ones have 65535.
+    pub large_windows: usize,
 }
 
 /// The open-file cache of one worker.
@@ -751,7 +753,14 @@ impl Default for Timeouts {
 
 impl Default for Http2 {
     fn default() -> Http2 {
-        Http2 { enabled: true, streams: 128, waiting: 1024, window: 64 * 1024, connection_window: 256 * 1024 }
+        Http2 {
+            enabled: true,
+            streams: 128,
+            waiting: 1024,
+            window: 64 * 1024,
+            connection_window: 256 * 1024,
+            large_windows: 256,
+        }
     }
 }
 

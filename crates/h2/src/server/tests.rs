@@ -112,6 +112,7 @@ impl Server {
                     format!("[{} request{}]", stream.0, if end { " end" } else { "" })
                 }
                 Some(Event::Rejected { stream, error, .. }) => format!("[{} rejected {error:?}]", stream.0),
+                Some(Event::Refused { stream }) => format!("[{} refused]", stream.0),
                 Some(Event::Malformed { stream, error }) => format!("[{} malformed {error:?}]", stream.0),
                 Some(Event::Data { data, end, .. }) => {
                     let data = String::from_utf8_lossy(data);
@@ -405,7 +406,7 @@ fn a_response_before_the_end_of_its_request_resets_the_stream() {
 fn streams_above_the_limit_are_refused() {
     check(
         &[get(1), get(3), get(5), get(7), get(9), post(11), frame(DATA, END_STREAM, 11, b"x")],
-        "[1 request end][3 request end][5 request end][7 request end]",
+        "[1 request end][3 request end][5 request end][7 request end][9 refused][11 refused]",
         "(9 reset 7)(11 reset 7)",
     );
     let mut server = Server::new(&LIMITS);
@@ -500,6 +501,25 @@ fn the_client_keeps_to_the_window_of_the_connection() {
     server.receive(&data(3, MAX_PAYLOAD - 1));
     assert_eq!(server.receive(&data(3, 1)), "[Window]");
     assert_eq!(server.sent(), "(goaway 3 3)");
+}
+
+/// RFC 9113 §6.5.3: other frames do no harm, so the error is that of the next stream.
+#[test]
+fn a_client_that_never_acknowledges_settings_opens_no_more_streams() {
+    let ack = frame(SETTINGS, ACK, 0, &[]);
+    for (acknowledges, seconds, expected) in
+        [(false, 30, "[3 request end]"), (false, 31, "[SettingsTimeout]"), (true, 31, "[3 request end]")]
+    {
+        let mut server = Server::new(&LIMITS);
+        server.connection.set_time(1000);
+        assert_eq!(server.receive(&get(1)), "[1 request end]");
+        server.connection.set_time(1000 + seconds);
+        if acknowledges {
+            assert_eq!(server.receive(&ack), "");
+        }
+        server.connection.set_time(1000 + seconds);
+        assert_eq!(server.receive(&get(3)), expected, "{seconds} {acknowledges}");
+    }
 }
 
 /// Until the client knows the settings, it may send as much as by default (RFC 9113 §6.9.2).

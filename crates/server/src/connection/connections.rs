@@ -58,6 +58,8 @@ pub struct Connections {
     tls: Option<tls::Acceptor>,
     /// For sessions that fail.
     failed_sessions: LineLimit,
+    /// For connections of HTTP/2 that end with an error of the client.
+    failed_http2: LineLimit,
     /// For connections without a valid PROXY header.
     pub failed_headers: LineLimit,
     /// For peers on addresses for proxies that are not trusted.
@@ -66,6 +68,8 @@ pub struct Connections {
     pub stream_table: Rc<ConnectionTable>,
     /// Permits of HTTP/2 streams that wait.
     pub streams: Semaphore,
+    /// Permits of HTTP/2 connections whose window is larger than by default.
+    pub large_windows: Semaphore,
     /// The response to a client when the worker is at capacity.
     at_capacity: DatedHead,
     mode: Cell<Mode>,
@@ -99,12 +103,14 @@ impl Connections {
             idle: IdleSet::open()?,
             acceptor: Acceptor::new(site),
             failed_sessions: LineLimit::default(),
+            failed_http2: LineLimit::default(),
             failed_headers: LineLimit::default(),
             strangers: LineLimit::default(),
             table: ConnectionTable::new(),
             tls: services.tls.clone().map(|tls| tls::Acceptor::new(tls, services.clone())),
             stream_table: ConnectionTable::new(),
             streams: Semaphore::new(site.http2.waiting),
+            large_windows: Semaphore::new(site.http2.large_windows),
             at_capacity: DatedHead::new(fixed::at_capacity(site, &services.clock), &services.clock),
             mode: Cell::new(Mode::Serving),
             mode_set: Notify::new(),
@@ -232,6 +238,14 @@ impl Connections {
     pub fn log_failed_session(&self, peer: Peer, failure: &tls::Failure) {
         if let Some(omitted) = self.failed_sessions.admit(self.services.clock.read()) {
             log::warn(format_args!("TLS with {peer} failed: {failure}{omitted}"));
+        }
+    }
+
+    /// One line for a client that breaks a rule of HTTP/2, within a limit.
+    #[cold]
+    pub fn log_failed_http2(&self, peer: Peer, why: &str) {
+        if let Some(omitted) = self.failed_http2.admit(self.services.clock.read()) {
+            log::info(format_args!("HTTP/2 with {peer} ended with an error: {why}{omitted}"));
         }
     }
 

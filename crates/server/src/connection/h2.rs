@@ -18,7 +18,7 @@ use std::task::Waker;
 use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
 use taipan_h2::fields::FieldList;
-use taipan_h2::frame::PREFACE;
+use taipan_h2::frame::{DEFAULT_WINDOW, PREFACE, Settings, write_goaway};
 use taipan_h2::server::{self, Connection, Event, StreamId};
 use taipan_http::head::{FieldStore, Head, HeadError, Method};
 use taipan_http::status::Status;
@@ -67,6 +67,8 @@ pub struct Http2 {
     /// Responses so far.
     requests: u32,
     state: State,
+    /// If its window is larger than by default.
+    _large_window: Option<Permit>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,8 +151,18 @@ pub fn is_preface(input: &[u8]) -> bool {
     input.len() >= 4 && input.starts_with(&PREFACE[..input.len().min(PREFACE.len())])
 }
 
+/// What a client gets above the capacity: the settings, and that none of its requests has been read (RFC 9113 §6.8).
+pub fn refusal() -> Vec<u8> {
+    let mut out = Vec::new();
+    Settings::default().write(&mut out);
+    write_goaway(&mut out, 0, ErrorCode::NO_ERROR);
+    out
+}
+
 impl Http2 {
-    pub fn new(services: &Rc<Services>, peer: Peer, scheme: Scheme) -> Http2 {
+    pub fn new(connections: &Connections, peer: Peer, scheme: Scheme) -> Http2 {
+        let services = &connections.services;
+        let large_window = connections.large_windows.take();
         let site = &services.site;
         let limits = &site.limits.head;
         let limits = server::Limits {
@@ -158,7 +170,10 @@ impl Http2 {
             list: u32::try_from(limits.head).unwrap_or(u32::MAX),
             fields: u32::try_from(limits.fields).unwrap_or(u32::MAX),
             window: site.http2.window,
-            connection_window: site.http2.connection_window,
+            connection_window: match large_window {
+                Some(_) => site.http2.connection_window,
+                None => DEFAULT_WINDOW,
+            },
             ..server::Limits::default()
         };
         let mut out = Vec::new();
@@ -175,6 +190,7 @@ impl Http2 {
             finished: Vec::new(),
             requests: 0,
             state: State::Open,
+            _large_window: large_window,
         }
     }
 
@@ -252,7 +268,8 @@ impl Http2 {
                     used += bytes;
                     event
                 }
-                Err(_) => {
+                Err(error) => {
+                    connections.log_failed_http2(self.peer, error.sentence());
                     self.fail();
                     None
                 }
@@ -277,6 +294,7 @@ impl Http2 {
                         error.sentence(),
                     );
                 }
+                Some(Event::Refused { .. }) => self.services.counts.add(Count::StreamsRefused, 1),
                 Some(Event::WindowOpened) => {}
                 Some(Event::Data { stream, data, end }) => self.on_data(stream, data, end, gathered),
                 Some(Event::Trailers { stream }) => self.on_data(stream, &[], true, gathered),
@@ -330,6 +348,7 @@ impl Http2 {
             false => {
                 let permit = connections.streams.take();
                 if permit.is_none() {
+                    self.services.counts.add(Count::StreamsRefused, 1);
                     self.frames.reset(stream, ErrorCode::REFUSED_STREAM, out);
                     return None;
                 }
@@ -427,6 +446,9 @@ impl Http2 {
         let is_empty = matches!(response.body, Body::Nothing) && response.end == response.head.head_len();
         self.frames.headers(stream, response.head.block(block::encode), is_empty, out);
         let added = out.len() - start;
+        for (_, value) in response.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("priority")) {
+            self.frames.set_priority(stream, value);
+        }
         let mut records = Records::default();
         self.record(connections, head, origin, &response, added, &mut records);
         let mut body = take_stream(&mut response.body);

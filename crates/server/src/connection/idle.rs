@@ -130,10 +130,9 @@ impl IdleConnection {
     fn http2(&mut self, connections: &Connections, have: usize) -> Option<Box<Http2>> {
         match self.http2.take() {
             None if self.requests == 0 && self.socket.may_speak_http2() => {
-                let services = &connections.services;
-                let begins = || h2::is_preface(&services.scratch.borrow().buffer[..have]);
+                let begins = || h2::is_preface(&connections.services.scratch.borrow().buffer[..have]);
                 (self.socket.has_negotiated_http2() || begins())
-                    .then(|| Box::new(Http2::new(services, self.client.peer(), self.socket.scheme())))
+                    .then(|| Box::new(Http2::new(connections, self.client.peer(), self.socket.scheme())))
             }
             http2 => http2,
         }

@@ -15,17 +15,17 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
-use super::h2::{Http2, is_preface};
+use super::h2::{self, Http2, is_preface};
 use super::idle;
 use super::log_guard::LogGuard;
-use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
+use super::output::{self, Coding, Output, Persistence, SLICES_PER_TURN, Sent};
 use super::stream::Stream;
 use super::table::TableEntry;
 use super::tls::Failure;
 use super::transport::{Interruption, Transport};
 use super::{Event, Phase};
 use crate::connection::Connections;
-use crate::log::access::why_dropped;
+use crate::log::access::{Records, why_dropped};
 use crate::request::ConnectionInfo;
 use crate::request::Request;
 use crate::request::body::RequestBody;
@@ -399,6 +399,18 @@ impl Task {
                 }
                 Err(broken) => return Err(broken),
             }
+            if self.begins_http2() {
+                let output = Output::new(
+                    h2::refusal(),
+                    None,
+                    Coding::None,
+                    Records::default(),
+                    Persistence::LingeringClose,
+                );
+                self.write(output).await?;
+                self.linger_in(Phase::Rejected).await;
+                return Ok(End::Close);
+            }
             let input = self.transport.buffered.take();
             match self.http.reject_next(&self.connections, &input, response) {
                 Some(output) => {
@@ -517,7 +529,7 @@ impl Task {
         let Task { transport, client, connections, .. } = self;
         let input = transport.buffered.take();
         if let Some((socket, _)) = transport.into_socket() {
-            let http2 = Http2::new(&connections.services, client.peer(), socket.scheme());
+            let http2 = Http2::new(&connections, client.peer(), socket.scheme());
             connections.give_http2_task(socket, client, http2, None, input);
         }
     }

@@ -257,6 +257,7 @@ fn http2(top: &Section) -> Http2 {
         waiting: section.count("waiting").unwrap_or(defaults.waiting),
         window: section.size("window").unwrap_or(defaults.window),
         connection_window: section.size("connection_window").unwrap_or(defaults.connection_window),
+        large_windows: section.count("large_windows").unwrap_or(defaults.large_windows),
     }
 }
 

@@ -1575,6 +1575,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "\"4MiB\"",
                 text: "As `window`, for all request bodies of a connection together.",
             },
+            Key {
+                name: "large_windows",
+                kind: count(0, 1_000_000),
+                default: Value("256"),
+                example: "32",
+                text: "Connections per worker that may have more than 64 KiB of `connection_window`. Further ones have 64 KiB, so \
+                       that many connections cannot take much memory together.",
+            },
         ],
     },
     Chapter {
