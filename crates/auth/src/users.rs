@@ -79,7 +79,7 @@ impl Users {
         }
     }
 
-    /// Whether there is this user with this password. It takes as long as the user's hash is costly, up to two seconds, so it
+    /// Whether there is this user with this password. It takes as long as the user's hash is costly, perhaps seconds, so it
     /// belongs on a thread of its own.
     pub fn verify(&self, name: &str, password: &[u8]) -> bool {
         let known = self.by_name.get(name).map(|&(_, at)| at);

@@ -497,7 +497,7 @@ const FLAGS: &[FlagRow] = &[
         short: Some('r'),
         value: Some("N"),
         commands: &[PASSWD],
-        help: "The rounds of SHA-crypt, from 1000 to 500000 (default: 100000)",
+        help: "The rounds of SHA-crypt, from 1000 to 700000 (default: 100000)",
     },
     FlagRow {
         key: Key::Hash(NewHash::Apr1),
@@ -1317,7 +1317,7 @@ mod tests {
             ("passwd -C 5 users ann", "-C is for bcrypt; add -B"),
             ("passwd -B -C 15 users ann", "from 4 to 14"),
             ("passwd -B -r 2000 users ann", "-r is for SHA-crypt"),
-            ("passwd -5 -r 999 users ann", "from 1000 to 500000"),
+            ("passwd -5 -r 999 users ann", "from 1000 to 700000"),
             ("passwd -B --digest r users ann", "only -m says which hash"),
             ("passwd -d users ann", "unknown flag -d; DES is too weak"),
             ("passwd -w 1 users ann", "-w is not a flag of taipan passwd"),

@@ -155,7 +155,7 @@ impl Hash {
         }
     }
 
-    /// Whether the password is the one that was hashed. Slow on purpose: up to two seconds for the costliest hash that `parse`
+    /// Whether the password is the one that was hashed. Slow on purpose: seconds for the costliest hash that `parse`
     /// accepts. A password above `MAX_PASSWORD` is never right.
     pub fn verify(&self, password: &[u8]) -> bool {
         if password.len() > MAX_PASSWORD {

@@ -115,8 +115,8 @@ fn refuses_hashes_that_cost_too_much() {
         ),
         ("$2b$15$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", "at most 14"),
         ("$2b$99$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", "at most 14"),
-        ("$5$rounds=500001$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc8", "at most 500000"),
-        ("$6$rounds=99999999999999999999$s$x", "at most 500000"),
+        ("$5$rounds=700001$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc8", "at most 700000"),
+        ("$6$rounds=99999999999999999999$s$x", "at most 700000"),
         ("$y$jFT$LdJMENpBABJJ3hIHjB1Bi.$CbmXE/O/0bCHlsAzIaBSSe6Q31ZVeM4OxkjSOnAQ3C6", "256 MiB"),
     ];
     for (field, expected) in table {
