@@ -57,7 +57,7 @@ fn everything_works_once_nothing_is_missing() {
     fs::set_permissions(&home, Permissions::from_mode(0o755)).expect("it is ours");
     let site = site.config(
         "chroot = \".\"\nuser = \"daemon\"\nerror_pages = { 404 = \"/404.html\" }\nuser_folders = \"public_html\"\n\
-         [[route]]\npath = \"*.cgi\"\ncgi = true\n[users]\nhomes = \"home\"\n[log]\naccess = \"./access.log\"\n",
+         [[route]]\npath = \"*.cgi\"\ncgi = true\n[accounts]\nhomes = \"home\"\n[log]\naccess = \"./access.log\"\n",
     );
     let config = site.write_config();
     let mut rows = Rows::new();

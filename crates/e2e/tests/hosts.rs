@@ -129,7 +129,7 @@ fn users_have_folders_of_their_own() {
             "user_folders = \"public_html\"\nlisting = true\nerror_pages = { 404 = \"/404.html\" }\n\
          [[route]]\npath = \"*.cgi\"\ncgi = true\n\
          [[host]]\nnames = [\"none.example\"]\nroot = \"www\"\nuser_folders = false\n\
-         [users]\nhomes = \"homes\"\npasswd = \"passwd\"\nexcept = \"guest\"\n",
+         [accounts]\nhomes = \"homes\"\npasswd = \"passwd\"\nexcept = \"guest\"\n",
         );
     let home = site.home().join("homes");
     let home = home.display();
@@ -207,7 +207,7 @@ fn a_home_that_is_closed_is_forbidden() {
     if !is_root() {
         return;
     }
-    let site = Site::new().config("user = \"nobody\"\nuser_folders = \"public_html\"\n[users]\nhomes = \"homes\"\npasswd = \"passwd\"\n");
+    let site = Site::new().config("user = \"nobody\"\nuser_folders = \"public_html\"\n[accounts]\nhomes = \"homes\"\npasswd = \"passwd\"\n");
     let home = site.home().join("homes");
     let site = site
         .file_beside_root("passwd", format!("ann:x:1000:1000::{}/ann:/bin/sh\n", home.display()))
@@ -236,7 +236,7 @@ fn rejects_folders_of_names_that_cannot_be() {
         ("root = \"/srv/$host\"\nmissing_folder = 200", "from 400 to 599"),
         ("root = \"/srv\"\nuser_folders = \"../x\"", "is not the path of a folder in a home"),
         ("root = \"/srv\"\nuser_folders = \"\"", "is not the path of a folder in a home"),
-        ("root = \"/srv\"\nuser_folders = \"www\"\n[users]\nhomes = \"/\"", "cannot be in the folder /"),
+        ("root = \"/srv\"\nuser_folders = \"www\"\n[accounts]\nhomes = \"/\"", "cannot be in the folder /"),
         ("root = \"/srv/$host\"\n[[route]]\npath = \"*.cgi\"\ncgi = true", "is for a route with files"),
     ] {
         let site = Site::new().config_without_root(config);

@@ -1,4 +1,4 @@
-//! Reads the folders that names lead to: `$host` in the root of a host, and `user_folders` with the section `[users]`.
+//! Reads the folders that names lead to: `$host` in the root of a host, and `user_folders` with the section `[accounts]`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub fn users(top: &Section) -> UserFolders {
         only: Vec::new(),
         except: Vec::new(),
     };
-    let Some(section) = top.section("users", Scope::Users) else { return nothing };
+    let Some(section) = top.section("accounts", Scope::Accounts) else { return nothing };
     let names = |key| -> Vec<String> {
         section.texts(key).unwrap_or_default().iter().map(|name| name.value.to_owned()).collect()
     };

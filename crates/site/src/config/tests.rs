@@ -97,7 +97,8 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
     // A proxy with TLS, without which there can be no redirect to it.
     let redirects = ["https_redirect", "hsts", "hsts_subdomains", "hsts_preload"].contains(&key.name);
     let proxy = if redirects { "trusted_proxies = \"unix\"" } else { "" };
-    let users = if scope == Scope::Users || key.name == "users" { "user_folders = \"www\"" } else { "" };
+    let users =
+        if scope == Scope::Accounts || key.name == "accounts" { "user_folders = \"www\"" } else { "" };
     let own: &[(&str, &str)] = match scope {
         Scope::Top => &[],
         Scope::Host => &[("", "[[host]]"), ("names", "names = \"a.example\""), ("root", "root = \"/a\"")],
@@ -109,7 +110,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Timeouts => &[("", "[timeouts]")],
         Scope::Cache => &[("", "[cache]")],
         Scope::Http2 => &[("", "[http2]")],
-        Scope::Users => &[("", "[users]")],
+        Scope::Accounts => &[("", "[accounts]")],
         Scope::Scripts => &[("", "[scripts]")],
         Scope::Application if key.name == "command" || MANAGED.contains(&key.name) => {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("command", "command = \"/bin/a\"")]

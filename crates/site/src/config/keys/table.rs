@@ -144,10 +144,10 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The open-file cache of each worker.",
             },
             Key {
-                name: "users",
-                kind: Kind::Section(Scope::Users),
+                name: "accounts",
+                kind: Kind::Section(Scope::Accounts),
                 default: Words("people with a home in `/home`, where `user_folders` is set"),
-                example: "[users]\nexcept = [\"guest\"]",
+                example: "[accounts]\nexcept = [\"guest\"]",
                 text: "The users that have folders.",
             },
             Key {
@@ -229,7 +229,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::TextOrFalse,
                 default: Value("false"),
                 example: "\"public_html\"",
-                text: "The folder in the home of each user whose files are served below `/~name/`. `[users]` says which \
+                text: "The folder in the home of each user whose files are served below `/~name/`. `[accounts]` says which \
                        users. Nothing there is run. See [Hosts](hosts.md#user-folders). Each host inherits it.",
             },
             Key {
@@ -1486,11 +1486,11 @@ pub static CHAPTERS: &[Chapter] = &[
         ],
     },
     Chapter {
-        title: "[users]",
+        title: "[accounts]",
         intro: "The users of `user_folders`. A user has a folder if the account has the number `least_uid` or above, is not \
                 `nobody`, and can log in: its shell is not `nologin`, `false` or the like. See \
                 [Hosts](hosts.md#user-folders).",
-        scopes: &[Scope::Users],
+        scopes: &[Scope::Accounts],
         keys: &[
             Key {
                 name: "homes",
