@@ -133,6 +133,31 @@ fn requests_above_a_rate_get_429_and_are_told_when_to_come_back() {
 }
 
 #[test]
+fn a_rejection_has_the_error_page_of_its_route_and_its_fields() {
+    let server = site(
+        "error_pages = { 429 = \"/busy.html\", 503 = \"/busy.html\" }\n\
+         [[limit]]\nby = \"field:x\"\npaths = \"/a.txt\"\nrequests = \"1/m\"\n\
+         [[limit]]\nby = \"field:x\"\npaths = \"/b.txt\"\nrequests = \"1/m\"\nstatus = 503\n",
+    )
+    .file("a.txt", "hello\n")
+    .file("b.txt", "hello\n")
+    .file("busy.html", "later")
+    .start();
+    for protocol in EVERY {
+        let own = format!("{protocol:?}");
+        let fields = [("x", own.as_str())];
+        for (path, status, page) in [("/a.txt", 429, true), ("/b.txt", 503, false)] {
+            assert_eq!(get(&server, protocol, path, &fields).status, 200);
+            let rejected = get(&server, protocol, path, &fields);
+            let retry = rejected.values("retry-after");
+            assert_eq!((rejected.status, rejected.text() == "later"), (status, page), "{protocol:?}");
+            assert!(matches!(retry[..], ["59" | "60"]), "{protocol:?} {retry:?}");
+            assert_eq!(rejected.field("ratelimit-policy"), Some("\"field-x\";q=1;w=60"));
+        }
+    }
+}
+
+#[test]
 fn a_request_that_one_limit_rejects_does_not_count_for_another() {
     let server = site(
         "[[limit]]\nby = \"all\"\nrequests = \"3/h\"\nrequests_burst = 3\n\

@@ -46,16 +46,22 @@ pub struct Retry {
     pub policy: Option<(String, (u64, u64))>,
 }
 
-/// The response to a request above a limit, with the fields of draft-ietf-httpapi-ratelimit-headers.
+impl Retry {
+    /// `Retry-After`, and the fields of draft-ietf-httpapi-ratelimit-headers.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![("Retry-After", self.seconds.to_string())];
+        if let Some((name, (quota, window))) = &self.policy {
+            fields.push(("RateLimit-Policy", format!("\"{name}\";q={quota};w={window}")));
+            fields.push(("RateLimit", format!("\"{name}\";r=0;t={}", self.seconds)));
+        }
+        fields
+    }
+}
+
+/// The response to a request above a limit, with the built-in page.
 pub fn limited(services: &Services, route: &Route, status: Status, retry: &Retry) -> Response {
     let head = HeadWriter::new(services, Some(route), status);
-    let head = head.field("Retry-After", retry.seconds.to_string());
-    let head = match &retry.policy {
-        None => head,
-        Some((name, (quota, window))) => head
-            .field("RateLimit-Policy", format!("\"{name}\";q={quota};w={window}"))
-            .field("RateLimit", format!("\"{name}\";r=0;t={}", retry.seconds)),
-    };
+    let head = retry.fields().iter().fold(head, |head, (name, value)| head.field(name, value));
     finish(head, status, || error_page::error(status, None))
 }
 

@@ -193,7 +193,17 @@ impl Exchange<'_> {
             }
             _ => (1, None),
         };
-        fixed::limited(self.services, self.route(path), status, &Retry { seconds, policy })
+        let (route, retry) = (self.route(path), Retry { seconds, policy });
+        match self.status_fast(route, status) {
+            Some(page) if !page.head.has("Retry-After") => {
+                let fields = retry.fields();
+                let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                page.with_fields(&fields)
+            }
+            // A 503 has it already.
+            Some(page) if retry.policy.is_none() && retry.seconds == 1 => page,
+            _ => fixed::limited(self.services, route, status, &retry),
+        }
     }
 
     #[cold]
