@@ -216,7 +216,7 @@ const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
         &["--ssl", "--https", "--cert", "--key"],
         "write --tls NAME for a folder, or certificate in a configuration",
     ),
-    (&["--auth", "--password"], "there are no passwords yet; see authorizer in the manual"),
+    (&["--auth", "--password"], "write auth and user_files in a configuration; see Passwords in the manual"),
     (&["--gzip", "--brotli", "--compress"], "files are compressed; see compress in the manual"),
     (&["--cors"], "set a field by headers in a configuration"),
     (&["--index", "--listing"], "write it in a configuration: taipan -c FILE"),

@@ -96,7 +96,7 @@ fn check(section: &Section, own: &Authentication) {
         section.errors.add(
             place,
             what,
-            "put the users of Digest in a file, with htdigest or taipan passwd -D",
+            "put the users of Digest in a file, with taipan passwd --digest REALM or htdigest",
         );
     }
     if own.scheme == Scheme::Digest && own.folder != FolderPasswords::Off {
