@@ -8,6 +8,8 @@ use site::model::Site;
 use site::route::Pattern;
 use taipan_http::target::SafePath;
 
+use crate::signature;
+
 /// Reads a configuration. Errors: every mistake in it, one line each.
 pub fn load(path: &Path) -> Result<Site, Vec<ConfigError>> {
     read(path).map(|configuration| configuration.site)
@@ -16,6 +18,14 @@ pub fn load(path: &Path) -> Result<Site, Vec<ConfigError>> {
 /// Like `load`, and also returns the warnings and the position of each value.
 pub fn read(path: &Path) -> Result<Configuration, Vec<ConfigError>> {
     let mut configuration = site::config::read(path, &Disk)?;
+    if configuration.site.has_tokens() && !signature::IS_SUPPORTED {
+        return Err(vec![ConfigError {
+            file: path.to_owned(),
+            line: None,
+            what: "this program has been built without cryptography, so that no token could pass".to_owned(),
+            what_to_do: "remove \"jwt\", or build it with the feature aws-lc".to_owned(),
+        }]);
+    }
     // Without a current folder, relative paths cannot be resolved at all.
     if let Ok(here) = std::env::current_dir() {
         configuration.site.anchor(&here);

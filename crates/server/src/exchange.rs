@@ -22,6 +22,7 @@ mod logins;
 mod panic_guard;
 mod refusal;
 mod sendfile;
+mod token;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use site::authorizer::Authorizer;
 use site::certificates::key_authorization;
 use site::cors::Cors;
 use site::decide::{self, Decision};
+use site::jwt::Jwt;
 use site::listing::{Format, SortOrder};
 use site::model::{Host, Listing, Route};
 use site::plan::{
@@ -75,7 +77,7 @@ pub struct Responder {
     pub services: Rc<Services>,
     pub files: Rc<Files>,
     pub upstreams: Upstreams,
-    /// Whether authorizers must let requests pass.
+    /// Whether authorizers must let requests pass, or tokens.
     pub has_authorizers: bool,
     pub answers: Answers,
     /// Whether a host refuses some requests by the connection that they have come by.
@@ -215,6 +217,8 @@ struct Exchange<'a> {
     max_body: u64,
     /// The authorizers that have let the request pass, and the variables that they have set.
     authorized_by: Vec<Arc<Authorizer>>,
+    /// The tokens that have been verified.
+    verified: Vec<Arc<Jwt>>,
     variables: Additions,
     /// Of the route that responds.
     cors: Option<&'a Cors>,
@@ -265,6 +269,7 @@ impl<'a> Exchange<'a> {
             body: RequestBody::None,
             max_body: services.site.limits.body,
             authorized_by: Vec::new(),
+            verified: Vec::new(),
             variables: Additions::default(),
             cors: None,
             internal_redirects: 0,

@@ -249,6 +249,12 @@ fn print_limits(responder: &Responder, host: usize, head: &Head<'_>, client: Pee
 fn print_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
+    let found = services.site.hosts.at(host);
+    let own = found.routes.get(found.routes.find(&path));
+    if let Some(jwt) = own.jwt.as_ref().or(services.route(host, &path).jwt.as_ref()) {
+        let issuer = jwt.issuer.as_deref().unwrap_or("any issuer");
+        terminal::out(format_args!("first     a token of {issuer}, which explain does not verify"));
+    }
     for authorizer in exchange::authorizers(services.site.hosts.at(host), &path, services.route(host, &path))
     {
         let Authorizer { upstream, subrequest } = &*authorizer;

@@ -61,6 +61,8 @@ pub mod services;
 
 pub mod limits;
 
+mod signature;
+
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(not(feature = "tls"))]

@@ -71,7 +71,7 @@ const SITE: &[&str] = &[
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host folder route template upstream authorizer tls certificates access authentication limit",
+    "model host folder route template upstream authorizer jwt tls certificates access authentication limit",
     "proxies",
     "network",
     "wildcard",
@@ -120,6 +120,7 @@ const SERVER: &[&str] = &[
     // What all of them use.
     "services",
     "limits",
+    "signature",
     "tls",
     "file_stamps",
     "stats",

@@ -23,6 +23,8 @@ pub mod published;
 
 pub mod authorizer;
 
+pub mod jwt;
+
 pub mod tls;
 
 pub mod certificates;

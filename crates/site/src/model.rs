@@ -23,6 +23,7 @@ use crate::compress::CompressRules;
 use crate::cors::{self, Cors};
 use crate::folder::{HostFolder, UserFolders};
 use crate::host::Hosts;
+use crate::jwt::Jwt;
 use crate::limit::{Limit, LimitId};
 use crate::listener::Listener;
 use crate::mime::MediaTypes;
@@ -113,6 +114,8 @@ pub struct Route {
     pub authorizers: Vec<Arc<Authorizer>>,
     /// The settings of authorizers that speak HTTP.
     pub subrequest: Arc<Subrequest>,
+    /// The tokens that it asks for.
+    pub jwt: Option<Arc<Jwt>>,
     /// What `cors` is made of, for routes that inherit it.
     pub sharing: Arc<cors::Settings>,
     /// `None`: pages of other origins may read nothing.
@@ -552,20 +555,29 @@ impl Site {
         routes.filter(move |route| runs(route)).filter_map(|route| Some((route, route.script.as_ref()?)))
     }
 
-    /// Whether any route has an authorizer.
+    /// Whether any route has an authorizer, or asks for a token.
     pub fn has_authorizers(&self) -> bool {
         let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
-        routes.any(|route| !route.authorizers.is_empty())
+        routes.any(|route| !route.authorizers.is_empty() || route.jwt.is_some())
     }
 
-    /// The fields that only authorizers set: a client's own are removed from every request, so that a script or an
+    /// Whether any route asks for a token.
+    pub fn has_tokens(&self) -> bool {
+        let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        routes.any(|route| route.jwt.is_some())
+    }
+
+    /// The fields that only authorizers and tokens set: a client's own are removed from every request, so that a script or an
     /// application can rely on them on any route.
     pub fn asserted_fields(&self) -> Vec<String> {
         let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
         let subrequests =
             routes.flat_map(|route| &route.authorizers).filter_map(|own| own.subrequest.as_ref());
         let mut names: Vec<String> = Vec::new();
-        for name in subrequests.flat_map(|subrequest| &subrequest.fields) {
+        let tokens =
+            self.hosts.iter().flat_map(|host| host.routes.iter()).filter_map(|route| route.jwt.as_ref());
+        let of_tokens = tokens.flat_map(|jwt| &jwt.fields).map(|(name, _)| name);
+        for name in subrequests.flat_map(|subrequest| &subrequest.fields).chain(of_tokens) {
             if !names.iter().any(|known| is_same_name(known.as_bytes(), name)) {
                 names.push(name.clone());
             }
@@ -579,11 +591,13 @@ impl Site {
         routes.any(|route| route.authentication.is_on())
     }
 
-    /// The files of users and groups, each perhaps several times.
+    /// The files of users, of groups, and of the keys of tokens, each perhaps several times.
     pub fn user_files(&self) -> impl Iterator<Item = &Path> {
-        let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
-        let used = routes.map(|route| &route.authentication).filter(|own| own.is_on());
-        used.flat_map(|own| own.user_files.iter().chain(&own.group_files)).map(PathBuf::as_path)
+        let routes = || self.hosts.iter().flat_map(|host| host.routes.iter());
+        let used = routes().map(|route| &route.authentication).filter(|own| own.is_on());
+        let of_users = used.flat_map(|own| own.user_files.iter().chain(&own.group_files));
+        let of_keys = routes().filter_map(|route| route.jwt.as_ref()).map(|jwt| &jwt.key_file);
+        of_users.chain(of_keys).map(PathBuf::as_path)
     }
 
     /// The rules of access of all routes.
@@ -643,6 +657,7 @@ impl Route {
             script: None,
             authorizers: Vec::new(),
             subrequest: Arc::default(),
+            jwt: None,
             sharing: Arc::default(),
             cors: None,
             security_headers: Preset::Off,

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use taipan_http::target::SafePath;
 
 use crate::authentication::Authentication;
+use crate::jwt::Jwt;
 use crate::model::{Action, Interpreter, Route};
 
 /// Routes of one host besides the default.
@@ -487,6 +488,12 @@ impl Routes {
     /// The settings of authentication of all routes.
     pub fn authentications_mut(&mut self) -> impl Iterator<Item = &mut Arc<Authentication>> {
         std::iter::once(&mut self.default).chain(&mut self.others).map(|route| &mut route.authentication)
+    }
+
+    /// The tokens that routes ask for.
+    pub fn jwts_mut(&mut self) -> impl Iterator<Item = &mut Arc<Jwt>> {
+        let routes = std::iter::once(&mut self.default).chain(&mut self.others);
+        routes.filter_map(|route| route.jwt.as_mut())
     }
 
     /// The roots and the interpreters of all routes. A new path for them changes nothing else of a route.

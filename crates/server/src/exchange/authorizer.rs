@@ -1,4 +1,4 @@
-//! Authorizers: which ones a path has, and calling each once for a request.
+//! Authorizers: which ones a path has, and calling each once for a request, after tokens have been verified.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,10 +30,11 @@ pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<Arc
 impl Exchange<'_> {
     #[cold]
     pub(super) fn must_authorize(&self, path: &SafePath<'_>, planned: &Route) -> bool {
-        !authorizers(self.host(), path, planned).is_empty()
+        let route = self.host().routes.get(self.host().routes.find(path));
+        [route, planned].iter().any(|route| route.jwt.is_some() || !route.authorizers.is_empty())
     }
 
-    /// Errors: the response of the authorizer that does not let the request pass.
+    /// Verifies tokens, and calls authorizers. Errors: the response to a request that may not pass.
     pub(super) async fn call_authorizers(
         &mut self,
         request: Request<'_>,
@@ -41,6 +42,9 @@ impl Exchange<'_> {
         planned: &Route,
     ) -> Result<(), Response> {
         let route = self.host().routes.find(path);
+        for route in [self.route_at(route), planned] {
+            self.verify_token(route).await?;
+        }
         for authorizer in authorizers(self.host(), path, planned) {
             self.call_authorizer(request, route, &authorizer).await?;
         }

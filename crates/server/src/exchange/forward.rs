@@ -38,6 +38,9 @@ impl Exchange<'_> {
             return response;
         }
         // The route of a script may be another one than that of the path.
+        if let Err(response) = self.verify_token(route).await {
+            return response;
+        }
         for authorizer in &route.authorizers {
             if let Err(response) = self.call_authorizer(request, id, authorizer).await {
                 return response;
@@ -115,6 +118,7 @@ impl Exchange<'_> {
         let mut exchange = Exchange {
             internal_redirects: self.internal_redirects + 1,
             authorized_by: std::mem::take(&mut self.authorized_by),
+            verified: std::mem::take(&mut self.verified),
             variables: std::mem::take(&mut self.variables),
             tls: self.tls,
             ..Exchange::new(self.responder, self.host, &head, self.client)

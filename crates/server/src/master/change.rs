@@ -105,7 +105,7 @@ impl NotStarted {
     }
 }
 
-/// How often the files of users and groups are looked at.
+/// How often the files of users, groups and keys are looked at.
 const LOOK_AT_USERS: Duration = Duration::from_secs(2);
 
 fn stamps_of_users(site: &Site) -> FileStamps {
@@ -219,13 +219,13 @@ impl Master {
         self.next_look_at_users = (!self.user_files.is_empty()).then(|| now + LOOK_AT_USERS);
     }
 
-    /// Reloads if a file of users or groups has changed.
+    /// Reloads if a file of users, groups or keys has changed.
     pub(super) fn look_at_users(&mut self, now: Instant) {
         self.schedule_look_at_users(now);
         if self.change.is_none() && self.user_files.have_changed() {
             // If the file cannot be used, that is reported once, and not at each look.
             self.user_files = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
-            log::info(format_args!("a file of users or groups has changed"));
+            log::info(format_args!("a file of users, groups or keys has changed"));
             self.reload(Vec::new());
         }
     }

@@ -9,9 +9,7 @@ use taipan_http::target::SafePath;
 
 use super::section::Section;
 use super::upstreams;
-use crate::authorizer::{
-    Authorizer, KeyPart, MAX_FIELDS, Subrequest, SubrequestMethod, is_same_name, variable,
-};
+use crate::authorizer::{Authorizer, KeyPart, MAX_FIELDS, Subrequest, SubrequestMethod, is_same_name};
 use crate::upstream::{Protocol, Upstream};
 
 /// The keys of authorizers that speak HTTP.
@@ -114,28 +112,37 @@ fn target(section: &Section) -> Option<String> {
 }
 
 fn fields(section: &Section) -> Option<Vec<String>> {
-    let mut names: Vec<String> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
     for given in section.texts("authorizer_fields")? {
-        let name = given.value;
-        let what = format!("an authorizer cannot set the field \"{}\"", name.escape_debug());
-        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            || !is_token(name.as_bytes())
-        {
-            section.errors.add(given.place, what, "expected letters, digits and dashes");
-        } else if OWN_FIELDS.iter().any(|own| is_same_name(name.as_bytes(), own))
-            || forwarded::is_interpreted(name.as_bytes())
-        {
-            section.errors.add(given.place, what, "the server itself sets it");
-        } else if names.iter().any(|other| variable(other) == variable(name)) {
-            section.errors.add(given.place, what, "it is named twice; names of fields ignore case");
-        } else {
-            names.push(name.to_owned());
+        match is_settable(given.value, &names) {
+            Ok(()) => names.push(given.value),
+            Err(what_to_do) => {
+                let what = format!("an authorizer cannot set the field \"{}\"", given.value.escape_debug());
+                section.errors.add(given.place, what, what_to_do);
+            }
         }
     }
     if names.len() > MAX_FIELDS {
         section.reject("authorizer_fields", section.place_of("authorizer_fields"), "has more than 32 fields");
     }
-    Some(names)
+    Some(names.into_iter().map(str::to_owned).collect())
+}
+
+/// Whether a field can be set for scripts and applications, beside `others`. Errors: what the user should do.
+pub fn is_settable(name: &str, others: &[&str]) -> Result<(), &'static str> {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if name.is_empty() || !name.bytes().all(is_valid) {
+        return Err("expected letters, digits and dashes");
+    }
+    if OWN_FIELDS.iter().any(|own| is_same_name(name.as_bytes(), own))
+        || forwarded::is_interpreted(name.as_bytes())
+    {
+        return Err("the server itself sets it");
+    }
+    match others.iter().any(|other| is_same_name(other.as_bytes(), name)) {
+        true => Err("it is named twice; names of fields ignore case"),
+        false => Ok(()),
+    }
 }
 
 fn user(section: &Section, fields: &[String]) -> Option<String> {

@@ -283,7 +283,10 @@ fn published<'s, 'c>(
     let pattern =
         Pattern::parse(path).ok().filter(|own| others.iter().all(|other| other.route.pattern != *own))?;
     let (action, authorizers) = (Action::Publish(text.clone()), Vec::new());
-    let route = Route { pattern, action, authorizers, fallback: None, ..inherited.route.clone() };
+    let (jwt, authentication) = (None, Arc::default());
+    let fallback = None;
+    let inherited_route = inherited.route.clone();
+    let route = Route { pattern, action, authorizers, jwt, authentication, fallback, ..inherited_route };
     let environment = inherited.environment.clone();
     Some(PlacedRoute { route, environment, account: None, section: None, place: section.place() })
 }

@@ -28,10 +28,11 @@ pub enum Scope {
     Certificates,
     Log,
     SecurityTxt,
+    Jwt,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 16] = [
+    pub const ALL: [Scope; 17] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -48,6 +49,7 @@ impl Scope {
         Scope::Certificates,
         Scope::Log,
         Scope::SecurityTxt,
+        Scope::Jwt,
     ];
 
     /// Its name in error messages.
@@ -69,6 +71,7 @@ impl Scope {
             Scope::Certificates => "[certificates]",
             Scope::Log => "[log]",
             Scope::SecurityTxt => "[security_txt]",
+            Scope::Jwt => "jwt",
         }
     }
 }
@@ -107,6 +110,8 @@ pub enum Kind {
     Pairs(&'static str),
     /// `[name]`
     Section(Scope),
+    /// `name = { … }`, or `false`
+    SectionOrFalse(Scope),
     /// `[[name]]`
     Tables(Scope),
 }
@@ -143,6 +148,7 @@ impl Kind {
             }
             Kind::Pairs(what) => what.to_owned(),
             Kind::Section(scope) => format!("a section {}", scope.name()),
+            Kind::SectionOrFalse(_) => "a table, or false".to_owned(),
             Kind::Tables(scope) => format!("a section {} for each", scope.name()),
         }
     }
@@ -276,6 +282,8 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("forward_auth", "authorizer", ", and authorizer_path"),
     ("cors", "cors_origins", ""),
     ("allow_origin", "cors_origins", ""),
+    ("auth_jwt", "jwt", ""),
+    ("auth_jwt_key_file", "jwt", ": its keys"),
     ("upstream", "application", ": one [[application]] for each"),
     ("try_files", "fallback", ", the path that responds where a file does not exist"),
     ("fallback_resource", "fallback", ""),

@@ -25,6 +25,7 @@ mod cors;
 
 mod folders;
 mod hosts;
+mod jwt;
 mod published;
 
 mod limits;
@@ -99,6 +100,7 @@ pub fn read(path: &Path, source: &dyn Source) -> Result<Configuration, Vec<Confi
     };
     let site = site.map(|mut site| {
         authentication::read_files(&mut site, source, &errors);
+        jwt::read_keys(&mut site, source, &errors);
         site
     });
     match site {

@@ -57,6 +57,15 @@ impl<'c> Section<'c> {
         Some(Section::open(scope, table.value, self.errors))
     }
 
+    /// The table `name`. `Some(None)`: `false`.
+    pub fn section_or_false(&self, name: &str, scope: Scope) -> Option<Option<Section<'c>>> {
+        let given = self.read(name, |_, node| match node.value {
+            Value::Flag(false) => Some(None),
+            _ => table(node).map(Some),
+        })?;
+        Some(given.value.map(|table| Section::open(scope, table, self.errors)))
+    }
+
     /// The tables `[[name]]`.
     pub fn sections(&self, name: &str, scope: Scope) -> Vec<Section<'c>> {
         let tables = self.read(name, |_, node| match &node.value {

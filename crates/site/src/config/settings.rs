@@ -12,6 +12,7 @@ use super::authentication::authentication;
 use super::authorizers::{authorizers, subrequest};
 use super::cors::sharing;
 use super::error::Place;
+use super::jwt::jwt;
 use super::limits::LimitReader;
 use super::section::{FlagOrChoices, Section, text};
 use super::tls::hsts;
@@ -72,6 +73,7 @@ pub fn route_settings(
         script: inherited.script.clone(),
         authorizers: authorizers(section, &inherited.authorizers, &subrequest, upstreams),
         subrequest,
+        jwt: jwt(section, inherited.jwt.as_ref()),
         sharing,
         cors,
         security_headers: security_headers(section).unwrap_or(inherited.security_headers),

@@ -121,6 +121,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Tls => &[("", "[tls]")],
         Scope::Certificates => &[("", "[certificates]")],
         Scope::Log => &[("", "[log]")],
+        Scope::Jwt => &[("", "[jwt]"), ("keys", "keys = \"keys.pem\"")],
         Scope::SecurityTxt => &[
             ("", "[security_txt]"),
             ("contact", "contact = \"mailto:a@a.example\""),
@@ -183,6 +184,8 @@ fn printed(text: &str) -> String {
         ("/etc/taipan/groups", "staff: ann\n"),
         ("blocked.txt", "# crawlers\n192.0.2.0/24\n"),
         ("/etc/taipan/throttle", "**.iso 50000"),
+        ("keys.pem", KEYS),
+        ("/etc/taipan/keys.json", KEY_SET),
     ];
     match load_files(&files) {
         Ok(site) => format!("{site:?}"),
@@ -215,6 +218,7 @@ fn every_example_is_valid_and_changes_the_site() {
             "address" if scope == Scope::Application => "address = \"127.0.0.1:2\"",
             "command" => "command = \"/other\"",
             "client_ca" => "client_ca = \"other.pem\"",
+            "keys" => "keys = \"keys.pem\"",
             "contact" => "contact = \"mailto:b@b.example\"",
             "expires" => "expires = \"2028-01-01T00:00:00Z\"",
             "eab_key_id" => "eab_key_id = \"other\"",
@@ -1251,6 +1255,8 @@ fn reads_where_tickets_and_private_keys_are() {
     assert_eq!(read("tickets = false"), (None, PrivateKeys::InGeneration));
 }
 
+const KEYS: &str = include_str!("../../../auth/src/jwt/tests/ed.pub");
+const KEY_SET: &str = include_str!("../../../auth/src/jwt/tests/keys.json");
 const GUARDS: &str = "[[application]]\nname = \"guard\"\nprotocol = \"http\"\naddress = \"127.0.0.1:1\"\n\
     [[application]]\nname = \"fast\"\naddress = \"127.0.0.1:1\"\n\
     [[application]]\nname = \"simple\"\nprotocol = \"scgi\"\naddress = \"127.0.0.1:1\"\n";
@@ -1394,6 +1400,83 @@ fn texts_take_the_place_of_files_and_not_of_routes() {
         (authorizers("/robots.txt"), authorizers("/.well-known/security.txt"), authorizers("/")),
         (0, 0, 1)
     );
+}
+
+fn load_with_keys(text: &str) -> Result<Site, Vec<String>> {
+    let whole = format!("{TWO_LINES}{text}");
+    let damaged = KEYS.replace("MCow", "MCox");
+    load_files(&[
+        ("site.toml", &whole),
+        ("keys.pem", KEYS),
+        ("keys.json", KEY_SET),
+        ("empty.pem", ""),
+        ("damaged.pem", &damaged),
+    ])
+}
+
+#[test]
+fn a_route_inherits_tokens_and_adds_to_them() {
+    let site = load_with_keys(
+        "jwt = { keys = \"keys.json\", issuer = \"https://id\", fields = { X-User = \"sub\" } }\n\
+         [[route]]\npath = \"/admin/\"\njwt = { claims = { role = [\"admin\", \"root\"], active = \"true\" } }\n\
+         [[route]]\npath = \"/open/\"\njwt = false\n\
+         [[route]]\npath = \"/other/\"\n\
+         [route.jwt]\nkeys = \"keys.pem\"\nfrom = [\"cookie:id\", \"header\"]\nleeway = \"5s\"\nuser = \"name\"\n",
+    )
+    .unwrap();
+    let host = site.hosts.at(0);
+    for (path, expected) in [
+        ("/", "3 keys, https://id, 60 s, sub, [Header], [], X-User"),
+        (
+            "/admin/x",
+            "3 keys, https://id, 60 s, sub, [Header], [(\"role\", [\"admin\", \"root\"]), (\"active\", [\"true\"])], X-User",
+        ),
+        ("/open/x", "none"),
+        ("/other/x", "1 keys, https://id, 5 s, name, [Cookie(\"id\"), Header], [], X-User"),
+    ] {
+        let route = host.routes.get(host.routes.find(&SafePath::parse(path).unwrap()));
+        let shown = route.jwt.as_ref().map_or("none".to_owned(), |jwt| {
+            let fields: Vec<&str> = jwt.fields.iter().map(|(name, _)| name.as_str()).collect();
+            let keys = jwt.keys.as_ref().map_or(0, auth::keys::Keys::len);
+            let issuer = jwt.issuer.as_deref().unwrap_or("any");
+            let (leeway, user, from, claims) = (jwt.leeway, &jwt.user, &jwt.from, &jwt.claims);
+            format!("{keys} keys, {issuer}, {leeway} s, {user}, {from:?}, {claims:?}, {}", fields.join(" "))
+        });
+        assert_eq!(shown, expected, "{path}");
+    }
+    assert_eq!(site.asserted_fields(), ["X-User"]);
+    assert!(site.has_tokens() && site.has_authorizers());
+}
+
+#[test]
+fn rejects_tokens_that_cannot_be_verified() {
+    for (table, expected) in [
+        ("{ issuer = \"a\" }", "site.toml:3: tokens need the keys of their issuer; add keys = "),
+        ("{ keys = \"absent.pem\" }", "site.toml:3: absent.pem cannot be read"),
+        ("{ keys = \"empty.pem\" }", "site.toml:3: empty.pem: the file is neither PEM"),
+        ("{ keys = \"damaged.pem\" }", "site.toml:3: damaged.pem: key 1 is damaged"),
+        ("{ keys = \"keys.pem\", from = \"body\" }", "\"from\" cannot be \"body\"; expected \"header\", or"),
+        ("{ keys = \"keys.pem\", from = \"cookie:\" }", "\"from\" cannot be \"cookie:\""),
+        ("{ keys = \"keys.pem\", from = [] }", "\"from\" is empty"),
+        ("{ keys = \"keys.pem\", claims = { role = [] } }", "the claim \"role\" has no values to compare"),
+        ("{ keys = \"keys.pem\", claims = { level = 3 } }", "the claim \"level\" has no values to compare"),
+        (
+            "{ keys = \"keys.pem\", fields = { X_User = \"sub\" } }",
+            "cannot set the field \"X_User\"; expected letters",
+        ),
+        (
+            "{ keys = \"keys.pem\", fields = { Host = \"sub\" } }",
+            "cannot set the field \"Host\"; the server itself sets it",
+        ),
+        ("{ keys = \"keys.pem\", fields = { X-A = 1 } }", "expected the name of a claim"),
+        ("{ keys = \"keys.pem\", realm = \"\" }", "\"realm\" cannot be sent"),
+        ("{ keys = \"keys.pem\", leeway = \"1d\" }", "from 0s to 1h"),
+        ("{ keys = \"keys.pem\", secret = \"x\" }", "unknown key \"secret\""),
+        ("true", "\"jwt\" cannot be true; expected a table, or false"),
+    ] {
+        let errors = load_with_keys(&format!("jwt = {table}\n")).map(|_| ()).unwrap_err();
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{table}: {errors:?}");
+    }
 }
 
 #[test]
