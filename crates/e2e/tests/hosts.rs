@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use e2e::{Response, Rows, Server, Site, is_root, run};
+use e2e::http2::Http2;
+use e2e::{Client, Response, Rows, Server, Site, Tls, free_port, is_root, run};
+use std::net::SocketAddr;
 
 fn get(server: &Server, host: &str, path: &str) -> Response {
     server.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
@@ -234,6 +236,14 @@ fn rejects_folders_of_names_that_cannot_be() {
         ("root = \"/srv/$host\"\ndefault_folder = \"../x\"", "is not the name of a folder"),
         ("root = \"/srv/$host\"\nmissing_folder = 401", "needs a field of its own"),
         ("root = \"/srv/$host\"\nmissing_folder = 200", "from 400 to 599"),
+        ("root = \"/srv\"\n[[host]]\naddresses = \"0.0.0.0\"\nroot = \"/x\"", "is not an address of a host"),
+        ("root = \"/srv\"\n[[host]]\naddresses = \"host:80\"\nroot = \"/x\"", "is not an address of a host"),
+        (
+            "root = \"/srv\"\n[[host]]\nnames = \"a\"\naddresses = [\"::1\", \"::2\"]\nroot = \"/x\"\n\
+             [[host]]\nnames = \"a\"\naddresses = \"::2\"\nroot = \"/x\"",
+            "two hosts of the same address have the name",
+        ),
+        ("root = \"/srv\"\ncanonical = \"a.example\"", "expected one of"),
         ("root = \"/srv\"\nuser_folders = \"../x\"", "is not the path of a folder in a home"),
         ("root = \"/srv\"\nuser_folders = \"\"", "is not the path of a folder in a home"),
         ("root = \"/srv\"\nuser_folders = \"www\"\n[accounts]\nhomes = \"/\"", "cannot be in the folder /"),
@@ -244,4 +254,98 @@ fn rejects_folders_of_names_that_cannot_be() {
         let errors = String::from_utf8_lossy(&checked.stderr).into_owned();
         rows.holds(config, &errors, !checked.status.success() && errors.contains(expected));
     }
+}
+
+#[test]
+fn an_address_has_hosts_of_its_own() {
+    let (plain, tls, http2, other) = (free_port(), free_port(), free_port(), free_port());
+    let mut site = Site::new().certificate().config_without_root(&format!(
+        "listen = [\"0.0.0.0:{plain}\", \"0.0.0.0:{tls} tls\", \"0.0.0.0:{http2} http2\", \"0.0.0.0:{other}\"]\n\
+         certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\nroot = \"default\"\n\
+         [[host]]\naddresses = \"127.0.0.5\"\nroot = \"five\"\n\
+         [[host]]\naddresses = \"127.0.0.5\"\nnames = [\"localhost\"]\nroot = \"five-named\"\n\
+         [[host]]\naddresses = [\"127.0.0.5:{other}\", \"127.0.0.6\"]\nnames = [\"b.example\"]\nroot = \"six\"\n\
+         [[host]]\nnames = [\"b.example\"]\nroot = \"named\"\n"
+    ));
+    for name in ["default", "five", "five-named", "six", "named"] {
+        site = site.file_beside_root(&format!("{name}/page"), name);
+    }
+    let server = site.start();
+    let address = |last: u8, port| SocketAddr::from(([127, 0, 0, last], port));
+    let request = |host: &str| format!("GET /page HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let mut rows = Rows::new();
+    for (last, port, host, expected) in [
+        (1, plain, "x.example", "default"),
+        (1, plain, "b.example", "named"),
+        (5, plain, "x.example", "five"),
+        (5, plain, "b.example", "five"),
+        (5, plain, "localhost", "five-named"),
+        (5, other, "b.example", "six"),
+        (5, other, "x.example", "five"),
+        (6, plain, "x.example", "six"),
+        (6, other, "localhost", "six"),
+    ] {
+        let mut client = Client::tcp(address(last, port));
+        for time in ["first", "second"] {
+            let found = client.request(request(host)).text();
+            rows.check(format!("127.0.0.{last}:{port} {host}, {time}"), found.as_str(), expected);
+        }
+    }
+    for (last, expected) in [(1, "default"), (5, "five-named"), (6, "six")] {
+        let mut client = Client::tls(address(last, tls), &Tls::new());
+        rows.check(format!("TLS {last}"), client.request(request("localhost")).text().as_str(), expected);
+        let client = Client::tls(address(last, tls), &Tls::new().protocols(&["h2"]));
+        let mut client = Http2::over(client).expect("it speaks HTTP/2");
+        rows.check(format!("HTTP/2 and TLS {last}"), client.get("/page").text().as_str(), expected);
+        let mut client = Http2::over(Client::tcp(address(last, http2))).expect("it speaks HTTP/2");
+        rows.check(format!("HTTP/2 {last}"), client.get("/page").text().as_str(), expected);
+    }
+    // A reload hands idle connections over.
+    let mut kept = Client::tcp(address(5, plain));
+    rows.check("before a reload", kept.request(request("localhost")).text().as_str(), "five-named");
+    let first = server.serving_pid();
+    server.signal(e2e::Signal::HUP);
+    assert!(e2e::wait_until(e2e::TIMEOUT, || server.serving_pid() != first), "it is reloaded");
+    rows.check("after it", kept.request(request("localhost")).text().as_str(), "five-named");
+}
+
+#[test]
+fn a_host_redirects_to_its_name() {
+    let server = Site::new()
+        .certificate()
+        .file("page", "page")
+        .config(
+            "listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\"]\ncertificate = \"certificate.pem\"\n\
+             certificate_key = \"key.pem\"\n\
+             names = [\"localhost\", \"www.localhost\", \"other.example\"]\ncanonical = \"bare\"\n\
+             [[host]]\nnames = [\"www.a.example\", \"a.example\"]\nroot = \"www\"\ncanonical = \"www\"\n\
+             [[host]]\nnames = [\"first.example\", \"*.example.org\"]\nroot = \"www\"\ncanonical = \"first\"\n\
+             [[host]]\nnames = [\"*.folders.example\"]\nroot = \"vhosts/$host\"\ncanonical = \"bare\"\n",
+        )
+        .file_beside_root("vhosts/x.folders.example/page", "x")
+        .start();
+    let mut rows = Rows::new();
+    for (host, expected) in [
+        ("localhost", "200"),
+        ("www.localhost", "301 http://localhost/page?q=%20"),
+        ("WWW.localhost:8080", "301 http://localhost:8080/page?q=%20"),
+        ("other.example", "200"),
+        ("a.example", "301 http://www.a.example/page?q=%20"),
+        ("www.a.example", "200"),
+        ("x.example.org", "301 http://first.example/page?q=%20"),
+        ("first.example", "200"),
+        ("www.x.folders.example", "301 http://x.folders.example/page?q=%20"),
+        ("x.folders.example", "200"),
+        ("www.unknown.example", "200"),
+    ] {
+        let response = get(&server, host, "/page?q=%20");
+        let location = response.field("location").map(|to| format!(" {to}")).unwrap_or_default();
+        rows.check(host, format!("{}{location}", response.status).as_str(), expected);
+    }
+    let post = server.request("POST /page HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
+    rows.check("POST", (post.status, post.field("location")), (308, Some("http://www.a.example/page")));
+    let e2e::Address::Tcp(tls) = server.addresses()[1] else { panic!("it is TCP") };
+    let mut client = Client::tls(tls, &Tls::new());
+    let response = client.request("GET /page HTTP/1.1\r\nHost: www.localhost\r\n\r\n");
+    rows.check("TLS", response.field("location"), Some("https://localhost/page"));
 }

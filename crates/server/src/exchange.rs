@@ -32,6 +32,7 @@ use site::authorizer::Authorizer;
 use site::certificates::key_authorization;
 use site::cors::Cors;
 use site::decide::{self, Decision};
+use site::host::AddressGroup;
 use site::jwt::Jwt;
 use site::listing::{Format, SortOrder};
 use site::model::{Host, Listing, Route};
@@ -87,6 +88,8 @@ pub struct Responder {
     pub has_cors: bool,
     /// Whether a host has a folder for each of its names.
     pub has_host_folders: bool,
+    /// Whether a host gives itself one name.
+    pub has_canonical: bool,
     /// `None`: there are no limits of speed and of requests.
     pub limits: Option<&'static LimitTable>,
     /// For lines about requests that a limit would reject.
@@ -108,6 +111,7 @@ impl Responder {
         let access = Needs::of(&services.site);
         let (answers, has_cors) = (Answers::default(), services.site.has_cors());
         let has_host_folders = services.site.has_host_folders();
+        let has_canonical = services.site.hosts.iter().any(|host| host.canonical.is_some());
         let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
         let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
         Responder {
@@ -120,6 +124,7 @@ impl Responder {
             access,
             has_cors,
             has_host_folders,
+            has_canonical,
             limits,
             dry_runs,
             logins,
@@ -130,8 +135,8 @@ impl Responder {
     /// The response to a request without a body, which began at `began` of `clock::micros`. `None`: it has to wait for
     /// something. The request has its log line even if this panics.
     #[inline]
-    pub fn fast(&self, head: &Head<'_>, client: Peer, began: u64) -> Option<Response> {
-        let host = self.services.site.hosts.find(head.authority);
+    pub fn fast(&self, head: &Head<'_>, client: Peer, group: AddressGroup, began: u64) -> Option<Response> {
+        let host = self.services.site.hosts.find_in(group, head.authority);
         let mut exchange = Exchange::new(self, host, head, client);
         let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began, tls: None };
         let guard = PanicGuard { services: &self.services, request };
@@ -150,8 +155,8 @@ impl Responder {
     /// (Continue).
     pub async fn respond(&self, request: Request<'_>, body: RequestBody) -> Response {
         let method = request.head.method;
-        let host = self.services.site.hosts.find(request.head.authority);
-        let ConnectionInfo { client, tls, .. } = request.connection;
+        let ConnectionInfo { client, group, tls, .. } = request.connection;
+        let host = self.services.site.hosts.find_in(group, request.head.authority);
         let mut exchange = Exchange { body, tls, ..Exchange::new(self, host, request.head, client) };
         let admitted = match self.limits {
             None => Ok(None),
@@ -295,6 +300,11 @@ impl<'a> Exchange<'a> {
                 Fast::Wait => return None,
             }
         }
+        if self.responder.has_canonical
+            && let Some(response) = self.redirect_to_canonical(&path)
+        {
+            return Some(response);
+        }
         if self.responder.has_host_folders {
             match self.choose_folder_fast() {
                 Fast::Serve => {}
@@ -389,6 +399,11 @@ impl<'a> Exchange<'a> {
         }
         if self.responder.refuses
             && let Some(response) = self.refused(&path)
+        {
+            return response;
+        }
+        if self.responder.has_canonical
+            && let Some(response) = self.redirect_to_canonical(&path)
         {
             return response;
         }

@@ -12,6 +12,7 @@ use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
 use site::folder::FolderName;
+use site::host::{AddressGroup, name_of};
 use site::limit::{self, LimitId};
 use site::model::{Account, Host, Interpreter, Listing, Site};
 use site::plan::{
@@ -124,6 +125,16 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], flags: &Explain)
         "host      {}",
         if names.is_empty() { "the default host".to_owned() } else { names }
     ));
+    let site = &responder.services.site;
+    if site.hosts.len() > 1 && site.hosts.names().find(name_of(head.authority)).is_none() {
+        terminal::out(format_args!("          because no host has this name"));
+    }
+    if site.hosts.has_addresses() {
+        terminal::out(format_args!("          on an address that no host has in `addresses`"));
+    }
+    if let Some(name) = site.hosts.canonical(host, head.authority) {
+        terminal::out(format_args!("          which gives itself the name {name}"));
+    }
     let client = Peer::from((flags.from, None));
     print_rules(responder, host, &head, client);
     print_limits(responder, host, &head, client);
@@ -131,7 +142,13 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], flags: &Explain)
     print_authorizers(responder, host, &head);
     match responding {
         Responding::Server | Responding::Nothing => {
-            let connection = ConnectionInfo { client, via: Via::Nothing, local: None, tls: None };
+            let connection = ConnectionInfo {
+                client,
+                group: AddressGroup::default(),
+                via: Via::Nothing,
+                local: None,
+                tls: None,
+            };
             let request = Request { head: &head, connection };
             let response = responder.respond(request, RequestBody::None).await;
             print_compression(responder, host, &head);

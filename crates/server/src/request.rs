@@ -5,6 +5,7 @@ pub mod throttled;
 
 use std::net::SocketAddr;
 
+use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_http::head::Head;
 
@@ -21,6 +22,8 @@ pub struct Request<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionInfo<'a> {
     pub client: Peer,
+    /// The hosts that the connection may have.
+    pub group: AddressGroup,
     /// Whether a trusted proxy has sent the request for the client.
     pub via: Via,
     /// The address of the server. `None`: a Unix socket.

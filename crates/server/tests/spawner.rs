@@ -330,6 +330,8 @@ fn site() -> Site {
     site.hosts = Hosts::only(Host {
         names: Vec::new(),
         routes: Routes::only(route),
+        addresses: Vec::new(),
+        canonical: None,
         folder: None,
         users: None,
         access_log: None,

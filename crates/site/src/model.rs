@@ -22,7 +22,7 @@ use crate::certificates::Certificates;
 use crate::compress::CompressRules;
 use crate::cors::{self, Cors};
 use crate::folder::{HostFolder, UserFolders};
-use crate::host::Hosts;
+use crate::host::{Canonical, HostAddress, Hosts};
 use crate::jwt::Jwt;
 use crate::limit::{Limit, LimitId};
 use crate::listener::Listener;
@@ -80,6 +80,10 @@ pub enum Sandbox {
 pub struct Host {
     /// Without port. `*.example.org` stands for every name below `example.org`.
     pub names: Vec<String>,
+    /// The addresses of the server at which it responds. Empty: all that no host names.
+    pub addresses: Vec<HostAddress>,
+    /// `None`: all of its names are equal.
+    pub canonical: Option<Canonical>,
     pub routes: Routes,
     /// The folders of [`NamedRoot::OfHost`].
     pub folder: Option<Arc<HostFolder>>,
@@ -472,6 +476,8 @@ impl Site {
         let route = Route { files, ..Route::new(Pattern::EVERYTHING, Action::Files { root, strip: 0 }) };
         let host = Host {
             names: Vec::new(),
+            addresses: Vec::new(),
+            canonical: None,
             routes: Routes::only(route),
             folder: None,
             users: None,

@@ -24,7 +24,6 @@ use crate::connection::stream::Socket;
 use crate::connection::{ConnectionState, Leaving, handshake_rate, idle, proxied};
 use crate::listen::{Accepted, Listener};
 use crate::log::{self, LineLimit};
-use crate::peer::Peer;
 use crate::semaphore::{Permit, Semaphore};
 use crate::stats::Count;
 
@@ -233,9 +232,10 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
             false => Some(accepted),
         };
         let Some(Accepted { fd, family, protocols, peer }) = accepted else { continue };
+        let group = connections.group(&fd);
         let Some(socket) = connections.open(fd, family, protocols) else { continue };
         connections.services.counts.add(Count::Accepted, 1);
-        connections.keep(socket, Client::known(peer), 0, connections.services.clock.ticks());
+        connections.keep(socket, Client::known(peer, group), 0, connections.services.clock.ticks());
     }
     drop(listener);
     acceptor.listeners.set(acceptor.listeners.get() - 1);
@@ -250,7 +250,7 @@ async fn receive(connections: &Rc<Connections>, accepted: Accepted, backlog: &mu
         Ok(()) => idle::visit_new(connections, socket, client),
         Err(Full) => {
             connections.services.counts.add(Count::Rejected, 1);
-            reject(connections, socket, client.peer()).await;
+            reject(connections, socket, client).await;
         }
     }
 }
@@ -270,13 +270,14 @@ async fn admit(connections: &Rc<Connections>, accepted: Accepted) -> Option<(Soc
         counts.add(Count::HandshakesPerClient, 1);
         return None;
     }
+    let group = connections.group(&fd);
     let socket = connections.open(fd, family, protocols)?;
     counts.add(Count::Accepted, 1);
-    match Client::admit(peer) {
+    match Client::admit(peer, group) {
         Some(client) => Some((socket, client)),
         None => {
             counts.add(Count::PerClient, 1);
-            reject(connections, socket, peer).await;
+            reject(connections, socket, Client::known(peer, group)).await;
             None
         }
     }
@@ -284,9 +285,9 @@ async fn admit(connections: &Rc<Connections>, accepted: Accepted) -> Option<(Soc
 
 /// Answers the one request that the connection may make with 503. The request is read first: some clients
 /// treat a response before their request as an error.
-async fn reject(connections: &Rc<Connections>, socket: Socket, peer: Peer) {
+async fn reject(connections: &Rc<Connections>, socket: Socket, client: Client) {
     let Some(permit) = connections.acceptor.rejection(connections).await else { return };
-    connections.reject(socket, peer, permit);
+    connections.reject(socket, client, permit);
 }
 
 /// Errors of one connection (accept(2), RETURN VALUE): the next one can be accepted all the same.

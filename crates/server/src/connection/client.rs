@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use site::host::AddressGroup;
 use site::model::Site;
 use site::proxies::{Proxies, Via};
 use taipan_http::head::Head;
@@ -31,7 +32,10 @@ pub fn origin(site: &Site, peer: Peer, head: &mut Head<'_>) -> (Peer, Via) {
 
 /// The peer of a connection, counted until this is dropped.
 #[derive(Debug)]
-pub struct Client(CompactPeer);
+pub struct Client {
+    peer: CompactPeer,
+    group: AddressGroup,
+}
 
 /// The connections of each client.
 struct ConnectionCounts {
@@ -52,25 +56,30 @@ pub fn limit_connections(limit: usize, proxies: &Proxies) {
 
 impl Client {
     /// `None`: it has as many connections as the limit allows.
-    pub fn admit(peer: Peer) -> Option<Client> {
+    pub fn admit(peer: Peer, group: AddressGroup) -> Option<Client> {
         let is_admitted = match (COUNTS.get(), peer.ip()) {
             (Some(counts), Some(ip)) => counts.increment(ip, counts.limit),
             _ => true,
         };
         // Made only then, because dropping it decrements the count.
-        is_admitted.then(|| Client(peer.into()))
+        is_admitted.then(|| Client { peer: peer.into(), group })
     }
 
     /// A client that was admitted before, also above the limit.
-    pub fn known(peer: Peer) -> Client {
+    pub fn known(peer: Peer, group: AddressGroup) -> Client {
         if let (Some(counts), Some(ip)) = (COUNTS.get(), peer.ip()) {
             counts.increment(ip, usize::MAX);
         }
-        Client(peer.into())
+        Client { peer: peer.into(), group }
     }
 
     pub fn peer(&self) -> Peer {
-        self.0.into()
+        self.peer.into()
+    }
+
+    /// The hosts that its connection may have.
+    pub fn group(&self) -> AddressGroup {
+        self.group
     }
 }
 

@@ -4,10 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use site::host::AddressGroup;
 use site::listener::Protocols;
 use site::memory;
 use taipan_http::status::Status;
@@ -216,6 +218,16 @@ impl Connections {
         self.give_task(socket, client, http, Vec::new(), Start::Linger);
     }
 
+    /// The hosts that a connection may have, by the address that it was made to.
+    pub fn group(&self, fd: &OwnedFd) -> AddressGroup {
+        let hosts = &self.services.site.hosts;
+        if !hosts.has_addresses() {
+            return AddressGroup::default();
+        }
+        let local = rustix::net::getsockname(fd).ok().and_then(|any| SocketAddr::try_from(any).ok());
+        hosts.group(local)
+    }
+
     /// A connection that was accepted from a listener of these protocols. `None`: it is closed, because TLS cannot begin.
     pub fn open(&self, fd: OwnedFd, family: Family, protocols: Protocols) -> Option<Socket> {
         let session = match protocols.tls {
@@ -265,12 +277,13 @@ impl Connections {
     pub fn inherit(&self, connection: InheritedConnection) {
         let Some((family, peer)) = Peer::of(&connection.fd) else { return };
         let peer = connection.client.unwrap_or(peer);
+        let group = self.group(&connection.fd);
         let Some(socket) = self.open(connection.fd, family, connection.protocols) else { return };
         self.services.counts.add(Count::Inherited, 1);
         if self.is_full() {
             self.evict();
         }
-        self.keep(socket, Client::known(peer), connection.requests, self.services.clock.ticks());
+        self.keep(socket, Client::known(peer, group), connection.requests, self.services.clock.ticks());
     }
 
     /// Gives a connection a task of its own, because it has to wait.
@@ -341,11 +354,12 @@ impl Connections {
     }
 
     /// Gives a connection above the worker's capacity a task that rejects its first request.
-    pub fn reject(self: &Rc<Connections>, socket: Socket, peer: Peer, permit: Permit) {
+    pub fn reject(self: &Rc<Connections>, socket: Socket, client: Client, permit: Permit) {
         let response = Response::from_head(self.at_capacity.get(&self.services.clock));
-        let mut http = Http1::new(peer, 0, socket.scheme());
+        let mut http = Http1::new(client.peer(), 0, socket.scheme());
+        http.group = client.group();
         http.began = self.services.access_time();
-        self.give_task(socket, Client::known(peer), http, Vec::new(), Start::Reject(permit, response));
+        self.give_task(socket, client, http, Vec::new(), Start::Reject(permit, response));
     }
 
     /// Closes the connection that has been idle longest. `false`: none has been idle long enough.

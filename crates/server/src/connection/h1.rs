@@ -6,6 +6,7 @@ pub mod body;
 
 use std::rc::Rc;
 
+use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_http::head::{self, FieldStore, Head, HeadError, Method, Version};
 use taipan_http::rule::PLAINTEXT;
@@ -32,6 +33,8 @@ pub struct Http1 {
     pub is_early: bool,
     /// For the log.
     pub tls: Option<Rc<TlsFacts>>,
+    /// The hosts that the connection may have.
+    pub group: AddressGroup,
     /// The client of the present request, and how it came: from the peer, unless that is a trusted proxy.
     pub client: Peer,
     pub via: Via,
@@ -82,6 +85,7 @@ impl Http1 {
             tls: None,
             client: peer,
             via: Via::Nothing,
+            group: AddressGroup::default(),
             requests,
             began: 0,
             current: None,
@@ -223,7 +227,7 @@ impl Http1 {
         if head.framing.has_body() {
             return Step::Stop(Next::Respond(used));
         }
-        match connections.responder.fast(head, self.client, self.began) {
+        match connections.responder.fast(head, self.client, self.group, self.began) {
             Some(response) => {
                 let persistence = self.persistence(connections, head, &response, Reading::Complete);
                 self.push(connections, response, Some(head), persistence, batch);
@@ -305,7 +309,7 @@ impl Http1 {
         connections.services.counts.add_response(response.status());
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = connection_line(&response, persistence, version);
-        let host = head.map_or(0, |h| connections.services.site.hosts.find(h.authority));
+        let host = head.map_or(0, |h| connections.services.site.hosts.find_in(self.group, h.authority));
         let request = LoggedRequest {
             client: self.client,
             head,

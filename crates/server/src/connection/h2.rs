@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::task::Waker;
 
+use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
 use taipan_h2::fields::FieldList;
@@ -49,6 +50,8 @@ const MALFORMED: &str = "the client sent malformed frames";
 pub struct Http2 {
     services: Rc<Services>,
     peer: Peer,
+    /// The hosts that the connection may have.
+    pub group: AddressGroup,
     /// The scheme of requests that do not come by a trusted proxy.
     scheme: Scheme,
     /// Whether what is received now was sent before the TLS handshake was complete.
@@ -115,6 +118,7 @@ pub struct PendingRequest {
 #[derive(Clone, Copy)]
 struct Origin {
     client: Peer,
+    group: AddressGroup,
     via: Via,
     began: u64,
 }
@@ -180,6 +184,7 @@ impl Http2 {
         Http2 {
             services: services.clone(),
             peer,
+            group: AddressGroup::default(),
             scheme,
             is_early: false,
             tls: None,
@@ -280,11 +285,11 @@ impl Http2 {
                     self.on_request(connections, stream, fields, began, end, gathered);
                 }
                 Some(Event::Rejected { stream, error, .. }) => {
-                    let origin = Origin { client: self.peer, via: Via::Nothing, began };
+                    let origin = Origin { client: self.peer, group: self.group, via: Via::Nothing, began };
                     self.reject(connections, stream, Some(&*fields), origin, error, gathered);
                 }
                 Some(Event::Malformed { error, .. }) => {
-                    let origin = Origin { client: self.peer, via: Via::Nothing, began };
+                    let origin = Origin { client: self.peer, group: self.group, via: Via::Nothing, began };
                     log_unanswered(
                         &self.services,
                         None,
@@ -319,14 +324,14 @@ impl Http2 {
     ) {
         let mut store = FieldStore::new();
         let (client, via) = (self.peer, Via::Nothing);
-        let mut origin = Origin { client, via, began };
+        let mut origin = Origin { client, group: self.group, via, began };
         let mut head = match fields.head(&mut store, &connections.services.site.limits.head) {
             Ok(head) => head,
             Err(error) => return self.reject(connections, stream, Some(fields), origin, error, gathered),
         };
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
-        if end && let Some(response) = connections.responder.fast(&head, origin.client, began) {
+        if end && let Some(response) = connections.responder.fast(&head, origin.client, self.group, began) {
             return self.respond(connections, stream, Some(&head), origin, response, gathered);
         }
         let incoming = Incoming::new(&head, end);
@@ -493,7 +498,7 @@ impl Http2 {
         let request = LoggedRequest {
             client: origin.client,
             head,
-            host: head.map_or(0, |head| services.site.hosts.find(head.authority)),
+            host: head.map_or(0, |head| services.site.hosts.find_in(origin.group, head.authority)),
             time: services.clock.now(),
             began: origin.began,
             tls: self.tls.as_ref(),
@@ -575,7 +580,7 @@ impl Http2 {
         let Some(waiting) = self.streams.remove(&stream) else { return };
         for (_, start) in self.starts.extract_if(.., |(other, _)| *other == stream) {
             if let Start::Request(request) = start {
-                log_unstarted(&self.services, self.peer, &request, self.tls.as_ref(), why);
+                log_unstarted(&self.services, (self.peer, self.group), &request, self.tls.as_ref(), why);
             }
         }
         if let Some(mut outgoing) = waiting.outgoing {
@@ -729,8 +734,8 @@ fn log_unanswered(
     why: &'static str,
 ) {
     services.counts.add_response(status);
-    let host = head.map_or(0, |head| services.site.hosts.find(head.authority));
-    let Origin { client, began, .. } = origin;
+    let Origin { client, group, began, .. } = origin;
+    let host = head.map_or(0, |head| services.site.hosts.find_in(group, head.authority));
     let request = LoggedRequest { client, head, host, time: services.clock.now(), began, tls };
     let mut records = Records::default();
     let response = LoggedResponse { status, head: 0, length: Some(0), user: None };
@@ -742,7 +747,7 @@ fn log_unanswered(
 /// Writes the log line of a request whose stream ended before it had a task.
 fn log_unstarted(
     services: &Services,
-    peer: Peer,
+    (peer, group): (Peer, AddressGroup),
     request: &PendingRequest,
     tls: Option<&Rc<TlsFacts>>,
     why: &'static str,
@@ -752,7 +757,7 @@ fn log_unstarted(
     let mut head = request.fields.head(&mut store, &services.site.limits.head).ok();
     let (client, via) =
         head.as_mut().map_or((peer, Via::Nothing), |head| client::origin(&services.site, peer, head));
-    let origin = Origin { client, via, began: request.began };
+    let origin = Origin { client, group, via, began: request.began };
     log_unanswered(services, head.as_ref(), origin, tls, Status::BAD_REQUEST, why);
 }
 

@@ -122,7 +122,9 @@ impl IdleConnection {
     }
 
     fn http1(&self) -> Http1 {
-        Http1::new(self.client.peer(), self.requests, self.socket.scheme())
+        let mut http = Http1::new(self.client.peer(), self.requests, self.socket.scheme());
+        http.group = self.client.group();
+        http
     }
 
     /// The state of HTTP/2, if the client speaks that. The worker's buffer has `have` received bytes.
@@ -131,8 +133,11 @@ impl IdleConnection {
         match self.http2.take() {
             None if self.requests == 0 && self.socket.may_speak_http2() => {
                 let begins = || h2::is_preface(&connections.services.scratch.borrow().buffer[..have]);
-                (self.socket.has_negotiated_http2() || begins())
-                    .then(|| Box::new(Http2::new(connections, self.client.peer(), self.socket.scheme())))
+                (self.socket.has_negotiated_http2() || begins()).then(|| {
+                    let mut http2 = Http2::new(connections, self.client.peer(), self.socket.scheme());
+                    http2.group = self.client.group();
+                    Box::new(http2)
+                })
             }
             http2 => http2,
         }
@@ -537,7 +542,7 @@ mod tests {
     fn connection(connections: &Connections) -> UnixStream {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
-        let client_of = Client::known(Peer::Unix);
+        let client_of = Client::known(Peer::Unix, Default::default());
         let socket = Socket::new(server.into(), Family::Unix, Protocols::default(), None);
         connections.idle.insert(socket, client_of, 0, 0).unwrap();
         client

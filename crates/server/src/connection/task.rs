@@ -199,7 +199,8 @@ impl Task {
         self.http.find_client(&self.connections, &mut head);
         let (client, via, local) = (self.http.client, self.http.via, self.transport.local());
         let tls = self.transport.stream.borrow().tls_facts();
-        let connection = ConnectionInfo { client, via, local, tls: tls.as_deref() };
+        let group = self.http.group;
+        let connection = ConnectionInfo { client, group, via, local, tls: tls.as_deref() };
         let body = RequestBody::Stream(self.transport.clone());
         let request = Request { head: &head, connection };
         let response = Box::pin(self.connections.responder.respond(request, body));
@@ -529,7 +530,8 @@ impl Task {
         let Task { transport, client, connections, .. } = self;
         let input = transport.buffered.take();
         if let Some((socket, _)) = transport.into_socket() {
-            let http2 = Http2::new(&connections, client.peer(), socket.scheme());
+            let mut http2 = Http2::new(&connections, client.peer(), socket.scheme());
+            http2.group = client.group();
             connections.give_http2_task(socket, client, http2, None, input);
         }
     }

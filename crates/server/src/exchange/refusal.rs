@@ -4,6 +4,7 @@
 use site::host::name_of;
 use site::model::Site;
 use site::tls::Refusal;
+use taipan_http::fields::host_and_port;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
 
@@ -63,6 +64,25 @@ impl Exchange<'_> {
         if let Some(port) = port(&self.services.site) {
             location.push_str(&format!(":{port}"));
         }
+        self.redirect_to_host(location, path)
+    }
+
+    /// The redirect of a request to the name that its host gives itself. `None`: it has that name.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn redirect_to_canonical(&self, path: &SafePath<'_>) -> Option<Response> {
+        let authority = self.head.authority;
+        let name = self.services.site.hosts.canonical(self.host, authority)?;
+        let mut location = format!("{}://{name}", self.head.scheme.as_str());
+        let authority = std::str::from_utf8(authority).unwrap_or_default();
+        if let (_, Some(port)) = host_and_port(authority) {
+            location.push_str(&format!(":{port}"));
+        }
+        Some(self.redirect_to_host(location, path))
+    }
+
+    /// `location` ends with a host and its port.
+    fn redirect_to_host(&self, mut location: String, path: &SafePath<'_>) -> Response {
         location.push('/');
         encode_path(path.as_str(), &mut location);
         if let Some(query) = self.head.target.query() {

@@ -108,7 +108,7 @@ fn connect(connections: &Connections) -> UnixStream {
         .idle
         .insert(
             Socket::new(server.into(), Family::Unix, Default::default(), None),
-            Client::known(Peer::Unix),
+            Client::known(Peer::Unix, Default::default()),
             0,
             0,
         )

@@ -14,7 +14,7 @@ use super::keys::Scope;
 use super::limits::LimitReader;
 use super::published::{Texts, texts};
 use super::scripts;
-use super::section::{Section, integer, table, text};
+use super::section::{Given, Section, integer, table, text};
 use super::settings::{account, pattern, restrict, route_settings, text_of};
 use super::tls;
 use super::toml::{Entry, Table, Value};
@@ -22,7 +22,7 @@ use super::upstreams;
 use super::value;
 use crate::certificates::Certificates;
 use crate::folder::UserFolders;
-use crate::host::Hosts;
+use crate::host::{Canonical, HostAddress, Hosts, HostsError};
 use crate::model::{
     AccessLog, Account, Action, Host, Interpreter, LogFormat, NamedRoot, Route, Script, Scripts,
 };
@@ -117,13 +117,22 @@ pub fn hosts(
         let first = hosts.remove(default);
         hosts.insert(0, first);
     }
-    for (_, section) in hosts.iter().skip(1).filter(|(_, section)| !section.has("names")) {
+    let is_unreachable =
+        |(_, section): &&(Host, &Section)| !section.has("names") && !section.has("addresses");
+    for (_, section) in hosts.iter().skip(1).filter(is_unreachable) {
         let what_to_do = "give it names, or make it the default with default = true in its [[host]]";
         let what = "this host has no names, so that no request can reach it";
         section.errors.add(section.place_of("root"), what, what_to_do);
     }
-    // `names` has found duplicates, so the only possible error is that there is no host.
-    Hosts::new(hosts.into_iter().map(|(host, _)| host).collect()).ok()
+    match Hosts::new(hosts.into_iter().map(|(host, _)| host).collect()) {
+        Ok(hosts) => Some(hosts),
+        Err(HostsError::None) => None,
+        Err(HostsError::DuplicateName(name)) => {
+            let what = format!("two hosts of the same address have the name \"{name}\"");
+            top.errors.add(top.place(), what, "remove it from one of them");
+            None
+        }
+    }
 }
 
 fn serves(section: &Section) -> bool {
@@ -189,8 +198,15 @@ fn host<'c>(
     let inherited = Inherited { route, environment, tls, texts, users: users.clone(), ..*inherited };
     // The top level has no such key.
     let sink = section.sink("access_log").flatten();
+    let addresses = addresses(section);
     Host {
-        names: host_names(section, names),
+        names: host_names(section, &addresses, names),
+        addresses,
+        canonical: section.choice("canonical").map(|word| match word {
+            "www" => Canonical::Www,
+            "bare" => Canonical::Bare,
+            _ => Canonical::First,
+        }),
         tls: inherited.tls.clone(),
         routes: routes(section, inherited),
         folder: folder.map(Arc::new),
@@ -199,7 +215,28 @@ fn host<'c>(
     }
 }
 
-fn host_names<'c>(section: &Section<'c>, seen: &mut BTreeMap<String, &'c Place>) -> Vec<String> {
+/// The addresses of the server that the host is for.
+fn addresses(section: &Section) -> Vec<HostAddress> {
+    let read = |given: &Given<&str>| {
+        let address = HostAddress::parse(given.value);
+        if address.is_none() {
+            let what = format!("\"{}\" is not an address of a host", given.value.escape_debug());
+            section.errors.add(
+                given.place,
+                what,
+                "write \"192.0.2.1\", \"192.0.2.1:8080\" or \"2001:db8::1\"",
+            );
+        }
+        address
+    };
+    section.texts("addresses").unwrap_or_default().iter().filter_map(read).collect()
+}
+
+fn host_names<'c>(
+    section: &Section<'c>,
+    addresses: &[HostAddress],
+    seen: &mut BTreeMap<String, &'c Place>,
+) -> Vec<String> {
     let mut names = Vec::new();
     let Some(texts) = section.texts("names") else { return names };
     if texts.is_empty() {
@@ -212,7 +249,9 @@ fn host_names<'c>(section: &Section<'c>, seen: &mut BTreeMap<String, &'c Place>)
             section.errors.add(given.place, format!("\"{text}\" is not a host name"), what_to_do);
             continue;
         }
-        match seen.insert(given.value.to_ascii_lowercase(), given.place) {
+        // Hosts of different addresses may share a name.
+        let key = format!("{} {addresses:?}", given.value.to_ascii_lowercase());
+        match seen.insert(key, given.place) {
             Some(other) => {
                 let what = format!("the name \"{text}\" is given twice: {other} has it too");
                 section.errors.add(given.place, what, "remove one of them");

@@ -51,16 +51,16 @@ impl StreamTask {
 
     async fn respond(&self, request: PendingRequest) -> Option<Box<dyn BodyStream>> {
         let connections = &self.shared.connections;
-        let Http2 { peer, scheme, .. } = *self.shared.http2.borrow();
+        let Http2 { peer, group, scheme, .. } = *self.shared.http2.borrow();
         let mut store = Box::new(FieldStore::new());
         // It was read before, without an error.
         let mut head = request.fields.head(&mut store, &connections.services.site.limits.head).ok()?;
         (head.scheme, head.is_early) = (scheme, request.is_early);
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
-        let origin = Origin { client, via, began: request.began };
+        let origin = Origin { client, group, via, began: request.began };
         let guard = Unanswered { task: self, head: &head, origin };
         let connection =
-            ConnectionInfo { client, via, local: self.shared.local, tls: self.shared.tls.as_deref() };
+            ConnectionInfo { client, group, via, local: self.shared.local, tls: self.shared.tls.as_deref() };
         let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
         let body = match body.has_content() {
             true => RequestBody::Stream(Rc::new(body)),

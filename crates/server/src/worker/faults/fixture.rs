@@ -102,6 +102,8 @@ impl Fixture {
         let host = Host {
             names: Vec::new(),
             routes: Routes::only(route),
+            addresses: Vec::new(),
+            canonical: None,
             folder: None,
             users: None,
             access_log: None,

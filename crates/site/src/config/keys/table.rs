@@ -210,6 +210,24 @@ pub static CHAPTERS: &[Chapter] = &[
                        of its own](hosts.md#a-folder-for-each-name). Not inherited.",
             },
             Key {
+                name: "addresses",
+                kind: Kind::Texts,
+                default: Words("all addresses that no host names"),
+                example: "[\"192.0.2.1\", \"[2001:db8::1]:8080\"]",
+                text: "The addresses of the server at which the host responds, with or without a port. Connections to such an \
+                       address have only the hosts that name it: by name, or else the one without names, or else the \
+                       first. See [Hosts](hosts.md#hosts-by-address). Not inherited.",
+            },
+            Key {
+                name: "canonical",
+                kind: Kind::Choice(&["www", "bare", "first"]),
+                default: Words("none; all names are equal"),
+                example: "\"bare\"",
+                text: "The name that the host gives itself. Requests with another one are redirected: `www` adds `www.` and \
+                       `bare` removes it, if the host has that name as well; `first` redirects to the first name. Not \
+                       inherited.",
+            },
+            Key {
                 name: "default_folder",
                 kind: Kind::Text,
                 default: Words("none; the status of `missing_folder`"),
