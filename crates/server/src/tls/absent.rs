@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use site::model::Site;
 
+use crate::file_stamps::FileStamps;
+
 pub mod material {
     //! What a check of the files would find.
 
     use std::path::PathBuf;
+
+    use crate::file_stamps::FileStamps;
 
     /// What is wrong with a site.
     #[derive(Debug, Clone, PartialEq, Eq)]
