@@ -39,6 +39,9 @@ const OWN_FIELDS: [&str; 14] = [
     "via",
 ];
 
+/// Fields that clients have to send, to authorizers too.
+const CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
+
 /// The authorizers of a section. `false` removes the inherited ones.
 pub fn authorizers(
     section: &Section,
@@ -138,6 +141,9 @@ pub fn is_settable(name: &str, others: &[&str]) -> Result<(), &'static str> {
         || forwarded::is_interpreted(name.as_bytes())
     {
         return Err("the server itself sets it");
+    }
+    if CREDENTIALS.iter().any(|own| is_same_name(name.as_bytes(), own)) {
+        return Err("name another one: it would be removed from all requests of clients");
     }
     match others.iter().any(|other| is_same_name(other.as_bytes(), name)) {
         true => Err("it is named twice; names of fields ignore case"),

@@ -1321,6 +1321,7 @@ fn rejects_questions_that_no_authorizer_can_answer() {
         ("authorizer_fields = \"Host\"", "cannot set the field \"Host\"; the server itself sets it"),
         ("authorizer_fields = \"X-Forwarded-For\"", "the server itself sets it"),
         ("authorizer_fields = \"Proxy\"", "the server itself sets it"),
+        ("authorizer_fields = \"Authorization\"", "name another one: it would be removed from all requests"),
         ("authorizer_user = \"X-User\"", "\"X-User\" is not among \"authorizer_fields\""),
         ("authorizer_cache = \"2h\"", "from 0s to 1h"),
         (
