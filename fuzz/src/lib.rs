@@ -18,6 +18,7 @@ mod hpack;
 mod http2;
 mod listing;
 mod log_line;
+mod origins;
 mod password_file;
 mod proxy_header;
 mod range;
@@ -38,6 +39,7 @@ pub use hpack::hpack;
 pub use http2::http2;
 pub use listing::listing;
 pub use log_line::log_line;
+pub use origins::origins;
 pub use password_file::password_file;
 pub use proxy_header::proxy_header;
 pub use range::range;
@@ -50,7 +52,7 @@ pub use upstream_head::upstream_head;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 19] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -70,4 +72,5 @@ pub const TARGETS: [(&str, Target); 19] = [
     ("credentials", credentials),
     ("password_file", password_file),
     ("throttle_file", throttle_file),
+    ("origins", origins),
 ];

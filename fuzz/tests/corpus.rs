@@ -134,6 +134,11 @@ fn password_file() {
 }
 
 #[test]
+fn origins() {
+    run("origins");
+}
+
+#[test]
 fn throttle_file() {
     run("throttle_file");
 }
