@@ -93,7 +93,10 @@ impl Throttle {
             self.give_back();
         }
         if self.reserved == 0 {
-            self.reserve(wanted.max(1), now);
+            let smallest = |bytes: u64, lane: &Lane| bytes.min(lane.slice());
+            let bytes = self.lanes.iter().fold(wanted.max(1).min(self.most), smallest);
+            self.most = MAX_SLICE;
+            self.reserve(bytes, now);
         }
         match self.at.checked_sub(now) {
             None | Some(0) => Ok(self.reserved),
@@ -101,13 +104,19 @@ impl Throttle {
         }
     }
 
-    /// Whether so many bytes can be sent at once, as the last ones.
+    /// Whether so many bytes can be sent at once, as the last ones: bursts have all of them.
     pub fn passes(&mut self, bytes: u64) -> bool {
-        self.most = self.most.max(bytes);
-        self.ask(bytes).is_ok_and(|allowed| allowed >= bytes) && {
-            self.used(bytes);
-            true
+        if !self.lanes.iter().all(|lane| lane.has_burst(bytes)) {
+            return false;
         }
+        let now = now();
+        self.reserve(bytes, now);
+        let passes = self.at <= now;
+        match passes {
+            true => self.used(bytes),
+            false => self.give_back(),
+        }
+        passes
     }
 
     /// So many bytes have been sent. Those that were not reserved delay the next ones.
@@ -119,10 +128,7 @@ impl Throttle {
         self.reserved = self.reserved.saturating_sub(bytes);
     }
 
-    fn reserve(&mut self, wanted: u64, now: Nanos) {
-        let smallest = |bytes: u64, lane: &Lane| bytes.min(lane.slice());
-        let bytes = self.lanes.iter().fold(wanted.min(self.most), smallest);
-        self.most = MAX_SLICE;
+    fn reserve(&mut self, bytes: u64, now: Nanos) {
         self.at = self.lanes.iter_mut().map(|lane| lane.reserve(now, bytes)).max().unwrap_or(now);
         self.reserved = bytes;
     }
@@ -167,6 +173,20 @@ impl Lane {
         self.version != self.state.version.load(Ordering::Acquire)
     }
 
+    /// How long a burst takes at the rate.
+    fn tolerance(&self) -> Nanos {
+        let limit = &self.state.limit;
+        let rate = match self.direction {
+            Direction::Download => limit.download,
+            Direction::Upload => limit.upload,
+        };
+        ByteRate { rate: self.rate(), burst: rate.and_then(|rate| rate.burst) }.tolerance()
+    }
+
+    fn has_burst(&self, bytes: u64) -> bool {
+        cost(self.rate(), bytes) <= self.tolerance()
+    }
+
     /// Returns when so many bytes may be sent.
     fn reserve(&mut self, now: Nanos, bytes: u64) -> Nanos {
         self.version = self.state.version.load(Ordering::Acquire);
@@ -174,12 +194,7 @@ impl Lane {
         if rate == LIFTED {
             return now;
         }
-        let limit = &self.state.limit;
-        let burst = match self.direction {
-            Direction::Download => limit.download,
-            Direction::Upload => limit.upload,
-        };
-        let tolerance = ByteRate { rate, burst: burst.and_then(|burst| burst.burst) }.tolerance();
+        let tolerance = self.tolerance();
         self.flow().reserve(now, tolerance, cost(rate, bytes))
     }
 
