@@ -36,6 +36,7 @@ use site::host::AddressGroup;
 use site::jwt::Jwt;
 use site::listing::{Format, SortOrder};
 use site::model::{Host, Listing, Route};
+use site::needs::Needs;
 use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan, UpstreamPlan, plan,
     plan_fallback,
@@ -48,7 +49,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme, encode_path};
 
-use self::access::{Needs, Refused};
+use self::access::Refused;
 use self::answers::Answers;
 use self::authentication::Passed;
 pub use self::authorizer::authorizers;
@@ -78,18 +79,8 @@ pub struct Responder {
     pub services: Rc<Services>,
     pub files: Rc<Files>,
     pub upstreams: Upstreams,
-    /// Whether authorizers must let requests pass, or tokens.
-    pub has_authorizers: bool,
+    pub needs: Needs,
     pub answers: Answers,
-    /// Whether a host refuses some requests by the connection that they have come by.
-    pub refuses: bool,
-    pub access: Needs,
-    /// Whether some routes allow something to other origins.
-    pub has_cors: bool,
-    /// Whether a host has a folder for each of its names.
-    pub has_host_folders: bool,
-    /// Whether a host gives itself one name.
-    pub has_canonical: bool,
     /// `None`: there are no limits of speed and of requests.
     pub limits: Option<&'static LimitTable>,
     /// For lines about requests that a limit would reject.
@@ -103,33 +94,13 @@ impl Responder {
     pub fn without_upstreams(services: Rc<Services>, roots: OpenRoots) -> Responder {
         let files = Files::new(services.clone(), roots);
         let concurrency = ConcurrencyLimit::new(&services.site);
-        let has_authorizers = services.site.has_authorizers();
         let asserted = services.site.asserted_fields();
         let (spawner, pools) = (None, Vec::new());
         let upstreams = Upstreams { services: services.clone(), concurrency, spawner, pools, asserted };
-        let refuses = services.site.hosts.iter().any(|host| host.tls.refuses());
-        let access = Needs::of(&services.site);
-        let (answers, has_cors) = (Answers::default(), services.site.has_cors());
-        let has_host_folders = services.site.has_host_folders();
-        let has_canonical = services.site.hosts.iter().any(|host| host.canonical.is_some());
+        let (needs, answers) = (Needs::of(&services.site), Answers::default());
         let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
         let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
-        Responder {
-            services,
-            files,
-            upstreams,
-            has_authorizers,
-            answers,
-            refuses,
-            access,
-            has_cors,
-            has_host_folders,
-            has_canonical,
-            limits,
-            dry_runs,
-            logins,
-            folder_passwords,
-        }
+        Responder { services, files, upstreams, needs, answers, limits, dry_runs, logins, folder_passwords }
     }
 
     /// The response to a request without a body, which began at `began` of `clock::micros`. `None`: it has to wait for
@@ -293,19 +264,19 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_everything() {
             return Some(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE));
         }
-        if self.responder.refuses {
+        if self.responder.needs.refusals {
             match self.refuse_fast(&path) {
                 Fast::Serve => {}
                 Fast::Respond(response) => return Some(response),
                 Fast::Wait => return None,
             }
         }
-        if self.responder.has_canonical
+        if self.responder.needs.canonical
             && let Some(response) = self.redirect_to_canonical(&path)
         {
             return Some(response);
         }
-        if self.responder.has_host_folders {
+        if self.responder.needs.host_folders {
             match self.choose_folder_fast() {
                 Fast::Serve => {}
                 Fast::Respond(response) => return Some(response),
@@ -317,15 +288,15 @@ impl<'a> Exchange<'a> {
         {
             return Some(response);
         }
-        if self.responder.access.rules {
-            if self.responder.access.tls && self.head.scheme == Scheme::Https {
+        if self.responder.needs.rules {
+            if self.responder.needs.tls_rules && self.head.scheme == Scheme::Https {
                 return None;
             }
             if let Err(refused) = self.check_access(&path) {
                 return self.refused_fast(refused);
             }
         }
-        if self.responder.has_authorizers && self.must_authorize(&path, self.route(&path)) {
+        if self.responder.needs.authorizers && self.must_authorize(&path, self.route(&path)) {
             return None;
         }
         let resolution = if self.is_get_or_head()
@@ -348,12 +319,12 @@ impl<'a> Exchange<'a> {
         let Some(FallbackPlan { path, plan, variables }) = self.fallback(path, route) else {
             return self.status_fast(route, status);
         };
-        if self.responder.access.rules
+        if self.responder.needs.rules
             && let Err(refused) = self.check_access(&path)
         {
             return self.refused_fast(refused);
         }
-        if self.responder.has_authorizers && self.must_authorize(&path, plan.route) {
+        if self.responder.needs.authorizers && self.must_authorize(&path, plan.route) {
             return None;
         }
         self.finish_fast(self.resolve_fast(&path, plan, Some(&variables))?)
@@ -397,17 +368,17 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_everything() {
             return fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE);
         }
-        if self.responder.refuses
+        if self.responder.needs.refusals
             && let Some(response) = self.refused(&path)
         {
             return response;
         }
-        if self.responder.has_canonical
+        if self.responder.needs.canonical
             && let Some(response) = self.redirect_to_canonical(&path)
         {
             return response;
         }
-        if self.responder.has_host_folders
+        if self.responder.needs.host_folders
             && let Err(response) = self.choose_folder().await
         {
             return response;
@@ -443,7 +414,7 @@ impl<'a> Exchange<'a> {
         fallback: Option<&FallbackVariables>,
     ) -> Result<Response, (&'a Route, Status)> {
         self.cors = plan.route.cors.as_deref();
-        if self.responder.access.rules
+        if self.responder.needs.rules
             && let Err(response) = self.enforce(|exchange| exchange.check_access(path)).await
         {
             return Ok(response);
@@ -478,7 +449,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         planned: &Route,
     ) -> Result<(), Response> {
-        match self.responder.has_authorizers {
+        match self.responder.needs.authorizers {
             true => self.call_authorizers(request, path, planned).await,
             false => Ok(()),
         }
@@ -616,7 +587,7 @@ impl<'a> Exchange<'a> {
             None => Listing::Off,
         };
         let decision = decide::decide(self.head, path, &entry.resource, listing, self.now);
-        if self.responder.access.rules
+        if self.responder.needs.rules
             && let Err(refused) = self.check_served(path, entry, &decision)
         {
             return Resolution::Refused(refused);
@@ -703,7 +674,7 @@ impl<'a> Exchange<'a> {
             coding: compress::coding(&route.files.compress, self.head, format.content_type()),
             preconditions,
         };
-        let is_filtered = self.responder.access.paths;
+        let is_filtered = self.responder.needs.path_rules;
         match listing::cached(&self.responder.files, &query, self.now).filter(|_| !is_filtered) {
             Some(response) => Resolution::Response(response),
             None => Resolution::List(Box::new(query)),
@@ -715,7 +686,7 @@ impl<'a> Exchange<'a> {
             return self.status(self.route(&query.path), Status::SERVICE_UNAVAILABLE).await;
         }
         let may_know = |path: &SafePath<'_>| self.check_access(path).is_ok();
-        let filter = self.responder.access.paths.then_some(&may_know as &dyn Fn(&SafePath<'_>) -> bool);
+        let filter = self.responder.needs.path_rules.then_some(&may_know as &dyn Fn(&SafePath<'_>) -> bool);
         listing::list(&self.responder.files, query, filter).await
     }
 

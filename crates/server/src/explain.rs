@@ -15,6 +15,7 @@ use site::folder::FolderName;
 use site::host::{AddressGroup, name_of};
 use site::limit::{self, LimitId};
 use site::model::{Account, Host, Interpreter, Listing, Site};
+use site::needs::Needs;
 use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, PlannedRoot, plan, plan_fallback,
 };
@@ -50,11 +51,10 @@ pub fn explain(flags: &Explain) -> ExitCode {
     let result = runtime.and_then(|runtime| {
         let roots = OpenRoots::of(&site);
         runtime.block_on(async {
-            let responder = Responder {
-                has_authorizers: false,
-                refuses: false,
-                ..Responder::without_upstreams(Services::new(site, None).0, roots)
-            };
+            // Authorizers are not called, and the request has no connection.
+            let needs = Needs { authorizers: false, refusals: false, ..Needs::of(&site) };
+            let responder = Responder::without_upstreams(Services::new(site, None).0, roots);
+            let responder = Responder { needs, ..responder };
             print_explanation(&responder, &request(flags), flags).await
         })
     });
@@ -165,7 +165,7 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], flags: &Explain)
 fn print_rules(responder: &Responder, host: usize, head: &Head<'_>, client: Peer) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
-    if !responder.access.rules {
+    if !responder.needs.rules {
         return;
     }
     let facts = Facts { head, client: client.ip(), tls: Tls::Off, now: services.clock.now() };

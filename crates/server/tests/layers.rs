@@ -68,6 +68,7 @@ const SITE: &[&str] = &[
     "text",
     "decide",
     "applying",
+    "needs",
     "plan",
     "walk",
     // The types of a configuration, which name one another.

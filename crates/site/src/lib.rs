@@ -37,6 +37,8 @@ pub mod access;
 
 pub mod authentication;
 
+pub mod needs;
+
 pub mod proxies;
 
 pub mod config;

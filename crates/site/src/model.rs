@@ -561,12 +561,6 @@ impl Site {
         routes.filter(move |route| runs(route)).filter_map(|route| Some((route, route.script.as_ref()?)))
     }
 
-    /// Whether any route has an authorizer, or asks for a token.
-    pub fn has_authorizers(&self) -> bool {
-        let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
-        routes.any(|route| !route.authorizers.is_empty() || route.jwt.is_some())
-    }
-
     /// Whether any route asks for a token.
     pub fn has_tokens(&self) -> bool {
         let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
@@ -591,12 +585,6 @@ impl Site {
         names
     }
 
-    /// Whether any route asks for users.
-    pub fn has_authentication(&self) -> bool {
-        let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
-        routes.any(|route| route.authentication.is_on())
-    }
-
     /// The files of users, of groups, and of the keys of tokens, each perhaps several times.
     pub fn user_files(&self) -> impl Iterator<Item = &Path> {
         let routes = || self.hosts.iter().flat_map(|host| host.routes.iter());
@@ -610,12 +598,6 @@ impl Site {
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
         routes.flat_map(|route| route.access.iter().flat_map(|rules| rules.iter().map(|rule| &**rule)))
-    }
-
-    /// Whether any route allows something to other origins.
-    pub fn has_cors(&self) -> bool {
-        let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
-        routes.any(|route| route.cors.is_some())
     }
 
     /// The index in `hosts` of the host with the name `authority`.

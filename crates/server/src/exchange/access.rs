@@ -6,7 +6,7 @@ use std::sync::Arc;
 use site::access::{self, Facts, Tls, Verdict};
 use site::authentication::{Authentication, Demand};
 use site::decide::Decision;
-use site::model::{Host, Route, Site};
+use site::model::Route;
 use site::plan;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
@@ -14,34 +14,6 @@ use taipan_http::target::{SafePath, Scheme};
 use super::Exchange;
 use crate::files::Entry;
 use crate::handshake::TlsFacts;
-
-/// What the routes of a site ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Needs {
-    /// There are rules, or passwords.
-    pub rules: bool,
-    /// A rule asks for facts of the TLS connection, which the fast path does not have.
-    pub tls: bool,
-    /// The entries of a folder may have other verdicts than the folder.
-    pub paths: bool,
-}
-
-impl Needs {
-    pub fn of(site: &Site) -> Needs {
-        let differ = |host: &Host| {
-            let mut routes = host.routes.iter();
-            let is_same = |one: &Route, other: &Route| {
-                one.access == other.access && Arc::ptr_eq(&one.authentication, &other.authentication)
-            };
-            routes.next().is_some_and(|first| routes.any(|other| !is_same(first, other)))
-        };
-        Needs {
-            rules: site.rules().next().is_some() || site.has_authentication(),
-            tls: site.rules().any(|rule| rule.asks_for_tls()),
-            paths: site.rules().any(|rule| rule.asks_for_path()) || site.hosts.iter().any(differ),
-        }
-    }
-}
 
 /// Why a request may not have what is at a path.
 pub(super) enum Refused<'a> {

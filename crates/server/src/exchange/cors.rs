@@ -50,6 +50,6 @@ impl<'a> Exchange<'a> {
     /// Whether the request may be one of another origin, to a site that allows some.
     #[inline]
     pub(super) fn names_origin(&self) -> bool {
-        self.responder.has_cors && self.head.names.contains(Names::ORIGIN)
+        self.responder.needs.cors && self.head.names.contains(Names::ORIGIN)
     }
 }

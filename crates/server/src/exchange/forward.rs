@@ -31,7 +31,7 @@ impl Exchange<'_> {
     ) -> Response {
         let route = self.route_at(id);
         self.cors = route.cors.as_deref();
-        if self.responder.access.rules
+        if self.responder.needs.rules
             && let HandlerKind::Script(step) = &kind
             && let Err(response) = self.enforce(|exchange| exchange.check_path(&step.script_name)).await
         {

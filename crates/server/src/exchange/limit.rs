@@ -132,7 +132,7 @@ impl Exchange<'_> {
 
     /// The limit that a rule of access names.
     fn named(&self, path: &SafePath<'_>) -> Option<LimitId> {
-        if !self.responder.access.rules {
+        if !self.responder.needs.rules {
             return None;
         }
         match self.verdict(path) {

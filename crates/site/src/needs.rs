@@ -1,0 +1,52 @@
+//! What the hosts and routes of a site use. A request leaves out the steps for what none of them uses.
+//!
+//! Knows nothing of requests.
+
+use std::sync::Arc;
+
+use crate::model::{Host, Route, Site};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// There are rules of access, or passwords.
+    pub rules: bool,
+    /// A rule asks for facts of the TLS connection, which the fast path does not have.
+    pub tls_rules: bool,
+    /// The entries of a folder may have other verdicts than the folder.
+    pub path_rules: bool,
+    /// Authorizers must let requests pass, or tokens.
+    pub authorizers: bool,
+    /// A host refuses some requests by the connection that they have come by.
+    pub refusals: bool,
+    /// Some routes allow something to other origins.
+    pub cors: bool,
+    /// A host has a folder for each of its names, or of its users.
+    pub host_folders: bool,
+    /// A host gives itself one name.
+    pub canonical: bool,
+}
+
+impl Needs {
+    pub fn of(site: &Site) -> Needs {
+        let routes = || site.hosts.iter().flat_map(|host| host.routes.iter());
+        Needs {
+            rules: site.rules().next().is_some() || routes().any(|route| route.authentication.is_on()),
+            tls_rules: site.rules().any(|rule| rule.asks_for_tls()),
+            path_rules: site.rules().any(|rule| rule.asks_for_path()) || site.hosts.iter().any(routes_differ),
+            authorizers: routes().any(|route| !route.authorizers.is_empty() || route.jwt.is_some()),
+            refusals: site.hosts.iter().any(|host| host.tls.refuses()),
+            cors: routes().any(|route| route.cors.is_some()),
+            host_folders: site.has_host_folders(),
+            canonical: site.hosts.iter().any(|host| host.canonical.is_some()),
+        }
+    }
+}
+
+/// Whether the routes of a host have different rules or users.
+fn routes_differ(host: &Host) -> bool {
+    let is_same = |one: &Route, other: &Route| {
+        one.access == other.access && Arc::ptr_eq(&one.authentication, &other.authentication)
+    };
+    let mut routes = host.routes.iter();
+    routes.next().is_some_and(|first| routes.any(|other| !is_same(first, other)))
+}
