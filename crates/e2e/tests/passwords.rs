@@ -147,7 +147,7 @@ fn a_folder_may_have_users_of_its_own() {
             ("/club/.htpasswd", ann.as_str(), 404),
             ("/club/.HTPASSWD", ann.as_str(), 404),
             ("/club/.htaccess", ann.as_str(), 404),
-            // Nobody is in that file.
+            // That file has no user.
             ("/bad/", ann.as_str(), 401),
         ] {
             rows.check(format!("{mode}: {target} {fields}"), status(&server, target, fields), expected);

@@ -66,7 +66,7 @@ counts! {
     LimitedShare "limited_share" "requests rejected with 503: shares too small",
     LimitedDryRun "limited_dry_run" "requests that a limit would reject: dry run",
     LimitQueued "limit_queued" "requests that waited for others to end",
-    LimitAbandoned "limit_abandoned" "requests that left the queue: client gone",
+    LimitAbandoned "limit_abandoned" "requests that left the queue: client disconnected",
     ThrottlePauses "throttle_pauses" "pauses of throttled responses and bodies",
     ScriptsRejected "scripts_rejected" "requests rejected with 503: too many scripts",
 }

@@ -14,7 +14,7 @@ pub struct Text {
     pub expires: Option<Expiry>,
 }
 
-/// The time after which nobody should trust a text.
+/// The time after which the text should not be trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expiry {
     /// As the configuration has it.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use site::authorizer::{MAX_ANSWER, MAX_ANSWERS};
 
-/// Two hashes with secret keys of their own: 128 bits, for which nobody can choose two inputs.
+/// Two hashes with secret keys of their own: 128 bits, for which no client can choose two inputs.
 pub type Key = [u64; 2];
 type Variables = Vec<(String, Vec<u8>)>;
 
