@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Instant;
 
-use e2e::{Folder, Server, Site, TIMEOUT, tool};
+use e2e::{Address, Folder, Server, Site, TIMEOUT, authority, output_within, tool, wait_until};
 use serde_json::{Value, json};
 
 /// A headless Chromium with one page.
@@ -27,7 +27,10 @@ struct Browser {
 
 impl Browser {
     fn start() -> Browser {
-        let profile = Folder::new();
+        Browser::start_with(Folder::new(), &[])
+    }
+
+    fn start_with(profile: Folder, more: &[String]) -> Browser {
         let chromium = tool("chromium").get_program().to_owned();
         // The browser uses the descriptors 3 and 4, which std cannot pass on; a shell can.
         let mut command = tool("sh");
@@ -35,7 +38,7 @@ impl Browser {
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
         command.args(["--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"]);
-        command.arg(format!("--user-data-dir={}", profile.path().display()));
+        command.arg(format!("--user-data-dir={}", profile.path().display())).args(more);
         command
             .env("HOME", profile.path())
             .stdin(std::process::Stdio::piped())
@@ -491,4 +494,96 @@ fn a_browser_decodes_the_difference_to_an_earlier_version() {
         browser.value(sizes).as_u64().is_some_and(|size| size > 0 && size < 3000)
     });
     assert!(is_small, "{}", browser.value(sizes));
+}
+
+/// Adds the authority of this test process to a database of NSS, which browsers trust.
+fn trust(database: &Path) {
+    fs::create_dir_all(database).expect("it can be made");
+    let roots = database.join("roots.pem");
+    fs::write(&roots, authority().pem()).expect("it can be written");
+    let name = format!("sql:{}", database.display());
+    let new: [&str; 4] = ["-N", "--empty-password", "-d", &name];
+    let add = ["-A", "-n", "tests", "-t", "C,,", "-d", &name, "-i", roots.to_str().expect("it is UTF-8")];
+    for arguments in [&new[..], &add] {
+        let output = tool("certutil").args(arguments).output().expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// A site with the certificate of `NAMES`, without TLS and with it.
+fn secure_site(more: &str) -> (Server, [u16; 2]) {
+    let server = Site::new()
+        .certificate()
+        .file("1.html", "<title>one</title>")
+        .file("2.html", "<title>two</title>")
+        .config(&format!(
+            "workers = 1\nlisten = [\"127.0.0.2:0\", \"127.0.0.1:0 tls\"]\nnames = [\"example.org\", \"www.example.org\", \"localhost\"]\n\
+             certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n{more}\
+             [log]\naccess = \"./access.log\"\nformat = \"json\"\n"
+        ))
+        .start();
+    let ports = server.addresses().into_iter().map(|address| match address {
+        Address::Tcp(address) => address.port(),
+        other => panic!("{other:?} has no port"),
+    });
+    let ports: Vec<u16> = ports.collect();
+    (server, ports.try_into().expect("two addresses"))
+}
+
+/// The lines of the access log for a path.
+fn logged(server: &Server, path: &str) -> Vec<Value> {
+    let lines = fs::read_to_string(server.home().join("access.log")).unwrap_or_default();
+    let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| line["target"] == path).collect()
+}
+
+#[test]
+fn a_browser_speaks_http2_and_remembers_that_a_host_has_tls() {
+    let (server, [plain, secure]) = secure_site("hsts = \"1y\"\n");
+    let profile = Folder::new();
+    trust(&profile.path().join(".pki/nssdb"));
+    // Without HSTS, the browser itself would try TLS first.
+    let mut browser = Browser::start_with(
+        profile,
+        &[
+            "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable".to_owned(),
+            format!("--host-resolver-rules=MAP *.org:80 127.0.0.2:{plain}, MAP *.org:443 127.0.0.1:{secure}"),
+        ],
+    );
+    browser.open("https://example.org/1.html");
+    let protocol = "performance.getEntriesByType('navigation')[0].nextHopProtocol";
+    assert_eq!(browser.value(protocol), "h2");
+    // The browser has seen the field of this host, and of no other.
+    browser.open("http://example.org/2.html");
+    assert_eq!(browser.value("document.title + location.href"), "twohttps://example.org/2.html");
+    assert!(wait_until(TIMEOUT, || !logged(&server, "/2.html").is_empty()));
+    let lines = logged(&server, "/2.html");
+    assert!(lines.iter().all(|line| line["tls"]["protocol"] == "TLSv1.3"), "{lines:?}");
+    assert!(lines.iter().all(|line| line["tls"]["sni"] == "example.org" && line["version"] == "HTTP/2.0"));
+    browser.call("Page.navigate", json!({ "url": "http://www.example.org/1.html" }));
+    let is_plain =
+        || logged(&server, "/1.html").iter().any(|line| line["tls"].is_null() && line["status"] == 301);
+    assert!(wait_until(TIMEOUT, is_plain), "{:?}", logged(&server, "/1.html"));
+}
+
+#[test]
+fn firefox_opens_a_page_over_http2() {
+    let (server, [_, secure]) = secure_site("");
+    let profile = Folder::new();
+    trust(profile.path());
+    let settings = "user_pref(\"datareporting.policy.dataSubmissionEnabled\", false);\n";
+    fs::write(profile.path().join("user.js"), settings).expect("it can be written");
+    let mut firefox = tool("firefox-esr");
+    firefox.env("HOME", profile.path()).args(["--headless", "--no-remote", "--profile"]).arg(profile.path());
+    firefox.arg("--screenshot").arg(profile.path().join("page.png"));
+    firefox.arg(format!("https://localhost:{secure}/2.html"));
+    let output = output_within(&mut firefox, TIMEOUT * 12);
+    let lines = logged(&server, "/2.html");
+    let is_expected = |line: &Value| {
+        line["version"] == "HTTP/2.0"
+            && line["status"] == 200
+            && line["tls"]["protocol"] == "TLSv1.3"
+            && line["user_agent"].as_str().is_some_and(|agent| agent.contains("Firefox"))
+    };
+    assert!(lines.iter().any(is_expected), "{lines:?} {output:?} {}", server.stderr());
 }
