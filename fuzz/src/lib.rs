@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod available_dictionary;
 mod chunked;
 mod config;
 mod credentials;
@@ -27,6 +28,7 @@ mod target_path;
 mod throttle_file;
 mod upstream_head;
 
+pub use available_dictionary::available_dictionary;
 pub use chunked::chunked;
 pub use config::config;
 pub use credentials::credentials;
@@ -52,7 +54,7 @@ pub use upstream_head::upstream_head;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -73,4 +75,5 @@ pub const TARGETS: [(&str, Target); 20] = [
     ("password_file", password_file),
     ("throttle_file", throttle_file),
     ("origins", origins),
+    ("available_dictionary", available_dictionary),
 ];

@@ -144,6 +144,11 @@ fn throttle_file() {
 }
 
 #[test]
+fn available_dictionary() {
+    run("available_dictionary");
+}
+
+#[test]
 fn each_target_has_a_corpus_and_a_long_run() {
     for (name, _) in TARGETS {
         assert!(files(name).len() >= 10, "{name}");
