@@ -681,44 +681,48 @@ fn an_idle_connection_has_little_memory() {
     println!("{each} bytes for each idle connection");
 }
 
+/// Every request gets a response in time: the content, or 503 where a worker that is late may say so.
 #[test]
 fn serves_clients_beside_a_flood_of_handshakes() {
-    // A worker that is late rejects requests, which is another test's.
-    let server = site().config("workers = 1\n[timeouts]\ndelay = \"0s\"").start();
-    let address = secure(&server);
-    let (ended, handshakes) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let flood = || {
-        let hello = outgoing(&mut Tls::new().connection());
-        while !ended.load(Ordering::Relaxed) {
-            // The server has answered with its signature; the client goes.
-            let Ok(mut socket) = TcpStream::connect(address) else { continue };
-            _ = std::io::Write::write_all(&mut socket, &hello);
-            _ = socket.set_read_timeout(Some(TIMEOUT));
-            let answered = socket.read(&mut [0; 1]).unwrap_or(0);
-            handshakes.fetch_add(answered, Ordering::Relaxed);
-        }
-    };
-    let statuses: Vec<u16> = thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(flood);
-        }
-        let mut client = client(&server);
-        let began = Instant::now();
-        let mut found = Vec::new();
-        while began.elapsed() < Duration::from_secs(2) {
-            _ = client.try_send(GET);
-            // Within ten seconds.
-            let status = client.try_read_response().map_or(0, |response| response.status);
-            found.push(status);
-            if status != 200 {
-                break;
+    for (config, allowed) in
+        [("workers = 1\n[timeouts]\ndelay = \"0s\"", &[200][..]), ("workers = 1", &[200, 503])]
+    {
+        let server = site().config(config).start();
+        let address = secure(&server);
+        let (ended, handshakes) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let flood = || {
+            let hello = outgoing(&mut Tls::new().connection());
+            while !ended.load(Ordering::Relaxed) {
+                // The server has answered with its signature; the client goes.
+                let Ok(mut socket) = TcpStream::connect(address) else { continue };
+                _ = std::io::Write::write_all(&mut socket, &hello);
+                _ = socket.set_read_timeout(Some(TIMEOUT));
+                let answered = socket.read(&mut [0; 1]).unwrap_or(0);
+                handshakes.fetch_add(answered, Ordering::Relaxed);
             }
-        }
-        ended.store(true, Ordering::Relaxed);
-        found
-    });
-    let count = handshakes.load(Ordering::Relaxed);
-    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
-    assert!(count > 20, "only {count} handshakes");
-    still_serves(&server);
+        };
+        let statuses: Vec<u16> = thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(flood);
+            }
+            let mut client = client(&server);
+            let began = Instant::now();
+            let mut found = Vec::new();
+            while began.elapsed() < Duration::from_secs(2) && found.last() != Some(&0) {
+                _ = client.try_send(GET);
+                // Within ten seconds.
+                let status = client.try_read_response().map_or(0, |response| response.status);
+                if status == 503 {
+                    client = self::client(&server);
+                }
+                found.push(status);
+            }
+            ended.store(true, Ordering::Relaxed);
+            found
+        });
+        let count = handshakes.load(Ordering::Relaxed);
+        assert!(statuses.iter().all(|status| allowed.contains(status)), "{config}: {statuses:?}");
+        assert!(count > 20, "only {count} handshakes");
+        still_serves(&server);
+    }
 }
