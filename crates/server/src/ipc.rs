@@ -37,6 +37,8 @@ const RETRY: Duration = Duration::from_millis(10);
 pub trait Message<'a>: Sized {
     /// A longer message is neither sent nor received.
     const MAX_BYTES: usize = 64;
+    /// Whether it has secrets, of which no copy stays in a buffer.
+    const IS_SECRET: bool = false;
 
     fn encode(&self) -> Encoder<'_>;
 
@@ -148,6 +150,12 @@ pub enum Received<M> {
     End,
 }
 
+/// Overwrites what the compiler could leave, since nothing reads it.
+fn wipe(bytes: &mut [u8]) {
+    bytes.fill(0);
+    std::hint::black_box(bytes);
+}
+
 impl Channel {
     /// Neither end blocks, and programs inherit neither.
     pub fn pair() -> io::Result<(Channel, Channel)> {
@@ -164,7 +172,7 @@ impl Channel {
     /// Errors: `WouldBlock` when the channel is full; `BrokenPipe` when the other end is closed; `InvalidInput` when
     /// the message is too long.
     pub fn send<'a, M: Message<'a>>(&self, message: &M) -> io::Result<()> {
-        let Encoder { bytes, fds } = message.encode();
+        let Encoder { mut bytes, fds } = message.encode();
         if bytes.len() > M::MAX_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -173,17 +181,26 @@ impl Channel {
         if !fds.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(&fds)) {
             return Err(Errno::INVAL.into());
         }
-        loop {
+        let sent = loop {
             match sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
-                sent => return Ok(sent.map(drop)?),
+                sent => break sent,
             }
+        };
+        if M::IS_SECRET {
+            wipe(&mut bytes);
         }
+        Ok(sent.map(drop)?)
     }
 
     /// Errors: `WouldBlock` when there is no message; `InvalidData` when it cannot be decoded.
     pub fn receive<M: OwnedMessage>(&self) -> io::Result<Received<M>> {
-        self.receive_in(&mut vec![0; <M as Message<'_>>::MAX_BYTES])
+        let mut buffer = vec![0; <M as Message<'_>>::MAX_BYTES];
+        let received = self.receive_in(&mut buffer);
+        if <M as Message<'_>>::IS_SECRET {
+            wipe(&mut buffer);
+        }
+        received
     }
 
     /// As `receive`, into a buffer that holds the longest message. Some of the descriptors are missing when this

@@ -62,6 +62,7 @@ pub enum Reply {
 
 impl Message<'_> for AcmeRequest {
     const MAX_BYTES: usize = MAX_FILE as usize + 64;
+    const IS_SECRET: bool = true;
 
     fn encode(&self) -> Encoder<'_> {
         let begin = |kind| Encoder::new(kind).u32(self.number).u32(self.certificate);
