@@ -225,6 +225,18 @@ fn check_names_a_chain_that_clients_would_reject() {
             Some(warning) => rows.holds(name, &said, said.contains("warning: ") && said.contains(warning)),
         }
     }
+    // The keys of tickets, which are no part of a chain.
+    for (name, content, is_good) in [("a.key", vec![7; 64], true), ("short.key", vec![7; 31], false)] {
+        let site = Site::new()
+            .certificate()
+            .file_beside_root(name, content)
+            .config(&format!("{TLS}[tls]\nticket_key_file = \"{name}\"\n"));
+        let config = site.write_config();
+        let checked = e2e::run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
+        let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+        rows.check(name, checked.status.success(), is_good);
+        rows.check(name, said.contains("must have 32 to 4096 random bytes"), !is_good);
+    }
     // The certificate of the authority first, whose key it is not.
     let site = Site::new()
         .file_beside_root("chain.pem", [authority().pem(), good.certificate.clone()].concat())

@@ -9,9 +9,10 @@ use site::model::{Host, Site};
 use site::text::rfc3339;
 
 use crate::acme::{self, Renewal};
+use crate::finding::Severity;
 use crate::tls::Material;
 use crate::tls::inspect::{CertificateFacts, date};
-use crate::tls::material::{Keys, Severity};
+use crate::tls::material::Keys;
 use crate::{clock, config, terminal};
 
 /// Prints them. Fails if one of them cannot be read.

@@ -18,59 +18,30 @@ use site::upstream::Upstream;
 
 use crate::control::SiteSource;
 use crate::files::roots::OpenRoots;
+use crate::finding::{Finding, Severity};
 use crate::master::sockets;
 use crate::privilege::Identity;
 use crate::spawner::cgroup;
-use crate::tls::Material;
-use crate::tls::material::{Keys, Problem, Reading};
+use crate::tls::material::{Keys, Reading};
+use crate::tls::{Material, TicketSecrets};
 use crate::{acme, clock, config, control, jail, privilege, privileged_file, sandbox, start, terminal, tls};
 
-/// A problem that a start would meet.
-struct Finding {
-    severity: Severity,
-    /// The keys and the value that cause it: they determine its position in the file.
-    keys: &'static [&'static str],
-    value: PathBuf,
-    text: String,
+/// `config` is the file of the command line, for a finding without a position.
+fn show(finding: &Finding, config: &Path, places: &Places) {
+    let place = places.of(finding.keys, &finding.value);
+    let place = place.map_or_else(|| config.display().to_string(), ToString::to_string);
+    let severity = match finding.severity {
+        Severity::Error => "",
+        Severity::Warning => "warning: ",
+    };
+    terminal::err(format_args!("{place}: {severity}{}", finding.text));
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Severity {
-    /// The program would not start, or could not serve.
-    Error,
-    /// The problem may be absent when another user starts the program, or later.
-    Warning,
-}
-
-impl Finding {
-    fn error(keys: &'static [&'static str], value: impl AsRef<Path>, text: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Error, keys, value: value.as_ref().to_owned(), text: text.into() }
-    }
-
-    fn warning(keys: &'static [&'static str], value: impl AsRef<Path>, text: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Warning, ..Finding::error(keys, value, text) }
-    }
-
-    /// `config` is the file of the command line, for a finding without a position.
-    fn show(&self, config: &Path, places: &Places) {
-        let place = places.of(self.keys, &self.value);
-        let place = place.map_or_else(|| config.display().to_string(), ToString::to_string);
-        let severity = match self.severity {
-            Severity::Error => "",
-            Severity::Warning => "warning: ",
-        };
-        terminal::err(format_args!("{place}: {severity}{}", self.text));
-    }
-}
-
-impl From<Problem> for Finding {
-    fn from(Problem { severity, key, value, text }: Problem) -> Finding {
-        let severity = match severity {
-            tls::material::Severity::Error => Severity::Error,
-            tls::material::Severity::Warning => Severity::Warning,
-        };
-        Finding { severity, keys: key, value, text }
-    }
+/// The file of the keys of session tickets.
+fn ticket_keys(site: &Site) -> Option<Finding> {
+    let path = site.tls.tickets.as_ref()?.key_file.as_ref()?;
+    let why = TicketSecrets::of(site, None).err()?;
+    Some(Finding::error(&["ticket_key_file"], path, why))
 }
 
 /// `taipan check -c FILE`: prints the problems, or what the limits add up to.
@@ -91,14 +62,15 @@ pub fn check(path: &Path) -> ExitCode {
     // Before there is a second thread: a child process examines the roots.
     let (mut findings, silent) = findings(path, &site);
     let Reading { material, problems, .. } = Material::read(&site, Keys::Read, clock::wall());
-    findings.extend(problems.into_iter().map(Finding::from));
+    findings.extend(problems);
+    findings.extend(ticket_keys(&site));
     let unable = tls::kernel_ciphers(&site).err();
     findings.extend(unable.map(|why| Finding::warning(&["kernel"], "", why)));
     let place = |finding: &Finding| {
         places.of(finding.keys, &finding.value).map(|place| (place.file.clone(), place.line))
     };
     findings.sort_by_key(place);
-    findings.iter().for_each(|finding| finding.show(path, &places));
+    findings.iter().for_each(|finding| show(finding, path, &places));
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return ExitCode::FAILURE;
     }

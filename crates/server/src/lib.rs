@@ -90,6 +90,7 @@ pub mod buffer;
 pub mod clock;
 pub mod encoder;
 pub mod file_stamps;
+pub mod finding;
 pub mod handshake;
 pub mod peer;
 pub mod semaphore;

@@ -137,6 +137,7 @@ const SERVER: &[&str] = &[
     "semaphore",
     "clock",
     "handshake",
+    "finding",
     "buffer",
     "supervisor",
     "flags",

@@ -22,6 +22,7 @@ use crate::control::SiteSource;
 use crate::control::{self, Client};
 use crate::file_stamps::FileStamps;
 use crate::files::beneath::Root;
+use crate::finding::{Finding, Severity};
 use crate::generation::{self, GenerationSetup};
 use crate::ipc::{Channel, MasterCommand, Rates};
 use crate::log::{self, OpenSink};
@@ -30,7 +31,7 @@ use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
 use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
-use crate::tls::material::{Keys, Problem, Reading, Severity};
+use crate::tls::material::{Keys, Reading};
 use crate::tls::{KeySource, Material, TicketSecrets, TlsSetup};
 use crate::worker::WorkerSockets;
 use crate::{announce, clock, limits, privileged_file, spawner, start, terminal};
@@ -238,9 +239,9 @@ impl Master {
             return Ok(Tls { acme, ..Tls::default() });
         }
         let Reading { material, problems, stamps } = Material::read(site, Keys::Left, clock::wall());
-        let (errors, warnings): (Vec<Problem>, Vec<Problem>) =
+        let (errors, warnings): (Vec<Finding>, Vec<Finding>) =
             problems.into_iter().partition(|problem| problem.severity == Severity::Error);
-        let texts = |problems: Vec<Problem>| problems.into_iter().map(|problem| problem.text).collect();
+        let texts = |problems: Vec<Finding>| problems.into_iter().map(|problem| problem.text).collect();
         if !errors.is_empty() {
             return Err(texts(errors));
         }

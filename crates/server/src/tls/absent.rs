@@ -8,32 +8,17 @@ use std::time::Duration;
 use site::model::Site;
 
 use crate::file_stamps::FileStamps;
+use crate::finding::{Finding, Severity};
 
 pub mod material {
     //! What a check of the files would find.
 
-    use std::path::PathBuf;
-
     use crate::file_stamps::FileStamps;
-
-    /// What is wrong with a site.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Problem {
-        pub severity: Severity,
-        pub key: &'static [&'static str],
-        pub value: PathBuf,
-        pub text: String,
-    }
-
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Severity {
-        Error,
-        Warning,
-    }
+    use crate::finding::Finding;
 
     pub struct Reading {
         pub material: Option<super::Material>,
-        pub problems: Vec<Problem>,
+        pub problems: Vec<Finding>,
         pub stamps: FileStamps,
     }
 
@@ -72,7 +57,7 @@ pub mod kernel {
     }
 }
 
-use material::{Keys, Problem, Reading, Severity};
+use material::{Keys, Reading};
 
 #[derive(Debug, Clone)]
 pub enum Material {}
@@ -84,9 +69,9 @@ pub trait Challenges: Send + Sync {}
 
 impl Material {
     pub fn read(site: &Site, _keys: Keys, _now: i64) -> Reading {
-        let problem = |listener: &site::listener::Listener| Problem {
+        let problem = |listener: &site::listener::Listener| Finding {
             severity: Severity::Error,
-            key: &["listen"],
+            keys: &["listen"],
             value: listener.to_string().into(),
             text: format!(
                 "this program has been built without TLS, so it cannot listen on {listener}; remove the word tls, or build \

@@ -20,6 +20,7 @@ use super::inspect::{CertificateFacts, date, problems};
 use super::names::distinguished;
 use super::pem::{self, PrivateKey};
 use crate::file_stamps::FileStamps;
+use crate::finding::{Finding, Severity};
 
 /// Bytes of a file.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -80,29 +81,11 @@ pub enum Demand {
     Required,
 }
 
-/// What is wrong with a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    pub severity: Severity,
-    /// The key that names the file, or its folder.
-    pub key: &'static [&'static str],
-    /// Its value.
-    pub value: PathBuf,
-    /// With the path of the file, and what to do.
-    pub text: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    Error,
-    Warning,
-}
-
 /// The result of reading all files of a site.
 pub struct Reading {
     /// `None`: there are errors.
     pub material: Option<Material>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Finding>,
     /// The states of all files, for a comparison later.
     pub stamps: FileStamps,
 }
@@ -225,7 +208,7 @@ impl Material {
 impl Reading {
     /// The material, and its keys, which sign in this process. Errors: lines that say what to do.
     pub fn with_keys(self) -> Result<(Material, SigningKeys), Vec<String>> {
-        let is_error = |problem: &Problem| problem.severity == Severity::Error;
+        let is_error = |problem: &Finding| problem.severity == Severity::Error;
         let errors = self.problems.into_iter().filter(is_error).map(|problem| problem.text);
         let mut material = self.material.ok_or_else(|| errors.collect::<Vec<_>>())?;
         let invalid = |e| vec![format!("a private key cannot be used: {e}")];
@@ -243,7 +226,7 @@ struct Reader {
     keys: Vec<PrivateKey>,
     /// The certificates that have been read, as indices.
     read: BTreeMap<CertificateFiles, Vec<usize>>,
-    problems: Vec<Problem>,
+    problems: Vec<Finding>,
     stamps: FileStamps,
 }
 
@@ -261,7 +244,7 @@ impl Reader {
     }
 
     fn problem(&mut self, severity: Severity, key: &'static [&'static str], value: &Path, text: String) {
-        let problem = Problem { severity, key, value: value.to_owned(), text };
+        let problem = Finding { severity, keys: key, value: value.to_owned(), text };
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }

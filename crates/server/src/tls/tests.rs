@@ -19,8 +19,9 @@ use site::config::{self, Source};
 use site::model::Site;
 
 use super::inspect::CertificateFacts;
-use super::material::{Keys, Severity};
+use super::material::Keys;
 use super::*;
+use crate::finding::{Finding, Severity};
 
 /// Seconds since 1970, in 2026.
 const NOW: i64 = 1_795_000_000;
@@ -140,9 +141,7 @@ impl Files {
     fn problems(&self, text: &str) -> Vec<(Severity, &'static str, String)> {
         let reading = Material::read(&self.site(text), Keys::Read, NOW);
         let folder = format!("{}/", self.folder.display());
-        let shown = |problem: material::Problem| {
-            (problem.severity, problem.key[0], problem.text.replace(&folder, ""))
-        };
+        let shown = |problem: Finding| (problem.severity, problem.keys[0], problem.text.replace(&folder, ""));
         reading.problems.into_iter().map(shown).collect()
     }
 
