@@ -325,3 +325,21 @@ fn explain_names_the_question_without_asking_it() {
     }
     assert!(asked(&server).is_empty());
 }
+
+#[test]
+fn adds_chosen_fields_of_a_permission_to_the_response() {
+    let settings = "authorizer_response_fields = \"Set-Cookie\"\nauthorizer_cache = \"1h\"";
+    let server = site(settings, "").every_protocol().start();
+    let mut rows = Rows::new();
+    // Twice: an answer with such a field is not remembered.
+    for _ in 0..2 {
+        for path in ["/secret/s.txt", "/secret/env.sh", "/secret/inside.sh", "/app/echo", "/secret/missing"] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nCookie: session=new\r\n\r\n");
+            let response = server.request(request);
+            rows.check(path, response.values("Set-Cookie"), vec!["session=ann", "seen=1"]);
+            rows.check(path, response.field("X-Other"), None);
+        }
+        let response = server.request("GET /secret/s.txt HTTP/1.1\r\nHost: a\r\nCookie: session=ann\r\n\r\n");
+        rows.check("without such a field", response.values("Set-Cookie"), vec![]);
+    }
+}

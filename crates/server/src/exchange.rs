@@ -150,6 +150,9 @@ impl Responder {
         let response = Response { user: exchange.user(), ..response };
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
+        let added: Vec<(&str, &str)> =
+            exchange.added.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let response = response.with_fields(&added);
         let response = match &exchange.authentication_info {
             Some(info) => response.with_fields(&[("Authentication-Info", info)]),
             None => response,
@@ -193,6 +196,8 @@ struct Exchange<'a> {
     max_body: u64,
     /// The authorizers that have let the request pass, and the variables that they have set.
     authorized_by: Vec<Arc<Authorizer>>,
+    /// Fields that authorizers add to the response.
+    added: Vec<(String, String)>,
     /// The tokens that have been verified.
     verified: Vec<Arc<Jwt>>,
     variables: Additions,
@@ -245,6 +250,7 @@ impl<'a> Exchange<'a> {
             body: RequestBody::None,
             max_body: services.site.limits.body,
             authorized_by: Vec::new(),
+            added: Vec::new(),
             verified: Vec::new(),
             variables: Additions::default(),
             cors: None,

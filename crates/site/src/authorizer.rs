@@ -39,6 +39,8 @@ pub struct Subrequest {
     pub fields: Vec<String>,
     /// The one of them that names the user.
     pub user: String,
+    /// The fields of its answer that are added to the response to the client.
+    pub response_fields: Vec<String>,
     /// How long an answer that lets a request pass counts for requests with the same key. Zero: once.
     pub cache: Duration,
     pub cache_key: Vec<KeyPart>,
@@ -82,6 +84,7 @@ impl Default for Subrequest {
             method: SubrequestMethod::Get,
             fields: Vec::new(),
             user: USER.to_owned(),
+            response_fields: Vec::new(),
             cache: Duration::ZERO,
             cache_key: KeyPart::defaults(),
         }
@@ -95,6 +98,15 @@ impl Subrequest {
             (SubrequestMethod::Get, _) | (_, Method::Options | Method::Trace | Method::Connect) => "GET",
             (SubrequestMethod::Original, _) => head.token,
         }
+    }
+
+    /// The lines of an answer that are added to the response to the client.
+    pub fn response_lines<'a>(&self, fields: impl Iterator<Item = Field<'a>>) -> Vec<(String, String)> {
+        let line = |Field { name, value }: Field<'_>| {
+            let own = self.response_fields.iter().find(|own| own.as_bytes().eq_ignore_ascii_case(name))?;
+            Some((own.clone(), std::str::from_utf8(value).ok()?.to_owned()))
+        };
+        fields.filter_map(line).collect()
     }
 
     /// The variables of scripts and applications that an answer sets. Several lines of a field become one.

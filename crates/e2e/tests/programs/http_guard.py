@@ -43,6 +43,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                ("X-Own", "1")], b"unread" * 1000)
         elif session == "bob":
             self.respond(204, [("Remote-User", "bob")])
+        elif session == "new":
+            self.respond(200, [("Set-Cookie", "session=ann"), ("Set-Cookie", "seen=1"), ("X-Other", "1")])
         elif session == "eve":
             self.respond(403, [("X-Why", "not eve")], b"not you")
         elif session == "old":

@@ -73,6 +73,7 @@ impl Exchange<'_> {
         match upstream::forward(&self.responder.upstreams, request, &handler, &self.variables, body).await {
             Outcome::Authorized(permission) => {
                 self.pass(authorizer, &permission.variables);
+                self.added.extend(permission.response_fields);
                 if let (Some(key), Some(subrequest), true) =
                     (key, &authorizer.subrequest, permission.may_be_remembered)
                 {

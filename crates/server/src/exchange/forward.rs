@@ -119,6 +119,7 @@ impl Exchange<'_> {
             internal_redirects: self.internal_redirects + 1,
             authorized_by: std::mem::take(&mut self.authorized_by),
             verified: std::mem::take(&mut self.verified),
+            added: std::mem::take(&mut self.added),
             variables: std::mem::take(&mut self.variables),
             tls: self.tls,
             ..Exchange::new(self.responder, self.host, &head, self.client)
@@ -127,7 +128,7 @@ impl Exchange<'_> {
         // What other origins learn is that of the path that has responded.
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
-        (self.variables, self.cors) = (exchange.variables, None);
+        (self.variables, self.added, self.cors) = (exchange.variables, exchange.added, None);
         response
     }
 }

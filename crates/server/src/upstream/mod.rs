@@ -90,6 +90,8 @@ pub struct Sendfile {
 pub struct Permission {
     /// Added to the environment of scripts and applications.
     pub variables: Vec<(String, Vec<u8>)>,
+    /// Added to the response to the client.
+    pub response_fields: Vec<(String, String)>,
     /// Whether the answer itself allows that it counts again.
     pub may_be_remembered: bool,
 }

@@ -41,9 +41,11 @@ pub async fn of(
         (_, Some(subrequest)) => match verdict(head.status) {
             Verdict::Pass => {
                 let variables = subrequest.variables(head.fields.iter());
-                let may_be_remembered = may_be_remembered(head.fields.values("cache-control"));
+                let response_fields = subrequest.response_lines(head.fields.iter());
+                let may_be_remembered =
+                    response_fields.is_empty() && may_be_remembered(head.fields.values("cache-control"));
                 discard(exchange, wanted, &head, received);
-                return Outcome::Authorized(Permission { variables, may_be_remembered });
+                return Outcome::Authorized(Permission { variables, response_fields, may_be_remembered });
             }
             Verdict::Deny => return of_client(exchange, handler, wanted, head, received).await,
             Verdict::Invalid => {
@@ -61,7 +63,11 @@ pub async fn of(
                 |field: Field| Some((std::str::from_utf8(field.name).ok()?.to_owned(), field.value.to_vec()));
             let variables = variables(&head.fields).filter_map(text).collect();
             exchange.drain();
-            return Outcome::Authorized(Permission { variables, may_be_remembered: false });
+            return Outcome::Authorized(Permission {
+                variables,
+                response_fields: Vec::new(),
+                may_be_remembered: false,
+            });
         }
         _ => {}
     }

@@ -8,16 +8,18 @@ use taipan_http::forwarded;
 use taipan_http::target::SafePath;
 
 use super::section::Section;
+use super::settings::own_field;
 use super::upstreams;
 use crate::authorizer::{Authorizer, KeyPart, MAX_FIELDS, Subrequest, SubrequestMethod, is_same_name};
 use crate::upstream::{Protocol, Upstream};
 
 /// The keys of authorizers that speak HTTP.
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 7] = [
     "authorizer_path",
     "authorizer_method",
     "authorizer_fields",
     "authorizer_user",
+    "authorizer_response_fields",
     "authorizer_cache",
     "authorizer_cache_key",
 ];
@@ -97,6 +99,7 @@ pub fn subrequest(section: &Section, inherited: &Arc<Subrequest>) -> Arc<Subrequ
         method: method.unwrap_or(inherited.method),
         user: user(section, &fields).unwrap_or_else(|| inherited.user.clone()),
         fields,
+        response_fields: response_fields(section).unwrap_or_else(|| inherited.response_fields.clone()),
         cache: cache.unwrap_or(inherited.cache),
         cache_key: cache_key(section).unwrap_or_else(|| inherited.cache_key.clone()),
     })
@@ -129,6 +132,18 @@ fn fields(section: &Section) -> Option<Vec<String>> {
         section.reject("authorizer_fields", section.place_of("authorizer_fields"), "has more than 32 fields");
     }
     Some(names.into_iter().map(str::to_owned).collect())
+}
+
+fn response_fields(section: &Section) -> Option<Vec<String>> {
+    let texts = section.texts("authorizer_response_fields")?;
+    for given in &texts {
+        let own = own_field(given.value);
+        if !is_token(given.value.as_bytes()) || own.is_some() {
+            let what = format!("an authorizer cannot add the field \"{}\"", given.value.escape_debug());
+            section.errors.add(given.place, what, own.unwrap_or("expected letters, digits and dashes"));
+        }
+    }
+    Some(texts.iter().map(|given| given.value.to_owned()).collect())
 }
 
 /// Whether a field can be set for scripts and applications, beside `others`. Errors: what the user should do.

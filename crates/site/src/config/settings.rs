@@ -336,6 +336,11 @@ fn security_headers(section: &Section) -> Option<Preset> {
     }
 }
 
+/// What to do instead of setting a field that only the server sets.
+pub fn own_field(name: &str) -> Option<&'static str> {
+    OWN_FIELDS.iter().find(|(own, _)| name.eq_ignore_ascii_case(own)).map(|(_, instead)| *instead)
+}
+
 fn header(section: &Section, entry: &Entry) -> Option<HeaderRule> {
     let reject = |what: String, what_to_do: &str| {
         section.errors.add(&entry.place, what, what_to_do);
@@ -345,7 +350,7 @@ fn header(section: &Section, entry: &Entry) -> Option<HeaderRule> {
     if !is_token(entry.key.as_bytes()) {
         return reject(format!("\"{name}\" is not a field name"), "expected letters, digits and dashes");
     }
-    if let Some((_, instead)) = OWN_FIELDS.iter().find(|(own, _)| entry.key.eq_ignore_ascii_case(own)) {
+    if let Some(instead) = own_field(&entry.key) {
         return reject(format!("the field \"{name}\" cannot be changed"), instead);
     }
     match &entry.node.value {

@@ -1322,6 +1322,11 @@ fn rejects_questions_that_no_authorizer_can_answer() {
         ("authorizer_fields = \"X-Forwarded-For\"", "the server itself sets it"),
         ("authorizer_fields = \"Proxy\"", "the server itself sets it"),
         ("authorizer_fields = \"Authorization\"", "name another one: it would be removed from all requests"),
+        (
+            "authorizer_response_fields = \"Content-Length\"",
+            "cannot add the field \"Content-Length\"; the server sets it",
+        ),
+        ("authorizer_response_fields = \"A B\"", "cannot add the field \"A B\"; expected letters"),
         ("authorizer_user = \"X-User\"", "\"X-User\" is not among \"authorizer_fields\""),
         ("authorizer_cache = \"2h\"", "from 0s to 1h"),
         (

@@ -832,6 +832,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The one of `authorizer_fields` that names the user, for `REMOTE_USER` and the access log.",
             },
             Key {
+                name: "authorizer_response_fields",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "\"Set-Cookie\"",
+                text: "The fields of the answer of an authorizer that speaks HTTP, when it lets a request pass, which are added \
+                       to the response to the client. An answer that has one of them is not remembered.",
+            },
+            Key {
                 name: "authorizer_cache",
                 kind: time(0, 3600),
                 default: Value("\"0s\""),
