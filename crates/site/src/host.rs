@@ -5,7 +5,6 @@
 //!
 //! Knows nothing of the routes of a host.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
@@ -74,10 +73,19 @@ pub enum Canonical {
 /// The names of the hosts, each with the index of its host.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    /// In lower case, in the order of `compare`.
-    exact: Vec<(String, usize)>,
-    /// The wildcards without their `*.`, in lower case and in the order of `compare`.
-    wildcards: Vec<(String, usize)>,
+    exact: NameTable,
+    /// The wildcards without their `*.`
+    wildcards: NameTable,
+}
+
+/// Names in lower case, each with the index of its host. With ten thousand of them, a search would cost as much as the
+/// rest of a request.
+#[derive(Debug, Clone, Default)]
+struct NameTable {
+    /// In the order of their buckets.
+    names: Vec<(Box<str>, u32)>,
+    /// Where each bucket begins, and the end of the last one. Empty: there are no names.
+    buckets: Vec<u32>,
 }
 
 /// What is wrong with the hosts of a site.
@@ -252,32 +260,90 @@ impl Names {
             }
         }
         let table = |mut names: Vec<(String, usize, usize)>, star: &str| {
-            names.sort_by(|one, other| compare(&one.0, other.0.as_bytes()).then(one.1.cmp(&other.1)));
+            names.sort();
             let same = |pair: &&[(String, usize, usize)]| (&pair[0].0, pair[0].1) == (&pair[1].0, pair[1].1);
             if let Some(pair) = names.windows(2).find(same) {
                 return Err(HostsError::DuplicateName(format!("{star}{}", pair[0].0)));
             }
             names.dedup_by(|later, first| later.0 == first.0);
-            Ok(names.into_iter().map(|(name, _, at)| (name, at)).collect())
+            Ok(NameTable::new(names.into_iter().map(|(name, _, at)| (name.into(), at as u32)).collect()))
         };
         Ok(Names { exact: table(exact, "")?, wildcards: table(wildcards, "*.")? })
     }
 
     /// The index of the host with this name, which has no port and no last dot. Allocates nothing.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
-        match name.len() {
-            ..=MAX_NAME => search(&self.exact, name).or_else(|| self.wildcard(name)),
-            _ => None,
-        }
-    }
-
-    fn wildcard(&self, name: &[u8]) -> Option<usize> {
-        if self.wildcards.is_empty() {
+        if name.len() > MAX_NAME {
             return None;
         }
-        // At most 252 dots (`MAX_NAME`).
-        let mut dots = (1..name.len()).filter(|dot| name[*dot] == b'.');
-        dots.find_map(|dot| search(&self.wildcards, &name[dot + 1..]))
+        // From the end, because that yields the hash of each part behind a dot, too.
+        let (mut hash, mut wildcard) = (Hash::default(), None);
+        for (at, byte) in name.iter().enumerate().rev() {
+            if *byte == b'.' && at > 0 && !self.wildcards.names.is_empty() {
+                // A longer one comes later.
+                wildcard = self.wildcards.find(hash, &name[at + 1..]).or(wildcard);
+            }
+            hash.add(*byte);
+        }
+        self.exact.find(hash, name).or(wildcard)
+    }
+}
+
+impl NameTable {
+    fn new(mut names: Vec<(Box<str>, u32)>) -> NameTable {
+        if names.is_empty() {
+            return NameTable::default();
+        }
+        let count = names.len().next_power_of_two();
+        let bucket = |name: &str| Hash::of(name.as_bytes()).bucket(count);
+        names.sort_by_cached_key(|(name, _)| bucket(name));
+        let mut buckets = vec![0_u32; count + 1];
+        for (name, _) in &names {
+            buckets[bucket(name) + 1] += 1;
+        }
+        for at in 1..buckets.len() {
+            buckets[at] += buckets[at - 1];
+        }
+        NameTable { names, buckets }
+    }
+
+    /// `hash` is that of `name`.
+    #[inline]
+    fn find(&self, hash: Hash, name: &[u8]) -> Option<usize> {
+        let count = self.buckets.len().checked_sub(1)?;
+        let at = hash.bucket(count);
+        let candidates = self.names.get(self.buckets[at] as usize..self.buckets[at + 1] as usize)?;
+        let found = candidates.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
+        found.map(|(_, host)| *host as usize)
+    }
+}
+
+/// FNV-1a of the lower-case bytes, from the last to the first. Requests only look names up, so that none can fill a bucket.
+#[derive(Clone, Copy)]
+struct Hash(u64);
+
+impl Default for Hash {
+    fn default() -> Hash {
+        Hash(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hash {
+    fn of(name: &[u8]) -> Hash {
+        let mut hash = Hash::default();
+        name.iter().rev().for_each(|byte| hash.add(*byte));
+        hash
+    }
+
+    #[inline]
+    fn add(&mut self, byte: u8) {
+        self.0 = (self.0 ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01b3);
+    }
+
+    /// `count` is a power of two.
+    #[inline]
+    fn bucket(self, count: usize) -> usize {
+        (self.0 ^ self.0 >> 32) as usize & (count - 1)
     }
 }
 
@@ -297,16 +363,6 @@ pub fn name_of(authority: &[u8]) -> &[u8] {
         _ => authority,
     };
     name.strip_suffix(b".").unwrap_or(name)
-}
-
-fn search(table: &[(String, usize)], name: &[u8]) -> Option<usize> {
-    table.binary_search_by(|(known, _)| compare(known, name)).ok().map(|at| table[at].1)
-}
-
-/// By length first, since most names differ in it. `known` is in lower case.
-fn compare(known: &str, name: &[u8]) -> Ordering {
-    let letters = || known.bytes().cmp(name.iter().map(u8::to_ascii_lowercase));
-    known.len().cmp(&name.len()).then_with(letters)
 }
 
 #[cfg(test)]
