@@ -1451,7 +1451,7 @@ fn a_route_inherits_tokens_and_adds_to_them() {
         assert_eq!(shown, expected, "{path}");
     }
     assert_eq!(site.asserted_fields(), ["X-User"]);
-    assert!(site.has_tokens() && site.has_authorizers());
+    assert!(site.has_tokens() && crate::needs::Needs::of(&site).authorizers);
 }
 
 #[test]
