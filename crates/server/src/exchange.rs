@@ -421,7 +421,7 @@ impl<'a> Exchange<'a> {
     ) -> Result<Response, (&'a Route, Status)> {
         self.cors = plan.route.cors.as_deref();
         if self.responder.needs.rules
-            && let Err(response) = self.enforce(|exchange| exchange.check_access(path)).await
+            && let Err(response) = self.enforce(request, |exchange| exchange.check_access(path)).await
         {
             return Ok(response);
         }
@@ -437,7 +437,7 @@ impl<'a> Exchange<'a> {
                 Resolution::List(query) => self.list(*query).await,
                 Resolution::Forward(route, kind) => self.forward(request, route, *kind, fallback).await,
                 // A file that stands for the path, such as an index file.
-                Resolution::Refused(refused) => match self.satisfy(refused).await {
+                Resolution::Refused(refused) => match self.satisfy(request, refused).await {
                     Ok(()) => {
                         plan = self.plan(path.clone());
                         continue;
@@ -593,7 +593,7 @@ impl<'a> Exchange<'a> {
             None => Listing::Off,
         };
         let decision = decide::decide(self.head, path, &entry.resource, listing, self.now);
-        if self.responder.needs.rules
+        if (self.responder.needs.rules || self.responder.needs.authorizers)
             && let Err(refused) = self.check_served(path, entry, &decision)
         {
             return Resolution::Refused(refused);

@@ -148,15 +148,39 @@ impl<'s> Verdict<'s> {
     }
 }
 
-/// Whether a request may have what is at `path` in `host`. `X.gz` is the content of `X`, too: what a client may not have
-/// by one of the names, it may not have by the other.
+/// Whether a request may have what is at `path` in `host`. What a client may not have by one of its names, it may not have
+/// by another.
 pub fn check<'s>(host: &'s Host, path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
     let of = |path: &SafePath<'_>| evaluate(&host.routes.get(host.routes.find(path)).access, path, facts);
-    let verdict = of(path);
-    match without_coding(path) {
-        Some(plain) => verdict.and(of(&plain)),
-        None => verdict,
+    other_names(path).iter().fold(of(path), |verdict, name| verdict.and(of(name)))
+}
+
+/// Other names of what is at `path`: `X` for `X.gz`, which has the same content, and `/a/b` for `/a;x/b`, because
+/// applications remove such parameters. Allocates only if there are some.
+pub fn other_names(path: &SafePath<'_>) -> Vec<SafePath<'static>> {
+    let mut names = Vec::new();
+    names.extend(without_parameters(path));
+    let plain = without_coding(names.first().unwrap_or(path));
+    names.extend(plain);
+    names
+}
+
+/// The path without what follows a semicolon in a segment. Some applications resolve dot segments only then.
+fn without_parameters(path: &SafePath<'_>) -> Option<SafePath<'static>> {
+    let text = path.as_str();
+    if !text.contains(';') {
+        return None;
     }
+    let mut resolved: Vec<&str> = Vec::new();
+    for segment in text.split('/') {
+        match segment.split(';').next().unwrap_or_default() {
+            "" | "." => {}
+            ".." => _ = resolved.pop(),
+            name => resolved.push(name),
+        }
+    }
+    let end = if path.is_folder() && !resolved.is_empty() { "/" } else { "" };
+    SafePath::from_decoded(&["/", &resolved.join("/"), end].concat()).ok()
 }
 
 /// `X` for `X.gz` and the names of other precompressed files.

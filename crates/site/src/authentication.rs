@@ -14,6 +14,8 @@ use crate::access::Verdict;
 
 /// The name of a password file in a folder that is served.
 pub const FOLDER_FILE: &str = ".htpasswd";
+/// The field by which applications learn the user. A client's own is removed.
+pub const USER_FIELD: &str = "Remote-User";
 /// The default name of what is protected.
 const REALM: &str = "Restricted";
 /// Files of other servers that describe who may have what. They are never served, whatever `dotfiles` is.

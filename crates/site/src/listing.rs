@@ -10,6 +10,7 @@ use std::collections::BinaryHeap;
 use taipan_http::digits::write_number;
 use taipan_http::target::encode_segment;
 
+use crate::authentication::is_never_served;
 use crate::mime;
 use crate::model::Dotfiles;
 use crate::text;
@@ -117,7 +118,9 @@ pub enum Progress {
 
 /// Whether a listing has an entry of this name.
 pub fn is_listed(name: &str, dotfiles: Dotfiles) -> bool {
-    can_be_requested(name) && (dotfiles == Dotfiles::Allow || !name.starts_with('.'))
+    can_be_requested(name)
+        && !is_never_served(name)
+        && (dotfiles == Dotfiles::Allow || !name.starts_with('.'))
 }
 
 impl FirstNames {

@@ -16,7 +16,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use crate::access::{Rule, Rules};
-use crate::authentication::Authentication;
+use crate::authentication::{Authentication, USER_FIELD};
 use crate::authorizer::{Authorizer, Subrequest, is_same_name};
 use crate::certificates::Certificates;
 use crate::compress::CompressRules;
@@ -130,6 +130,8 @@ pub struct Route {
     /// Limits of speed and of requests: those of the top level, of the host and of the route.
     pub limits: Vec<LimitId>,
     pub authentication: Arc<Authentication>,
+    /// That of the prefix which a glob with settings of its own is within: both count.
+    pub enclosing: Option<Arc<Authentication>>,
 }
 
 /// An account of the system. User and group are names or numbers. `None`: the first group of the user.
@@ -567,7 +569,7 @@ impl Site {
         routes.any(|route| route.jwt.is_some())
     }
 
-    /// The fields that only authorizers and tokens set: a client's own are removed from every request, so that a script or an
+    /// The fields that only passwords, authorizers and tokens set: a client's own are removed from every request, so that a script or an
     /// application can rely on them on any route.
     pub fn asserted_fields(&self) -> Vec<String> {
         let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
@@ -577,7 +579,13 @@ impl Site {
         let tokens =
             self.hosts.iter().flat_map(|host| host.routes.iter()).filter_map(|route| route.jwt.as_ref());
         let of_tokens = tokens.flat_map(|jwt| &jwt.fields).map(|(name, _)| name);
-        for name in subrequests.flat_map(|subrequest| &subrequest.fields).chain(of_tokens) {
+        let user = self
+            .hosts
+            .iter()
+            .flat_map(|host| host.routes.iter())
+            .any(Route::asks_for_users)
+            .then(|| USER_FIELD.to_owned());
+        for name in subrequests.flat_map(|subrequest| &subrequest.fields).chain(of_tokens).chain(&user) {
             if !names.iter().any(|known| is_same_name(known.as_bytes(), name)) {
                 names.push(name.clone());
             }
@@ -588,7 +596,8 @@ impl Site {
     /// The files of users, of groups, and of the keys of tokens, each perhaps several times.
     pub fn user_files(&self) -> impl Iterator<Item = &Path> {
         let routes = || self.hosts.iter().flat_map(|host| host.routes.iter());
-        let used = routes().map(|route| &route.authentication).filter(|own| own.is_on());
+        let all = routes().flat_map(|route| [Some(&route.authentication), route.enclosing.as_ref()]);
+        let used = all.flatten().filter(|own| own.is_on());
         let of_users = used.flat_map(|own| own.user_files.iter().chain(&own.group_files));
         let of_keys = routes().filter_map(|route| route.jwt.as_ref()).map(|jwt| &jwt.key_file);
         of_users.chain(of_keys).map(PathBuf::as_path)
@@ -629,6 +638,11 @@ impl Host {
 }
 
 impl Route {
+    /// Whether users have to authenticate.
+    pub fn asks_for_users(&self) -> bool {
+        self.authentication.is_on() || self.enclosing.is_some()
+    }
+
     /// A route with default settings.
     pub fn new(pattern: Pattern, action: Action) -> Route {
         Route {
@@ -652,6 +666,7 @@ impl Route {
             access: Vec::new(),
             limits: Vec::new(),
             authentication: Arc::default(),
+            enclosing: None,
         }
     }
 

@@ -30,7 +30,7 @@ impl Needs {
     pub fn of(site: &Site) -> Needs {
         let routes = || site.hosts.iter().flat_map(|host| host.routes.iter());
         Needs {
-            rules: site.rules().next().is_some() || routes().any(|route| route.authentication.is_on()),
+            rules: site.rules().next().is_some() || routes().any(Route::asks_for_users),
             tls_rules: site.rules().any(|rule| rule.asks_for_tls()),
             path_rules: site.rules().any(|rule| rule.asks_for_path()) || site.hosts.iter().any(routes_differ),
             authorizers: routes().any(|route| !route.authorizers.is_empty() || route.jwt.is_some()),
@@ -45,7 +45,10 @@ impl Needs {
 /// Whether the routes of a host have different rules or users.
 fn routes_differ(host: &Host) -> bool {
     let is_same = |one: &Route, other: &Route| {
-        one.access == other.access && Arc::ptr_eq(&one.authentication, &other.authentication)
+        one.access == other.access
+            && Arc::ptr_eq(&one.authentication, &other.authentication)
+            && one.enclosing.is_none()
+            && other.enclosing.is_none()
     };
     let mut routes = host.routes.iter();
     routes.next().is_some_and(|first| routes.any(|other| !is_same(first, other)))

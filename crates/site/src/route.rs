@@ -487,7 +487,8 @@ impl Routes {
 
     /// The settings of authentication of all routes.
     pub fn authentications_mut(&mut self) -> impl Iterator<Item = &mut Arc<Authentication>> {
-        std::iter::once(&mut self.default).chain(&mut self.others).map(|route| &mut route.authentication)
+        let routes = std::iter::once(&mut self.default).chain(&mut self.others);
+        routes.flat_map(|route| std::iter::once(&mut route.authentication).chain(&mut route.enclosing))
     }
 
     /// The tokens that routes ask for.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use script::walk::{FileKind, splits};
 use taipan_http::target::SafePath;
 
+use crate::authentication::is_never_served;
 use crate::model::{Action, Dotfiles, Host, Route, Script, Symlinks};
 use crate::route::{Pattern, RouteId};
 
@@ -244,7 +245,8 @@ fn is_folder_of(route: &Route, path: &SafePath) -> bool {
 
 /// Whether the path of a script is hidden. PATH_INFO may have dotfiles: its meaning is the script's.
 fn is_hidden(route: &Route, script_name: &SafePath) -> bool {
-    route.files.dotfiles == Dotfiles::Deny && script_name.is_hidden()
+    let is_dotfile = route.files.dotfiles == Dotfiles::Deny && script_name.is_hidden();
+    is_dotfile || script_name.segments().any(is_never_served)
 }
 
 /// PATH_TRANSLATED: the file that PATH_INFO names if it is taken as a path of this host (RFC 3875 §4.1.6).

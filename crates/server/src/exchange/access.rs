@@ -21,6 +21,8 @@ pub(super) enum Refused<'a> {
     Denied(&'a Route, Status),
     /// A user has to authenticate. The password file of the folder of this path may have the users.
     Unauthenticated(Arc<Authentication>, SafePath<'static>),
+    /// Authorizers, or a token, have to let the request pass to this path, which stands for that of the request.
+    Unauthorized(SafePath<'static>),
 }
 
 impl<'a> Exchange<'a> {
@@ -46,17 +48,35 @@ impl<'a> Exchange<'a> {
     ) -> Result<(), Refused<'a>> {
         let rewritten = plan::rewritten(self.host(), path);
         let path = rewritten.as_ref().unwrap_or(path);
-        match entry.path_of_file(path, decision.representation()) {
-            // The check of `X.gz` is one of `X`, too.
-            Some(file) => self.check_path(&file),
-            None => Ok(()),
+        let Some(file) = entry.path_of_file(path, decision.representation()) else { return Ok(()) };
+        if self.responder.needs.rules {
+            self.check_path(&file)?;
         }
+        if self.responder.needs.authorizers && self.lacks_authorization(&file) {
+            return Err(Refused::Unauthorized(file));
+        }
+        Ok(())
     }
 
+    /// As `check_access`, for one path, and for the other names of what is there.
     pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
+        self.check_name(path)?;
+        access::other_names(path).iter().try_for_each(|name| self.check_name(name))
+    }
+
+    fn check_name(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
         let route = self.host().routes.get(self.host().routes.find(path));
         let verdict = self.verdict(path);
-        let own = &route.authentication;
+        let of_route = [Some(&route.authentication), route.enclosing.as_ref()];
+        of_route.into_iter().flatten().try_for_each(|own| self.check_demand(path, own, verdict))
+    }
+
+    fn check_demand(
+        &self,
+        path: &SafePath<'_>,
+        own: &Arc<Authentication>,
+        verdict: Verdict<'a>,
+    ) -> Result<(), Refused<'a>> {
         match own.demand(verdict) {
             Demand::Nothing => Ok(()),
             Demand::User | Demand::FolderUser if self.has_authenticated(own, path) => Ok(()),

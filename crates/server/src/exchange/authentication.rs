@@ -13,8 +13,12 @@ use super::Exchange;
 use super::access::Refused;
 use super::digest::{self, DigestUser};
 use super::logins::Login;
+use crate::request::Request;
 use crate::response::Response;
 use crate::stats::Count;
+
+/// The variable of `site::authentication::USER_FIELD`.
+const USER_VARIABLE: &str = "HTTP_REMOTE_USER";
 
 /// Credentials that have passed.
 pub(super) struct Passed {
@@ -47,17 +51,23 @@ impl<'a> Exchange<'a> {
     /// Does what `check` asks for until it has no objection. Errors: the response.
     pub(super) async fn enforce(
         &mut self,
+        request: Request<'_>,
         check: impl Fn(&Exchange<'a>) -> Result<(), Refused<'a>>,
     ) -> Result<(), Response> {
         while let Err(refused) = check(self) {
-            self.satisfy(refused).await?;
+            self.satisfy(request, refused).await?;
         }
         Ok(())
     }
 
-    /// Has the user authenticate. Errors: the response.
-    pub(super) async fn satisfy(&mut self, refused: Refused<'a>) -> Result<(), Response> {
+    /// Has the user authenticate, or calls authorizers. Errors: the response.
+    pub(super) async fn satisfy(
+        &mut self,
+        request: Request<'_>,
+        refused: Refused<'a>,
+    ) -> Result<(), Response> {
         match refused {
+            Refused::Unauthorized(path) => self.call_authorizers(request, &path, self.route(&path)).await,
             Refused::Denied(route, status) => Err(self.status(route, status).await),
             Refused::Unauthenticated(own, path) => self.authenticate(&own, &path).await,
         }
@@ -67,7 +77,7 @@ impl<'a> Exchange<'a> {
     pub(super) fn refused_fast(&self, refused: Refused<'a>) -> Option<Response> {
         match refused {
             Refused::Denied(route, status) => self.status_fast(route, status),
-            Refused::Unauthenticated(..) => None,
+            Refused::Unauthenticated(..) | Refused::Unauthorized(_) => None,
         }
     }
 
@@ -106,6 +116,7 @@ impl<'a> Exchange<'a> {
         };
         // Those of an earlier one stay.
         _ = self.variables.add("REMOTE_USER", user.as_bytes());
+        _ = self.variables.add(USER_VARIABLE, user.as_bytes());
         _ = self.variables.add("AUTH_TYPE", kind.as_bytes());
         Ok(())
     }

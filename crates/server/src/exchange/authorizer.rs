@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use site::access;
 use site::authorizer::{Authorizer, key};
 use site::model::{Host, Route};
 use site::route::RouteId;
@@ -15,11 +16,10 @@ use crate::request::body::RequestBody;
 use crate::response::Response;
 use crate::upstream::{self, Handler, HandlerKind, Outcome};
 
-/// The authorizers of a path: those of its route, and those of `planned`, the route that its plan leads to.
+/// The authorizers of a path: those of its route, of its other names, and of `planned`, the route that its plan leads to.
 pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<Arc<Authorizer>> {
-    let route = host.routes.get(host.routes.find(path));
     let mut found = Vec::new();
-    for authorizer in route.authorizers.iter().chain(&planned.authorizers) {
+    for authorizer in routes(host, path, planned).iter().flat_map(|route| &route.authorizers) {
         if !found.contains(authorizer) {
             found.push(authorizer.clone());
         }
@@ -27,11 +27,27 @@ pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<Arc
     found
 }
 
+fn routes<'r>(host: &'r Host, path: &SafePath<'_>, planned: &'r Route) -> Vec<&'r Route> {
+    let of = |path: &SafePath<'_>| host.routes.get(host.routes.find(path));
+    let mut routes = vec![of(path), planned];
+    routes.extend(access::other_names(path).iter().map(of));
+    routes
+}
+
 impl Exchange<'_> {
     #[cold]
     pub(super) fn must_authorize(&self, path: &SafePath<'_>, planned: &Route) -> bool {
-        let route = self.host().routes.get(self.host().routes.find(path));
-        [route, planned].iter().any(|route| route.jwt.is_some() || !route.authorizers.is_empty())
+        let asks = |route: &Route| route.jwt.is_some() || !route.authorizers.is_empty();
+        routes(self.host(), path, planned).into_iter().any(asks)
+    }
+
+    /// Whether a token has to be verified for what is at `path`, or an authorizer to be called.
+    pub(super) fn lacks_authorization(&self, path: &SafePath<'_>) -> bool {
+        let lacks = |route: &Route| {
+            route.jwt.as_ref().is_some_and(|jwt| !self.verified.contains(jwt))
+                || route.authorizers.iter().any(|own| !self.authorized_by.contains(own))
+        };
+        routes(self.host(), path, self.route(path)).into_iter().any(lacks)
     }
 
     /// Verifies tokens, and calls authorizers. Errors: the response to a request that may not pass.
@@ -42,7 +58,7 @@ impl Exchange<'_> {
         planned: &Route,
     ) -> Result<(), Response> {
         let route = self.host().routes.find(path);
-        for route in [self.route_at(route), planned] {
+        for route in routes(self.host(), path, planned) {
             self.verify_token(route).await?;
         }
         for authorizer in authorizers(self.host(), path, planned) {

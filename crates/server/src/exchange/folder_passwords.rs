@@ -17,6 +17,7 @@ use taipan_http::target::SafePath;
 
 use super::Exchange;
 use crate::disk::Work;
+use crate::files::HostKey;
 use crate::files::beneath::{self, OpenError, READ, Root, Wait};
 use crate::files::roots::Roots;
 use crate::log;
@@ -30,7 +31,14 @@ pub struct FolderPasswordFiles {
 }
 
 /// Root, folder beneath it, and the settings of the route.
-type Key = (PathBuf, String, usize);
+type Key = (RootKey, String, usize);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum RootKey {
+    Path(PathBuf),
+    /// That of a host's name, or of the user whom the path names.
+    Named(HostKey),
+}
 
 #[derive(Clone)]
 struct Known {
@@ -52,9 +60,15 @@ impl Exchange<'_> {
         let planned = plan::rewritten(self.host(), folder);
         let folder = planned.as_ref().unwrap_or(folder);
         let route = self.route_at(self.host().routes.find(folder));
-        let Action::Files { root, strip } = &route.action else { return Ok(None) };
-        let below = folder.skip_segments(*strip).unwrap_or_else(|| folder.clone()).into_owned();
-        let key = (root.clone(), below.as_str().to_owned(), Arc::as_ptr(own) as usize);
+        let (root, below) = match &route.action {
+            Action::Files { root, strip } => {
+                let below = folder.skip_segments(*strip).unwrap_or_else(|| folder.clone()).into_owned();
+                (RootKey::Path(root.clone()), below)
+            }
+            Action::NamedFiles(_) => (RootKey::Named(self.key), folder.clone().into_owned()),
+            _ => return Ok(None),
+        };
+        let key = (root, below.as_str().to_owned(), Arc::as_ptr(own) as usize);
         let files = &self.responder.folder_passwords;
         let known = files.known.borrow().get(&key).cloned();
         if let Some(known) = &known
@@ -62,9 +76,15 @@ impl Exchange<'_> {
         {
             return known.users.clone();
         }
-        let opened = Roots::get(&self.responder.files, root, self.now)?;
-        let device = opened.device;
-        let search = Search { root: opened, folder: below, symlinks: route.files.symlinks, plain: own.plain };
+        let (root, below) = match &key.0 {
+            RootKey::Path(root) => (Roots::get(&self.responder.files, root, self.now)?, below),
+            RootKey::Named(_) => match self.named_root(below).await? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        let device = root.device;
+        let search = Search { root, folder: below, symlinks: route.files.symlinks, plain: own.plain };
         let mode = own.folder;
         let found = self.services.disk.run_for_request(device, Work::File, move || search.find(mode)).await;
         let found = found.map_err(|_| Status::SERVICE_UNAVAILABLE)?;
@@ -100,6 +120,23 @@ impl Exchange<'_> {
         let known = Known { checked_at: self.now, _settings: own.clone(), users: users.clone() };
         all.insert(key, known);
         users
+    }
+
+    /// The root of a name or a user, and the path beneath it. `None`: nothing is served there. Errors: the status of the
+    /// response.
+    async fn named_root(
+        &self,
+        folder: SafePath<'static>,
+    ) -> Result<Option<(Root, SafePath<'static>)>, Status> {
+        let Some(planned) = self.plan(folder).files() else { return Ok(None) };
+        match self.user_status(&planned).await {
+            Ok(()) => {}
+            // Nothing is served, so that nothing has to be protected.
+            Err(Status::NOT_FOUND | Status::FORBIDDEN) => return Ok(None),
+            Err(status) => return Err(status),
+        }
+        let root = self.responder.files.root(self.key, &planned, self.now)?;
+        Ok(Some((root, planned.below().into_owned())))
     }
 }
 

@@ -33,7 +33,8 @@ impl Exchange<'_> {
         self.cors = route.cors.as_deref();
         if self.responder.needs.rules
             && let HandlerKind::Script(step) = &kind
-            && let Err(response) = self.enforce(|exchange| exchange.check_path(&step.script_name)).await
+            && let Err(response) =
+                self.enforce(request, |exchange| exchange.check_path(&step.script_name)).await
         {
             return response;
         }

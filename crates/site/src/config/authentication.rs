@@ -39,7 +39,7 @@ pub fn authentication(
     inherited: &Arc<Authentication>,
     access: &[Rules],
 ) -> Arc<Authentication> {
-    let own = match KEYS.iter().any(|key| section.has(key)) {
+    let own = match has_authentication(section) {
         true => Arc::new(settings(section, inherited)),
         false => inherited.clone(),
     };
@@ -47,6 +47,11 @@ pub fn authentication(
         check_rules(section, &own, access);
     }
     own
+}
+
+/// Whether a section has settings of its own.
+pub fn has_authentication(section: &Section) -> bool {
+    KEYS.iter().any(|key| section.has(key))
 }
 
 fn settings(section: &Section, inherited: &Authentication) -> Authentication {

@@ -8,7 +8,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::access::rules;
-use super::authentication::authentication;
+use super::authentication::{authentication, has_authentication};
 use super::authorizers::{authorizers, subrequest};
 use super::cors::sharing;
 use super::error::Place;
@@ -78,6 +78,7 @@ pub fn route_settings(
         cors,
         security_headers: security_headers(section).unwrap_or(inherited.security_headers),
         authentication: authentication(section, &inherited.authentication, &access),
+        enclosing: None,
         access,
         limits: limits.of(section, &inherited.limits),
     }
@@ -118,6 +119,9 @@ pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Rou
     }
     if both_have("rule") {
         route.access.extend(outer.access.iter().cloned());
+    }
+    if has_authentication(glob) && has_authentication(prefix) && outer.authentication.is_on() {
+        route.enclosing = Some(outer.authentication.clone());
     }
     if both_have("authorizer") {
         let own = std::mem::replace(&mut route.authorizers, outer.authorizers.clone());

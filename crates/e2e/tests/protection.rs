@@ -1,0 +1,238 @@
+//! What a route protects stays protected by every other way to it: precompressed neighbours, index files, names with
+//! parameters, globs within folders, folders of names, and fields that claim to name a user.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use e2e::{Rows, Server, Site, path_of, tool};
+
+const ENVIRONMENT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s|%s|%s' \"$REMOTE_USER\" \
+                           \"$HTTP_REMOTE_USER\" \"$PATH_INFO\"\n";
+
+fn htpasswd(user: &str, password: &str) -> String {
+    let output = tool("htpasswd").args(["-nbm", user, password]).output().expect("htpasswd runs");
+    String::from_utf8(output.stdout).expect("it is text").trim().to_owned() + "\n"
+}
+
+fn basic(user: &str) -> String {
+    format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{user}:{user}")))
+}
+
+/// The password of each user is the name.
+fn site(config: &str) -> Site {
+    Site::new()
+        .file_beside_root("ann", htpasswd("ann", "ann"))
+        .file_beside_root("both", htpasswd("ann", "ann") + &htpasswd("bob", "bob"))
+        .config(&format!("workers = 1\n{config}"))
+}
+
+fn outcome(server: &Server, method: &str, host: &str, target: &str, fields: &str) -> String {
+    let response = server.request(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"));
+    match response.status {
+        200 => format!("200 {}", response.text()),
+        status => status.to_string(),
+    }
+}
+
+fn check(server: &Server, cases: &[(&str, String, &str)]) {
+    let mut rows = Rows::new();
+    // Twice: a cached file is protected like any other.
+    for _ in 0..2 {
+        for (target, fields, expected) in cases {
+            let found = outcome(server, "GET", "h", target, fields);
+            rows.check(format!("{target} {fields}"), found.as_str(), *expected);
+        }
+    }
+}
+
+/// The protocol of applications is `http`.
+fn application(site: &Site, name: &str) -> String {
+    let home = site.home().display();
+    format!(
+        "[[application]]\nname = \"{name}\"\nprotocol = \"http\"\nconcurrent = 8\ncommand = [\"{}\", \"-B\", \
+         \"{home}/{name}.py\"]\nfolder = \"{home}\"\n",
+        path_of("python3")
+    )
+}
+
+#[test]
+fn a_precompressed_neighbour_needs_the_password_of_its_plain_file() {
+    let server = site(
+        "[[route]]\npath = \"/plan.txt\"\nauth = \"basic\"\nuser_files = \"ann\"\n\
+         [[route]]\npath = \"*.pdf\"\nauth = \"basic\"\nuser_files = \"ann\"\n",
+    )
+    .every_protocol()
+    .file("plan.txt", "the plan")
+    .file("plan.txt.gz", "packed plan")
+    .file("a/b.pdf.br", "packed book")
+    .file("other.txt.gz", "for all")
+    .start();
+    let (none, ann) = (String::new, || basic("ann"));
+    check(
+        &server,
+        &[
+            ("/plan.txt", none(), "401"),
+            ("/plan.txt.gz", none(), "401"),
+            ("/plan.txt.gz;x", none(), "401"),
+            ("/plan.txt.gz", ann(), "200 packed plan"),
+            ("/plan.txt.gz", "Range: bytes=0-1\r\n".to_owned(), "401"),
+            ("/plan.txt.gz", "If-None-Match: *\r\n".to_owned(), "401"),
+            ("/a/b.pdf.br", none(), "401"),
+            ("/a/b.pdf.br", ann(), "200 packed book"),
+            ("/other.txt.gz", none(), "200 for all"),
+        ],
+    );
+    for method in ["HEAD", "OPTIONS", "POST", "BREW"] {
+        assert_eq!(outcome(&server, method, "h", "/plan.txt.gz", ""), "401", "{method}");
+    }
+}
+
+#[test]
+fn a_glob_within_a_folder_needs_the_users_of_both() {
+    let server = site(
+        "[[route]]\npath = \"/members/\"\nauth = \"basic\"\nuser_files = \"ann\"\n\
+         [[route]]\npath = \"*.txt\"\nauth = \"basic\"\nuser_files = \"both\"\n\
+         [[route]]\npath = \"*.css\"\nauth = \"off\"\n",
+    )
+    .every_protocol()
+    .file("members/a.txt", "a")
+    .file("members/a.css", "css")
+    .file("a.txt", "open a")
+    .start();
+    let none = String::new;
+    check(
+        &server,
+        &[
+            ("/members/a.txt", none(), "401"),
+            ("/members/a.txt", basic("bob"), "401"),
+            ("/members/a.txt", basic("ann"), "200 a"),
+            ("/members/a.css", none(), "401"),
+            ("/members/a.css", basic("ann"), "200 css"),
+            ("/a.txt", basic("bob"), "200 open a"),
+            ("/a.txt", none(), "401"),
+        ],
+    );
+}
+
+#[test]
+fn parameters_in_a_path_lead_past_nothing() {
+    let site = site("").script("cgi-bin/env.cgi", ENVIRONMENT);
+    let app = application(&site, "app");
+    let server = site
+        .file_beside_root("app.py", include_str!("programs/http_app.py"))
+        .config(&format!(
+            "[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+             [[route]]\npath = \"/app/admin/\"\napplication = \"app\"\nauth = \"basic\"\nuser_files = \"ann\"\n\
+             [[route]]\npath = \"/cgi-bin/\"\ncgi = true\n\
+             [[rule]]\npath = [\"/app/off/\", \"/cgi-bin/env.cgi/off/\"]\nthen = \"deny\"\n{app}"
+        ))
+        .every_protocol()
+        .start();
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/app/echo", "200 "),
+        ("/app/x;y=1/echo", "200 "),
+        ("/app/admin/echo", "401"),
+        ("/app/admin;x/echo", "401"),
+        ("/app/admin%3bx/echo", "401"),
+        ("/app/x/..;/admin/echo", "401"),
+        ("/app/.;/admin/echo", "401"),
+        ("/app/;a=b/admin/echo", "401"),
+        ("/app/off/echo", "403"),
+        ("/app/off;x/echo", "403"),
+        ("/app/y/..;v=1/off/echo", "403"),
+        ("/cgi-bin/env.cgi/on;x", "200 ||/on;x"),
+        ("/cgi-bin/env.cgi/off", "403"),
+        ("/cgi-bin/env.cgi/off;x/y", "403"),
+        ("/cgi-bin/env.cgi/on/..;/off/y", "403"),
+    ] {
+        rows.check(target, outcome(&server, "GET", "h", target, "").as_str(), expected);
+    }
+}
+
+#[test]
+fn a_client_cannot_name_a_user() {
+    let site = site("").script("env.cgi", ENVIRONMENT).script("club/env.cgi", ENVIRONMENT);
+    let app = application(&site, "app");
+    let server = site
+        .file_beside_root("app.py", include_str!("programs/http_app.py"))
+        .config(&format!(
+            "[[route]]\npath = \"*.cgi\"\ncgi = true\n\
+             [[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+             [[route]]\npath = \"/club/\"\nauth = \"basic\"\nuser_files = \"ann\"\n\
+             [[route]]\npath = \"/club/app/\"\napplication = \"app\"\nauth = \"basic\"\nuser_files = \"ann\"\n{app}"
+        ))
+        .start();
+    let claims = "Remote-User: eve\r\nRemote_User: eve\r\nREMOTE-USER: eve\r\n";
+    let with =
+        |target: &str, fields: &str| outcome(&server, "GET", "h", target, &format!("{fields}{claims}"));
+    let mut rows = Rows::new();
+    rows.check("a script for all", with("/env.cgi", "").as_str(), "200 ||");
+    rows.check("a script for users", with("/club/env.cgi", &basic("ann")).as_str(), "200 ann|ann|");
+    let of_all = with("/app/asked", "");
+    rows.holds(
+        "an application for all",
+        "it has no user",
+        of_all.starts_with("200 ") && !of_all.contains("eve"),
+    );
+    let of_user = with("/club/app/asked", &basic("ann"));
+    let is_ann = of_user.contains("[\"Remote-User\", \"ann\"]") && !of_user.contains("eve");
+    rows.holds("an application for users", &format!("it is ann in {of_user}"), is_ann);
+}
+
+#[test]
+fn an_authorizer_decides_on_the_file_that_stands_for_a_path() {
+    let site = site("");
+    let guard = application(&site, "guard");
+    let server = site
+        .file("docs/index.html", "the index")
+        .file("docs/index.html.gz", "packed")
+        .file("open/index.html", "open")
+        .file_beside_root("guard.py", include_str!("programs/http_guard.py"))
+        .config(&format!("[[route]]\npath = \"/docs/index.html\"\nauthorizer = \"guard\"\n{guard}"))
+        .every_protocol()
+        .start();
+    let ann = "Cookie: session=ann\r\n";
+    let (none, gzip) = (String::new, || "Accept-Encoding: gzip\r\n".to_owned());
+    check(
+        &server,
+        &[
+            ("/open/", none(), "200 open"),
+            ("/docs/index.html", none(), "401"),
+            ("/docs/", none(), "401"),
+            ("/docs/", gzip(), "401"),
+            ("/docs/index.html.gz", none(), "401"),
+            ("/docs/", "If-None-Match: *\r\n".to_owned(), "401"),
+            ("/docs/", "Range: bytes=0-1\r\n".to_owned(), "401"),
+            ("/docs/", ann.to_owned(), "200 the index"),
+            ("/docs/index.html.gz", ann.to_owned(), "200 packed"),
+        ],
+    );
+}
+
+#[test]
+fn folders_of_names_may_have_password_files() {
+    let mut site = Site::new().every_protocol().config_without_root(
+        "workers = 1\nroot = \"hosts/$host\"\nauth = \"basic\"\nfolder_passwords = \"inherited\"\ndotfiles = \"allow\"\n\
+         listing = true\n",
+    );
+    for host in ["a.example", "b.example"] {
+        site = site.file_beside_root(&format!("hosts/{host}/club/x/y"), format!("y of {host}"));
+    }
+    let server = site.file_beside_root("hosts/a.example/club/.htpasswd", htpasswd("ann", "ann")).start();
+    let mut rows = Rows::new();
+    for (host, target, fields, expected) in [
+        ("a.example", "/club/x/y", String::new(), "401"),
+        ("a.example", "/club/", String::new(), "401"),
+        ("a.example", "/club/x/y", basic("ann"), "200 y of a.example"),
+        ("b.example", "/club/x/y", String::new(), "200 y of b.example"),
+        ("a.example", "/club/.htpasswd", basic("ann"), "404"),
+    ] {
+        rows.check(
+            format!("{host}{target}"),
+            outcome(&server, "GET", host, target, &fields).as_str(),
+            expected,
+        );
+    }
+    let listing = outcome(&server, "GET", "a.example", "/club/", &basic("ann"));
+    rows.holds("the listing", "has no name of a password file", !listing.contains("htpasswd"));
+}
