@@ -117,9 +117,7 @@ fn spellings(path: &str, host: usize) -> Vec<String> {
     let mut targets = vec![
         format!("/{plain}"),
         format!("/{}", encoded(path, |at, _| at == 0)),
-        format!("/{}", encoded(path, |_, character| character.is_alphanumeric()))
-            .to_uppercase()
-            .replace("%", "%"),
+        format!("/{}", encoded(path, |_, character| character.is_alphanumeric())).to_uppercase(),
         format!("/{}", encoded(path, |_, character| character == '.')),
         format!("//{}", plain.replace('/', "//")),
         format!("/./{}", plain.replace('/', "/./")),
