@@ -12,19 +12,20 @@ use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
 use site::folder::FolderName;
+use site::forwarding::UNCHANGED;
 use site::host::{AddressGroup, name_of};
 use site::limit::{self, LimitId};
-use site::model::{Account, Host, Interpreter, Listing, Site};
+use site::model::{Account, HeaderRule, Host, Interpreter, Listing, Route, Site};
 use site::needs::Needs;
 use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, PlannedRoot, plan, plan_fallback,
 };
 use site::proxies::Via;
-use site::upstream::UpstreamId;
+use site::upstream::{Protocol, UpstreamId};
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::head::{self, FieldStore, Head, Method};
 use taipan_http::negotiate::Coding;
-use taipan_http::target::{SafePath, Scheme};
+use taipan_http::target::{SafePath, Scheme, normalized};
 
 use crate::exchange::{self, Responder};
 use crate::files::beneath::{Root, Wait};
@@ -370,8 +371,20 @@ fn print_planned(
     }
     match action {
         PlannedAction::Upstream(planned) => {
-            terminal::out(format_args!("route     {}: an application", route.name()));
-            print_application(&responder.services.site, planned.upstream);
+            let site = &responder.services.site;
+            match site.upstreams.get(planned.upstream) {
+                Some(upstream) if upstream.is_of_route() => {
+                    terminal::out(format_args!("route     {}: a reverse proxy", route.name()));
+                }
+                _ => terminal::out(format_args!("route     {}: an application", route.name())),
+            }
+            print_application(site, planned.upstream);
+            if let Some(upstream) = site.upstreams.get(planned.upstream)
+                && upstream.protocol == Protocol::Http
+            {
+                print_forwarding(route, head);
+                return Responding::Script;
+            }
             terminal::out(format_args!("as        SCRIPT_NAME {}", planned.script_name));
             terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
             print_query(fallback);
@@ -470,9 +483,26 @@ fn print_query(fallback: Option<&FallbackVariables>) {
 
 fn print_application(site: &Site, id: UpstreamId) {
     if let Some(application) = site.upstreams.get(id) {
-        terminal::out(format_args!("run by    the application \"{}\"", application.name));
+        terminal::out(format_args!("run by    {application}"));
         if let Some(managed) = application.managed() {
             print_account(site, managed.account.as_ref());
+        }
+    }
+}
+
+/// The request that an upstream gets by HTTP.
+fn print_forwarding(route: &Route, head: &Head<'_>) {
+    let forwarding = route.script.as_ref().map(|script| &script.forwarding);
+    let forwarding = forwarding.unwrap_or(&UNCHANGED);
+    let path = normalized(head.target.path().unwrap_or("/"));
+    let query = head.target.query().map_or(String::new(), |query| format!("?{query}"));
+    terminal::out(format_args!("as        {} {}{query}", head.token, forwarding.path(&path)));
+    let requested = std::str::from_utf8(head.authority).unwrap_or_default();
+    terminal::out(format_args!("          Host: {}", forwarding.host.as_deref().unwrap_or(requested)));
+    for rule in &forwarding.fields {
+        match rule {
+            HeaderRule::Set(name, value) => terminal::out(format_args!("          {name}: {value}")),
+            HeaderRule::Remove(name) => terminal::out(format_args!("          without {name}")),
         }
     }
 }

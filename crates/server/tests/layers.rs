@@ -72,7 +72,7 @@ const SITE: &[&str] = &[
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host folder route template upstream authorizer jwt tls certificates access authentication limit",
+    "model host folder route template upstream forwarding authorizer jwt tls certificates access authentication limit",
     "proxies",
     "network",
     "wildcard",

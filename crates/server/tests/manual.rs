@@ -56,6 +56,7 @@ fn the_examples_of_configurations_are_valid() {
         "running.md",
         "scripts.md",
         "applications.md",
+        "proxy.md",
         "browsers.md",
         "tls.md",
         "certificates.md",

@@ -324,6 +324,7 @@ fn site() -> Site {
         credentials: Credentials::Withheld,
         processes: 1,
         account: None,
+        forwarding: Default::default(),
     };
     let files = Action::Files { root: PathBuf::from("/bin"), strip: 0 };
     let route = Route { script: Some(script), ..Route::new(Pattern::EVERYTHING, files) };

@@ -15,6 +15,8 @@ pub mod listener;
 
 pub mod upstream;
 
+pub mod forwarding;
+
 pub mod cors;
 
 pub mod security_headers;

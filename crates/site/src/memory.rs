@@ -503,6 +503,7 @@ mod tests {
             credentials: Default::default(),
             processes: 10,
             account: None,
+            forwarding: Default::default(),
         };
         let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
         let mut host = site.hosts[0].clone();

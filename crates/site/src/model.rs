@@ -22,6 +22,7 @@ use crate::certificates::Certificates;
 use crate::compress::CompressRules;
 use crate::cors::{self, Cors};
 use crate::folder::{HostFolder, UserFolders};
+use crate::forwarding::Forwarding;
 use crate::host::{Canonical, HostAddress, Hosts};
 use crate::jwt::Jwt;
 use crate::limit::{Limit, LimitId};
@@ -180,6 +181,8 @@ pub struct Script {
     pub processes: usize,
     /// The account of the programs. `None`: the server's. An upstream has its own.
     pub account: Option<Account>,
+    /// For an upstream that speaks HTTP.
+    pub forwarding: Forwarding,
 }
 
 /// What runs a file that is not a program.

@@ -117,6 +117,11 @@ impl Upstream {
         }
     }
 
+    /// Whether a route names its addresses, by `proxy`. Then they are its name, which no application can have.
+    pub fn is_of_route(&self) -> bool {
+        self.name.starts_with("http://")
+    }
+
     pub fn managed(&self) -> Option<&Managed> {
         match &self.endpoints {
             Endpoints::Managed(managed) => Some(managed),
@@ -169,7 +174,10 @@ impl Upstream {
 /// Its name in messages.
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the application \"{}\"", self.name)
+        match self.is_of_route() {
+            true => write!(f, "the upstream {}", self.name),
+            false => write!(f, "the application \"{}\"", self.name),
+        }
     }
 }
 

@@ -256,7 +256,14 @@ mod tests {
 
     fn of_any_account() -> Script {
         let (environment, credentials) = (Additions::default(), OfRequests::Withheld);
-        Script { interpreter: None, environment, credentials, processes: 1, account: None }
+        Script {
+            interpreter: None,
+            environment,
+            credentials,
+            processes: 1,
+            account: None,
+            forwarding: Default::default(),
+        }
     }
 
     fn shell(account: &CStr) -> SpawnRequest<'_> {

@@ -35,6 +35,8 @@ pub struct Exchange {
     /// The request, for the error log.
     pub label: Rc<str>,
     pub upstream_name: Rc<str>,
+    /// The requested host.
+    pub authority: Rc<str>,
     began: Instant,
     /// Since when the upstream has all of the body that has been received. `None`: it waits for the client.
     waiting_since: Cell<Option<Instant>>,
@@ -182,6 +184,7 @@ impl Exchange {
             timeouts,
             label: request.label.clone(),
             upstream_name: request.upstream_name.clone(),
+            authority: request.authority.clone(),
             began,
             waiting_since: Cell::new(Some(began)),
             pump: RefCell::new(pump),

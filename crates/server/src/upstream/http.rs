@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use site::authorizer::Subrequest;
+use site::forwarding::{Forwarding, UNCHANGED};
+use site::model::HeaderRule;
 use site::proxies::Via;
 use taipan_http::digits::{write_ip, write_number};
 use taipan_http::fields::{is_name, trim_ows};
@@ -108,27 +110,36 @@ pub fn request_head(
     head: &Head<'_>,
     connection: ConnectionInfo,
     length: Option<u64>,
+    forwarding: Option<&Forwarding>,
     asserted: &[(&str, &[u8])],
     persistence: Persistence,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
+    let forwarding = forwarding.unwrap_or(&UNCHANGED);
     let path = normalized(head.target.path().unwrap_or("*"));
+    let path = if path == "*" { path } else { forwarding.path(&path) };
     put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
     if let Some(query) = head.target.query() {
         put(&mut out, &[b"?", query.as_bytes()]);
     }
-    put(&mut out, &[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
+    let host = forwarding.host.as_ref().map_or(head.authority, |host| host.as_bytes());
+    put(&mut out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
     put_fields(head, &mut out, |name| {
         let is_claim = match connection.via {
             Via::Nothing => forwarded::is_claim(name),
             Via::TrustedProxy => forwarded::is_interpreted(name),
         };
-        !is_claim
+        !is_claim && !forwarding.replaces(name)
     });
+    for rule in &forwarding.fields {
+        if let HeaderRule::Set(name, value) = rule {
+            put(&mut out, &[name.as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+        }
+    }
     for (name, value) in asserted {
         put(&mut out, &[name.as_bytes(), b": ", value, b"\r\n"]);
     }
-    put_origin(head, connection, &mut out);
+    put_origin(head, connection, forwarding, &mut out);
     if let Some(bytes) = length {
         out.extend_from_slice(b"Content-Length: ");
         write_number(bytes, &mut out);
@@ -167,7 +178,7 @@ pub fn subrequest_head(
         let is_of_request = OF_THE_REQUEST.iter().any(|own| is_name(name, own));
         !forwarded::is_claim(name) && !is_of_content(name) && !is_of_request
     });
-    put_origin(head, connection, &mut out);
+    put_origin(head, connection, &UNCHANGED, &mut out);
     let scheme = head.scheme.as_str().as_bytes();
     for name in ["X-Forwarded-Method", "X-Original-Method"] {
         put(&mut out, &[name.as_bytes(), b": ", head.token.as_bytes(), b"\r\n"]);
@@ -196,18 +207,36 @@ fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool
     }
 }
 
-/// What this server knows of the request.
-fn put_origin(head: &Head<'_>, connection: ConnectionInfo, out: &mut Vec<u8>) {
+/// What this server knows of the request, unless the route has fields of its own.
+fn put_origin(head: &Head<'_>, connection: ConnectionInfo, forwarding: &Forwarding, out: &mut Vec<u8>) {
     // RFC 9110 §7.6.3, behind those of other proxies.
     let received = head.version.as_str().trim_start_matches("HTTP/");
     put(out, &[b"Via: ", received.as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
+    let mut client = Vec::with_capacity(40);
     if let Some(ip) = connection.client.ip() {
-        out.extend_from_slice(b"X-Forwarded-For: ");
-        write_ip(ip, out);
-        out.extend_from_slice(b"\r\n");
+        write_ip(ip, &mut client);
     }
-    put(out, &[b"X-Forwarded-Proto: ", head.scheme.as_str().as_bytes(), b"\r\n"]);
-    put(out, &[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
+    let is_v6 = client.contains(&b':');
+    let scheme = head.scheme.as_str().as_bytes();
+    if !client.is_empty() && !forwarding.replaces(b"x-forwarded-for") {
+        put(out, &[b"X-Forwarded-For: ", &client, b"\r\n"]);
+    }
+    if !forwarding.replaces(b"x-forwarded-proto") {
+        put(out, &[b"X-Forwarded-Proto: ", scheme, b"\r\n"]);
+    }
+    if !forwarding.replaces(b"x-forwarded-host") {
+        put(out, &[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
+    }
+    if !forwarding.replaces(b"forwarded") {
+        // RFC 7239 §4 and §6.
+        let node: [&[u8]; 3] = match (client.is_empty(), is_v6) {
+            (true, _) => [b"", b"unknown", b""],
+            (false, true) => [b"\"[", &client, b"]\""],
+            (false, false) => [b"", &client, b""],
+        };
+        put(out, &[b"Forwarded: for=", node[0], node[1], node[2], b";host=\"", head.authority]);
+        put(out, &[b"\";proto=", scheme, b"\r\n"]);
+    }
     if head.needs_early_data() {
         put(out, &[b"Early-Data: 1\r\n"]);
     }

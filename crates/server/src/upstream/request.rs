@@ -11,6 +11,7 @@ use script::arguments::arguments;
 use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits, environment};
 use script::fastcgi::Role;
 use site::authorizer::{Authorizer, Subrequest, is_same_name, variable};
+use site::forwarding::Forwarding;
 use site::model::{Account, Interpreter, QueryArguments, Script};
 use site::proxies::Via;
 use site::route::RouteId;
@@ -79,6 +80,8 @@ pub struct UpstreamRequest {
     pub repeats: Repeats,
     /// For the error log: `192.0.2.7 "GET /cgi-bin/a.cgi"`.
     pub label: Rc<str>,
+    /// The requested host.
+    pub authority: Rc<str>,
     /// The upstream: `the script`, or `the application "app"`.
     pub upstream_name: Rc<str>,
 }
@@ -186,6 +189,7 @@ impl Handler {
             },
             processes: 1,
             account: own.and_then(|own| own.account.clone()),
+            forwarding: Forwarding::default(),
         };
         let script = &script;
         // The client has announced an empty body.
@@ -208,7 +212,8 @@ impl Handler {
                     None => {
                         let set = |name: &'a String| Some((name.as_str(), variables.get(&variable(name))?));
                         let asserted: Vec<(&str, &[u8])> = asserted.iter().filter_map(set).collect();
-                        http::request_head(head, connection, length, &asserted, persistence)
+                        let forwarding = own.map(|own| &own.forwarding);
+                        http::request_head(head, connection, length, forwarding, &asserted, persistence)
                     }
                 })
             }
@@ -223,7 +228,16 @@ impl Handler {
         };
         let upstream_name =
             upstream.map_or_else(|| "the script".into(), |upstream| upstream.to_string().into());
-        Ok(UpstreamRequest { message, wanted, repeats, label, upstream_name })
+        let authority = std::str::from_utf8(head.authority).unwrap_or_default().into();
+        Ok(UpstreamRequest { message, wanted, repeats, label, authority, upstream_name })
+    }
+
+    /// What `Location` becomes in the response to a client that has requested `host`. `None`: it stays.
+    pub fn location(&self, services: &Services, value: &[u8], host: &str) -> Option<String> {
+        let upstream = services.site.upstreams.get(self.upstream(services)?)?;
+        let forwarding = &self.script(services)?.forwarding;
+        let value = std::str::from_utf8(value).ok().filter(|_| upstream.protocol == Protocol::Http)?;
+        forwarding.location(value, upstream, host)
     }
 
     fn environment(

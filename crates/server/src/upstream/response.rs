@@ -96,7 +96,11 @@ async fn of_client(
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(&services, Some(route), head.status);
     for (name, value) in fields(&head) {
-        writer = writer.field(name, value);
+        let location = match name.eq_ignore_ascii_case("location") && !handler.is_authorizer() {
+            true => handler.location(&services, value, &exchange.authority),
+            false => None,
+        };
+        writer = writer.field(name, location.as_deref().map_or(value, str::as_bytes));
     }
     if wanted == Wanted::Head || !head.status.allows_body() {
         let writer = match head.framing {

@@ -63,6 +63,7 @@ fn site(folder: &Path) -> Site {
         credentials: Credentials::Withheld,
         processes: 8,
         account: None,
+        forwarding: Default::default(),
     };
     let action = Action::Files { root: folder.to_owned(), strip: 0 };
     let fallback = Route::new(Pattern::EVERYTHING, action);

@@ -12,6 +12,7 @@ use super::error::Place;
 use super::folders;
 use super::keys::Scope;
 use super::limits::LimitReader;
+use super::proxies;
 use super::published::{Texts, texts};
 use super::scripts;
 use super::section::{Given, Section, integer, table, text};
@@ -36,7 +37,7 @@ use crate::upstream::Upstream;
 /// The keys of which a host needs at least one.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
 /// The keys of which a route has at most one.
-const ACTIONS: [&str; 6] = ["root", "alias", "application", "redirect", "rewrite", "return"];
+const ACTIONS: [&str; 7] = ["root", "alias", "application", "proxy", "redirect", "rewrite", "return"];
 /// The paths of user folders.
 const USER_PATHS: &str = "/~*/**";
 /// Error statuses that need a field which a route cannot set.
@@ -372,7 +373,7 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>)
     route.script = match route.action {
         Action::Files { .. } if has_interpreter => {
             let Inherited { scripts, upstreams, .. } = *inherited;
-            scripts::script(section, &route.action, &outer.environment, scripts, upstreams)
+            scripts::script(section, &route.pattern, &route.action, &outer.environment, scripts, upstreams)
         }
         _ => outer.route.script.clone().map(|script| Script { environment, ..script }),
     };
@@ -494,8 +495,8 @@ fn route<'s, 'c>(
     let action = action(section, &pattern, inherited);
     let route = route_settings(section, pattern, &inherited.route, inherited.upstreams, inherited.limits);
     let action = action?;
-    let script =
-        scripts::script(section, &action, &inherited.environment, inherited.scripts, inherited.upstreams);
+    let Inherited { environment: outer, scripts, upstreams, .. } = inherited;
+    let script = scripts::script(section, &route.pattern, &action, outer, scripts, upstreams);
     let route = Route { action, script, ..route };
     Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place })
 }
@@ -523,6 +524,7 @@ fn action(section: &Section, pattern: &Pattern, inherited: &Inherited<'_>) -> Op
             let given = section.text("application")?;
             upstreams::find(section, given.value, given.place, inherited.upstreams).map(Action::Upstream)
         }
+        "proxy" => proxies::action(section, inherited.upstreams),
         "redirect" => {
             let status = redirect_status(section, status, section.place_of("status"))?;
             redirect(section, pattern, section.text("redirect")?.value, &entry.place, status)

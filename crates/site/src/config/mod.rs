@@ -26,6 +26,7 @@ mod cors;
 mod folders;
 mod hosts;
 mod jwt;
+mod proxies;
 mod published;
 
 mod limits;

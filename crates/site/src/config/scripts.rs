@@ -6,9 +6,12 @@ use std::time::Duration;
 use script::environment::{AdditionError, Additions, Credentials};
 
 use super::keys::Scope;
+use super::proxies;
 use super::section::Section;
 use super::settings::{account, text_of};
+use crate::forwarding::Forwarding;
 use crate::model::{Action, ControlGroups, Interpreter, QueryArguments, Resources, Script, Scripts};
+use crate::route::Pattern;
 use crate::upstream::Upstream;
 
 /// The search path of programs, unless `env` sets another.
@@ -120,6 +123,7 @@ pub fn environment(section: &Section, inherited: &Additions) -> Additions {
 /// The settings of a route's scripts. `None`: it has no scripts, or after an error.
 pub fn script(
     section: &Section,
+    pattern: &Pattern,
     action: &Action,
     inherited: &Additions,
     scripts: &Scripts,
@@ -128,13 +132,19 @@ pub fn script(
     let processes = scripts.processes;
     if let Action::Upstream(id) = action {
         let names = ["cgi", "interpreter", "script_processes"];
-        section.reject_keys(&names, "and \"application\" exclude each other", "remove one of them");
+        let what = match section.has("proxy") {
+            true => "and \"proxy\" exclude each other",
+            false => "and \"application\" exclude each other",
+        };
+        section.reject_keys(&names, what, "remove one of them");
         reject_account(section);
         let environment = environment(section, inherited);
         let interpreter = Some(Interpreter::Upstream(*id));
         let credentials = credentials(section);
-        return Some(Script { interpreter, environment, credentials, processes, account: None });
+        let forwarding = proxies::forwarding(section, pattern, *id, upstreams);
+        return Some(Script { interpreter, environment, credentials, processes, account: None, forwarding });
     }
+    proxies::reject_without_upstream(section);
     let interpreter = interpreter(section, upstreams);
     let runs = section.flag("cgi").unwrap_or(section.has("interpreter"));
     if !runs {
@@ -156,7 +166,8 @@ pub fn script(
     };
     let processes = section.count("script_processes").unwrap_or(processes).min(processes);
     let (environment, credentials) = (environment(section, inherited), credentials(section));
-    Some(Script { interpreter, environment, credentials, processes, account })
+    let forwarding = Forwarding::default();
+    Some(Script { interpreter, environment, credentials, processes, account, forwarding })
 }
 
 /// Reports an account of a route whose scripts an application runs.

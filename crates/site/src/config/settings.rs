@@ -454,6 +454,6 @@ pub fn text_of<'c>(section: &Section, entry: &'c Entry, expected: &str) -> Optio
 }
 
 /// RFC 9110 §5.5.
-fn is_field_value(value: &str) -> bool {
+pub(super) fn is_field_value(value: &str) -> bool {
     value.trim_matches([' ', '\t']) == value && text_len(value.as_bytes()) == value.len()
 }

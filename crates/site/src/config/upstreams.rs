@@ -5,7 +5,7 @@ use std::path::Path;
 use super::error::Place;
 use super::keys::Scope;
 use super::section::Section;
-use super::{scripts, settings};
+use super::{proxies, scripts, settings};
 use crate::address::Address;
 use crate::upstream::{Endpoints, External, Managed, Protocol, SocketPassing, Upstream, UpstreamId};
 
@@ -46,6 +46,7 @@ pub fn upstreams(top: &Section) -> Vec<Upstream> {
             upstreams.push(upstream);
         }
     }
+    proxies::add_upstreams(top, &mut upstreams, MAX);
     upstreams
 }
 

@@ -458,8 +458,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("that of the prefix around a glob or a path, or else the root of the host"),
                 example: "\"/mnt/other\"",
                 text: "Another root for these paths: with `/mnt/other`, `/a/x` is `/mnt/other/a/x`. A route has at most \
-                       one of `root`, `alias`, `application`, `redirect`, `rewrite` and `return`. With none of them it only \
-                       changes settings.",
+                       one of `root`, `alias`, `application`, `proxy`, `redirect`, `rewrite` and `return`. With none of them \
+                       it only changes settings.",
             },
             Key {
                 name: "alias",
@@ -531,6 +531,34 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The name of the `[[application]]` that responds for every path of the route. With a prefix as path, \
                        the prefix is its SCRIPT_NAME and the rest is PATH_INFO. To have it run the files of the route, name \
                        it as `interpreter`.",
+            },
+            Key {
+                name: "proxy",
+                kind: Kind::Texts,
+                default: Words("none"),
+                example: "[\"http://127.0.0.1:3000\", \"http://127.0.0.1:3001\"]",
+                text: "The URL of the web server that responds for every path of the route, or several URLs of which each \
+                       request goes to the one with the fewest requests: short for an `[[application]]` that speaks HTTP. \
+                       `http://unix:/run/app.sock` is a Unix socket, and `http://app` an `[[application]]` with this name. \
+                       Other names are not resolved. A path in the URL replaces the path of the route: with `path = \
+                       \"/app/\"` and `http://127.0.0.1:3000/`, `/app/x` becomes `/x`. See [Reverse \
+                       proxy](proxy.md).",
+            },
+            Key {
+                name: "proxy_host",
+                kind: Kind::Text,
+                default: Words("the requested host"),
+                example: "\"app.internal:3000\"",
+                text: "The `Host` of requests to an upstream that speaks HTTP, by `proxy` or `application`. \
+                       `X-Forwarded-Host` remains the requested host.",
+            },
+            Key {
+                name: "proxy_headers",
+                kind: Kind::Pairs("a table of fields, each with a value or false"),
+                default: Words("none"),
+                example: "{ \"X-Site\" = \"blue\", \"Cookie\" = false }",
+                text: "Fields of requests to an upstream that speaks HTTP: a value replaces what the client or the server \
+                       sends, and `false` removes it. `headers` does the same for responses.",
             },
             Key {
                 name: "script_processes",

@@ -1,0 +1,234 @@
+//! Reads the key `proxy` of routes, and the keys about requests to upstreams that speak HTTP. An upstream of addresses
+//! alone needs no section: routes with the same addresses share one.
+
+use taipan_http::fields::{is_authority, is_token};
+
+use super::error::Place;
+use super::section::{Given, Section, table, text};
+use super::settings::is_field_value;
+use super::toml::{Entry, Node, Table, Value};
+use crate::address::Address;
+use crate::forwarding::{Authority, Forwarding, ProxyUrl, Replacement};
+use crate::model::{Action, HeaderRule};
+use crate::route::Pattern;
+use crate::upstream::{Endpoints, External, Protocol, Upstream, UpstreamId};
+
+/// Connections to each address, over all workers.
+const CONNECTIONS: usize = 64;
+/// Addresses of one upstream.
+const MAX_ADDRESSES: usize = 64;
+/// Keys of a route whose upstream speaks HTTP.
+const KEYS: [&str; 2] = ["proxy_host", "proxy_headers"];
+/// Fields of a request that the server writes itself, and what to do instead.
+const OWN_FIELDS: [(&str, &str); 10] = [
+    ("connection", "the server sets it"),
+    ("content-length", "the server sets it"),
+    ("expect", "the server answers it itself"),
+    ("host", "see \"proxy_host\""),
+    ("keep-alive", "the server sets it"),
+    ("te", "the server sets it"),
+    ("trailer", "the server sets it"),
+    ("transfer-encoding", "the server sets it"),
+    ("upgrade", "the server sets it"),
+    ("via", "the server sets it"),
+];
+
+/// Adds the upstreams that routes name by their addresses. Errors are reported where the routes are read.
+pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
+    let hosts = tables(top.table, "host");
+    let routes = hosts.iter().chain([&top.table]).flat_map(|host| tables(host, "route"));
+    for entry in routes.filter_map(|route| route.get("proxy")) {
+        let urls: Option<Vec<Given<&str>>> = match &entry.node.value {
+            Value::Array(nodes) => nodes.iter().map(given).collect(),
+            _ => given(&entry.node).map(|url| vec![url]),
+        };
+        let addresses = urls.iter().flatten().map(address).collect::<Result<Vec<_>, _>>();
+        let addresses: Vec<Address> = addresses.unwrap_or_default().into_iter().flatten().collect();
+        if addresses.is_empty() || find(upstreams, &addresses).is_some() {
+            continue;
+        }
+        if upstreams.len() == max {
+            let what = format!("there are more than {max} applications and other upstreams");
+            return top.errors.add(&entry.place, what, "let routes share them");
+        }
+        let urls: Vec<String> = addresses.iter().map(|address| format!("http://{address}")).collect();
+        let endpoints = Endpoints::External(External { addresses, connections: CONNECTIONS });
+        upstreams.push(Upstream::new(urls.join(", "), Protocol::Http, endpoints));
+    }
+}
+
+fn tables<'c>(table_of: &'c Table, name: &str) -> Vec<&'c Table> {
+    match table_of.get(name).map(|entry| &entry.node.value) {
+        Some(Value::Array(nodes)) => nodes.iter().filter_map(table).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn given(node: &Node) -> Option<Given<'_, &str>> {
+    Some(Given { place: &node.place, value: text(node)? })
+}
+
+/// `None`: the URL names an application. Errors say what to write instead.
+fn address(url: &Given<&str>) -> Result<Option<Address>, String> {
+    match ProxyUrl::parse(url.value)?.authority {
+        Authority::Name(_) => Ok(None),
+        Authority::Address(text) => {
+            let bare = text.trim_start_matches('[').trim_end_matches(']');
+            let with_port = match bare.parse::<std::net::IpAddr>() {
+                Ok(ip) => std::net::SocketAddr::new(ip, 80).to_string(),
+                Err(_) => text.to_owned(),
+            };
+            Address::parse(&with_port, url.place.folder()).map(Some)
+        }
+    }
+}
+
+fn find(upstreams: &[Upstream], addresses: &[Address]) -> Option<UpstreamId> {
+    upstreams.iter().position(|upstream| {
+        let is_same = |external: &External| external.addresses == addresses;
+        upstream.is_of_route() && matches!(&upstream.endpoints, Endpoints::External(own) if is_same(own))
+    })
+}
+
+/// The action of a route with `proxy`. `None`: after an error.
+pub fn action(section: &Section, upstreams: &[Upstream]) -> Option<Action> {
+    let urls = section.texts("proxy")?;
+    let place = section.place_of("proxy");
+    if urls.is_empty() || urls.len() > MAX_ADDRESSES {
+        let what = format!("\"proxy\" has {} URLs", urls.len());
+        section.errors.add(place, what, format!("name 1 to {MAX_ADDRESSES}"));
+        return None;
+    }
+    let mut addresses = Vec::new();
+    for url in &urls {
+        let what = || format!("\"{}\" is not the URL of an upstream", url.value.escape_debug());
+        let parsed = ProxyUrl::parse(url.value).map_err(str::to_owned);
+        match parsed.and_then(|parsed| Ok((parsed, address(url)?))) {
+            Err(what_to_do) => {
+                section.errors.add(url.place, what(), what_to_do);
+                return None;
+            }
+            Ok((_, Some(address))) if addresses.contains(&address) => {
+                section.errors.add(url.place, format!("{address} is given twice"), "remove one of them");
+                return None;
+            }
+            Ok((_, Some(address))) => addresses.push(address),
+            Ok((ProxyUrl { authority: Authority::Name(name), .. }, None)) if urls.len() == 1 => {
+                return application(section, name, url.place, upstreams);
+            }
+            Ok(_) => {
+                let what_to_do = "an application has all addresses: name it alone, or name addresses alone";
+                section.errors.add(url.place, what(), what_to_do);
+                return None;
+            }
+        }
+    }
+    find(upstreams, &addresses).map(Action::Upstream)
+}
+
+fn application(section: &Section, name: &str, place: &Place, upstreams: &[Upstream]) -> Option<Action> {
+    let (what, what_to_do) = match upstreams.iter().position(|upstream| upstream.name == name) {
+        Some(id) if upstreams[id].protocol == Protocol::Http => return Some(Action::Upstream(id)),
+        Some(_) => (
+            format!("the application \"{}\" does not speak HTTP", name.escape_debug()),
+            "name it as \"application\", or set its protocol = \"http\"".to_owned(),
+        ),
+        None => (
+            format!("there is no application \"{}\", and names are not resolved", name.escape_debug()),
+            "write an IP address and a port, as in \"http://127.0.0.1:3000\", or add an [[application]] of this name"
+                .to_owned(),
+        ),
+    };
+    section.errors.add(place, what, what_to_do);
+    None
+}
+
+/// How a route sends requests to its upstream.
+pub fn forwarding(
+    section: &Section,
+    pattern: &Pattern,
+    id: UpstreamId,
+    upstreams: &[Upstream],
+) -> Forwarding {
+    if upstreams.get(id).is_none_or(|upstream| upstream.protocol != Protocol::Http) {
+        reject_without_upstream(section);
+        return Forwarding::default();
+    }
+    Forwarding { path: replacement(section, pattern), host: host(section), fields: fields(section) }
+}
+
+pub fn reject_without_upstream(section: &Section) {
+    let what = "is for a route whose upstream speaks HTTP";
+    section.reject_keys(&KEYS, what, "add \"proxy\", or an application of this protocol, or remove it");
+}
+
+/// The path of the URLs. `None`: they have none, or after an error.
+fn replacement(section: &Section, pattern: &Pattern) -> Option<Replacement> {
+    let urls = if section.has("proxy") { section.texts("proxy")? } else { return None };
+    let mut paths = urls.iter().filter_map(|url| Some((url, ProxyUrl::parse(url.value).ok()?.path)));
+    let (first, path) = paths.next()?;
+    if let Some((other, _)) = paths.find(|(_, other)| *other != path) {
+        let what = format!("the paths of \"{}\" and \"{}\" differ", first.value, other.value.escape_debug());
+        section.errors.add(other.place, what, "write the same path in each URL");
+        return None;
+    }
+    if path.is_empty() {
+        return None;
+    }
+    let what_to_do = match pattern {
+        Pattern::Prefix(_) if !path.ends_with('/') => {
+            "end it with a slash: it replaces the path of the route, which does"
+        }
+        Pattern::Glob(_) => "leave the path out: that of a pattern with wildcards cannot be replaced",
+        Pattern::Prefix(_) | Pattern::Exact(_) => {
+            return Some(Replacement { pattern: pattern.clone(), by: path.to_owned() });
+        }
+    };
+    let what = format!("\"{path}\" cannot replace \"{pattern}\"");
+    section.errors.add(first.place, what, what_to_do);
+    None
+}
+
+fn host(section: &Section) -> Option<String> {
+    let given = section.text("proxy_host")?;
+    if given.value.is_empty() || !is_authority(given.value.as_bytes()) {
+        let what = format!("\"proxy_host\" cannot be \"{}\"", given.value.escape_debug());
+        section.errors.add(given.place, what, "write a host name, with a port or without");
+    }
+    Some(given.value.to_owned())
+}
+
+fn fields(section: &Section) -> Vec<HeaderRule> {
+    let mut rules: Vec<HeaderRule> = Vec::new();
+    for entry in section.pairs("proxy_headers") {
+        let Some(rule) = field(section, entry) else { continue };
+        if rules.iter().any(|other| other.name().eq_ignore_ascii_case(&entry.key)) {
+            let what = format!("the field \"{}\" is given twice", entry.key);
+            section.errors.add(&entry.place, what, "keep one; names of fields ignore case");
+        }
+        rules.push(rule);
+    }
+    rules
+}
+
+fn field(section: &Section, entry: &Entry) -> Option<HeaderRule> {
+    let name = entry.key.escape_debug();
+    let own = OWN_FIELDS.iter().find(|(own, _)| entry.key.eq_ignore_ascii_case(own));
+    let (what, what_to_do) = match (&entry.node.value, own) {
+        _ if !is_token(entry.key.as_bytes()) => {
+            (format!("\"{name}\" is not a field name"), "expected letters, digits and dashes")
+        }
+        (_, Some((_, instead))) => (format!("the field \"{name}\" cannot be changed"), *instead),
+        (Value::Flag(false), None) => return Some(HeaderRule::Remove(entry.key.clone())),
+        (Value::Text(value), None) if is_field_value(value) => {
+            return Some(HeaderRule::Set(entry.key.clone(), value.clone()));
+        }
+        (Value::Text(_), None) => (
+            format!("the value of \"{name}\" cannot be sent in a field"),
+            "remove control characters, and spaces at its ends",
+        ),
+        (other, None) => (format!("\"{name}\" cannot be {}", other.kind()), "expected a string, or false"),
+    };
+    section.errors.add(&entry.place, what, what_to_do);
+    None
+}
