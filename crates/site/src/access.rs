@@ -13,7 +13,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
 use crate::host::name_of;
-use crate::model::Host;
+use crate::model::{Host, Route};
 use crate::network::Networks;
 use crate::route::Pattern;
 use crate::wildcard::Wildcard;
@@ -151,8 +151,13 @@ impl<'s> Verdict<'s> {
 /// Whether a request may have what is at `path` in `host`. What a client may not have by one of its names, it may not have
 /// by another.
 pub fn check<'s>(host: &'s Host, path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
-    let of = |path: &SafePath<'_>| evaluate(&host.routes.get(host.routes.find(path)).access, path, facts);
+    let of = |path: &SafePath<'_>| check_name(host.routes.get(host.routes.find(path)), path, facts);
     other_names(path).iter().fold(of(path), |verdict, name| verdict.and(of(name)))
+}
+
+/// As [`check`], for this name alone, whose route is `route`.
+pub fn check_name<'s>(route: &'s Route, path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
+    evaluate(&route.access, path, facts)
 }
 
 /// Other names of what is at `path`: `X` for `X.gz`, which has the same content, and `/a/b` for `/a;x/b`, because

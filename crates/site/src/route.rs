@@ -354,6 +354,8 @@ pub struct Routes {
     globs: Vec<GlobRoutes>,
     /// The longest is the first.
     prefixes: Vec<(String, RouteId)>,
+    /// The prefixes without the slash at their ends, in ascending order, each with its index in `prefixes`.
+    folders: Vec<(String, usize)>,
     has_scripts: bool,
 }
 
@@ -397,6 +399,10 @@ impl Routes {
         }
         routes.exact.sort();
         routes.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        let folder = |prefix: &str| prefix.strip_suffix('/').unwrap_or(prefix).to_owned();
+        let folders = routes.prefixes.iter().enumerate().map(|(at, (prefix, _))| (folder(prefix), at));
+        routes.folders = folders.collect();
+        routes.folders.sort();
         for GlobRoutes { by_prefix, .. } in &mut routes.globs {
             by_prefix.resize(1 + routes.prefixes.len(), by_prefix[0]);
         }
@@ -408,8 +414,8 @@ impl Routes {
     pub fn only(route: Route) -> Routes {
         let has_scripts = route.script.is_some();
         let default = Route { pattern: Pattern::EVERYTHING, ..route };
-        let (others, combined, exact, globs, prefixes) = Default::default();
-        Routes { default, others, combined, exact, globs, prefixes, has_scripts }
+        let (others, combined, exact, globs, prefixes, folders) = Default::default();
+        Routes { default, others, combined, exact, globs, prefixes, folders, has_scripts }
     }
 
     /// Combines each exact path with the longest prefix that it is below, and each glob with each prefix. `combine`
@@ -455,11 +461,30 @@ impl Routes {
             return self.exact[at].1;
         }
         let glob = self.globs.iter().find(|routes| routes.glob.matches(path));
-        let prefix = self.prefixes.iter().position(|(prefix, _)| path_below(prefix, text).is_some());
+        let prefix = self.longest_prefix(text);
         match (glob, prefix) {
             (Some(glob), _) => glob.by_prefix[prefix.unwrap_or(self.prefixes.len())],
             (None, Some(at)) => self.prefixes[at].1,
             (None, None) => RouteId::DEFAULT,
+        }
+    }
+
+    /// The index of the longest prefix that `path` is below. The search takes some steps for each segment.
+    fn longest_prefix(&self, path: &str) -> Option<usize> {
+        if self.folders.is_empty() {
+            return None;
+        }
+        let mut folder = path.strip_suffix('/').unwrap_or(path);
+        loop {
+            if let Ok(at) = self.folders.binary_search_by(|(own, _)| own.as_str().cmp(folder)) {
+                return Some(self.folders[at].1);
+            }
+            folder = match folder.rfind('/') {
+                Some(slash) => &folder[..slash],
+                // The prefix of every path.
+                None if !folder.is_empty() => "",
+                None => return None,
+            };
         }
     }
 
@@ -672,6 +697,21 @@ mod tests {
         check("/a/b/y.js", "*.js");
         check("/a/b/y", "/a/b/**");
         check("/c/d/", "/c/");
+    }
+
+    proptest! {
+        #[test]
+        fn finds_the_longest_prefix(
+            prefixes in proptest::collection::btree_set("/([ab]{1,2}/){1,3}", 0..12),
+            path in "/([ab]{1,2}/){0,3}[ab]{0,2}",
+        ) {
+            let patterns: Vec<&str> = prefixes.iter().map(String::as_str).collect();
+            let routes = routes(&patterns).unwrap();
+            let path = SafePath::parse(&path).unwrap();
+            let matching = patterns.iter().filter(|text| Pattern::parse(text).unwrap().matches(&path));
+            let expected = matching.max_by_key(|text| text.len()).copied().unwrap_or("/");
+            prop_assert_eq!(routes.get(routes.find(&path)).pattern.to_string(), expected);
+        }
     }
 
     #[test]

@@ -46,9 +46,10 @@ impl<'a> Exchange<'a> {
         entry: &Rc<Entry>,
         decision: &Decision,
     ) -> Result<(), Refused<'a>> {
+        let chosen = decision.representation();
+        let Some(file) = entry.path_of_file(path, chosen) else { return Ok(()) };
         let rewritten = plan::rewritten(self.host(), path);
-        let path = rewritten.as_ref().unwrap_or(path);
-        let Some(file) = entry.path_of_file(path, decision.representation()) else { return Ok(()) };
+        let file = rewritten.and_then(|path| entry.path_of_file(&path, chosen)).unwrap_or(file);
         if self.responder.needs.rules {
             self.check_path(&file)?;
         }
@@ -66,7 +67,7 @@ impl<'a> Exchange<'a> {
 
     fn check_name(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
         let route = self.host().routes.get(self.host().routes.find(path));
-        let verdict = self.verdict(path);
+        let verdict = access::check_name(route, path, self.facts());
         let of_route = [Some(&route.authentication), route.enclosing.as_ref()];
         of_route.into_iter().flatten().try_for_each(|own| self.check_demand(path, own, verdict))
     }
