@@ -532,7 +532,7 @@ mod tests {
             crate::model::FileRules { gunzip: false, compress: compress.into(), ..Default::default() };
         let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
         let mut host = site.hosts[0].clone();
-        host.routes = crate::route::Routes::only(Route { files, ..fallback });
+        host.routes = crate::route::Routes::only(Route { files: files.into(), ..fallback });
         site.hosts = crate::host::Hosts::only(host);
         let whats: Vec<_> = worst_case(&site, 1).iter().map(|line| line.what).collect();
         assert_eq!(

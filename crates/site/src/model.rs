@@ -102,7 +102,7 @@ pub struct Route {
     /// The prefix from which a glob, or a route for one path, has inherited its action.
     pub within: Option<Pattern>,
     pub action: Action,
-    pub files: FileRules,
+    pub files: Arc<FileRules>,
     pub headers: Vec<HeaderRule>,
     /// `Cache-Control` by the first pattern that matches the path.
     pub cache_control: Vec<(Pattern, String)>,
@@ -478,6 +478,7 @@ impl Site {
     /// The site of `taipan DIR`: one folder with listings, and otherwise default settings.
     pub fn folder(root: PathBuf, listeners: Vec<Listener>) -> Site {
         let files = FileRules { listing: Listing::On, ..FileRules::default() };
+        let files = Arc::new(files);
         let route = Route { files, ..Route::new(Pattern::EVERYTHING, Action::Files { root, strip: 0 }) };
         let host = Host {
             names: Vec::new(),
@@ -652,7 +653,7 @@ impl Route {
             pattern,
             within: None,
             action,
-            files: FileRules::default(),
+            files: Arc::default(),
             headers: Vec::new(),
             cache_control: Vec::new(),
             error_pages: Vec::new(),

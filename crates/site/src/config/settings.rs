@@ -63,7 +63,7 @@ pub fn route_settings(
         pattern,
         within: inherited.within.clone(),
         action: inherited.action.clone(),
-        files: files(section, &inherited.files, fallback.as_ref()),
+        files: shared_files(section, &inherited.files, fallback.as_ref()),
         headers: headers(section, &inherited.headers),
         cache_control: cache_control(section, &inherited.cache_control),
         error_pages: error_pages(section, &inherited.error_pages),
@@ -108,14 +108,15 @@ pub fn account_name(section: &Section, name: &str) -> Option<String> {
 pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Route) {
     let both_have = |name: &str| glob.has(name) && prefix.has(name);
     if both_have("symlinks") {
-        route.files.symlinks = match (outer.files.symlinks, route.files.symlinks) {
+        let own = route.files.symlinks;
+        Arc::make_mut(&mut route.files).symlinks = match (outer.files.symlinks, own) {
             (Symlinks::Follow, own) => own,
             (_, Symlinks::Never) => Symlinks::Never,
             (outer, _) => outer,
         };
     }
     if both_have("dotfiles") && outer.files.dotfiles == Dotfiles::Deny {
-        route.files.dotfiles = Dotfiles::Deny;
+        Arc::make_mut(&mut route.files).dotfiles = Dotfiles::Deny;
     }
     if both_have("rule") {
         route.access.extend(outer.access.iter().cloned());
@@ -143,6 +144,39 @@ fn fallback(section: &Section, pattern: &Pattern, inherited: Option<&Fallback>) 
             reject("$rest needs a prefix as pattern; use $path".to_owned())
         }
         Ok((path, query)) => Some(Fallback { path, query, base: pattern.clone() }),
+    }
+}
+
+/// The keys of [`FileRules`], and `fallback`, which adds an index file.
+const FILE_KEYS: [&str; 17] = [
+    "index",
+    "fallback",
+    "listing",
+    "dotfiles",
+    "symlinks",
+    "precompressed",
+    "compress",
+    "compress_types",
+    "compress_from",
+    "compress_kept",
+    "compress_scripts",
+    "dictionary",
+    "gunzip",
+    "etag",
+    "types",
+    "default_type",
+    "charset",
+];
+
+/// Hosts and routes that set nothing share what they inherit.
+fn shared_files(
+    section: &Section,
+    inherited: &Arc<FileRules>,
+    fallback: Option<&Fallback>,
+) -> Arc<FileRules> {
+    match FILE_KEYS.iter().any(|key| section.has(key)) {
+        true => Arc::new(files(section, inherited, fallback)),
+        false => inherited.clone(),
     }
 }
 

@@ -95,7 +95,7 @@ impl Fixture {
     pub fn site(&self) -> Site {
         let action = Action::Files { root: self.root(), strip: 0 };
         let route = Route {
-            files: FileRules { listing: Listing::On, ..FileRules::default() },
+            files: FileRules { listing: Listing::On, ..FileRules::default() }.into(),
             error_pages: vec![(Status::NOT_FOUND, SafePath::parse("/404.html").unwrap().into_owned())],
             ..Route::new(Pattern::EVERYTHING, action)
         };
