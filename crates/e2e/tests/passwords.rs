@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 use std::thread;
+use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -247,6 +248,59 @@ fn many_passwords_at_once_neither_block_nor_crash() {
         let statuses: Vec<u16> = clients.into_iter().map(|client| client.join().expect("it ends")).collect();
         assert!(statuses.iter().all(|status| [401, 429, 503].contains(status)), "{statuses:?}");
     });
+}
+
+#[test]
+fn clients_that_leave_keep_no_place_in_the_queue() {
+    let costly =
+        tool("htpasswd").args(["-nbB", "-C", "11", "ann", "wonderland"]).output().expect("htpasswd runs");
+    let server =
+        site("workers = 1\ntrusted_proxies = \"127.0.0.0/8\"\nauth = \"basic\"\nuser_files = \"costly\"\n")
+            .file_beside_root("costly", costly.stdout)
+            .start();
+    let guess = |number: u32| {
+        let fields =
+            format!("X-Forwarded-For: 192.0.2.{number}\r\n{}", basic(&format!("u{number}"), "guess"));
+        format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
+    };
+    let began = Instant::now();
+    assert_eq!(server.request(guess(0)).status, 401);
+    let one = began.elapsed();
+    let clients: Vec<_> = (1..=60)
+        .map(|number| {
+            let mut client = server.connect();
+            client.send(guess(number));
+            client
+        })
+        .collect();
+    drop(clients);
+    let began = Instant::now();
+    assert_eq!(status(&server, "/", &basic("ann", "wonderland")), 200);
+    let found = began.elapsed();
+    assert!(found < one * 30, "{found:?} behind 60 that have left, of which one takes {one:?}");
+}
+
+#[test]
+fn guesses_at_the_same_time_count_like_those_one_by_one() {
+    let costly =
+        tool("htpasswd").args(["-nbB", "-C", "10", "ann", "wonderland"]).output().expect("htpasswd runs");
+    let server = site("workers = 1\nauth = \"basic\"\nuser_files = \"costly\"\n")
+        .file_beside_root("costly", costly.stdout)
+        .start();
+    let mut clients: Vec<_> = (0..30)
+        .map(|number| {
+            let mut client = server.connect();
+            let guess = basic(&format!("u{number}"), "guess");
+            client.send(format!("GET / HTTP/1.1\r\nHost: h\r\n{guess}\r\n"));
+            client
+        })
+        .collect();
+    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.read_response().status).collect();
+    let compared = statuses.iter().filter(|status| **status == 401).count();
+    assert!(
+        (6..=8).contains(&compared),
+        "five are free, and the next one makes the client wait: {statuses:?}"
+    );
 }
 
 #[test]

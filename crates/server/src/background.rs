@@ -33,15 +33,20 @@ impl Background {
         Background { limit, queue: RefCell::default() }
     }
 
-    /// Runs `work`, and sends its result. If it panics, the sender is dropped. `None`: too much work waits, or the system
+    /// Runs `work`, unless its result is not wanted any more, and sends the result. If it panics, the sender is dropped. `None`: too much work waits, or the system
     /// cannot start a thread.
     pub fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<oneshot::Receiver<T>> {
         let (sender, result) = oneshot::channel();
-        // The receiver is dropped when the worker ends.
-        self.send(Box::new(move || drop(sender.send(work()))))?;
+        // The receiver is dropped when what waits for it is, or when the worker ends.
+        let job = move || {
+            if !sender.is_closed() {
+                drop(sender.send(work()));
+            }
+        };
+        self.send(Box::new(job))?;
         Some(result)
     }
 
@@ -100,6 +105,19 @@ mod tests {
         assert_eq!(first.blocking_recv(), Ok(1));
         assert!(Result::<(), _>::is_err(&second.blocking_recv()));
         assert_eq!(third.blocking_recv(), Ok(Some("background".to_owned())));
+    }
+
+    #[test]
+    fn leaves_out_work_whose_result_is_not_wanted() {
+        let background = Background::new(QUEUE);
+        let (release, wait) = channel::<()>();
+        let first = background.run(move || wait.recv().is_err()).expect("the queue is empty");
+        let (note, ran) = channel();
+        drop(background.run(move || note.send(()).is_ok()));
+        let last = background.run(|| ()).expect("the queue has space");
+        drop(release);
+        assert_eq!((first.blocking_recv(), last.blocking_recv()), (Ok(true), Ok(())));
+        assert!(ran.recv().is_err(), "it was dropped without a run");
     }
 
     #[test]

@@ -54,26 +54,19 @@ impl Logins {
         if self.known.get(key, Instant::now()).is_some() {
             return Login::Right;
         }
-        let address = client.map(Subject::Address);
-        let subjects = [address, Some(Subject::User(&basic.user))].into_iter().flatten();
-        if let Some(wait) = subjects.clone().filter_map(|subject| attempts().wait(subject)).max() {
+        if let Some(wait) = wait(client, &basic.user) {
             return Login::Wait(wait);
         }
-        let (own, compared) = (authentication.clone(), basic.clone());
-        let compare = move || own.verify(&compared.user, &compared.password.0);
-        let Some(result) = self.comparisons.run(compare) else { return Login::Busy };
-        let Ok(Ok(is_right)) = tokio::time::timeout(TIMEOUT, result).await else { return Login::Busy };
-        for subject in subjects {
-            match is_right {
-                true => attempts().succeeded(subject),
-                false => attempts().failed(subject),
-            }
+        let own = authentication.clone();
+        // A client that disconnects meanwhile has its comparison left out.
+        let Some(result) = self.comparisons.run(move || compare(&own, &basic, client)) else {
+            return Login::Busy;
+        };
+        let Ok(Ok(login)) = tokio::time::timeout(TIMEOUT, result).await else { return Login::Busy };
+        if login == Login::Right {
+            self.known.insert(key, Vec::new(), Instant::now(), REMEMBERED);
         }
-        if !is_right {
-            return Login::Wrong;
-        }
-        self.known.insert(key, Vec::new(), Instant::now(), REMEMBERED);
-        Login::Right
+        login
     }
 
     /// How long an address has to wait after wrong credentials of Digest.
@@ -96,4 +89,29 @@ impl Logins {
         }
         self.known.key(&bytes)
     }
+}
+
+/// Compares a password, and counts it if it is wrong: also if the client does not wait for the result. Others of the same
+/// client may have failed while it was in the queue.
+fn compare(own: &Authentication, Basic { user, password }: &Basic, client: Option<IpAddr>) -> Login {
+    if let Some(wait) = wait(client, user) {
+        return Login::Wait(wait);
+    }
+    let is_right = own.verify(user, &password.0);
+    for subject in subjects(client, user) {
+        match is_right {
+            true => attempts().succeeded(subject),
+            false => attempts().failed(subject),
+        }
+    }
+    if is_right { Login::Right } else { Login::Wrong }
+}
+
+/// How long the client, or the user, has to wait.
+fn wait(client: Option<IpAddr>, user: &str) -> Option<Duration> {
+    subjects(client, user).filter_map(|subject| attempts().wait(subject)).max()
+}
+
+fn subjects(client: Option<IpAddr>, user: &str) -> impl Iterator<Item = Subject<'_>> {
+    [client.map(Subject::Address), Some(Subject::User(user))].into_iter().flatten()
 }
