@@ -1,9 +1,11 @@
 //! What a route protects stays protected by every other way to it: precompressed neighbours, index files, names with
 //! parameters, globs within folders, folders of names, and fields that claim to name a user.
 
+use std::process::Command;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use e2e::{Rows, Server, Site, path_of, tool};
+use e2e::{Rows, Server, Site, path_of, program, tool};
 
 const ENVIRONMENT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s|%s|%s' \"$REMOTE_USER\" \
                            \"$HTTP_REMOTE_USER\" \"$PATH_INFO\"\n";
@@ -235,4 +237,65 @@ fn folders_of_names_may_have_password_files() {
     }
     let listing = outcome(&server, "GET", "a.example", "/club/", &basic("ann"));
     rows.holds("the listing", "has no name of a password file", !listing.contains("htpasswd"));
+}
+
+#[test]
+fn files_that_the_configuration_reads_are_never_served() {
+    let site = Site::new()
+        .file("a/users.txt", htpasswd("ann", "ann"))
+        .file("a/staff.txt", "staff: ann\n")
+        .file("a/open.txt", "open")
+        .file("slow.txt", "nothing 1\n")
+        .file("networks.txt", "192.0.2.1\n")
+        .file("more/more.toml", "[[route]]\npath = \"/none\"\nreturn = 410\n")
+        .file_beside_root("names/a.example/htdocs/users.txt", htpasswd("ann", "ann"))
+        .file_beside_root("names/a.example/htdocs/open.txt", "open");
+    let config = "workers = 1\nlisting = true\nindex = [\"users.txt\"]\nthrottle_file = \"www/slow.txt\"\n\
+         include = \"www/more/*.toml\"\nerror_pages = { 410 = \"/a/users.txt\" }\n\
+         rewrites = { \"/rewritten\" = \"/a/users.txt\" }\n\
+         [[rule]]\naddress_file = \"www/networks.txt\"\nthen = \"deny\"\n\
+         [[route]]\npath = \"/club/\"\nauth = \"basic\"\nuser_files = [\"www/a/../a/users.txt\", \
+         \"names/a.example/htdocs/users.txt\"]\ngroup_files = \"www/a/staff.txt\"\n\
+         [[route]]\npath = \"/alias/\"\nalias = \"www/a\"\n\
+         [[host]]\nnames = [\"a.example\"]\nroot = \"names/$host/htdocs\"\nlisting = true\n";
+    let site = site.config(config);
+    let check =
+        Command::new(program()).arg("check").arg("-c").arg(site.write_config()).output().expect("it runs");
+    let warnings = String::from_utf8_lossy(&check.stderr).into_owned();
+    let server = site.every_protocol().start();
+    let mut rows = Rows::new();
+    for file in ["users.txt", "staff.txt", "slow.txt", "networks.txt", "more.toml", "htdocs/users.txt"] {
+        let warned =
+            warnings.lines().any(|line| line.contains(file) && line.contains("lies beneath a folder"));
+        rows.holds(file, &format!("check warns in {warnings}"), warned);
+    }
+    for (host, target, expected) in [
+        ("h", "/a/open.txt", "200 open"),
+        ("h", "/a/users.txt", "404"),
+        ("h", "/a/%75sers.txt", "404"),
+        ("h", "//a/./users.txt", "404"),
+        ("h", "/a/users.txt/", "404"),
+        ("h", "/a/users.txt;x", "404"),
+        ("h", "/a/staff.txt", "404"),
+        ("h", "/alias/users.txt", "404"),
+        ("h", "/alias/open.txt", "200 open"),
+        ("h", "/rewritten", "404"),
+        ("h", "/slow.txt", "404"),
+        ("h", "/networks.txt", "404"),
+        ("h", "/more/more.toml", "404"),
+        ("a.example", "/users.txt", "404"),
+        ("a.example", "/open.txt", "200 open"),
+    ] {
+        rows.check(format!("{host}{target}"), outcome(&server, "GET", host, target, "").as_str(), expected);
+    }
+    for (host, target) in [("h", "/a/"), ("h", "/alias/"), ("h", "/"), ("h", "/none"), ("a.example", "/")] {
+        let found = outcome(&server, "GET", host, target, "");
+        let names = ["users.txt", "staff.txt", "slow.txt", "networks.txt", "apr1"];
+        let is_silent = names.iter().all(|name| !found.contains(name));
+        rows.holds(
+            format!("{host}{target}"),
+            &format!("it has no name of a private file: {found}"),
+            is_silent,
+        );
+    }
 }

@@ -30,6 +30,7 @@ pub fn read(path: &Path) -> Result<Configuration, Vec<ConfigError>> {
     if let Ok(here) = std::env::current_dir() {
         configuration.site.anchor(&here);
         configuration.places.anchor(&here);
+        configuration.hide_files();
     }
     Ok(configuration)
 }

@@ -130,6 +130,22 @@ impl HostFolder {
         }
     }
 
+    /// The folder of a name, with `tail`, that `path` is beneath. `None`: there is none.
+    pub fn root_of(&self, path: &Path) -> Option<PathBuf> {
+        let mut rest = path.strip_prefix(&self.base).ok()?.components();
+        let mut root = self.base.clone();
+        for segment in &self.named {
+            let component = rest.next()?;
+            let is_literal = segment.iter().all(|part| matches!(part, Part::Literal(_)));
+            if is_literal && *component.as_os_str() != *literals(segment) {
+                return None;
+            }
+            root.push(component);
+        }
+        root.push(self.tail.as_str());
+        path.starts_with(&root).then_some(root)
+    }
+
     /// The path of a name's own folder beneath `base`, without `tail`.
     pub fn of(&self, name: &FolderName<'_>) -> Option<SafePath<'static>> {
         let mut path = String::new();

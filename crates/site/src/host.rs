@@ -11,6 +11,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::folder::HostFolder;
 use crate::model::Host;
 use crate::route::Routes;
 use crate::tls::HostTls;
@@ -194,6 +195,12 @@ impl Hosts {
     /// The names of the hosts cannot change: they are in the table.
     pub fn routes_mut(&mut self) -> impl Iterator<Item = &mut Routes> {
         Arc::make_mut(&mut self.hosts).iter_mut().map(|host| &mut host.routes)
+    }
+
+    /// The routes of each host, with its folder of names.
+    pub fn folders_and_routes_mut(&mut self) -> impl Iterator<Item = (Option<&HostFolder>, &mut Routes)> {
+        let hosts = Arc::make_mut(&mut self.hosts).iter_mut();
+        hosts.map(|host| (host.folder.as_deref(), &mut host.routes))
     }
 
     /// The folders, interpreters and files of all hosts. New ones change nothing else.

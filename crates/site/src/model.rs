@@ -236,6 +236,15 @@ pub struct FileRules {
     pub compress: Arc<CompressRules>,
     /// The URLs for which files are dictionaries, as the value of `match` in `Use-As-Dictionary`.
     pub dictionary: Option<String>,
+    /// Files beneath the root that the configuration reads. They are never served.
+    pub private: Arc<[SafePath<'static>]>,
+}
+
+impl FileRules {
+    /// Whether the file at a path beneath the root is never served.
+    pub fn hides(&self, below: &SafePath<'_>) -> bool {
+        !self.private.is_empty() && self.private.iter().any(|own| own.as_str() == below.as_str())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -718,6 +727,7 @@ impl Default for FileRules {
             types: Arc::default(),
             compress: Arc::default(),
             dictionary: None,
+            private: Arc::default(),
         }
     }
 }

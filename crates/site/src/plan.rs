@@ -114,6 +114,8 @@ pub enum Cause {
     Route,
     /// A segment begins with a dot.
     Dotfile,
+    /// The configuration reads the file.
+    Private,
     /// The route has scripts only, and none is at this path.
     NoScript,
     /// More than [`MAX_REWRITES`], or one that results in an invalid path.
@@ -125,6 +127,7 @@ impl fmt::Display for Cause {
         f.write_str(match self {
             Cause::Route => "the status of the route",
             Cause::Dotfile => "dotfiles are hidden",
+            Cause::Private => "the configuration reads this file, so it is never served",
             Cause::NoScript => "there is no such script",
             Cause::Rewrite => "rewritten too often, or to something that is not a path",
         })
@@ -309,7 +312,7 @@ fn split_script_name(pattern: &Pattern, path: &str) -> (String, String) {
 }
 
 fn plan_files<'s, 'p>(
-    host: &Host,
+    host: &'s Host,
     route: &'s Route,
     root: PlannedRoot<'s>,
     strip: usize,
@@ -326,8 +329,33 @@ fn plan_files<'s, 'p>(
     if route.files.dotfiles == Dotfiles::Deny && path.is_hidden() {
         return PlannedAction::Status(Status::NOT_FOUND, Cause::Dotfile);
     }
+    if !route.files.private.is_empty() {
+        return plan_without_private(host, route, root, strip, path);
+    }
     let (rules, index) = (&route.files, index_files(host, route, &path));
     PlannedAction::Files(FilesPlan { root, path, rules, index, strip })
+}
+
+/// For a root with files that are never served.
+#[cold]
+fn plan_without_private<'s, 'p>(
+    host: &'s Host,
+    route: &'s Route,
+    root: PlannedRoot<'s>,
+    strip: usize,
+    path: SafePath<'p>,
+) -> PlannedAction<'s, 'p> {
+    let (rules, mut index) = (&route.files, index_files(host, route, &path));
+    let planned = |index| FilesPlan { root, path: path.clone(), rules, index, strip };
+    let below = planned(Cow::Borrowed(&[])).below().into_owned();
+    if rules.hides(&below) {
+        return PlannedAction::Status(Status::NOT_FOUND, Cause::Private);
+    }
+    let hides = |name: &String| below.join(name).is_some_and(|path| rules.hides(&path));
+    if index.iter().any(hides) {
+        index.to_mut().retain(|name| !hides(name));
+    }
+    PlannedAction::Files(planned(index))
 }
 
 /// The index files that may be sent: the source of a script is never sent. A path without a slash at the end has

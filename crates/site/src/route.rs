@@ -510,10 +510,15 @@ impl Routes {
         std::iter::once(&self.default).chain(&self.others)
     }
 
+    /// As `iter`.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Route> {
+        std::iter::once(&mut self.default).chain(&mut self.others)
+    }
+
     /// The settings of authentication of all routes.
     pub fn authentications_mut(&mut self) -> impl Iterator<Item = &mut Arc<Authentication>> {
-        let routes = std::iter::once(&mut self.default).chain(&mut self.others);
-        routes.flat_map(|route| std::iter::once(&mut route.authentication).chain(&mut route.enclosing))
+        self.iter_mut()
+            .flat_map(|route| std::iter::once(&mut route.authentication).chain(&mut route.enclosing))
     }
 
     /// The tokens that routes ask for.

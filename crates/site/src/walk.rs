@@ -189,10 +189,14 @@ impl Step {
             Some(Script { interpreter: Some(_), .. }) => Runs::ByInterpreter,
             Some(Script { interpreter: None, .. }) => Runs::Directly,
         };
+        let below = script_name.skip_segments(*strip)?.into_owned();
+        if route.files.hides(&below) {
+            return None;
+        }
         Some(Step {
             route: id,
             root: root.to_owned(),
-            below: script_name.skip_segments(*strip)?.into_owned(),
+            below,
             symlinks: route.files.symlinks,
             script_name,
             path_info: path_info.to_owned(),

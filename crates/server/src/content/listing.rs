@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -130,6 +131,7 @@ async fn render(files: &Files, route: &Route, query: &Query, filter: Filter<'_>)
         query: query.clone(),
         symlinks: route.files.symlinks,
         dotfiles: route.files.dotfiles,
+        private: route.files.private.clone(),
         limit: services.site.limits.listing_entries,
         first: services.site.cache.bytes / FRACTION_OF_CACHE,
         compress_from: route.files.compress.min,
@@ -227,6 +229,8 @@ struct Job {
     query: Query,
     symlinks: Symlinks,
     dotfiles: Dotfiles,
+    /// Files beneath the root that are not listed.
+    private: Arc<[SafePath<'static>]>,
     /// Entries.
     limit: usize,
     /// Bytes to render at first.
@@ -262,6 +266,11 @@ impl Job {
         }
     }
 
+    fn hides(&self, name: &str) -> bool {
+        !self.private.is_empty()
+            && self.query.below.join(name).is_some_and(|path| self.private.contains(&path))
+    }
+
     fn read(&self) -> Result<(Vec<Entry>, Extent), OpenError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = beneath::open(&self.query.root, &self.query.below, self.symlinks, flags, Wait::Allowed)?;
@@ -275,7 +284,7 @@ impl Job {
             };
             let found = found?;
             let Ok(name) = found.file_name().to_str() else { continue };
-            if name != "." && name != ".." && is_listed(name, self.dotfiles) {
+            if name != "." && name != ".." && is_listed(name, self.dotfiles) && !self.hides(name) {
                 first.add(name);
             }
         }

@@ -67,6 +67,12 @@ impl Places {
         keys.iter().find_map(|key| self.0.get(&(*key, value.as_ref().to_owned())))
     }
 
+    /// The values of a key.
+    pub fn values(&self, key: &str) -> impl Iterator<Item = (&Path, &Place)> {
+        let all = self.0.iter().filter(move |((own, _), _)| *own == key);
+        all.map(|((_, path), place)| (path.as_path(), place))
+    }
+
     /// Makes relative paths absolute.
     pub fn anchor(&mut self, folder: &Path) {
         let anchored = self.0.iter().map(|((key, path), place)| ((*key, folder.join(path)), place.clone()));

@@ -31,6 +31,8 @@ mod published;
 
 mod limits;
 
+mod private;
+
 mod settings;
 
 mod scripts;
@@ -196,6 +198,7 @@ impl Loader<'_> {
     /// The text of a file. `None`: after an error.
     fn text(&mut self, file: &Path, place: &Place) -> Option<String> {
         self.files += 1;
+        self.errors.mark(private::READ, file, place);
         match self.source.read(file) {
             Ok(text) if text.len() <= MAX_FILE => Some(text),
             Ok(_) => {

@@ -208,6 +208,7 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
         types: types(section, &inherited.types),
         compress: compress(section, &inherited.compress),
         dictionary: dictionary(section, inherited.dictionary.as_ref()),
+        private: inherited.private.clone(),
     }
 }
 

@@ -1,0 +1,117 @@
+//! Hides the files that a configuration names, such as those of passwords, where they lie beneath a root that is served.
+//!
+//! Compares paths alone: a link to such a file beneath the root is another name of it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use taipan_http::target::SafePath;
+
+use super::error::{ConfigError, Place};
+use super::{Configuration, shown};
+use crate::folder::HostFolder;
+use crate::model::{Action, NamedRoot};
+
+/// Marks the files of the configuration itself, and of lists that it includes.
+pub const READ: &str = "include";
+/// Keys whose values are files that are never served.
+const KEYS: [&str; 9] = [
+    READ,
+    "user_files",
+    "group_files",
+    "keys",
+    "passwd",
+    "throttle_file",
+    "key",
+    "ticket_key_file",
+    "eab_key_file",
+];
+const WHAT_TO_DO: &str = "move it out of the folder that is served; requests for it get 404";
+
+/// By root, the paths beneath it.
+type Hidden = HashMap<PathBuf, Vec<SafePath<'static>>>;
+
+impl Configuration {
+    /// Hides the files in all routes. Paths are absolute by now.
+    pub fn hide_files(&mut self) {
+        let files: Vec<(PathBuf, Place)> = KEYS
+            .iter()
+            .flat_map(|key| self.places.values(key))
+            .filter(|(path, _)| path.is_absolute())
+            .map(|(path, place)| (normalized(path), place.clone()))
+            .collect();
+        let mut beneath = Hidden::new();
+        for (file, _) in &files {
+            for folder in file.ancestors().skip(1) {
+                beneath.entry(folder.to_owned()).or_default().extend(below(file, folder));
+            }
+        }
+        let mut exposed: HashSet<PathBuf> = HashSet::new();
+        let mut lists: HashMap<PathBuf, Arc<[SafePath<'static>]>> = HashMap::new();
+        for (folder, routes) in self.site.hosts.folders_and_routes_mut() {
+            for route in routes.iter_mut() {
+                let private: Arc<[_]> = match (&route.action, folder) {
+                    (Action::Files { root, .. }, _) => {
+                        let root = normalized(root);
+                        let Some(paths) = beneath.get(&root) else { continue };
+                        let list = lists.entry(root).or_insert_with_key(|root| {
+                            exposed.extend(paths.iter().map(|path| root.join(path.as_str())));
+                            paths.clone().into()
+                        });
+                        list.clone()
+                    }
+                    (Action::NamedFiles(NamedRoot::OfHost), Some(folder)) => {
+                        let (paths, found) = of_names(folder, &files);
+                        exposed.extend(found);
+                        paths.into()
+                    }
+                    _ => continue,
+                };
+                // Most sites have no such file, and share these rules among their routes.
+                if !private.is_empty() {
+                    Arc::make_mut(&mut route.files).private = private;
+                }
+            }
+        }
+        for (file, place) in files.iter().filter(|(file, _)| exposed.contains(file)) {
+            let what = format!("{} lies beneath a folder that is served", shown(file));
+            let warning = ConfigError {
+                file: place.file.to_path_buf(),
+                line: place.line,
+                what,
+                what_to_do: WHAT_TO_DO.to_owned(),
+            };
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+    }
+}
+
+/// The files that lie beneath the folder of some name, and their paths there.
+fn of_names(folder: &HostFolder, files: &[(PathBuf, Place)]) -> (Vec<SafePath<'static>>, Vec<PathBuf>) {
+    let found = files.iter().filter_map(|(file, _)| {
+        let root = folder.root_of(file)?;
+        Some((below(file, &root)?, file.clone()))
+    });
+    found.unzip()
+}
+
+fn below(file: &Path, folder: &Path) -> Option<SafePath<'static>> {
+    let below = file.strip_prefix(folder).ok()?.to_str()?;
+    SafePath::from_decoded(&["/", below].concat()).ok()
+}
+
+/// Without `.` and `..`.
+fn normalized(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => _ = normalized.pop(),
+            Component::CurDir => {}
+            other => normalized.push(other),
+        }
+    }
+    normalized
+}
