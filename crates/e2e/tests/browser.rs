@@ -587,3 +587,78 @@ fn firefox_opens_a_page_over_http2() {
     };
     assert!(lines.iter().any(is_expected), "{lines:?} {output:?} {}", server.stderr());
 }
+
+/// Sends back each WebSocket message of a client (RFC 6455). Messages are short.
+const ECHO: &str = r#"#!/usr/bin/env python3
+import base64, hashlib, socket, threading
+
+def exactly(stream, count):
+    data = stream.read(count)
+    if len(data) < count:
+        raise EOFError
+    return data
+
+def serve(connection):
+    stream = connection.makefile('rwb')
+    key = None
+    while (line := stream.readline().strip()):
+        name, _, value = line.partition(b':')
+        if name.lower() == b'sec-websocket-key':
+            key = value.strip()
+    accept = base64.b64encode(hashlib.sha1(key + b'258EAFA5-E914-47DA-95CA-C5AB0DC85B11').digest())
+    stream.write(b'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n'
+                 b'Sec-WebSocket-Accept: ' + accept + b'\r\n\r\n')
+    stream.flush()
+    while True:
+        first, length = exactly(stream, 2)
+        length &= 127
+        if length == 126:
+            length = int.from_bytes(exactly(stream, 2), 'big')
+        mask = exactly(stream, 4)
+        data = bytes(byte ^ mask[at % 4] for at, byte in enumerate(exactly(stream, length)))
+        size = bytes([length]) if length < 126 else b'\x7e' + length.to_bytes(2, 'big')
+        stream.write(bytes([first]) + size + data)
+        stream.flush()
+        if first & 15 == 8:
+            connection.shutdown(socket.SHUT_RDWR)
+            return
+
+listener = socket.socket(fileno=0)
+while True:
+    connection, _ = listener.accept()
+    threading.Thread(target=serve, args=(connection,), daemon=True).start()
+"#;
+
+#[test]
+fn a_browser_opens_a_websocket_to_an_application() {
+    let site = Site::new().file("index.html", "<!doctype html><title>chat</title>").script("echo.py", ECHO);
+    let program = site.root().join("echo.py");
+    let server = site
+        .config(&format!(
+            "[[route]]\npath = \"/chat\"\nproxy = \"http://echo\"\n\
+             [[application]]\nname = \"echo\"\nprotocol = \"http\"\ncommand = \"{}\"\nconcurrent = 10\n\
+             env = {{ PATH = \"/usr/bin:/bin\" }}\n",
+            program.display()
+        ))
+        .start();
+    let mut browser = Browser::start();
+    browser.open(&server.url("/"));
+    let script = "new Promise(resolve => {
+        const socket = new WebSocket(location.origin.replace('http', 'ws') + '/chat'), got = [];
+        const long = 'x'.repeat(60000);
+        socket.onopen = () => { socket.send('hello'); socket.send(long) };
+        socket.onmessage = event => {
+            got.push(event.data === long ? 'long' : event.data);
+            if (got.length == 2) socket.close(1000, 'done');
+        };
+        socket.onclose = event => resolve([...got, event.code, event.wasClean]);
+    })";
+    let params = json!({ "expression": script, "returnByValue": true, "awaitPromise": true });
+    let result = browser.call("Runtime.evaluate", params);
+    assert_eq!(
+        result["result"]["value"],
+        json!(["hello", "long", 1000, true]),
+        "{result} {}",
+        server.stderr()
+    );
+}

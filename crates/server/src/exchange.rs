@@ -69,6 +69,7 @@ use crate::peer::Peer;
 use crate::request::body::{Discard, RequestBody};
 use crate::request::{ConnectionInfo, Request};
 use crate::response::Response;
+use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::concurrency::ConcurrencyLimit;
@@ -96,7 +97,9 @@ impl Responder {
         let concurrency = ConcurrencyLimit::new(&services.site);
         let asserted = services.site.asserted_fields();
         let (spawner, pools) = (None, Vec::new());
-        let upstreams = Upstreams { services: services.clone(), concurrency, spawner, pools, asserted };
+        let upgrades = Semaphore::new(services.site.limits.upgraded);
+        let upstreams =
+            Upstreams { services: services.clone(), concurrency, spawner, pools, upgrades, asserted };
         let (needs, answers) = (Needs::of(&services.site), Answers::default());
         let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
         let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());

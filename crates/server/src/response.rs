@@ -44,6 +44,8 @@ pub enum Body {
     Stream(Box<dyn BodyStream>),
     /// Of this many bytes.
     Sized(Box<dyn BodyStream>, u64),
+    /// None. Behind the head, a 101, the connection has another protocol.
+    Tunnel(Box<dyn Tunnel>),
 }
 
 pub enum Part {
@@ -87,11 +89,26 @@ pub trait BodyStream {
     }
 }
 
+/// The upstream's end of a connection whose protocol was switched.
+pub trait Tunnel {
+    /// The bytes that were received behind the head of the 101, once.
+    fn take_received(&self) -> Vec<u8>;
+
+    /// Reads what fits into `buffer`: 0 at the end.
+    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Writes the start of `bytes`.
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+
+    /// Sends an end. The upstream may still be sending.
+    fn shut_down(&self);
+}
+
 impl Body {
     pub fn stream(&mut self) -> Option<&mut dyn BodyStream> {
         match self {
             Body::Stream(stream) | Body::Sized(stream, _) => Some(&mut **stream),
-            Body::Nothing | Body::File(_) | Body::Parts(_) => None,
+            Body::Nothing | Body::File(_) | Body::Parts(_) | Body::Tunnel(_) => None,
         }
     }
 }
@@ -160,6 +177,11 @@ impl Response {
         matches!(self.body, Body::Stream(_))
     }
 
+    /// Whether the connection has another protocol behind it.
+    pub fn switches(&self) -> bool {
+        matches!(self.body, Body::Tunnel(_))
+    }
+
     /// Bytes of content. `None`: known only when all of it has been sent.
     #[inline]
     pub fn content_length(&self) -> Option<u64> {
@@ -167,7 +189,7 @@ impl Response {
             Body::Nothing => 0,
             Body::File(part) => part.left,
             Body::Parts(parts) => parts.iter().map(Part::length).sum(),
-            Body::Stream(_) => return None,
+            Body::Stream(_) | Body::Tunnel(_) => return None,
             Body::Sized(_, length) => *length,
         };
         Some((self.end - self.head.head_len()) as u64 + behind)

@@ -55,9 +55,12 @@ counts! {
     TimeoutWrite "timeout_write" "timed out: client did not read its response",
     TimeoutIdle "timeout_idle" "timed out: idle",
     TimeoutDisk "timeout_disk" "timed out: disk",
+    TimeoutUpgraded "timeout_upgraded" "timed out: upgraded connection",
     Abandoned "abandoned" "lookups and scripts abandoned: client disconnected",
     Scripts "scripts" "scripts started",
     UpstreamRequests "upstream_requests" "requests to applications",
+    Upgraded "upgraded" "connections upgraded to another protocol",
+    UpgradesRejected "upgrades_rejected" "requests rejected with 503: too many upgraded connections",
     ScriptsFailed "scripts_failed" "scripts failed: not started, or invalid response",
     ScriptsTimeout "scripts_timeout" "scripts ended because they took too long",
     ScriptsKilled "scripts_killed" "scripts that ended by a signal",
@@ -97,6 +100,8 @@ pub struct Snapshot {
     /// Scripts that run, and requests that wait for a script.
     pub scripts_running: u64,
     pub scripts_waiting: u64,
+    /// Connections that have another protocol.
+    pub upgraded: u64,
     /// How late the last tick was.
     pub delay: Duration,
     /// Operations on helper threads, per device.
@@ -151,6 +156,7 @@ impl Snapshot {
         self.parked += other.parked;
         self.scripts_running += other.scripts_running;
         self.scripts_waiting += other.scripts_waiting;
+        self.upgraded += other.upgraded;
         self.delay = self.delay.max(other.delay);
         for queue in &other.queues {
             match self.queues.iter_mut().find(|q| q.device == queue.device) {
@@ -171,6 +177,7 @@ impl Snapshot {
             ("parked", "connections parked now", self.parked),
             ("scripts_running", "scripts running now", self.scripts_running),
             ("scripts_waiting", "requests waiting for a script now", self.scripts_waiting),
+            ("upgraded_now", "upgraded connections now", self.upgraded),
             ("delay_us", "microseconds by which the last tick was late", self.delay.as_micros() as u64),
         ];
         let counts = NAMES.iter().zip(self.counts.0).map(|((key, text), n)| (*key, *text, n));

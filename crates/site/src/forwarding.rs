@@ -12,6 +12,8 @@ use crate::upstream::{Endpoints, Upstream};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forwarding {
+    /// Protocols that a client may ask for with `Upgrade`.
+    pub upgrades: Vec<String>,
     /// `None`: the upstream gets the requested path.
     pub path: Option<Replacement>,
     /// `None`: the upstream gets the requested host.
@@ -21,7 +23,8 @@ pub struct Forwarding {
 }
 
 /// The request stays as it came.
-pub static UNCHANGED: Forwarding = Forwarding { path: None, host: None, fields: Vec::new() };
+pub static UNCHANGED: Forwarding =
+    Forwarding { upgrades: Vec::new(), path: None, host: None, fields: Vec::new() };
 
 /// The path of the upstream that replaces the pattern of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -53,6 +53,8 @@ pub const DISK_STACK: u64 = 256 * 1024;
 pub const LISTING_ENTRY: u64 = 352;
 /// The buffers of a running script: its output, and part of the request body.
 pub const SCRIPT: u64 = 64 * 1024;
+/// Bytes on their way in both directions of an upgraded connection.
+pub const UPGRADED: u64 = 2 * BUFFER;
 /// The buffers of one request on a multiplexed connection: 256 KiB that its client has not received yet, one read more,
 /// and part of the request body.
 pub const MULTIPLEXED: u64 = 384 * 1024;
@@ -255,6 +257,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use { what: "scripts that run", each: SCRIPT, count: scripts(site, workers) },
         Use { what: "connections to applications", each: SCRIPT, count: upstream_connections(site) },
         Use {
+            what: "upgraded connections: bytes on their way",
+            each: UPGRADED,
+            count: upgraded(site, workers),
+        },
+        Use {
             what: "requests on multiplexed connections",
             each: MULTIPLEXED,
             count: multiplexed_requests(site).min(of_each_worker(limits.connections)),
@@ -310,6 +317,7 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
             each: 1,
             count: multiplexed_requests(site),
         },
+        Use { what: "applications: upgraded connections", each: 1, count: upgraded(site, workers) },
         line("channels to applications", 1, site.upstreams.len()),
         Use { what: "the process", each: PROCESS_DESCRIPTORS, count: 1 },
     ];
@@ -331,6 +339,14 @@ fn upstream_connections(site: &Site) -> u64 {
     site.upstreams.iter().fold(0, |sum, upstream| sum.saturating_add(upstream.connections() as u64))
 }
 
+/// Connections whose protocol may have been switched.
+fn upgraded(site: &Site, workers: u64) -> u64 {
+    let is_allowed =
+        |route: &Route| route.script.as_ref().is_some_and(|script| !script.forwarding.upgrades.is_empty());
+    let most = site.limits.upgraded.min(site.limits.connections) as u64;
+    if any_route(site, is_allowed) { most.saturating_mul(workers) } else { 0 }
+}
+
 fn multiplexed_requests(site: &Site) -> u64 {
     site.upstreams.iter().fold(0, |sum, upstream| sum.saturating_add(upstream.multiplexed_requests() as u64))
 }
@@ -350,6 +366,7 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
         let mut bare = site.clone();
         (bare.limits.connections, bare.limits.rejections) = (0, 0);
         (bare.limits.disk_threads, bare.cache.descriptors) = (0, 0);
+        bare.limits.upgraded = 0;
         bare.scripts.processes = 0;
         total(&descriptors(&bare, workers))
     };
@@ -357,12 +374,14 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
     let lower = |limit: &mut usize, most: usize| *limit = (*limit).min(most.max(1));
     lower(&mut site.limits.disk_threads, share / 12);
     lower(&mut site.limits.rejections, share / 16);
+    lower(&mut site.limits.upgraded, share / 8);
     lower(&mut site.cache.descriptors, share / 8);
     lower(&mut site.scripts.processes, share.saturating_mul(workers) / 32);
     let scripts_above_minimum =
         scripts(site, workers as u64).saturating_sub(workers as u64) * SCRIPT_DESCRIPTORS;
     let others = site.limits.disk_threads * DISK_DESCRIPTORS as usize
         + site.limits.rejections
+        + (upgraded(site, workers as u64) as usize).div_ceil(workers.max(1))
         + site.cache.descriptors
         + (scripts_above_minimum as usize).div_ceil(workers.max(1));
     // Two of three descriptors are connections, and one is a file: connections share open files.

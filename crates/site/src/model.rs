@@ -311,6 +311,8 @@ pub struct Limits {
     pub disk_queue: usize,
     /// Responses per worker whose body is generated while it is sent: huge listings and decompressed files.
     pub body_streams: usize,
+    /// Connections per worker whose protocol was switched, as to WebSocket. Further requests for that get 503.
+    pub upgraded: usize,
     /// Responses per worker that are compressed while they are sent. Further ones are not compressed.
     pub compressed_streams: usize,
     /// Bytes that may wait unsent in the kernel for one client (tcp(7), TCP_NOTSENT_LOWAT). 0: the kernel's default.
@@ -328,6 +330,8 @@ pub struct Timeouts {
     pub write: Duration,
     pub idle: Duration,
     pub linger: Duration,
+    /// For a connection whose protocol was switched, and on which nothing passes.
+    pub upgraded: Duration,
     /// For a lookup on a disk. Then the response is 503.
     pub disk: Duration,
     /// For responses in progress at SIGTERM.
@@ -757,6 +761,7 @@ impl Default for Limits {
             disk_threads: 8,
             disk_queue: 1024,
             body_streams: 64,
+            upgraded: 1024,
             compressed_streams: 64,
             unsent: 0,
             generations: 16,
@@ -773,6 +778,7 @@ impl Default for Timeouts {
             write: Duration::from_secs(20),
             idle: Duration::from_secs(60),
             linger: Duration::from_secs(5),
+            upgraded: Duration::from_secs(600),
             disk: Duration::from_secs(30),
             shutdown: Duration::from_secs(30),
             reload: Duration::from_secs(3600),

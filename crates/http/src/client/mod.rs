@@ -21,6 +21,8 @@ pub struct Head {
     /// Whether the connection stays open after this response (RFC 9112 §9.3).
     pub persistence: Persistence,
     pub fields: FieldSection,
+    /// The protocol that a 101 switches to.
+    pub upgrade: Option<String>,
 }
 
 /// Parses one head. `receive` consumes the parser, so that no input can follow the end.
@@ -31,6 +33,8 @@ pub struct Parser {
     /// `Close` after an interim response that announces content: the server may send it, and interim responses have
     /// none.
     persistence: Persistence,
+    /// Whether a 101 is an answer.
+    may_switch: bool,
 }
 
 #[derive(Debug)]
@@ -50,7 +54,13 @@ pub struct ResponseError {
 
 impl Parser {
     pub fn new(limits: Limits) -> Parser {
-        Parser { lines: HeadLines::new(limits), status_line: None, persistence: Persistence::KeepAlive }
+        let (lines, persistence) = (HeadLines::new(limits), Persistence::KeepAlive);
+        Parser { lines, status_line: None, persistence, may_switch: false }
+    }
+
+    /// For the response to a request with `Upgrade`.
+    pub fn upgrading(limits: Limits) -> Parser {
+        Parser { may_switch: true, ..Parser::new(limits) }
     }
 
     pub fn receive(mut self, input: &[u8]) -> Step {
@@ -108,6 +118,9 @@ impl Parser {
     fn finish(self) -> Result<Head, ResponseError> {
         let whole = |cause| ResponseError { cause, position: Position::new(1, b"") };
         let (version, code) = self.status_line.ok_or_else(|| whole(LineError::StatusLine))?;
+        if code == Status::SWITCHING_PROTOCOLS.code() && self.may_switch {
+            return self.finish_switch(version);
+        }
         let status = final_status(code).map_err(whole)?;
         for name in ["content-type", "location"] {
             self.lines.section().single(name).map_err(|second| ResponseError {
@@ -122,7 +135,23 @@ impl Parser {
         let persistence = if closes { Persistence::Close } else { self.persistence };
         fields.remove_connection_options();
         fields.remove_hop_by_hop();
-        Ok(Head { status, framing, persistence, fields })
+        Ok(Head { status, framing, persistence, fields, upgrade: None })
+    }
+
+    /// The head of a 101, which has no content and names one protocol (RFC 9110 §7.8).
+    fn finish_switch(self, version: Version) -> Result<Head, ResponseError> {
+        let whole = |cause| ResponseError { cause, position: Position::new(1, b"") };
+        let mut fields = self.lines.into_section();
+        let framing = fields.framing(Version::Http11).map_err(|error| whole(LineError::Framing(error)))?;
+        let upgrade = fields.single("upgrade").ok().flatten();
+        let upgrade = upgrade.and_then(|(_, name)| String::from_utf8(name.to_vec()).ok());
+        if version != Version::Http11 || framing != Framing::None || upgrade.is_none() {
+            return Err(whole(LineError::StatusRange));
+        }
+        fields.remove_connection_options();
+        fields.remove_hop_by_hop();
+        let (status, persistence) = (Status::SWITCHING_PROTOCOLS, Persistence::Close);
+        Ok(Head { status, framing, persistence, fields, upgrade })
     }
 }
 

@@ -107,6 +107,9 @@ impl Drop for Batch<'_> {
 /// The line that a response head still lacks: whether the connection stays open, and how the body ends.
 #[inline]
 pub fn connection_line(response: &Response, persistence: Persistence, version: Version) -> &'static [u8] {
+    if response.switches() {
+        return b"";
+    }
     match (coding(response, version), persistence) {
         (Coding::None, Persistence::KeepAlive) => b"",
         (Coding::None, Persistence::KeepAliveHttp10) => b"Connection: keep-alive\r\n",

@@ -408,6 +408,7 @@ impl Connections {
         snapshot.parked = self.idle.len() as u64;
         snapshot.scripts_running = self.responder.upstreams.concurrency.running() as u64;
         snapshot.scripts_waiting = self.responder.upstreams.concurrency.waiting() as u64;
+        snapshot.upgraded = self.responder.upstreams.upgrades.taken() as u64;
         snapshot.delay = self.services.overload.delay();
         snapshot.queues = self.services.disk.queues();
         snapshot

@@ -288,6 +288,7 @@ impl Http1 {
             || (self.scheme == Scheme::Https && connections.is_leaving())
             || (head.version == Version::Http10 && response.is_streamed());
         match (head.persistence, head.version) {
+            _ if response.switches() => Persistence::Close,
             _ if closes => Persistence::LingeringClose,
             (head::Persistence::Close, _) => Persistence::Close,
             (head::Persistence::KeepAlive, Version::Http10) => Persistence::KeepAliveHttp10,

@@ -36,6 +36,7 @@ pub mod stream;
 pub mod tls;
 
 mod transport;
+mod tunnel;
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -62,6 +63,8 @@ pub enum Phase {
     Write,
     /// The next request, or the first.
     Idle,
+    /// Its protocol was switched: bytes pass between the client and an upstream.
+    Upgraded,
     /// The last response is sent, and the client has not closed yet (RFC 9112 §9.6).
     Linger,
     /// The worker is at capacity: one request is read, and rejected.
@@ -91,6 +94,7 @@ pub struct Deadlines {
     body: Ticks,
     write: Ticks,
     idle: Ticks,
+    upgraded: Ticks,
     linger: Ticks,
     /// Bytes per tick.
     rate: u64,
@@ -111,6 +115,7 @@ impl Deadlines {
             body: in_ticks(timeouts.body),
             write: in_ticks(timeouts.write),
             idle: in_ticks(timeouts.idle),
+            upgraded: in_ticks(timeouts.upgraded),
             linger: in_ticks(timeouts.linger),
             rate: bytes_per_second.div_ceil(u64::from(per_second)),
         }
@@ -125,6 +130,7 @@ impl Deadlines {
             Phase::Respond => Ticks::MAX,
             Phase::Write => self.write,
             Phase::Idle => self.idle,
+            Phase::Upgraded => self.upgraded,
             Phase::Linger | Phase::Rejected => self.linger,
         }
     }
@@ -146,7 +152,7 @@ impl Deadlines {
         match phase {
             Phase::Idle => (lasted >= PARK_AFTER).then_some(Event::Park),
             Phase::Head | Phase::Body | Phase::Write => over.then_some(Event::CheckRate),
-            Phase::Handshake | Phase::Respond | Phase::Linger | Phase::Rejected => {
+            Phase::Handshake | Phase::Respond | Phase::Upgraded | Phase::Linger | Phase::Rejected => {
                 over.then_some(Event::TimeOut)
             }
         }
@@ -158,7 +164,12 @@ impl Deadlines {
         let until = match state.phase() {
             Phase::Head | Phase::Body => now,
             Phase::Write => state.measured(),
-            Phase::Handshake | Phase::Respond | Phase::Idle | Phase::Linger | Phase::Rejected => return None,
+            Phase::Handshake
+            | Phase::Respond
+            | Phase::Idle
+            | Phase::Upgraded
+            | Phase::Linger
+            | Phase::Rejected => return None,
         };
         let (lasted, bytes) = (until.wrapping_sub(state.since()), state.window());
         let is_fast = bytes > 0 && bytes >= self.rate * u64::from(lasted);

@@ -14,7 +14,7 @@ use crate::disk::Work;
 use crate::files::beneath::Wait;
 use crate::files::open;
 use crate::log::access::Records;
-use crate::response::{Body, FilePart, Part, Response};
+use crate::response::{Body, FilePart, Part, Response, Tunnel};
 use crate::services::Services;
 
 /// The most bytes that one `sendfile` sends. Measured: with more, the pages and buffers of ten connections fall out of
@@ -137,7 +137,7 @@ impl Output {
         self.send_bytes(stream)?;
         let Some(response) = &mut self.response else { return Ok(Sent::All) };
         match &mut response.body {
-            Body::Nothing => Ok(Sent::All),
+            Body::Nothing | Body::Tunnel(_) => Ok(Sent::All),
             Body::File(part) => send_file(stream, part, &mut self.sent, SLICE, now),
             Body::Parts(_) => self.send_parts(stream, SLICE, now),
             Body::Stream(_) | Body::Sized(..) => Ok(Sent::NeedsBody),
@@ -171,7 +171,7 @@ impl Output {
             }
         }
         let left = match self.response.as_ref().map(|response| &response.body) {
-            None | Some(Body::Nothing) => return Ok(Sent::All),
+            None | Some(Body::Nothing | Body::Tunnel(_)) => return Ok(Sent::All),
             Some(Body::Stream(_) | Body::Sized(..)) => return Ok(Sent::NeedsBody),
             Some(Body::File(part)) => part.left,
             Some(Body::Parts(parts)) => parts.front().map_or(0, Part::length),
@@ -259,7 +259,7 @@ impl Output {
                 Some(Part::File(part)) => part,
                 _ => return Ok(()),
             },
-            Body::Nothing | Body::Stream(_) | Body::Sized(..) => return Ok(()),
+            Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => return Ok(()),
         };
         let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(READ_SIZE));
         let device = part.file.stamp.device;
@@ -283,6 +283,20 @@ impl Output {
             (self.out, self.at, self.free) = (bytes, 0, 0);
         }
         Ok(())
+    }
+
+    /// The upstream's end of a connection whose protocol is switched, once.
+    pub fn take_tunnel(&mut self) -> Option<Box<dyn Tunnel>> {
+        let response = self.response.as_mut().filter(|response| response.switches())?;
+        match std::mem::replace(&mut response.body, Body::Nothing) {
+            Body::Tunnel(tunnel) => Some(tunnel),
+            _ => None,
+        }
+    }
+
+    /// Counts bytes that were sent behind the response.
+    pub fn count_tunneled(&mut self, bytes: u64) {
+        self.sent += bytes;
     }
 
     /// There is nothing to send.

@@ -23,6 +23,7 @@ use super::stream::Stream;
 use super::table::TableEntry;
 use super::tls::Failure;
 use super::transport::{Interruption, Transport};
+use super::tunnel::{self, Tunneling};
 use super::{Event, Phase};
 use crate::connection::Connections;
 use crate::log::access::{Records, why_dropped};
@@ -294,7 +295,7 @@ impl Task {
         let mut slices = 0;
         let result = loop {
             match self.send_some(&mut output).await {
-                Ok(Sent::All) => break Ok(()),
+                Ok(Sent::All) => break self.pass_bytes(&mut output).await,
                 Ok(Sent::Slice) => {
                     self.waited = Waited::Yes;
                     slices += 1;
@@ -327,6 +328,17 @@ impl Task {
         };
         output.disarm();
         result
+    }
+
+    /// Passes bytes between the client and an upstream, if the response has switched the protocol.
+    async fn pass_bytes(&mut self, output: &mut Output) -> Result<(), tunnel::Broken> {
+        let Some(tunnel) = output.take_tunnel() else { return Ok(()) };
+        self.waited = Waited::Yes;
+        self.connections.services.counts.add(Count::Upgraded, 1);
+        let mut tunneling = Box::new(Tunneling::new(&self.transport, &self.connections, &*tunnel));
+        let passed = Box::pin(tunneling.run()).await;
+        output.count_tunneled(tunneling.sent);
+        passed
     }
 
     /// Waits until the limits of a response grant more. The client is not awaited meanwhile. Whether it has left is seen
@@ -446,9 +458,12 @@ impl Task {
             Phase::Head => (Count::TimeoutHead, "request too slow"),
             Phase::Body => (Count::TimeoutBody, "request too slow"),
             Phase::Write => (Count::TimeoutWrite, "client too slow"),
-            Phase::Handshake | Phase::Respond | Phase::Idle | Phase::Linger | Phase::Rejected => {
-                (Count::TimeoutIdle, "request too slow")
-            }
+            Phase::Handshake
+            | Phase::Respond
+            | Phase::Idle
+            | Phase::Upgraded
+            | Phase::Linger
+            | Phase::Rejected => (Count::TimeoutIdle, "request too slow"),
         };
         self.connections.services.counts.add(count, 1);
         let input = self.transport.buffered.take();

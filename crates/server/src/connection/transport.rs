@@ -237,6 +237,14 @@ impl Transport {
         Poll::Ready(Ok(()))
     }
 
+    /// The next bytes of the input, never none.
+    pub fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Result<Vec<u8>, Interruption>> {
+        if self.buffered.borrow().is_empty() {
+            ready!(self.poll_receive(cx))?;
+        }
+        Poll::Ready(Ok(self.buffered.take()))
+    }
+
     /// Sends `100 Continue` to a client that expects it.
     fn poll_continue(&self, cx: &mut Context<'_>) -> Poll<Result<(), Interruption>> {
         let mut body = self.body.borrow_mut();

@@ -95,7 +95,7 @@ pub fn encoded(services: &Services, response: Response, coding: Coding) -> Respo
             }
             None => return varying(Response { body: Body::File(part), ..response }),
         },
-        Body::Parts(_) => return varying(response),
+        Body::Parts(_) | Body::Tunnel(_) => return varying(response),
     };
     Response { body, broken_rule: response.broken_rule, ..Response::from_head(head) }
 }

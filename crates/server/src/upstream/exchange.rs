@@ -18,7 +18,9 @@ use tokio::time::{Instant, sleep_until};
 use super::head::{HeadParser, Step, UpstreamHead};
 use super::request::UpstreamRequest;
 use super::transport::{ReadError, Retry, Transport};
+use super::upgrade::Upgrade;
 use crate::log;
+use crate::pool::PooledConnection;
 use crate::request::body::{BodyError, RequestBody};
 use crate::services::Services;
 use crate::spawner::Exit;
@@ -37,6 +39,8 @@ pub struct Exchange {
     pub upstream_name: Rc<str>,
     /// The requested host.
     pub authority: Rc<str>,
+    /// The protocol that the request asks for, and the permit for it.
+    pub upgrade: Option<Upgrade>,
     began: Instant,
     /// Since when the upstream has all of the body that has been received. `None`: it waits for the client.
     waiting_since: Cell<Option<Instant>>,
@@ -185,6 +189,7 @@ impl Exchange {
             label: request.label.clone(),
             upstream_name: request.upstream_name.clone(),
             authority: request.authority.clone(),
+            upgrade: request.upgrade.clone(),
             began,
             waiting_since: Cell::new(Some(began)),
             pump: RefCell::new(pump),
@@ -258,6 +263,11 @@ impl Exchange {
     /// How the upstream has ended its response, behind the end of the output.
     pub async fn exit(&self) -> Option<Exit> {
         poll_fn(|cx| self.transport.poll_exit(cx)).await
+    }
+
+    /// The connection, where the upstream has switched its protocol. This ends the exchange.
+    pub fn take_connection(&self) -> Option<PooledConnection> {
+        self.transport.take_connection()
     }
 
     /// No more of the response is read. With `KeepAlive` all of it has been.

@@ -18,6 +18,8 @@ pub struct UpstreamHead {
     pub is_local_redirect: bool,
     /// The content of a response that must have none, as after HEAD.
     pub excess: Excess,
+    /// The protocol that a 101 switches to.
+    pub upgrade: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +52,11 @@ impl HeadParser {
         HeadParser::Http(http::Parser::new(Limits::default()))
     }
 
+    /// For the response to a request with `Upgrade`.
+    pub fn http_upgrading() -> HeadParser {
+        HeadParser::Http(http::Parser::upgrading(Limits::default()))
+    }
+
     pub fn receive(self, input: &[u8]) -> Step {
         match self {
             HeadParser::Cgi(parser) => match parser.receive(input) {
@@ -79,13 +86,13 @@ impl From<cgi::Head> for UpstreamHead {
         let cgi::Head { kind, status, framing, fields } = head;
         let is_local_redirect = kind == cgi::Kind::LocalRedirect;
         let (persistence, excess) = (Persistence::Close, Excess::Ignored);
-        UpstreamHead { status, framing, persistence, fields, is_local_redirect, excess }
+        UpstreamHead { status, framing, persistence, fields, is_local_redirect, excess, upgrade: None }
     }
 }
 
 impl From<http::Head> for UpstreamHead {
     fn from(head: http::Head) -> UpstreamHead {
-        let http::Head { status, framing, persistence, fields } = head;
+        let http::Head { status, framing, persistence, fields, upgrade } = head;
         UpstreamHead {
             status,
             framing,
@@ -93,6 +100,7 @@ impl From<http::Head> for UpstreamHead {
             fields,
             is_local_redirect: false,
             excess: Excess::Malformed,
+            upgrade,
         }
     }
 }

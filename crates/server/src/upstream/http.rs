@@ -52,16 +52,40 @@ const OF_THE_REQUEST: [&str; 8] = [
     "x-original-method",
 ];
 
+/// What becomes of the connection behind a request.
+#[derive(Clone, Copy)]
+pub enum Next<'a> {
+    Request,
+    Close,
+    /// It has this protocol, if the upstream agrees.
+    Upgrade(&'a [u8]),
+}
+
+impl Next<'_> {
+    pub fn of(persistence: Persistence) -> Next<'static> {
+        match persistence {
+            Persistence::KeepAlive => Next::Request,
+            Persistence::Close => Next::Close,
+        }
+    }
+}
+
 pub struct Http {
     connection: Connection,
+    head_parser: fn() -> HeadParser,
     body_ended: Cell<bool>,
 }
 
 impl Http {
     /// `head` is that of `request_head`.
-    pub fn new(services: &Rc<Services>, connection: PooledConnection, head: &[u8]) -> Http {
+    pub fn new(
+        services: &Rc<Services>,
+        connection: PooledConnection,
+        head: &[u8],
+        head_parser: fn() -> HeadParser,
+    ) -> Http {
         let connection = Connection::new(services, connection, head.to_vec());
-        Http { connection, body_ended: Cell::new(false) }
+        Http { connection, head_parser, body_ended: Cell::new(false) }
     }
 }
 
@@ -84,7 +108,11 @@ impl Transport for Http {
     }
 
     fn head_parser(&self) -> HeadParser {
-        HeadParser::http()
+        (self.head_parser)()
+    }
+
+    fn take_connection(&self) -> Option<PooledConnection> {
+        self.connection.take()
     }
 
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
@@ -112,7 +140,7 @@ pub fn request_head(
     length: Option<u64>,
     forwarding: Option<&Forwarding>,
     asserted: &[(&str, &[u8])],
-    persistence: Persistence,
+    next: Next<'_>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let forwarding = forwarding.unwrap_or(&UNCHANGED);
@@ -145,7 +173,7 @@ pub fn request_head(
         write_number(bytes, &mut out);
         out.extend_from_slice(b"\r\n");
     }
-    put_end(persistence, &mut out);
+    put_end(next, &mut out);
     out
 }
 
@@ -190,7 +218,7 @@ pub fn subrequest_head(
     if !matches!(token, "GET" | "HEAD") {
         put(&mut out, &[b"Content-Length: 0\r\n"]);
     }
-    put_end(persistence, &mut out);
+    put_end(Next::of(persistence), &mut out);
     out
 }
 
@@ -242,12 +270,14 @@ fn put_origin(head: &Head<'_>, connection: ConnectionInfo, forwarding: &Forwardi
     }
 }
 
-fn put_end(persistence: Persistence, out: &mut Vec<u8>) {
-    let end: &[u8] = match persistence {
-        Persistence::KeepAlive => b"\r\n",
-        Persistence::Close => b"Connection: close\r\n\r\n",
-    };
-    put(out, &[end]);
+fn put_end(next: Next<'_>, out: &mut Vec<u8>) {
+    match next {
+        Next::Request => put(out, &[b"\r\n"]),
+        Next::Close => put(out, &[b"Connection: close\r\n\r\n"]),
+        Next::Upgrade(protocol) => {
+            put(out, &[b"Connection: Upgrade\r\nUpgrade: ", protocol, b"\r\n\r\n"]);
+        }
+    }
 }
 
 fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {

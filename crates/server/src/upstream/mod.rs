@@ -22,6 +22,7 @@ mod scgi;
 mod body;
 mod head;
 mod response;
+mod upgrade;
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -35,6 +36,7 @@ use self::cgi::Stdin;
 use self::concurrency::ConcurrencyLimit;
 use self::exchange::{BodySource, Exchange, Failure, Kind, NoResponse, Timeouts};
 use self::fastcgi::FastCgi;
+use self::head::HeadParser;
 use self::http::Http;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
 use self::scgi::Scgi;
@@ -45,6 +47,7 @@ use crate::pool::{Checkout, Pool, PoolError};
 use crate::request::Request;
 use crate::request::body::{Length, Rejection, RequestBody};
 use crate::response::Response;
+use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Count;
@@ -60,6 +63,8 @@ pub struct Upstreams {
     pub spawner: Option<Rc<Spawner>>,
     /// In the order of the site's applications.
     pub pools: Vec<Rc<Pool>>,
+    /// Permits of connections whose protocol is switched.
+    pub upgrades: Semaphore,
     /// Fields that only authorizers set.
     pub asserted: Vec<String>,
 }
@@ -142,7 +147,14 @@ async fn try_forward(
         Length::None => (None, None),
     };
     let Request { head, connection } = request;
-    let request = handler.request(services, head, connection, length, variables, &upstreams.asserted)?;
+    let mut request = handler.request(services, head, connection, length, variables, &upstreams.asserted)?;
+    if let Some(upgrade) = &mut request.upgrade {
+        upgrade.permit = Some(Rc::new(upstreams.upgrades.take().ok_or_else(|| {
+            services.counts.add(Count::UpgradesRejected, 1);
+            log::error(format_args!("{}: too many connections are upgraded; see `upgraded`", request.label));
+            Status::SERVICE_UNAVAILABLE
+        })?));
+    }
     match &request.message {
         Message::Program(program) => {
             forward_to_script(upstreams, handler, &request, program, body, spooled).await
@@ -250,7 +262,9 @@ fn open(
             Box::new(Scgi::new(services, connection, head))
         }
         (Message::Http(head), Checkout::Exclusive(connection)) => {
-            Box::new(Http::new(services, connection, head))
+            let parser =
+                if request.upgrade.is_some() { HeadParser::http_upgrading } else { HeadParser::http };
+            Box::new(Http::new(services, connection, head, parser))
         }
         // Only FastCGI connections are multiplexed, and a program has no connection.
         (Message::Scgi(_) | Message::Http(_) | Message::Program(_), _) => {

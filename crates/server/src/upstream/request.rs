@@ -24,6 +24,7 @@ use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::status::Status;
 use taipan_http::target::normalized;
 
+use super::upgrade::Upgrade;
 use super::{http, scgi};
 use crate::handshake::Export;
 use crate::log;
@@ -80,6 +81,7 @@ pub struct UpstreamRequest {
     pub repeats: Repeats,
     /// For the error log: `192.0.2.7 "GET /cgi-bin/a.cgi"`.
     pub label: Rc<str>,
+    pub upgrade: Option<Upgrade>,
     /// The requested host.
     pub authority: Rc<str>,
     /// The upstream: `the script`, or `the application "app"`.
@@ -197,6 +199,7 @@ impl Handler {
         let label: Rc<str> = label(head, connection.client).into();
         let environment = || self.environment(services, head, connection, length, script, &label);
         let upstream = self.upstream(services).and_then(|id| services.site.upstreams.get(id));
+        let mut upgrade = None;
         let message = match upstream.map(|upstream| upstream.protocol) {
             None => Message::Program(self.program(services, script, head, &environment()?)?),
             Some(Protocol::FastCgi) => {
@@ -213,7 +216,12 @@ impl Handler {
                         let set = |name: &'a String| Some((name.as_str(), variables.get(&variable(name))?));
                         let asserted: Vec<(&str, &[u8])> = asserted.iter().filter_map(set).collect();
                         let forwarding = own.map(|own| &own.forwarding);
-                        http::request_head(head, connection, length, forwarding, &asserted, persistence)
+                        upgrade = forwarding.and_then(|forwarding| Upgrade::requested(head, forwarding));
+                        let next = match &upgrade {
+                            Some(upgrade) => http::Next::Upgrade(upgrade.protocol.as_bytes()),
+                            None => http::Next::of(persistence),
+                        };
+                        http::request_head(head, connection, length, forwarding, &asserted, next)
                     }
                 })
             }
@@ -229,7 +237,7 @@ impl Handler {
         let upstream_name =
             upstream.map_or_else(|| "the script".into(), |upstream| upstream.to_string().into());
         let authority = std::str::from_utf8(head.authority).unwrap_or_default().into();
-        Ok(UpstreamRequest { message, wanted, repeats, label, authority, upstream_name })
+        Ok(UpstreamRequest { message, wanted, repeats, label, upgrade, authority, upstream_name })
     }
 
     /// What `Location` becomes in the response to a client that has requested `host`. `None`: it stays.

@@ -15,6 +15,7 @@ use super::body::{TOO_LONG, UpstreamBody};
 use super::exchange::Exchange;
 use super::head::{Excess, UpstreamHead};
 use super::request::{Handler, HandlerKind, Wanted};
+use super::upgrade::{Upgrade, UpgradedConnection};
 use super::{Outcome, Permission, Sendfile};
 use crate::buffer::append;
 use crate::log;
@@ -92,6 +93,9 @@ async fn of_client(
     head: UpstreamHead,
     received: Vec<u8>,
 ) -> Outcome {
+    if head.status == Status::SWITCHING_PROTOCOLS {
+        return switched(&exchange, handler, &head, received);
+    }
     let services = exchange.services.clone();
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(&services, Some(route), head.status);
@@ -150,6 +154,40 @@ async fn of_client(
             Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
         }
     }
+}
+
+/// The upstream has switched the protocol. It must be the one that the client has asked for.
+fn switched(exchange: &Exchange, handler: &Handler, head: &UpstreamHead, received: Vec<u8>) -> Outcome {
+    let Exchange { services, label, upstream_name, .. } = exchange;
+    let fail = |why: &str| {
+        log::error(format_args!("{label}: {upstream_name} cannot switch the protocol: {why}"));
+        services.counts.add(Count::ScriptsFailed, 1);
+        Outcome::Failed(Status::BAD_GATEWAY)
+    };
+    let is_same = |upgrade: &&Upgrade| {
+        head.upgrade.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(&upgrade.protocol))
+    };
+    let Some(upgrade) = exchange.upgrade.as_ref().filter(is_same) else {
+        return fail("it is not the one that the request asks for");
+    };
+    let upstream = handler.upstream(services).and_then(|id| services.site.upstreams.get(id));
+    let keeps_lease = upstream.is_some_and(|upstream| upstream.managed().is_some());
+    let Some(connection) = exchange.take_connection() else {
+        return fail("it has answered before the end of the request");
+    };
+    let tunnel = UpgradedConnection::new(connection, received, keeps_lease, upgrade.permit.clone());
+    let tunnel = match tunnel {
+        Ok(tunnel) => tunnel,
+        Err(error) => return fail(&error.to_string()),
+    };
+    let route = services.site.hosts.at(handler.host).routes.get(handler.route);
+    let mut writer = HeadWriter::new(services, Some(route), head.status);
+    for (name, value) in fields(head) {
+        writer = writer.field(name, value);
+    }
+    let writer = writer.field("Connection", "Upgrade").field("Upgrade", &*upgrade.protocol);
+    let body = Body::Tunnel(Box::new(tunnel));
+    Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
 }
 
 /// Reads the body in the background, so that the connection can have another request.

@@ -64,6 +64,11 @@ pub trait Transport {
         Retry::Never
     }
 
+    /// The connection, where the upstream has switched its protocol. This ends the exchange.
+    fn take_connection(&self) -> Option<PooledConnection> {
+        None
+    }
+
     /// No more of the response is read. With `KeepAlive` all of it has been.
     fn finish(&self, persistence: Persistence);
 }
@@ -234,6 +239,11 @@ impl Connection {
             connection.mark_failed();
         }
         Retry::at_another(connection.endpoint(), connection.is_reused())
+    }
+
+    /// `None`: the exchange has ended, or a part of the request is still unsent.
+    pub fn take(&self) -> Option<PooledConnection> {
+        if self.is_flushed() { self.inner.take() } else { None }
     }
 
     /// Returns the connection to its pool, or closes it.

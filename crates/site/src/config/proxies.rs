@@ -18,7 +18,9 @@ const CONNECTIONS: usize = 64;
 /// Addresses of one upstream.
 const MAX_ADDRESSES: usize = 64;
 /// Keys of a route whose upstream speaks HTTP.
-const KEYS: [&str; 2] = ["proxy_host", "proxy_headers"];
+const KEYS: [&str; 3] = ["proxy_host", "proxy_headers", "proxy_upgrade"];
+/// The protocol that a route forwards by default.
+const WEBSOCKET: &str = "websocket";
 /// Fields of a request that the server writes itself, and what to do instead.
 const OWN_FIELDS: [(&str, &str); 10] = [
     ("connection", "the server sets it"),
@@ -154,7 +156,32 @@ pub fn forwarding(
         reject_without_upstream(section);
         return Forwarding::default();
     }
-    Forwarding { path: replacement(section, pattern), host: host(section), fields: fields(section) }
+    Forwarding {
+        upgrades: upgrades(section),
+        path: replacement(section, pattern),
+        host: host(section),
+        fields: fields(section),
+    }
+}
+
+/// HTTP itself cannot be asked for: requests would pass that the server has not read.
+fn upgrades(section: &Section) -> Vec<String> {
+    let Some(given) = section.texts("proxy_upgrade") else { return vec![WEBSOCKET.to_owned()] };
+    for given in &given {
+        let (name, _) = given.value.split_once('/').unwrap_or((given.value, "1"));
+        let is_http = ["h2", "h2c", "http", "tls"].iter().any(|own| name.eq_ignore_ascii_case(own));
+        let is_name = given.value.split('/').count() <= 2
+            && given.value.split('/').all(|part| is_token(part.as_bytes()));
+        if is_http || !is_name {
+            let what = format!("\"proxy_upgrade\" cannot have \"{}\"", given.value.escape_debug());
+            section.errors.add(
+                given.place,
+                what,
+                "name a protocol such as \"websocket\", but not HTTP or TLS",
+            );
+        }
+    }
+    given.into_iter().map(|given| given.value.to_owned()).collect()
 }
 
 pub fn reject_without_upstream(section: &Section) {

@@ -118,7 +118,7 @@ impl Outgoing {
                 Some(Part::File(part)) => Some(part),
                 _ => None,
             },
-            Body::Nothing | Body::Stream(_) | Body::Sized(..) => None,
+            Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => None,
         }
     }
 
@@ -165,7 +165,7 @@ impl Outgoing {
             (Body::Parts(parts), _) if parts.is_empty() => Next::End,
             (Body::File(_) | Body::Parts(_), _) if self.cached == Cached::No => Next::Disk,
             (Body::File(_) | Body::Parts(_), _) => Next::Content,
-            (Body::Nothing | Body::Stream(_) | Body::Sized(..), _) => Next::Chunk,
+            (Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_), _) => Next::Chunk,
         }
     }
 
@@ -174,7 +174,7 @@ impl Outgoing {
         let behind = match &self.response.body {
             Body::File(part) => part.left,
             Body::Parts(parts) => parts.iter().map(Part::length).sum(),
-            Body::Nothing | Body::Stream(_) | Body::Sized(..) => 0,
+            Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => 0,
         };
         let before = self.response.bytes().len() + self.chunk.len() - self.at;
         (before as u64 + behind, self.stream == Stream::Ended)

@@ -561,6 +561,15 @@ pub static CHAPTERS: &[Chapter] = &[
                        sends, and `false` removes it. `headers` does the same for responses.",
             },
             Key {
+                name: "proxy_upgrade",
+                kind: Kind::Texts,
+                default: Value("[\"websocket\"]"),
+                example: "[]",
+                text: "The protocols that a client may ask for with `Upgrade` in a request to an upstream that speaks HTTP. If \
+                       the upstream agrees, bytes are passed in both directions until one side ends. See [Reverse \
+                       proxy](proxy.md#websocket).",
+            },
+            Key {
                 name: "script_processes",
                 kind: count(1, 100_000),
                 default: Words("the `processes` of `[scripts]`"),
@@ -1365,6 +1374,14 @@ pub static CHAPTERS: &[Chapter] = &[
                        client that does not accept gzip.",
             },
             Key {
+                name: "upgraded",
+                kind: count(0, 1_000_000),
+                default: Value("1024"),
+                example: "10000",
+                text: "Connections of one worker whose protocol was switched, as to WebSocket, by a route with `proxy` or an \
+                       application that speaks HTTP. Further requests for that get 503.",
+            },
+            Key {
                 name: "compressed_streams",
                 kind: count(0, 1_000_000),
                 default: Value("64"),
@@ -1438,6 +1455,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "\"1s\"",
                 text: "How long the server reads on after the last response of a connection, so that the client receives \
                        the end of it (RFC 9112 §9.6).",
+            },
+            Key {
+                name: "upgraded",
+                kind: time(1000, DAY),
+                default: Value("\"10m\""),
+                example: "\"1h\"",
+                text: "How long nothing may pass on a connection whose protocol was switched, as to WebSocket. Then it is \
+                       closed.",
             },
             Key {
                 name: "disk",

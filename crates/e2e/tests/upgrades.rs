@@ -1,0 +1,276 @@
+//! Requests for another protocol, such as WebSocket, over a reverse proxy. The upstreams are threads of the test.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{Address, Client, Random, Rows, Server, Signal, Site, TIMEOUT, Tls};
+
+const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+const LISTEN: &str = "listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\"]\n\
+                      certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n";
+
+/// Reads the head of a request.
+fn read_head(stream: &mut TcpStream) -> io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// An upstream that has `serve` answer each connection, with the head of its first request.
+fn upstream(serve: impl Fn(TcpStream, String) -> io::Result<()> + Send + Clone + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, serve) = (stream.expect("it listens"), serve.clone());
+            thread::spawn(move || {
+                let head = read_head(&mut stream)?;
+                serve(stream, head)
+            });
+        }
+    });
+    format!("http://{address}")
+}
+
+/// Switches, and sends back what comes, until the end.
+fn echo(mut stream: TcpStream, _: String) -> io::Result<()> {
+    stream.write_all(SWITCH.as_bytes())?;
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => return stream.shutdown(Shutdown::Write),
+            n => stream.write_all(&buffer[..n])?,
+        }
+    }
+}
+
+fn site(upstream: &str, settings: &str) -> Site {
+    let (top, route) = settings.split_once("---\n").unwrap_or(("", settings));
+    Site::new().certificate().file("a.txt", "a file").config(&format!(
+        "{LISTEN}workers = 1\n{top}\n[[route]]\npath = \"/ws/\"\nproxy = \"{upstream}\"\n{route}\n"
+    ))
+}
+
+fn request(fields: &str) -> String {
+    format!("GET /ws/chat?x=1 HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
+}
+
+fn websocket() -> String {
+    request(
+        "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+    )
+}
+
+/// A client whose connection has been switched.
+fn switched(mut client: Client) -> Client {
+    client.send(websocket());
+    let response = client.read_response_to_head();
+    assert_eq!(response.status, 101);
+    client
+}
+
+fn secure(server: &Server) -> Client {
+    match server.addresses()[..] {
+        [_, Address::Tcp(address)] => Client::tls(address, &Tls::new()),
+        ref other => panic!("two addresses, not {other:?}"),
+    }
+}
+
+fn read_exactly(client: &mut Client, length: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        let some = client.read_some().expect("more bytes");
+        assert!(!some.is_empty(), "the end, behind {} of {length} bytes", bytes.len());
+        bytes.extend_from_slice(&some);
+    }
+    bytes
+}
+
+#[test]
+fn passes_bytes_in_both_directions_and_their_ends() {
+    let server = site(&upstream(echo), "[log]\naccess = \"stdout\"\n").start();
+    let mut rows = Rows::new();
+    for (name, client) in [("plain", server.connect()), ("TLS", secure(&server))] {
+        let mut client = client;
+        client.send(websocket());
+        let response = client.read_response_to_head();
+        rows.check(name, response.status, 101);
+        rows.check(name, response.field("upgrade"), Some("websocket"));
+        rows.check(name, response.field("connection"), Some("Upgrade"));
+        rows.check(name, response.field("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        rows.check(name, response.field("content-length"), None);
+        for length in [1, 5, 4096, 70_000] {
+            let sent = Random::new(length as u64).bytes(length);
+            client.send(&sent);
+            rows.holds(name, "the same bytes", read_exactly(&mut client, length) == sent);
+        }
+        client.send("last").half_close();
+        rows.check(name, client.read_to_end().as_slice(), &b"last"[..]);
+        let line = server.wait_for_output("/ws/chat", TIMEOUT);
+        rows.holds(&line, "one line, with the bytes", line.contains(" 101 74106 "));
+    }
+}
+
+#[test]
+fn sends_bytes_that_come_with_either_head() {
+    let early = upstream(|mut stream, _| {
+        stream.write_all(format!("{SWITCH}hello ").as_bytes())?;
+        let mut bytes = [0; 5];
+        stream.read_exact(&mut bytes)?;
+        stream.write_all(&bytes)
+    });
+    let server = site(&early, "").start();
+    let mut client = server.connect();
+    client.send(websocket() + "early");
+    assert_eq!(client.read_response_to_head().status, 101);
+    assert_eq!(client.read_to_end(), b"hello early");
+}
+
+#[test]
+fn reads_no_more_than_the_other_side_takes() {
+    const SENT: usize = 64 << 20;
+    let (counted, counts) = mpsc::channel();
+    let flood = upstream(move |mut stream, _| {
+        stream.write_all(SWITCH.as_bytes())?;
+        stream.set_write_timeout(Some(Duration::from_millis(500)))?;
+        let mut sent = 0;
+        while sent < SENT {
+            match stream.write(&[7; 65536]) {
+                Ok(n) => sent += n,
+                Err(_) => break,
+            }
+        }
+        _ = counted.send(sent);
+        Ok(())
+    });
+    let server = site(&flood, "").start();
+    let _client = switched(server.connect());
+    let sent = counts.recv_timeout(TIMEOUT).expect("the upstream is stopped");
+    assert!(sent < SENT / 2, "the upstream could send {sent} bytes to a client that reads none");
+    assert_eq!(server.get("/a.txt").text(), "a file");
+}
+
+#[test]
+fn answers_refused_and_malformed_upgrades() {
+    let mut rows = Rows::new();
+    let ok = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    for (name, answer, status) in [
+        ("refused", "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", 403),
+        ("ignored", ok, 200),
+        (
+            "another version",
+            "HTTP/1.1 426 Upgrade Required\r\nSec-WebSocket-Version: 13\r\nContent-Length: 0\r\n\r\n",
+            426,
+        ),
+        (
+            "another protocol",
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            502,
+        ),
+        ("no protocol", "HTTP/1.1 101 Switching Protocols\r\n\r\n", 502),
+        (
+            "with a length",
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nContent-Length: 5\r\n\r\nhello",
+            502,
+        ),
+        ("incomplete", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: webso", 502),
+        ("none", "", 502),
+    ] {
+        let peer = upstream(move |mut stream, head| {
+            let upgrade = head.contains("\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n");
+            stream.write_all(
+                if upgrade { answer } else { "HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n" }.as_bytes(),
+            )
+        });
+        let server = site(&peer, "").start();
+        let mut client = server.connect();
+        client.send(websocket());
+        rows.check(name, client.read_response().status, status);
+        // The connection still speaks HTTP.
+        rows.check(name, client.get("/a.txt").text().as_str(), "a file");
+    }
+}
+
+#[test]
+fn forwards_only_upgrades_that_are_allowed() {
+    let echo_head = || {
+        upstream(|mut stream, head| {
+            let seen = head.lines().any(|line| line.to_lowercase().starts_with("upgrade:"));
+            let text = if seen { "seen" } else { "none" };
+            stream.write_all(
+                format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\n{text}").as_bytes(),
+            )
+        })
+    };
+    let mut rows = Rows::new();
+    for (fields, settings, expected) in [
+        ("Connection: Upgrade\r\nUpgrade: websocket\r\n", "", "seen"),
+        ("Connection: Upgrade\r\nUpgrade: h2c\r\n", "", "none"),
+        ("Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n", "", "none"),
+        ("Upgrade: websocket\r\n", "", "none"),
+        ("Connection: Upgrade\r\n", "", "none"),
+        ("Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n", "", "seen"),
+        ("Connection: Upgrade\r\nUpgrade: websocket\r\n", "proxy_upgrade = []", "none"),
+        ("Connection: Upgrade\r\nUpgrade: spdy/3\r\n", "proxy_upgrade = [\"spdy/3\"]", "seen"),
+        ("Connection: Upgrade\r\nUpgrade: websocket\r\n", "proxy_upgrade = [\"spdy/3\"]", "none"),
+    ] {
+        let server = site(&echo_head(), settings).start();
+        let found = server.request(request(fields)).text();
+        rows.check(format!("{fields} {settings}"), found.as_str(), expected);
+    }
+    let server = site(&echo_head(), "").start();
+    let with_body = server.request(
+        "GET /ws/ HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx",
+    );
+    rows.check("with a body", with_body.text().as_str(), "none");
+}
+
+#[test]
+fn limits_their_number_and_how_long_they_are_idle() {
+    let settings = "[limits]\nupgraded = 2\n[timeouts]\nupgraded = \"2s\"\n[log]\naccess = \"stdout\"\n";
+    let server = site(&upstream(echo), settings).start();
+    let (mut busy, mut idle) = (switched(server.connect()), switched(server.connect()));
+    let mut third = server.connect();
+    third.send(websocket());
+    assert_eq!(third.read_response().status, 503);
+    server.wait_for_line("too many connections are upgraded", TIMEOUT);
+    let began = Instant::now();
+    // One stays, because bytes pass.
+    idle.set_timeout(Duration::from_millis(50));
+    while !idle.is_closed() && began.elapsed() < TIMEOUT {
+        busy.send("x");
+        assert_eq!(read_exactly(&mut busy, 1), b"x");
+    }
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    server.wait_for_output("upgraded connection idle", TIMEOUT);
+    busy.send("y");
+    assert_eq!(read_exactly(&mut busy, 1), b"y");
+    // There is room for another.
+    switched(server.connect());
+}
+
+#[test]
+fn outlives_a_reload_and_ends_with_the_server() {
+    let mut server = site(&upstream(echo), "").start();
+    let mut client = switched(server.connect());
+    let before = server.serving_pid();
+    server.signal(Signal::HUP);
+    assert!(e2e::wait_until(TIMEOUT, || server.serving_pids().iter().any(|pid| *pid != before)));
+    assert_eq!(server.get("/a.txt").text(), "a file");
+    client.send("still here");
+    assert_eq!(read_exactly(&mut client, 10), b"still here");
+    server.signal(Signal::TERM);
+    assert!(client.is_finished(), "it ends with the server");
+    let began = Instant::now();
+    assert!(server.wait(TIMEOUT).success());
+    assert!(began.elapsed() < Duration::from_secs(20), "it does not wait for `shutdown`");
+}
