@@ -254,7 +254,8 @@ fn print_limits(responder: &Responder, host: usize, head: &Head<'_>, client: Pee
             terminal::out(format_args!("limit     {limit}"));
         }
     };
-    each_applying(&site.traffic_limits, host, &path, print);
+    let route = host.routes.get(host.routes.find(&path));
+    each_applying(&site.traffic_limits, host, route, &path, print);
     let facts = Facts { head, client: client.ip(), tls: Tls::Off, now: services.clock.now() };
     if let access::Verdict::Allow(Some(rule)) = access::check(host, &path, facts)
         && let Action::Limit(name) = &rule.action

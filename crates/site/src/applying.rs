@@ -5,13 +5,18 @@
 use taipan_http::target::SafePath;
 
 use crate::limit::{Limit, LimitId, MAX_MATCHES, MAX_OF_ROUTE, Paths};
-use crate::model::{Action, Host};
+use crate::model::{Action, Host, Route};
 use crate::plan::planned_route;
 
-/// Calls `apply` for each limit of `limits` that applies to a path of `host`: those of its route, and those of the route
+/// Calls `apply` for each limit of `limits` that applies to a path of `host`: those of its `route`, and those of the route
 /// that it is rewritten to. At most [`crate::limit::MAX_APPLYING`], without the ones that an access rule names.
-pub fn each_applying(limits: &[Limit], host: &Host, path: &SafePath<'_>, mut apply: impl FnMut(LimitId)) {
-    let route = host.routes.get(host.routes.find(path));
+pub fn each_applying(
+    limits: &[Limit],
+    host: &Host,
+    route: &Route,
+    path: &SafePath<'_>,
+    mut apply: impl FnMut(LimitId),
+) {
     let mut matched = Matched::default();
     for &id in &route.limits {
         if matched.admits(limits, id, path) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use site::access::{self, Facts, Tls, Verdict};
 use site::authentication::{Authentication, Demand};
 use site::decide::Decision;
-use site::model::Route;
+use site::model::{Action, Route};
 use site::plan;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
@@ -30,9 +30,12 @@ impl<'a> Exchange<'a> {
     #[cold]
     #[inline(never)]
     pub(super) fn check_access(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
-        self.check_path(path)?;
+        let route = self.check_path(path)?;
+        if !matches!(route.action, Action::Rewrite { .. }) {
+            return Ok(());
+        }
         match plan::rewritten(self.host(), path) {
-            Some(rewritten) => self.check_path(&rewritten),
+            Some(rewritten) => self.check_path(&rewritten).map(drop),
             None => Ok(()),
         }
     }
@@ -59,17 +62,19 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// As `check_access`, for one path, and for the other names of what is there.
-    pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
-        self.check_name(path)?;
-        access::other_names(path).iter().try_for_each(|name| self.check_name(name))
+    /// As `check_access`, for one path, and for the other names of what is there. Returns the route of the path.
+    pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<&'a Route, Refused<'a>> {
+        let route = self.check_name(path)?;
+        access::other_names(path).iter().try_for_each(|name| self.check_name(name).map(drop))?;
+        Ok(route)
     }
 
-    fn check_name(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
+    fn check_name(&self, path: &SafePath<'_>) -> Result<&'a Route, Refused<'a>> {
         let route = self.host().routes.get(self.host().routes.find(path));
         let verdict = access::check_name(route, path, self.facts());
         let of_route = [Some(&route.authentication), route.enclosing.as_ref()];
-        of_route.into_iter().flatten().try_for_each(|own| self.check_demand(path, own, verdict))
+        of_route.into_iter().flatten().try_for_each(|own| self.check_demand(path, own, verdict))?;
+        Ok(route)
     }
 
     fn check_demand(

@@ -34,7 +34,7 @@ impl Exchange<'_> {
         if self.responder.needs.rules
             && let HandlerKind::Script(step) = &kind
             && let Err(response) =
-                self.enforce(request, |exchange| exchange.check_path(&step.script_name)).await
+                self.enforce(request, |exchange| exchange.check_path(&step.script_name).map(drop)).await
         {
             return response;
         }

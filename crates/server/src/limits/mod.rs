@@ -161,7 +161,7 @@ impl LimitTable {
                 applied.push(Applied { state, bucket });
             }
         };
-        each_applying(limits, host, path, &mut apply);
+        each_applying(limits, host, host.routes.get(route), path, &mut apply);
         if let Some(named) = named {
             apply(named);
         }

@@ -1767,7 +1767,9 @@ fn reads_applications() {
 fn limits_of(site: &Site, path: &str) -> Vec<String> {
     let path = SafePath::parse(path).unwrap();
     let mut found = Vec::new();
-    applying::each_applying(&site.traffic_limits, &site.hosts[0], &path, |id| {
+    let host = &site.hosts[0];
+    let route = host.routes.get(host.routes.find(&path));
+    applying::each_applying(&site.traffic_limits, host, route, &path, |id| {
         found.push(site.traffic_limits[usize::from(id.0)].to_string());
     });
     found
