@@ -111,6 +111,7 @@ fn forwards_to_unix_sockets_and_to_several_endpoints() {
          [[route]]\npath = \"/strip/\"\nproxy = \"http://unix:{}:/x/\"\n\
          [[route]]\npath = \"/two/\"\nproxy = [\"http://{one}\", \"http://{other}\"]\n\
          [[route]]\npath = \"/half/\"\nproxy = [\"http://127.0.0.1:1\", \"http://{one}\"]\n\
+         [[route]]\npath = \"/dead/\"\nproxy = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]\n\
          [[route]]\npath = \"/none/\"\nproxy = \"http://127.0.0.1:1\"\n",
         socket.display()
     );
@@ -128,6 +129,12 @@ fn forwards_to_unix_sockets_and_to_several_endpoints() {
     for _ in 0..4 {
         rows.check("an endpoint that is down", server.get("/half/").status, 200);
     }
+    let post = server.request("POST /dead/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    rows.check("two that are down", post.status, 502);
+    let line = server.wait_for_line("\"POST /dead/x\": ", e2e::TIMEOUT);
+    let names_one = line.contains("the upstream http://127.0.0.1:1 did not respond")
+        || line.contains("the upstream http://127.0.0.1:2 did not respond");
+    rows.holds(&line, "it names the endpoint", names_one);
     rows.check("all are down", server.get("/none/x").status, 502);
     let expected = "\"GET /none/x\": the upstream http://127.0.0.1:1 did not respond: ";
     let line = server.wait_for_line(expected, e2e::TIMEOUT);

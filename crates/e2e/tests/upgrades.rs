@@ -136,6 +136,22 @@ fn sends_bytes_that_come_with_either_head() {
 }
 
 #[test]
+fn a_broken_upstream_breaks_the_connection_of_the_client() {
+    let breaks = upstream(|mut stream, _| {
+        stream.write_all(SWITCH.as_bytes())?;
+        // Closed with an unread byte, the connection is reset.
+        stream.peek(&mut [0]).map(drop)
+    });
+    let server = site(&breaks, "[log]\naccess = \"stdout\"\n").start();
+    let mut client = switched(server.connect());
+    client.send("x");
+    let read = client.read_some().map_err(|error| error.kind());
+    assert_eq!(read, Err(io::ErrorKind::ConnectionReset));
+    let line = server.wait_for_output("/ws/chat", TIMEOUT);
+    assert!(line.contains(" 101 0 ") && line.contains("application ended early"), "{line}");
+}
+
+#[test]
 fn reads_no_more_than_the_other_side_takes() {
     const SENT: usize = 64 << 20;
     let (counted, counts) = mpsc::channel();

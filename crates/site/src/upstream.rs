@@ -122,6 +122,16 @@ impl Upstream {
         self.name.starts_with("http://")
     }
 
+    /// Its address with this index, for messages. `None`: it has no other address, or the server starts its processes.
+    pub fn endpoint_name(&self, index: usize) -> Option<String> {
+        let Endpoints::External(External { addresses, .. }) = &self.endpoints else { return None };
+        let address = addresses.get(index).filter(|_| addresses.len() > 1)?;
+        Some(match self.is_of_route() {
+            true => format!("the upstream http://{address}"),
+            false => format!("{self} at {address}"),
+        })
+    }
+
     pub fn managed(&self) -> Option<&Managed> {
         match &self.endpoints {
             Endpoints::Managed(managed) => Some(managed),

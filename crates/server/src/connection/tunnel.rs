@@ -172,7 +172,11 @@ impl<'a> Tunneling<'a> {
                     let bytes = scratch.space()[..bytes].to_vec();
                     self.to_client.fill(bytes);
                 }
-                Err(_) => return Poll::Ready(Err(UPSTREAM_FAILED)),
+                Err(_) => {
+                    // The client must not take this for an end.
+                    self.transport.stream.borrow().reset_when_closed();
+                    return Poll::Ready(Err(UPSTREAM_FAILED));
+                }
             }
         }
         ready!(self.poll_send(cx)).map_err(|error| output::why(&error))?;

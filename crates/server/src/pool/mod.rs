@@ -110,6 +110,8 @@ pub struct Pool {
     retired: RefCell<VecDeque<EndpointId>>,
     changed: Notify,
     is_lost: Cell<bool>,
+    /// Of its addresses, if there are several.
+    names: Vec<Rc<str>>,
 }
 
 type Grant = oneshot::Sender<Result<Checkout, PoolError>>;
@@ -156,6 +158,7 @@ impl Pool {
             retired: RefCell::default(),
             changed: Notify::new(),
             is_lost: Cell::new(false),
+            names: (0..).map_while(|index| Some(upstream.endpoint_name(index)?.into())).collect(),
         }))
     }
 
@@ -187,6 +190,13 @@ impl Pool {
             Ok(granted) => granted.unwrap_or(Err(PoolError::Lost)),
             Err(_) => Err(PoolError::TimedOut),
         }
+    }
+
+    /// The name of an endpoint in messages. `None`: that of the application says enough.
+    pub fn endpoint_name(&self, endpoint: EndpointId) -> Option<Rc<str>> {
+        // Addresses have the first numbers.
+        let index = usize::try_from(endpoint).ok()?.checked_sub(1)?;
+        self.names.get(index).cloned()
     }
 
     /// Requests that wait for a connection.
@@ -349,6 +359,13 @@ impl Drop for WaitGuard<'_> {
 }
 
 impl Checkout {
+    pub fn endpoint(&self) -> EndpointId {
+        match self {
+            Checkout::Exclusive(connection) => connection.endpoint(),
+            Checkout::Multiplexed(stream) => stream.endpoint(),
+        }
+    }
+
     /// Shares the connection with later requests, if the application may support that.
     pub fn share(self, services: &Rc<Services>) -> Checkout {
         match self {

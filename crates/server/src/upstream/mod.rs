@@ -187,7 +187,7 @@ async fn forward_to_script(
     let timeouts = Timeouts::of_scripts(services);
     let exchange = Exchange::new(services, Box::new(script), Kind::Script, timeouts, request, source);
     match receive(exchange, handler, request).await {
-        Err(failure) => Err(report(services, request, &failure).into()),
+        Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),
         Ok(outcome) => Ok(outcome),
     }
 }
@@ -214,6 +214,8 @@ async fn forward_to_application(
     loop {
         let checkout = pool.check_out(avoid).await;
         let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
+        let name = pool.endpoint_name(checkout.endpoint());
+        let upstream_name = name.unwrap_or_else(|| request.upstream_name.clone());
         let transport = open(services, upstream, checkout, request)?;
         services.counts.add(Count::UpstreamRequests, 1);
         let source = match &spooled {
@@ -222,7 +224,8 @@ async fn forward_to_application(
             None => BodySource::Empty,
         };
         let timeouts = Timeouts::of(upstream);
-        let exchange = Exchange::new(services, transport, Kind::Application, timeouts, request, source);
+        let mut exchange = Exchange::new(services, transport, Kind::Application, timeouts, request, source);
+        exchange.upstream_name = upstream_name.clone();
         let failure = match receive(exchange, handler, request).await {
             Ok(outcome) => return Ok(outcome),
             Err(failure) => failure,
@@ -233,8 +236,7 @@ async fn forward_to_application(
                 // A reused connection may have been closed in the meantime. A new one has failed.
                 if connection == Reuse::New {
                     is_repeatable = false;
-                    let UpstreamRequest { label, upstream_name, .. } = request;
-                    let why = &failure.why;
+                    let (label, why) = (&request.label, &failure.why);
                     log::warn(format_args!(
                         "{label}: {upstream_name} sent nothing on a new connection ({why}); the request is repeated"
                     ));
@@ -242,7 +244,7 @@ async fn forward_to_application(
             }
             // The application has not processed it.
             Retry::Alone if (spooled.is_some() || body.is_unread()) && !was_alone => was_alone = true,
-            _ => return Err(report(services, request, &failure).into()),
+            _ => return Err(report(services, &request.label, &upstream_name, &failure).into()),
         }
     }
 }
@@ -286,8 +288,7 @@ async fn receive(
 }
 
 /// Gives the status of the response.
-fn report(services: &Services, request: &UpstreamRequest, failure: &NoResponse) -> Status {
-    let UpstreamRequest { label, upstream_name, .. } = request;
+fn report(services: &Services, label: &str, upstream_name: &str, failure: &NoResponse) -> Status {
     log::error(format_args!("{label}: {upstream_name} did not respond: {}", failure.why));
     services.counts.add(Count::ScriptsFailed, 1);
     failure.status
