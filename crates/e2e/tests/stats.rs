@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 52] = [
+const COUNTS: [&str; 59] = [
     "active",
     "idle",
     "parked",
@@ -65,6 +65,13 @@ const COUNTS: [&str; 52] = [
     "scripts_waiting",
     "proxied",
     "proxy_failed",
+    "upgraded",
+    "upgraded_now",
+    "upgrades_rejected",
+    "timeout_upgraded",
+    "wrong_passwords",
+    "logins_delayed",
+    "logins_busy",
 ];
 
 /// More than the backlog of the control socket.
