@@ -80,8 +80,8 @@ impl Browser {
         browser
     }
 
-    /// Sends a command and waits for its result.
-    fn call(&mut self, method: &str, params: Value) -> Value {
+    /// Sends a command, whose number it returns.
+    fn send(&mut self, method: &str, params: Value) -> u64 {
         self.sent += 1;
         let id = self.sent;
         let mut message = json!({ "id": id, "method": method, "params": params });
@@ -92,6 +92,12 @@ impl Browser {
             .write_all(message.to_string().as_bytes())
             .and_then(|()| self.commands.write_all(&[0]))
             .expect("the browser runs");
+        id
+    }
+
+    /// Sends a command and waits for its result.
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
         let response = self.wait_for(&format!("the response to {method}"), |message| message["id"] == id);
         assert!(response["error"].is_null(), "{method}: {response}");
         response["result"].clone()
@@ -117,6 +123,42 @@ impl Browser {
         assert!(went["errorText"].is_null(), "{url}: {went}");
         let page = went["loaderId"].clone();
         self.wait_until_loaded(0, |loaded| *loaded == page);
+    }
+
+    /// As `open`, and answers the login dialog: with `login`, or by closing it. The number of dialogs.
+    fn open_with_dialog(&mut self, url: &str, login: Option<(&str, &str)>) -> usize {
+        self.call("Fetch.enable", json!({ "handleAuthRequests": true }));
+        self.events.clear();
+        self.send("Page.navigate", json!({ "url": url }));
+        let mut dialogs = 0;
+        loop {
+            let message = self.wait_for("page", |message| {
+                let is_load =
+                    message["params"]["name"] == "load" && message["params"]["loaderId"].is_string();
+                is_load || message["method"].as_str().is_some_and(|method| method.starts_with("Fetch."))
+            });
+            let request = &message["params"]["requestId"];
+            match message["method"].as_str() {
+                Some("Fetch.authRequired") => {
+                    let is_page = message["params"]["resourceType"] == "Document";
+                    dialogs += usize::from(is_page);
+                    let answer = match login.filter(|_| dialogs <= 1) {
+                        Some((user, password)) => {
+                            json!({ "response": "ProvideCredentials", "username": user, "password": password })
+                        }
+                        None => json!({ "response": "CancelAuth" }),
+                    };
+                    let answer = json!({ "requestId": request, "authChallengeResponse": answer });
+                    self.send("Fetch.continueWithAuth", answer);
+                }
+                Some("Fetch.requestPaused") => {
+                    self.send("Fetch.continueRequest", json!({ "requestId": request }));
+                }
+                _ => break,
+            }
+        }
+        self.call("Fetch.disable", json!({}));
+        dialogs
     }
 
     /// Clicks something that leads to another page and waits until that is loaded.
@@ -661,4 +703,33 @@ fn a_browser_opens_a_websocket_to_an_application() {
         "{result} {}",
         server.stderr()
     );
+}
+
+#[test]
+fn a_browser_logs_in_by_its_dialog_and_logs_out() {
+    let hash = tool("htpasswd").args(["-nbm", "ann", "wonderland"]).output().expect("htpasswd runs").stdout;
+    let server = Site::new()
+        .file("index.html", "<title>home</title>")
+        .file("members/index.html", "<title>members</title>")
+        .file_beside_root("users", hash)
+        .config("workers = 1\n[[route]]\npath = \"/members/\"\nauth = \"basic\"\nrealm = \"Members\"\nuser_files = \"users\"\n")
+        .start();
+    let mut browser = Browser::start();
+    let (home, members) = (server.url("/"), server.url("/members/"));
+    let title = |browser: &mut Browser| browser.value("document.title").as_str().map(str::to_owned);
+    assert_eq!(browser.open_with_dialog(&home, None), 0);
+    assert_eq!(browser.open_with_dialog(&members, Some(("ann", "wrong"))), 2, "it asks again");
+    assert_ne!(title(&mut browser).as_deref(), Some("members"));
+    assert_eq!(browser.open_with_dialog(&members, Some(("ann", "wonderland"))), 1);
+    assert_eq!(title(&mut browser).as_deref(), Some("members"));
+    assert_eq!(browser.open_with_dialog(&members, None), 0, "it remembers the password");
+    assert_eq!(title(&mut browser).as_deref(), Some("members"));
+    // As the manual says.
+    let logout = members.replace("http://", "http://logout@");
+    assert_eq!(browser.open_with_dialog(&logout, None), 1);
+    assert_eq!(browser.open_with_dialog(&members, None), 1, "it has forgotten the password");
+    assert_ne!(title(&mut browser).as_deref(), Some("members"));
+    let with_password = members.replace("http://", "http://ann:wonderland@");
+    assert_eq!(browser.open_with_dialog(&with_password, None), 0, "the address has the password");
+    assert_eq!(title(&mut browser).as_deref(), Some("members"));
 }

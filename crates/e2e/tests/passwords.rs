@@ -191,6 +191,96 @@ fn digest_works_with_htdigest_and_curl() {
     assert!(first.starts_with("Digest realm=\"club\", qop=\"auth\", algorithm=MD5, nonce="), "{first}");
 }
 
+/// Writes a line of Digest with `taipan passwd`.
+fn digest_line(site: &Site, more: &[&str]) {
+    let file = site.home().join("digest");
+    let words = [more, &["-b", "--digest", "club"]].concat();
+    let mut command = Command::new(program());
+    let output = command.arg("passwd").args(words).arg(file).args(["ann", "wonderland"]).output();
+    let output = output.expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn curl_and_wget_authenticate_by_basic_and_digest() {
+    let site = site(
+        "[[route]]\npath = \"/club/\"\nauth = \"basic\"\nuser_files = \"users\"\n\
+         [[route]]\npath = \"/club/deep/\"\nauth = \"digest\"\nrealm = \"club\"\nuser_files = \"digest\"\n",
+    );
+    digest_line(&site, &["-c"]);
+    let sha256 = fs::read_to_string(site.home().join("digest")).expect("it has been written");
+    assert_eq!(sha256.trim().rsplit(':').next().map(str::len), Some(64), "{sha256}");
+    let server = site.start();
+    let run = |program: &str, arguments: &[&str], path: &str| {
+        let output = tool(program).args(arguments).arg(server.url(path)).output().expect("it runs");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
+    };
+    let curl = |arguments: &[&str], path: &str| run("curl", &[&["-s", "-f"], arguments].concat(), path);
+    let right = ("club\n".to_owned(), Some(0));
+    assert_eq!(curl(&["--anyauth", "-u", "ann:wonderland"], "/club/"), right);
+    assert_eq!(curl(&["-u", "ann:wonderland"], "/club/"), right);
+    assert_eq!(curl(&["--anyauth", "-u", "ann:wrong"], "/club/").1, Some(22));
+    let deep = ("deep\n".to_owned(), Some(0));
+    assert_eq!(curl(&["--digest", "-u", "ann:wonderland"], "/club/deep/a.txt"), deep);
+    assert_eq!(curl(&["--anyauth", "-u", "ann:wonderland"], "/club/deep/a.txt"), deep);
+    assert_eq!(curl(&["--digest", "-u", "ann:wrong"], "/club/deep/a.txt").1, Some(22));
+    // A client that knows only Basic does not pass where Digest is asked for.
+    assert_eq!(curl(&["--basic", "-u", "ann:wonderland"], "/club/deep/a.txt").1, Some(22));
+    let wget = |password: &str, path: &str| {
+        let login = ["-q", "-O", "-", "-t", "1", "--user", "ann", "--password", password];
+        run("wget", &login, path)
+    };
+    assert_eq!(wget("wonderland", "/club/"), right);
+    assert_eq!(wget("wrong", "/club/").1, Some(6), "wget says that it may not");
+}
+
+#[test]
+fn wget_authenticates_by_digest_with_md5() {
+    let site = site("auth = \"digest\"\nrealm = \"club\"\nuser_files = \"digest\"\n");
+    digest_line(&site, &["-c", "-m"]);
+    let server = site.start();
+    for (password, expected) in [("wonderland", Some(0)), ("wrong", Some(6))] {
+        let login = ["-q", "-O", "-", "-t", "1", "--user", "ann", "--password", password];
+        let output = tool("wget").args(login).arg(server.url("/club/deep/a.txt")).output().expect("it runs");
+        assert_eq!(output.status.code(), expected, "{password}");
+        assert_eq!(output.stdout == b"deep\n", expected == Some(0), "{password}");
+    }
+}
+
+#[test]
+fn git_clones_with_a_password() {
+    let core = tool("git").arg("--exec-path").output().expect("git runs").stdout;
+    let core = String::from_utf8_lossy(&core).trim().to_owned();
+    let site = Site::new().file_beside_root("users", users());
+    let home = site.home().to_owned();
+    let git = |words: &[&str]| {
+        let mut git = tool("git");
+        git.current_dir(&home)
+            .env("HOME", &home)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_TERMINAL_PROMPT", "0");
+        git.args(["-c", "safe.directory=*", "-c", "user.name=Ann", "-c", "user.email=ann@example.org"]);
+        git.args(words).output().expect("git runs").status.success()
+    };
+    assert!(git(&["init", "-q", "-b", "main", "project"]));
+    fs::write(home.join("project/a.txt"), "a\n").expect("it is our folder");
+    assert!(git(&["-C", "project", "add", "a.txt"]) && git(&["-C", "project", "commit", "-q", "-m", "one"]));
+    let server = site
+        .config(&format!(
+            "rewrites = {{ \"/git/\" = \"/backend/git-http-backend/$rest\" }}\n[[route]]\npath = \"/backend/\"\n\
+             alias = \"{core}\"\ncgi = true\nauth = \"basic\"\nuser_files = \"users\"\nenv = {{ GIT_PROJECT_ROOT = \"{}\", \
+             GIT_HTTP_EXPORT_ALL = \"1\", GIT_CONFIG_COUNT = \"1\", GIT_CONFIG_KEY_0 = \"safe.directory\", \
+             GIT_CONFIG_VALUE_0 = \"*\" }}\n",
+            home.display()
+        ))
+        .start();
+    let url = |user: &str| server.url("/git/project/.git").replace("http://", &format!("http://{user}"));
+    assert!(git(&["clone", "-q", &url("ann:wonderland@"), "copy"]), "{}", server.stderr());
+    assert_eq!(fs::read_to_string(home.join("copy/a.txt")).unwrap_or_default(), "a\n");
+    assert!(!git(&["clone", "-q", &url(""), "without"]));
+    assert!(!git(&["clone", "-q", &url("ann:wrong@"), "wrong"]));
+}
+
 #[test]
 fn wrong_passwords_make_a_client_wait() {
     let server =
@@ -326,6 +416,16 @@ fn check_names_what_is_wrong() {
         let (is_good, text) = check(keys);
         assert!(!is_good && text.contains(expected), "{keys}\n{text}");
     }
+    for (keys, expected) in [
+        ("user_files = \"users\"", "users protects nothing, because \"auth\" is off"),
+        ("[[route]]\npath = \"/a/\"\nuser_files = \"users\"", "\"user_files\" protects nothing"),
+        ("[[route]]\npath = \"/a/\"\nfolder_passwords = \"folder\"", "\"folder_passwords\" protects nothing"),
+    ] {
+        let (is_good, text) = check(keys);
+        assert!(is_good && text.contains(expected) && text.contains("add auth"), "{keys}\n{text}");
+    }
+    let (is_good, text) = check("user_files = \"users\"\n[[route]]\npath = \"/a/\"\nauth = \"basic\"");
+    assert!(is_good && !text.contains("protects nothing"), "{text}");
     let (is_good, text) = check("auth = \"basic\"\nuser_files = [\"users\", \"empty\"]");
     assert!(is_good, "{text}");
     for expected in ["users:1: warning", "users:2: warning", "has no user"] {

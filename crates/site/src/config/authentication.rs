@@ -12,10 +12,12 @@ use auth::users::Users;
 
 use super::Source;
 use super::error::{Errors, Place, shown};
+use super::keys::Scope;
 use super::section::{Given, Section, text};
 use crate::access::{Action, Rules};
 use crate::authentication::{Authentication, FolderPasswords, Require, Satisfy, Scheme};
-use crate::model::Site;
+use crate::model::{Route, Site};
+use crate::route::RouteId;
 
 /// The keys that a route may have of its own.
 const KEYS: [&str; 10] = [
@@ -30,6 +32,7 @@ const KEYS: [&str; 10] = [
     "plain_passwords",
     "folder_passwords",
 ];
+const ADD_AUTH: &str = "add auth = \"basic\" or \"digest\"";
 /// The path of a user file, for the place of an error.
 const USER_FILES: &[&str] = &["user_files", "group_files"];
 
@@ -91,6 +94,11 @@ fn settings(section: &Section, inherited: &Authentication) -> Authentication {
         own.users = users(section, own.plain);
     }
     check(section, &own);
+    if section.scope == Scope::Route && scheme.is_none() && !own.is_on() {
+        let key = KEYS.iter().find(|key| section.has(key)).copied().unwrap_or_default();
+        let what = format!("\"{key}\" protects nothing, because \"auth\" is off");
+        section.errors.warn(section.place_of(key), what, ADD_AUTH);
+    }
     own
 }
 
@@ -185,7 +193,13 @@ fn require(section: &Section) -> Option<Vec<Require>> {
 pub fn read_files(site: &mut Site, source: &dyn Source, errors: &Errors) {
     let mut files = Files::new(source, errors);
     let mut done: HashMap<*const Authentication, Arc<Authentication>> = HashMap::new();
+    let uses_none = !site.hosts.iter().any(|host| host.routes.iter().any(Route::asks_for_users));
     for routes in site.hosts.routes_mut() {
+        let of_host = &routes.get(RouteId::DEFAULT).authentication;
+        if let Some(path) = of_host.user_files.first().filter(|_| uses_none) {
+            let what = format!("{} protects nothing, because \"auth\" is off", shown(path));
+            errors.warn(&files.place(path), what, ADD_AUTH);
+        }
         for own in routes.authentications_mut() {
             if own.user_files.is_empty() && own.group_files.is_empty() {
                 continue;
