@@ -85,6 +85,12 @@ impl Site {
         self
     }
 
+    /// An executable file outside of the root.
+    pub fn script_beside_root(self, name: &str, text: impl AsRef<[u8]>) -> Site {
+        self.home.script(name, text);
+        self
+    }
+
     /// Appends lines of TOML to the configuration. `listen` and `root` are added if the top level lacks them.
     /// Relative paths begin in the test's own folder.
     pub fn config(mut self, toml: &str) -> Site {

@@ -91,6 +91,106 @@ fn each_name_has_a_folder_of_its_own() {
     assert!(server.compared() > 0);
 }
 
+/// Prints what it knows of its folder, and its input.
+const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\n\
+     echo \"$SCRIPT_FILENAME $DOCUMENT_ROOT $PATH_TRANSLATED ${PWD##*/} $(head -c \"${CONTENT_LENGTH:-0}\")\"\n";
+
+#[test]
+fn each_name_has_scripts_of_its_own() {
+    let mut site = Site::new().every_protocol().config_without_root(
+        "root = \"vhosts/$host/htdocs\"\ndefault_folder = \"default\"\nindex = [\"index.html\", \"index.cgi\"]\n\
+         [[route]]\npath = \"**.cgi\"\ncgi = true\n\
+         [[route]]\npath = \"/cgi-bin/\"\ncgi = true\n\
+         [[route]]\npath = \"/lib/\"\nalias = \"lib\"\n\
+         [[route]]\npath = \"*.sh\"\ninterpreter = \"/bin/sh\"\n\
+         [[host]]\nnames = [\"*.strict.example\"]\nroot = \"strict/$level1/x-$host\"\nmissing_folder = 421\n\
+         fallback = \"/deep/index.cgi\"\n[[host.route]]\npath = \"**.cgi\"\ncgi = true\n",
+    );
+    let home = site.home().to_owned();
+    let (vhosts, strict) = (home.join("vhosts"), home.join("strict/w/x-w.strict.example"));
+    for name in [
+        "vhosts/a.example/htdocs/x.cgi",
+        "vhosts/a.example/htdocs/only-a.cgi",
+        "vhosts/a.example/htdocs/sub/index.cgi",
+        "vhosts/a.example/htdocs/cgi-bin/run",
+        "vhosts/a.example/htdocs/plain",
+        "vhosts/a.example/private.cgi",
+        "vhosts/b.example/htdocs/x.cgi",
+        "vhosts/default/htdocs/x.cgi",
+        "lib/shared.cgi",
+        "strict/w/x-w.strict.example/deep/index.cgi",
+    ] {
+        site = site.script_beside_root(name, SCRIPT);
+    }
+    let site = site
+        .file_beside_root("vhosts/a.example/htdocs/by.sh", SCRIPT)
+        .file_beside_root("vhosts/a.example/htdocs/locked.cgi", SCRIPT)
+        .file_beside_root("vhosts/a.example/htdocs/page", "a page");
+    symlink("a.example", vhosts.join("alias.example")).expect("it is our folder");
+    fs::create_dir_all(vhosts.join("thief.example")).expect("it is our folder");
+    symlink("../a.example/htdocs", vhosts.join("thief.example/htdocs")).expect("it is our folder");
+    let stolen = vhosts.join("b.example/htdocs/stolen.cgi");
+    symlink("../../a.example/htdocs/x.cgi", stolen).expect("it is our folder");
+    symlink("../private.cgi", vhosts.join("a.example/htdocs/private.cgi")).expect("it is our folder");
+    let told = explain(&site, "http://a.example/sub/index.cgi/more");
+    let untold = explain(&site, "http://x.strict.example/deep/index.cgi");
+    let server = site.start();
+    let mut rows = Rows::new();
+    let ran = |root: &std::path::Path, file: &str, translated: &str| {
+        let file = root.join(file);
+        let translated = match translated {
+            "" => String::new(),
+            path => root.join(path).display().to_string(),
+        };
+        let folder = file.parent().and_then(|folder| folder.file_name()).expect("it is in a folder");
+        let folder = folder.display();
+        format!("{} {} {translated} {folder} \n", file.display(), root.display())
+    };
+    let of = |name: &str| vhosts.join(name).join("htdocs");
+    for (host, path, expected) in [
+        ("a.example", "/x.cgi", ran(&of("a.example"), "x.cgi", "")),
+        ("A.Example:8080", "/x.cgi/p/q", ran(&of("a.example"), "x.cgi", "p/q")),
+        ("b.example", "/x.cgi", ran(&of("b.example"), "x.cgi", "")),
+        ("a.example", "/sub/", ran(&of("a.example"), "sub/index.cgi", "")),
+        ("a.example", "/sub", "301".to_owned()),
+        ("a.example", "/cgi-bin/run/more", ran(&of("a.example"), "cgi-bin/run", "more")),
+        ("a.example", "/by.sh/more", ran(&of("a.example"), "by.sh", "more")),
+        ("alias.example", "/x.cgi", ran(&of("alias.example"), "x.cgi", "")),
+        ("unknown.example", "/x.cgi", ran(&of("default"), "x.cgi", "")),
+        ("a..example", "/x.cgi", ran(&of("default"), "x.cgi", "")),
+        ("a.example", "/page", "a page".to_owned()),
+        // Its route has no scripts, so it is a file.
+        ("a.example", "/plain", SCRIPT.to_owned()),
+        ("b.example", "/only-a.cgi", "404".to_owned()),
+        ("b.example", "/cgi-bin/run", "404".to_owned()),
+        ("a.example", "/locked.cgi", "403".to_owned()),
+        ("a.example", "/../private.cgi", "400".to_owned()),
+        // Links that lead out of the folder of the name.
+        ("b.example", "/stolen.cgi", "403".to_owned()),
+        ("a.example", "/private.cgi", "403".to_owned()),
+        ("thief.example", "/x.cgi", "403".to_owned()),
+        ("w.strict.example", "/deep/index.cgi", ran(&strict, "deep/index.cgi", "")),
+        ("w.strict.example", "/missing", ran(&strict, "deep/index.cgi", "missing")),
+        ("x.strict.example", "/deep/index.cgi", "421".to_owned()),
+    ] {
+        // The second request finds the folder open.
+        for time in ["first", "second"] {
+            rows.check(format!("{host}{path}, {time}"), outcome(&get(&server, host, path)), expected.clone());
+        }
+    }
+    let shared = outcome(&get(&server, "b.example", "/lib/shared.cgi"));
+    let expected = format!("{}/lib/shared.cgi {} ", home.display(), of("b.example").display());
+    rows.holds("an alias", &shared, shared.starts_with(&expected));
+    let posted = server.request("POST /x.cgi HTTP/1.1\r\nHost: b.example\r\nContent-Length: 5\r\n\r\nhello");
+    rows.holds("a body", &posted.text(), posted.text().ends_with(" hello\n"));
+    let file = of("a.example").join("sub/index.cgi");
+    let translated = format!("PATH_TRANSLATED {}", of("a.example").join("more").display());
+    let is_told = told.contains(&format!("script    {}", file.display())) && told.contains(&translated);
+    rows.holds("explain", &told, is_told && told.contains("of the name a.example"));
+    rows.holds("explain", &untold, untold.contains("none for this name") && untold.contains("421"));
+    assert!(server.compared() > 0);
+}
+
 #[test]
 fn a_replaced_folder_does_not_leave_its_files_in_the_cache() {
     let site = Site::new().config_without_root("root = \"v/$host\"\n[cache]\ncheck = \"1s\"\nfolders = 2\n");
@@ -247,7 +347,6 @@ fn rejects_folders_of_names_that_cannot_be() {
         ("root = \"/srv\"\nuser_folders = \"../x\"", "is not the path of a folder in a home"),
         ("root = \"/srv\"\nuser_folders = \"\"", "is not the path of a folder in a home"),
         ("root = \"/srv\"\nuser_folders = \"www\"\n[accounts]\nhomes = \"/\"", "cannot be in the folder /"),
-        ("root = \"/srv/$host\"\n[[route]]\npath = \"*.cgi\"\ncgi = true", "is for a route with files"),
     ] {
         let site = Site::new().config_without_root(config);
         let checked = run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);

@@ -504,7 +504,8 @@ impl<'a> Exchange<'a> {
         walk: &Walk,
         fallback: Option<&FallbackVariables>,
     ) -> Option<Resolution<'a>> {
-        Some(match script::find(&self.responder.files, walk, self.now).await {
+        let of_host = self.folder.as_ref().map(|folder| &folder.root);
+        Some(match script::find(&self.responder.files, walk, of_host, self.now).await {
             Ok(Verdict::Run(at)) => {
                 let step = &walk.steps[at];
                 let route = step.route;

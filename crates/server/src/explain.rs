@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use site::access::{self, Action, Facts, Rule, Tls};
@@ -11,7 +12,7 @@ use site::authentication::Demand;
 use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
-use site::folder::FolderName;
+use site::folder::{FolderName, HostFolder};
 use site::forwarding::UNCHANGED;
 use site::host::{AddressGroup, name_of};
 use site::limit::{self, LimitId};
@@ -21,6 +22,7 @@ use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, PlannedRoot, plan, plan_fallback,
 };
 use site::proxies::Via;
+use site::route::RouteId;
 use site::upstream::{Protocol, UpstreamId};
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::head::{self, FieldStore, Head, Method};
@@ -29,6 +31,7 @@ use taipan_http::target::{SafePath, Scheme, normalized};
 
 use crate::exchange::{self, Responder};
 use crate::files::beneath::{Root, Wait};
+use crate::files::folders::Wanted;
 use crate::files::lookup::{Lookup, Query};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::script;
@@ -203,24 +206,13 @@ fn root(responder: &Responder, host: usize, head: &Head<'_>, planned: &FilesPlan
     let users = responder.services.site.hosts.at(host).users.as_ref();
     let (name, wanted) = match planned.root {
         PlannedRoot::Path(path) => return Roots::get(files, path, now).ok(),
-        PlannedRoot::OfHost(folder) => {
-            let mut names = folder.names(head.authority);
-            let open = |name: FolderName<'_>| {
-                let wanted = files.wanted_of_host(host.into(), folder, &name, symlinks, now).ok()?;
-                wanted.open().ok()?;
-                Some((format!("the name {}", name.as_str()), wanted))
-            };
-            match names.find_map(open) {
-                Some(found) => found,
-                None => {
-                    terminal::out(format_args!(
-                        "folder    none for this name, and no default: {}",
-                        folder.missing
-                    ));
-                    return None;
-                }
+        PlannedRoot::OfHost(folder) => match host_folder(responder, host, head, folder) {
+            Some(found) => found,
+            None => {
+                print_no_folder(folder);
+                return None;
             }
-        }
+        },
         PlannedRoot::OfUser(_) => match users.zip(users?.user(&planned.path)) {
             Some((users, user)) => (
                 format!("the user {user}"),
@@ -242,6 +234,27 @@ fn root(responder: &Responder, host: usize, head: &Head<'_>, planned: &FilesPlan
             None
         }
     }
+}
+
+fn print_no_folder(folder: &HostFolder) {
+    terminal::out(format_args!("folder    none for this name, and no default: {}", folder.missing));
+}
+
+/// The folder of the requested name or of the default one, and what it is of. `None`: there is none.
+fn host_folder(
+    responder: &Responder,
+    host: usize,
+    head: &Head<'_>,
+    folder: &HostFolder,
+) -> Option<(String, Wanted)> {
+    let (files, now) = (&responder.files, responder.services.clock.now());
+    let symlinks = responder.services.site.hosts.at(host).routes.get(RouteId::DEFAULT).files.symlinks;
+    let open = |name: FolderName<'_>| {
+        let wanted = files.wanted_of_host(host.into(), folder, &name, symlinks, now).ok()?;
+        wanted.open().ok()?;
+        Some((format!("the name {}", name.as_str()), wanted))
+    };
+    folder.names(head.authority).find_map(open)
 }
 
 /// Prints the limits of speed and of requests that apply, and the one that a rule of access names.
@@ -362,7 +375,7 @@ fn print_planned(
 ) -> Responding {
     let Plan { route, walk, action } = plan;
     if let Some(walk) = walk {
-        match print_walk(responder, host, requested, &walk, fallback) {
+        match print_walk(responder, host, head, requested, &walk, fallback) {
             Some(Verdict::Run(_)) => return Responding::Script,
             Some(Verdict::NoScript) => {}
             Some(Verdict::Folder) => return Responding::Nothing,
@@ -436,31 +449,45 @@ fn print_planned(
     Responding::Server
 }
 
-/// The result of the walk for a script. `None`: a root is not available.
+/// The result of the walk for a script. `None`: a root or a folder is not available.
 fn print_walk(
     responder: &Responder,
     host: usize,
+    head: &Head<'_>,
     requested: &SafePath,
     walk: &Walk,
     fallback: Option<&FallbackVariables>,
 ) -> Option<Verdict> {
+    let now = responder.services.clock.now();
+    let folder = responder.services.site.hosts.at(host).folder.as_ref();
+    let found = folder.and_then(|folder| host_folder(responder, host, head, folder));
+    if let (Some(folder), None) = (folder, &found) {
+        print_no_folder(folder);
+        return None;
+    }
+    let root = found.as_ref().and_then(|(_, wanted)| wanted.open().ok());
+    let of_host = found.as_ref().and_then(|(_, wanted)| wanted.path());
     let host = responder.services.site.hosts.at(host);
-    let query = script::Query::new(&responder.files, walk, responder.services.clock.now()).ok()?;
+    let query = script::Query::new(&responder.files, walk, root.as_ref(), now).ok()?;
     let verdict = query.verdict(Wait::Allowed).ok()?;
     if walk.path != *requested && verdict != Verdict::NoScript {
         terminal::out(format_args!("rewritten {}", walk.path));
     }
+    if let (Some((name, _)), Some(of_host), false) = (&found, of_host, verdict == Verdict::NoScript) {
+        terminal::out(format_args!("folder    {}, of {name}", of_host.display()));
+    }
     match verdict {
         Verdict::Run(at) => {
             let step = &walk.steps[at];
-            print_script(host, step);
+            print_script(host, step, of_host);
             let fallback_step = fallback.map(|variables| step.with_path_info(&variables.path_info));
-            print_run(&responder.services.site, host, fallback_step.as_ref().unwrap_or(step));
+            let step = fallback_step.as_ref().unwrap_or(step);
+            print_run(&responder.services.site, host, step, of_host);
             print_query(fallback);
         }
         Verdict::Denied(at) => {
             let step = &walk.steps[at];
-            print_script(host, step);
+            print_script(host, step, of_host);
             terminal::out(format_args!("found     a file that may not be run: {}", step.denial()));
         }
         Verdict::Folder => terminal::out(format_args!("found     a folder without an index script")),
@@ -470,10 +497,12 @@ fn print_walk(
     Some(verdict)
 }
 
-fn print_script(host: &Host, step: &Step) {
+/// `of_host`: the folder of the host's name.
+fn print_script(host: &Host, step: &Step, of_host: Option<&Path>) {
     let name = host.routes.get(step.route).name();
-    terminal::out(format_args!("route     {name}: scripts beneath {}", step.root.display()));
-    terminal::out(format_args!("script    {}", step.file().display()));
+    let (Some(root), Some(file)) = (step.root(of_host), step.file(of_host)) else { return };
+    terminal::out(format_args!("route     {name}: scripts beneath {}", root.display()));
+    terminal::out(format_args!("script    {}", file.display()));
 }
 
 fn print_query(fallback: Option<&FallbackVariables>) {
@@ -516,7 +545,8 @@ fn print_account(site: &Site, account: Option<&Account>) {
     }
 }
 
-fn print_run(site: &Site, host: &Host, step: &Step) {
+/// `of_host`: the folder of the host's name.
+fn print_run(site: &Site, host: &Host, step: &Step, of_host: Option<&Path>) {
     let Some((_, script)) = site::walk::script(host, step) else { return };
     match &script.interpreter {
         Some(Interpreter::Program(path)) => terminal::out(format_args!("run by    {}", path.display())),
@@ -529,7 +559,7 @@ fn print_run(site: &Site, host: &Host, step: &Step) {
     terminal::out(format_args!("as        SCRIPT_NAME {}", step.script_name));
     if !step.path_info.is_empty() {
         terminal::out(format_args!("          PATH_INFO {}", step.path_info));
-        if let Some(translated) = site::walk::path_translated(host, &step.path_info) {
+        if let Some(translated) = site::walk::path_translated(host, of_host, &step.path_info) {
             terminal::out(format_args!("          PATH_TRANSLATED {}", translated.display()));
         }
     }

@@ -13,7 +13,7 @@ use elf::abi::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, PT_INTERP, 
 use elf::endian::AnyEndian;
 use elf::string_table::StringTable;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
-use site::model::{Action, Host, Interpreter, Route, Site};
+use site::model::{Action, Host, Interpreter, NamedRoot, Route, Site};
 use taipan_http::target::SafePath;
 
 /// Bounds of what is examined. What is beyond them is not reported.
@@ -80,7 +80,11 @@ impl Jail {
     }
 
     fn examine_route(&mut self, host: &Host, route: &Route) {
-        let Action::Files { root, strip } = &route.action else { return };
+        let (root, strip, of_host) = match (&route.action, &host.folder) {
+            (Action::Files { root, strip }, _) => (root, *strip, None),
+            (Action::NamedFiles(NamedRoot::OfHost), Some(folder)) => (&folder.base, 0, Some(folder)),
+            _ => return,
+        };
         match route.script.as_ref().map(|script| &script.interpreter) {
             None | Some(Some(Interpreter::Upstream(_))) => {}
             Some(Some(Interpreter::Program(path))) => self.require_program(path, &scripts_of(route)),
@@ -88,9 +92,13 @@ impl Jail {
                 let mut files = Vec::new();
                 self.files(root, DEPTH, &mut files);
                 for file in files {
-                    let below = file.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default();
+                    let below = match of_host {
+                        Some(folder) => folder.below(&file),
+                        None => file.strip_prefix(root).ok(),
+                    };
+                    let Some(below) = below.and_then(Path::to_str) else { continue };
                     // An alias is beneath the path of its route.
-                    let is_script = *strip > 0
+                    let is_script = strip > 0
                         || SafePath::from_decoded(&format!("/{below}"))
                             .is_ok_and(|path| std::ptr::eq(host.routes.get(host.routes.find(&path)), route));
                     if is_script && self.is_executable(&file) {

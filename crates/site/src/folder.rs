@@ -13,7 +13,7 @@ use taipan_http::target::SafePath;
 use crate::host::{MAX_NAME, name_of};
 
 /// A folder for each name of a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostFolder {
     /// The folder that contains all of them.
     pub base: PathBuf,
@@ -27,7 +27,7 @@ pub struct HostFolder {
     pub missing: Status,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Part {
     Literal(String),
     /// `$host`
@@ -162,6 +162,21 @@ impl HostFolder {
         SafePath::from_decoded(&path).ok()
     }
 
+    /// The folder of a name, with `tail`.
+    pub fn path(&self, name: &FolderName<'_>) -> Option<PathBuf> {
+        let own = self.base.join(self.of(name)?.as_str());
+        Some(if self.tail.as_str().is_empty() { own } else { own.join(self.tail.as_str()) })
+    }
+
+    /// What follows the folder of some name in `path`, by its text. `None`: `path` is elsewhere. No segment of it is `.` or
+    /// `..`.
+    pub fn below<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        let named = path.strip_prefix(&self.base).ok()?.iter().zip(&self.named);
+        let (segment, parts) = named.into_iter().find(|(_, parts)| parts.contains(&Part::Name))?;
+        let own = self.path(&name_in(segment.to_str()?, parts)?)?;
+        path.strip_prefix(own).ok().filter(|below| !below.as_os_str().is_empty())
+    }
+
     /// The name in a request, if it can be a folder, and then the default.
     pub fn names<'a>(&'a self, authority: &'a [u8]) -> impl Iterator<Item = FolderName<'a>> {
         FolderName::of(authority).into_iter().chain(self.default.as_ref().map(FolderName::borrowed))
@@ -191,6 +206,20 @@ impl fmt::Display for HostFolder {
             tail => write!(f, "/{tail}"),
         }
     }
+}
+
+/// The only name that can make these parts the text of a segment. It need not do so.
+fn name_in<'s>(segment: &'s str, parts: &[Part]) -> Option<FolderName<'s>> {
+    let length = |part: &Part| match part {
+        Part::Literal(text) => text.len(),
+        Part::Level(_) => 1,
+        Part::Name => 0,
+    };
+    let names = parts.iter().filter(|part| **part == Part::Name).count();
+    let others: usize = parts.iter().map(length).sum();
+    let start: usize = parts.iter().take_while(|part| **part != Part::Name).map(length).sum();
+    let end = start + segment.len().checked_sub(others)?.checked_div(names)?;
+    FolderName::of(segment.get(start..end)?.as_bytes())
 }
 
 fn literals(parts: &[Part]) -> &str {
@@ -320,6 +349,36 @@ mod tests {
 
     fn folder(text: &str) -> Result<HostFolder, FolderError> {
         HostFolder::parse(text, Path::new("/etc")).expect("it has a variable")
+    }
+
+    #[test]
+    fn a_path_is_beneath_the_folder_of_one_name() {
+        for (text, path, expected) in [
+            ("/v/$host/htdocs", "/v/a.b/htdocs/x/y.cgi", Some("x/y.cgi")),
+            ("/v/$host/htdocs", "/v/a.b/htdocs", None),
+            ("/v/$host/htdocs", "/v/a.b/private/y.cgi", None),
+            ("/v/$host/htdocs", "/v/A.b/htdocs/y.cgi", None),
+            ("/v/$host/htdocs", "/v/a:80/htdocs/y.cgi", None),
+            ("/v/$host/htdocs", "/v/a./htdocs/y.cgi", None),
+            ("/v/$host/htdocs", "/v/ä/htdocs/y.cgi", None),
+            ("/v/$host/htdocs", "/w/a/htdocs/y.cgi", None),
+            ("/v/$host", "/v/y.cgi", None),
+            ("/v/$host", "/v/a/y.cgi", Some("y.cgi")),
+            ("/v/$level1/$host", "/v/a/abc/y.cgi", Some("y.cgi")),
+            ("/v/$level1/$host", "/v/b/abc/y.cgi", None),
+            ("/v/$host/$level2", "/v/abc/b/y.cgi", Some("y.cgi")),
+            ("/v/x-$host-$level1.d", "/v/x-abc-a.d/y.cgi", Some("y.cgi")),
+            ("/v/x-$host-$level1.d", "/v/x-abc-b.d/y.cgi", None),
+            ("/v/x-$host-$level1.d", "/v/x/y.cgi", None),
+            ("/v/$host+$host", "/v/ab+ab/y.cgi", Some("y.cgi")),
+            ("/v/$host+$host", "/v/ab+ac/y.cgi", None),
+        ] {
+            assert_eq!(
+                folder(text).unwrap().below(Path::new(path)),
+                expected.map(Path::new),
+                "{text} {path}"
+            );
+        }
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub struct Route {
     pub fallback_for: FallbackFor,
     /// The largest request body, in bytes. A longer one gets 413.
     pub max_body: u64,
-    /// How files are run, or what an upstream receives: only with [`Action::Files`] or [`Action::Upstream`].
+    /// How files are run, or what an upstream receives: only with [`Action::Upstream`], or files of no user.
     pub script: Option<Script>,
     /// The authorizers of a request, in the order in which they are called.
     pub authorizers: Vec<Arc<Authorizer>>,
@@ -575,9 +575,7 @@ impl Site {
 
     /// Routes whose files run as CGI programs.
     pub fn program_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
-        let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
-        let runs = |route: &Route| matches!(route.action, Action::Files { .. }) && route.upstream().is_none();
-        routes.filter(move |route| runs(route)).filter_map(|route| Some((route, route.script.as_ref()?)))
+        self.hosts.iter().flat_map(Host::program_routes)
     }
 
     /// Whether any route asks for a token.
@@ -647,10 +645,23 @@ impl Host {
         of_routes.chain(of_names).chain(homes)
     }
 
+    /// Routes whose files run as CGI programs.
+    pub fn program_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
+        let runs = |route: &&Route| route.action.may_have_scripts() && route.upstream().is_none();
+        self.routes.iter().filter(runs).filter_map(|route| Some((route, route.script.as_ref()?)))
+    }
+
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let of_names = self.folder.iter_mut().flat_map(|folder| Arc::make_mut(folder).paths_mut());
         let of_users = self.users.iter_mut().flat_map(|users| Arc::make_mut(users).paths_mut());
         self.routes.folders_mut().chain(of_names).chain(of_users)
+    }
+}
+
+impl Action {
+    /// Whether its files can be scripts. Those of users cannot.
+    pub fn may_have_scripts(&self) -> bool {
+        matches!(self, Action::Files { .. } | Action::NamedFiles(NamedRoot::OfHost))
     }
 }
 

@@ -201,6 +201,7 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
         }
         Action::NamedFiles(named) => match (named, &host.folder, &host.users) {
             (NamedRoot::OfHost, Some(folder), _) => {
+                scripts = walk(host, &path).map(Box::new);
                 plan_files(host, route, PlannedRoot::OfHost(folder), 0, path)
             }
             (NamedRoot::OfUser, _, Some(users)) => {

@@ -12,7 +12,7 @@ use script::walk::{FileKind, splits};
 use taipan_http::target::SafePath;
 
 use crate::authentication::is_never_served;
-use crate::model::{Action, Dotfiles, Host, Route, Script, Symlinks};
+use crate::model::{Action, Dotfiles, Host, NamedRoot, Route, Script, Symlinks};
 use crate::route::{Pattern, RouteId};
 
 /// The number of splits of a path that are tried, besides the whole path.
@@ -32,7 +32,7 @@ pub struct Walk {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub route: RouteId,
-    pub root: PathBuf,
+    pub root: StepRoot,
     /// The path beneath `root`.
     pub below: SafePath<'static>,
     pub symlinks: Symlinks,
@@ -43,6 +43,14 @@ pub struct Step {
     kind: StepKind,
     runs: Runs,
     strip: usize,
+}
+
+/// A folder that scripts are beneath.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StepRoot {
+    Path(PathBuf),
+    /// That of the host's name.
+    OfHost,
 }
 
 /// What the route of the whole path is for.
@@ -181,7 +189,11 @@ impl Step {
     fn new(host: &Host, script_name: SafePath<'static>, path_info: &str, kind: StepKind) -> Option<Step> {
         let id = host.routes.find(&script_name);
         let route = host.routes.get(id);
-        let Action::Files { root, strip } = &route.action else { return None };
+        let (root, strip) = match &route.action {
+            Action::Files { root, strip } => (StepRoot::Path(root.clone()), *strip),
+            Action::NamedFiles(NamedRoot::OfHost) => (StepRoot::OfHost, 0),
+            _ => return None,
+        };
         let runs = match &route.script {
             None if kind == StepKind::Split => return None,
             None => Runs::Never,
@@ -189,20 +201,20 @@ impl Step {
             Some(Script { interpreter: Some(_), .. }) => Runs::ByInterpreter,
             Some(Script { interpreter: None, .. }) => Runs::Directly,
         };
-        let below = script_name.skip_segments(*strip)?.into_owned();
+        let below = script_name.skip_segments(strip)?.into_owned();
         if route.files.hides(&below) {
             return None;
         }
         Some(Step {
             route: id,
-            root: root.to_owned(),
+            root,
             below,
             symlinks: route.files.symlinks,
             script_name,
             path_info: path_info.to_owned(),
             kind,
             runs,
-            strip: *strip,
+            strip,
         })
     }
 
@@ -228,8 +240,17 @@ impl Step {
         }
     }
 
-    pub fn file(&self) -> PathBuf {
-        self.root.join(self.below.as_str())
+    /// `of_host`: the folder of the host's name. `None`: the step needs it.
+    pub fn root<'s>(&'s self, of_host: Option<&'s Path>) -> Option<&'s Path> {
+        match &self.root {
+            StepRoot::Path(path) => Some(path),
+            StepRoot::OfHost => of_host,
+        }
+    }
+
+    /// As `root`.
+    pub fn file(&self, of_host: Option<&Path>) -> Option<PathBuf> {
+        Some(self.root(of_host)?.join(self.below.as_str()))
     }
 
     fn is_below(&self, above: &Step) -> bool {
@@ -253,20 +274,26 @@ fn is_hidden(route: &Route, script_name: &SafePath) -> bool {
     is_dotfile || script_name.segments().any(is_never_served)
 }
 
-/// PATH_TRANSLATED: the file that PATH_INFO names if it is taken as a path of this host (RFC 3875 §4.1.6).
-pub fn path_translated(host: &Host, path_info: &str) -> Option<PathBuf> {
+/// PATH_TRANSLATED: the file that PATH_INFO names if it is taken as a path of this host (RFC 3875 §4.1.6). `of_host`: the
+/// folder of the host's name.
+pub fn path_translated(host: &Host, of_host: Option<&Path>, path_info: &str) -> Option<PathBuf> {
     if path_info.is_empty() {
         return None;
     }
     let path = SafePath::from_decoded(path_info).ok()?;
-    let Action::Files { root, strip } = &host.routes.get(host.routes.find(&path)).action else { return None };
-    Some(root.join(path.skip_segments(*strip)?.as_str()))
+    let (root, strip) = match &host.routes.get(host.routes.find(&path)).action {
+        Action::Files { root, strip } => (root.as_path(), *strip),
+        Action::NamedFiles(NamedRoot::OfHost) => (of_host?, 0),
+        _ => return None,
+    };
+    Some(root.join(path.skip_segments(strip)?.as_str()))
 }
 
-/// DOCUMENT_ROOT: the root of the host, or `root` if the host has none.
-pub fn document_root<'s>(host: &'s Host, root: &'s Path) -> &'s Path {
+/// DOCUMENT_ROOT: the root of the host, or `root` if the host has none. `of_host`: the folder of the host's name.
+pub fn document_root<'s>(host: &'s Host, of_host: Option<&'s Path>, root: &'s Path) -> &'s Path {
     match &host.routes.get(RouteId::DEFAULT).action {
         Action::Files { root, .. } => root,
+        Action::NamedFiles(NamedRoot::OfHost) => of_host.unwrap_or(root),
         _ => root,
     }
 }

@@ -83,7 +83,8 @@ impl Exchange<'_> {
             return Ok(());
         }
         let kind = HandlerKind::Authorizer(authorizer.clone());
-        let handler = Handler { host: self.host, route, kind, query: None, max_body: self.max_body };
+        let (host, folder, max_body) = (self.host, self.folder_path(), self.max_body);
+        let handler = Handler { host, folder, route, kind, query: None, max_body };
         // The body is for the upstream that responds.
         let body = RequestBody::None;
         match upstream::forward(&self.responder.upstreams, request, &handler, &self.variables, body).await {

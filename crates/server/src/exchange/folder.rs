@@ -1,5 +1,6 @@
 //! Folders that a name in the request leads to: which one, and what a request gets whose name has none.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -61,6 +62,11 @@ impl<'a> Exchange<'a> {
             }
         }
         Err(fixed::status(self.services, None, folder.missing))
+    }
+
+    /// The path of the chosen folder.
+    pub(super) fn folder_path(&self) -> Option<Rc<Path>> {
+        self.folder.as_ref()?.path.clone()
     }
 
     fn use_folder(&mut self, folder: Rc<Folder>) {

@@ -55,7 +55,8 @@ impl Exchange<'_> {
             return self.status(route, Status::SERVICE_UNAVAILABLE).await;
         }
         let query = fallback.and_then(|variables| variables.query.clone());
-        let handler = Handler { host: self.host, route: id, kind, query, max_body: route.max_body };
+        let (host, folder, max_body) = (self.host, self.folder_path(), route.max_body);
+        let handler = Handler { host, folder, route: id, kind, query, max_body };
         self.max_body = route.max_body;
         let body = std::mem::replace(&mut self.body, RequestBody::None);
         let outcome =

@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -39,7 +39,9 @@ pub struct Folders {
 
 pub struct Folder {
     pub number: u32,
-    root: Root,
+    pub root: Root,
+    /// As the configuration and the name say it. `None`: it is a user's.
+    pub path: Option<Rc<Path>>,
 }
 
 struct Known {
@@ -71,7 +73,7 @@ pub struct Wanted {
 }
 
 enum Kind {
-    OfHost { base: Root, named: SafePath<'static>, tail: SafePath<'static> },
+    OfHost { base: Root, named: SafePath<'static>, tail: SafePath<'static>, path: PathBuf },
     OfUser { users: Arc<UserFolders>, bases: Vec<(PathBuf, Root)> },
 }
 
@@ -99,7 +101,14 @@ impl Folders {
         found.get(host.with_folder(0), &user_key(user)).map(|known| known.folder.root.clone())
     }
 
-    fn add(&self, host: HostKey, name: &str, root: Root, now: i64) -> Option<Rc<Folder>> {
+    fn add(
+        &self,
+        host: HostKey,
+        name: &str,
+        root: Root,
+        path: Option<Rc<Path>>,
+        now: i64,
+    ) -> Option<Rc<Folder>> {
         self.missing.borrow_mut().remove(host, name);
         let mut found = self.found.borrow_mut();
         if let Some(known) = found.get(host, name)
@@ -110,7 +119,7 @@ impl Folders {
         }
         let number = self.next.get();
         self.next.set(number.checked_add(1)?);
-        let folder = Rc::new(Folder { number, root });
+        let folder = Rc::new(Folder { number, root, path });
         found.insert(host, name, Known { folder: folder.clone(), checked_at: now }, 0, 1);
         let mut numbered = self.numbered.borrow_mut();
         if numbered.len() >= 2 * self.limit {
@@ -157,7 +166,8 @@ impl Files {
     ) -> Result<Wanted, Status> {
         let base = Roots::get(self, &folder.base, now)?;
         let named = folder.of(name).ok_or(Status::NOT_FOUND)?;
-        let kind = Kind::OfHost { base, named, tail: folder.tail.clone() };
+        let path = folder.path(name).ok_or(Status::NOT_FOUND)?;
+        let kind = Kind::OfHost { base, named, tail: folder.tail.clone(), path };
         Ok(Wanted { host, name: name.as_str().to_owned(), symlinks, kind })
     }
 
@@ -224,10 +234,11 @@ impl Files {
             return Err(Status::SERVICE_UNAVAILABLE);
         }
         let (host, name, device) = (wanted.host, wanted.name.clone(), wanted.device());
+        let path = wanted.path().map(Rc::from);
         let opened = self.services.disk.run_for_request(device, Work::File, move || wanted.open()).await;
         let now = self.services.clock.read();
         match opened.map_err(|busy| self.report_busy(&name, busy))? {
-            Ok(root) => self.folders.add(host, &name, root, now).ok_or(Status::SERVICE_UNAVAILABLE),
+            Ok(root) => self.folders.add(host, &name, root, path, now).ok_or(Status::SERVICE_UNAVAILABLE),
             Err(OpenError::Local(errno)) => Err(self.report_errno(&name, errno)),
             Err(error) => {
                 let is_denied = matches!(error, OpenError::Denied);
@@ -247,10 +258,18 @@ impl Wanted {
         }
     }
 
+    /// The folder of a name, as the configuration says it. `None`: it is a user's.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.kind {
+            Kind::OfHost { path, .. } => Some(path),
+            Kind::OfUser { .. } => None,
+        }
+    }
+
     /// Waits for disks.
     pub fn open(&self) -> Result<Root, OpenError> {
         let root = match &self.kind {
-            Kind::OfHost { base, named, tail } => {
+            Kind::OfHost { base, named, tail, .. } => {
                 let own = base.beneath(named, self.symlinks)?;
                 // A link in the folder of a name does not lead to that of another.
                 if tail.as_str().is_empty() { own } else { own.beneath(tail, self.symlinks)? }

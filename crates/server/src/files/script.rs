@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use rustix::fs::{self, AtFlags, FileType, OFlags, StatxFlags};
 use script::walk::FileKind;
-use site::walk::{Step, Verdict, Walk};
+use site::walk::{Step, StepRoot, Verdict, Walk};
 use taipan_http::status::Status;
 
 use super::Files;
@@ -23,10 +23,15 @@ pub struct Query {
     roots: Vec<Root>,
 }
 
-/// Errors: the status of the response.
-pub async fn find(files: &Rc<Files>, walk: &Walk, now: i64) -> Result<Verdict, Status> {
+/// `of_host`: the folder of the host's name. Errors: the status of the response.
+pub async fn find(
+    files: &Rc<Files>,
+    walk: &Walk,
+    of_host: Option<&Root>,
+    now: i64,
+) -> Result<Verdict, Status> {
     let path = walk.path.as_str();
-    let query = Query::new(files, walk, now)?;
+    let query = Query::new(files, walk, of_host, now)?;
     let result = match query.verdict(Wait::Never) {
         Err(OpenError::WouldWait) if files.services.sheds_cold() => return Err(Status::SERVICE_UNAVAILABLE),
         Err(OpenError::WouldWait) => {
@@ -45,8 +50,11 @@ pub async fn find(files: &Rc<Files>, walk: &Walk, now: i64) -> Result<Verdict, S
 
 impl Query {
     /// Errors: the status of the response if a root is not open.
-    pub fn new(files: &Rc<Files>, walk: &Walk, now: i64) -> Result<Query, Status> {
-        let roots = walk.steps.iter().map(|step| Roots::get(files, &step.root, now));
+    pub fn new(files: &Rc<Files>, walk: &Walk, of_host: Option<&Root>, now: i64) -> Result<Query, Status> {
+        let roots = walk.steps.iter().map(|step| match &step.root {
+            StepRoot::Path(path) => Roots::get(files, path, now),
+            StepRoot::OfHost => of_host.cloned().ok_or(Status::SERVICE_UNAVAILABLE),
+        });
         Ok(Query { walk: walk.clone(), roots: roots.collect::<Result<_, _>>()? })
     }
 

@@ -4,10 +4,13 @@
 //! Knows nothing of how a program is started.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
 
-use site::model::{Account, Action, Interpreter, Script, Site};
+use site::folder::HostFolder;
+use site::model::{Account, Action, Host, Interpreter, Route, Script, Site};
 
 use super::{SpawnRequest, message};
 use crate::privilege::Credentials;
@@ -24,6 +27,8 @@ struct AccountRules {
     interpreters: HashSet<Vec<u8>>,
     /// Folders of scripts, without a slash at the end.
     folders: HashSet<Vec<u8>>,
+    /// Folders of names, which contain scripts.
+    named: HashSet<Arc<HostFolder>>,
     /// `NAME=VALUE`, as configured.
     additions: HashSet<Vec<u8>>,
 }
@@ -73,13 +78,14 @@ impl Allowlist {
     /// Of a site with the paths within its `chroot`. `credentials` are those of each account.
     pub fn of(site: &Site, credentials: impl Fn(Option<&Account>) -> Option<Credentials>) -> Allowlist {
         let mut allowlist = Allowlist::default();
-        for (route, script) in site.program_routes() {
-            if let Action::Files { root, .. } = &route.action {
+        for host in site.hosts.iter() {
+            for (route, script) in host.program_routes() {
                 let account = script.account.as_ref();
                 let name = account.map_or(String::new(), Account::to_string);
                 let new = || AccountRules { credentials: credentials(account), ..AccountRules::default() };
                 let rules = allowlist.0.entry(name.into_bytes()).or_insert_with(new);
-                rules.add(root.as_os_str().as_bytes(), script);
+                rules.add_folder(host, route);
+                rules.add(script);
             }
         }
         allowlist
@@ -94,9 +100,21 @@ impl Allowlist {
 }
 
 impl AccountRules {
-    fn add(&mut self, root: &[u8], script: &Script) {
-        let folder = root.iter().rposition(|byte| *byte != b'/').map_or(&root[..0], |last| &root[..=last]);
-        self.folders.insert(folder.to_vec());
+    fn add_folder(&mut self, host: &Host, route: &Route) {
+        match (&route.action, &host.folder) {
+            (Action::Files { root, .. }, _) => {
+                let root = root.as_os_str().as_bytes();
+                let last = root.iter().rposition(|byte| *byte != b'/');
+                self.folders.insert(last.map_or(&root[..0], |last| &root[..=last]).to_vec());
+            }
+            (_, Some(folder)) => {
+                self.named.insert(folder.clone());
+            }
+            (_, None) => {}
+        }
+    }
+
+    fn add(&mut self, script: &Script) {
         if let Some(Interpreter::Program(path)) = &script.interpreter {
             self.interpreters.insert(path.as_os_str().as_bytes().to_vec());
         }
@@ -120,7 +138,8 @@ impl AccountRules {
         let folders = || (0..path.len()).rev().filter(|at| path[*at] == b'/').map(|at| &path[..at]);
         path.starts_with(b"/")
             && steps().all(|step| !matches!(step, b"" | b"." | b".."))
-            && folders().any(|folder| self.folders.contains(folder))
+            && (folders().any(|folder| self.folders.contains(folder))
+                || self.named.iter().any(|folder| folder.below(Path::new(OsStr::from_bytes(path))).is_some()))
     }
 
     fn sets(&self, variable: &CStr) -> bool {
@@ -143,7 +162,7 @@ fn is_field(name: &[u8]) -> bool {
 mod tests {
     use script::environment::{Additions, Credentials as OfRequests};
     use site::host::Hosts;
-    use site::model::Route;
+    use site::model::NamedRoot;
     use site::route::{Pattern, Routes};
 
     use super::*;
@@ -158,9 +177,21 @@ mod tests {
         let interpreter = Some(Interpreter::Program("/usr/bin/php-cgi".into()));
         let script = Script { interpreter, environment, ..of_any_account() };
         let mut rules = AccountRules::default();
-        rules.add(b"/srv/app/", &script);
-        rules.add(b"/srv/cgi-bin", &Script { interpreter: None, ..script });
+        rules.add_folder(&host(None), &route("/srv/app/"));
+        rules.add_folder(&host(None), &route("/srv/cgi-bin"));
+        let folder = HostFolder::parse("/srv/vhosts/$host/htdocs", Path::new("/")).unwrap().unwrap();
+        let of_host = Action::NamedFiles(NamedRoot::OfHost);
+        rules.add_folder(&host(Some(Arc::new(folder))), &Route::new(Pattern::EVERYTHING, of_host));
+        rules.add(&script);
         rules
+    }
+
+    fn host(folder: Option<Arc<HostFolder>>) -> Host {
+        Host { folder, ..Site::folder("/".into(), Vec::new()).hosts[0].clone() }
+    }
+
+    fn route(root: &str) -> Route {
+        Route::new(Pattern::EVERYTHING, Action::Files { root: root.into(), strip: 0 })
     }
 
     #[track_caller]
@@ -183,6 +214,12 @@ mod tests {
             (c"/srv/cgi-bin/./a", false),
             (c"/srv//cgi-bin/a", false),
             (c"srv/cgi-bin/a", false),
+            (c"/srv/vhosts/a.example/htdocs/a.cgi", true),
+            (c"/srv/vhosts/a.example/private/a.cgi", false),
+            (c"/srv/vhosts/a.example/htdocs", false),
+            (c"/srv/vhosts/../htdocs/a.cgi", false),
+            (c"/srv/vhosts/a.example/htdocs/../../b/a.cgi", false),
+            (c"/srv/vhosts/a.cgi", false),
             (c"/", false),
             (c"", false),
         ] {
@@ -227,7 +264,7 @@ mod tests {
     #[test]
     fn a_site_of_scripts_at_the_top_has_all_paths() {
         let mut rules = AccountRules::default();
-        rules.add(b"/", &of_any_account());
+        rules.add_folder(&host(None), &route("/"));
         assert!(rules.permits(&shell(c"")));
     }
 
@@ -237,7 +274,7 @@ mod tests {
         let named = |user: &str| Some(Account { user: user.to_owned(), group: None });
         let route = |root: &str, account| Route {
             script: Some(Script { account, ..of_any_account() }),
-            ..Route::new(Pattern::EVERYTHING, Action::Files { root: root.into(), strip: 0 })
+            ..self::route(root)
         };
         let host = |root: &str, account| {
             let mut host = site.hosts[0].clone();

@@ -40,6 +40,8 @@ const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 /// The script or the application that answers a request.
 pub struct Handler {
     pub host: usize,
+    /// The folder of the host's name, if it has one.
+    pub folder: Option<Rc<Path>>,
     pub route: RouteId,
     pub kind: HandlerKind,
     /// In place of the query of the request.
@@ -267,16 +269,21 @@ impl Handler {
             // The port that the client knows is the proxy's, or is not known.
             _ => port.unwrap_or(head.scheme.default_port()),
         };
-        let translated = walk::path_translated(host, self.path_info()).unwrap_or_default();
+        let of_host = self.folder.as_deref();
+        let translated = walk::path_translated(host, of_host, self.path_info()).unwrap_or_default();
         let script_name = self.name();
         let (file, root) = match &self.kind {
-            HandlerKind::Script(step) => (step.file(), walk::document_root(host, &step.root)),
+            HandlerKind::Script(step) => {
+                let file = step.file(of_host).ok_or(Status::INTERNAL_SERVER_ERROR)?;
+                let root = step.root(of_host).unwrap_or(Path::new("/"));
+                (file, walk::document_root(host, of_host, root))
+            }
             HandlerKind::Application { name, .. } => {
-                let root = walk::document_root(host, Path::new("/"));
+                let root = walk::document_root(host, of_host, Path::new("/"));
                 (root.join(name.trim_start_matches('/')), root)
             }
             HandlerKind::Authorizer(_) => {
-                let root = walk::document_root(host, Path::new("/"));
+                let root = walk::document_root(host, of_host, Path::new("/"));
                 (root.to_owned(), root)
             }
         };
@@ -332,7 +339,8 @@ impl Handler {
             QueryArguments::Passed => self.query(head),
             QueryArguments::Withheld => None,
         };
-        Program::new(step.file(), script, query, environment.block()).ok_or(Status::BAD_REQUEST)
+        let file = step.file(self.folder.as_deref()).ok_or(Status::INTERNAL_SERVER_ERROR)?;
+        Program::new(file, script, query, environment.block()).ok_or(Status::BAD_REQUEST)
     }
 }
 

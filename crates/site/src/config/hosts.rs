@@ -371,7 +371,7 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>)
     route.within = Some(outer.route.pattern.clone());
     let has_interpreter = section.has("interpreter") || section.has("cgi");
     route.script = match route.action {
-        Action::Files { .. } if has_interpreter => {
+        ref action if action.may_have_scripts() && has_interpreter => {
             let Inherited { scripts, upstreams, .. } = *inherited;
             scripts::script(section, &route.pattern, &route.action, &outer.environment, scripts, upstreams)
         }

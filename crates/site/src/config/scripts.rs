@@ -151,7 +151,7 @@ pub fn script(
         reject_without_scripts(section);
         return None;
     }
-    if !matches!(action, Action::Files { .. }) {
+    if !action.may_have_scripts() {
         let name = if section.has("cgi") { "cgi" } else { "interpreter" };
         let what = format!("\"{name}\" is for a route with files");
         section.errors.add(section.place_of(name), what, "give it a root or an alias, or its host a root");

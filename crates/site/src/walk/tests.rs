@@ -36,7 +36,7 @@ struct Disk {
 
 impl Disk {
     fn file_kind(&self, step: &Step) -> FileKind {
-        let file = step.file();
+        let file = step.file(None).unwrap();
         let is = |paths: &[&str]| paths.iter().any(|path| Path::new(path) == file);
         match () {
             () if is(self.scripts) => FileKind::Script,
@@ -61,7 +61,7 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
                     Interpreter::Program(path) => format!("{} ", path.display()),
                     Interpreter::Upstream(id) => format!("application {id} "),
                 });
-                let (file, info) = (step.file(), &step.path_info);
+                let (file, info) = (step.file(None).unwrap(), &step.path_info);
                 return format!(
                     "{}{} as {} + {info}",
                     by.unwrap_or_default(),
@@ -386,12 +386,12 @@ fn translates_path_info_as_a_path() {
         ("/", Some("/www/")),
         ("/x", None),
     ] {
-        assert_eq!(path_translated(host, path_info), expected.map(PathBuf::from), "{path_info}");
+        assert_eq!(path_translated(host, None, path_info), expected.map(PathBuf::from), "{path_info}");
     }
     let mut encoded = String::new();
     encode_path("/%2e%2e/x", &mut encoded);
     assert_eq!(
-        path_translated(host, "/%2e%2e/x"),
+        path_translated(host, None, "/%2e%2e/x"),
         Some("/www/%2e%2e/x".into()),
         "the path is already decoded"
     );
@@ -401,5 +401,33 @@ fn translates_path_info_as_a_path() {
 fn takes_the_document_root_from_the_host() {
     let site = site("[[route]]\npath = \"/cgi-bin/\"\nalias = \"/lib/cgi\"\ncgi = true");
     let walk = walk(site.hosts.at(0), &SafePath::parse("/cgi-bin/a").unwrap()).unwrap();
-    assert_eq!(document_root(site.hosts.at(0), &walk.steps[0].root), Path::new("/www"));
+    let root = walk.steps[0].root(None).unwrap();
+    assert_eq!(document_root(site.hosts.at(0), None, root), Path::new("/www"));
+}
+
+#[test]
+fn takes_scripts_from_the_folder_of_a_name() {
+    let config = "listen = \"127.0.0.1:1\"\nroot = \"/v/$host/www\"\n\
+                  [[route]]\npath = \"**.cgi\"\ncgi = true\n\
+                  [[route]]\npath = \"/lib/\"\nalias = \"/usr/lib/cgi\"\n\
+                  [[route]]\npath = \"/bin/\"\ncgi = true";
+    let site = config::load(Path::new("site.toml"), &One(config.to_owned())).unwrap();
+    let (host, folder) = (site.hosts.at(0), Some(Path::new("/v/a/www")));
+    for (target, expected) in [
+        ("/x/y.cgi/z", "/v/a/www/x/y.cgi"),
+        ("/bin/a", "/v/a/www/bin/a"),
+        ("/lib/a.cgi", "/usr/lib/cgi/a.cgi"),
+    ] {
+        let walk = walk(host, &SafePath::parse(target).unwrap()).unwrap();
+        let is_there = |step: &Step| step.file(folder) == Some(expected.into());
+        let verdict = walk.verdict(|step| match is_there(step) {
+            true => Ok::<_, ()>(FileKind::Script),
+            false => Ok(FileKind::Folder),
+        });
+        assert!(matches!(verdict, Ok(Verdict::Run(_))), "{target}");
+    }
+    assert_eq!(walk(host, &SafePath::parse("/a.html").unwrap()), None);
+    assert_eq!(document_root(host, folder, Path::new("/")), Path::new("/v/a/www"));
+    assert_eq!(path_translated(host, folder, "/a/b"), Some("/v/a/www/a/b".into()));
+    assert_eq!(path_translated(host, None, "/a/b"), None);
 }
