@@ -62,7 +62,7 @@ fn forwards_to_a_url_and_replaces_the_path_of_the_route() {
         route("/strip/", "/"),
         route("/deep/a b/", "/api/"),
         route("/login", "/sso/in"),
-        format!("[[route]]\npath = \"/named/\"\nproxy = \"http://app/n/\"\n"),
+        "[[route]]\npath = \"/named/\"\nproxy = \"http://app/n/\"\n".to_owned(),
         route("*.png", ""),
         "[[route]]\npath = \"/files/\"\nfallback = \"/strip/\"\n".to_owned(),
         format!("[[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"{address}\"\n"),
