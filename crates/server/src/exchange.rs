@@ -438,7 +438,10 @@ impl<'a> Exchange<'a> {
                 Resolution::Status(route, status) => self.status(route, status).await,
                 Resolution::Absent(route, status) => return Err((route, status)),
                 Resolution::List(query) => self.list(*query).await,
-                Resolution::Forward(route, kind) => self.forward(request, route, *kind, fallback).await,
+                // On the heap, because the internal redirects of a script nest.
+                Resolution::Forward(route, kind) => {
+                    Box::pin(self.forward(request, route, *kind, fallback)).await
+                }
                 // A file that stands for the path, such as an index file.
                 Resolution::Refused(refused) => match self.satisfy(request, refused).await {
                     Ok(()) => {
