@@ -346,27 +346,33 @@ fn sends_a_large_file_through_small_windows() {
     assert!(received == content);
 }
 
+/// Requests `/urgent` with a priority, where a large response has filled the window of the connection, and receives all of
+/// it before the rest of the large one. Returns its stream.
+fn open_urgent(client: &mut Http2, priority: &str) -> u32 {
+    let mut received = 0;
+    while received < 65_535 {
+        let frame = next_frame(client);
+        received += if frame.kind == frame::DATA { frame.payload.len() } else { 0 };
+    }
+    let request = Http2Request::new("GET", "/urgent", &[("priority", priority)]);
+    let urgent = client.open(&request).expect("it is open");
+    while next_frame(client).stream != urgent {}
+    window_update(client, 0, 1_000_000);
+    let mut of_urgent = 0;
+    while of_urgent < 40_000 {
+        let frame = next_frame(client);
+        assert_eq!((frame.kind, frame.stream), (frame::DATA, urgent), "the urgent one is first");
+        of_urgent += frame.payload.len();
+    }
+    urgent
+}
+
 #[test]
 fn an_urgent_response_overtakes_another() {
     let server = site().file("large", vec![b'x'; 4_000_000]).file("urgent", vec![b'y'; 40_000]).start();
     let mut client = connect_with_window(&server, 1 << 30);
     client.open(&Http2Request::new("GET", "/large", &[("priority", "u=7")])).expect("it is open");
-    // The first stream fills the window of the connection.
-    let mut received = 0;
-    while received < 65_535 {
-        let frame = next_frame(&mut client);
-        received += if frame.kind == frame::DATA { frame.payload.len() } else { 0 };
-    }
-    let urgent =
-        client.open(&Http2Request::new("GET", "/urgent", &[("priority", "u=0")])).expect("it is open");
-    while next_frame(&mut client).stream != urgent {}
-    window_update(&mut client, 0, 1_000_000);
-    let mut of_urgent = 0;
-    while of_urgent < 40_000 {
-        let frame = next_frame(&mut client);
-        assert_eq!((frame.kind, frame.stream), (frame::DATA, urgent), "the urgent one is first");
-        of_urgent += frame.payload.len();
-    }
+    let urgent = open_urgent(&mut client, "u=0");
     assert_ne!(next_frame(&mut client).stream, urgent);
 }
 
@@ -380,21 +386,7 @@ fn a_response_can_say_how_urgent_it_is() {
         .start();
     let mut client = connect_with_window(&server, 1 << 30);
     client.open(&Http2Request::new("GET", "/large", &[("priority", "u=1")])).expect("it is open");
-    let mut received = 0;
-    while received < 65_535 {
-        let frame = next_frame(&mut client);
-        received += if frame.kind == frame::DATA { frame.payload.len() } else { 0 };
-    }
-    let urgent =
-        client.open(&Http2Request::new("GET", "/urgent", &[("priority", "u=7")])).expect("it is open");
-    while next_frame(&mut client).stream != urgent {}
-    window_update(&mut client, 0, 1_000_000);
-    let mut of_urgent = 0;
-    while of_urgent < 40_000 {
-        let frame = next_frame(&mut client);
-        assert_eq!((frame.kind, frame.stream), (frame::DATA, urgent), "the urgent one is first");
-        of_urgent += frame.payload.len();
-    }
+    open_urgent(&mut client, "u=7");
 }
 
 #[test]
