@@ -121,9 +121,13 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
+    /// The credentials of the request. Several lines of the field are none.
+    fn authorization(&self) -> Authorization<'a> {
+        self.head.only("authorization").map_or(Authorization::Other, Authorization::parse)
+    }
+
     async fn log_in_by_basic(&self, users: &Arc<Authentication>) -> Result<(String, &'static str), Failure> {
-        let Some(value) = self.head.only("authorization") else { return Err(Failure::Ask(Reason::Wrong)) };
-        let Authorization::Basic(token) = Authorization::parse(value) else {
+        let Authorization::Basic(token) = self.authorization() else {
             return Err(Failure::Ask(Reason::Wrong));
         };
         let basic = Basic::parse(token).map_err(|_| Failure::Malformed)?;
@@ -141,8 +145,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn log_in_by_digest(&mut self, users: &Authentication) -> Result<(String, &'static str), Failure> {
-        let Some(value) = self.head.only("authorization") else { return Err(Failure::Ask(Reason::Wrong)) };
-        let Authorization::Digest(credentials) = Authorization::parse(value) else {
+        let Authorization::Digest(credentials) = self.authorization() else {
             return Err(Failure::Ask(Reason::Wrong));
         };
         let logins = &self.responder.logins;

@@ -129,7 +129,8 @@ fn select<T>(
     selection
 }
 
-fn reject_entry(section: &Section, name: &str, place: &Place, value: &str, what_to_do: String) {
+/// Reports an entry of a list, and what to do.
+pub fn reject_entry(section: &Section, name: &str, place: &Place, value: &str, what_to_do: String) {
     let what = format!("\"{name}\" cannot have the entry \"{}\"", value.escape_debug());
     section.errors.add(place, what, what_to_do);
 }

@@ -11,6 +11,7 @@ use auth::mistake::{FileError, MAX_FILE, Mistakes};
 use auth::users::Users;
 
 use super::Source;
+use super::access::reject_entry;
 use super::error::{Errors, Place, shown};
 use super::keys::Scope;
 use super::section::{Given, Section, text};
@@ -181,8 +182,8 @@ fn require(section: &Section) -> Option<Vec<Require>> {
         Some(("user", name)) if !name.is_empty() => Some(Require::User(name.to_owned())),
         Some(("group", name)) if !name.is_empty() => Some(Require::Group(name.to_owned())),
         _ => {
-            let what = format!("\"require\" cannot have the entry \"{}\"", value.escape_debug());
-            section.errors.add(place, what, "write \"user\", \"user:NAME\" or \"group:NAME\"");
+            let what_to_do = "write \"user\", \"user:NAME\" or \"group:NAME\"".to_owned();
+            reject_entry(section, "require", place, value, what_to_do);
             None
         }
     };
