@@ -50,6 +50,7 @@ pub mod signer;
 pub mod signer;
 pub mod spawner;
 
+pub mod cache;
 pub mod content;
 pub mod request;
 pub mod response;

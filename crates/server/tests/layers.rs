@@ -10,6 +10,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("h2", H2),
     ("script", SCRIPT),
     ("auth", AUTH),
+    ("cache", CACHE),
     ("site", SITE),
     ("server", SERVER),
     ("load", LOAD),
@@ -58,6 +59,8 @@ const AUTH: &[&str] = &[
     "hash",
     "crypt64",
 ];
+
+const CACHE: &[&str] = &["stored", "vary", "directives", "key", "settings"];
 
 const SITE: &[&str] = &[
     "config",
@@ -114,6 +117,7 @@ const SERVER: &[&str] = &[
     "spawner",
     "signer",
     "request",
+    "cache",
     "content",
     "response",
     "files",

@@ -1,0 +1,123 @@
+//! What a stored response is found by: the URL, as far as it counts, and the upstream that has answered.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use twox_hash::XxHash3_128;
+
+use crate::settings::Settings;
+
+/// The canonical text, and its hash. Two keys are the same if their texts are: clients choose most of the text, so its hash
+/// alone decides nothing.
+///
+/// The text is `SCHEME://AUTHORITY/PATH?QUERY UPSTREAM`, with a third part if the path was sent in another spelling. None of the
+/// parts before `UPSTREAM` has a space.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    text: Box<[u8]>,
+    hash: u128,
+}
+
+/// The parts of a key.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts<'a> {
+    pub scheme: &'a str,
+    pub authority: &'a [u8],
+    /// As sent.
+    pub raw_path: &'a str,
+    /// Normalized.
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+    /// What would answer the request, in words that stay the same after a restart.
+    pub upstream: &'a str,
+}
+
+impl Parts<'_> {
+    /// Appends the canonical text.
+    pub fn write(&self, settings: &Settings, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.scheme.as_bytes());
+        out.extend_from_slice(b"://");
+        out.extend(self.authority.iter().map(u8::to_ascii_lowercase));
+        out.extend_from_slice(self.path.as_bytes());
+        if let Some(query) = self.query {
+            out.push(b'?');
+            settings.query.write(query, out);
+        }
+        out.push(b' ');
+        out.extend_from_slice(self.upstream.as_bytes());
+        if self.raw_path != self.path {
+            out.push(b' ');
+            out.extend_from_slice(self.raw_path.as_bytes());
+        }
+    }
+}
+
+impl Key {
+    pub fn new(text: &[u8]) -> Key {
+        Key { text: text.into(), hash: XxHash3_128::oneshot(text) }
+    }
+
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    pub fn hash(&self) -> u128 {
+        self.hash
+    }
+
+    /// `SCHEME://AUTHORITY/PATH?QUERY`.
+    pub fn url(&self) -> &[u8] {
+        url(&self.text)
+    }
+}
+
+/// The URL in the text of a key.
+pub fn url(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == b' ').next().unwrap_or_default()
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&String::from_utf8_lossy(&self.text), out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARTS: Parts<'_> = Parts {
+        scheme: "https",
+        authority: b"Example.org",
+        raw_path: "/a/b",
+        path: "/a/b",
+        query: None,
+        upstream: "http://127.0.0.1:3000",
+    };
+
+    fn text(parts: &Parts<'_>) -> String {
+        let mut out = Vec::new();
+        parts.write(&Settings::default(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_key_has_all_that_tells_two_resources_apart() {
+        assert_eq!(text(&PARTS), "https://example.org/a/b http://127.0.0.1:3000");
+        assert_eq!(
+            text(&Parts { query: Some(""), ..PARTS }),
+            "https://example.org/a/b? http://127.0.0.1:3000"
+        );
+        let raw = Parts { raw_path: "/a%2fb", query: Some("x=1"), ..PARTS };
+        assert_eq!(text(&raw), "https://example.org/a/b?x=1 http://127.0.0.1:3000 /a%2fb");
+        let key = Key::new(text(&raw).as_bytes());
+        assert_eq!(key.url(), b"https://example.org/a/b?x=1");
+        assert_eq!(key, Key::new(key.text()));
+    }
+}

@@ -1,0 +1,136 @@
+//! What the configuration of a route says about the cache.
+
+/// Seconds.
+type Seconds = u64;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The parts of a query that tell two resources apart.
+    pub query: Query,
+    /// Fields like `CDN-Cache-Control`, in lower case. The first one that a response has counts in place of `Cache-Control`
+    /// and `Expires` (RFC 9213 §2.2).
+    pub targets: Vec<String>,
+    /// The freshness of a response that names none and may be stored. `None`: a fraction of its age.
+    pub lifetime: Option<Seconds>,
+    /// Percent of the time since `Last-Modified` for which a response without an explicit freshness is fresh (RFC 9111
+    /// §4.2.2).
+    pub heuristic: u64,
+    /// The longest freshness that is found that way.
+    pub longest_heuristic: Seconds,
+    /// For responses that do not name a time.
+    pub stale_while_revalidate: Seconds,
+    /// For responses that do not name a time.
+    pub stale_if_error: Seconds,
+    pub reload: Reload,
+    pub cookies: Cookies,
+    /// The fields that name the tags of a response, in lower case.
+    pub tag_fields: Vec<String>,
+    /// Bytes of the largest body that is stored.
+    pub largest: u64,
+    /// The most requests that wait for one response.
+    pub waiting: usize,
+    /// How long they wait, in milliseconds.
+    pub wait: u64,
+    pub report: Report,
+}
+
+/// The parts of a query that are part of the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Query {
+    All,
+    /// The parameters whose names match one of the patterns.
+    Only(Vec<String>),
+    Without(Vec<String>),
+}
+
+/// Whether a request may demand a response that is fresher than what is stored (RFC 9111 §5.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    Refused,
+    Allowed,
+}
+
+/// Whether requests and responses with cookies share stored responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cookies {
+    /// Only if the response says `public` or `s-maxage`.
+    IfPublic,
+    /// The cookies of requests do not count, and those of responses are not stored.
+    Ignored,
+}
+
+/// Whether responses say what the cache did, in `Cache-Status` (RFC 9211).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    Off,
+    On,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            query: Query::All,
+            targets: vec!["cdn-cache-control".to_owned()],
+            lifetime: None,
+            heuristic: 10,
+            longest_heuristic: 86_400,
+            stale_while_revalidate: 0,
+            stale_if_error: 0,
+            reload: Reload::Refused,
+            cookies: Cookies::IfPublic,
+            tag_fields: vec!["cache-tag".to_owned(), "surrogate-key".to_owned()],
+            largest: 1 << 20,
+            waiting: 1000,
+            wait: 5000,
+            report: Report::On,
+        }
+    }
+}
+
+impl Query {
+    /// The part of a query that counts.
+    pub fn write(&self, query: &str, out: &mut Vec<u8>) {
+        let (patterns, wanted) = match self {
+            Query::All => return out.extend_from_slice(query.as_bytes()),
+            Query::Only(patterns) => (patterns, true),
+            Query::Without(patterns) => (patterns, false),
+        };
+        let start = out.len();
+        for part in query.split('&') {
+            let name = part.split('=').next().unwrap_or_default();
+            if patterns.iter().any(|pattern| matches(pattern, name)) == wanted {
+                if out.len() > start {
+                    out.push(b'&');
+                }
+                out.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+}
+
+/// `*` at the end stands for any rest.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_counts_as_far_as_the_settings_say() {
+        let check = |query: Query, sent: &str, expected: &str| {
+            let mut out = Vec::new();
+            query.write(sent, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), expected, "{query:?} {sent}");
+        };
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        check(Query::All, "b=1&a=2", "b=1&a=2");
+        check(Query::Only(names(&[])), "b=1&a=2", "");
+        check(Query::Only(names(&["a"])), "b=1&a=2&a&aa=3", "a=2&a");
+        check(Query::Without(names(&["utm_*", "b"])), "b=1&utm_source=x&a=2&utm=3", "a=2&utm=3");
+    }
+}

@@ -1,0 +1,159 @@
+//! Which fields of a request select a response (RFC 9111 §4.1), and whether two requests select the same one.
+
+use taipan_http::fields::{is_token, list, trim_ows};
+use taipan_http::negotiate::Coding;
+
+use crate::{Field, values};
+
+/// The fields that `Vary` names, in lower case and in order, with the normalized values of a request. `None`: it lacks the
+/// field.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Variant(pub Vec<(Box<str>, Option<Box<[u8]>>)>);
+
+/// Fields of a request that are lists, whose order and white space may matter to an upstream, but not how they are
+/// separated.
+const PROSE: [&str; 4] = ["user-agent", "cookie", "referer", "authorization"];
+
+/// The names that `Vary` lists. `None`: `*` is among them, and nothing selects the response.
+pub fn names(fields: &[Field]) -> Option<Vec<Box<str>>> {
+    let mut names = Vec::new();
+    for member in list(values(fields, "vary")) {
+        if !is_token(member) || member == b"*" {
+            return None;
+        }
+        names.push(String::from_utf8_lossy(member).to_ascii_lowercase().into_boxed_str());
+    }
+    names.sort();
+    names.dedup();
+    Some(names)
+}
+
+impl Variant {
+    /// The variant that `names` and the fields of a request select. `lines` finds the lines of a field by its name in lower case.
+    pub fn select<'a, L: Iterator<Item = &'a [u8]> + Clone>(
+        names: Vec<Box<str>>,
+        lines: impl Fn(&str) -> L,
+    ) -> Variant {
+        let value = |name: Box<str>| {
+            let value = normalized(&name, lines(&name));
+            (name, value)
+        };
+        Variant(names.into_iter().map(value).collect())
+    }
+
+    /// Whether a request selects this variant, too.
+    pub fn matches<'a, L: Iterator<Item = &'a [u8]> + Clone>(&self, lines: impl Fn(&str) -> L) -> bool {
+        self.0.iter().all(|(name, value)| {
+            let lines = lines(name);
+            is_same(lines.clone(), value.as_deref()) || normalized(name, lines) == *value
+        })
+    }
+}
+
+/// Whether a field has one line, with just this value. Most requests need no more than this comparison.
+fn is_same<'a>(mut lines: impl Iterator<Item = &'a [u8]>, value: Option<&[u8]>) -> bool {
+    let first = lines.next();
+    first == value && (first.is_none() || lines.next().is_none())
+}
+
+/// The value of a field in a form that two requests share if they mean the same. `None`: the field is not there.
+fn normalized<'a>(name: &str, lines: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Box<[u8]>> {
+    lines.clone().next()?;
+    Some(match name {
+        "accept-encoding" => codings(lines),
+        name if PROSE.contains(&name) => joined(lines.map(trim_ows), b", "),
+        "accept-language" => {
+            let spaced = joined(list(lines), b",").to_ascii_lowercase();
+            spaced.into_iter().filter(|byte| !matches!(byte, b' ' | b'\t')).collect()
+        }
+        _ => joined(list(lines), b","),
+    })
+}
+
+fn joined<'a>(members: impl Iterator<Item = &'a [u8]>, separator: &[u8]) -> Box<[u8]> {
+    members.collect::<Vec<_>>().join(separator).into()
+}
+
+/// The codings that a request accepts, in lower case and in order. Their weights do not count: each of them is acceptable.
+fn codings<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
+    let mut accepted: Vec<Vec<u8>> = list(lines).filter_map(accepted).collect();
+    accepted.sort();
+    accepted.dedup();
+    accepted.join(&b","[..]).into()
+}
+
+/// A coding with a weight above 0.
+fn accepted(member: &[u8]) -> Option<Vec<u8>> {
+    let mut parts = member.split(|&byte| byte == b';').map(trim_ows);
+    let name = parts.next()?.to_ascii_lowercase();
+    let is_zero = |part: &[u8]| {
+        let weight = part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q="));
+        weight.is_some_and(|weight| weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
+    };
+    let is_refused = parts.any(is_zero);
+    match (&name[..], is_refused) {
+        // Not to accept it is what has to be told apart.
+        (b"identity" | b"*", true) => Some([&name[..], b";q=0"].concat()),
+        (_, true) | (b"identity", false) => None,
+        (b"x-gzip", false) => Some(Coding::Gzip.as_str().into()),
+        (_, false) => Some(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variant(vary: &str, request: &[(&str, &str)]) -> Option<Variant> {
+        let fields = [Field { name: "Vary".into(), value: vary.as_bytes().into() }];
+        Some(Variant::select(names(&fields)?, |name| of(request, name)))
+    }
+
+    fn of<'a>(request: &[(&str, &'a str)], name: &str) -> std::vec::IntoIter<&'a [u8]> {
+        let of = request.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
+        of.map(|(_, value)| value.as_bytes()).collect::<Vec<_>>().into_iter()
+    }
+
+    #[test]
+    fn requests_that_mean_the_same_select_the_same_response() {
+        let check = |vary: &str, one: &[(&str, &str)], other: &[(&str, &str)], expected: bool| {
+            let (a, b) = (variant(vary, one).unwrap(), variant(vary, other).unwrap());
+            assert_eq!(a == b, expected, "{vary}: {one:?} and {other:?}");
+            assert_eq!(a.matches(|name| of(other, name)), expected, "{vary}: {one:?} and {other:?}");
+        };
+        check("", &[("A", "1")], &[], true);
+        check("A", &[("A", "1")], &[("A", "1"), ("B", "2")], true);
+        check("A", &[("A", "1")], &[("A", "2")], false);
+        check("A", &[("A", "1")], &[], false);
+        check("A", &[("A", "")], &[], false);
+        check("A", &[("A", "1"), ("A", "2")], &[("A", "1,  2")], true);
+        check("A", &[("A", "1"), ("A", "2")], &[("A", "1")], false);
+        check("A", &[("A", "2, 1")], &[("A", "1, 2")], false);
+        check("B, A", &[("A", "1"), ("B", "2")], &[("B", "2"), ("A", "1")], true);
+        check("User-Agent", &[("User-Agent", "a (b, c)")], &[("User-Agent", "a (b,c)")], false);
+        check(
+            "Accept-Language",
+            &[("Accept-Language", "EN, de ; q=0.5")],
+            &[("Accept-Language", "en,de;q=0.5")],
+            true,
+        );
+        check("Accept-Language", &[("Accept-Language", "en, de")], &[("Accept-Language", "de, en")], false);
+        let encoding = |value| [("Accept-Encoding", value)];
+        let check =
+            |one, other, expected| check("accept-encoding", &encoding(one), &encoding(other), expected);
+        check("gzip, br", "BR;q=0.5, x-gzip, gzip, identity", true);
+        check("gzip", "gzip, br;q=0", true);
+        check("gzip", "gzip, br;q=0.0", true);
+        check("gzip", "gzip, br;q=0.01", false);
+        check("gzip", "gzip, deflate", false);
+        check("gzip", "gzip, *;q=0", false);
+        check("gzip", "gzip, identity;q=0", false);
+    }
+
+    #[test]
+    fn nothing_selects_a_response_that_varies_by_everything() {
+        for vary in ["*", "*, *", ", *", "A, *", "*, A", "a b"] {
+            assert_eq!(variant(vary, &[]), None, "{vary}");
+        }
+    }
+}

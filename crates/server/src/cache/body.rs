@@ -1,0 +1,26 @@
+//! The body of a stored response.
+
+use std::rc::Rc;
+
+use crate::files::open::OpenFile;
+
+/// A whole body.
+#[derive(Clone)]
+pub enum StoredBody {
+    Bytes(Rc<[u8]>),
+    /// `length` bytes of a file from `at`. The file may exist only in memory.
+    File {
+        file: Rc<OpenFile>,
+        at: u64,
+        length: u64,
+    },
+}
+
+impl StoredBody {
+    pub fn length(&self) -> u64 {
+        match self {
+            StoredBody::Bytes(bytes) => bytes.len() as u64,
+            StoredBody::File { length, .. } => *length,
+        }
+    }
+}
