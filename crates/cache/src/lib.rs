@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod store;
 pub mod stored;
 pub mod vary;
 

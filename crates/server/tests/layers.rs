@@ -60,7 +60,7 @@ const AUTH: &[&str] = &[
     "crypt64",
 ];
 
-const CACHE: &[&str] = &["stored", "vary", "directives", "key", "settings"];
+const CACHE: &[&str] = &["store", "stored", "vary", "directives", "key", "settings"];
 
 const SITE: &[&str] = &[
     "config",

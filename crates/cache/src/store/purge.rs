@@ -1,0 +1,274 @@
+//! What a purge removes, and what it forbids: a response to a request that began before the purge is not stored after it.
+//!
+//! Knows nothing of where responses are stored.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+
+use super::head::Label;
+use crate::key::url;
+
+/// Bytes of the text of a purge.
+pub const LONGEST: usize = 4096;
+/// Purges that are remembered one by one.
+const REMEMBERED: usize = 256;
+
+/// Which responses a purge removes. Its text is one line: `all`, `path`, `prefix`, `tag` or `key`, the host or `-`, and the
+/// value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Purge {
+    /// In lower case; a host without a port stands for all of its ports. `None`: of every host.
+    pub host: Option<String>,
+    pub what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    All,
+    /// The path with any query; with one, only with that.
+    Path(String),
+    Prefix(String),
+    Tag(String),
+    /// The text of one key.
+    Key(String),
+}
+
+/// Why a text is no purge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidPurge;
+
+impl Purge {
+    pub fn all() -> Purge {
+        Purge { host: None, what: What::All }
+    }
+
+    pub fn matches(&self, label: &Label<'_>) -> bool {
+        let url = url(label.key);
+        let rest = url.windows(3).position(|at| at == b"://").map_or(url, |at| &url[at + 3..]);
+        let path = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(path);
+        if self.host.as_ref().is_some_and(|host| !is_of_host(authority, host.as_bytes())) {
+            return false;
+        }
+        match &self.what {
+            What::All => true,
+            What::Path(path) => match target.strip_prefix(path.as_bytes()) {
+                Some([]) => true,
+                Some([b'?', ..]) => !path.contains('?'),
+                Some(_) | None => false,
+            },
+            What::Prefix(prefix) => target.starts_with(prefix.as_bytes()),
+            What::Tag(tag) => label.tags.split(|byte| *byte == b' ').any(|own| own == tag.as_bytes()),
+            What::Key(key) => label.key == key.as_bytes(),
+        }
+    }
+}
+
+fn is_of_host(authority: &[u8], host: &[u8]) -> bool {
+    let is_port = |rest: &[u8]| matches!(rest, [b':', port @ ..] if port.iter().all(u8::is_ascii_digit));
+    authority.strip_prefix(host).is_some_and(|rest| rest.is_empty() || is_port(rest))
+}
+
+impl fmt::Display for Purge {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, value) = match &self.what {
+            What::All => ("all", "-"),
+            What::Path(path) => ("path", &**path),
+            What::Prefix(prefix) => ("prefix", &**prefix),
+            What::Tag(tag) => ("tag", &**tag),
+            What::Key(key) => ("key", &**key),
+        };
+        write!(out, "{kind} {} {value}", self.host.as_deref().unwrap_or("-"))
+    }
+}
+
+impl FromStr for Purge {
+    type Err = InvalidPurge;
+
+    fn from_str(text: &str) -> Result<Purge, InvalidPurge> {
+        let is_printable = |b: u8| matches!(b, b' '..=b'~');
+        if text.len() > LONGEST || !text.bytes().all(is_printable) {
+            return Err(InvalidPurge);
+        }
+        let mut parts = text.splitn(3, ' ');
+        let (kind, host, value) = (parts.next(), parts.next(), parts.next().ok_or(InvalidPurge)?);
+        let host = host.filter(|host| !host.is_empty()).ok_or(InvalidPurge)?;
+        let is_word = !value.is_empty() && !value.contains(' ');
+        let what = match kind {
+            Some("all") if value == "-" => What::All,
+            Some("path") if is_word && value.starts_with('/') => What::Path(value.to_owned()),
+            Some("prefix") if is_word && value.starts_with('/') => What::Prefix(value.to_owned()),
+            Some("tag") if is_word => What::Tag(value.to_owned()),
+            Some("key") if !value.is_empty() => What::Key(value.to_owned()),
+            _ => return Err(InvalidPurge),
+        };
+        Ok(Purge { host: (host != "-").then(|| host.to_ascii_lowercase()), what })
+    }
+}
+
+/// A point in the order of purges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Epoch(u64);
+
+/// The purges of a process.
+#[derive(Debug, Default)]
+pub struct Purges {
+    last: u64,
+    remembered: VecDeque<(u64, Purge)>,
+    /// What began before this one is not stored at all, because purges since then are forgotten.
+    forgotten: u64,
+    /// Purges whose removal from the files has not ended.
+    removing: Vec<(u64, Purge)>,
+}
+
+impl Purges {
+    /// Now: a request that begins here may be stored unless a later purge matches.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.last)
+    }
+
+    /// From now on, the purge forbids to store what began earlier, and to use files that it matches.
+    pub fn begin(&mut self, purge: Purge) -> Epoch {
+        self.last += 1;
+        self.removing.push((self.last, purge.clone()));
+        self.remembered.push_back((self.last, purge));
+        if self.remembered.len() > REMEMBERED
+            && let Some((number, _)) = self.remembered.pop_front()
+        {
+            self.forgotten = number;
+        }
+        Epoch(self.last)
+    }
+
+    /// The files that match the purge are removed.
+    pub fn end(&mut self, purge: Epoch) {
+        self.removing.retain(|(number, _)| *number != purge.0);
+    }
+
+    /// Whether a response to a request that began at `since` must not be stored.
+    pub fn forbid_storing(&self, since: Epoch, label: &Label<'_>) -> bool {
+        let later = self.remembered.iter().rev().take_while(|(number, _)| *number > since.0);
+        since.0 < self.forgotten || later.into_iter().any(|(_, purge)| purge.matches(label))
+    }
+
+    /// Whether a file that was stored at `since` must not be used, because its removal has begun.
+    pub fn forbid_using(&self, since: Epoch, label: &Label<'_>) -> bool {
+        self.removing.iter().any(|(number, purge)| *number > since.0 && purge.matches(label))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LABEL: Label<'_> =
+        Label { key: b"https://example.org:8443/a/b?x=1 http://app", tags: b"news sport" };
+
+    fn purge(text: &str) -> Purge {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_purge_matches_by_host_path_prefix_tag_and_key() {
+        for (text, expected) in [
+            ("all - -", true),
+            ("all example.org -", true),
+            ("all EXAMPLE.org:8443 -", true),
+            ("all example.org:8444 -", false),
+            ("all example.or -", false),
+            ("all www.example.org -", false),
+            ("path - /a/b", true),
+            ("path - /a/b?x=1", true),
+            ("path - /a/b?x=", false),
+            ("path - /a/b?", false),
+            ("path - /a/", false),
+            ("path - /a/b/", false),
+            ("path example.org /a/b", true),
+            ("path other.org /a/b", false),
+            ("prefix - /", true),
+            ("prefix - /a/", true),
+            ("prefix - /a/b?x=1", true),
+            ("prefix - /b", false),
+            ("tag - news", true),
+            ("tag - sport", true),
+            ("tag - new", false),
+            ("tag other.org news", false),
+            ("key - https://example.org:8443/a/b?x=1 http://app", true),
+            ("key - https://example.org:8443/a/b?x=1", false),
+        ] {
+            assert_eq!(purge(text).matches(&LABEL), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn hostile_labels_match_only_what_they_are() {
+        for key in [&b""[..], b"://", b"http://", b"http:///", b"\xff\xfe://\0/", b" "] {
+            let label = Label { key, tags: b"" };
+            for text in ["path - /a", "prefix - /a", "tag - x", "tag - -", "all a -"] {
+                assert!(!purge(text).matches(&label), "{text} {}", key.escape_ascii());
+            }
+            assert!(Purge::all().matches(&label));
+        }
+        // A client cannot move the end of the host.
+        let label = Label { key: b"http://a.example/://b.example/x up", tags: b"" };
+        assert!(purge("path a.example /://b.example/x").matches(&label));
+        assert!(!purge("prefix b.example /").matches(&label));
+    }
+
+    #[test]
+    fn a_purge_is_parsed_from_its_text() {
+        for text in
+            ["all - -", "path a.example /x?y", "prefix - /", "tag a.example:80 t", "key - http://a/ b c"]
+        {
+            assert_eq!(purge(text).to_string(), text);
+        }
+        let long = format!("path - /{}", "x".repeat(LONGEST));
+        for text in [
+            "",
+            "all",
+            "all -",
+            "all - x",
+            "all  -",
+            "path - x",
+            "path - ",
+            "path - /a b",
+            "path - /a\n",
+            "tag - a b",
+            "tag - \u{e4}",
+            "key - ",
+            "other - /",
+            &long,
+        ] {
+            assert_eq!(text.parse::<Purge>(), Err(InvalidPurge), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_began_before_a_purge_is_not_stored_after_it() {
+        let mut purges = Purges::default();
+        let before = purges.epoch();
+        let running = purges.begin(purge("path - /a/b"));
+        assert!(purges.forbid_storing(before, &LABEL) && !purges.forbid_storing(running, &LABEL));
+        assert!(purges.forbid_using(before, &LABEL) && !purges.forbid_using(running, &LABEL));
+        let other = Label { key: b"http://a/other up", tags: b"" };
+        assert!(!purges.forbid_storing(before, &other) && !purges.forbid_using(before, &other));
+        purges.end(running);
+        assert!(!purges.forbid_using(before, &LABEL), "its file is gone");
+        assert!(purges.forbid_storing(before, &LABEL), "but the request may still run");
+    }
+
+    #[test]
+    fn more_purges_than_are_remembered_forbid_all_that_began_before() {
+        let mut purges = Purges::default();
+        let before = purges.epoch();
+        for _ in 0..=REMEMBERED {
+            let number = purges.begin(purge("path - /other"));
+            purges.end(number);
+        }
+        assert!(purges.forbid_storing(before, &LABEL));
+        assert!(!purges.forbid_storing(purges.epoch(), &LABEL));
+        assert!(!purges.forbid_using(before, &LABEL), "a file that is there may be used");
+        assert_eq!(purges.remembered.len(), REMEMBERED);
+    }
+}
