@@ -1,14 +1,19 @@
 //! Which fields of a request select a response (RFC 9111 §4.1), and whether two requests select the same one.
 
 use taipan_http::fields::{is_token, list, trim_ows};
+use taipan_http::head::Field as RequestField;
 use taipan_http::negotiate::Coding;
 
+use crate::request::lines;
 use crate::{Field, values};
 
 /// The fields that `Vary` names, in lower case and in order, with the normalized values of a request. `None`: it lacks the
 /// field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Variant(pub Vec<(Box<str>, Option<Box<[u8]>>)>);
+pub struct Variant(pub Vec<Selecting>);
+
+/// A name, and its value in the request.
+pub type Selecting = (Box<str>, Option<Box<[u8]>>);
 
 /// Fields of a request that are lists, whose order and white space may matter to an upstream, but not how they are
 /// separated.
@@ -29,22 +34,19 @@ pub fn names(fields: &[Field]) -> Option<Vec<Box<str>>> {
 }
 
 impl Variant {
-    /// The variant that `names` and the fields of a request select. `lines` finds the lines of a field by its name in lower case.
-    pub fn select<'a, L: Iterator<Item = &'a [u8]> + Clone>(
-        names: Vec<Box<str>>,
-        lines: impl Fn(&str) -> L,
-    ) -> Variant {
+    /// The variant that `names` and the fields of a request select.
+    pub fn select(names: Vec<Box<str>>, fields: &[RequestField<'_>]) -> Variant {
         let value = |name: Box<str>| {
-            let value = normalized(&name, lines(&name));
+            let value = normalized(&name, lines(fields, &name));
             (name, value)
         };
         Variant(names.into_iter().map(value).collect())
     }
 
     /// Whether a request selects this variant, too.
-    pub fn matches<'a, L: Iterator<Item = &'a [u8]> + Clone>(&self, lines: impl Fn(&str) -> L) -> bool {
+    pub fn matches(&self, fields: &[RequestField<'_>]) -> bool {
         self.0.iter().all(|(name, value)| {
-            let lines = lines(name);
+            let lines = lines(fields, name);
             is_same(lines.clone(), value.as_deref()) || normalized(name, lines) == *value
         })
     }
@@ -106,12 +108,15 @@ mod tests {
 
     fn variant(vary: &str, request: &[(&str, &str)]) -> Option<Variant> {
         let fields = [Field { name: "Vary".into(), value: vary.as_bytes().into() }];
-        Some(Variant::select(names(&fields)?, |name| of(request, name)))
+        Some(Variant::select(names(&fields)?, &of(request)))
     }
 
-    fn of<'a>(request: &[(&str, &'a str)], name: &str) -> std::vec::IntoIter<&'a [u8]> {
-        let of = request.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
-        of.map(|(_, value)| value.as_bytes()).collect::<Vec<_>>().into_iter()
+    fn of<'a>(request: &[(&'a str, &'a str)]) -> Vec<RequestField<'a>> {
+        let field = |(name, value): &(&'a str, &'a str)| RequestField {
+            name: name.as_bytes(),
+            value: value.as_bytes(),
+        };
+        request.iter().map(field).collect()
     }
 
     #[test]
@@ -119,7 +124,7 @@ mod tests {
         let check = |vary: &str, one: &[(&str, &str)], other: &[(&str, &str)], expected: bool| {
             let (a, b) = (variant(vary, one).unwrap(), variant(vary, other).unwrap());
             assert_eq!(a == b, expected, "{vary}: {one:?} and {other:?}");
-            assert_eq!(a.matches(|name| of(other, name)), expected, "{vary}: {one:?} and {other:?}");
+            assert_eq!(a.matches(&of(other)), expected, "{vary}: {one:?} and {other:?}");
         };
         check("", &[("A", "1")], &[], true);
         check("A", &[("A", "1")], &[("A", "1"), ("B", "2")], true);

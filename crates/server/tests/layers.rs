@@ -60,7 +60,21 @@ const AUTH: &[&str] = &[
     "crypt64",
 ];
 
-const CACHE: &[&str] = &["store", "stored", "vary", "directives", "key", "settings"];
+const CACHE: &[&str] = &[
+    "store",
+    "update",
+    "policy",
+    "invalidation",
+    "status",
+    "freshness",
+    "stored",
+    "vary",
+    "request",
+    "targeted",
+    "directives",
+    "key",
+    "settings",
+];
 
 const SITE: &[&str] = &[
     "config",

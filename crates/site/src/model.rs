@@ -133,6 +133,10 @@ pub struct Route {
     pub authentication: Arc<Authentication>,
     /// That of the prefix which a glob with settings of its own is within: both count.
     pub enclosing: Option<Arc<Authentication>>,
+    /// Whether the responses of its script or upstream are stored.
+    pub stores: bool,
+    /// How they are stored, for routes that inherit it, too.
+    pub caching: Arc<cache::settings::Settings>,
 }
 
 /// An account of the system. User and group are names or numbers. `None`: the first group of the user.
@@ -377,6 +381,8 @@ pub struct CacheLimits {
     pub missing: Duration,
     /// Folders of names and users that are open.
     pub folders: usize,
+    /// Bytes of stored responses of upstreams.
+    pub responses: usize,
 }
 
 /// Settings of all scripts.
@@ -695,7 +701,14 @@ impl Route {
             limits: Vec::new(),
             authentication: Arc::default(),
             enclosing: None,
+            stores: false,
+            caching: Arc::default(),
         }
+    }
+
+    /// How the responses of its script or upstream are stored. `None`: they are not.
+    pub fn cache(&self) -> Option<&Arc<cache::settings::Settings>> {
+        self.stores.then_some(&self.caching)
     }
 
     /// The upstream that runs its files, or responds in their place.
@@ -831,6 +844,7 @@ impl Default for CacheLimits {
             check: Duration::from_secs(1),
             missing: Duration::from_secs(1),
             folders: 1024,
+            responses: 32 * 1024 * 1024,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::answers::Key;
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
-use crate::upstream::{self, Handler, HandlerKind, Outcome};
+use crate::upstream::{self, Form, Handler, HandlerKind, Outcome};
 
 /// The authorizers of a path: those of its route, of its other names, and of `planned`, the route that its plan leads to.
 pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<Arc<Authorizer>> {
@@ -84,7 +84,7 @@ impl Exchange<'_> {
         }
         let kind = HandlerKind::Authorizer(authorizer.clone());
         let (host, folder, max_body) = (self.host, self.folder_path(), self.max_body);
-        let handler = Handler { host, folder, route, kind, query: None, max_body };
+        let handler = Handler { host, folder, route, kind, query: None, max_body, form: Form::Response };
         // The body is for the upstream that responds.
         let body = RequestBody::None;
         match upstream::forward(&self.responder.upstreams, request, &handler, &self.variables, body).await {

@@ -13,7 +13,7 @@ use crate::log;
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
-use crate::upstream::{self, Handler, HandlerKind, Outcome};
+use crate::upstream::{self, Form, Handler, HandlerKind, Outcome};
 
 /// Internal redirects of one request. RFC 3875 leaves the number to the server.
 const MAX_INTERNAL_REDIRECTS: usize = 10;
@@ -56,7 +56,7 @@ impl Exchange<'_> {
         }
         let query = fallback.and_then(|variables| variables.query.clone());
         let (host, folder, max_body) = (self.host, self.folder_path(), route.max_body);
-        let handler = Handler { host, folder, route: id, kind, query, max_body };
+        let handler = Handler { host, folder, route: id, kind, query, max_body, form: Form::Response };
         self.max_body = route.max_body;
         let body = std::mem::replace(&mut self.body, RequestBody::None);
         let outcome =
@@ -82,7 +82,7 @@ impl Exchange<'_> {
             }
             Outcome::Rejected((status, rule)) => self.reject(route, status, Some(rule)).await,
             Outcome::Failed(status) => self.status(route, status).await,
-            Outcome::Authorized(..) => self.status(route, Status::BAD_GATEWAY).await,
+            Outcome::Authorized(..) | Outcome::Unrendered(_) => self.status(route, Status::BAD_GATEWAY).await,
         }
     }
 

@@ -98,7 +98,8 @@ pub struct Files {
 
 impl Files {
     pub fn new(services: Rc<Services>, roots: OpenRoots) -> Rc<Files> {
-        let CacheLimits { entries, descriptors, bytes, file, check, missing, folders } = services.site.cache;
+        let CacheLimits { entries, descriptors, bytes, file, check, missing, folders, .. } =
+            services.site.cache;
         let copies = services.site.cache.waiting_copies();
         let in_table = descriptors.saturating_sub(copies);
         let check_seconds = whole_seconds(check);

@@ -46,13 +46,13 @@ use crate::log;
 use crate::pool::{Checkout, Pool, PoolError};
 use crate::request::Request;
 use crate::request::body::{Length, Rejection, RequestBody};
-use crate::response::Response;
+use crate::response::{BodyStream, Response};
 use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Count;
 
-pub use self::request::{Handler, HandlerKind};
+pub use self::request::{Form, Handler, HandlerKind};
 
 /// A worker's access to all upstreams of its site.
 pub struct Upstreams {
@@ -72,6 +72,8 @@ pub struct Upstreams {
 /// What an upstream's response leads to.
 pub enum Outcome {
     Response(Response),
+    /// Of a handler whose form is `Unrendered`.
+    Unrendered(Box<Unrendered>),
     /// The server answers as if the request were a GET of this path, perhaps with a query.
     InternalRedirect(String),
     Sendfile(Box<Sendfile>),
@@ -81,6 +83,22 @@ pub enum Outcome {
     Failed(Status),
     /// The request's body is malformed or too large.
     Rejected(Rejection),
+}
+
+/// A response as the upstream has sent it, without the fields of its connection, and without those of the route.
+pub struct Unrendered {
+    pub status: Status,
+    pub fields: Vec<cache::Field>,
+    pub content: Content,
+}
+
+/// The content of a response.
+pub enum Content {
+    /// None, in a response to HEAD or of a status without one. Perhaps with the length that the content would have.
+    None(Option<u64>),
+    Whole(Vec<u8>),
+    /// Perhaps of this many bytes.
+    Stream(Box<dyn BodyStream>, Option<u64>),
 }
 
 /// A file that is sent in place of the body.

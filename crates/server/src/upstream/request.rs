@@ -48,6 +48,16 @@ pub struct Handler {
     pub query: Option<String>,
     /// Bytes of the request's body. A larger one is rejected with 413.
     pub max_body: u64,
+    pub form: Form,
+}
+
+/// What its response is made into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The response to the client.
+    Response,
+    /// What a cache stores.
+    Unrendered,
 }
 
 pub enum HandlerKind {

@@ -14,9 +14,9 @@ use tokio::task::spawn_local;
 use super::body::{TOO_LONG, UpstreamBody};
 use super::exchange::Exchange;
 use super::head::{Excess, UpstreamHead};
-use super::request::{Handler, HandlerKind, Wanted};
+use super::request::{Form, Handler, HandlerKind, Wanted};
 use super::upgrade::{Upgrade, UpgradedConnection};
-use super::{Outcome, Permission, Sendfile};
+use super::{Content, Outcome, Permission, Sendfile, Unrendered};
 use crate::buffer::append;
 use crate::log;
 use crate::response::{Body, BodyStream, Response};
@@ -97,19 +97,45 @@ async fn of_client(
         return switched(&exchange, handler, &head, received);
     }
     let services = exchange.services.clone();
+    let authority = exchange.authority.clone();
+    let content = match content(exchange, wanted, &head, received).await {
+        Ok(content) => content,
+        Err(outcome) => return outcome,
+    };
+    let location = |name: &str, value: &[u8]| match name.eq_ignore_ascii_case("location") {
+        true if !handler.is_authorizer() => handler.location(&services, value, &authority),
+        _ => None,
+    };
+    if handler.form == Form::Unrendered {
+        let field = |(name, value): (&str, &[u8])| {
+            let value = location(name, value).map_or_else(|| value.into(), |value| value.into_bytes().into());
+            cache::Field { name: name.into(), value }
+        };
+        let date = head.fields.value("date").map(|value| ("Date", value));
+        let fields = date.into_iter().chain(fields(&head)).map(field).collect();
+        return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }));
+    }
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(&services, Some(route), head.status);
     for (name, value) in fields(&head) {
-        let location = match name.eq_ignore_ascii_case("location") && !handler.is_authorizer() {
-            true => handler.location(&services, value, &exchange.authority),
-            false => None,
-        };
+        let location = location(name, value);
         writer = writer.field(name, location.as_deref().map_or(value, str::as_bytes));
     }
+    Outcome::Response(content.respond(writer))
+}
+
+/// The content of the response, as far as it is there. Errors: what the response leads to without it.
+async fn content(
+    exchange: Exchange,
+    wanted: Wanted,
+    head: &UpstreamHead,
+    received: Vec<u8>,
+) -> Result<Content, Outcome> {
+    let services = exchange.services.clone();
     if wanted == Wanted::Head || !head.status.allows_body() {
-        let writer = match head.framing {
-            Framing::Sized(bytes) if head.status.allows_body() => writer.length(bytes),
-            _ => writer,
+        let length = match head.framing {
+            Framing::Sized(bytes) if head.status.allows_body() => Some(bytes),
+            _ => None,
         };
         match head.excess {
             Excess::Ignored => exchange.drain(),
@@ -118,10 +144,10 @@ async fn of_client(
             }
             Excess::Malformed => exchange.finish(head.persistence),
         }
-        return Outcome::Response(Response::from_head(writer.finish()));
+        return Ok(Content::None(length));
     }
     let mut body = received;
-    match head.framing {
+    Ok(match head.framing {
         Framing::Sized(length) if body.len() as u64 >= length => {
             if body.len() as u64 > length {
                 log::warn(format_args!("{}: {} {TOO_LONG}", exchange.label, exchange.upstream_name));
@@ -130,11 +156,10 @@ async fn of_client(
                 exchange.finish(head.persistence);
             }
             body.truncate(length as usize);
-            Outcome::Response(Response::from_head(writer.length(length).finish_with(&body)))
+            Content::Whole(body)
         }
         Framing::Sized(length) => {
-            let body = Body::Sized(Box::new(UpstreamBody::new(exchange, &head, body)), length);
-            Outcome::Response(Response { body, ..Response::from_head(writer.length(length).finish()) })
+            Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), Some(length))
         }
         Framing::None if is_ready(&exchange, &mut body) => match exchange.exit().await {
             exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
@@ -142,16 +167,35 @@ async fn of_client(
                 let how = exchange.describe(exit);
                 log::error(format_args!("{label}: {upstream_name} did not complete its response{how}"));
                 services.counts.add(Count::ScriptsFailed, 1);
-                Outcome::Failed(Status::BAD_GATEWAY)
+                return Err(Outcome::Failed(Status::BAD_GATEWAY));
             }
             _ => {
                 exchange.finish(head.persistence);
-                Outcome::Response(Response::from_head(writer.length(body.len() as u64).finish_with(&body)))
+                Content::Whole(body)
             }
         },
         Framing::None | Framing::Chunked => {
-            let body = Body::Stream(Box::new(UpstreamBody::new(exchange, &head, body)));
-            Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
+            Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), None)
+        }
+    })
+}
+
+impl Content {
+    /// The response with this content, whose other fields have been written.
+    fn respond(self, writer: HeadWriter<'_>) -> Response {
+        match self {
+            Content::None(length) => {
+                let writer = length.into_iter().fold(writer, HeadWriter::length);
+                Response::from_head(writer.finish())
+            }
+            Content::Whole(body) => Response::from_head(writer.length(body.len() as u64).finish_with(&body)),
+            Content::Stream(stream, Some(length)) => {
+                let body = Body::Sized(stream, length);
+                Response { body, ..Response::from_head(writer.length(length).finish()) }
+            }
+            Content::Stream(stream, None) => {
+                Response { body: Body::Stream(stream), ..Response::from_head(writer.finish()) }
+            }
         }
     }
 }

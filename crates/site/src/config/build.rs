@@ -247,6 +247,7 @@ fn cache(top: &Section) -> CacheLimits {
         check: section.duration("check").unwrap_or(defaults.check),
         missing: section.duration("missing").unwrap_or(defaults.missing),
         folders: section.count("folders").unwrap_or(defaults.folders),
+        responses: section.size("responses").unwrap_or(defaults.responses),
     }
 }
 

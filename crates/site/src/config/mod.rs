@@ -20,6 +20,7 @@ mod authentication;
 
 mod authorizers;
 mod build;
+mod cache;
 mod certificates;
 mod cors;
 

@@ -10,6 +10,7 @@ use taipan_http::target::SafePath;
 use super::access::rules;
 use super::authentication::{authentication, has_authentication};
 use super::authorizers::{authorizers, subrequest};
+use super::cache::caching;
 use super::cors::sharing;
 use super::error::Place;
 use super::jwt::jwt;
@@ -59,6 +60,7 @@ pub fn route_settings(
     let (sharing, cors) = sharing(section, (&inherited.sharing, &inherited.cors));
     let subrequest = subrequest(section, &inherited.subrequest);
     let access = rules(section, &inherited.access, limits);
+    let caching = caching(section, &inherited.caching);
     Route {
         pattern,
         within: inherited.within.clone(),
@@ -81,6 +83,8 @@ pub fn route_settings(
         enclosing: None,
         access,
         limits: limits.of(section, &inherited.limits),
+        stores: section.flag("response_cache").unwrap_or(inherited.stores),
+        caching,
     }
 }
 

@@ -1,0 +1,86 @@
+//! What a request changes beside the resource that it names (RFC 9111 §4.4).
+
+use taipan_http::head::Method;
+use taipan_http::status::Status;
+
+use crate::{Field, values};
+
+/// Whether the answer to a request says that a stored response may be wrong.
+pub fn invalidates(method: Method, status: Status) -> bool {
+    !method.is_safe() && matches!(status.code(), 200..=399)
+}
+
+/// The paths, with their queries, that `Location` and `Content-Location` name at the same origin. `path` is that of the
+/// request.
+pub fn others(fields: &[Field], scheme: &str, authority: &str, path: &str) -> Vec<String> {
+    let named = values(fields, "location").chain(values(fields, "content-location"));
+    named.filter_map(|value| at_origin(std::str::from_utf8(value).ok()?, scheme, authority, path)).collect()
+}
+
+/// The path and query of a reference, if it leads to the same origin.
+fn at_origin(reference: &str, scheme: &str, authority: &str, path: &str) -> Option<String> {
+    let reference = reference.split('#').next()?;
+    let after_scheme = match reference.split_once("://") {
+        Some((other, rest)) if !other.contains(['/', '?']) => {
+            other.eq_ignore_ascii_case(scheme).then_some(())?;
+            Some(rest)
+        }
+        _ => reference.strip_prefix("//"),
+    };
+    if let Some(rest) = after_scheme {
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (other, target) = rest.split_at(end);
+        return other.eq_ignore_ascii_case(authority).then(|| match target.starts_with('/') {
+            true => target.to_owned(),
+            false => format!("/{target}"),
+        });
+    }
+    if reference.starts_with('/') {
+        return Some(reference.to_owned());
+    }
+    match reference.as_bytes().first()? {
+        b'?' => Some(format!("{path}{reference}")),
+        _ => {
+            let folder = &path[..=path.rfind('/')?];
+            Some(format!("{folder}{reference}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_counts_if_it_leads_to_the_same_origin() {
+        let check = |reference: &str, expected: Option<&str>| {
+            let found = at_origin(reference, "https", "example.org", "/a/b");
+            assert_eq!(found.as_deref(), expected, "{reference}");
+        };
+        check("/c?d=1#e", Some("/c?d=1"));
+        check("c", Some("/a/c"));
+        check("?x", Some("/a/b?x"));
+        check("https://EXAMPLE.org/c", Some("/c"));
+        check("https://example.org", Some("/"));
+        check("https://example.org?x", Some("/?x"));
+        check("//example.org/c", Some("/c"));
+        check("//example.net/c", None);
+        check("http://example.org/c", None);
+        check("https://example.org:8443/c", None);
+        check("/c?to=https://example.net/", Some("/c?to=https://example.net/"));
+        check("", None);
+    }
+
+    #[test]
+    fn only_a_method_that_changes_something_invalidates_and_only_if_it_succeeds() {
+        let check = |method, status, expected| {
+            assert_eq!(invalidates(method, Status::new(status).unwrap()), expected, "{method:?} {status}");
+        };
+        check(Method::Post, 200, true);
+        check(Method::Delete, 303, true);
+        check(Method::Put, 404, false);
+        check(Method::Post, 500, false);
+        check(Method::Get, 200, false);
+        check(Method::Options, 200, false);
+    }
+}

@@ -1,0 +1,213 @@
+//! Whether a response may be stored (RFC 9111 §3), and for which requests a stored one is used (§4).
+
+use taipan_http::fields::{is_name, list};
+use taipan_http::head::Head;
+use taipan_http::head::Method;
+use taipan_http::status::Status;
+
+use crate::directives::{Applies, Directives, RequestDirectives};
+use crate::freshness::{Directed, Explicit, Freshness, Stale, is_heuristic};
+use crate::request::Identity;
+use crate::settings::{Cookies, Reload, Settings};
+use crate::stored::{Stored, Times};
+use crate::vary::{self, Variant};
+use crate::{Field, values};
+
+/// What decides about the use of a stored response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    pub freshness: Freshness,
+    /// Whether requests with credentials, and those with cookies, may have it.
+    shared: Identity,
+}
+
+/// What is done with a stored response that a request selects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// It is sent.
+    Fresh,
+    /// It is sent, and a newer one is requested meanwhile (RFC 5861 §3).
+    WhileRevalidating,
+    /// It is stale, and the request allows that it is sent (`max-stale`).
+    Stale,
+    /// It has to be validated first.
+    Validate(Why),
+    /// The request may have only what is stored, and gets 504 (RFC 9111 §5.2.1.7).
+    GatewayTimeout,
+    /// It is not for this user.
+    Bypass,
+}
+
+/// Why a stored response has to be validated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    Stale,
+    /// The request demands it.
+    Request,
+}
+
+impl Policy {
+    pub fn of(stored: &Stored, settings: &Settings) -> Policy {
+        Policy::directed(stored, &Directed::of(&stored.fields, settings), settings)
+    }
+
+    fn directed(stored: &Stored, directed: &Directed, settings: &Settings) -> Policy {
+        let shared = shared(&directed.directives, settings);
+        Policy { freshness: Freshness::directed(stored, directed, settings), shared }
+    }
+
+    /// Whether requests of a user may have it.
+    #[inline]
+    pub fn is_for(&self, identity: Identity) -> bool {
+        is_within(identity, self.shared)
+    }
+
+    /// What is done for a request that selects the response.
+    #[inline]
+    pub fn decide(
+        &self,
+        request: &RequestDirectives,
+        identity: Identity,
+        settings: &Settings,
+        now: i64,
+    ) -> Use {
+        if !self.is_for(identity) {
+            return Use::Bypass;
+        }
+        let validate = |why| match request.only_if_cached {
+            true => Use::GatewayTimeout,
+            false => Use::Validate(why),
+        };
+        let freshness = &self.freshness;
+        if freshness.stale == Stale::AlwaysValidate {
+            return validate(Why::Stale);
+        }
+        let left = freshness.left(now);
+        if settings.reload == Reload::Allowed && demands_newer(request, freshness.age(now), left) {
+            return validate(Why::Request);
+        }
+        if left > 0 {
+            return Use::Fresh;
+        }
+        let allowed = request.max_stale.filter(|_| freshness.stale == Stale::Allowed);
+        if allowed.is_some_and(|seconds| u64::try_from(-left).is_ok_and(|stale| stale <= seconds)) {
+            return Use::Stale;
+        }
+        if freshness.serves_while_revalidating(now) {
+            return Use::WhileRevalidating;
+        }
+        validate(Why::Stale)
+    }
+}
+
+fn demands_newer(request: &RequestDirectives, age: i64, left: i64) -> bool {
+    let exceeds = |limit: u64, value: i64| u64::try_from(value).is_ok_and(|value| value > limit);
+    let is_too_old = request.max_age.is_some_and(|limit| limit == 0 || exceeds(limit, age));
+    let is_too_short =
+        request.min_fresh.is_some_and(|wanted| u64::try_from(left).map_or(true, |left| left < wanted));
+    request.no_cache || is_too_old || is_too_short
+}
+
+/// For which requests a response is used, whoever has asked for it first (RFC 9111 §3.5).
+fn shared(directives: &Directives, settings: &Settings) -> Identity {
+    let is_public = directives.public || directives.s_maxage.is_some();
+    Identity {
+        credentials: is_public || directives.must_revalidate,
+        cookies: is_public || settings.cookies == Cookies::Ignored,
+    }
+}
+
+fn is_within(identity: Identity, allowed: Identity) -> bool {
+    (!identity.credentials || allowed.credentials) && (!identity.cookies || allowed.cookies)
+}
+
+/// A response that may be stored, with what decides about its use. `None`: it may not be stored. `fields` are those of the
+/// upstream.
+pub fn store(
+    head: &Head<'_>,
+    identity: Identity,
+    status: Status,
+    fields: &[Field],
+    times: Times,
+    settings: &Settings,
+) -> Option<(Stored, Policy)> {
+    if head.method != Method::Get || crate::request::directives(head).no_store {
+        return None;
+    }
+    let directed = Directed::of(fields, settings);
+    let directives = &directed.directives;
+    if !is_storable(status, directives) || directives.private == Applies::Everywhere {
+        return None;
+    }
+    let shared = shared(directives, settings);
+    let sets_cookies = values(fields, "set-cookie").next().is_some();
+    let cookies = identity.cookies || (sets_cookies && settings.cookies == Cookies::IfPublic);
+    if !is_within(Identity { cookies, ..identity }, shared) {
+        return None;
+    }
+    let variant = Variant::select(vary::names(fields)?, head.fields);
+    let fields =
+        fields.iter().filter(|field| is_kept(&field.name, fields, directives, settings)).cloned().collect();
+    let stored = Stored { status, fields, times, variant };
+    let policy = Policy::directed(&stored, &directed, settings);
+    is_worthwhile(&stored, &policy, directives).then_some((stored, policy))
+}
+
+/// Whether the status and the directives allow it.
+fn is_storable(status: Status, directives: &Directives) -> bool {
+    match status.code() {
+        // Interim responses, parts, and answers to conditions are no responses of their own.
+        ..200 | 206 | 304 => return false,
+        _ => {}
+    }
+    // RFC 9111 §5.2.2.3.
+    match directives.must_understand {
+        true => is_understood(status),
+        false => !directives.no_store,
+    }
+}
+
+/// Whether it can be used at all without being requested again as a whole.
+fn is_worthwhile(stored: &Stored, policy: &Policy, directives: &Directives) -> bool {
+    let freshness = &policy.freshness;
+    let is_allowed = freshness.explicit == Explicit::Yes || directives.public || is_heuristic(stored.status);
+    let has_validator = |name| values(&stored.fields, name).next().is_some();
+    let can_validate =
+        stored.status == Status::OK && (has_validator("etag") || has_validator("last-modified"));
+    let is_used = freshness.end() > stored.times.received && freshness.stale != Stale::AlwaysValidate;
+    is_allowed && (is_used || can_validate)
+}
+
+/// Statuses whose caching the server knows (RFC 9110 §15).
+fn is_understood(status: Status) -> bool {
+    is_heuristic(status)
+        || matches!(status.code(), 201 | 202 | 302 | 303 | 307 | 400..=403 | 406..=409 | 411..=413 | 415..=417 | 421 | 422 | 426 | 429 | 451 | 500 | 502..=505)
+}
+
+/// Whether a field is stored. `all` are the fields of the response.
+fn is_kept(name: &str, all: &[Field], directives: &Directives, settings: &Settings) -> bool {
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    let is_nominated = || list(values(all, "connection")).any(|nominated| is_name(nominated, name));
+    let is_cookie = is("set-cookie") && settings.cookies == Cookies::Ignored;
+    !CONNECTION.iter().any(|known| is(known))
+        && !directives.no_cache.names(name)
+        && !directives.private.names(name)
+        && !is_cookie
+        && !is_nominated()
+}
+
+/// Fields that are not part of a stored response (RFC 9111 §3.1). The length is that of the body.
+pub(crate) const CONNECTION: [&str; 12] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "content-length",
+    "cache-status",
+];

@@ -1,0 +1,58 @@
+//! What of a request counts for the cache.
+
+use taipan_http::fields::is_name;
+use taipan_http::head::{Field, Head, Method, Names};
+
+use crate::directives::RequestDirectives;
+
+/// Whether the cache may answer a request, and store its answer (RFC 9111 §3 and §4). A request with a body is left out, and
+/// so is one that switches the protocol.
+pub fn is_eligible(head: &Head<'_>) -> bool {
+    let is_read = matches!(head.method, Method::Get | Method::Head);
+    is_read && !head.framing.has_body() && !head.names.contains(Names::UPGRADE)
+}
+
+/// The directives of a request.
+#[inline]
+pub fn directives(head: &Head<'_>) -> RequestDirectives {
+    if !head.names.intersects(DIRECTIVES) {
+        return RequestDirectives::default();
+    }
+    RequestDirectives::parse(head.values("cache-control"), head.values("pragma"))
+}
+
+const DIRECTIVES: Names = Names::CACHE_CONTROL.union(Names::PRAGMA);
+
+/// What makes an answer one for a single user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub credentials: bool,
+    pub cookies: bool,
+}
+
+impl Identity {
+    #[inline]
+    pub fn of(head: &Head<'_>) -> Identity {
+        Identity {
+            credentials: head.names.contains(Names::AUTHORIZATION),
+            cookies: head.names.contains(Names::COOKIE),
+        }
+    }
+}
+
+/// The lines of a field of a request. `name` is in lower case.
+pub fn lines<'a, 'n>(
+    fields: &'a [Field<'a>],
+    name: &'n str,
+) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a, 'n> {
+    fields.iter().filter(move |field| is_name(field.name, name)).map(|field| field.value)
+}
+
+/// Whether a field asks for less than the whole response. Such a field is for the cache, which has the whole from the
+/// upstream.
+pub fn is_condition(name: &[u8]) -> bool {
+    CONDITIONS.iter().any(|known| is_name(name, known))
+}
+
+const CONDITIONS: [&str; 6] =
+    ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
