@@ -5,9 +5,10 @@ use taipan_http::fields::{digits, is_name};
 use taipan_http::status::Status;
 
 use crate::directives::{Applies, Directives};
+use crate::fields::{Field, only, values};
 use crate::settings::Settings;
 use crate::stored::{Stored, Times};
-use crate::{Field, only, targeted, values};
+use crate::targeted;
 
 /// What a stored response says about its use. Made once, when it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]

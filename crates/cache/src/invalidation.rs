@@ -3,7 +3,7 @@
 use taipan_http::head::Method;
 use taipan_http::status::Status;
 
-use crate::{Field, values};
+use crate::fields::{Field, values};
 
 /// Whether the answer to a request says that a stored response may be wrong.
 pub fn invalidates(method: Method, status: Status) -> bool {

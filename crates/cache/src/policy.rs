@@ -6,12 +6,12 @@ use taipan_http::head::Method;
 use taipan_http::status::Status;
 
 use crate::directives::{Applies, Directives, RequestDirectives};
+use crate::fields::{Field, values};
 use crate::freshness::{Directed, Explicit, Freshness, Stale, is_heuristic};
 use crate::request::Identity;
 use crate::settings::{Cookies, Reload, Settings};
 use crate::stored::{Stored, Times};
 use crate::vary::{self, Variant};
-use crate::{Field, values};
 
 /// What decides about the use of a stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use taipan_http::fields::{is_token, is_value, list};
 use taipan_http::status::Status;
 
+use crate::fields::{Field, values};
 use crate::settings::Settings;
 use crate::vary::Variant;
-use crate::{Field, values};
 
 /// A stored response without its body. The fields are those that the upstream has sent, without the ones that concern only
 /// its connection.

@@ -3,9 +3,9 @@
 use taipan_http::date;
 use taipan_http::status::Status;
 
+use crate::fields::{Field, only};
 use crate::policy::CONNECTION;
 use crate::stored::{Stored, Times};
-use crate::{Field, only};
 
 /// What the upstream has answered to the request that validates a stored response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

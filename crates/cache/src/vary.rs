@@ -4,8 +4,8 @@ use taipan_http::fields::{is_token, list, trim_ows};
 use taipan_http::head::Field as RequestField;
 use taipan_http::negotiate::Coding;
 
+use crate::fields::{Field, values};
 use crate::request::lines;
-use crate::{Field, values};
 
 /// The fields that `Vary` names, in lower case and in order, with the normalized values of a request. `None`: it lacks the
 /// field.

@@ -72,6 +72,7 @@ const CACHE: &[&str] = &[
     "request",
     "targeted",
     "directives",
+    "fields",
     "key",
     "settings",
 ];

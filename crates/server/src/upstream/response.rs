@@ -98,7 +98,8 @@ async fn of_client(
     }
     let services = exchange.services.clone();
     let authority = exchange.authority.clone();
-    let content = match content(exchange, wanted, &head, received).await {
+    // On the heap, because the internal redirects of a script nest.
+    let content = match Box::pin(content(exchange, wanted, &head, received)).await {
         Ok(content) => content,
         Err(outcome) => return outcome,
     };
