@@ -58,6 +58,8 @@ pub mod response;
 pub mod files;
 pub mod response_head;
 
+pub mod names;
+
 pub mod services;
 
 pub mod limits;

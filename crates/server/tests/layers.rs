@@ -100,6 +100,7 @@ const SITE: &[&str] = &[
     "cors",
     "security_headers",
     "published",
+    "endpoint",
     "address",
 ];
 
@@ -139,6 +140,7 @@ const SERVER: &[&str] = &[
     "response_head",
     // What all of them use.
     "services",
+    "names",
     "limits",
     "signature",
     "tls",

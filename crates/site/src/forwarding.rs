@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use taipan_http::target::{SafePath, encode_path};
 
 use crate::address::Address;
+use crate::endpoint::EndpointAddress;
 use crate::model::HeaderRule;
 use crate::route::Pattern;
 use crate::upstream::{Endpoints, Upstream};
@@ -35,33 +36,53 @@ pub struct Replacement {
     pub by: String,
 }
 
-/// The `http` URL of an upstream, as a configuration writes it.
+/// The `http` or `https` URL of an upstream, as a configuration writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyUrl<'a> {
+    pub scheme: Scheme,
     pub authority: Authority<'a>,
     /// Empty, or with a slash in front.
     pub path: &'a str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority<'a> {
-    /// As for [`Address::parse`].
+    /// As for [`EndpointAddress::parse`].
     Address(&'a str),
     /// A host name, or the name of an application.
     Name(&'a str),
+}
+
+impl Scheme {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        }
+    }
 }
 
 impl ProxyUrl<'_> {
     /// Reads `http://127.0.0.1:3000/path`, `http://unix:/run/app.sock:/path` or `http://name/path`. Errors say what to
     /// write instead.
     pub fn parse(text: &str) -> Result<ProxyUrl<'_>, &'static str> {
-        let Some(rest) = text.strip_prefix("http://") else {
-            return Err(match text.starts_with("https://") {
-                true => {
-                    "upstreams are reached by http:// only; let a program such as stunnel speak TLS for them"
-                }
-                false => "begin it with http://, as in \"http://127.0.0.1:3000\"",
-            });
+        let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
+        let known = schemes.iter().find_map(|(prefix, scheme)| Some((text.strip_prefix(prefix)?, *scheme)));
+        let Some((rest, scheme)) = known else {
+            return Err("begin it with http:// or https://, as in \"http://127.0.0.1:3000\"");
         };
         if rest.starts_with("unix:") {
             let (address, path) = match rest.find(":/").and_then(|_| rest[5..].find(':')) {
@@ -69,17 +90,18 @@ impl ProxyUrl<'_> {
                 None => (rest, ""),
             };
             check_path(path)?;
-            return Ok(ProxyUrl { authority: Authority::Address(address), path });
+            return Ok(ProxyUrl { scheme, authority: Authority::Address(address), path });
         }
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         check_path(path)?;
         let is_address = authority.starts_with('[')
             || authority.starts_with(|first: char| first.is_ascii_digit())
+            || authority.starts_with('_')
             || authority.contains(':');
         match authority {
-            "" => Err("name an IP address and a port: \"http://127.0.0.1:3000\""),
-            _ if is_address => Ok(ProxyUrl { authority: Authority::Address(authority), path }),
-            _ => Ok(ProxyUrl { authority: Authority::Name(authority), path }),
+            "" => Err("name a host and a port: \"http://127.0.0.1:3000\""),
+            _ if is_address => Ok(ProxyUrl { scheme, authority: Authority::Address(authority), path }),
+            _ => Ok(ProxyUrl { scheme, authority: Authority::Name(authority), path }),
         }
     }
 }
@@ -130,7 +152,7 @@ impl Forwarding {
                 let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
                 if authority.eq_ignore_ascii_case(requested_host) {
                     (&value[..value.len() - path.len()], path)
-                } else if scheme.eq_ignore_ascii_case("http") && self.is_own(authority, upstream) {
+                } else if scheme.eq_ignore_ascii_case(upstream.scheme()) && self.is_own(authority, upstream) {
                     ("", path)
                 } else {
                     return None;
@@ -161,12 +183,18 @@ impl Forwarding {
 
     fn is_own(&self, authority: &str, upstream: &Upstream) -> bool {
         let is_host = self.host.as_ref().is_some_and(|host| host.eq_ignore_ascii_case(authority));
-        let is_address = |address: &Address| match address {
-            Address::Tcp(own) => {
+        let scheme = if upstream.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        let is_address = |address: &EndpointAddress| match address {
+            EndpointAddress::Socket(Address::Tcp(own)) => {
                 let bare = authority.trim_matches(['[', ']']);
-                own.to_string() == authority || own.port() == 80 && own.ip().to_string() == bare
+                own.to_string() == authority
+                    || own.port() == scheme.default_port() && own.ip().to_string() == bare
             }
-            Address::Unix(_) => false,
+            EndpointAddress::Host { name, port } => {
+                address.to_string().eq_ignore_ascii_case(authority)
+                    || *port == scheme.default_port() && name.eq_ignore_ascii_case(authority)
+            }
+            EndpointAddress::Socket(Address::Unix(_)) | EndpointAddress::Service(_) => false,
         };
         is_host
             || match &upstream.endpoints {
@@ -195,8 +223,9 @@ mod tests {
 
     #[test]
     fn reads_urls_of_upstreams() {
-        let check = |text, authority, path| {
-            assert_eq!(ProxyUrl::parse(text), Ok(ProxyUrl { authority, path }), "{text}");
+        let check = |text: &str, authority, path| {
+            let scheme = if text.starts_with("https") { Scheme::Https } else { Scheme::Http };
+            assert_eq!(ProxyUrl::parse(text), Ok(ProxyUrl { scheme, authority, path }), "{text}");
         };
         check("http://127.0.0.1:3000", Authority::Address("127.0.0.1:3000"), "");
         check("http://[::1]:3000/", Authority::Address("[::1]:3000"), "/");
@@ -204,10 +233,12 @@ mod tests {
         check("http://unix:/run/app.sock:/api/", Authority::Address("unix:/run/app.sock"), "/api/");
         check("http://app/a%20b/", Authority::Name("app"), "/a%20b/");
         check("http://localhost:3000", Authority::Address("localhost:3000"), "");
+        check("https://app.internal/a/", Authority::Name("app.internal"), "/a/");
+        check("http://_http._tcp.app/", Authority::Address("_http._tcp.app"), "/");
         for bad in [
             "",
             "127.0.0.1:3000",
-            "https://127.0.0.1",
+            "ftp://127.0.0.1",
             "http://",
             "http:///a",
             "http://a/?b",
@@ -242,7 +273,8 @@ mod tests {
 
     #[test]
     fn rewrites_redirects_to_the_upstream_itself() {
-        let addresses = vec![Address::Tcp("127.0.0.1:3000".parse().unwrap())];
+        let named = EndpointAddress::Host { name: "app.internal".to_owned(), port: 80 };
+        let addresses = vec![Address::Tcp("127.0.0.1:3000".parse().unwrap()).into(), named];
         let endpoints = Endpoints::External(External { addresses, connections: 1 });
         let upstream = Upstream::new("app".to_owned(), Protocol::Http, endpoints);
         let check = |forwarding: &Forwarding, value, expected: Option<&str>| {
@@ -253,6 +285,9 @@ mod tests {
         check(&plain, "http://127.0.0.1:3000/x?y#z", Some("/x?y#z"));
         check(&plain, "http://127.0.0.1:3000", Some("/"));
         check(&plain, "http://inner.example/x", Some("/x"));
+        check(&plain, "http://app.internal/x", Some("/x"));
+        check(&plain, "http://App.Internal:80/x", Some("/x"));
+        check(&plain, "http://app.internal:81/x", None);
         check(&plain, "http://127.0.0.1:3000//evil", None);
         check(&plain, "http://127.0.0.1:3001/x", None);
         check(&plain, "https://127.0.0.1:3000/x", None);

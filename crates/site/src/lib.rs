@@ -11,6 +11,8 @@ pub mod model;
 
 pub mod address;
 
+pub mod endpoint;
+
 pub mod listener;
 
 pub mod upstream;

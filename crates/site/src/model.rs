@@ -21,6 +21,7 @@ use crate::authorizer::{Authorizer, Subrequest, is_same_name};
 use crate::certificates::Certificates;
 use crate::compress::CompressRules;
 use crate::cors::{self, Cors};
+use crate::endpoint::Resolution;
 use crate::folder::{HostFolder, UserFolders};
 use crate::forwarding::Forwarding;
 use crate::host::{Canonical, HostAddress, Hosts};
@@ -56,6 +57,8 @@ pub struct Site {
     /// Limits of speed and of requests, by their numbers.
     pub traffic_limits: Vec<Limit>,
     pub upstreams: Vec<Upstream>,
+    /// Of the names of upstreams.
+    pub resolution: Resolution,
     pub tls: Tls,
     pub certificates: Certificates,
     pub limits: Limits,
@@ -522,6 +525,7 @@ impl Site {
             hosts: Hosts::only(host),
             traffic_limits: Vec::new(),
             upstreams: Vec::new(),
+            resolution: Resolution::default(),
             tls: Tls::default(),
             certificates: Certificates::default(),
             limits: Limits::default(),
@@ -538,7 +542,8 @@ impl Site {
         self.paths_mut().for_each(|path| *path = folder.join(&*path));
         let ticket_keys = self.tls.tickets.iter_mut().filter_map(|tickets| tickets.key_file.as_mut());
         let of_tls = self.hosts.tls_mut().flat_map(HostTls::paths_mut).chain(ticket_keys);
-        of_tls.for_each(|path| *path = folder.join(&*path));
+        let of_upstreams = self.upstreams.iter_mut().flat_map(Upstream::tls_paths_mut);
+        of_tls.chain(of_upstreams).for_each(|path| *path = folder.join(&*path));
         self.certificates.paths_mut().for_each(|path| *path = folder.join(&*path));
     }
 

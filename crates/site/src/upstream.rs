@@ -8,6 +8,7 @@ use std::time::Duration;
 use script::environment::Additions;
 
 use crate::address::Address;
+use crate::endpoint::EndpointAddress;
 use crate::model::Account;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,10 @@ pub struct Upstream {
     pub name: String,
     pub protocol: Protocol,
     pub endpoints: Endpoints,
+    /// `None`: bytes are sent as they are.
+    pub tls: Option<Box<UpstreamTls>>,
+    /// Whether HTTP/2 is spoken: on plain connections always, and with TLS where the endpoint agrees.
+    pub http2: bool,
     /// Requests at the same time on one FastCGI connection, if the program supports it. At least 1.
     pub multiplex: u16,
     /// Requests that wait while every endpoint is at capacity, over all workers. Further ones get 503.
@@ -39,6 +44,27 @@ pub enum Protocol {
     Http,
 }
 
+/// How connections to endpoints are encrypted. The files are read when the configuration is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// Certificates of the authorities. `None`: those that the system trusts.
+    pub authorities: Option<PathBuf>,
+    /// The name that certificates are for. `None`: that of the address.
+    pub name: Option<String>,
+    /// The certificate of this server, and its key.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    pub verification: Verification,
+}
+
+/// Whether the certificate of an endpoint has to be valid.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Verification {
+    #[default]
+    Required,
+    /// Every certificate is accepted.
+    Off,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoints {
     /// Started by another program.
@@ -49,7 +75,7 @@ pub enum Endpoints {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
-    pub addresses: Vec<Address>,
+    pub addresses: Vec<EndpointAddress>,
     /// Connections to each address, over all workers.
     pub connections: usize,
 }
@@ -102,6 +128,8 @@ impl Upstream {
             name,
             protocol,
             endpoints,
+            tls: None,
+            http2: false,
             multiplex: 1,
             queue: 256,
             wait: Duration::from_secs(10),
@@ -119,15 +147,29 @@ impl Upstream {
 
     /// Whether a route names its addresses, by `proxy`. Then they are its name, which no application can have.
     pub fn is_of_route(&self) -> bool {
-        self.name.starts_with("http://")
+        self.name.starts_with("http://") || self.name.starts_with("https://")
     }
 
-    /// Its address with this index, for messages. `None`: it has no other address, or the server starts its processes.
+    /// Of the URLs of its endpoints.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Whether it has endpoints whose names are resolved.
+    pub fn has_names(&self) -> bool {
+        match &self.endpoints {
+            Endpoints::External(external) => external.addresses.iter().any(EndpointAddress::is_name),
+            Endpoints::Managed(_) => false,
+        }
+    }
+
+    /// Its address with this index, for messages. `None`: it has only one address, which is no name, or the server starts
+    /// its processes.
     pub fn endpoint_name(&self, index: usize) -> Option<String> {
         let Endpoints::External(External { addresses, .. }) = &self.endpoints else { return None };
-        let address = addresses.get(index).filter(|_| addresses.len() > 1)?;
+        let address = addresses.get(index).filter(|_| addresses.len() > 1 || self.has_names())?;
         Some(match self.is_of_route() {
-            true => format!("the upstream http://{address}"),
+            true => format!("the upstream {}://{address}", self.scheme()),
             false => format!("{self} at {address}"),
         })
     }
@@ -161,13 +203,24 @@ impl Upstream {
         match &mut self.endpoints {
             Endpoints::Managed(managed) => vec![&mut managed.folder],
             Endpoints::External(external) => {
-                let path = |address| match address {
-                    &mut Address::Tcp(_) => None,
-                    Address::Unix(path) => Some(path),
-                };
+                fn path(address: &mut EndpointAddress) -> Option<&mut PathBuf> {
+                    match address {
+                        EndpointAddress::Socket(Address::Unix(path)) => Some(path),
+                        _ => None,
+                    }
+                }
                 external.addresses.iter_mut().filter_map(path).collect()
             }
         }
+    }
+
+    /// The files of TLS, which are read before a chroot.
+    pub(crate) fn tls_paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        self.tls.iter_mut().flat_map(|tls| {
+            let UpstreamTls { authorities, certificate, .. } = &mut **tls;
+            let certificate = certificate.iter_mut().flat_map(|(certificate, key)| [certificate, key]);
+            authorities.iter_mut().chain(certificate)
+        })
     }
 
     /// Changes its paths to those within the chroot `folder`.

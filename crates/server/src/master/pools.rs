@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
@@ -14,6 +15,7 @@ use site::upstream::Upstream;
 use super::lifecycle::State;
 use super::process::{Circumstances, PoolProcess};
 use super::{Master, Phase};
+use crate::file_stamps::FileStamps;
 use crate::ipc::Channel;
 use crate::log::{self, OpenSink};
 use crate::pool::message::PoolCommand;
@@ -162,5 +164,10 @@ fn circumstances(
         sandbox: site.sandbox,
         resources: site.scripts.resources,
         spool: site.scripts.spool.clone(),
+        names: application.has_names().then(|| {
+            // With a changed file, a reload starts another pool, also where the old one cannot see the file.
+            let files = ["/etc/resolv.conf", "/etc/hosts"];
+            (site.resolution.clone(), FileStamps::of(files.map(Path::new)))
+        }),
     })
 }

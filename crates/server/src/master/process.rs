@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use site::endpoint::Resolution;
 use site::model::{Resources, Sandbox, Sink};
 use site::upstream::Upstream;
 
 use super::lifecycle::{Action, Event, State};
 use crate::control::Client;
+use crate::file_stamps::FileStamps;
 use crate::ipc::Channel;
 use crate::log;
 use crate::privilege::Identity;
@@ -54,6 +56,8 @@ pub(super) struct Circumstances {
     pub(super) sandbox: Sandbox,
     pub(super) resources: Resources,
     pub(super) spool: PathBuf,
+    /// `None`: the application has no names.
+    pub(super) names: Option<(Resolution, FileStamps)>,
 }
 
 impl PoolProcess {

@@ -179,14 +179,19 @@ pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(stream)
 }
 
-/// A connection that may still be in progress.
+/// A connection that may still be in progress. One to this machine is not: it is there, or an error.
 pub fn connect_tcp(address: std::net::SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let stream = socket_with(family, SocketType::STREAM, flags, None)?;
     _ = rustix::net::sockopt::set_tcp_nodelay(&stream, true);
     match connect(stream.as_fd(), &address) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(stream),
+        Ok(()) => Ok(stream),
+        Err(rustix::io::Errno::INPROGRESS) if address.ip().is_loopback() => {
+            rustix::net::sockopt::socket_error(&stream)?.map_err(io::Error::from)?;
+            Ok(stream)
+        }
+        Err(rustix::io::Errno::INPROGRESS) => Ok(stream),
         Err(errno) => Err(errno.into()),
     }
 }

@@ -92,6 +92,8 @@ pub struct Balancer {
     master: Master,
     restarts: RestartLimit,
     next_memory_check: Instant,
+    /// Names whose addresses are not known yet.
+    unresolved: usize,
     actions: VecDeque<Action>,
     next_id: u64,
 }
@@ -125,6 +127,7 @@ impl Balancer {
             master: Master::Connected,
             restarts: RestartLimit::of_applications(),
             next_memory_check: now,
+            unresolved: 0,
             actions: VecDeque::new(),
             // 0 stands for no endpoint in a message.
             next_id: 1,
@@ -134,6 +137,16 @@ impl Balancer {
 
     pub fn add_address(&mut self, now: Instant) -> EndpointId {
         self.add_endpoint(Startup::Accepted, now)
+    }
+
+    /// An address that is not one of a name any more. Requests on connections to it go on.
+    pub fn remove_address(&mut self, id: EndpointId) {
+        self.retire_where(|endpoint| endpoint.id == id);
+    }
+
+    /// Requests wait while there is no endpoint, but a name that may have some.
+    pub fn set_unresolved(&mut self, names: usize) {
+        self.unresolved = names;
     }
 
     pub fn add_worker(&mut self) -> WorkerId {
@@ -294,7 +307,9 @@ impl Balancer {
             self.retire_where(|_| true);
         }
         let upstream = self.upstream.clone();
-        let Some(managed) = upstream.managed() else { return };
+        let Some(managed) = upstream.managed() else {
+            return self.endpoints.retain(|endpoint| endpoint.is_serving() || endpoint.leases > 0);
+        };
         if self.lacks(managed) && self.restarts.pause(now).is_none() {
             return self.actions.push_back(Action::Start);
         }
@@ -384,6 +399,8 @@ impl Balancer {
             }
             Some(_) if count == 0 && self.restarts.ends() >= FAILING => self.reject_first(PoolError::Failing),
             Some(_) => {}
+            None if count == 0 && self.unresolved > 0 => {}
+            None if count == 0 => self.reject_first(PoolError::Unresolved),
             None if all_excluded => self.reject_first(PoolError::Unreachable),
             None => _ = self.recall_idle(now),
         }
@@ -661,7 +678,7 @@ mod tests {
     }
 
     fn external(addresses: usize, connections: usize) -> Upstream {
-        let addresses = vec![Address::Unix("/run/app".into()); addresses];
+        let addresses = vec![Address::Unix("/run/app".into()).into(); addresses];
         let endpoints = Endpoints::External(External { addresses, connections });
         Upstream::new("app".to_owned(), Protocol::FastCgi, endpoints)
     }

@@ -1,6 +1,7 @@
 //! The messages between a worker, the pool of an application, and the master. All of them run the same program, so that
 //! messages have no version.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub enum PoolEvent {
     Leased {
         number: u64,
         lease: Lease,
+        origin: Origin,
         stream: OwnedFd,
     },
     Rejected {
@@ -56,6 +58,15 @@ pub struct Lease {
     pub endpoint: EndpointId,
     /// The most requests that it may have.
     pub requests: u64,
+}
+
+/// Which of the configured addresses an endpoint belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The index of the configured address. A process has none, and 0.
+    pub index: usize,
+    /// The address of the endpoint, if the configured one is a name.
+    pub resolved: Option<SocketAddr>,
 }
 
 /// From the master to a pool.
@@ -100,11 +111,19 @@ impl Message<'_> for PoolRequest {
 }
 
 impl Message<'_> for PoolEvent {
+    // With the text of an IPv6 address.
+    const MAX_BYTES: usize = 128;
+
     fn encode(&self) -> Encoder<'_> {
         match self {
-            PoolEvent::Leased { number, lease, stream } => {
+            PoolEvent::Leased { number, lease, origin, stream } => {
                 let Lease { number: lease, endpoint, requests } = *lease;
-                Encoder::new(b'L').u64(*number).u64(lease).u64(endpoint).u64(requests).fd(stream)
+                let head = Encoder::new(b'L').u64(*number).u64(lease).u64(endpoint).u64(requests);
+                let head = head.u64(origin.index as u64).fd(stream);
+                match origin.resolved {
+                    Some(address) => head.bytes(address.to_string().as_bytes()),
+                    None => head,
+                }
             }
             PoolEvent::Rejected { number, why } => Encoder::new(b'N').u64(*number).u64(why.number()),
             PoolEvent::Recall { endpoint } => Encoder::new(b'C').u64(endpoint.unwrap_or(0)),
@@ -116,6 +135,13 @@ impl Message<'_> for PoolEvent {
             b'L' => PoolEvent::Leased {
                 number: fields.u64()?,
                 lease: Lease { number: fields.u64()?, endpoint: fields.u64()?, requests: fields.u64()? },
+                origin: Origin {
+                    index: fields.u64()?.try_into().ok()?,
+                    resolved: match fields.rest() {
+                        [] => None,
+                        text => Some(std::str::from_utf8(text).ok()?.parse().ok()?),
+                    },
+                },
                 stream: fields.fd()?,
             },
             b'N' => PoolEvent::Rejected { number: fields.u64()?, why: PoolError::of(fields.u64()?) },
@@ -173,6 +199,16 @@ mod tests {
             PoolEvent::Leased {
                 number: 4,
                 lease: Lease { number: 5, endpoint: 6, requests: 7 },
+                origin: Origin { index: 0, resolved: None },
+                stream: fd(),
+            },
+            PoolEvent::Leased {
+                number: 4,
+                lease: Lease { number: 5, endpoint: 6, requests: u64::MAX },
+                origin: Origin {
+                    index: 3,
+                    resolved: "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".parse().ok(),
+                },
                 stream: fd(),
             },
             PoolEvent::Rejected { number: 4, why: PoolError::Failing },

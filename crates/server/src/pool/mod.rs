@@ -15,6 +15,7 @@ mod acquisitions;
 mod application_process;
 mod balancer;
 mod endpoints;
+mod resolution;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -36,7 +37,7 @@ use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::services::Services;
 use crate::sys;
 use acquisitions::Acquisitions;
-use message::{EndpointId, Lease, LeaseOutcome, PoolEvent, PoolRequest};
+use message::{EndpointId, Lease, LeaseOutcome, Origin, PoolEvent, PoolRequest};
 use multiplexed::{FastCgiStream, SharedConnection};
 
 /// How long a worker may reuse a connection that other workers wait for, so that not every request needs a connection
@@ -60,16 +61,19 @@ pub enum PoolError {
     Failing,
     /// Nothing listens at its addresses.
     Unreachable,
+    /// Its name has no address.
+    Unresolved,
     /// The process of the pool has ended.
     Lost,
 }
 
 impl PoolError {
-    const ALL: [PoolError; 5] = [
+    const ALL: [PoolError; 6] = [
         PoolError::QueueFull,
         PoolError::TimedOut,
         PoolError::Failing,
         PoolError::Unreachable,
+        PoolError::Unresolved,
         PoolError::Lost,
     ];
 
@@ -87,6 +91,7 @@ impl PoolError {
             PoolError::TimedOut => "none of its connections was free in time",
             PoolError::Failing => "its processes end again and again",
             PoolError::Unreachable => "nothing listens at its address",
+            PoolError::Unresolved => "its name cannot be resolved",
             PoolError::Lost => "the process that manages it has ended",
         }
     }
@@ -110,7 +115,7 @@ pub struct Pool {
     retired: RefCell<VecDeque<EndpointId>>,
     changed: Notify,
     is_lost: Cell<bool>,
-    /// Of its addresses, if there are several.
+    /// Of its addresses, if there are several, or names.
     names: Vec<Rc<str>>,
 }
 
@@ -130,6 +135,8 @@ pub struct PooledConnection {
     /// The state of FastCGI, where that is spoken on it.
     pub fastcgi: Option<Box<Client>>,
     lease: Lease,
+    /// The name of its endpoint in messages. `None`: that of the application says enough.
+    endpoint_name: Option<Rc<str>>,
     /// Requests that were sent on it.
     requests: u64,
     outcome: LeaseOutcome,
@@ -192,11 +199,12 @@ impl Pool {
         }
     }
 
-    /// The name of an endpoint in messages. `None`: that of the application says enough.
-    pub fn endpoint_name(&self, endpoint: EndpointId) -> Option<Rc<str>> {
-        // Addresses have the first numbers.
-        let index = usize::try_from(endpoint).ok()?.checked_sub(1)?;
-        self.names.get(index).cloned()
+    fn endpoint_name(&self, origin: Origin) -> Option<Rc<str>> {
+        let name = self.names.get(origin.index)?;
+        Some(match origin.resolved {
+            Some(address) => format!("{name} ({})", address.ip()).into(),
+            None => name.clone(),
+        })
     }
 
     /// Requests that wait for a connection.
@@ -241,7 +249,7 @@ impl Pool {
 
     fn on_event(self: &Rc<Pool>, event: PoolEvent) {
         match event {
-            PoolEvent::Leased { number, lease, stream } => {
+            PoolEvent::Leased { number, lease, origin, stream } => {
                 let grant = self.acquisitions.borrow_mut().on_leased(number, lease.endpoint);
                 let Ok(stream) = sys::watch(stream, Interest::READABLE | Interest::WRITABLE) else {
                     return self.return_lease(lease, 0, Duration::ZERO, LeaseOutcome::Served);
@@ -250,6 +258,7 @@ impl Pool {
                     stream,
                     fastcgi: None,
                     lease,
+                    endpoint_name: self.endpoint_name(origin),
                     requests: 0,
                     outcome: LeaseOutcome::Served,
                     leased: Instant::now(),
@@ -363,6 +372,14 @@ impl Checkout {
         match self {
             Checkout::Exclusive(connection) => connection.endpoint(),
             Checkout::Multiplexed(stream) => stream.endpoint(),
+        }
+    }
+
+    /// The name of its endpoint in messages. `None`: that of the application says enough.
+    pub fn endpoint_name(&self) -> Option<Rc<str>> {
+        match self {
+            Checkout::Exclusive(connection) => connection.endpoint_name.clone(),
+            Checkout::Multiplexed(stream) => stream.endpoint_name(),
         }
     }
 

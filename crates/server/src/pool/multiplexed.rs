@@ -30,6 +30,7 @@ const READS_PER_TURN: usize = 16;
 
 pub struct SharedConnection {
     endpoint: EndpointId,
+    endpoint_name: Option<Rc<str>>,
     pool: Rc<Pool>,
     /// `None`: the connection has ended.
     connection: RefCell<Option<PooledConnection>>,
@@ -100,6 +101,7 @@ impl SharedConnection {
     /// Queries the capabilities of the application, once per connection.
     pub fn open(mut connection: PooledConnection, services: &Rc<Services>) -> FastCgiStream {
         let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
+        let endpoint_name = connection.endpoint_name.clone();
         let (mut unsent, is_reused) = (Unsent::default(), Cell::new(connection.is_reused()));
         connection.fastcgi.get_or_insert_with(|| {
             let mut client = Client::new(pool.multiplex.get());
@@ -109,6 +111,7 @@ impl SharedConnection {
         });
         let shared = Rc::new(SharedConnection {
             endpoint,
+            endpoint_name,
             pool,
             connection: RefCell::new(Some(connection)),
             unsent: RefCell::new(unsent),
@@ -353,6 +356,10 @@ impl StreamData {
 impl FastCgiStream {
     pub fn endpoint(&self) -> EndpointId {
         self.connection.endpoint
+    }
+
+    pub fn endpoint_name(&self) -> Option<Rc<str>> {
+        self.connection.endpoint_name.clone()
     }
 
     /// Is this the first request on a connection that was kept? Then its endpoint may have closed it meanwhile.

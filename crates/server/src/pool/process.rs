@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -10,17 +11,21 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::CapabilitySet;
 use site::address::Address;
+use site::endpoint::{EndpointAddress, Resolution};
 use site::model::{Scripts, Site};
 use site::upstream::{Endpoints, Upstream};
 use tokio::io::Interest;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::spawn_local;
 
 use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
 use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
-use super::message::{EndpointId, Lease, PoolCommand, PoolEvent, PoolRequest};
+use super::message::{EndpointId, Lease, LeaseOutcome, Origin, PoolCommand, PoolEvent, PoolRequest};
+use super::resolution::{self, Addresses};
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log::stderr::Errors;
+use crate::names::{Resolver, SystemNames, alternative};
 use crate::privilege::Identity;
 use crate::spawner::Exit;
 use crate::spawner::groups;
@@ -35,6 +40,7 @@ const EVENTS: usize = 64;
 /// What the process of a pool starts with.
 pub struct PoolSetup {
     pub upstream: Upstream,
+    pub resolution: Resolution,
     pub scripts: Scripts,
     pub master: Channel,
     pub chroot: Option<PathBuf>,
@@ -50,6 +56,7 @@ impl PoolSetup {
         site.chroot.iter().for_each(|folder| inside.enter(folder));
         PoolSetup {
             upstream: inside.upstreams.swap_remove(index),
+            resolution: inside.resolution,
             scripts: inside.scripts,
             master,
             chroot: site.chroot.clone(),
@@ -73,12 +80,20 @@ pub fn run(setup: PoolSetup) -> u8 {
 }
 
 fn serve(setup: PoolSetup) -> Result<(), String> {
-    let PoolSetup { upstream, scripts, master, chroot, identity, privileges } = setup;
+    let PoolSetup { upstream, resolution, scripts, master, chroot, identity, privileges } = setup;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
+    // A chroot hides its files.
+    let names = upstream.has_names().then(SystemNames::read);
     settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
-    let serve = async { PoolProcess::new(Rc::new(upstream), scripts)?.run(master).await };
+    let serve = async {
+        let pool = PoolProcess::new(Rc::new(upstream), scripts)?;
+        if let Some(names) = names {
+            pool.resolve(resolution, names);
+        }
+        pool.run(master).await
+    };
     runtime.block_on(serve).map_err(failed("go on"))
 }
 
@@ -89,6 +104,7 @@ struct PoolProcess {
     /// `None`: the endpoints are addresses.
     starter: Option<ProcessStarter>,
     targets: HashMap<EndpointId, Target>,
+    names: Vec<WatchedName>,
     workers: HashMap<WorkerId, Rc<WorkerConnection>>,
     events: Sender<Event>,
     received: Receiver<Event>,
@@ -96,8 +112,26 @@ struct PoolProcess {
 
 /// What an endpoint is.
 enum Target {
-    Address(Address),
+    Address(Address, Origin),
     Process(ApplicationProcess),
+}
+
+/// A configured address that is a name.
+struct WatchedName {
+    /// The index of the address.
+    index: usize,
+    address: EndpointAddress,
+    state: NameState,
+    /// An address of it does not respond: it may have another one now.
+    doubt: Rc<Notify>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NameState {
+    Unknown,
+    Resolved,
+    /// If it has been resolved before, its endpoints stay.
+    Failing,
 }
 
 struct WorkerConnection {
@@ -109,6 +143,8 @@ enum Event {
     Request(WorkerId, PoolRequest),
     WorkerGone(WorkerId),
     Exit(EndpointId, Exit),
+    /// Of the name with this index in `names`.
+    Resolved(usize, Addresses),
 }
 
 impl PoolProcess {
@@ -123,11 +159,34 @@ impl PoolProcess {
         };
         let now = Instant::now();
         let mut balancer = Balancer::new(upstream.clone(), now);
-        let target = |address: &Address| (balancer.add_address(now), Target::Address(address.clone()));
-        let targets = addresses.iter().map(target).collect();
+        let (mut targets, mut names) = (HashMap::new(), Vec::new());
+        for (index, address) in addresses.iter().enumerate() {
+            let Some(socket) = address.socket() else {
+                let (address, doubt) = (address.clone(), Rc::default());
+                names.push(WatchedName { index, address, state: NameState::Unknown, doubt });
+                continue;
+            };
+            let origin = Origin { index, resolved: None };
+            targets.insert(balancer.add_address(now), Target::Address(socket.clone(), origin));
+        }
+        balancer.set_unresolved(names.len());
         let (events, received) = channel(EVENTS);
         let workers = HashMap::new();
-        Ok(PoolProcess { upstream, scripts, balancer, starter, targets, workers, events, received })
+        Ok(PoolProcess { upstream, scripts, balancer, starter, targets, names, workers, events, received })
+    }
+
+    /// Has the names resolved from now on.
+    fn resolve(&self, resolution: Resolution, system: SystemNames) {
+        let resolver = Rc::new(Resolver::new(&resolution, system));
+        for (at, WatchedName { address, doubt, .. }) in self.names.iter().enumerate() {
+            let (address, doubt, resolution) = (address.clone(), doubt.clone(), resolution.clone());
+            let (resolver, events) = (resolver.clone(), self.events.clone());
+            spawn_local(async move {
+                // Fails only when the pool ends.
+                let report = async |found| events.send(Event::Resolved(at, found)).await.is_ok();
+                resolution::watch(&address, &resolution, &resolver, &doubt, report).await;
+            });
+        }
     }
 
     async fn run(mut self, master: Channel) -> io::Result<()> {
@@ -183,13 +242,67 @@ impl PoolProcess {
     fn on_event(&mut self, event: Event) {
         let now = Instant::now();
         match event {
-            Event::Request(worker, request) => self.balancer.on_request(worker, request, now),
+            Event::Request(worker, request) => {
+                if matches!(request, PoolRequest::Return { outcome: LeaseOutcome::Failed, .. }) {
+                    self.doubt_names();
+                }
+                self.balancer.on_request(worker, request, now);
+            }
             Event::WorkerGone(worker) => {
                 self.workers.remove(&worker);
                 self.balancer.on_worker_gone(worker, now);
             }
             Event::Exit(id, exit) => self.on_exit(id, exit, now),
+            Event::Resolved(at, Ok(addresses)) => self.on_resolved(at, &addresses, now),
+            Event::Resolved(at, Err(why)) => self.on_unresolved(at, &why),
         }
+    }
+
+    fn on_resolved(&mut self, at: usize, addresses: &[SocketAddr], now: Instant) {
+        let WatchedName { index, address, state, .. } = &mut self.names[at];
+        if std::mem::replace(state, NameState::Resolved) == NameState::Failing {
+            log::warn(format_args!("{}: {address} is resolved again", self.upstream));
+        }
+        let mut missing = addresses.to_vec();
+        let mut removed = Vec::new();
+        for (id, target) in &self.targets {
+            let Target::Address(_, Origin { index: own, resolved: Some(resolved) }) = target else {
+                continue;
+            };
+            if own == index && !missing.extract_if(.., |address| address == resolved).any(|_| true) {
+                removed.push(*id);
+            }
+        }
+        for address in missing {
+            let origin = Origin { index: *index, resolved: Some(address) };
+            let id = self.balancer.add_address(now);
+            self.targets.insert(id, Target::Address(Address::Tcp(address), origin));
+        }
+        for id in removed {
+            self.balancer.remove_address(id);
+            self.targets.remove(&id);
+        }
+        self.count_unresolved();
+    }
+
+    fn on_unresolved(&mut self, at: usize, why: &str) {
+        let WatchedName { address, state, .. } = &mut self.names[at];
+        let consequence = match std::mem::replace(state, NameState::Failing) {
+            NameState::Unknown => "no request can be sent to it",
+            NameState::Resolved => "its last addresses are used",
+            NameState::Failing => return,
+        };
+        log::error(format_args!("{}: cannot resolve {address}: {why}; {consequence}", self.upstream));
+        self.count_unresolved();
+    }
+
+    fn count_unresolved(&mut self) {
+        let unknown = self.names.iter().filter(|name| name.state == NameState::Unknown);
+        self.balancer.set_unresolved(unknown.count());
+    }
+
+    fn doubt_names(&self) {
+        self.names.iter().for_each(|name| name.doubt.notify_one());
     }
 
     fn on_exit(&mut self, id: EndpointId, exit: Exit, now: Instant) {
@@ -240,31 +353,43 @@ impl PoolProcess {
     }
 
     fn connect(&mut self, worker: WorkerId, number: u64, lease: Lease, now: Instant) {
-        let stream = match self.targets.get(&lease.endpoint) {
-            Some(Target::Address(Address::Unix(path))) => connect_unix(path),
-            Some(Target::Address(Address::Tcp(address))) => connect_tcp(*address),
-            Some(Target::Process(process)) => process.connect(),
-            None => Err(io::ErrorKind::NotFound.into()),
+        let own = Origin { index: 0, resolved: None };
+        let (origin, stream) = match self.targets.get(&lease.endpoint) {
+            Some(Target::Address(Address::Unix(path), origin)) => (*origin, connect_unix(path)),
+            Some(Target::Address(Address::Tcp(address), origin)) => {
+                (*origin, self.connect_tcp(*address, *origin))
+            }
+            Some(Target::Process(process)) => (own, process.connect()),
+            None => (own, Err(io::ErrorKind::NotFound.into())),
         };
         match stream {
             Ok(stream) => {
                 self.balancer.on_connected(lease, now);
-                self.send(worker, PoolEvent::Leased { number, lease, stream });
+                self.send(worker, PoolEvent::Leased { number, lease, origin, stream });
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.balancer.on_connect_failed(lease.endpoint, ConnectError::Busy, now);
             }
             Err(error) => {
                 self.balancer.on_connect_failed(lease.endpoint, ConnectError::Unreachable, now);
+                self.doubt_names();
                 let (name, target) = (&self.upstream.name, self.targets.get(&lease.endpoint));
                 let target = match target {
-                    Some(Target::Address(Address::Unix(path))) => format!("unix:{}", path.display()),
-                    Some(Target::Address(Address::Tcp(address))) => address.to_string(),
+                    Some(Target::Address(address, _)) => address.to_string(),
                     Some(Target::Process(process)) => format!("process {}", process.process.pid),
                     None => return,
                 };
                 log::error(format_args!("application \"{name}\": cannot connect to {target}: {error}"));
             }
+        }
+    }
+
+    fn connect_tcp(&self, address: SocketAddr, origin: Origin) -> io::Result<OwnedFd> {
+        let other = self.names.iter().find(|name| name.index == origin.index);
+        let other = other.and_then(|name| alternative(&name.address, address));
+        match (connect_tcp(address), other) {
+            (Err(_), Some(other)) => connect_tcp(other),
+            (connected, _) => connected,
         }
     }
 
@@ -306,7 +431,7 @@ impl PoolProcess {
     fn process(&self, id: EndpointId) -> Option<&ApplicationProcess> {
         match self.targets.get(&id) {
             Some(Target::Process(process)) => Some(process),
-            Some(Target::Address(_)) | None => None,
+            Some(Target::Address(..)) | None => None,
         }
     }
 

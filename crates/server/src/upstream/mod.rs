@@ -232,8 +232,7 @@ async fn forward_to_application(
     loop {
         let checkout = pool.check_out(avoid).await;
         let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
-        let name = pool.endpoint_name(checkout.endpoint());
-        let upstream_name = name.unwrap_or_else(|| request.upstream_name.clone());
+        let upstream_name = checkout.endpoint_name().unwrap_or_else(|| request.upstream_name.clone());
         let transport = open(services, upstream, checkout, request)?;
         services.counts.add(Count::UpstreamRequests, 1);
         let source = match &spooled {
@@ -274,6 +273,13 @@ fn open(
     checkout: Checkout,
     request: &UpstreamRequest,
 ) -> Result<Box<dyn Transport>, Status> {
+    if upstream.tls.is_some() {
+        log::error(format_args!(
+            "{}: cannot forward to {upstream}: HTTPS is not supported yet",
+            request.label
+        ));
+        return Err(Status::SERVICE_UNAVAILABLE);
+    }
     Ok(match (&request.message, checkout) {
         (Message::FastCgi(role, environment), checkout) => {
             Box::new(FastCgi::new(services, upstream, checkout, *role, environment, &request.label))
@@ -316,7 +322,7 @@ fn rejected(services: &Services, request: &UpstreamRequest, upstream: &Upstream,
     log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
     services.counts.add(Count::ScriptsRejected, 1);
     match error {
-        PoolError::Unreachable => Status::BAD_GATEWAY,
+        PoolError::Unreachable | PoolError::Unresolved => Status::BAD_GATEWAY,
         PoolError::QueueFull | PoolError::TimedOut | PoolError::Failing | PoolError::Lost => {
             Status::SERVICE_UNAVAILABLE
         }

@@ -14,7 +14,7 @@ use super::section::{Given, Section};
 use super::settings::account_name;
 use super::tls::{check_listeners, tls};
 use super::toml::Table;
-use super::upstreams::{check_chroot, upstreams};
+use super::upstreams::{check_chroot, resolution, upstreams};
 use crate::address::Address;
 use crate::host::Hosts;
 use crate::listener::Listener;
@@ -61,6 +61,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
         hosts: hosts?,
         traffic_limits,
         upstreams,
+        resolution: resolution(&top),
         tls: tls(&top),
         certificates,
         limits,

@@ -24,6 +24,7 @@ pub enum Scope {
     Accounts,
     Scripts,
     Application,
+    Resolver,
     Tls,
     Certificates,
     Log,
@@ -32,7 +33,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 17] = [
+    pub const ALL: [Scope; 18] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -45,6 +46,7 @@ impl Scope {
         Scope::Accounts,
         Scope::Scripts,
         Scope::Application,
+        Scope::Resolver,
         Scope::Tls,
         Scope::Certificates,
         Scope::Log,
@@ -67,6 +69,7 @@ impl Scope {
             Scope::Accounts => "[accounts]",
             Scope::Scripts => "[scripts]",
             Scope::Application => "[[application]]",
+            Scope::Resolver => "[resolver]",
             Scope::Tls => "[tls]",
             Scope::Certificates => "[certificates]",
             Scope::Log => "[log]",

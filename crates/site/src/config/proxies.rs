@@ -7,11 +7,11 @@ use super::error::Place;
 use super::section::{Given, Section, table, text};
 use super::settings::is_field_value;
 use super::toml::{Entry, Node, Table, Value};
-use crate::address::Address;
-use crate::forwarding::{Authority, Forwarding, ProxyUrl, Replacement};
+use crate::endpoint::EndpointAddress;
+use crate::forwarding::{Authority, Forwarding, ProxyUrl, Replacement, Scheme};
 use crate::model::{Action, HeaderRule};
 use crate::route::Pattern;
-use crate::upstream::{Endpoints, External, Protocol, Upstream, UpstreamId};
+use crate::upstream::{Endpoints, External, Protocol, Upstream, UpstreamId, UpstreamTls};
 
 /// Connections to each address, over all workers.
 const CONNECTIONS: usize = 64;
@@ -44,18 +44,24 @@ pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
             Value::Array(nodes) => nodes.iter().map(given).collect(),
             _ => given(&entry.node).map(|url| vec![url]),
         };
-        let addresses = urls.iter().flatten().map(address).collect::<Result<Vec<_>, _>>();
-        let addresses: Vec<Address> = addresses.unwrap_or_default().into_iter().flatten().collect();
-        if addresses.is_empty() || find(upstreams, &addresses).is_some() {
+        let urls = urls.unwrap_or_default();
+        let Some(scheme) = urls.first().and_then(|url| Some(ProxyUrl::parse(url.value).ok()?.scheme)) else {
+            continue;
+        };
+        let addresses = urls.iter().map(|url| address(url, upstreams)).collect::<Result<Vec<_>, _>>();
+        let addresses: Vec<EndpointAddress> = addresses.unwrap_or_default().into_iter().flatten().collect();
+        if addresses.is_empty() || find(upstreams, scheme, &addresses).is_some() {
             continue;
         }
         if upstreams.len() == max {
             let what = format!("there are more than {max} applications and other upstreams");
             return top.errors.add(&entry.place, what, "let routes share them");
         }
-        let urls: Vec<String> = addresses.iter().map(|address| format!("http://{address}")).collect();
+        let url = |address| format!("{}://{address}", scheme.as_str());
+        let urls: Vec<String> = addresses.iter().map(url).collect();
         let endpoints = Endpoints::External(External { addresses, connections: CONNECTIONS });
-        upstreams.push(Upstream::new(urls.join(", "), Protocol::Http, endpoints));
+        let tls = (scheme == Scheme::Https).then(Box::<UpstreamTls>::default);
+        upstreams.push(Upstream { tls, ..Upstream::new(urls.join(", "), Protocol::Http, endpoints) });
     }
 }
 
@@ -71,23 +77,30 @@ fn given(node: &Node) -> Option<Given<'_, &str>> {
 }
 
 /// `None`: the URL names an application. Errors say what to write instead.
-fn address(url: &Given<&str>) -> Result<Option<Address>, String> {
-    match ProxyUrl::parse(url.value)?.authority {
-        Authority::Name(_) => Ok(None),
-        Authority::Address(text) => {
-            let bare = text.trim_start_matches('[').trim_end_matches(']');
-            let with_port = match bare.parse::<std::net::IpAddr>() {
-                Ok(ip) => std::net::SocketAddr::new(ip, 80).to_string(),
-                Err(_) => text.to_owned(),
-            };
-            Address::parse(&with_port, url.place.folder()).map(Some)
+fn address(url: &Given<&str>, upstreams: &[Upstream]) -> Result<Option<EndpointAddress>, String> {
+    let ProxyUrl { scheme, authority, .. } = ProxyUrl::parse(url.value)?;
+    let port = Some(scheme.default_port());
+    let (text, address) = match authority {
+        Authority::Name(name) if upstreams.iter().any(|upstream| upstream.name == name) => return Ok(None),
+        // Without a dot or a port, it is meant as that of an application.
+        Authority::Name(name) if !name.contains('.') && name != "localhost" => return Ok(None),
+        Authority::Name(text) | Authority::Address(text) => {
+            (text, EndpointAddress::parse(text, url.place.folder(), port)?)
         }
+    };
+    match (scheme, address.certified_name()) {
+        (Scheme::Https, None) => Err(format!(
+            "add an [[application]] with protocol = \"https\", address = \"{}\" and tls_name, the name in its certificate",
+            text.escape_debug()
+        )),
+        _ => Ok(Some(address)),
     }
 }
 
-fn find(upstreams: &[Upstream], addresses: &[Address]) -> Option<UpstreamId> {
+fn find(upstreams: &[Upstream], scheme: Scheme, addresses: &[EndpointAddress]) -> Option<UpstreamId> {
     upstreams.iter().position(|upstream| {
-        let is_same = |external: &External| external.addresses == addresses;
+        let is_same =
+            |external: &External| external.addresses == addresses && upstream.scheme() == scheme.as_str();
         upstream.is_of_route() && matches!(&upstream.endpoints, Endpoints::External(own) if is_same(own))
     })
 }
@@ -102,12 +115,19 @@ pub fn action(section: &Section, upstreams: &[Upstream]) -> Option<Action> {
         return None;
     }
     let mut addresses = Vec::new();
+    let mut scheme = None;
     for url in &urls {
         let what = || format!("\"{}\" is not the URL of an upstream", url.value.escape_debug());
         let parsed = ProxyUrl::parse(url.value).map_err(str::to_owned);
-        match parsed.and_then(|parsed| Ok((parsed, address(url)?))) {
+        match parsed.and_then(|parsed| Ok((parsed, address(url, upstreams)?))) {
             Err(what_to_do) => {
                 section.errors.add(url.place, what(), what_to_do);
+                return None;
+            }
+            Ok((parsed, Some(_)))
+                if scheme.replace(parsed.scheme).is_some_and(|other| other != parsed.scheme) =>
+            {
+                section.errors.add(url.place, what(), "write all URLs with http://, or all with https://");
                 return None;
             }
             Ok((_, Some(address))) if addresses.contains(&address) => {
@@ -115,8 +135,8 @@ pub fn action(section: &Section, upstreams: &[Upstream]) -> Option<Action> {
                 return None;
             }
             Ok((_, Some(address))) => addresses.push(address),
-            Ok((ProxyUrl { authority: Authority::Name(name), .. }, None)) if urls.len() == 1 => {
-                return application(section, name, url.place, upstreams);
+            Ok((ProxyUrl { authority: Authority::Name(name), scheme, .. }, None)) if urls.len() == 1 => {
+                return application(section, name, scheme, url.place, upstreams);
             }
             Ok(_) => {
                 let what_to_do = "an application has all addresses: name it alone, or name addresses alone";
@@ -125,20 +145,36 @@ pub fn action(section: &Section, upstreams: &[Upstream]) -> Option<Action> {
             }
         }
     }
-    find(upstreams, &addresses).map(Action::Upstream)
+    find(upstreams, scheme?, &addresses).map(Action::Upstream)
 }
 
-fn application(section: &Section, name: &str, place: &Place, upstreams: &[Upstream]) -> Option<Action> {
+fn application(
+    section: &Section,
+    name: &str,
+    scheme: Scheme,
+    place: &Place,
+    upstreams: &[Upstream],
+) -> Option<Action> {
     let (what, what_to_do) = match upstreams.iter().position(|upstream| upstream.name == name) {
-        Some(id) if upstreams[id].protocol == Protocol::Http => return Some(Action::Upstream(id)),
+        Some(id) if upstreams[id].protocol == Protocol::Http && upstreams[id].scheme() == scheme.as_str() => {
+            return Some(Action::Upstream(id));
+        }
+        Some(id) if upstreams[id].protocol == Protocol::Http => (
+            format!("the application \"{}\" is not reached by {}", name.escape_debug(), scheme.as_str()),
+            format!("write \"{}://{}\"", upstreams[id].scheme(), name.escape_debug()),
+        ),
         Some(_) => (
             format!("the application \"{}\" does not speak HTTP", name.escape_debug()),
             "name it as \"application\", or set its protocol = \"http\"".to_owned(),
         ),
         None => (
-            format!("there is no application \"{}\", and names are not resolved", name.escape_debug()),
-            "write an IP address and a port, as in \"http://127.0.0.1:3000\", or add an [[application]] of this name"
-                .to_owned(),
+            format!("there is no application \"{}\"", name.escape_debug()),
+            format!(
+                "add a port if it is the name of a host: \"{}://{}:{}\"; or add an [[application]] of this name",
+                scheme.as_str(),
+                name.escape_debug(),
+                scheme.default_port()
+            ),
         ),
     };
     section.errors.add(place, what, what_to_do);

@@ -115,9 +115,23 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Application if key.name == "command" || MANAGED.contains(&key.name) => {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("command", "command = \"/bin/a\"")]
         }
+        Scope::Application if key.name == "tls_certificate_key" => &[
+            ("", "[[application]]"),
+            ("name", "name = \"a\""),
+            ("address", "address = \"127.0.0.1:1\""),
+            ("protocol", "protocol = \"https\""),
+            ("tls_certificate", "tls_certificate = \"/a.pem\""),
+        ],
+        Scope::Application if key.name == "http2" || key.name.starts_with("tls_") => &[
+            ("", "[[application]]"),
+            ("name", "name = \"a\""),
+            ("address", "address = \"127.0.0.1:1\""),
+            ("protocol", "protocol = \"https\""),
+        ],
         Scope::Application => {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("address", "address = \"127.0.0.1:1\"")]
         }
+        Scope::Resolver => &[("", "[resolver]")],
         Scope::Tls => &[("", "[tls]")],
         Scope::Certificates => &[("", "[certificates]")],
         Scope::Log => &[("", "[log]")],

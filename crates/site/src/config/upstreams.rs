@@ -4,13 +4,22 @@ use std::path::Path;
 
 use super::error::Place;
 use super::keys::Scope;
-use super::section::Section;
+use super::section::{Given, Section};
 use super::{proxies, scripts, settings};
 use crate::address::Address;
-use crate::upstream::{Endpoints, External, Managed, Protocol, SocketPassing, Upstream, UpstreamId};
+use crate::endpoint::{EndpointAddress, Family, Resolution, is_host_name};
+use crate::upstream::{
+    Endpoints, External, Managed, Protocol, SocketPassing, Upstream, UpstreamId, UpstreamTls, Verification,
+};
 
 /// Upstreams of a site.
 const MAX: usize = 64;
+/// DNS servers.
+const MAX_SERVERS: usize = 8;
+/// The port of DNS.
+const DNS: u16 = 53;
+/// Keys of an application by HTTPS.
+const TLS: [&str; 5] = ["tls_ca", "tls_name", "tls_certificate", "tls_certificate_key", "tls_verify"];
 /// Keys of an application that has a command, besides that.
 pub(super) const MANAGED: [&str; 14] = [
     "socket",
@@ -62,8 +71,14 @@ pub fn find(section: &Section, name: &str, place: &Place, upstreams: &[Upstream]
 
 fn upstream(section: &Section) -> Option<Upstream> {
     let name = name(section)?;
+    let (protocol, default_port) = match section.choice("protocol") {
+        Some("scgi") => (Protocol::Scgi, None),
+        Some("http") => (Protocol::Http, Some(80)),
+        Some("https") => (Protocol::Http, Some(443)),
+        _ => (Protocol::FastCgi, None),
+    };
     let endpoints = match (section.has("address"), section.has("command")) {
-        (true, false) => external(section),
+        (true, false) => external(section, default_port),
         (false, true) => managed(section),
         (true, true) => {
             let what = "\"address\" and \"command\" exclude each other";
@@ -79,17 +94,18 @@ fn upstream(section: &Section) -> Option<Upstream> {
     };
     let endpoints =
         endpoints.unwrap_or(Endpoints::External(External { addresses: Vec::new(), connections: 1 }));
-    let protocol = match section.choice("protocol") {
-        Some("scgi") => Protocol::Scgi,
-        Some("http") => Protocol::Http,
-        _ => Protocol::FastCgi,
-    };
+    let tls = tls(section, &endpoints);
+    if protocol != Protocol::Http {
+        section.reject_keys(&["http2"], "is for HTTP", "remove it, or set protocol = \"http\"");
+    }
     if protocol != Protocol::FastCgi {
         section.reject_keys(&["multiplex"], "is for FastCGI", "remove it");
     }
     let defaults = Upstream::new(name, protocol, endpoints);
     let time = |name, default| section.duration(name).unwrap_or(default);
     Some(Upstream {
+        tls,
+        http2: section.flag("http2").unwrap_or(false),
         multiplex: section.count("multiplex").unwrap_or(defaults.multiplex),
         queue: section.count("queue").unwrap_or(defaults.queue),
         wait: time("wait", defaults.wait),
@@ -100,6 +116,97 @@ fn upstream(section: &Section) -> Option<Upstream> {
         keep: time("keep", defaults.keep),
         ..defaults
     })
+}
+
+/// `None`: connections are not encrypted.
+fn tls(section: &Section, endpoints: &Endpoints) -> Option<Box<UpstreamTls>> {
+    if section.choice("protocol") != Some("https") {
+        section.reject_keys(&TLS, "is for HTTPS", "remove it, or set protocol = \"https\"");
+        return None;
+    }
+    let certificate = section.path("tls_certificate");
+    if certificate.is_none() {
+        let what_to_do = "add \"tls_certificate\", the file with the chain of certificates";
+        section.reject_keys(&["tls_certificate_key"], "has no certificate beside it", what_to_do);
+    }
+    let key = section.path("tls_certificate_key");
+    let verification = match section.flag("tls_verify") {
+        Some(false) => Verification::Off,
+        Some(true) | None => Verification::Required,
+    };
+    if verification == Verification::Off {
+        section.reject_keys(&["tls_ca"], "has no effect without verification", "remove it, or tls_verify");
+    }
+    let name = tls_name(section);
+    let is_unnamed = match endpoints {
+        Endpoints::External(External { addresses, .. }) => {
+            addresses.iter().any(|address| address.certified_name().is_none())
+        }
+        Endpoints::Managed(_) => true,
+    };
+    if name.is_none() && is_unnamed {
+        let what = "a Unix socket has no name that a certificate could have";
+        section.errors.add(
+            section.place_of("protocol"),
+            what,
+            "add \"tls_name\", the name in the certificate",
+        );
+    }
+    Some(Box::new(UpstreamTls {
+        authorities: section.path("tls_ca"),
+        name,
+        certificate: certificate.map(|certificate| (certificate.clone(), key.unwrap_or(certificate))),
+        verification,
+    }))
+}
+
+fn tls_name(section: &Section) -> Option<String> {
+    let given = section.text("tls_name")?;
+    if !is_host_name(given.value) && given.value.parse::<std::net::IpAddr>().is_err() {
+        let what = format!("\"tls_name\" cannot be \"{}\"", given.value.escape_debug());
+        section.errors.add(given.place, what, "write the name of a host, or an IP address, without a port");
+    }
+    Some(given.value.trim_end_matches('.').to_owned())
+}
+
+/// The section `[resolver]`.
+pub fn resolution(top: &Section) -> Resolution {
+    let defaults = Resolution::default();
+    let Some(section) = top.section("resolver", Scope::Resolver) else { return defaults };
+    let servers = section.texts("servers").unwrap_or_default();
+    if servers.len() > MAX_SERVERS {
+        let what = format!("\"servers\" has {} entries", servers.len());
+        section.errors.add(section.place_of("servers"), what, format!("name at most {MAX_SERVERS}"));
+    }
+    let server = |given: &Given<&str>| {
+        let found = EndpointAddress::parse(given.value, given.place.folder(), Some(DNS));
+        match found.as_ref().map(EndpointAddress::socket) {
+            Ok(Some(Address::Tcp(address))) => Some(*address),
+            _ => {
+                let what = format!("\"servers\" cannot have \"{}\"", given.value.escape_debug());
+                section.errors.add(given.place, what, "write an IP address, with a port or without");
+                None
+            }
+        }
+    };
+    let family = section.choice("family");
+    let family = Family::ALL.iter().find(|(name, _)| Some(*name) == family);
+    let min_ttl = section.duration("min_ttl").unwrap_or(defaults.min_ttl);
+    let max_ttl = section.duration("max_ttl").unwrap_or(defaults.max_ttl.max(min_ttl));
+    if max_ttl < min_ttl {
+        section.errors.add(
+            section.place_of("max_ttl"),
+            "\"max_ttl\" is shorter than \"min_ttl\"",
+            "raise it",
+        );
+    }
+    Resolution {
+        servers: servers.iter().filter_map(server).collect(),
+        family: family.map_or(defaults.family, |(_, family)| *family),
+        min_ttl,
+        max_ttl,
+        timeout: section.duration("timeout").unwrap_or(defaults.timeout),
+    }
 }
 
 fn name(section: &Section) -> Option<String> {
@@ -116,7 +223,7 @@ fn name(section: &Section) -> Option<String> {
     Some(given.value.to_owned())
 }
 
-fn external(section: &Section) -> Option<Endpoints> {
+fn external(section: &Section, default_port: Option<u16>) -> Option<Endpoints> {
     section.reject_keys(&MANAGED, "is for an application with a command", "remove it");
     let given = section.texts("address")?;
     if given.is_empty() {
@@ -124,7 +231,7 @@ fn external(section: &Section) -> Option<Endpoints> {
     }
     let mut addresses = Vec::new();
     for given in given {
-        match Address::parse(given.value, given.place.folder()) {
+        match EndpointAddress::parse(given.value, given.place.folder(), default_port) {
             Ok(address) => addresses.push(address),
             Err(what_to_do) => {
                 let what = format!("\"{}\" is not an address", given.value.escape_debug());
@@ -187,7 +294,7 @@ pub fn check_chroot(top: &Section, folder: &Path, upstreams: &[Upstream], place:
     for upstream in upstreams {
         let paths: Vec<&Path> = match &upstream.endpoints {
             Endpoints::External(external) => {
-                external.addresses.iter().filter_map(Address::unix_path).collect()
+                external.addresses.iter().filter_map(|address| address.socket()?.unix_path()).collect()
             }
             Endpoints::Managed(managed) => {
                 let program = managed.command.first().map(Path::new);

@@ -165,6 +165,13 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "A program that responds to the requests of the routes that name it. A site has at most 64.",
             },
             Key {
+                name: "resolver",
+                kind: Kind::Section(Scope::Resolver),
+                default: Words("every key has its own"),
+                example: "[resolver]\nservers = \"127.0.0.53\"",
+                text: "How the names of upstreams are resolved.",
+            },
+            Key {
                 name: "tls",
                 kind: Kind::Section(Scope::Tls),
                 default: Words("every key has its own"),
@@ -2020,10 +2027,11 @@ pub static CHAPTERS: &[Chapter] = &[
             },
             Key {
                 name: "protocol",
-                kind: Kind::Choice(&["fastcgi", "scgi", "http"]),
+                kind: Kind::Choice(&["fastcgi", "scgi", "http", "https"]),
                 default: Value("\"fastcgi\""),
                 example: "\"http\"",
-                text: "The protocol of the application. `http` is HTTP/1.1, for gunicorn, uvicorn, Node and the like.",
+                text: "The protocol of the application. `http` is HTTP/1.1, for gunicorn, uvicorn, Node and the like. With \
+                       `http2`, it is HTTP/2. `https` is HTTP with TLS.",
             },
             Key {
                 name: "address",
@@ -2031,7 +2039,54 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("none: the server starts it by its `command`"),
                 example: "[\"127.0.0.1:9000\", \"unix:/run/php/php-fpm.sock\"]",
                 text: "The addresses of an application that another program starts. Each request goes to the address with \
-                       the fewest requests. An address that does not respond is skipped for a second.",
+                       the fewest requests. An address that does not respond is skipped for a second. A name, such as \
+                       `app.internal:3000`, stands for all of its addresses, and `_http._tcp.app.internal` for those of \
+                       its SRV records. See [Names](proxy.md#names).",
+            },
+            Key {
+                name: "http2",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether an application by HTTP speaks HTTP/2. With `http`, it must: it is not asked first. With \
+                       `https`, it is offered, and an application that does not choose it gets HTTP/1.1. See \
+                       [HTTP/2](proxy.md#http2).",
+            },
+            Key {
+                name: "tls_ca",
+                kind: Kind::Path,
+                default: Words("the authorities that the system trusts"),
+                example: "\"/etc/ssl/internal-ca.pem\"",
+                text: "The authorities of the certificates of an application by `https`, in PEM. No others are trusted then.",
+            },
+            Key {
+                name: "tls_name",
+                kind: Kind::Text,
+                default: Words("the name or the IP address in `address`"),
+                example: "\"app.internal\"",
+                text: "The name that is sent to an application by `https` (SNI), and that its certificate must have.",
+            },
+            Key {
+                name: "tls_certificate",
+                kind: Kind::Path,
+                default: Words("none"),
+                example: "\"/etc/taipan/client.pem\"",
+                text: "The certificate, with its chain, by which the server identifies itself to an application by `https`.",
+            },
+            Key {
+                name: "tls_certificate_key",
+                kind: Kind::Path,
+                default: Words("the file of `tls_certificate`"),
+                example: "\"/etc/taipan/client.key\"",
+                text: "The private key of `tls_certificate`, in PEM. The serving process reads it, also with `signer`.",
+            },
+            Key {
+                name: "tls_verify",
+                kind: Kind::Flag,
+                default: Value("true"),
+                example: "false",
+                text: "Whether the certificate of an application by `https` must be valid. With `false`, anyone on the way to \
+                       it can read and change requests and responses: `taipan check` warns.",
             },
             Key {
                 name: "connections",
@@ -2212,6 +2267,51 @@ pub static CHAPTERS: &[Chapter] = &[
                        Keep it below the time after which the application closes idle connections: 2 s with gunicorn, 5 s \
                        with uvicorn and Node. Otherwise a request that cannot be repeated may meet a closed connection. \
                        SCGI always has one request per connection.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[resolver]`",
+        intro: "How the names of upstreams are resolved. See [Names](proxy.md#names).",
+        scopes: &[Scope::Resolver],
+        keys: &[
+            Key {
+                name: "servers",
+                kind: Kind::Texts,
+                default: Words("those of the system, in `/etc/resolv.conf`"),
+                example: "[\"10.0.0.53\", \"[::1]:5353\"]",
+                text: "The DNS servers, by their IP addresses. Without a port, it is 53. Then domains to search, too, are not \
+                       those of the system. `/etc/hosts` is used in any case.",
+            },
+            Key {
+                name: "family",
+                kind: Kind::Choice(&["ipv4_first", "ipv6_first", "ipv4", "ipv6", "both"]),
+                default: Value("\"ipv4_first\""),
+                example: "\"both\"",
+                text: "Which addresses of a name are used. `ipv4_first` uses those of IPv6 only where there are no others. \
+                       With `both`, each is an endpoint.",
+            },
+            Key {
+                name: "min_ttl",
+                kind: time(1000, DAY),
+                default: Value("\"5s\""),
+                example: "\"30s\"",
+                text: "Addresses are not resolved again before this time, even if they are valid for less. A name that could \
+                       not be resolved is tried again after this time, and then after longer ones.",
+            },
+            Key {
+                name: "max_ttl",
+                kind: time(1000, DAY),
+                default: Value("\"1h\""),
+                example: "\"5m\"",
+                text: "Addresses are resolved again after this time, even if they are valid for longer.",
+            },
+            Key {
+                name: "timeout",
+                kind: time(100, 30),
+                default: Value("\"2s\""),
+                example: "\"500ms\"",
+                text: "How long a DNS server may take to answer, before the question is sent once more.",
             },
         ],
     },

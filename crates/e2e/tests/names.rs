@@ -1,0 +1,308 @@
+//! Upstreams by their names. The DNS server is a part of the test: it answers over UDP from a table that the test changes.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use e2e::{Rows, Server, Site, TIMEOUT, wait_until};
+
+const A: u16 = 1;
+const CNAME: u16 = 5;
+const AAAA: u16 = 28;
+const SRV: u16 = 33;
+
+/// What the server knows of a name.
+#[derive(Clone)]
+enum Answer {
+    /// Records with their type, their time to live in seconds and their data.
+    Records(Vec<(u16, u32, Vec<u8>)>),
+    /// A response code: 2 is SERVFAIL, 3 NXDOMAIN.
+    Code(u8),
+    Silence,
+    /// Bytes that are no message.
+    Garbage,
+    /// An answer for another question.
+    Other,
+}
+
+/// A DNS server (RFC 1035) on a port of its own.
+struct Dns {
+    port: u16,
+    table: Arc<Mutex<HashMap<String, Answer>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+fn name(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for label in text.split('.').filter(|label| !label.is_empty()) {
+        bytes.push(label.len() as u8);
+        bytes.extend(label.as_bytes());
+    }
+    bytes.push(0);
+    bytes
+}
+
+fn ip(text: &str, ttl: u32) -> (u16, u32, Vec<u8>) {
+    match text.parse().expect("it is an address") {
+        IpAddr::V4(ip) => (A, ttl, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (AAAA, ttl, ip.octets().to_vec()),
+    }
+}
+
+fn srv(priority: u16, port: u16, target: &str) -> (u16, u32, Vec<u8>) {
+    let numbers = [priority, 1, port].iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
+    (SRV, 1, [numbers, name(target)].concat())
+}
+
+impl Dns {
+    fn start() -> Dns {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let port = socket.local_addr().expect("it is bound").port();
+        let table = Arc::new(Mutex::new(HashMap::new()));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (of_thread, questions) = (table.clone(), asked.clone());
+        thread::spawn(move || {
+            let mut packet = [0; 1024];
+            while let Ok((length, peer)) = socket.recv_from(&mut packet) {
+                if let Some(answer) = answer(&packet[..length], &of_thread, &questions) {
+                    socket.send_to(&answer, peer).expect("it asks");
+                }
+            }
+        });
+        Dns { port, table, asked }
+    }
+
+    fn set(&self, name: &str, answer: Answer) {
+        self.table.lock().expect("no panic").insert(name.to_owned(), answer);
+    }
+
+    fn set_ips(&self, name: &str, ips: &[&str]) {
+        self.set(name, Answer::Records(ips.iter().map(|text| ip(text, 1)).collect()));
+    }
+
+    fn config(&self) -> String {
+        format!("[resolver]\nservers = \"127.0.0.1:{}\"\nmin_ttl = \"1s\"\ntimeout = \"100ms\"\n", self.port)
+    }
+
+    /// Waits until a name has been asked for so many times more.
+    fn wait_asked(&self, name: &str, times: usize) {
+        let count = || self.asked.lock().expect("no panic").iter().filter(|asked| *asked == name).count();
+        let before = count();
+        wait("it asks again", || count() >= before + times);
+    }
+}
+
+fn wait(what: &str, is: impl FnMut() -> bool) {
+    assert!(wait_until(TIMEOUT, is), "not in time: {what}");
+}
+
+fn answer(
+    query: &[u8],
+    table: &Mutex<HashMap<String, Answer>>,
+    asked: &Mutex<Vec<String>>,
+) -> Option<Vec<u8>> {
+    let (mut labels, mut at) = (Vec::new(), 12);
+    while query[at] > 0 {
+        let length = usize::from(query[at]);
+        labels.push(String::from_utf8_lossy(&query[at + 1..at + 1 + length]).to_lowercase());
+        at += 1 + length;
+    }
+    let question = &query[12..at + 5];
+    let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
+    let known = table.lock().expect("no panic").get(&labels.join(".")).cloned().unwrap_or(Answer::Code(3));
+    asked.lock().expect("no panic").push(labels.join("."));
+    let (code, records) = match known {
+        Answer::Silence => return None,
+        Answer::Garbage => return Some([&query[..2], &[0xff; 40]].concat()),
+        Answer::Other => {
+            let mut other = [&query[..2], &[0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]].concat();
+            other.extend(name("other.test"));
+            other.extend([0, 1, 0, 1]);
+            return Some(other);
+        }
+        Answer::Code(code) => (code, Vec::new()),
+        Answer::Records(records) => (0, records),
+    };
+    let fits: Vec<_> = records.into_iter().filter(|(own, ..)| *own == kind || *own == CNAME).collect();
+    let count = (fits.len() as u16).to_be_bytes();
+    let mut bytes = [&query[..2], &[0x81, 0x80 | code, 0, 1], &count, &[0, 0, 0, 0], question].concat();
+    for (kind, ttl, data) in fits {
+        bytes.extend([0xc0, 12]);
+        bytes.extend([kind, 1].iter().flat_map(|number| number.to_be_bytes()));
+        bytes.extend(ttl.to_be_bytes());
+        bytes.extend((data.len() as u16).to_be_bytes());
+        bytes.extend(data);
+    }
+    Some(bytes)
+}
+
+/// Upstreams on one port of several addresses of this machine, each of which responds with its address.
+fn upstreams(ips: &[&str]) -> u16 {
+    'port: loop {
+        let first = TcpListener::bind((ips[0], 0)).expect("a free port");
+        let port = first.local_addr().expect("it is bound").port();
+        let mut listeners = vec![first];
+        for ip in &ips[1..] {
+            match TcpListener::bind((*ip, port)) {
+                Ok(listener) => listeners.push(listener),
+                Err(_) => continue 'port,
+            }
+        }
+        listeners.into_iter().for_each(|listener| _ = thread::spawn(move || serve(&listener)));
+        return port;
+    }
+}
+
+fn serve(listener: &TcpListener) {
+    let own = listener.local_addr().expect("it is bound").ip().to_string();
+    for stream in listener.incoming() {
+        let (mut stream, own) = (stream.expect("it listens"), own.clone());
+        thread::spawn(move || {
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while stream.read(&mut byte).is_ok_and(|read| read > 0) {
+                head.push(byte[0]);
+                if head.ends_with(b"\r\n\r\n") {
+                    head.clear();
+                    let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{own}", own.len());
+                    _ = stream.write_all(response.as_bytes());
+                }
+            }
+        });
+    }
+}
+
+/// Who responds, or the status.
+fn by(server: &Server, path: &str) -> String {
+    let response = server.get(path);
+    if response.status == 200 { response.text() } else { response.status.to_string() }
+}
+
+fn route(path: &str, proxy: &str) -> String {
+    format!("[[route]]\npath = \"{path}\"\nproxy = \"{proxy}\"\n")
+}
+
+/// Waits until only these respond. A kept connection may give all requests to one of them.
+fn wait_for(server: &Server, path: &str, expected: &[&str]) {
+    wait(&format!("{expected:?} respond"), || (0..8).all(|_| expected.contains(&by(server, path).as_str())));
+}
+
+#[test]
+fn resolves_names_services_and_localhost() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+    let v6 = upstreams(&["::1"]);
+    dns.set_ips("app.test", &["127.0.0.2"]);
+    dns.set("alias.test", Answer::Records(vec![(CNAME, 60, name("real.test")), ip("127.0.0.2", 60)]));
+    dns.set_ips("v6.test", &["::1"]);
+    dns.set("_http._tcp.app.test", Answer::Records(vec![srv(9, 1, "app.test"), srv(1, port, "three.test")]));
+    dns.set("_gone._tcp.app.test", Answer::Records(vec![srv(1, 1, ".")]));
+    dns.set_ips("three.test", &["127.0.0.3"]);
+    dns.set("fails.test", Answer::Code(2));
+    dns.set("silent.test", Answer::Silence);
+    dns.set("garbage.test", Answer::Garbage);
+    dns.set("other.test", Answer::Other);
+    let mut config = String::from("workers = 1\n");
+    let mut routes = vec![
+        ("/app", format!("http://app.test:{port}"), "127.0.0.2"),
+        ("/upper", format!("http://APP.test.:{port}"), "127.0.0.2"),
+        ("/alias", format!("http://alias.test:{port}"), "127.0.0.2"),
+        ("/v6", format!("http://v6.test:{v6}"), "::1"),
+        ("/srv", "http://_http._tcp.app.test".to_owned(), "127.0.0.3"),
+        ("/localhost", format!("http://localhost:{port}"), "127.0.0.1"),
+        ("/localhost6", format!("http://localhost:{v6}"), "::1"),
+        ("/sub", format!("http://a.localhost:{port}"), "127.0.0.1"),
+    ];
+    for bad in ["gone.test", "fails.test", "silent.test", "garbage.test", "other.test"] {
+        routes.push((Box::leak(format!("/{bad}").into_boxed_str()), format!("http://{bad}:{port}"), "502"));
+    }
+    routes.push(("/no-srv", "http://_gone._tcp.app.test".to_owned(), "502"));
+    for (path, url, _) in &routes {
+        config += &route(path, url);
+    }
+    let server = Site::new().config(&(config + &dns.config())).start();
+    let mut rows = Rows::new();
+    for (path, _, expected) in &routes {
+        rows.check(path, by(&server, path).as_str(), expected);
+    }
+    for (name, why) in [
+        ("gone.test", "there is no such name"),
+        ("fails.test", "the DNS server has answered"),
+        ("silent.test", "no DNS server has answered in time"),
+    ] {
+        let line = format!("cannot resolve {name}:{port}: {why}");
+        rows.check(name, server.stderr().contains(&line), true);
+        let line =
+            format!("cannot forward to the upstream http://{name}:{port}: its name cannot be resolved");
+        rows.check(name, server.stderr().contains(&line), true);
+    }
+}
+
+#[test]
+fn follows_a_name_whose_addresses_change_and_keeps_the_last_ones_when_it_fails() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+    dns.set_ips("app.test", &["127.0.0.1"]);
+    let config = format!("workers = 1\n{}{}", route("/", &format!("http://app.test:{port}")), dns.config());
+    let server = Site::new().config(&config).start();
+    wait_for(&server, "/", &["127.0.0.1"]);
+    dns.set_ips("app.test", &["127.0.0.2", "127.0.0.3"]);
+    wait_for(&server, "/", &["127.0.0.2", "127.0.0.3"]);
+    for failure in [Answer::Code(2), Answer::Code(3), Answer::Silence, Answer::Records(Vec::new())] {
+        dns.set("app.test", failure);
+        dns.wait_asked("app.test", 2);
+        wait_for(&server, "/", &["127.0.0.2", "127.0.0.3"]);
+    }
+    assert!(server.stderr().contains("its last addresses are used"), "{}", server.stderr());
+    dns.set_ips("app.test", &["127.0.0.1"]);
+    wait_for(&server, "/", &["127.0.0.1"]);
+    assert!(server.stderr().contains("is resolved again"), "{}", server.stderr());
+}
+
+#[test]
+fn requests_wait_for_a_name_that_is_resolved_late_and_none_is_lost_when_it_changes() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1", "127.0.0.2"]);
+    dns.set("app.test", Answer::Silence);
+    let config = format!("{}{}", route("/", &format!("http://app.test:{port}")), dns.config());
+    let config = config.replace("100ms", "10s");
+    let server = Site::new().config(&config).start();
+    let server = &server;
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| by(server, "/"));
+        dns.wait_asked("app.test", 1);
+        dns.set_ips("app.test", &["127.0.0.1"]);
+        assert_eq!(waits.join().expect("no panic"), "127.0.0.1");
+    });
+    let clients = 4;
+    thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                for at in 0..400 {
+                    let found = by(server, "/");
+                    assert!(found.starts_with("127.0.0."), "request {at}: {found}");
+                }
+            });
+        }
+        for _ in 0..3 {
+            for ip in ["127.0.0.2", "127.0.0.1"] {
+                dns.set_ips("app.test", &[ip]);
+                dns.wait_asked("app.test", 1);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_address_that_refuses_connections_has_its_name_resolved_sooner() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1"]);
+    dns.set("app.test", Answer::Records(vec![ip("127.0.0.9", 3600)]));
+    let config = format!("{}{}", route("/", &format!("http://app.test:{port}")), dns.config());
+    let server = Site::new().config(&config).start();
+    assert_eq!(by(&server, "/"), "502");
+    dns.set_ips("app.test", &["127.0.0.1"]);
+    wait("it is resolved again", || by(&server, "/") == "127.0.0.1");
+}
