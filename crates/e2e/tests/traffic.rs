@@ -133,6 +133,35 @@ fn requests_above_a_rate_get_429_and_are_told_when_to_come_back() {
 }
 
 #[test]
+fn clients_learn_what_remains_where_a_limit_announces_it() {
+    let server = site(
+        "[[limit]]\nby = \"field:X-Key\"\nrequests = \"3/m\"\nrequests_burst = 3\nannounce = true\n\
+         [[limit]]\nby = \"cookie:sid\"\nrequests = \"9/h\"\n",
+    )
+    .file("a.txt", "a")
+    .start();
+    for protocol in EVERY {
+        let key = format!("{protocol:?}");
+        let limits = |path: &str| {
+            let response =
+                get(&server, protocol, path, &[("X-Key", &key), ("Cookie", &format!("sid={key}"))]);
+            let field = |name| response.field(name).map(str::to_owned);
+            (response.status, field("RateLimit-Policy"), field("RateLimit"))
+        };
+        let policy = Some("\"field-x-key\";q=3;w=60".to_owned());
+        let expected =
+            |status, remaining: &str| (status, policy.clone(), Some(format!("\"field-x-key\";{remaining}")));
+        // From the cache, and of a file that is not there.
+        assert_eq!(limits("/a.txt"), expected(200, "r=2;t=20"), "{protocol:?}");
+        assert_eq!(limits("/absent"), expected(404, "r=1;t=40"), "{protocol:?}");
+        assert_eq!(limits("/a.txt"), expected(200, "r=0;t=60"), "{protocol:?}");
+        assert_eq!(limits("/a.txt"), expected(429, "r=0;t=20"), "{protocol:?}");
+        let others = get(&server, protocol, "/a.txt", &[("Cookie", "sid=other")]);
+        assert_eq!((others.status, others.field("RateLimit")), (200, None), "{others}");
+    }
+}
+
+#[test]
 fn a_rejection_has_the_error_page_of_its_route_and_its_fields() {
     let server = site(
         "error_pages = { 429 = \"/busy.html\", 503 = \"/busy.html\" }\n\

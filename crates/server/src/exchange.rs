@@ -114,10 +114,7 @@ impl Responder {
         let mut exchange = Exchange::new(self, host, head, client);
         let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began, tls: None };
         let guard = PanicGuard { services: &self.services, request };
-        let mut response = match self.limits {
-            None => exchange.fast(),
-            Some(limits) => exchange.fast_within_limits(limits),
-        };
+        let mut response = exchange.fast();
         if exchange.names_origin() {
             response = response.map(|response| exchange.share_fast(response));
         }
@@ -270,18 +267,27 @@ impl<'a> Exchange<'a> {
             Ok(path) => path,
             Err(response) => return Some(response),
         };
+        match self.responder.limits {
+            None => self.fast_at(&path, None),
+            Some(limits) => self.fast_within_limits(limits, &path),
+        }
+    }
+
+    /// As `fast`, for a path that the limits admit. `route`: its route, if it has been found.
+    #[inline]
+    fn fast_at(&mut self, path: &SafePath<'_>, route: Option<RouteId>) -> Option<Response> {
         if self.services.sheds_everything() {
             return Some(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE));
         }
         if self.responder.needs.refusals {
-            match self.refuse_fast(&path) {
+            match self.refuse_fast(path) {
                 Fast::Serve => {}
                 Fast::Respond(response) => return Some(response),
                 Fast::Wait => return None,
             }
         }
         if self.responder.needs.canonical
-            && let Some(response) = self.redirect_to_canonical(&path)
+            && let Some(response) = self.redirect_to_canonical(path)
         {
             return Some(response);
         }
@@ -293,7 +299,7 @@ impl<'a> Exchange<'a> {
             }
         }
         if self.names_origin()
-            && let Some(response) = self.preflight(&path)
+            && let Some(response) = self.preflight(path)
         {
             return Some(response);
         }
@@ -301,24 +307,25 @@ impl<'a> Exchange<'a> {
             if self.responder.needs.tls_rules && self.head.scheme == Scheme::Https {
                 return None;
             }
-            if let Err(refused) = self.check_access(&path) {
+            let route = route.unwrap_or_else(|| self.host().routes.find(path));
+            if let Err(refused) = self.check_access_in(path, route) {
                 return self.refused_fast(refused);
             }
         }
-        if self.responder.needs.authorizers && self.must_authorize(&path, self.route(&path)) {
+        if self.responder.needs.authorizers && self.must_authorize(path, self.route(path)) {
             return None;
         }
         let resolution = if self.is_get_or_head()
             && let Some(entry) = self.responder.files.get(self.key, path.as_str(), self.now)
         {
             self.services.counts.add(Count::CacheHits, 1);
-            self.serve(&path, &entry, None)
+            self.serve(path, &entry, None)
         } else {
-            self.resolve_fast(&path, self.plan(path.clone()), None)?
+            self.resolve_fast(path, self.plan(path.clone()), None)?
         };
         match resolution {
             Resolution::Response(response) => Some(response),
-            Resolution::Absent(route, status) => self.fall_back_fast(&path, route, status),
+            Resolution::Absent(route, status) => self.fall_back_fast(path, route, status),
             resolution => self.finish_fast(resolution),
         }
     }

@@ -49,6 +49,8 @@ pub struct Limit {
     pub concurrent: Option<Concurrency>,
     /// Of the response to a request above `requests` or `concurrent`.
     pub status: Status,
+    /// Every response that `requests` has counted tells what remains.
+    pub announced: bool,
     pub enforcement: Enforcement,
 }
 

@@ -4,12 +4,15 @@
 
 use std::sync::Arc;
 
+use crate::access::Action;
 use crate::model::{Host, Route, Site};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
     /// There are rules of access, or passwords.
     pub rules: bool,
+    /// A rule names a limit of speed or of requests.
+    pub limit_rules: bool,
     /// A rule asks for facts of the TLS connection, which the fast path does not have.
     pub tls_rules: bool,
     /// The entries of a folder may have other verdicts than the folder.
@@ -31,6 +34,7 @@ impl Needs {
         let routes = || site.hosts.iter().flat_map(|host| host.routes.iter());
         Needs {
             rules: site.rules().next().is_some() || routes().any(Route::asks_for_users),
+            limit_rules: site.rules().any(|rule| matches!(rule.action, Action::Limit(_))),
             tls_rules: site.rules().any(|rule| rule.asks_for_tls()),
             path_rules: site.rules().any(|rule| rule.asks_for_path()) || site.hosts.iter().any(routes_differ),
             authorizers: routes().any(|route| !route.authorizers.is_empty() || route.jwt.is_some()),

@@ -8,6 +8,7 @@ use site::authentication::{Authentication, Demand};
 use site::decide::Decision;
 use site::model::{Action, Route};
 use site::plan;
+use site::route::RouteId;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
@@ -27,10 +28,16 @@ pub(super) enum Refused<'a> {
 
 impl<'a> Exchange<'a> {
     /// Whether the client may have what is at `path`, and at the path that rewrites lead to.
+    pub(super) fn check_access(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
+        self.check_access_in(path, self.host().routes.find(path))
+    }
+
+    /// As `check_access`, for a path whose route is known.
     #[cold]
     #[inline(never)]
-    pub(super) fn check_access(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
-        let route = self.check_path(path)?;
+    pub(super) fn check_access_in(&self, path: &SafePath<'_>, route: RouteId) -> Result<(), Refused<'a>> {
+        let route = self.host().routes.get(route);
+        self.check_names(path, route)?;
         if !matches!(route.action, Action::Rewrite { .. }) {
             return Ok(());
         }
@@ -64,17 +71,25 @@ impl<'a> Exchange<'a> {
 
     /// As `check_access`, for one path, and for the other names of what is there. Returns the route of the path.
     pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<&'a Route, Refused<'a>> {
-        let route = self.check_name(path)?;
-        access::other_names(path).iter().try_for_each(|name| self.check_name(name).map(drop))?;
+        let route = self.route_of(path);
+        self.check_names(path, route)?;
         Ok(route)
     }
 
-    fn check_name(&self, path: &SafePath<'_>) -> Result<&'a Route, Refused<'a>> {
-        let route = self.host().routes.get(self.host().routes.find(path));
+    fn check_names(&self, path: &SafePath<'_>, route: &'a Route) -> Result<(), Refused<'a>> {
+        self.check_name(path, route)?;
+        access::other_names(path).iter().try_for_each(|name| self.check_name(name, self.route_of(name)))
+    }
+
+    fn check_name(&self, path: &SafePath<'_>, route: &'a Route) -> Result<(), Refused<'a>> {
         let verdict = access::check_name(route, path, self.facts());
         let of_route = [Some(&route.authentication), route.enclosing.as_ref()];
-        of_route.into_iter().flatten().try_for_each(|own| self.check_demand(path, own, verdict))?;
-        Ok(route)
+        of_route.into_iter().flatten().try_for_each(|own| self.check_demand(path, own, verdict))
+    }
+
+    /// The route of a path, before rewrites.
+    fn route_of(&self, path: &SafePath<'_>) -> &'a Route {
+        self.host().routes.get(self.host().routes.find(path))
     }
 
     fn check_demand(

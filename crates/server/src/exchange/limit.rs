@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use site::access::{Action, Rule, Verdict};
 use site::limit::{self, LimitId};
+use site::route::RouteId;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::Exchange;
 use crate::content::fixed::{self, Retry};
-use crate::limits::{Applied, AppliedLimits, Direction, Excess, LimitTable, Subject, Throttle};
+use crate::limits::{Applied, AppliedLimits, Direction, Excess, LimitTable, Remaining, Subject, Throttle};
 use crate::request::body::RequestBody;
 use crate::request::throttled::ThrottledBody;
 use crate::response::Response;
@@ -38,19 +39,23 @@ impl Exchange<'_> {
     /// Responds from the fast path within the limits. `None`: the response has to wait for something.
     #[cold]
     #[inline(never)]
-    pub(super) fn fast_within_limits(&mut self, table: &'static LimitTable) -> Option<Response> {
-        let Ok(path) = self.path() else { return self.fast() };
-        let applied = self.applying(table, &path);
+    pub(super) fn fast_within_limits(
+        &mut self,
+        table: &'static LimitTable,
+        path: &SafePath<'_>,
+    ) -> Option<Response> {
+        let route = self.host().routes.find(path);
+        let applied = self.applying(table, path, route);
         if applied.is_empty() {
-            return self.fast();
+            return self.fast_at(path, Some(route));
         }
-        let throttle = match self.admit_fast(&path, &applied) {
+        let throttle = match self.admit_fast(path, &applied) {
             Ok(throttle) => throttle,
             Err(NotAdmitted::Rejected(response)) => return Some(response),
             Err(NotAdmitted::MustWait) => return None,
         };
-        match self.fast() {
-            Some(response) => Some(Response { throttle, ..response }),
+        match self.fast_at(path, Some(route)) {
+            Some(response) => Some(self.announced(Response { throttle, ..response })),
             None => {
                 // The driver counts the request again.
                 return_requests(&applied);
@@ -59,9 +64,18 @@ impl Exchange<'_> {
         }
     }
 
+    /// With the fields that tell what remains.
+    fn announced(&self, response: Response) -> Response {
+        match &*self.added {
+            [] => response,
+            added => response
+                .with_fields(&added.iter().map(|(name, value)| (&**name, &**value)).collect::<Vec<_>>()),
+        }
+    }
+
     /// What the response has to observe.
     fn admit_fast(
-        &self,
+        &mut self,
         path: &SafePath<'_>,
         applied: &[Applied],
     ) -> Result<Option<Box<Throttle>>, NotAdmitted> {
@@ -90,7 +104,7 @@ impl Exchange<'_> {
     ) -> Result<Option<Box<Throttle>>, Response> {
         // A request without a path gets an error.
         let Ok(path) = self.path() else { return Ok(None) };
-        let applied = Box::new(self.applying(table, &path));
+        let applied = Box::new(self.applying(table, &path, self.host().routes.find(&path)));
         let mut throttle = self.take(&path, &applied)?;
         for limit in &*applied {
             let Some((permits, _, wait)) = limit.concurrency() else { continue };
@@ -124,15 +138,15 @@ impl Exchange<'_> {
         Ok(throttle.is_needed().then(|| Box::new(throttle)))
     }
 
-    fn applying(&self, table: &'static LimitTable, path: &SafePath<'_>) -> AppliedLimits {
+    fn applying(&self, table: &'static LimitTable, path: &SafePath<'_>, route: RouteId) -> AppliedLimits {
         let named = self.named(path);
-        let subject = Subject { client: self.client, host: self.host, head: self.head };
+        let subject = Subject { client: self.client, host: self.host, route, head: self.head };
         table.applying(&self.services.site.traffic_limits, self.host(), path, subject, named)
     }
 
     /// The limit that a rule of access names.
     fn named(&self, path: &SafePath<'_>) -> Option<LimitId> {
-        if !self.responder.needs.rules {
+        if !self.responder.needs.limit_rules {
             return None;
         }
         match self.verdict(path) {
@@ -144,12 +158,15 @@ impl Exchange<'_> {
     }
 
     /// Counts the request, and the response among those that share a rate.
-    fn take(&self, path: &SafePath<'_>, applied: &[Applied]) -> Result<Throttle, Response> {
+    fn take(&mut self, path: &SafePath<'_>, applied: &[Applied]) -> Result<Throttle, Response> {
         let now = limits::now();
         let mut throttle = Throttle::default();
         for (at, limit) in applied.iter().enumerate() {
             let (taken, excess) = match limit.take_request(now) {
-                Ok(()) => (at + 1, throttle.add(limit, Direction::Download).err()),
+                Ok(remaining) => {
+                    remaining.into_iter().for_each(|remaining| self.announce(limit, remaining));
+                    (at + 1, throttle.add(limit, Direction::Download).err())
+                }
                 Err(excess) => (at, Some(excess)),
             };
             match excess {
@@ -157,11 +174,24 @@ impl Exchange<'_> {
                 Some(excess) if !limit.state.is_enforced() => self.note_dry_run(limit, excess),
                 Some(excess) => {
                     return_requests(&applied[..taken]);
+                    self.added.clear();
                     return Err(self.reject_excess(path, limit, excess));
                 }
             }
         }
         Ok(throttle)
+    }
+
+    /// Adds the fields of draft-ietf-httpapi-ratelimit-headers to the response.
+    #[cold]
+    fn announce(&mut self, applied: &Applied, remaining: Remaining) {
+        let limit = &applied.state.limit;
+        let Some(rate) = limit.requests else { return };
+        let (name, (quota, window)) = (limit.label(), rate.policy());
+        let Remaining { requests, reset } = remaining;
+        let seconds = reset.as_nanos().div_ceil(1_000_000_000);
+        self.added.push(("RateLimit-Policy".to_owned(), format!("\"{name}\";q={quota};w={window}")));
+        self.added.push(("RateLimit".to_owned(), format!("\"{name}\";r={requests};t={seconds}")));
     }
 
     fn throttle_body(&mut self, applied: &[Applied]) {

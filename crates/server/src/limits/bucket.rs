@@ -51,13 +51,15 @@ impl Bucket {
         .all(|(due, tolerance)| due.load(Ordering::Relaxed).saturating_add(*tolerance) <= now)
     }
 
-    /// Errors: how long to wait.
-    pub fn take_request(&self, rate: &RequestRate, now: Nanos) -> Result<(), Nanos> {
+    /// Returns how many may follow at once, and how long it takes until the burst may. Errors: how long to wait.
+    pub fn take_request(&self, rate: &RequestRate, now: Nanos) -> Result<(u64, Nanos), Nanos> {
         let (interval, tolerance) = (rate.interval(), rate.tolerance());
         let mut wait = 0;
         let take = |due| bucket::take(due, now, tolerance, interval).inspect_err(|time| wait = *time).ok();
         let taken = self.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.map(drop).map_err(|_| wait)
+        let before = taken.map_err(|_| wait)?;
+        let due = bucket::reserve(before, now, tolerance, interval).due;
+        Ok(bucket::remaining(due, now, tolerance, interval))
     }
 
     pub fn return_request(&self, rate: &RequestRate) {

@@ -77,6 +77,7 @@ struct Part {
 pub struct Subject<'a> {
     pub client: Peer,
     pub host: usize,
+    pub route: RouteId,
     pub head: &'a Head<'a>,
 }
 
@@ -87,6 +88,13 @@ pub struct Applied {
 }
 
 pub type AppliedLimits = ArrayVec<Applied, MAX_APPLYING>;
+
+/// Requests that may follow at once, and how long it takes until all of the burst may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remaining {
+    pub requests: u64,
+    pub reset: Duration,
+}
 
 /// Why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,16 +160,15 @@ impl LimitTable {
         named: Option<LimitId>,
     ) -> AppliedLimits {
         let mut applied = AppliedLimits::new();
-        let route = host.routes.find(path);
         let mut apply = |id: LimitId| {
             if let Some(state) = self.states.get(usize::from(id.0))
-                && let Some(bucket) = self.bucket(state, route, subject)
+                && let Some(bucket) = self.bucket(state, subject)
                 && !applied.is_full()
             {
                 applied.push(Applied { state, bucket });
             }
         };
-        each_applying(limits, host, host.routes.get(route), path, &mut apply);
+        each_applying(limits, host, host.routes.get(subject.route), path, &mut apply);
         if let Some(named) = named {
             apply(named);
         }
@@ -169,8 +176,8 @@ impl LimitTable {
     }
 
     /// `None`: the request is not counted.
-    fn bucket(&self, state: &LimitState, route: RouteId, subject: Subject<'_>) -> Option<Arc<Bucket>> {
-        let Subject { client, host, head } = subject;
+    fn bucket(&self, state: &LimitState, subject: Subject<'_>) -> Option<Arc<Bucket>> {
+        let Subject { client, host, route, head } = subject;
         let hasher = &self.hasher;
         let key = match &state.limit.by {
             By::All => 0,
@@ -253,10 +260,16 @@ impl Part {
 }
 
 impl Applied {
-    /// Counts a request. Errors: there are too many.
-    pub fn take_request(&self, now: Nanos) -> Result<(), Excess> {
-        let Some(rate) = self.state.limit.requests else { return Ok(()) };
-        self.bucket.take_request(&rate, now).map_err(|wait| Excess::Requests(Duration::from_nanos(wait)))
+    /// Counts a request. Returns what remains, if clients learn that. Errors: there are too many.
+    pub fn take_request(&self, now: Nanos) -> Result<Option<Remaining>, Excess> {
+        let Some(rate) = self.state.limit.requests else { return Ok(None) };
+        match self.bucket.take_request(&rate, now) {
+            Ok((requests, reset)) => {
+                let remaining = Remaining { requests, reset: Duration::from_nanos(reset) };
+                Ok(self.state.limit.announced.then_some(remaining))
+            }
+            Err(wait) => Err(Excess::Requests(Duration::from_nanos(wait))),
+        }
     }
 
     /// Takes back `take_request`.

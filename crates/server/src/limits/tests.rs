@@ -23,6 +23,7 @@ fn limit(by: By) -> Limit {
         requests: None,
         concurrent: None,
         status: Status::TOO_MANY_REQUESTS,
+        announced: false,
         enforcement: Enforcement::Enforced,
     }
 }

@@ -170,6 +170,7 @@ fn line_limit(line: Line, file: u16, place: impl Fn(u32) -> Place) -> Limit {
         requests: None,
         concurrent: None,
         status: Status::SERVICE_UNAVAILABLE,
+        announced: false,
         enforcement: Enforcement::Enforced,
     }
 }
@@ -203,6 +204,7 @@ fn limit(table: &Section, same_line: usize, owner: &str) -> Option<Limit> {
     reject_without(table, "burst", &["download", "upload"]);
     reject_without(table, "min_download", &["download"]);
     reject_without(table, "requests_burst", &["requests"]);
+    reject_without(table, "announce", &["requests"]);
     reject_without(table, "queue", &["concurrent"]);
     reject_without(table, "wait", &["queue"]);
     reject_without(table, "status", &["requests", "concurrent"]);
@@ -232,6 +234,7 @@ fn limit(table: &Section, same_line: usize, owner: &str) -> Option<Limit> {
         requests,
         concurrent,
         status: status(table)?,
+        announced: table.flag("announce").unwrap_or(false),
         enforcement: if dry_run { Enforcement::DryRun } else { Enforcement::Enforced },
     })
 }

@@ -53,6 +53,13 @@ pub fn take(due: Nanos, now: Nanos, burst: Nanos, cost: Nanos) -> Result<Nanos, 
     if at <= now { Ok(due) } else { Err(at - now) }
 }
 
+/// What may be taken at once, each for `cost`, from a bucket whose last taking returned `due`, and how long it takes until
+/// all of the burst may be.
+pub fn remaining(due: Nanos, now: Nanos, burst: Nanos, cost: Nanos) -> (u64, Nanos) {
+    let count = if due > now { 0 } else { (now - due.max(now.saturating_sub(burst))) / cost.max(1) + 1 };
+    (count, due.saturating_add(burst).saturating_sub(now))
+}
+
 /// Bytes of one slice, where so many share a rate of bytes per second.
 pub fn slice(rate: u64, senders: u64) -> u64 {
     let share = rate / senders.max(1);
@@ -192,6 +199,7 @@ mod tests {
         for (seconds, expected) in [(0, 3), (0, 0), (11, 0), (12, 1), (36, 2), (36, 0), (1000, 3)] {
             assert_eq!(admitted(START + seconds * SECOND), expected, "at {seconds} s");
         }
+        assert_eq!(remaining(due, START + 1000 * SECOND, rate.tolerance(), rate.interval()).0, 0);
         assert_eq!(take(due, START + 1000 * SECOND, rate.tolerance(), rate.interval()), Err(12 * SECOND));
         assert_eq!(rate.policy(), (3, 36));
     }

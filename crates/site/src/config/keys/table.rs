@@ -1392,6 +1392,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The status of a request above `requests` or `concurrent`.",
             },
             Key {
+                name: "announce",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Every response to a request that `requests` counts has `RateLimit` and `RateLimit-Policy`, not only a \
+                       rejection.",
+            },
+            Key {
                 name: "dry_run",
                 kind: Kind::Flag,
                 default: Value("false"),
