@@ -283,16 +283,14 @@ impl Names {
         if name.len() > MAX_NAME {
             return None;
         }
-        // From the end, because that yields the hash of each part behind a dot, too.
-        let (mut hash, mut wildcard) = (Hash::default(), None);
-        for (at, byte) in name.iter().enumerate().rev() {
-            if *byte == b'.' && at > 0 && !self.wildcards.names.is_empty() {
-                // A longer one comes later.
-                wildcard = self.wildcards.find(hash, &name[at + 1..]).or(wildcard);
+        self.exact.find(name).or_else(|| {
+            let dots = name.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'.');
+            match self.wildcards.names.is_empty() {
+                true => None,
+                // The longest wildcard comes first.
+                false => dots.into_iter().find_map(|(at, _)| self.wildcards.find(&name[at + 1..])),
             }
-            hash.add(*byte);
-        }
-        self.exact.find(hash, name).or(wildcard)
+        })
     }
 }
 
@@ -302,7 +300,7 @@ impl NameTable {
             return NameTable::default();
         }
         let count = names.len().next_power_of_two();
-        let bucket = |name: &str| Hash::of(name.as_bytes()).bucket(count);
+        let bucket = |name: &str| bucket(name.as_bytes(), count);
         names.sort_by_cached_key(|(name, _)| bucket(name));
         let mut buckets = vec![0_u32; count + 1];
         for (name, _) in &names {
@@ -314,44 +312,27 @@ impl NameTable {
         NameTable { names, buckets }
     }
 
-    /// `hash` is that of `name`.
     #[inline]
-    fn find(&self, hash: Hash, name: &[u8]) -> Option<usize> {
+    fn find(&self, name: &[u8]) -> Option<usize> {
         let count = self.buckets.len().checked_sub(1)?;
-        let at = hash.bucket(count);
+        let at = bucket(name, count);
         let candidates = self.names.get(self.buckets[at] as usize..self.buckets[at + 1] as usize)?;
         let found = candidates.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
         found.map(|(_, host)| *host as usize)
     }
 }
 
-/// FNV-1a of the lower-case bytes, from the last to the first. Requests only look names up, so that none can fill a bucket.
-#[derive(Clone, Copy)]
-struct Hash(u64);
-
-impl Default for Hash {
-    fn default() -> Hash {
-        Hash(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hash {
-    fn of(name: &[u8]) -> Hash {
-        let mut hash = Hash::default();
-        name.iter().rev().for_each(|byte| hash.add(*byte));
-        hash
-    }
-
-    #[inline]
-    fn add(&mut self, byte: u8) {
-        self.0 = (self.0 ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01b3);
-    }
-
-    /// `count` is a power of two.
-    #[inline]
-    fn bucket(self, count: usize) -> usize {
-        (self.0 ^ self.0 >> 32) as usize & (count - 1)
-    }
+/// The same for a name in lower and in upper case. `count` is a power of two. Requests only look names up, so that none can
+/// fill a bucket.
+#[inline]
+fn bucket(name: &[u8], count: usize) -> usize {
+    const CASE: u64 = 0x2020_2020_2020_2020;
+    let mix =
+        |hash: u64, word: u64| (hash ^ (word | CASE)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let (words, rest) = name.as_chunks::<8>();
+    let hash = words.iter().fold(0, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let hash = rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte)));
+    (hash ^ hash >> 32) as usize & (count - 1)
 }
 
 impl Deref for Hosts {
