@@ -136,7 +136,7 @@ fn requests_above_a_rate_get_429_and_are_told_when_to_come_back() {
 fn clients_learn_what_remains_where_a_limit_announces_it() {
     let server = site(
         "[[limit]]\nby = \"field:X-Key\"\nrequests = \"3/m\"\nrequests_burst = 3\nannounce = true\n\
-         [[limit]]\nby = \"cookie:sid\"\nrequests = \"9/h\"\n",
+         [[limit]]\nby = \"cookie:sid\"\nrequests = \"99/h\"\nrequests_burst = 99\n",
     )
     .file("a.txt", "a")
     .start();
@@ -144,7 +144,7 @@ fn clients_learn_what_remains_where_a_limit_announces_it() {
         let key = format!("{protocol:?}");
         let limits = |path: &str| {
             let response =
-                get(&server, protocol, path, &[("X-Key", &key), ("Cookie", &format!("sid={key}"))]);
+                get(&server, protocol, path, &[("x-key", &key), ("cookie", &format!("sid={key}"))]);
             let field = |name| response.field(name).map(str::to_owned);
             (response.status, field("RateLimit-Policy"), field("RateLimit"))
         };
@@ -156,7 +156,7 @@ fn clients_learn_what_remains_where_a_limit_announces_it() {
         assert_eq!(limits("/absent"), expected(404, "r=1;t=40"), "{protocol:?}");
         assert_eq!(limits("/a.txt"), expected(200, "r=0;t=60"), "{protocol:?}");
         assert_eq!(limits("/a.txt"), expected(429, "r=0;t=20"), "{protocol:?}");
-        let others = get(&server, protocol, "/a.txt", &[("Cookie", "sid=other")]);
+        let others = get(&server, protocol, "/a.txt", &[("cookie", "sid=other")]);
         assert_eq!((others.status, others.field("RateLimit")), (200, None), "{others}");
     }
 }
