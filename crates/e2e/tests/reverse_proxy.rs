@@ -6,6 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 
 use e2e::{Rows, Server, Site};
+use serde_json::Value;
 
 /// Reads the head of a request, and sends it back with further `fields`.
 fn echo(stream: &mut (impl Read + Write), fields: &str) -> io::Result<()> {
@@ -247,6 +248,212 @@ fn check_rejects_what_cannot_be_forwarded_to() {
             !output.status.success() && text.contains(expected),
         );
     }
+}
+
+#[test]
+fn passes_a_raw_path_that_no_program_can_misread() {
+    let address = upstream(|_| String::new());
+    let config = format!(
+        "[[route]]\npath = \"/v2/\"\nproxy = \"http://{address}\"\nproxy_path = \"raw\"\n\
+         [[route]]\npath = \"/strip/\"\nproxy = \"http://{address}/\"\nproxy_path = \"raw\"\n\
+         [[route]]\npath = \"/v2/private/\"\nproxy = \"http://{address}\"\nproxy_path = \"raw\"\n\
+         [[route.rule]]\nthen = \"deny\"\n\
+         [[route]]\npath = \"/files/\"\nfallback = \"/v2/\"\n\
+         [[rule]]\npath = \"/v2/secret/\"\nthen = \"deny\"\n\
+         [[rule]]\npath = \"/v2/open/\"\nthen = \"allow\"\n\
+         [[rule]]\npath = \"/v2/*/admin\"\nthen = \"deny\"\n"
+    );
+    let server = Site::new().file("a%2Fb", "a file").config(&config).start();
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/v2/a%2Fb/tags/list?n=1", "/v2/a%2Fb/tags/list?n=1"),
+        ("/v2/a%2fb", "/v2/a%2fb"),
+        ("/v2/%61//b%20c", "/v2/%61//b%20c"),
+        ("/v2/a%2F", "/v2/a%2F"),
+        ("/strip/a%2Fb//c", "/a%2Fb//c"),
+        // The readings lead to different routes.
+        ("/v2%2Fa", "400"),
+        ("/v2/private%2Fa", "400"),
+        ("/v2//private/a", "403"),
+        ("/strip//x", "400"),
+        ("/strip/%2Fx", "400"),
+        // Dot segments.
+        ("/v2/a/../../x", "404"),
+        ("/v2/a/../b", "400"),
+        ("/v2/a/..", "400"),
+        ("/v2/a/%2e%2E/b", "400"),
+        ("/v2/a%2F..%2Fsecret/x", "400"),
+        ("/v2/..%2fsecret/x", "400"),
+        ("/v2/a/..;/x", "400"),
+        ("/v2/a%5C..%5Cx", "400"),
+        ("/v2/a%00", "400"),
+        ("/v2/a%0a", "400"),
+        ("//v2/a", "400"),
+        ("/%2Fv2/a", "400"),
+        // Either reading is denied.
+        ("/v2/secret/x", "403"),
+        ("/v2/secret%2Fx", "403"),
+        ("/v2/secret//x", "403"),
+        ("/v2/a/admin", "403"),
+        ("/v2/a%2Fadmin", "403"),
+        ("/v2/a%2Fb/admin", "403"),
+        ("/v2/private/a", "403"),
+        // Other routes.
+        ("/a%2Fb", "400"),
+        ("/files/a%2Fb", "400"),
+        ("/files/a//b", "/files/a/b"),
+        ("/a%252Fb", "200"),
+    ] {
+        let found = match target {
+            "/a%252Fb" => server.get(target).status.to_string(),
+            _ => path(&server, target),
+        };
+        rows.check(target, found.as_str(), expected);
+    }
+}
+
+#[test]
+fn refuses_dot_segments_that_only_some_applications_see() {
+    let address = upstream(|_| String::new());
+    let server =
+        Site::new().config(&format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n")).start();
+    let mut rows = Rows::new();
+    for (target, expected) in
+        [("/a/..;/b", "400"), ("/a/%2e%2E%3bx/b", "400"), ("/a;x/b;..", "/a;x/b;.."), ("/a/../b", "/b")]
+    {
+        rows.check(target, path(&server, target).as_str(), expected);
+    }
+}
+
+#[test]
+fn rewrites_refresh_and_cookies_with_the_path() {
+    let address = upstream(|own| {
+        format!(
+            "Refresh: 1; url=http://{own}/in/x\r\nSet-Cookie: a=1; Path=/in/; Secure\r\n\
+             Set-Cookie: b=2; Domain=inner.example; Path=/in\r\nSet-Cookie: __Host-c=3; Path=/\r\n"
+        )
+    });
+    let config = format!(
+        "[[route]]\npath = \"/app/\"\nproxy = \"http://{address}/in/\"\nproxy_host = \"inner.example\"\n\
+         [[route]]\npath = \"/in/\"\nproxy = \"http://{address}\"\n"
+    );
+    let server = Site::new().config(&config).start();
+    let mut rows = Rows::new();
+    let (mapped, plain) = (server.get("/app/x"), server.get("/in/x"));
+    rows.check("refresh", mapped.field("refresh"), Some("1; url=/app/x"));
+    rows.check(
+        "cookies",
+        mapped.values("set-cookie"),
+        vec!["a=1; Path=/app/; Secure", "b=2; Path=/app", "__Host-c=3; Path=/"],
+    );
+    rows.check("refresh without a prefix", plain.field("refresh"), Some("1; url=/in/x"));
+    rows.check(
+        "cookies without a prefix",
+        plain.values("set-cookie"),
+        vec!["a=1; Path=/in/; Secure", "b=2; Domain=inner.example; Path=/in", "__Host-c=3; Path=/"],
+    );
+}
+
+#[test]
+fn counts_the_forwards_of_options() {
+    let address = upstream(|_| String::new());
+    let server =
+        Site::new().config(&format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n")).start();
+    let request = |method: &str, forwards: &str| {
+        server.request(format!("{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: {forwards}\r\n\r\n"))
+    };
+    let mut rows = Rows::new();
+    let last = request("OPTIONS", "0");
+    rows.check("the last", (last.status, last.field("allow").is_some()), (204, true));
+    rows.check("one less", values(&request("OPTIONS", "10").text(), "Max-Forwards"), vec!["9".to_owned()]);
+    rows.check("no number", values(&request("OPTIONS", "x").text(), "Max-Forwards"), vec!["x".to_owned()]);
+    rows.check("another method", values(&request("GET", "0").text(), "Max-Forwards"), vec!["0".to_owned()]);
+    rows.check("trace", request("TRACE", "5").status, 405);
+}
+
+#[test]
+fn adds_fields_in_both_directions() {
+    let address = upstream(|_| "Link: </a>\r\nVary: Cookie\r\n".to_owned());
+    let config = format!(
+        "[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n\
+         proxy_headers = {{ \"+X-Tag\" = \"server\", \"+Cookie\" = \"c=d\" }}\n\
+         headers = {{ \"+Link\" = \"</b>\", \"+X-New\" = \"1\", \"Vary\" = \"Accept\", \"+Vary\" = \"Origin\" }}\n"
+    );
+    let server = Site::new().config(&config).start();
+    let response = server.request("GET / HTTP/1.1\r\nHost: a\r\nX-Tag: client\r\n\r\n");
+    let mut rows = Rows::new();
+    rows.check("request", values(&response.text(), "X-Tag"), vec!["client".to_owned(), "server".to_owned()]);
+    rows.check("request without one", values(&response.text(), "Cookie"), vec!["c=d".to_owned()]);
+    rows.check("response", response.values("link"), vec!["</a>", "</b>"]);
+    rows.check("a new field", response.values("x-new"), vec!["1"]);
+    rows.check("set and added", response.values("vary"), vec!["Accept", "Origin"]);
+}
+
+#[test]
+fn logs_the_endpoints_of_a_request() {
+    let address = upstream(|_| String::new());
+    let config = format!(
+        "workers = 1\n[log]\naccess = \"stdout\"\nformat = \"json\"\n[[route]]\npath = \"/two/\"\n\
+         proxy = \"http://{address}\"\n\
+         [[route]]\npath = \"/none/\"\nproxy = \"http://127.0.0.1:1\"\n"
+    );
+    let server = Site::new().file("a.txt", "a").config(&config).start();
+    let body = server.request("POST /two/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").body;
+    _ = (server.get("/none/x"), server.get("/a.txt"));
+    let lines = server.output().wait_for(e2e::TIMEOUT, |lines| (lines.len() == 3).then(|| lines.to_vec()));
+    let lines = lines.unwrap_or_else(|| panic!("no 3 lines:\n{}", server.stdout()));
+    let upstream = |at: usize| {
+        let line: Value = serde_json::from_str(&lines[at]).unwrap_or_else(|e| panic!("{e}: {}", lines[at]));
+        line["upstream"].clone()
+    };
+    let mut rows = Rows::new();
+    let answered = upstream(0);
+    rows.check("one attempt", answered.as_array().map(Vec::len), Some(1));
+    let attempt = &answered[0];
+    rows.check("address", attempt["address"].as_str(), Some(address.to_string().as_str()));
+    rows.check("status", attempt["status"].as_u64(), Some(200));
+    rows.check("sent", attempt["sent"].as_u64(), Some(5));
+    rows.check("received", attempt["received"].as_u64(), Some(body.len() as u64));
+    let time = |name: &str| attempt[name].as_f64().unwrap_or(f64::NAN);
+    rows.holds(
+        format!("{attempt}"),
+        "the times follow one another",
+        time("connect") <= time("first_byte") && time("first_byte") <= time("total") && time("total") < 60.0,
+    );
+    let failed = upstream(1);
+    rows.check("one that is down", failed[0]["address"].as_str(), Some("127.0.0.1:1"));
+    rows.check("no response", (&failed[0]["status"], &failed[0]["connect"]), (&Value::Null, &Value::Null));
+    rows.check("a file", upstream(2), Value::Null);
+}
+
+#[test]
+fn logs_each_endpoint_that_a_request_was_sent_to() {
+    let good = upstream(|_| String::new());
+    // It takes each request, and closes.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let bad = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            _ = stream.expect("it listens").read(&mut [0; 1024]);
+        }
+    });
+    let config = format!(
+        "workers = 1\n[log]\naccess = \"stdout\"\nformat = \"json\"\n[[route]]\npath = \"/\"\n\
+         proxy = [\"http://{bad}\", \"http://{good}\"]\n"
+    );
+    let server = Site::new().config(&config).start();
+    for _ in 0..4 {
+        server.get("/x");
+    }
+    let lines = server.output().wait_for(e2e::TIMEOUT, |lines| (lines.len() == 4).then(|| lines.to_vec()));
+    let lines = lines.unwrap_or_else(|| panic!("no 4 lines:\n{}", server.stdout()));
+    let repeated = lines.iter().map(|line| serde_json::from_str::<Value>(line).expect("it is JSON"));
+    let mut repeated = repeated.filter(|line| line["upstream"].as_array().is_some_and(|all| all.len() == 2));
+    let line = repeated.next().unwrap_or_else(|| panic!("no request was repeated:\n{}", server.stdout()));
+    let mut rows = Rows::new();
+    let name = |at: usize| line["upstream"][at]["address"].as_str().unwrap_or_default().to_owned();
+    rows.check("first", (name(0), &line["upstream"][0]["status"]), (bad.to_string(), &Value::Null));
+    rows.check("second", (name(1), line["upstream"][1]["status"].as_u64()), (good.to_string(), Some(200)));
 }
 
 #[test]

@@ -65,6 +65,22 @@ pub enum PathError {
     NotUtf8,
     /// More `..` than segments before them.
     AboveRoot,
+    /// A dot segment, plain or encoded, in a path that is passed on as it was sent.
+    DotSegment,
+    /// Two slashes at the beginning of such a path: some programs take what follows for a host.
+    LeadingSlashes,
+}
+
+/// A path that is passed on as it was sent, in the two ways in which programs read it. It has no dot segments, also none
+/// between encoded slashes or before a `;`, so that it leads to the same place whether a program resolves them or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawPath<'a> {
+    pub sent: &'a str,
+    /// To a program that takes `%2F` for a slash, and several slashes for one.
+    pub decoded: SafePath<'a>,
+    /// To a program to which `%2F`, and each slash behind a slash, are characters of a segment. Each is `%2F` here. `None`: the
+    /// path has none of them.
+    pub segments: Option<SafePath<'static>>,
 }
 
 impl Scheme {
@@ -249,6 +265,85 @@ impl<'a> SafePath<'a> {
     }
 }
 
+impl<'a> RawPath<'a> {
+    /// Parses the raw path of a target. Both readings have passed the checks of `SafePath::parse`.
+    pub fn parse(sent: &'a str) -> Result<RawPath<'a>, PathError> {
+        if sent.bytes().any(|byte| byte == b'\\') {
+            return Err(PathError::Backslash);
+        }
+        let path = sent.strip_prefix('/').ok_or(PathError::NotAbsolute)?;
+        let mut segments = RawSegments(Some(path));
+        if sent.len() > 1 && segments.clone().next().is_some_and(str::is_empty) {
+            return Err(PathError::LeadingSlashes);
+        }
+        if segments.any(|segment| matches!(dots(without_parameters(segment)), Some(1 | 2))) {
+            return Err(PathError::DotSegment);
+        }
+        if !path.contains("//") && !RawSegments::has_encoded_slash(path) {
+            return Ok(RawPath { sent, decoded: SafePath::parse(sent)?, segments: None });
+        }
+        let slashes = path.replace("%2F", "/").replace("%2f", "/");
+        let decoded = SafePath::parse(&["/", &slashes].concat())?.into_owned();
+        let (mut kept, mut before) = (String::from("/"), '/');
+        for character in path.replace("%2F", "%252F").replace("%2f", "%252F").chars() {
+            match (before, character) {
+                ('/', '/') => kept.push_str("%252F"),
+                _ => kept.push(character),
+            }
+            before = character;
+        }
+        Ok(RawPath { sent, decoded, segments: Some(SafePath::parse(&kept)?.into_owned()) })
+    }
+}
+
+/// The parts of a raw path between slashes, raw or encoded.
+#[derive(Clone)]
+struct RawSegments<'a>(Option<&'a str>);
+
+impl RawSegments<'_> {
+    fn has_encoded_slash(path: &str) -> bool {
+        path.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%2F"))
+    }
+}
+
+impl<'a> Iterator for RawSegments<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let path = self.0?;
+        let at = |at: &usize| path.as_bytes()[*at] == b'/' || is_escape_of(&path.as_bytes()[*at..], b"%2F");
+        match (0..path.len()).find(at) {
+            None => self.0.take(),
+            Some(at) => {
+                let slash = if path.as_bytes()[at] == b'/' { 1 } else { 3 };
+                self.0 = Some(&path[at + slash..]);
+                Some(&path[..at])
+            }
+        }
+    }
+}
+
+fn is_escape_of(text: &[u8], escape: &[u8; 3]) -> bool {
+    text.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(escape))
+}
+
+/// The segment without what follows its first `;`, plain or encoded. Some programs, such as servlet containers, remove that
+/// before they resolve dot segments.
+fn without_parameters(segment: &str) -> &str {
+    let bytes = segment.as_bytes();
+    let end = (0..bytes.len()).find(|at| bytes[*at] == b';' || is_escape_of(&bytes[*at..], b"%3B"));
+    &segment[..end.unwrap_or(segment.len())]
+}
+
+/// Whether a segment of a raw path is a dot segment to a program that removes what follows a `;`, as `..;x`. To others it is
+/// not, so no path means the same to both.
+pub fn has_dots_with_parameters(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        let name = without_parameters(segment);
+        name.len() < segment.len() && matches!(dots(name), Some(1 | 2))
+    })
+}
+
 /// With a leading slash.
 impl fmt::Display for SafePath<'_> {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
@@ -320,6 +415,8 @@ rules! {
         PathError::Control => "path-control" "there is a control character in the path",
         PathError::NotUtf8 => "path-utf8" "the path is not UTF-8",
         PathError::AboveRoot => "path-above-root" "the path leads above the root",
+        PathError::DotSegment => "path-dots" "there is a dot segment in a path that is passed on as it was sent",
+        PathError::LeadingSlashes => "path-slashes" "the path begins with two slashes, and is passed on as it was sent",
     }
 }
 

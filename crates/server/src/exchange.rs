@@ -20,6 +20,7 @@ mod forward;
 mod limit;
 mod logins;
 mod panic_guard;
+mod raw;
 mod refusal;
 mod sendfile;
 mod token;
@@ -32,6 +33,7 @@ use site::authorizer::Authorizer;
 use site::certificates::key_authorization;
 use site::cors::Cors;
 use site::decide::{self, Decision};
+use site::forwarding::RawReading;
 use site::host::AddressGroup;
 use site::jwt::Jwt;
 use site::listing::{Format, SortOrder};
@@ -47,7 +49,7 @@ use taipan_http::conditional;
 use taipan_http::head::{Head, Method};
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, Scheme, encode_path};
+use taipan_http::target::{PathError, SafePath, Scheme, encode_path};
 
 use self::access::Refused;
 use self::answers::Answers;
@@ -65,6 +67,7 @@ use crate::handshake::TlsFacts;
 use crate::limits::{self, LimitTable};
 use crate::log::LineLimit;
 use crate::log::access::LoggedRequest;
+use crate::log::upstream::UpstreamLog;
 use crate::peer::Peer;
 use crate::request::body::{Discard, RequestBody};
 use crate::request::{ConnectionInfo, Request};
@@ -147,7 +150,7 @@ impl Responder {
             Ok(()) => response,
             Err((status, rule)) => fixed::rejection(&self.services, None, status, Some(rule)),
         };
-        let response = Response { user: exchange.user(), ..response };
+        let response = Response { user: exchange.user(), upstream: exchange.upstream.take(), ..response };
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
         let added: Vec<(&str, &str)> =
@@ -208,6 +211,10 @@ struct Exchange<'a> {
     passed: Vec<Passed>,
     /// The value of `Authentication-Info`.
     authentication_info: Option<String>,
+    /// The applications that the request was sent to, apart from authorizers.
+    upstream: Option<Rc<UpstreamLog>>,
+    /// `None`: no upstream gets the path as it was sent.
+    raw: Option<Box<RawReading<'a>>>,
 }
 
 /// What a plan results in.
@@ -257,6 +264,8 @@ impl<'a> Exchange<'a> {
             internal_redirects: 0,
             passed: Vec::new(),
             authentication_info: None,
+            upstream: None,
+            raw: None,
         }
     }
 
@@ -391,6 +400,11 @@ impl<'a> Exchange<'a> {
         }
         if self.responder.needs.canonical
             && let Some(response) = self.redirect_to_canonical(&path)
+        {
+            return response;
+        }
+        if self.responder.needs.raw_paths
+            && let Err(response) = self.read_raw()
         {
             return response;
         }
@@ -756,8 +770,10 @@ impl<'a> Exchange<'a> {
         if self.head.is_early && !self.head.method.is_safe() {
             return Err(fixed::status(self.services, None, Status::TOO_EARLY));
         }
-        SafePath::parse(path)
-            .map_err(|error| fixed::rejection(self.services, None, error.status(), Some(error.rule())))
+        match SafePath::parse(path) {
+            Err(PathError::EncodedSlash) if self.responder.needs.raw_paths => self.raw_path(path),
+            path => path.map_err(|error| self.reject_path(error)),
+        }
     }
 
     /// The user that authorizers have named.

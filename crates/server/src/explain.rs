@@ -13,7 +13,7 @@ use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
 use site::folder::{FolderName, HostFolder};
-use site::forwarding::UNCHANGED;
+use site::forwarding::{RawReading, UNCHANGED};
 use site::host::{AddressGroup, name_of};
 use site::limit::{self, LimitId};
 use site::model::{Account, HeaderRule, Host, Interpreter, Listing, Route, Site};
@@ -27,7 +27,7 @@ use site::upstream::{Protocol, UpstreamId};
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::head::{self, FieldStore, Head, Method};
 use taipan_http::negotiate::Coding;
-use taipan_http::target::{SafePath, Scheme, normalized};
+use taipan_http::target::{SafePath, Scheme};
 
 use crate::exchange::{self, Responder};
 use crate::files::beneath::{Root, Wait};
@@ -343,15 +343,17 @@ fn print_plan(responder: &Responder, host: usize, head: &Head<'_>) -> Responding
         terminal::out(format_args!("path      none: this is about the server itself"));
         return Responding::Server;
     };
-    let path = match SafePath::parse(path) {
-        Ok(path) => path,
-        Err(error) => {
+    let found = responder.services.site.hosts.at(host);
+    let reading = RawReading::of(&found.routes, path);
+    let path = match (reading, SafePath::parse(path)) {
+        (Ok(Some(reading)), _) => reading.path,
+        (Ok(None), Ok(path)) => path,
+        (Err(error), _) | (_, Err(error)) => {
             terminal::out(format_args!("path      rejected: {}", error.rule()));
             return Responding::Server;
         }
     };
     terminal::out(format_args!("path      /{}", path.as_str()));
-    let found = responder.services.site.hosts.at(host);
     let plan = plan(found, path.clone());
     let route = plan.route;
     let responding = print_planned(responder, host, head, &path, plan, None);
@@ -524,15 +526,17 @@ fn print_application(site: &Site, id: UpstreamId) {
 fn print_forwarding(route: &Route, head: &Head<'_>) {
     let forwarding = route.script.as_ref().map(|script| &script.forwarding);
     let forwarding = forwarding.unwrap_or(&UNCHANGED);
-    let path = normalized(head.target.path().unwrap_or("/"));
+    let sent = head.target.path().unwrap_or("/");
+    let path = forwarding.path(sent, forwarding.spelling);
     let query = head.target.query().map_or(String::new(), |query| format!("?{query}"));
-    terminal::out(format_args!("as        {} {}{query}", head.token, forwarding.path(&path)));
+    terminal::out(format_args!("as        {} {path}{query}", head.token));
     let requested = std::str::from_utf8(head.authority).unwrap_or_default();
     terminal::out(format_args!("          Host: {}", forwarding.host.as_deref().unwrap_or(requested)));
     for rule in &forwarding.fields {
         match rule {
             HeaderRule::Set(name, value) => terminal::out(format_args!("          {name}: {value}")),
             HeaderRule::Remove(name) => terminal::out(format_args!("          without {name}")),
+            HeaderRule::Add(name, value) => terminal::out(format_args!("          also {name}: {value}")),
         }
     }
 }

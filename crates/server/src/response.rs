@@ -17,6 +17,7 @@ use taipan_http::status::Status;
 use crate::files::open::OpenFile;
 use crate::limits::Throttle;
 use crate::log::access::LoggedResponse;
+use crate::log::upstream::UpstreamLog;
 use crate::services::Services;
 
 pub struct Response {
@@ -32,6 +33,8 @@ pub struct Response {
     pub broken_rule: Option<&'static Rule>,
     /// The authenticated user of the request, for the log.
     pub user: Option<Rc<str>>,
+    /// The applications that the request was sent to, for the log.
+    pub upstream: Option<Rc<UpstreamLog>>,
     /// `None`: no limit slows it, or counts it while it is sent.
     pub throttle: Option<Box<Throttle>>,
 }
@@ -118,7 +121,16 @@ impl Response {
     pub fn from_head(head: impl Into<Rc<ResponseHead>>) -> Response {
         let head = head.into();
         let end = head.bytes().len();
-        Response { end, head, body: Body::Nothing, start: 0, broken_rule: None, user: None, throttle: None }
+        Response {
+            end,
+            head,
+            body: Body::Nothing,
+            start: 0,
+            broken_rule: None,
+            user: None,
+            upstream: None,
+            throttle: None,
+        }
     }
 
     pub fn status(&self) -> Status {
@@ -169,7 +181,7 @@ impl Response {
     pub fn logged(&self, added: usize) -> LoggedResponse<'_> {
         let head = (self.head.head_len() + added) as u64;
         let (status, length) = (self.status(), self.content_length());
-        LoggedResponse { status, head, length, user: self.user.as_deref() }
+        LoggedResponse { status, head, length, user: self.user.as_deref(), upstream: self.upstream.as_ref() }
     }
 
     /// Whether the length of the content is unknown.

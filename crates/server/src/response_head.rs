@@ -4,7 +4,7 @@
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
-use site::model::{HeaderRule, Route, Site};
+use site::model::{Route, Site};
 use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
 
@@ -78,7 +78,7 @@ impl<'a> HeadWriter<'a> {
     pub fn finish_with(self, body: &[u8]) -> ResponseHead {
         let HeadWriter { mut builder, route, origin } = self.with_defaults();
         for rule in route.map_or(&[][..], |route| &route.headers) {
-            if let HeaderRule::Set(name, value) = rule
+            if let Some((name, value)) = rule.field()
                 && !is_fixed(name)
                 && !(origin == PageOrigin::BuiltIn && name.eq_ignore_ascii_case(POLICY))
             {
@@ -113,7 +113,7 @@ impl<'a> HeadWriter<'a> {
     /// Whether the route sets or removes this field.
     fn is_ruled(&self, name: &str) -> bool {
         let rules = self.route.map_or(&[][..], |route| &route.headers);
-        rules.iter().any(|rule| rule.name().eq_ignore_ascii_case(name))
+        rules.iter().any(|rule| rule.replaces(name.as_bytes()))
     }
 }
 

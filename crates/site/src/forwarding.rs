@@ -3,18 +3,22 @@
 
 use std::borrow::Cow;
 
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::digits::write_number;
+use taipan_http::fields::{digits, trim_ows};
+use taipan_http::target::{PathError, RawPath, SafePath, encode_path, normalized};
 
 use crate::address::Address;
 use crate::endpoint::EndpointAddress;
 use crate::model::HeaderRule;
-use crate::route::Pattern;
+use crate::route::{Pattern, RouteId, Routes};
 use crate::upstream::{Endpoints, Upstream};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forwarding {
     /// Protocols that a client may ask for with `Upgrade`.
     pub upgrades: Vec<String>,
+    /// How the path is spelled.
+    pub spelling: Spelling,
     /// `None`: the upstream gets the requested path.
     pub path: Option<Replacement>,
     /// `None`: the upstream gets the requested host.
@@ -23,9 +27,61 @@ pub struct Forwarding {
     pub fields: Vec<HeaderRule>,
 }
 
+/// How an upstream gets a path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Spelling {
+    /// As routes and rules read it: without empty and dot segments, and without encoded slashes.
+    #[default]
+    Normalized,
+    /// As the client has sent it, which is a `RawPath`.
+    Raw,
+}
+
 /// The request stays as it came.
-pub static UNCHANGED: Forwarding =
-    Forwarding { upgrades: Vec::new(), path: None, host: None, fields: Vec::new() };
+pub static UNCHANGED: Forwarding = Forwarding {
+    upgrades: Vec::new(),
+    spelling: Spelling::Normalized,
+    path: None,
+    host: None,
+    fields: Vec::new(),
+};
+
+/// A path that its route passes on as it was sent, as routes and rules read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawReading<'a> {
+    /// To programs that take an encoded slash for a slash.
+    pub path: SafePath<'a>,
+    /// The route of both readings.
+    pub route: RouteId,
+    /// To other programs, if they read another path. Rules must let both pass.
+    pub segments: Option<SafePath<'static>>,
+}
+
+impl RawReading<'_> {
+    /// Of the raw path of a request. `None`: its route takes a `SafePath`. Errors: it is not safe, or its readings lead to
+    /// different routes.
+    pub fn of<'a>(routes: &Routes, sent: &'a str) -> Result<Option<RawReading<'a>>, PathError> {
+        let path = match SafePath::parse(sent) {
+            Err(PathError::EncodedSlash) => RawPath::parse(sent)?.decoded,
+            path => path?,
+        };
+        let id = routes.find(&path);
+        let route = routes.get(id);
+        if !route.passes_raw_paths() {
+            // Only a path without encoded slashes is safe.
+            return SafePath::parse(sent).map(|_| None);
+        }
+        let RawPath { decoded, segments, .. } = RawPath::parse(sent)?;
+        if segments.as_ref().is_some_and(|segments| routes.find(segments) != id) {
+            return Err(PathError::EncodedSlash);
+        }
+        if let Some(forwarding) = route.script.as_ref().map(|script| &script.forwarding) {
+            // Without the prefix of the route, it may begin with two slashes.
+            RawPath::parse(&forwarding.path(sent, forwarding.spelling))?;
+        }
+        Ok(Some(RawReading { path: decoded, route: id, segments }))
+    }
+}
 
 /// The path of the upstream that replaces the pattern of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,12 +177,19 @@ fn encoded(path: &SafePath<'_>) -> String {
 }
 
 impl Forwarding {
-    /// The path for the upstream. `normalized` is the requested path without empty and dot segments, as it was encoded.
-    pub fn path<'a>(&self, normalized: &'a str) -> Cow<'a, str> {
-        let Some(Replacement { pattern, by }) = &self.path else { return Cow::Borrowed(normalized) };
-        let path = normalized.trim_start_matches('/');
-        let requested = SafePath::parse(normalized).ok();
-        let matches = requested.is_some_and(|requested| pattern.matches(&requested));
+    /// The path for the upstream, where `sent` is the raw path of the request. A path that goes there as it was sent is a
+    /// `RawPath`, and matches the pattern in both readings.
+    pub fn path<'a>(&self, sent: &'a str, spelling: Spelling) -> Cow<'a, str> {
+        let normalized = match spelling {
+            Spelling::Normalized => normalized(sent),
+            Spelling::Raw => Cow::Borrowed(sent),
+        };
+        let Some(Replacement { pattern, by }) = &self.path else { return normalized };
+        let path = normalized.strip_prefix('/').unwrap_or(&normalized);
+        let matches = match spelling {
+            Spelling::Normalized => SafePath::parse(&normalized).is_ok_and(|path| pattern.matches(&path)),
+            Spelling::Raw => RawPath::parse(sent).is_ok_and(|path| pattern.matches(&path.decoded)),
+        };
         let rest = match pattern {
             Pattern::Exact(_) if matches => "",
             // Of the same segments, so that escapes stay as they were sent.
@@ -145,8 +208,85 @@ impl Forwarding {
         }
     }
 
+    /// What a field of the response becomes, where it leads to the upstream itself. `None`: it stays.
+    pub fn response_field(
+        &self,
+        name: &str,
+        value: &str,
+        upstream: &Upstream,
+        requested_host: &str,
+    ) -> Option<String> {
+        match name {
+            _ if name.eq_ignore_ascii_case("location") => self.location(value, upstream, requested_host),
+            _ if name.eq_ignore_ascii_case("refresh") => self.refresh(value, upstream, requested_host),
+            _ if name.eq_ignore_ascii_case("set-cookie") => self.cookie(value, upstream),
+            _ => None,
+        }
+    }
+
+    /// As `location`, of the URL in `5; url=/x`.
+    fn refresh(&self, value: &str, upstream: &Upstream, requested_host: &str) -> Option<String> {
+        let (delay, rest) = value.split_at(value.find([';', ','])?);
+        let at = rest.find('=')?;
+        let (before, url) = rest.split_at(at + 1);
+        if !before[1..at].trim().eq_ignore_ascii_case("url") {
+            return None;
+        }
+        let url = url.trim();
+        let quote =
+            url.chars().next().filter(|first| matches!(first, '"' | '\'')).map_or("", |first| match first {
+                '"' => "\"",
+                _ => "'",
+            });
+        let bare = url.strip_prefix(quote)?.strip_suffix(quote)?;
+        let mapped = self.location(bare, upstream, requested_host)?;
+        Some([delay, before, quote, &mapped, quote].concat())
+    }
+
+    /// A cookie for the host or the path of the upstream becomes one for those by which a client requests them. A cookie whose
+    /// name begins with `__Host-` stays: its path is `/` (RFC 6265bis).
+    fn cookie(&self, value: &str, upstream: &Upstream) -> Option<String> {
+        if value.trim_start().get(..7).is_some_and(|start| start.eq_ignore_ascii_case("__Host-")) {
+            return None;
+        }
+        let mut changed = false;
+        let mut parts = Vec::new();
+        for (at, part) in value.split(';').enumerate() {
+            let (name, text) = part.split_once('=').unwrap_or((part, ""));
+            let text = text.trim();
+            let name = if at == 0 { "" } else { name.trim() };
+            if name.eq_ignore_ascii_case("domain") && self.is_own(text.trim_start_matches('.'), upstream) {
+                changed = true;
+                continue;
+            }
+            match self.cookie_path(text).filter(|_| name.eq_ignore_ascii_case("path")) {
+                Some(path) => {
+                    changed = true;
+                    parts.push(Cow::Owned([" Path=", &path].concat()));
+                }
+                None => parts.push(Cow::Borrowed(part)),
+            }
+        }
+        changed.then(|| parts.join(";"))
+    }
+
+    /// The path of a cookie may have no slash at its end. An application that knows its prefix has it already.
+    fn cookie_path(&self, path: &str) -> Option<String> {
+        let Some(Replacement { pattern: Pattern::Prefix(prefix), by }) = &self.path else { return None };
+        let mut own = String::from("/");
+        encode_path(prefix, &mut own);
+        let own_folder = own.strip_suffix('/').filter(|folder| !folder.is_empty()).unwrap_or("/");
+        if !path.starts_with('/') || own != "/" && (path == own_folder || path.starts_with(&own)) {
+            return None;
+        }
+        if path == "/" && by == "/" || path == by.trim_end_matches('/') {
+            return Some(own_folder.to_owned());
+        }
+        Some([&own, path.strip_prefix(by.as_str())?].concat())
+    }
+
     /// What `Location` becomes where it leads to the upstream itself: the same place by this server. `None`: it stays.
-    pub fn location(&self, value: &str, upstream: &Upstream, requested_host: &str) -> Option<String> {
+    fn location(&self, value: &str, upstream: &Upstream, requested_host: &str) -> Option<String> {
         let (origin, path) = match value.split_once("://") {
             Some((scheme, rest)) => {
                 let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -205,9 +345,39 @@ impl Forwarding {
 
     /// Whether the client's own field of this name is left out.
     pub fn replaces(&self, name: &[u8]) -> bool {
-        self.fields
-            .iter()
-            .any(|rule| rule.name().len() == name.len() && name.eq_ignore_ascii_case(rule.name().as_bytes()))
+        self.fields.iter().any(|rule| rule.replaces(name))
+    }
+}
+
+/// What is left of a request that counts its forwards (RFC 9110 §7.6.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forwards {
+    /// It has no limit, or one that is not a number.
+    Unlimited,
+    /// This server responds.
+    None,
+    /// The value for the upstream.
+    Left(u64),
+}
+
+impl Forwards {
+    /// Of the values of `Max-Forwards`.
+    pub fn of<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Forwards {
+        let (Some(value), None) = (values.next(), values.next()) else { return Forwards::Unlimited };
+        match digits(trim_ows(value)) {
+            None => Forwards::Unlimited,
+            Some(0) => Forwards::None,
+            Some(number) => Forwards::Left(number - 1),
+        }
+    }
+
+    /// The field for the upstream.
+    pub fn write(self, out: &mut Vec<u8>) {
+        if let Forwards::Left(number) = self {
+            out.extend_from_slice(b"Max-Forwards: ");
+            write_number(number, out);
+            out.extend_from_slice(b"\r\n");
+        }
     }
 }
 
@@ -254,7 +424,9 @@ mod tests {
     #[test]
     fn replaces_the_pattern_of_the_route() {
         let check = |pattern, by, requested, expected| {
-            assert_eq!(replacing(pattern, by).path(requested), expected, "{pattern} {by} {requested}");
+            let path = replacing(pattern, by);
+            let path = path.path(requested, Spelling::Normalized);
+            assert_eq!(path, expected, "{pattern} {by} {requested}");
         };
         check("/app/", "/", "/app/x/y", "/x/y");
         check("/app/", "/", "/app/", "/");
@@ -268,7 +440,20 @@ mod tests {
         // By a fallback.
         check("/app/", "/", "/other", "/other");
         check("/app/", "/api/", "/other", "/api/other");
-        assert_eq!(Forwarding::default().path("/x"), "/x");
+        assert_eq!(Forwarding::default().path("/x//../y%20", Spelling::Normalized), "/y%20");
+    }
+
+    #[test]
+    fn passes_a_raw_path_as_it_was_sent() {
+        let check = |pattern, by, requested, expected| {
+            let path = replacing(pattern, by);
+            let path = path.path(requested, Spelling::Raw);
+            assert_eq!(path, expected, "{pattern} {by} {requested}");
+        };
+        assert_eq!(Forwarding::default().path("/v2/a%2Fb//c", Spelling::Raw), "/v2/a%2Fb//c");
+        check("/app/", "/", "/app/a%2Fb", "/a%2Fb");
+        check("/app/", "/v2/", "/%61pp/a%2fb//c/", "/v2/a%2fb//c/");
+        check("/login", "/sso/in", "/login", "/sso/in");
     }
 
     #[test]
@@ -278,7 +463,15 @@ mod tests {
         let endpoints = Endpoints::External(External { addresses, connections: 1 });
         let upstream = Upstream::new("app".to_owned(), Protocol::Http, endpoints);
         let check = |forwarding: &Forwarding, value, expected: Option<&str>| {
-            let found = forwarding.location(value, &upstream, "www.example");
+            let found = forwarding.response_field("Location", value, &upstream, "www.example");
+            assert_eq!(found.as_deref(), expected, "{value}");
+        };
+        let refresh = |forwarding: &Forwarding, value, expected: Option<&str>| {
+            let found = forwarding.response_field("refresh", value, &upstream, "www.example");
+            assert_eq!(found.as_deref(), expected, "{value}");
+        };
+        let cookie = |forwarding: &Forwarding, value, expected: Option<&str>| {
+            let found = forwarding.response_field("SET-COOKIE", value, &upstream, "www.example");
             assert_eq!(found.as_deref(), expected, "{value}");
         };
         let plain = Forwarding { host: Some("inner.example".to_owned()), ..Forwarding::default() };
@@ -301,5 +494,42 @@ mod tests {
         check(&mapped, "https://www.example/api/x", Some("https://www.example/app/x"));
         check(&mapped, "http://127.0.0.1:3000/api/x", Some("/app/x"));
         check(&replacing("/app/", "/"), "/login", Some("/app/login"));
+        refresh(&mapped, "5; url=/api/x", Some("5; url=/app/x"));
+        refresh(&mapped, "0;URL='http://127.0.0.1:3000/api/x'", Some("0;URL='/app/x'"));
+        refresh(&mapped, "0, url=\"/api/x\"", Some("0, url=\"/app/x\""));
+        refresh(&mapped, "5", None);
+        refresh(&mapped, "5; uri=/api/x", None);
+        refresh(&mapped, "5; url=\"/api/x", None);
+        refresh(&mapped, "5; url=https://other.example/api/x", None);
+        cookie(&mapped, "a=/api/; Path=/api/; Secure", Some("a=/api/; Path=/app/; Secure"));
+        cookie(&mapped, "a=b;path=/api", Some("a=b; Path=/app"));
+        cookie(&mapped, "a=b; Path=/api/x/; HttpOnly", Some("a=b; Path=/app/x/; HttpOnly"));
+        cookie(&mapped, "a=b; Path=/", None);
+        cookie(&mapped, "Path=/api/", None);
+        cookie(&mapped, "__Host-a=b; Path=/; Secure", None);
+        cookie(&replacing("/app/", "/"), "a=b; Path=/", Some("a=b; Path=/app"));
+        cookie(&replacing("/app/", "/"), "a=b; Path=/x", Some("a=b; Path=/app/x"));
+        cookie(&replacing("/app/", "/"), "a=b; Path=/app/x", None);
+        cookie(&replacing("/", "/api/"), "a=b; Path=/api/x", Some("a=b; Path=/x"));
+        cookie(&replacing("/", "/api/"), "a=b; Path=/api", Some("a=b; Path=/"));
+        cookie(&replacing("/app/", "/"), "__Host-a=b; Path=/", None);
+        cookie(&plain, "a=b; Domain=inner.example; Path=/", Some("a=b; Path=/"));
+        cookie(&plain, "a=b; domain=.INNER.example", Some("a=b"));
+        cookie(&plain, "a=b; Domain=www.example", None);
+        cookie(&plain, "Domain=inner.example", None);
+    }
+
+    #[test]
+    fn counts_forwards() {
+        let check = |values: &[&str], expected| {
+            assert_eq!(Forwards::of(values.iter().map(|value| value.as_bytes())), expected, "{values:?}");
+        };
+        check(&[], Forwards::Unlimited);
+        check(&["0"], Forwards::None);
+        check(&["00"], Forwards::None);
+        check(&["7"], Forwards::Left(6));
+        check(&["x"], Forwards::Unlimited);
+        check(&["-1"], Forwards::Unlimited);
+        check(&["1", "2"], Forwards::Unlimited);
     }
 }

@@ -4,6 +4,7 @@
 //! Knows nothing of where the lines are written.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use taipan_http::date;
 use taipan_http::digits::{write_ip, write_number};
@@ -37,6 +38,42 @@ pub struct Line<'a> {
     pub why: Option<&'static Rule>,
     /// Of the connection. Only `Json` has it. `None`: it has no TLS.
     pub tls: Option<Tls<'a>>,
+    /// The applications that the request was sent to, one after the other. Only `Json` has them.
+    pub upstream: &'a [Attempt],
+}
+
+/// A request that was sent to an upstream. Times are in microseconds since it began to wait for a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// Of the endpoint, or the name of its application.
+    pub address: Rc<str>,
+    /// `None`: there was no response.
+    pub status: Option<Status>,
+    /// Until a connection had taken the head of the request. `None`: none did.
+    pub connect_micros: Option<u64>,
+    /// Until the head of the response had come.
+    pub first_byte_micros: Option<u64>,
+    /// Until the end of the response. `None`: until the line is written.
+    pub total_micros: Option<u64>,
+    /// Bytes of the request's body, or of the client behind a 101.
+    pub sent: u64,
+    /// Bytes of the response's body, or of what the upstream has sent behind a 101.
+    pub received: u64,
+}
+
+impl Attempt {
+    pub fn new(address: Rc<str>) -> Attempt {
+        let (connect_micros, first_byte_micros, total_micros) = (None, None, None);
+        Attempt {
+            address,
+            status: None,
+            connect_micros,
+            first_byte_micros,
+            total_micros,
+            sent: 0,
+            received: 0,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,7 +253,42 @@ fn json(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
         Some(tls) => write_tls(tls, out),
         None => out.extend_from_slice(b"null"),
     }
+    out.extend_from_slice(b",\"upstream\":");
+    match line.upstream {
+        [] => out.extend_from_slice(b"null"),
+        attempts => write_attempts(attempts, line.duration_micros, out),
+    }
     out.push(b'}');
+}
+
+/// An attempt that has not ended cannot have lasted longer than the exchange, which took `duration_micros`.
+fn write_attempts(attempts: &[Attempt], duration_micros: u64, out: &mut Vec<u8>) {
+    for (at, attempt) in attempts.iter().enumerate() {
+        out.push(if at == 0 { b'[' } else { b',' });
+        member(b"{\"address\":", Some(attempt.address.as_bytes()), out);
+        out.extend_from_slice(b",\"status\":");
+        match attempt.status {
+            Some(status) => write_number(status.code().into(), out),
+            None => out.extend_from_slice(b"null"),
+        }
+        time(b",\"connect\":", attempt.connect_micros, out);
+        time(b",\"first_byte\":", attempt.first_byte_micros, out);
+        time(b",\"total\":", attempt.total_micros.or(Some(duration_micros)), out);
+        out.extend_from_slice(b",\"sent\":");
+        write_number(attempt.sent, out);
+        out.extend_from_slice(b",\"received\":");
+        write_number(attempt.received, out);
+        out.push(b'}');
+    }
+    out.push(b']');
+}
+
+fn time(name: &[u8], micros: Option<u64>, out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    match micros {
+        Some(micros) => text::seconds(micros, out),
+        None => out.extend_from_slice(b"null"),
+    }
 }
 
 fn write_tls(tls: &Tls<'_>, out: &mut Vec<u8>) {
@@ -303,6 +375,7 @@ mod tests {
             ended: None,
             why: None,
             tls: None,
+            upstream: &[],
         }
     }
 
@@ -328,7 +401,7 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null,"why":null,"tls":null}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null,"why":null,"tls":null,"upstream":null}"#,
         );
     }
 
@@ -343,11 +416,29 @@ mod tests {
             is_early: false,
         };
         let begin = r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null,"why":null,"tls":{"protocol":"TLSv1.3","cipher":"TLS_AES_128_GCM_SHA256","#;
-        let end = r#""sni":"example.org","client":"CN=\"a\",O=\u00e9","resumed":true,"early":false}}"#;
+        let end = r#""sni":"example.org","client":"CN=\"a\",O=\u00e9","resumed":true,"early":false},"upstream":null}"#;
         check(LogFormat::Json, &Line { tls: Some(tls), ..plain() }, &format!("{begin}{end}"));
         let tls = Tls { name: None, client: None, is_resumed: false, is_early: true, ..tls };
-        let end = r#""sni":null,"client":null,"resumed":false,"early":true}}"#;
+        let end = r#""sni":null,"client":null,"resumed":false,"early":true},"upstream":null}"#;
         check(LogFormat::Json, &Line { tls: Some(tls), ..plain() }, &format!("{begin}{end}"));
+    }
+
+    #[test]
+    fn writes_each_attempt_of_an_upstream() {
+        let failed = Attempt { total_micros: Some(1_000_000), ..Attempt::new("127.0.0.1:3000".into()) };
+        let answered = Attempt {
+            status: Some(Status::OK),
+            connect_micros: Some(7),
+            first_byte_micros: Some(90),
+            sent: 5,
+            received: 2448,
+            ..Attempt::new("unix:/run/\"a\"".into())
+        };
+        let begin = r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null,"why":null,"tls":null,"upstream":["#;
+        let first = r#"{"address":"127.0.0.1:3000","status":null,"connect":null,"first_byte":null,"total":1.000000,"sent":0,"received":0},"#;
+        let second = r#"{"address":"unix:/run/\"a\"","status":200,"connect":0.000007,"first_byte":0.000090,"total":0.000123,"sent":5,"received":2448}]}"#;
+        let attempts = [failed, answered];
+        check(LogFormat::Json, &Line { upstream: &attempts, ..plain() }, &format!("{begin}{first}{second}"));
     }
 
     #[test]
@@ -370,7 +461,7 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"unix:","host":null,"user":null,"method":null,"target":null,"version":null,"status":408,"sent":0,"duration":0.000123,"referer":null,"user_agent":null,"ended":"request too slow","why":null,"tls":null}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"unix:","host":null,"user":null,"method":null,"target":null,"version":null,"status":408,"sent":0,"duration":0.000123,"referer":null,"user_agent":null,"ended":"request too slow","why":null,"tls":null,"upstream":null}"#,
         );
     }
 
@@ -396,7 +487,7 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":null,"target":null,"version":null,"status":400,"sent":2448,"duration":0.000123,"referer":null,"user_agent":null,"ended":null,"why":"host-missing: an HTTP/1.1 request needs a Host field","tls":null}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":null,"target":null,"version":null,"status":400,"sent":2448,"duration":0.000123,"referer":null,"user_agent":null,"ended":null,"why":"host-missing: an HTTP/1.1 request needs a Host field","tls":null,"upstream":null}"#,
         );
     }
 
@@ -418,7 +509,7 @@ mod tests {
         check(
             LogFormat::Json,
             &line,
-            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"a b\"","user":"o'neil jr","method":"G\"","target":"/ \u001b]0;x\u0007","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":"\ufffd\ufffd2J","user_agent":"x\" 200 1\u000d\u000a192.0.2.9 - - \\","ended":null,"why":null,"tls":null}"#,
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"a b\"","user":"o'neil jr","method":"G\"","target":"/ \u001b]0;x\u0007","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":"\ufffd\ufffd2J","user_agent":"x\" 200 1\u000d\u000a192.0.2.9 - - \\","ended":null,"why":null,"tls":null,"upstream":null}"#,
         );
     }
 

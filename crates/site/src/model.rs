@@ -23,7 +23,7 @@ use crate::compress::CompressRules;
 use crate::cors::{self, Cors};
 use crate::endpoint::Resolution;
 use crate::folder::{HostFolder, UserFolders};
-use crate::forwarding::Forwarding;
+use crate::forwarding::{Forwarding, Spelling};
 use crate::host::{Canonical, HostAddress, Hosts};
 use crate::jwt::Jwt;
 use crate::limit::{Limit, LimitId};
@@ -294,6 +294,8 @@ pub enum HeaderRule {
     /// Replaces a field that the server would send itself.
     Set(String, String),
     Remove(String),
+    /// Adds a line to the fields of this name.
+    Add(String, String),
 }
 
 /// Counts and bytes.
@@ -682,6 +684,12 @@ impl Route {
         self.authentication.is_on() || self.enclosing.is_some()
     }
 
+    /// Whether its upstream gets paths as they were sent.
+    pub fn passes_raw_paths(&self) -> bool {
+        let spelling = self.script.as_ref().map(|script| script.forwarding.spelling);
+        matches!(self.action, Action::Upstream(_)) && spelling == Some(Spelling::Raw)
+    }
+
     /// A route with default settings.
     pub fn new(pattern: Pattern, action: Action) -> Route {
         Route {
@@ -742,7 +750,25 @@ impl HeaderRule {
     /// The name of the field.
     pub fn name(&self) -> &str {
         match self {
-            HeaderRule::Set(name, _) | HeaderRule::Remove(name) => name,
+            HeaderRule::Set(name, _) | HeaderRule::Remove(name) | HeaderRule::Add(name, _) => name,
+        }
+    }
+
+    /// Whether a field of this name is left out where it would be sent otherwise.
+    pub fn replaces(&self, field: &[u8]) -> bool {
+        match self {
+            HeaderRule::Set(name, _) | HeaderRule::Remove(name) => {
+                field.eq_ignore_ascii_case(name.as_bytes())
+            }
+            HeaderRule::Add(..) => false,
+        }
+    }
+
+    /// The field that it adds.
+    pub fn field(&self) -> Option<(&str, &str)> {
+        match self {
+            HeaderRule::Set(name, value) | HeaderRule::Add(name, value) => Some((name, value)),
+            HeaderRule::Remove(_) => None,
         }
     }
 }

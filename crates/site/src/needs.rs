@@ -27,6 +27,8 @@ pub struct Needs {
     pub host_folders: bool,
     /// A host gives itself one name.
     pub canonical: bool,
+    /// Upstreams get paths as they were sent.
+    pub raw_paths: bool,
 }
 
 impl Needs {
@@ -42,6 +44,7 @@ impl Needs {
             cors: routes().any(|route| route.cors.is_some()),
             host_folders: site.has_host_folders(),
             canonical: site.hosts.iter().any(|host| host.canonical.is_some()),
+            raw_paths: routes().any(Route::passes_raw_paths),
         }
     }
 }

@@ -174,6 +174,14 @@ impl Upstream {
         })
     }
 
+    /// None, if the server starts its processes.
+    pub fn addresses(&self) -> &[EndpointAddress] {
+        match &self.endpoints {
+            Endpoints::External(external) => &external.addresses,
+            Endpoints::Managed(_) => &[],
+        }
+    }
+
     pub fn managed(&self) -> Option<&Managed> {
         match &self.endpoints {
             Endpoints::Managed(managed) => Some(managed),

@@ -378,3 +378,105 @@ proptest! {
         let _ = SafePath::parse(&raw);
     }
 }
+
+#[test]
+fn reads_a_raw_path_in_both_ways() {
+    let check = |sent, decoded: &str, segments: Option<&str>| {
+        let path = RawPath::parse(sent).unwrap();
+        assert_eq!((path.sent, path.decoded.as_str()), (sent, decoded), "{sent}");
+        assert_eq!(path.segments.as_ref().map(SafePath::as_str), segments, "{sent}");
+    };
+    check("/", "", None);
+    check("/a%20b/c", "a b/c", None);
+    check("/v2/a%2Fb/tags", "v2/a/b/tags", Some("v2/a%2Fb/tags"));
+    check("/v2/a%2fb", "v2/a/b", Some("v2/a%2Fb"));
+    check("/a%2F", "a/", Some("a%2F"));
+    check("/a//b", "a/b", Some("a/%2Fb"));
+    check("/a///b/", "a/b/", Some("a/%2F%2Fb/"));
+    check("/a%252Fb", "a%2Fb", None);
+    check("/a/...", "a/...", None);
+    check("/a/.b;c", "a/.b;c", None);
+}
+
+#[test]
+fn refuses_raw_paths_that_programs_read_differently() {
+    let check = |sent: &str, error| assert_eq!(RawPath::parse(sent), Err(error), "{sent}");
+    for dots in [".", "..", "%2e", "%2E", ".%2e", "%2E.", "%2e%2E", "..;x", ".;", "%2e.%3bx", "..%3Bx"] {
+        for (before, behind) in [
+            ("/", ""),
+            ("/", "/"),
+            ("/a/", "/b"),
+            ("/a%2F", "%2Fb"),
+            ("/a%2f", "/b"),
+            ("/a/", "%2F"),
+            ("/a//", "//b"),
+        ] {
+            check(&format!("{before}{dots}{behind}"), PathError::DotSegment);
+        }
+    }
+    for (sent, error) in [
+        ("a", PathError::NotAbsolute),
+        ("//a", PathError::LeadingSlashes),
+        ("/%2Fa", PathError::LeadingSlashes),
+        ("//", PathError::LeadingSlashes),
+        ("/a\\..", PathError::Backslash),
+        ("/a%5C..", PathError::Backslash),
+        ("/a%5c%2e%2e%2fb", PathError::Backslash),
+        ("/a%2F%00", PathError::Control),
+        ("/a%0d%0a", PathError::Control),
+        ("/a%7F", PathError::Control),
+        ("/a%C2%85", PathError::Control),
+        ("/a%2", PathError::Escape),
+        ("/a%C0%AF", PathError::NotUtf8),
+    ] {
+        check(sent, error);
+    }
+}
+
+#[test]
+fn finds_dot_segments_with_parameters() {
+    for (path, expected) in [
+        ("/a/..;x/b", true),
+        ("/.;", true),
+        ("/%2E%2e%3Bx", true),
+        ("/a;..", false),
+        ("/..", false),
+        ("/...;", false),
+    ] {
+        assert_eq!(has_dots_with_parameters(path), expected, "{path}");
+    }
+}
+
+proptest! {
+    /// What a program makes of a raw path is one of the two readings, whether it resolves dot segments or not.
+    #[test]
+    fn no_raw_path_leads_elsewhere(parts in proptest::collection::vec(proptest::sample::select(vec![
+        "/", "%2F", "%2f", ".", "..", "%2e", "%2E", "a", "b", ";", "%3b", "//", "%5C", "%00", "%20",
+    ]), 0..12)) {
+        let sent = format!("/{}", parts.concat());
+        let Ok(path) = RawPath::parse(&sent) else { return Ok(()) };
+        let decode = |text: &str| text.replace("%2e", ".").replace("%2E", ".").replace("%20", " ").replace("%3b", ";");
+        // A program that decodes all and then resolves dot segments and parameters.
+        let all = decode(&sent.replace("%2F", "/").replace("%2f", "/"));
+        let mut resolved: Vec<&str> = Vec::new();
+        for segment in all.split('/') {
+            match segment.split(';').next().unwrap_or_default() {
+                "." => {}
+                ".." => _ = resolved.pop(),
+                _ if segment.is_empty() => {}
+                _ => resolved.push(segment),
+            }
+        }
+        let read: Vec<&str> = path.decoded.segments().collect();
+        prop_assert_eq!(read, resolved, "{}", sent);
+        // One that splits first.
+        let split: Vec<String> =
+            sent[1..].split('/').map(|segment| decode(&segment.replace("%2f", "%2F"))).collect();
+        let segments = path.segments.unwrap_or(path.decoded);
+        let kept: Vec<String> = segments.segments().map(str::to_owned).collect();
+        if !sent.contains("//") {
+            let split: Vec<String> = split.into_iter().filter(|segment| !segment.is_empty()).collect();
+            prop_assert_eq!(kept, split, "{}", sent);
+        }
+    }
+}

@@ -505,7 +505,8 @@ impl Http2 {
         };
         let (status, length) = (response.status(), response.content_length());
         let user = response.user.as_deref();
-        let logged = LoggedResponse { status, head: added as u64, length, user };
+        let upstream = response.upstream.as_ref();
+        let logged = LoggedResponse { status, head: added as u64, length, user, upstream };
         services.access.record(records, &request, logged);
         if let Some(rule) = response.broken_rule {
             records.name_rule(rule);
@@ -738,7 +739,7 @@ fn log_unanswered(
     let host = head.map_or(0, |head| services.site.hosts.find_in(group, head.authority));
     let request = LoggedRequest { client, head, host, time: services.clock.now(), began, tls };
     let mut records = Records::default();
-    let response = LoggedResponse { status, head: 0, length: Some(0), user: None };
+    let response = LoggedResponse { status, head: 0, length: Some(0), user: None, upstream: None };
     services.access.record(&mut records, &request, response);
     records.end_early(why);
     services.access.write(&records, 0, Some(why));

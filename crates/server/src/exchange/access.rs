@@ -38,6 +38,9 @@ impl<'a> Exchange<'a> {
     pub(super) fn check_access_in(&self, path: &SafePath<'_>, route: RouteId) -> Result<(), Refused<'a>> {
         let route = self.host().routes.get(route);
         self.check_names(path, route)?;
+        if let Some(segments) = self.raw.as_ref().and_then(|raw| raw.segments.as_ref()) {
+            self.check_path(segments)?;
+        }
         if !matches!(route.action, Action::Rewrite { .. }) {
             return Ok(());
         }

@@ -1,10 +1,12 @@
 //! Authorizers: which ones a path has, and calling each once for a request, after tokens have been verified.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use site::access;
 use site::authorizer::{Authorizer, key};
+use site::forwarding::Spelling;
 use site::model::{Host, Route};
 use site::route::RouteId;
 use taipan_http::target::SafePath;
@@ -84,10 +86,14 @@ impl Exchange<'_> {
         }
         let kind = HandlerKind::Authorizer(authorizer.clone());
         let (host, folder, max_body) = (self.host, self.folder_path(), self.max_body);
-        let handler = Handler { host, folder, route, kind, query: None, max_body, form: Form::Response };
+        let (spelling, form) = (Spelling::Normalized, Form::Response);
+        let handler = Handler { host, folder, route, kind, query: None, max_body, spelling, form };
         // The body is for the upstream that responds.
         let body = RequestBody::None;
-        match upstream::forward(&self.responder.upstreams, request, &handler, &self.variables, body).await {
+        let upstreams = &self.responder.upstreams;
+        // The line of the request does not name them.
+        let log = Rc::default();
+        match upstream::forward(upstreams, request, &handler, &self.variables, body, &log).await {
             Outcome::Authorized(permission) => {
                 self.pass(authorizer, &permission.variables);
                 self.added.extend(permission.response_fields);

@@ -1,5 +1,6 @@
 //! Scripts and applications: forwarding a request to one, and acting on its response, or on that of an authorizer.
 
+use site::forwarding::{Forwards, Spelling};
 use site::model::Route;
 use site::plan::FallbackVariables;
 use site::route::RouteId;
@@ -8,7 +9,7 @@ use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
 
 use super::Exchange;
-use crate::content::compress;
+use crate::content::{compress, fixed};
 use crate::log;
 use crate::request::Request;
 use crate::request::body::RequestBody;
@@ -47,6 +48,19 @@ impl Exchange<'_> {
                 return response;
             }
         }
+        let spelling = match self.raw.as_ref().is_some_and(|raw| raw.route == id) {
+            true => Spelling::Raw,
+            false => Spelling::Normalized,
+        };
+        if let HandlerKind::Application { .. } = kind {
+            if let Err(response) = self.check_forwarded() {
+                return response;
+            }
+            let forwards = Forwards::of(self.head.values("max-forwards"));
+            if self.head.method == Method::Options && forwards == Forwards::None {
+                return fixed::options(self.services, Some(route));
+            }
+        }
         // A script would send the fields that proxies have added back to the client (RFC 9110 §9.3.8).
         if self.head.method == Method::Trace {
             return self.status(route, Status::METHOD_NOT_ALLOWED).await;
@@ -56,11 +70,13 @@ impl Exchange<'_> {
         }
         let query = fallback.and_then(|variables| variables.query.clone());
         let (host, folder, max_body) = (self.host, self.folder_path(), route.max_body);
-        let handler = Handler { host, folder, route: id, kind, query, max_body, form: Form::Response };
+        let form = Form::Response;
+        let handler = Handler { host, folder, route: id, kind, query, max_body, spelling, form };
         self.max_body = route.max_body;
         let body = std::mem::replace(&mut self.body, RequestBody::None);
-        let outcome =
-            upstream::forward(&self.responder.upstreams, request, &handler, &self.variables, body).await;
+        let log = self.upstream.get_or_insert_default().clone();
+        let upstreams = &self.responder.upstreams;
+        let outcome = upstream::forward(upstreams, request, &handler, &self.variables, body, &log).await;
         self.on_outcome(request, &handler, outcome).await
     }
 
@@ -123,6 +139,7 @@ impl Exchange<'_> {
             verified: std::mem::take(&mut self.verified),
             added: std::mem::take(&mut self.added),
             variables: std::mem::take(&mut self.variables),
+            upstream: self.upstream.take(),
             tls: self.tls,
             ..Exchange::new(self.responder, self.host, &head, self.client)
         };
@@ -131,6 +148,7 @@ impl Exchange<'_> {
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
         (self.variables, self.added, self.cors) = (exchange.variables, exchange.added, None);
+        self.upstream = exchange.upstream;
         response
     }
 }

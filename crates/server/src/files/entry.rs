@@ -243,10 +243,8 @@ fn offer(services: &Services, route: &Route, content_type: &str, size: u64) -> O
 
 /// Whether the configuration forbids that the file is sent in another coding.
 fn forbids(route: &Route, cache_control: Option<&str>) -> bool {
-    let set = route.headers.iter().filter_map(|rule| match rule {
-        HeaderRule::Set(name, value) if name.eq_ignore_ascii_case("cache-control") => Some(value.as_str()),
-        HeaderRule::Set(..) | HeaderRule::Remove(_) => None,
-    });
+    let fields = route.headers.iter().filter_map(HeaderRule::field);
+    let set = fields.filter(|(name, _)| name.eq_ignore_ascii_case("cache-control")).map(|(_, value)| value);
     set.chain(cache_control).any(|value| forbids_transform(value.as_bytes()))
 }
 

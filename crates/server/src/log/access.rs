@@ -14,6 +14,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use tokio::sync::Notify;
 
+use super::upstream::UpstreamLog;
 use super::{Block, LOGS};
 use crate::buffer::append;
 use crate::clock;
@@ -71,6 +72,8 @@ struct Item {
     tls: Option<Rc<TlsFacts>>,
     /// Whether the request came before the end of the handshake.
     is_early: bool,
+    /// `None`: the request was sent to no application.
+    upstream: Option<Rc<UpstreamLog>>,
 }
 
 impl AccessLogs {
@@ -169,8 +172,14 @@ impl AccessLogs {
                 is_resumed: facts.is_resumed,
                 is_early: item.is_early,
             }),
+            upstream: &[],
         };
-        log_line::write(lines.format, &line, &mut lines.time, &mut lines.bytes);
+        let Lines { format, time, bytes, .. } = lines;
+        match &item.upstream {
+            None => log_line::write(*format, &line, time, bytes),
+            Some(upstream) => upstream
+                .with(|attempts| log_line::write(*format, &Line { upstream: attempts, ..line }, time, bytes)),
+        }
         lines.count += 1;
         if lines.bytes.len() >= BLOCK {
             lines.flush();
@@ -196,6 +205,8 @@ pub struct LoggedResponse<'a> {
     pub length: Option<u64>,
     /// The authenticated user.
     pub user: Option<&'a str>,
+    /// `None`: the request was sent to no application.
+    pub upstream: Option<&'a Rc<UpstreamLog>>,
 }
 
 /// Why a response was dropped before its end, for the log.
@@ -262,6 +273,7 @@ impl Records {
             why: None,
             tls: request.tls.cloned(),
             is_early: request.head.is_some_and(|head| head.is_early),
+            upstream: response.upstream.cloned(),
         };
         if let Some(head) = request.head {
             item.request =

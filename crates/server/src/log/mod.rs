@@ -6,6 +6,7 @@ pub mod access;
 mod line_limit;
 mod sink;
 pub mod stderr;
+pub mod upstream;
 
 use std::fmt::Arguments;
 use std::fs::File;

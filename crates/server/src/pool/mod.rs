@@ -117,6 +117,9 @@ pub struct Pool {
     is_lost: Cell<bool>,
     /// Of its addresses, if there are several, or names.
     names: Vec<Rc<str>>,
+    /// Its name in the access log, and its addresses there.
+    name: Rc<str>,
+    addresses: Vec<Rc<str>>,
 }
 
 type Grant = oneshot::Sender<Result<Checkout, PoolError>>;
@@ -137,6 +140,8 @@ pub struct PooledConnection {
     lease: Lease,
     /// The name of its endpoint in messages. `None`: that of the application says enough.
     endpoint_name: Option<Rc<str>>,
+    /// Its endpoint in the access log.
+    endpoint_address: Rc<str>,
     /// Requests that were sent on it.
     requests: u64,
     outcome: LeaseOutcome,
@@ -166,6 +171,8 @@ impl Pool {
             changed: Notify::new(),
             is_lost: Cell::new(false),
             names: (0..).map_while(|index| Some(upstream.endpoint_name(index)?.into())).collect(),
+            name: upstream.name.as_str().into(),
+            addresses: upstream.addresses().iter().map(|address| address.to_string().into()).collect(),
         }))
     }
 
@@ -205,6 +212,19 @@ impl Pool {
             Some(address) => format!("{name} ({})", address.ip()).into(),
             None => name.clone(),
         })
+    }
+
+    /// The name in the access log, while no endpoint is known.
+    pub fn name(&self) -> &Rc<str> {
+        &self.name
+    }
+
+    /// An endpoint in the access log: its address, or the application that has the process.
+    fn endpoint_address(&self, origin: Origin) -> Rc<str> {
+        match origin.resolved {
+            Some(address) => address.to_string().into(),
+            None => self.addresses.get(origin.index).unwrap_or(&self.name).clone(),
+        }
     }
 
     /// Requests that wait for a connection.
@@ -259,6 +279,7 @@ impl Pool {
                     fastcgi: None,
                     lease,
                     endpoint_name: self.endpoint_name(origin),
+                    endpoint_address: self.endpoint_address(origin),
                     requests: 0,
                     outcome: LeaseOutcome::Served,
                     leased: Instant::now(),
@@ -380,6 +401,14 @@ impl Checkout {
         match self {
             Checkout::Exclusive(connection) => connection.endpoint_name.clone(),
             Checkout::Multiplexed(stream) => stream.endpoint_name(),
+        }
+    }
+
+    /// Its endpoint in the access log.
+    pub fn endpoint_address(&self) -> &Rc<str> {
+        match self {
+            Checkout::Exclusive(connection) => &connection.endpoint_address,
+            Checkout::Multiplexed(stream) => stream.endpoint_address(),
         }
     }
 

@@ -31,6 +31,7 @@ const READS_PER_TURN: usize = 16;
 pub struct SharedConnection {
     endpoint: EndpointId,
     endpoint_name: Option<Rc<str>>,
+    endpoint_address: Rc<str>,
     pool: Rc<Pool>,
     /// `None`: the connection has ended.
     connection: RefCell<Option<PooledConnection>>,
@@ -102,6 +103,7 @@ impl SharedConnection {
     pub fn open(mut connection: PooledConnection, services: &Rc<Services>) -> FastCgiStream {
         let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
         let endpoint_name = connection.endpoint_name.clone();
+        let endpoint_address = connection.endpoint_address.clone();
         let (mut unsent, is_reused) = (Unsent::default(), Cell::new(connection.is_reused()));
         connection.fastcgi.get_or_insert_with(|| {
             let mut client = Client::new(pool.multiplex.get());
@@ -112,6 +114,7 @@ impl SharedConnection {
         let shared = Rc::new(SharedConnection {
             endpoint,
             endpoint_name,
+            endpoint_address,
             pool,
             connection: RefCell::new(Some(connection)),
             unsent: RefCell::new(unsent),
@@ -360,6 +363,10 @@ impl FastCgiStream {
 
     pub fn endpoint_name(&self) -> Option<Rc<str>> {
         self.connection.endpoint_name.clone()
+    }
+
+    pub fn endpoint_address(&self) -> &Rc<str> {
+        &self.connection.endpoint_address
     }
 
     /// Is this the first request on a connection that was kept? Then its endpoint may have closed it meanwhile.

@@ -20,6 +20,7 @@ use super::request::UpstreamRequest;
 use super::transport::{ReadError, Retry, Transport};
 use super::upgrade::Upgrade;
 use crate::log;
+use crate::log::upstream::AttemptLog;
 use crate::pool::PooledConnection;
 use crate::request::body::{BodyError, RequestBody};
 use crate::services::Services;
@@ -41,6 +42,10 @@ pub struct Exchange {
     pub authority: Rc<str>,
     /// The protocol that the request asks for, and the permit for it.
     pub upgrade: Option<Upgrade>,
+    /// `None`: it is a script.
+    pub attempt: Option<AttemptLog>,
+    /// Whether the attempt has its time of connecting.
+    is_connected: Cell<bool>,
     began: Instant,
     /// Since when the upstream has all of the body that has been received. `None`: it waits for the client.
     waiting_since: Cell<Option<Instant>>,
@@ -119,7 +124,7 @@ impl Pump {
         let transport = &*exchange.transport;
         // Bounded by the runtime's budget, which every wait for a descriptor uses.
         loop {
-            if self.is_open && ready!(self.poll_write(cx, transport)).is_err() {
+            if self.is_open && ready!(self.poll_write(cx, exchange)).is_err() {
                 self.is_open = false;
                 self.chunk = Vec::new();
                 self.written = 0;
@@ -144,9 +149,14 @@ impl Pump {
     }
 
     /// Writes the chunk, and waits until more of the body can be written.
-    fn poll_write(&mut self, cx: &mut Context<'_>, transport: &dyn Transport) -> Poll<io::Result<()>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, exchange: &Exchange) -> Poll<io::Result<()>> {
+        let transport = &*exchange.transport;
         while self.written < self.chunk.len() {
-            self.written += ready!(transport.poll_write(cx, &self.chunk[self.written..]))?;
+            let written = ready!(transport.poll_write(cx, &self.chunk[self.written..]))?;
+            self.written += written;
+            if let Some(attempt) = &exchange.attempt {
+                attempt.add_sent(written);
+            }
         }
         transport.poll_ready(cx)
     }
@@ -190,6 +200,8 @@ impl Exchange {
             upstream_name: request.upstream_name.clone(),
             authority: request.authority.clone(),
             upgrade: request.upgrade.clone(),
+            attempt: None,
+            is_connected: Cell::new(false),
             began,
             waiting_since: Cell::new(Some(began)),
             pump: RefCell::new(pump),
@@ -217,7 +229,13 @@ impl Exchange {
             };
             match parser.receive(&bytes) {
                 Step::More(more) => parser = more,
-                Step::Head(head, used) => return Ok((head, bytes[used..].to_vec())),
+                Step::Head(head, used) => {
+                    if let Some(attempt) = &self.attempt {
+                        attempt.on_head(head.status);
+                        attempt.add_received(bytes.len() - used);
+                    }
+                    return Ok((head, bytes[used..].to_vec()));
+                }
                 Step::Rejected(error) => {
                     let Exchange { label, upstream_name, .. } = self;
                     log::error(format_args!(
@@ -231,14 +249,25 @@ impl Exchange {
 
     /// The next bytes of the body, never none; `None` at the end.
     pub async fn read_body(&self) -> Result<Option<Vec<u8>>, ReadError> {
-        self.read(Instant::now(), self.timeouts.idle).await
+        let read = self.read(Instant::now(), self.timeouts.idle).await;
+        self.count_received(&read);
+        read
     }
 
     /// As `read_body`, without waiting. `None`: nothing has been received.
     pub fn read_ready(&self) -> Option<Result<Option<Vec<u8>>, ReadError>> {
         match self.transport.poll_read(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(read) => Some(read),
+            Poll::Ready(read) => {
+                self.count_received(&read);
+                Some(read)
+            }
             Poll::Pending => None,
+        }
+    }
+
+    fn count_received(&self, read: &Result<Option<Vec<u8>>, ReadError>) {
+        if let (Some(attempt), Ok(Some(bytes))) = (&self.attempt, read) {
+            attempt.add_received(bytes.len());
         }
     }
 
@@ -313,9 +342,11 @@ impl Exchange {
         let mut timer = pin!(sleep_until(self.deadline(from, timeout)));
         poll_fn(|cx| {
             if let Poll::Ready(read) = self.transport.poll_read(cx) {
+                self.note_connection();
                 return Poll::Ready(read);
             }
             _ = self.poll_send(cx);
+            self.note_connection();
             if self.is_broken.get() {
                 return Poll::Ready(Err(ReadError::Failed(io::ErrorKind::UnexpectedEof)));
             }
@@ -330,6 +361,13 @@ impl Exchange {
             Poll::Pending
         })
         .await
+    }
+
+    fn note_connection(&self) {
+        if !self.is_connected.get() && self.transport.is_connected() {
+            self.is_connected.set(true);
+            self.attempt.iter().for_each(AttemptLog::on_connection);
+        }
     }
 
     /// The time at which `timeout` ends that began at `from`.

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use site::authorizer::Subrequest;
-use site::forwarding::{Forwarding, UNCHANGED};
+use site::forwarding::{Forwarding, Forwards, Spelling, UNCHANGED};
 use site::model::HeaderRule;
 use site::proxies::Via;
 use taipan_http::digits::{write_ip, write_number};
 use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::forwarded;
-use taipan_http::head::{Head, Persistence};
-use taipan_http::target::{SafePath, encode_path, normalized};
+use taipan_http::head::{Head, Method, Persistence};
+use taipan_http::target::{SafePath, encode_path};
 
 use super::head::HeadParser;
 use super::transport::{Connection, ReadError, Retry, Transport};
@@ -138,31 +138,32 @@ pub fn request_head(
     head: &Head<'_>,
     connection: ConnectionInfo,
     length: Option<u64>,
-    forwarding: Option<&Forwarding>,
+    (forwarding, spelling): (&Forwarding, Spelling),
     asserted: &[(&str, &[u8])],
     next: Next<'_>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    let forwarding = forwarding.unwrap_or(&UNCHANGED);
-    let path = normalized(head.target.path().unwrap_or("*"));
-    let path = if path == "*" { path } else { forwarding.path(&path) };
+    let path = head.target.path().map_or("*".into(), |path| forwarding.path(path, spelling));
     put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
     if let Some(query) = head.target.query() {
         put(&mut out, &[b"?", query.as_bytes()]);
     }
     let host = forwarding.host.as_ref().map_or(head.authority, |host| host.as_bytes());
     put(&mut out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
+    let forwards = Forwards::of(head.values("max-forwards"));
+    let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
     put_fields(head, &mut out, |name| {
         let is_claim = match connection.via {
             Via::Nothing => forwarded::is_claim(name),
             Via::TrustedProxy => forwarded::is_interpreted(name),
         };
-        !is_claim && !forwarding.replaces(name)
+        !is_claim && !forwarding.replaces(name) && !(counts_forwards && is_name(name, "max-forwards"))
     });
-    for rule in &forwarding.fields {
-        if let HeaderRule::Set(name, value) = rule {
-            put(&mut out, &[name.as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
-        }
+    if counts_forwards {
+        forwards.write(&mut out);
+    }
+    for (name, value) in forwarding.fields.iter().filter_map(HeaderRule::field) {
+        put(&mut out, &[name.as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
     }
     for (name, value) in asserted {
         put(&mut out, &[name.as_bytes(), b": ", value, b"\r\n"]);

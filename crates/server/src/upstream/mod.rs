@@ -43,6 +43,7 @@ use self::scgi::Scgi;
 use self::spool::{SpoolReader, SpooledBody};
 use self::transport::{Retry, Reuse, Transport};
 use crate::log;
+use crate::log::upstream::UpstreamLog;
 use crate::pool::{Checkout, Pool, PoolError};
 use crate::request::Request;
 use crate::request::body::{Length, Rejection, RequestBody};
@@ -131,15 +132,17 @@ impl From<Rejection> for Outcome {
     }
 }
 
-/// Has a script or an application answer `request`. `variables` are added to those of its route.
+/// Has a script or an application answer `request`. `variables` are added to those of its route. `log` gets the attempts at
+/// an application.
 pub async fn forward(
     upstreams: &Upstreams,
     request: Request<'_>,
     handler: &Handler,
     variables: &Additions,
     body: RequestBody,
+    log: &Rc<UpstreamLog>,
 ) -> Outcome {
-    try_forward(upstreams, request, handler, variables, &body).await.unwrap_or_else(|failed| failed)
+    try_forward(upstreams, request, handler, variables, &body, log).await.unwrap_or_else(|failed| failed)
 }
 
 async fn try_forward(
@@ -148,6 +151,7 @@ async fn try_forward(
     handler: &Handler,
     variables: &Additions,
     body: &RequestBody,
+    log: &Rc<UpstreamLog>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let (spooled, length) = match body.length() {
@@ -177,7 +181,7 @@ async fn try_forward(
         Message::Program(program) => {
             forward_to_script(upstreams, handler, &request, program, body, spooled).await
         }
-        _ => forward_to_application(upstreams, handler, &request, body, spooled).await,
+        _ => forward_to_application(upstreams, handler, &request, body, spooled, log).await,
     }
 }
 
@@ -217,6 +221,7 @@ async fn forward_to_application(
     request: &UpstreamRequest,
     body: &RequestBody,
     spooled: Option<SpooledBody>,
+    log: &Rc<UpstreamLog>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let found = handler
@@ -230,8 +235,10 @@ async fn forward_to_application(
     let (mut avoid, mut was_alone) = (None, false);
     // At most once for each reused connection, once for a new one, and once alone.
     loop {
+        let attempt = log.begin(pool.name());
         let checkout = pool.check_out(avoid).await;
         let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
+        attempt.on_endpoint(checkout.endpoint_address());
         let upstream_name = checkout.endpoint_name().unwrap_or_else(|| request.upstream_name.clone());
         let transport = open(services, upstream, checkout, request)?;
         services.counts.add(Count::UpstreamRequests, 1);
@@ -243,6 +250,7 @@ async fn forward_to_application(
         let timeouts = Timeouts::of(upstream);
         let mut exchange = Exchange::new(services, transport, Kind::Application, timeouts, request, source);
         exchange.upstream_name = upstream_name.clone();
+        exchange.attempt = Some(attempt);
         let failure = match receive(exchange, handler, request).await {
             Ok(outcome) => return Ok(outcome),
             Err(failure) => failure,

@@ -11,7 +11,7 @@ use script::arguments::arguments;
 use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits, environment};
 use script::fastcgi::Role;
 use site::authorizer::{Authorizer, Subrequest, is_same_name, variable};
-use site::forwarding::Forwarding;
+use site::forwarding::{Forwarding, Spelling, UNCHANGED};
 use site::model::{Account, Interpreter, QueryArguments, Script};
 use site::proxies::Via;
 use site::route::RouteId;
@@ -48,6 +48,8 @@ pub struct Handler {
     pub query: Option<String>,
     /// Bytes of the request's body. A larger one is rejected with 413.
     pub max_body: u64,
+    /// How an upstream that speaks HTTP gets the path.
+    pub spelling: Spelling,
     pub form: Form,
 }
 
@@ -227,13 +229,20 @@ impl Handler {
                     None => {
                         let set = |name: &'a String| Some((name.as_str(), variables.get(&variable(name))?));
                         let asserted: Vec<(&str, &[u8])> = asserted.iter().filter_map(set).collect();
-                        let forwarding = own.map(|own| &own.forwarding);
-                        upgrade = forwarding.and_then(|forwarding| Upgrade::requested(head, forwarding));
+                        let forwarding = own.map_or(&UNCHANGED, |own| &own.forwarding);
+                        upgrade = Upgrade::requested(head, forwarding);
                         let next = match &upgrade {
                             Some(upgrade) => http::Next::Upgrade(upgrade.protocol.as_bytes()),
                             None => http::Next::of(persistence),
                         };
-                        http::request_head(head, connection, length, forwarding, &asserted, next)
+                        http::request_head(
+                            head,
+                            connection,
+                            length,
+                            (forwarding, self.spelling),
+                            &asserted,
+                            next,
+                        )
                     }
                 })
             }
@@ -252,12 +261,18 @@ impl Handler {
         Ok(UpstreamRequest { message, wanted, repeats, label, upgrade, authority, upstream_name })
     }
 
-    /// What `Location` becomes in the response to a client that has requested `host`. `None`: it stays.
-    pub fn location(&self, services: &Services, value: &[u8], host: &str) -> Option<String> {
+    /// What a field becomes in the response to a client that has requested `host`. `None`: it stays.
+    pub fn response_field(
+        &self,
+        services: &Services,
+        name: &str,
+        value: &[u8],
+        host: &str,
+    ) -> Option<String> {
         let upstream = services.site.upstreams.get(self.upstream(services)?)?;
         let forwarding = &self.script(services)?.forwarding;
         let value = std::str::from_utf8(value).ok().filter(|_| upstream.protocol == Protocol::Http)?;
-        forwarding.location(value, upstream, host)
+        forwarding.response_field(name, value, upstream, host)
     }
 
     fn environment(

@@ -19,6 +19,7 @@ use super::upgrade::{Upgrade, UpgradedConnection};
 use super::{Content, Outcome, Permission, Sendfile, Unrendered};
 use crate::buffer::append;
 use crate::log;
+use crate::log::upstream::AttemptLog;
 use crate::response::{Body, BodyStream, Response};
 use crate::response_head::HeadWriter;
 use crate::spawner::Exit;
@@ -87,14 +88,15 @@ pub async fn of(
 
 /// The response for the client.
 async fn of_client(
-    exchange: Exchange,
+    mut exchange: Exchange,
     handler: &Handler,
     wanted: Wanted,
     head: UpstreamHead,
     received: Vec<u8>,
 ) -> Outcome {
     if head.status == Status::SWITCHING_PROTOCOLS {
-        return switched(&exchange, handler, &head, received);
+        let attempt = exchange.attempt.take();
+        return switched(&exchange, handler, &head, received, attempt);
     }
     let services = exchange.services.clone();
     let authority = exchange.authority.clone();
@@ -103,13 +105,14 @@ async fn of_client(
         Ok(content) => content,
         Err(outcome) => return outcome,
     };
-    let location = |name: &str, value: &[u8]| match name.eq_ignore_ascii_case("location") {
-        true if !handler.is_authorizer() => handler.location(&services, value, &authority),
-        _ => None,
+    let rewritten = |name: &str, value: &[u8]| match is_rewritten(name) && !handler.is_authorizer() {
+        true => handler.response_field(&services, name, value, &authority),
+        false => None,
     };
     if handler.form == Form::Unrendered {
         let field = |(name, value): (&str, &[u8])| {
-            let value = location(name, value).map_or_else(|| value.into(), |value| value.into_bytes().into());
+            let value =
+                rewritten(name, value).map_or_else(|| value.into(), |value| value.into_bytes().into());
             cache::Field { name: name.into(), value }
         };
         let date = head.fields.value("date").map(|value| ("Date", value));
@@ -119,8 +122,8 @@ async fn of_client(
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(&services, Some(route), head.status);
     for (name, value) in fields(&head) {
-        let location = location(name, value);
-        writer = writer.field(name, location.as_deref().map_or(value, str::as_bytes));
+        let rewritten = rewritten(name, value);
+        writer = writer.field(name, rewritten.as_deref().map_or(value, str::as_bytes));
     }
     Outcome::Response(content.respond(writer))
 }
@@ -202,7 +205,13 @@ impl Content {
 }
 
 /// The upstream has switched the protocol. It must be the one that the client has asked for.
-fn switched(exchange: &Exchange, handler: &Handler, head: &UpstreamHead, received: Vec<u8>) -> Outcome {
+fn switched(
+    exchange: &Exchange,
+    handler: &Handler,
+    head: &UpstreamHead,
+    received: Vec<u8>,
+    attempt: Option<AttemptLog>,
+) -> Outcome {
     let Exchange { services, label, upstream_name, .. } = exchange;
     let fail = |why: &str| {
         log::error(format_args!("{label}: {upstream_name} cannot switch the protocol: {why}"));
@@ -220,7 +229,7 @@ fn switched(exchange: &Exchange, handler: &Handler, head: &UpstreamHead, receive
     let Some(connection) = exchange.take_connection() else {
         return fail("it has answered before the end of the request");
     };
-    let tunnel = UpgradedConnection::new(connection, received, keeps_lease, upgrade.permit.clone());
+    let tunnel = UpgradedConnection::new(connection, received, keeps_lease, upgrade.permit.clone(), attempt);
     let tunnel = match tunnel {
         Ok(tunnel) => tunnel,
         Err(error) => return fail(&error.to_string()),
@@ -265,6 +274,11 @@ fn is_ready(exchange: &Exchange, body: &mut Vec<u8>) -> bool {
         }
     }
     false
+}
+
+/// Fields that may lead to the upstream itself.
+fn is_rewritten(name: &str) -> bool {
+    ["location", "refresh", "set-cookie"].iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 /// The fields for the client. The server writes `Date` and `Server` itself; the configuration may conceal the latter.

@@ -14,6 +14,7 @@ use taipan_http::head::{Head, Method, Version};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::log::upstream::AttemptLog;
 use crate::pool::PooledConnection;
 use crate::response::Tunnel;
 use crate::semaphore::Permit;
@@ -53,6 +54,7 @@ pub struct UpgradedConnection {
     /// Of a process that the server manages, which must not end meanwhile.
     _lease: Option<PooledConnection>,
     _permit: Option<Rc<Permit>>,
+    attempt: Option<AttemptLog>,
 }
 
 impl UpgradedConnection {
@@ -63,12 +65,19 @@ impl UpgradedConnection {
         received: Vec<u8>,
         keeps_lease: bool,
         permit: Option<Rc<Permit>>,
+        attempt: Option<AttemptLog>,
     ) -> io::Result<UpgradedConnection> {
         // The lease goes back with the descriptor that came with it.
         let descriptor = connection.stream.get_ref().try_clone()?;
         let stream = sys::watch(descriptor, Interest::READABLE | Interest::WRITABLE)?;
         let lease = if keeps_lease { Some(connection) } else { None };
-        Ok(UpgradedConnection { stream, received: RefCell::new(received), _lease: lease, _permit: permit })
+        Ok(UpgradedConnection {
+            stream,
+            received: RefCell::new(received),
+            _lease: lease,
+            _permit: permit,
+            attempt,
+        })
     }
 }
 
@@ -82,7 +91,12 @@ impl Tunnel for UpgradedConnection {
             let mut ready = ready!(self.stream.poll_read_ready(cx))?;
             match ready.try_io(|fd| Ok(recv(fd.get_ref(), &mut *buffer, RecvFlags::DONTWAIT)?.0)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(received) => return Poll::Ready(received),
+                Ok(received) => {
+                    if let (Some(attempt), Ok(bytes)) = (&self.attempt, &received) {
+                        attempt.add_received(*bytes);
+                    }
+                    return Poll::Ready(received);
+                }
                 Err(_would_block) => {}
             }
         }
@@ -94,7 +108,12 @@ impl Tunnel for UpgradedConnection {
             let mut ready = ready!(self.stream.poll_write_ready(cx))?;
             match ready.try_io(|fd| Ok(send(fd.get_ref(), bytes, flags)?)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(sent) => return Poll::Ready(sent),
+                Ok(sent) => {
+                    if let (Some(attempt), Ok(bytes)) = (&self.attempt, &sent) {
+                        attempt.add_sent(*bytes);
+                    }
+                    return Poll::Ready(sent);
+                }
                 Err(_would_block) => {}
             }
         }

@@ -5,10 +5,10 @@ use taipan_http::fields::{is_authority, is_token};
 
 use super::error::Place;
 use super::section::{Given, Section, table, text};
-use super::settings::is_field_value;
+use super::settings::{field_name, is_field_value, reject_second_rule};
 use super::toml::{Entry, Node, Table, Value};
 use crate::endpoint::EndpointAddress;
-use crate::forwarding::{Authority, Forwarding, ProxyUrl, Replacement, Scheme};
+use crate::forwarding::{Authority, Forwarding, ProxyUrl, Replacement, Scheme, Spelling};
 use crate::model::{Action, HeaderRule};
 use crate::route::Pattern;
 use crate::upstream::{Endpoints, External, Protocol, Upstream, UpstreamId, UpstreamTls};
@@ -18,7 +18,7 @@ const CONNECTIONS: usize = 64;
 /// Addresses of one upstream.
 const MAX_ADDRESSES: usize = 64;
 /// Keys of a route whose upstream speaks HTTP.
-const KEYS: [&str; 3] = ["proxy_host", "proxy_headers", "proxy_upgrade"];
+const KEYS: [&str; 4] = ["proxy_path", "proxy_host", "proxy_headers", "proxy_upgrade"];
 /// The protocol that a route forwards by default.
 const WEBSOCKET: &str = "websocket";
 /// Fields of a request that the server writes itself, and what to do instead.
@@ -194,6 +194,10 @@ pub fn forwarding(
     }
     Forwarding {
         upgrades: upgrades(section),
+        spelling: match section.choice("proxy_path") {
+            Some("raw") => Spelling::Raw,
+            _ => Spelling::Normalized,
+        },
         path: replacement(section, pattern),
         host: host(section),
         fields: fields(section),
@@ -265,26 +269,27 @@ fn fields(section: &Section) -> Vec<HeaderRule> {
     let mut rules: Vec<HeaderRule> = Vec::new();
     for entry in section.pairs("proxy_headers") {
         let Some(rule) = field(section, entry) else { continue };
-        if rules.iter().any(|other| other.name().eq_ignore_ascii_case(&entry.key)) {
-            let what = format!("the field \"{}\" is given twice", entry.key);
-            section.errors.add(&entry.place, what, "keep one; names of fields ignore case");
-        }
+        reject_second_rule(section, entry, &rules, &rule);
         rules.push(rule);
     }
     rules
 }
 
 fn field(section: &Section, entry: &Entry) -> Option<HeaderRule> {
-    let name = entry.key.escape_debug();
-    let own = OWN_FIELDS.iter().find(|(own, _)| entry.key.eq_ignore_ascii_case(own));
+    let (key, rule) = field_name(&entry.key);
+    let name = key.escape_debug();
+    let own = OWN_FIELDS.iter().find(|(own, _)| key.eq_ignore_ascii_case(own));
     let (what, what_to_do) = match (&entry.node.value, own) {
-        _ if !is_token(entry.key.as_bytes()) => {
+        _ if !is_token(key.as_bytes()) => {
             (format!("\"{name}\" is not a field name"), "expected letters, digits and dashes")
         }
         (_, Some((_, instead))) => (format!("the field \"{name}\" cannot be changed"), *instead),
-        (Value::Flag(false), None) => return Some(HeaderRule::Remove(entry.key.clone())),
+        (Value::Flag(_), None) if key != entry.key => {
+            (format!("\"+{name}\" has no value"), "expected a string; without the + it is removed")
+        }
+        (Value::Flag(false), None) => return Some(HeaderRule::Remove(key.to_owned())),
         (Value::Text(value), None) if is_field_value(value) => {
-            return Some(HeaderRule::Set(entry.key.clone(), value.clone()));
+            return Some(rule(key.to_owned(), value.clone()));
         }
         (Value::Text(_), None) => (
             format!("the value of \"{name}\" cannot be sent in a field"),

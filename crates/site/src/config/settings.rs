@@ -347,10 +347,7 @@ fn headers(section: &Section, inherited: &[HeaderRule]) -> Vec<HeaderRule> {
     let mut rules: Vec<HeaderRule> = Vec::new();
     for entry in section.pairs("headers") {
         let Some(rule) = header(section, entry) else { continue };
-        if rules.iter().any(|other| other.name().eq_ignore_ascii_case(&entry.key)) {
-            let what = format!("the field \"{}\" is given twice", entry.key);
-            section.errors.add(&entry.place, what, "keep one; names of fields ignore case");
-        }
+        reject_second_rule(section, entry, &rules, &rule);
         rules.push(rule);
     }
     rules.extend(
@@ -358,11 +355,31 @@ fn headers(section: &Section, inherited: &[HeaderRule]) -> Vec<HeaderRule> {
     );
     let own = rules.len();
     for rule in inherited {
-        if !rules[..own].iter().any(|other| other.name().eq_ignore_ascii_case(rule.name())) {
+        if !rules[..own].iter().any(|other| other.replaces(rule.name().as_bytes())) {
             rules.push(rule.clone());
         }
     }
     rules
+}
+
+/// A field may be set or removed once, and added to once.
+pub fn reject_second_rule(section: &Section, entry: &Entry, rules: &[HeaderRule], rule: &HeaderRule) {
+    let is_same = |other: &HeaderRule| {
+        let is_added = |rule: &HeaderRule| matches!(rule, HeaderRule::Add(..));
+        is_added(other) == is_added(rule) && other.name().eq_ignore_ascii_case(rule.name())
+    };
+    if rules.iter().any(is_same) {
+        let what = format!("the field \"{}\" is given twice", entry.key);
+        section.errors.add(&entry.place, what, "keep one; names of fields ignore case");
+    }
+}
+
+/// The field that a key of `headers` names, and whether it is added to those of this name: `+Link`.
+pub fn field_name(key: &str) -> (&str, fn(String, String) -> HeaderRule) {
+    match key.strip_prefix('+') {
+        Some(name) => (name, HeaderRule::Add),
+        None => (key, HeaderRule::Set),
+    }
 }
 
 fn security_headers(section: &Section) -> Option<Preset> {
@@ -389,18 +406,20 @@ fn header(section: &Section, entry: &Entry) -> Option<HeaderRule> {
         section.errors.add(&entry.place, what, what_to_do);
         None
     };
-    let name = entry.key.escape_debug();
-    if !is_token(entry.key.as_bytes()) {
+    let (key, rule) = field_name(&entry.key);
+    let name = key.escape_debug();
+    if !is_token(key.as_bytes()) {
         return reject(format!("\"{name}\" is not a field name"), "expected letters, digits and dashes");
     }
-    if let Some(instead) = own_field(&entry.key) {
+    if let Some(instead) = own_field(key) {
         return reject(format!("the field \"{name}\" cannot be changed"), instead);
     }
     match &entry.node.value {
-        Value::Flag(false) => Some(HeaderRule::Remove(entry.key.clone())),
-        Value::Text(value) if is_field_value(value) => {
-            Some(HeaderRule::Set(entry.key.clone(), value.clone()))
+        Value::Flag(false) if key == entry.key => Some(HeaderRule::Remove(key.to_owned())),
+        Value::Flag(_) if key != entry.key => {
+            reject(format!("\"+{name}\" has no value"), "expected a string; without the + it is removed")
         }
+        Value::Text(value) if is_field_value(value) => Some(rule(key.to_owned(), value.clone())),
         Value::Text(_) => reject(
             format!("the value of \"{name}\" cannot be sent in a field"),
             "remove control characters, and spaces at its ends",

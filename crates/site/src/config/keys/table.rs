@@ -552,6 +552,15 @@ pub static CHAPTERS: &[Chapter] = &[
                        proxy](proxy.md).",
             },
             Key {
+                name: "proxy_path",
+                kind: Kind::Choice(&["normalized", "raw"]),
+                default: Value("\"normalized\""),
+                example: "\"raw\"",
+                text: "How an upstream that speaks HTTP gets the path. `normalized`: as rules and routes read it. `raw`: as the \
+                       client has sent it, also with encoded slashes (`%2F`), as registries and some APIs need it. Then dot \
+                       segments are rejected with 400. See [Reverse proxy](proxy.md#the-path).",
+            },
+            Key {
                 name: "proxy_host",
                 kind: Kind::Text,
                 default: Words("the requested host"),
@@ -565,7 +574,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("none"),
                 example: "{ \"X-Site\" = \"blue\", \"Cookie\" = false }",
                 text: "Fields of requests to an upstream that speaks HTTP: a value replaces what the client or the server \
-                       sends, and `false` removes it. `headers` does the same for responses.",
+                       sends, and `false` removes it. With a `+` before its name, a field is added to those of the client. \
+                       `headers` does the same for responses.",
             },
             Key {
                 name: "proxy_upgrade",
@@ -1066,7 +1076,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("none"),
                 example: "{ X-Content-Type-Options = \"nosniff\", ETag = false }",
                 text: "Header fields to set in every response, in place of those of the same name. `false` removes a \
-                       field. Fields that frame the message, such as `Content-Length`, cannot be changed.",
+                       field. With a `+` before its name, as in `\"+Link\"`, a field is added to the others. Fields that \
+                       frame the message, such as `Content-Length`, cannot be changed.",
             },
             Key {
                 name: "jwt",

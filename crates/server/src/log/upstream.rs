@@ -1,0 +1,130 @@
+//! What the access log has of the upstreams that a request was sent to. Knows nothing of their protocols.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use site::log_line::Attempt;
+use taipan_http::status::Status;
+
+use crate::clock;
+
+/// The attempts of one request that its log line names. There are no more, unless many endpoints fail.
+const MAX_ATTEMPTS: usize = 16;
+
+/// The attempts of one request, in their order.
+#[derive(Debug, Default)]
+pub struct UpstreamLog {
+    attempts: RefCell<Vec<Attempt>>,
+}
+
+/// One attempt. It ends when this is dropped.
+pub struct AttemptLog {
+    log: Rc<UpstreamLog>,
+    index: usize,
+    /// Of `clock::micros`.
+    began: u64,
+}
+
+impl UpstreamLog {
+    /// Begins an attempt, which waits for a connection to an upstream that is `name` until its endpoint is known.
+    pub fn begin(self: &Rc<UpstreamLog>, name: &Rc<str>) -> AttemptLog {
+        let mut attempts = self.attempts.borrow_mut();
+        let index = attempts.len();
+        if index < MAX_ATTEMPTS {
+            attempts.push(Attempt::new(name.clone()));
+        }
+        AttemptLog { log: self.clone(), index, began: clock::micros() }
+    }
+
+    /// Reads the attempts. One that has not ended has lasted until now.
+    pub fn with<T>(&self, read: impl FnOnce(&[Attempt]) -> T) -> T {
+        read(&self.attempts.borrow())
+    }
+}
+
+impl AttemptLog {
+    /// It is sent to this endpoint.
+    pub fn on_endpoint(&self, address: &Rc<str>) {
+        self.update(|attempt| attempt.address = address.clone());
+    }
+
+    /// The connection has taken the head of the request. Called once.
+    pub fn on_connection(&self) {
+        let micros = self.micros();
+        self.update(|attempt| attempt.connect_micros = Some(micros));
+    }
+
+    /// The head of the response has come.
+    pub fn on_head(&self, status: Status) {
+        let micros = self.micros();
+        self.update(|attempt| {
+            attempt.first_byte_micros = Some(micros);
+            attempt.status = Some(status);
+        });
+    }
+
+    /// Bytes of the request's body, or of the client behind a 101, that the connection has taken.
+    pub fn add_sent(&self, bytes: usize) {
+        self.update(|attempt| attempt.sent += bytes as u64);
+    }
+
+    /// Bytes of the response's body, in its framing, or of what follows a 101.
+    pub fn add_received(&self, bytes: usize) {
+        self.update(|attempt| attempt.received += bytes as u64);
+    }
+
+    fn micros(&self) -> u64 {
+        clock::micros().saturating_sub(self.began)
+    }
+
+    fn update(&self, update: impl FnOnce(&mut Attempt)) {
+        if let Some(attempt) = self.log.attempts.borrow_mut().get_mut(self.index) {
+            update(attempt);
+        }
+    }
+}
+
+impl Drop for AttemptLog {
+    fn drop(&mut self) {
+        let micros = self.micros();
+        self.update(|attempt| attempt.total_micros = Some(micros));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_each_endpoint_in_order() {
+        let log = Rc::new(UpstreamLog::default());
+        let name: Rc<str> = "app".into();
+        let first = log.begin(&name);
+        first.on_endpoint(&"127.0.0.1:1".into());
+        drop(first);
+        let second = log.begin(&name);
+        second.on_endpoint(&"127.0.0.1:2".into());
+        second.on_connection();
+        second.on_head(Status::OK);
+        second.add_sent(3);
+        second.add_received(4);
+        second.add_received(5);
+        log.with(|attempts| {
+            let [first, second] = attempts else { panic!("{attempts:?}") };
+            assert_eq!((&*first.address, first.status, first.connect_micros), ("127.0.0.1:1", None, None));
+            assert!(first.total_micros.is_some());
+            assert_eq!((&*second.address, second.status), ("127.0.0.1:2", Some(Status::OK)));
+            assert_eq!((second.sent, second.received, second.total_micros), (3, 9, None));
+            assert!(second.connect_micros <= second.first_byte_micros);
+        });
+    }
+
+    #[test]
+    fn keeps_a_bounded_number_of_attempts() {
+        let log = Rc::new(UpstreamLog::default());
+        for _ in 0..2 * MAX_ATTEMPTS {
+            log.begin(&"app".into()).on_head(Status::OK);
+        }
+        assert_eq!(log.with(<[Attempt]>::len), MAX_ATTEMPTS);
+    }
+}
