@@ -185,6 +185,18 @@ impl Snapshot {
     }
 }
 
+/// The files of the cache of responses: what there is now, and what has happened since the process began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoredFiles {
+    pub bytes: u64,
+    pub entries: u64,
+    pub stored: u64,
+    pub evicted: u64,
+    pub failed: u64,
+    pub damaged: u64,
+    pub purged: u64,
+}
+
 /// The statistics of a process. A worker that does not respond has no snapshot.
 pub struct Report {
     pub process: u32,

@@ -390,6 +390,19 @@ pub struct CacheLimits {
     pub responses: usize,
 }
 
+/// The files in which responses of upstreams are stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheFiles {
+    pub folder: PathBuf,
+    /// Of all files, in blocks of 4 KiB.
+    pub bytes: u64,
+    pub entries: usize,
+    /// Bytes of the largest body.
+    pub largest: u64,
+    /// Bytes of the file system that stay free.
+    pub min_free: u64,
+}
+
 /// Settings of all scripts.
 #[derive(Debug, Clone)]
 pub struct Scripts {

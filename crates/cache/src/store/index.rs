@@ -119,9 +119,14 @@ impl<T> Index<T> {
         self.reserved = self.reserved.saturating_sub(bytes);
     }
 
-    /// Whether another entry needs the eviction of one.
+    /// Whether there is no place for another entry.
     pub fn is_full(&self) -> bool {
-        self.entries >= self.limits.entries || self.bytes.saturating_add(self.reserved) > self.limits.bytes
+        self.entries >= self.limits.entries
+    }
+
+    /// Whether there is more than the limits allow, as after a walk that has found unknown files.
+    pub fn is_over(&self) -> bool {
+        self.entries > self.limits.entries || self.bytes.saturating_add(self.reserved) > self.limits.bytes
     }
 
     /// Adds a file of `length` bytes, or replaces what is known of it. Returns a variant of the same key that has to make

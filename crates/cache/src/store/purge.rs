@@ -146,6 +146,11 @@ impl Purges {
         self.removing.retain(|(number, _)| *number != purge.0);
     }
 
+    /// The number of purges whose files are being removed.
+    pub fn removing(&self) -> usize {
+        self.removing.len()
+    }
+
     /// Whether a response to a request that began at `since` must not be stored.
     pub fn forbid_storing(&self, since: Epoch, label: &Label<'_>) -> bool {
         let later = self.remembered.iter().rev().take_while(|(number, _)| *number > since.0);

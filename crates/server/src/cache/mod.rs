@@ -4,5 +4,7 @@
 //! Knows nothing of upstreams.
 
 mod body;
+pub mod disk;
+pub mod purges;
 
 pub use self::body::StoredBody;

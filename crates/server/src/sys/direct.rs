@@ -91,6 +91,42 @@ pub fn openat2(
     rustix::fs::openat2(folder, path, flags, Mode::empty(), resolve)
 }
 
+/// Makes a file that only this user may read, for reading and writing. Errors: `EXIST`, even for a link.
+#[inline]
+pub fn create(folder: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR)
+}
+
+/// Makes a folder that only this user may enter.
+#[inline]
+pub fn make_folder(folder: impl AsFd, name: impl Arg) -> Result<(), Errno> {
+    rustix::fs::mkdirat(folder, name, Mode::RWXU)
+}
+
+/// Gives a file of the folder another name there. A file of that name is replaced.
+#[inline]
+pub fn rename(folder: impl AsFd, from: impl Arg, to: impl Arg) -> Result<(), Errno> {
+    rustix::fs::renameat(&folder, from, &folder, to)
+}
+
+#[inline]
+pub fn unlink(folder: impl AsFd, name: impl Arg) -> Result<(), Errno> {
+    rustix::fs::unlinkat(folder, name, AtFlags::empty())
+}
+
+#[inline]
+pub fn pwrite(fd: impl AsFd, bytes: &[u8], at: u64) -> Result<usize, Errno> {
+    rustix::io::pwrite(fd, bytes, at)
+}
+
+/// The bytes of the file system of an open file that this user may still fill.
+#[inline]
+pub fn free_space(fd: impl AsFd) -> Result<u64, Errno> {
+    let found = rustix::fs::fstatvfs(fd)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// Duplicates the descriptor of an open file.
 #[inline]
 pub fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, Errno> {

@@ -192,6 +192,39 @@ pub fn openat2(
     direct::openat2(folder, path, flags, resolve)
 }
 
+pub fn create(folder: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
+    whole(Call::Create)?;
+    direct::create(folder, name)
+}
+
+pub fn make_folder(folder: impl AsFd, name: impl Arg) -> Result<(), Errno> {
+    whole(Call::MakeFolder)?;
+    direct::make_folder(folder, name)
+}
+
+pub fn rename(folder: impl AsFd, from: impl Arg, to: impl Arg) -> Result<(), Errno> {
+    whole(Call::Rename)?;
+    direct::rename(folder, from, to)
+}
+
+pub fn unlink(folder: impl AsFd, name: impl Arg) -> Result<(), Errno> {
+    whole(Call::Unlink)?;
+    direct::unlink(folder, name)
+}
+
+pub fn pwrite(fd: impl AsFd, bytes: &[u8], at: u64) -> Result<usize, Errno> {
+    let most = bytes_of(Call::Pwrite)?.min(bytes.len());
+    direct::pwrite(fd, &bytes[..most], at)
+}
+
+pub fn free_space(fd: impl AsFd) -> Result<u64, Errno> {
+    match strike(Call::FreeSpace) {
+        Some(Fault::Short(most)) => Ok(most as u64),
+        Some(Fault::Errno(errno)) => Err(errno),
+        _ => direct::free_space(fd),
+    }
+}
+
 pub fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
     whole(Call::Duplicate)?;
     direct::duplicate(fd)

@@ -1,0 +1,546 @@
+//! The files of the cache, for all workers of a process: found, verified, written, evicted and removed. Its functions wait
+//! for a disk, so they run on helper threads.
+//!
+//! Other processes may use the same folder at the same time, as after a reload. A file that one removes is a miss for the
+//! others, and a walk finds those that others have written. Nothing here trusts a file: what does not have the key, the length
+//! and the checksums that its head promises is removed, and was never there.
+
+use std::fmt::Arguments;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cache::key::Key;
+use cache::store::head::{self, BodyHasher, Head, HeadError, Label, Seal};
+use cache::store::index::{Index, Limits, space};
+use cache::store::name::{self, Name};
+use cache::store::purge::{Epoch, Purge, What};
+use rustix::io::{Errno, retry_on_intr};
+use site::model::CacheFiles;
+
+use super::folder::{Folder, Listed, NewFile, Verdict, write_all};
+use crate::cache::purges::SharedPurges;
+use crate::clock;
+use crate::files::open::Stamp;
+use crate::log::{self, LineLimit};
+use crate::stats::StoredFiles;
+use crate::sys::calls;
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 256 * 1024;
+/// The first read of a file: most heads, and many bodies, are shorter.
+const FIRST_READ: usize = 16 * 1024;
+/// Entries that one write may evict.
+const EVICTIONS: usize = 256;
+/// Entries that one write may evict because the file system is nearly full. Other programs may fill it.
+const EVICTIONS_FOR_OTHERS: usize = 16;
+/// A file that was being written and has not grown for so many seconds is left from a process that has ended.
+const ABANDONED: i64 = 600;
+
+pub struct Store {
+    folder: Folder,
+    limits: CacheFiles,
+    index: Mutex<Index<Known>>,
+    purges: Arc<SharedPurges>,
+    /// The process has a successor, or ends: it writes no more.
+    retired: AtomicBool,
+    counts: Counts,
+    errors: Mutex<LineLimit>,
+}
+
+/// What is known of a file.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// Its stamp when its body had the right checksum. `None`: it is still to be verified.
+    verified: Option<Stamp>,
+    /// When the request began that it responds to. The first epoch: unknown.
+    since: Epoch,
+}
+
+/// What has happened since the process began.
+#[derive(Default)]
+struct Counts {
+    stored: AtomicU64,
+    evicted: AtomicU64,
+    failed: AtomicU64,
+    damaged: AtomicU64,
+    purged: AtomicU64,
+}
+
+/// A verified file.
+pub struct FoundFile {
+    pub metadata: Vec<u8>,
+    pub fd: OwnedFd,
+    pub stamp: Stamp,
+    /// Where the body begins.
+    pub at: u64,
+    pub length: u64,
+}
+
+/// Why a response is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotStored {
+    /// It is longer than the limits allow, or its head is.
+    TooLong,
+    /// Nothing more can be evicted, or the file system is nearly full.
+    Full,
+    /// The process has a successor.
+    Retired,
+    /// A purge has begun since.
+    Purged,
+    /// A call failed. The log has a line.
+    Failed,
+}
+
+/// A response that is being written. Dropped before its end, it leaves nothing behind.
+pub struct Writing {
+    store: Arc<Store>,
+    file: Option<NewFile>,
+    name: Name,
+    key: Vec<u8>,
+    tags: Vec<u8>,
+    metadata: Vec<u8>,
+    since: Epoch,
+    head: u64,
+    hasher: BodyHasher,
+    reserved: u64,
+}
+
+impl Store {
+    pub fn new(folder: Folder, limits: CacheFiles, purges: Arc<SharedPurges>) -> Store {
+        let index = Index::new(Limits { bytes: limits.bytes, entries: limits.entries });
+        Store {
+            folder,
+            limits,
+            index: Mutex::new(index),
+            purges,
+            retired: AtomicBool::new(false),
+            counts: Counts::default(),
+            errors: Mutex::default(),
+        }
+    }
+
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    pub fn purges(&self) -> &SharedPurges {
+        &self.purges
+    }
+
+    /// From now on, nothing is written: the successor has the folder.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there may be files of the key. Never waits.
+    pub fn may_have(&self, key: u128) -> bool {
+        self.index.try_lock().map_or(true, |index| index.has(key))
+    }
+
+    pub fn stats(&self) -> StoredFiles {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (bytes, entries) = {
+            let index = self.index();
+            (index.bytes(), index.entries() as u64)
+        };
+        let Counts { stored, evicted, failed, damaged, purged } = &self.counts;
+        StoredFiles {
+            bytes,
+            entries,
+            stored: get(stored),
+            evicted: get(evicted),
+            failed: get(failed),
+            damaged: get(damaged),
+            purged: get(purged),
+        }
+    }
+
+    /// The verified files of a key.
+    pub fn find(&self, key: &Key) -> Vec<FoundFile> {
+        let names = self.index().variants(key.hash());
+        names.into_iter().filter_map(|name| self.open(name, key)).collect()
+    }
+
+    fn open(&self, name: Name, key: &Key) -> Option<FoundFile> {
+        match self.verify(name, key.text()) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => {
+                self.index().remove(name);
+                None
+            }
+            Err(Errno::ILSEQ | Errno::INVAL | Errno::LOOP) => {
+                self.discard(name);
+                add(&self.counts.damaged);
+                self.log(|| format!("{} is damaged, and is removed", self.shown(name)));
+                None
+            }
+            Err(errno) => {
+                self.fail(format_args!("{} cannot be read: {errno}", self.shown(name)));
+                None
+            }
+        }
+    }
+
+    /// `None`: it has another key, or a purge is about to remove it. Errors: `ILSEQ` for a file that is not what was written.
+    fn verify(&self, name: Name, key: &[u8]) -> Result<Option<FoundFile>, Errno> {
+        let (fd, stamp) = self.folder.read(name)?;
+        let (bytes, head) = read_head(&fd)?;
+        let head = head_of(&bytes, head)?;
+        if head.label.key != key {
+            return Ok(None);
+        }
+        let Some(known) = self.index().used(name, clock::micros()).copied() else { return Ok(None) };
+        if self.purges.forbid_using(known.since, &head.label) {
+            return Ok(None);
+        }
+        let (at, seal) = (head.length as u64, head.seal);
+        if at.checked_add(seal.length) != Some(stamp.size) {
+            return Err(Errno::ILSEQ);
+        }
+        if known.verified != Some(stamp) {
+            verify_body(&fd, &bytes, at, seal)?;
+            if let Some(known) = self.index().used(name, 0) {
+                known.verified = Some(stamp);
+            }
+        }
+        Ok(Some(FoundFile { metadata: head.metadata.to_vec(), fd, stamp, at, length: seal.length }))
+    }
+
+    /// Begins to write a response. `length`: of its body, if it is known.
+    pub fn write(
+        self: &Arc<Store>,
+        name: Name,
+        label: Label<'_>,
+        metadata: Vec<u8>,
+        length: Option<u64>,
+        since: Epoch,
+    ) -> Result<Writing, NotStored> {
+        if self.retired.load(Ordering::Relaxed) {
+            return Err(NotStored::Retired);
+        }
+        let head =
+            head::write(label, &metadata, Seal { length: 0, checksum: 0 }).ok_or(NotStored::TooLong)?;
+        let mut writing = Writing {
+            store: self.clone(),
+            file: None,
+            name,
+            key: label.key.to_vec(),
+            tags: label.tags.to_vec(),
+            metadata,
+            since,
+            head: head.len() as u64,
+            hasher: BodyHasher::default(),
+            reserved: 0,
+        };
+        writing.reserve(length.unwrap_or(0))?;
+        let file = self.folder.create(name).map_err(|errno| self.not_written(errno))?;
+        let written = write_all(&file.fd, &head, 0);
+        writing.file = Some(file);
+        written.map_err(|errno| self.not_written(errno))?;
+        Ok(writing)
+    }
+
+    /// Removes all files of a key.
+    pub fn remove(&self, key: u128) -> u64 {
+        let names = self.index().variants(key);
+        names.into_iter().map(|name| u64::from(self.discard(name))).sum()
+    }
+
+    /// Removes what matches a purge that has begun. Returns how many there were.
+    pub fn purge(&self, purge: &Purge, begun: Epoch) -> u64 {
+        let removed = match &purge.what {
+            What::Key(key) => self.remove(Key::new(key.as_bytes()).hash()),
+            What::All | What::Path(_) | What::Prefix(_) | What::Tag(_) => {
+                (0..name::SHARDS).map(|shard| self.purge_shard(shard as u8, purge, begun)).sum()
+            }
+        };
+        self.purges.end(begun);
+        self.counts.purged.fetch_add(removed, Ordering::Relaxed);
+        removed
+    }
+
+    fn purge_shard(&self, shard: u8, purge: &Purge, begun: Epoch) -> u64 {
+        let mut names = Vec::new();
+        let listed = self.folder.list(shard, |listed| {
+            if let Listed::File { name, .. } = listed {
+                names.push(name);
+            }
+            Verdict::Keep
+        });
+        if let Err(errno) = listed {
+            self.fail(format_args!("a part of {} cannot be listed: {errno}", self.folder.path.display()));
+        }
+        names.into_iter().map(|name| u64::from(self.purge_file(name, purge, begun))).sum()
+    }
+
+    /// A file that cannot be read is removed, too: it might be what was meant.
+    fn purge_file(&self, name: Name, purge: &Purge, begun: Epoch) -> bool {
+        let read = || -> Result<bool, Errno> {
+            let (fd, _) = self.folder.read(name)?;
+            let (bytes, head) = read_head(&fd)?;
+            Ok(purge.matches(&head_of(&bytes, head)?.label))
+        };
+        let is_later = |known: &Known| known.since >= begun;
+        match read() {
+            Ok(true) => !self.index().get(name).is_some_and(is_later) && self.discard(name),
+            Ok(false) | Err(Errno::NOENT) => false,
+            Err(_) => {
+                self.discard(name);
+                false
+            }
+        }
+    }
+
+    /// Compares the index with the folder, removes what processes that have ended have left, and evicts what is too much.
+    pub fn walk(&self) {
+        self.index().begin_walk();
+        let now = clock::wall();
+        let mut is_complete = true;
+        for shard in 0..name::SHARDS {
+            let listed = self.folder.list(shard as u8, |listed| match listed {
+                Listed::File { name, length, used } => {
+                    let unknown = || Known { verified: None, since: Epoch::default() };
+                    let surplus = self.index().seen(name, length, used, unknown);
+                    surplus.into_iter().for_each(|name| _ = self.discard(name));
+                    Verdict::Keep
+                }
+                Listed::New { modified, .. } if modified + ABANDONED < now => Verdict::Remove,
+                Listed::New { .. } | Listed::Foreign => Verdict::Keep,
+            });
+            if let Err(errno) = listed {
+                is_complete = false;
+                self.fail(format_args!("a part of {} cannot be listed: {errno}", self.folder.path.display()));
+            }
+        }
+        if is_complete {
+            self.index().end_walk();
+        }
+        if !self.retired.load(Ordering::Relaxed) {
+            while self.index().is_over() && self.evict() {}
+        }
+    }
+
+    /// `false`: there is nothing to evict.
+    fn evict(&self) -> bool {
+        // The lock is not held while the disk is waited for.
+        let victim = self.index().evict();
+        let Some(name) = victim else { return false };
+        _ = self.folder.remove(name);
+        add(&self.counts.evicted);
+        true
+    }
+
+    /// Removes a file. `false`: it was not there.
+    fn discard(&self, name: Name) -> bool {
+        self.index().remove(name);
+        self.folder.remove(name).is_ok()
+    }
+
+    /// Makes space for `bytes` more, and for one more entry.
+    fn make_space(&self, bytes: u64) -> Result<(), NotStored> {
+        for _ in 0..EVICTIONS_FOR_OTHERS {
+            let free = self.folder.free_space().unwrap_or(u64::MAX);
+            if free.saturating_sub(bytes) >= self.limits.min_free {
+                break;
+            }
+            self.evict();
+        }
+        let free = self.folder.free_space().unwrap_or(u64::MAX);
+        if free.saturating_sub(bytes) < self.limits.min_free {
+            self.fail(format_args!(
+                "the cache stores no more: {} has {free} bytes free, and `min_free` keeps {}",
+                self.folder.path.display(),
+                self.limits.min_free
+            ));
+            return Err(NotStored::Full);
+        }
+        for _ in 0..EVICTIONS {
+            {
+                let mut index = self.index();
+                if !index.is_full() && index.reserve(bytes) {
+                    return Ok(());
+                }
+            }
+            if !self.evict() {
+                break;
+            }
+        }
+        Err(NotStored::Full)
+    }
+
+    fn not_written(&self, errno: Errno) -> NotStored {
+        self.fail(format_args!("the cache cannot write to {}: {errno}", self.folder.path.display()));
+        if matches!(errno, Errno::NOSPC | Errno::DQUOT) {
+            (0..EVICTIONS_FOR_OTHERS).for_each(|_| _ = self.evict());
+        }
+        NotStored::Failed
+    }
+
+    fn fail(&self, what: Arguments<'_>) {
+        add(&self.counts.failed);
+        self.log(|| what.to_string());
+    }
+
+    fn log(&self, what: impl FnOnce() -> String) {
+        let limit = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(omitted) = limit.admit(clock::wall()) {
+            log::error(format_args!("{}{omitted}", what()));
+        }
+    }
+
+    fn shown(&self, name: Name) -> String {
+        format!("{}/{}/{}", self.folder.path.display(), name::folder(name.shard()), name.file())
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index<Known>> {
+        // A panic in between leaves it as it was, or with a wrong sum that the next walk replaces.
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writing {
+    /// Bytes of the body so far.
+    pub fn length(&self) -> u64 {
+        self.hasher.length()
+    }
+
+    pub fn write(&mut self, part: &[u8]) -> Result<(), NotStored> {
+        self.reserve(part.len() as u64)?;
+        let store = self.store.clone();
+        if store.retired.load(Ordering::Relaxed) {
+            return Err(NotStored::Retired);
+        }
+        let at = self.head + self.hasher.length();
+        let file = self.file.as_ref().ok_or(NotStored::Failed)?;
+        write_all(&file.fd, part, at).map_err(|errno| store.not_written(errno))?;
+        self.hasher.write(part);
+        Ok(())
+    }
+
+    /// Writes what `file` has from `at`, `length` bytes.
+    pub fn write_from(&mut self, file: &OwnedFd, mut at: u64, mut length: u64) -> Result<(), NotStored> {
+        let mut buffer = vec![0; CHUNK.min(usize::try_from(length).unwrap_or(CHUNK))];
+        while length > 0 {
+            let part = buffer.len().min(usize::try_from(length).unwrap_or(CHUNK));
+            match retry_on_intr(|| calls::pread(file, &mut buffer[..part], at)) {
+                Ok(n) if n > 0 => {
+                    self.write(&buffer[..n])?;
+                    (at, length) = (at + n as u64, length - n as u64);
+                }
+                // It has become shorter.
+                Ok(_) => return Err(NotStored::Failed),
+                Err(errno) => return Err(self.store.not_written(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The body is complete: from now on, the entry is found.
+    pub fn finish(mut self) -> Result<(), NotStored> {
+        let store = self.store.clone();
+        let (seal, length) = (self.hasher.seal(), self.head + self.hasher.length());
+        let label = Label { key: &self.key, tags: &self.tags };
+        let head = head::write(label, &self.metadata, seal).ok_or(NotStored::TooLong)?;
+        let file = self.file.as_ref().ok_or(NotStored::Failed)?;
+        write_all(&file.fd, &head, 0).map_err(|errno| store.not_written(errno))?;
+        if store.retired.load(Ordering::Relaxed) {
+            return Err(NotStored::Retired);
+        }
+        if store.purges.forbid_storing(self.since, &label) {
+            return Err(NotStored::Purged);
+        }
+        let Some(file) = self.file.take() else { return Err(NotStored::Failed) };
+        let stamp = file.keep(self.name).map_err(|errno| store.not_written(errno))?;
+        // A purge that has begun since may have looked before the file had its name.
+        if store.purges.forbid_storing(self.since, &label) {
+            store.discard(self.name);
+            return Err(NotStored::Purged);
+        }
+        let known = Known { verified: Some(stamp), since: self.since };
+        let surplus = store.index().insert(self.name, length, clock::micros(), known);
+        surplus.into_iter().for_each(|name| _ = store.discard(name));
+        add(&store.counts.stored);
+        Ok(())
+    }
+
+    /// Takes space for `more` bytes of the body.
+    fn reserve(&mut self, more: u64) -> Result<(), NotStored> {
+        let length = self.hasher.length().checked_add(more).ok_or(NotStored::TooLong)?;
+        if length > self.store.limits.largest {
+            return Err(NotStored::TooLong);
+        }
+        let missing = space(self.head + length).saturating_sub(self.reserved);
+        if missing > 0 {
+            self.store.make_space(missing)?;
+            self.reserved += missing;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            file.discard();
+        }
+        self.store.index().release(self.reserved);
+    }
+}
+
+fn add(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The start of a file with its whole head, and the length of the head. Errors: `ILSEQ` for what is none.
+fn read_head(fd: &OwnedFd) -> Result<(Vec<u8>, usize), Errno> {
+    let mut bytes = read_start(fd, FIRST_READ)?;
+    let length = match head::read(&bytes) {
+        Ok(head) => head.length,
+        Err(HeadError::Incomplete(length)) => {
+            bytes = read_start(fd, length)?;
+            head::read(&bytes).map_err(|_| Errno::ILSEQ)?.length
+        }
+        Err(HeadError::Foreign | HeadError::Damaged) => return Err(Errno::ILSEQ),
+    };
+    Ok((bytes, length))
+}
+
+fn head_of(bytes: &[u8], length: usize) -> Result<Head<'_>, Errno> {
+    head::read(bytes.get(..length).unwrap_or(bytes)).map_err(|_| Errno::ILSEQ)
+}
+
+/// At most `length` bytes from the start of a file: fewer only if it is shorter.
+fn read_start(fd: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match retry_on_intr(|| calls::pread(fd, &mut bytes[filled..], filled as u64))? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Compares the body, which begins at `at`, with its checksum. `start` has the first bytes of the file. Errors: `ILSEQ` for
+/// another body.
+fn verify_body(fd: &OwnedFd, start: &[u8], at: u64, seal: Seal) -> Result<(), Errno> {
+    let mut hasher = BodyHasher::default();
+    let known = usize::try_from(at).ok().and_then(|at| start.get(at..)).unwrap_or_default();
+    let known = &known[..known.len().min(usize::try_from(seal.length).unwrap_or(usize::MAX))];
+    hasher.write(known);
+    let mut buffer = vec![0; if (known.len() as u64) < seal.length { CHUNK } else { 0 }];
+    while hasher.length() < seal.length {
+        let missing = usize::try_from(seal.length - hasher.length()).unwrap_or(CHUNK).min(CHUNK);
+        match retry_on_intr(|| calls::pread(fd, &mut buffer[..missing], at + hasher.length()))? {
+            0 => return Err(Errno::ILSEQ),
+            n => hasher.write(&buffer[..n]),
+        }
+    }
+    if hasher.seal() == seal { Ok(()) } else { Err(Errno::ILSEQ) }
+}
+
+#[cfg(test)]
+mod tests;
