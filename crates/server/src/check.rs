@@ -23,7 +23,7 @@ use crate::master::sockets;
 use crate::privilege::Identity;
 use crate::spawner::cgroup;
 use crate::tls::material::{Keys, Reading};
-use crate::tls::{Material, TicketSecrets};
+use crate::tls::{ClientReading, Material, TicketSecrets};
 use crate::{acme, clock, config, control, jail, privilege, privileged_file, sandbox, start, terminal, tls};
 
 /// `config` is the file of the command line, for a finding without a position.
@@ -63,6 +63,7 @@ pub fn check(path: &Path) -> ExitCode {
     let (mut findings, silent) = findings(path, &site);
     let Reading { material, problems, .. } = Material::read(&site, Keys::Read, clock::wall());
     findings.extend(problems);
+    findings.extend(ClientReading::read(&site).problems);
     findings.extend(ticket_keys(&site));
     let unable = tls::kernel_ciphers(&site).err();
     findings.extend(unable.map(|why| Finding::warning(&["kernel"], "", why)));

@@ -26,6 +26,10 @@ impl FileStamps {
         self.0.iter().any(|(path, before)| stamp(path) != *before)
     }
 
+    pub fn extend(&mut self, other: FileStamps) {
+        self.0.extend(other.0);
+    }
+
     pub fn add(&mut self, path: &Path) {
         self.0.insert(path.to_owned(), stamp(path));
     }

@@ -28,7 +28,7 @@ use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
 use crate::stats::Report;
 use crate::supervisor::{self, RestartLimit};
-use crate::tls::{ServerTls, TlsSetup};
+use crate::tls::{ClientReading, ClientTls, ServerTls, TlsSetup};
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
 use crate::{connection, limits, sys};
 
@@ -82,6 +82,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     site.workers = NonZeroUsize::new(workers.len());
     let (challenges, answered) = OpenChallenges::of(&site);
     let tls = tls.map(|setup| ServerTls::begin(&site, setup, answered)).transpose()?.map(Arc::new);
+    let clients = ClientReading::read(&site).into_settings()?;
     if let Some(folder) = site.chroot.clone() {
         privilege::chroot(&folder).map_err(line)?;
         site.enter(&folder);
@@ -118,7 +119,8 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
     limits::begin(&site);
     connection::handshake_rate::limit_handshakes(site.tls.handshakes_per_client, &site.trusted_proxies);
-    let mut main = MainThread { tls, challenges, ..MainThread::new(master, predecessor, site, roots) };
+    let mut main =
+        MainThread { tls, clients, challenges, ..MainThread::new(master, predecessor, site, roots) };
     for sockets in workers {
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
@@ -165,6 +167,8 @@ struct MainThread {
     successor: Option<AsyncFd<Channel>>,
     site: Site,
     tls: Option<Arc<ServerTls>>,
+    /// For each application of the site.
+    clients: Vec<Option<ClientTls>>,
     challenges: Arc<OpenChallenges>,
     roots: OpenRoots,
     began: Instant,
@@ -227,6 +231,7 @@ impl MainThread {
             successor: None,
             site,
             tls: None,
+            clients: Vec::new(),
             challenges: Arc::default(),
             roots,
             began: Instant::now(),
@@ -248,8 +253,8 @@ impl MainThread {
         sockets: &WorkerSockets,
     ) -> io::Result<UnboundedSender<WorkerCommand>> {
         let (commands, receiver) = unbounded_channel();
-        let (site, tls) = (self.site.clone(), self.tls.clone());
-        let start = Start { site, tls, roots: self.roots.clone(), sockets: sockets.try_clone()? };
+        let (site, tls, clients) = (self.site.clone(), self.tls.clone(), self.clients.clone());
+        let start = Start { site, tls, clients, roots: self.roots.clone(), sockets: sockets.try_clone()? };
         let events = self.event_sender.clone();
         let work = move || {
             let on_serving = || _ = events.send((number, WorkerEvent::Serving));

@@ -26,7 +26,7 @@ use crate::pool::Pool;
 use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Snapshot;
-use crate::tls::ServerTls;
+use crate::tls::{ClientTls, ServerTls};
 
 /// Idle helper threads end after this.
 const HELPER_IDLE: Duration = Duration::from_secs(10);
@@ -54,6 +54,8 @@ pub struct Start {
     pub site: Site,
     /// `None`: the site has no TLS.
     pub tls: Option<Arc<ServerTls>>,
+    /// For each application of the site.
+    pub clients: Vec<Option<ClientTls>>,
     pub roots: OpenRoots,
     pub sockets: WorkerSockets,
 }
@@ -104,7 +106,8 @@ async fn work(
     commands: UnboundedReceiver<WorkerCommand>,
     on_serving: impl FnOnce(),
 ) -> io::Result<()> {
-    let Start { site, tls, roots, sockets: WorkerSockets { listeners, spawner, pools } } = start;
+    let Start { site, tls, clients, roots, sockets: WorkerSockets { listeners, spawner, pools } } = start;
+    let pools = pools.into_iter().zip(clients).collect();
     let (connections, closing) = build(site, tls, roots, spawner, pools)?;
     serve(connections, listeners, closing, commands, on_serving).await
 }
@@ -116,13 +119,13 @@ pub fn build(
     tls: Option<Arc<ServerTls>>,
     roots: OpenRoots,
     spawner: Option<Channel>,
-    pools: Vec<Channel>,
+    pools: Vec<(Channel, Option<ClientTls>)>,
 ) -> io::Result<(Rc<Connections>, Closing)> {
     let (services, closing) = Services::new(site, tls);
     let mut responder = Responder::without_upstreams(services.clone(), roots);
     let upstreams = &mut responder.upstreams;
     upstreams.spawner = spawner.map(Spawner::new).transpose()?;
-    let open = |(channel, application)| Pool::new(channel, application);
+    let open = |((channel, tls), application)| Pool::new(channel, application, tls);
     let applications = &services.site.upstreams;
     upstreams.pools = pools.into_iter().zip(applications).map(open).collect::<io::Result<_>>()?;
     Ok((Rc::new(Connections::new(responder)?), closing))

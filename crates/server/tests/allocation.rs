@@ -135,7 +135,7 @@ fn a_warm_request_allocates_nothing() {
         IS_WORKER.set(true);
         let roots = OpenRoots::of(&site);
         let sockets = WorkerSockets { listeners, ..WorkerSockets::default() };
-        worker::run(Start { site, tls: None, roots, sockets }, commands, || ())
+        worker::run(Start { site, tls: None, clients: Vec::new(), roots, sockets }, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();
     let plain = allocations(&mut client, PLAIN, "Accept-Ranges");

@@ -31,8 +31,8 @@ use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
 use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
-use crate::tls::material::{Keys, Reading};
-use crate::tls::{KeySource, Material, TicketSecrets, TlsSetup};
+use crate::tls::material::Keys;
+use crate::tls::{ClientReading, KeySource, Material, TicketSecrets, TlsSetup};
 use crate::worker::WorkerSockets;
 use crate::{announce, clock, limits, privileged_file, spawner, start, terminal};
 
@@ -235,15 +235,22 @@ impl Master {
     fn tls_of(&self, site: &mut Site) -> Result<Tls, Vec<String>> {
         let acme = AcmeFiles::prepare(site).map_err(|line| vec![line])?.map(Rc::new);
         let has_tls = |listener: &Listener| listener.protocols.tls;
-        if !site.listeners.iter().any(has_tls) {
-            return Ok(Tls { acme, ..Tls::default() });
+        let ClientReading { mut problems, mut stamps, .. } = ClientReading::read(site);
+        let mut material = None;
+        if site.listeners.iter().any(has_tls) {
+            let reading = Material::read(site, Keys::Left, clock::wall());
+            problems.extend(reading.problems);
+            stamps.extend(reading.stamps);
+            material = reading.material;
         }
-        let Reading { material, problems, stamps } = Material::read(site, Keys::Left, clock::wall());
         let (errors, warnings): (Vec<Finding>, Vec<Finding>) =
             problems.into_iter().partition(|problem| problem.severity == Severity::Error);
         let texts = |problems: Vec<Finding>| problems.into_iter().map(|problem| problem.text).collect();
         if !errors.is_empty() {
             return Err(texts(errors));
+        }
+        if material.is_none() {
+            return Ok(Tls { acme, stamps, warnings: texts(warnings), ..Tls::default() });
         }
         let tickets = TicketSecrets::of(site, self.tls.tickets.as_ref()).map_err(|line| vec![line])?;
         Ok(Tls { material, stamps, warnings: texts(warnings), tickets, acme })

@@ -16,6 +16,12 @@ mod application_process;
 mod balancer;
 mod endpoints;
 mod resolution;
+#[cfg(feature = "tls")]
+mod session;
+#[cfg(not(feature = "tls"))]
+#[path = "session_absent.rs"]
+mod session;
+mod stream;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,20 +31,21 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use rustix::net::{RecvFlags, SendFlags};
 use script::fastcgi::client::Client;
 use site::upstream::Upstream;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::admission::Ticket;
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::services::Services;
 use crate::sys;
+use crate::tls::{ClientTls, Offer};
 use acquisitions::Acquisitions;
 use message::{EndpointId, Lease, LeaseOutcome, Origin, PoolEvent, PoolRequest};
 use multiplexed::{FastCgiStream, SharedConnection};
+use session::Session;
+pub use stream::Stream;
 
 /// How long a worker may reuse a connection that other workers wait for, so that not every request needs a connection
 /// of its own.
@@ -113,6 +120,9 @@ pub struct Pool {
     recalled: Cell<bool>,
     /// Endpoints that take no further request.
     retired: RefCell<VecDeque<EndpointId>>,
+    /// `None`: connections are not encrypted.
+    tls: Option<ClientTls>,
+    offer: Offer,
     changed: Notify,
     is_lost: Cell<bool>,
     /// Of its addresses, if there are several, or names.
@@ -134,7 +144,7 @@ pub enum Checkout {
 
 /// A connection to an endpoint. Dropping it closes it, and returns its lease.
 pub struct PooledConnection {
-    pub stream: AsyncFd<OwnedFd>,
+    pub stream: Rc<Stream>,
     /// The state of FastCGI, where that is spoken on it.
     pub fastcgi: Option<Box<Client>>,
     lease: Lease,
@@ -155,7 +165,7 @@ pub struct PooledConnection {
 
 impl Pool {
     /// Needs the worker's runtime, which also has to `run` it.
-    pub fn new(channel: Channel, upstream: &Upstream) -> io::Result<Rc<Pool>> {
+    pub fn new(channel: Channel, upstream: &Upstream, tls: Option<ClientTls>) -> io::Result<Rc<Pool>> {
         Ok(Rc::new(Pool {
             channel: AsyncChannel::new(channel)?,
             wait: upstream.wait,
@@ -168,6 +178,8 @@ impl Pool {
             shared: RefCell::default(),
             recalled: Cell::new(false),
             retired: RefCell::default(),
+            tls: tls.map(|tls| tls.of_worker()),
+            offer: Offer::Http1,
             changed: Notify::new(),
             is_lost: Cell::new(false),
             names: (0..).map_while(|index| Some(upstream.endpoint_name(index)?.into())).collect(),
@@ -271,11 +283,11 @@ impl Pool {
         match event {
             PoolEvent::Leased { number, lease, origin, stream } => {
                 let grant = self.acquisitions.borrow_mut().on_leased(number, lease.endpoint);
-                let Ok(stream) = sys::watch(stream, Interest::READABLE | Interest::WRITABLE) else {
+                let Some(stream) = self.open(stream, origin) else {
                     return self.return_lease(lease, 0, Duration::ZERO, LeaseOutcome::Served);
                 };
                 let connection = PooledConnection {
-                    stream,
+                    stream: Rc::new(stream),
                     fastcgi: None,
                     lease,
                     endpoint_name: self.endpoint_name(origin),
@@ -313,6 +325,16 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// `None`: it cannot be watched.
+    fn open(&self, socket: OwnedFd, origin: Origin) -> Option<Stream> {
+        let socket = sys::watch(socket, Interest::READABLE | Interest::WRITABLE).ok()?;
+        let session = match &self.tls {
+            Some(tls) => Some(Session::new(tls, origin.index, self.offer)?),
+            None => None,
+        };
+        Some(Stream::new(socket, session))
     }
 
     /// Gives a free connection to a request that waits, or keeps it.
@@ -475,30 +497,19 @@ impl PooledConnection {
     /// Sends `out` from `sent` on. Ready when all of it is sent.
     pub fn poll_send(&self, cx: &mut Context<'_>, out: &[u8], sent: &mut usize) -> Poll<io::Result<()>> {
         while *sent < out.len() {
-            let mut ready = ready!(self.stream.poll_write_ready(cx))?;
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match ready.try_io(|fd| Ok(rustix::net::send(fd, &out[*sent..], flags)?)) {
-                Ok(Ok(n)) => *sent += n,
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(Err(error)) => return Poll::Ready(Err(error)),
-                Err(_would_block) => {}
-            }
+            *sent += ready!(self.stream.poll_write(cx, &out[*sent..]))?;
         }
-        Poll::Ready(Ok(()))
+        self.stream.poll_flush(cx)
     }
 
     /// `false`: the endpoint has closed it, or has sent what no request is waiting for.
     fn is_open(&self) -> bool {
-        let mut byte = [0; 1];
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let mut peek = |fd: &OwnedFd| Ok(rustix::net::recv(fd, &mut byte, flags)?.0);
-        let peeked = match self.fastcgi {
-            // Without an event there is no system call: a late record names its request, and harms no other.
-            Some(_) => self.stream.try_io(Interest::READABLE, peek),
+        match self.fastcgi {
+            // A late record names its request, and harms no other.
+            Some(_) => self.stream.seems_quiet(),
             // A late byte of HTTP would be read as the next response, even if its event is still to come.
-            None => peek(self.stream.get_ref()),
-        };
-        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            None => self.stream.is_quiet(),
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use rustix::net::{RecvFlags, recv};
 use script::environment::Environment;
 use script::fastcgi::client::{Client, ClientError, Event};
 use script::fastcgi::{Multiplexing, Persistence, ProtocolStatus, RequestId, Role};
@@ -196,23 +195,12 @@ impl SharedConnection {
             let Some(PooledConnection { stream, fastcgi: Some(client), .. }) = &mut *connection else {
                 return Ok(());
             };
-            let Poll::Ready(ready) = stream.poll_read_ready(cx) else { return Ok(()) };
             let scratch = &mut *services.scratch.borrow_mut();
             let space = scratch.space();
-            let read = ready.map(|mut ready| {
-                let read = ready.try_io(|fd| Ok(recv(fd.get_ref(), &mut *space, RecvFlags::DONTWAIT)?.0));
-                if matches!(read, Ok(Ok(n)) if 0 < n && n < space.len()) {
-                    // The socket is empty now, and the next bytes are a new event.
-                    ready.clear_ready();
-                }
-                read
-            });
-            match read {
-                Ok(Ok(Ok(0))) | Err(_) => return Err(None),
-                Ok(Ok(Ok(n))) => self.receive(client, &space[..n])?,
-                Ok(Ok(Err(error))) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(Ok(Err(_))) => return Err(None),
-                Ok(Err(_would_block)) => {}
+            match stream.poll_read(cx, space) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(0) | Err(_)) => return Err(None),
+                Poll::Ready(Ok(n)) => self.receive(client, &space[..n])?,
             }
         }
         cx.waker().wake_by_ref();

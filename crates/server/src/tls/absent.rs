@@ -88,6 +88,50 @@ impl Material {
     }
 }
 
+/// The settings of connections to an upstream.
+#[derive(Clone)]
+pub enum ClientTls {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    Http1,
+    Http2,
+}
+
+/// What a check of the upstreams would find.
+pub struct ClientReading {
+    pub upstreams: Vec<Option<ClientTls>>,
+    pub problems: Vec<Finding>,
+    pub stamps: FileStamps,
+}
+
+impl ClientReading {
+    pub fn read(site: &Site) -> ClientReading {
+        let encrypted = site.upstreams.iter().filter(|upstream| upstream.tls.is_some());
+        let problem = |upstream: &site::upstream::Upstream| {
+            let text = format!(
+                "this program has been built without TLS, so it cannot connect to {upstream}; build it with the feature \
+                 aws-lc or ring"
+            );
+            Finding::error(&["protocol"], "https", text)
+        };
+        let problems = encrypted.map(problem).collect();
+        let upstreams = site.upstreams.iter().map(|_| None).collect();
+        ClientReading { upstreams, problems, stamps: FileStamps::default() }
+    }
+
+    pub fn into_settings(self) -> Result<Vec<Option<ClientTls>>, Vec<String>> {
+        let errors: Vec<String> = self.problems.into_iter().map(|problem| problem.text).collect();
+        if errors.is_empty() { Ok(self.upstreams) } else { Err(errors) }
+    }
+}
+
+impl ClientTls {
+    pub fn of_worker(&self) -> ClientTls {
+        match *self {}
+    }
+}
+
 #[derive(Clone)]
 pub enum TicketSecrets {}
 

@@ -487,23 +487,28 @@ impl Reader {
     /// The text of a file. Errors: with its path.
     fn file(&mut self, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
         self.stamps.add(path);
-        let shown = path.display();
-        let read = || {
-            // Without room to grow, so that no copy of a key stays behind.
-            let mut text = Zeroizing::new(Vec::new());
-            let file = File::open(path)?;
-            let length = file.metadata()?.len();
-            text.reserve_exact(length.min(MAX_FILE) as usize + 2);
-            file.take(MAX_FILE + 1).read_to_end(&mut text)?;
-            Ok(text)
-        };
-        match read() {
-            Ok(text) if text.len() as u64 <= MAX_FILE => Ok(text),
-            Ok(_) => Err(format!("{shown} is larger than 1 MiB; name a file of PEM")),
-            Err(e) => {
-                let e: io::Error = e;
-                Err(format!("cannot read {shown}: {e}"))
-            }
+        read_file(path)
+    }
+}
+
+/// The text of a file of certificates or keys. Errors: with its path.
+pub fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let shown = path.display();
+    let read = || {
+        // Without room to grow, so that no copy of a key stays behind.
+        let mut text = Zeroizing::new(Vec::new());
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        text.reserve_exact(length.min(MAX_FILE) as usize + 2);
+        file.take(MAX_FILE + 1).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    match read() {
+        Ok(text) if text.len() as u64 <= MAX_FILE => Ok(text),
+        Ok(_) => Err(format!("{shown} is larger than 1 MiB; name a file of PEM")),
+        Err(e) => {
+            let e: io::Error = e;
+            Err(format!("cannot read {shown}: {e}"))
         }
     }
 }

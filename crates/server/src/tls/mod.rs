@@ -24,8 +24,11 @@ pub mod signatures;
 
 mod settings;
 
+mod client;
+
 mod facts;
 
+pub use client::{ClientReading, ClientTls, Offer, describe};
 pub use crypto::{SigningKeys, provider};
 pub use facts::facts;
 pub use material::Material;

@@ -21,7 +21,7 @@ use crate::clock;
 
 /// The names of protocols for their negotiation (RFC 7301).
 pub const HTTP2: &[u8] = b"h2";
-const HTTP1: &[u8] = b"http/1.1";
+pub const HTTP1: &[u8] = b"http/1.1";
 
 /// Sessions that a process stores, where early data is accepted.
 const SESSIONS: usize = 4096;

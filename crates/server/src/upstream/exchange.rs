@@ -217,7 +217,7 @@ impl Exchange {
             let bytes = match self.read(self.began, self.timeouts.first_byte).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Err(self.no_head(parser).await),
-                Err(error @ ReadError::Failed(_)) => {
+                Err(error @ (ReadError::Failed(_) | ReadError::Broken(_))) => {
                     return Err(self.no_response(Status::BAD_GATEWAY, error.to_string()));
                 }
                 // Another endpoint might take as long.

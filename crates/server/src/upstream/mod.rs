@@ -281,13 +281,6 @@ fn open(
     checkout: Checkout,
     request: &UpstreamRequest,
 ) -> Result<Box<dyn Transport>, Status> {
-    if upstream.tls.is_some() {
-        log::error(format_args!(
-            "{}: cannot forward to {upstream}: HTTPS is not supported yet",
-            request.label
-        ));
-        return Err(Status::SERVICE_UNAVAILABLE);
-    }
     Ok(match (&request.message, checkout) {
         (Message::FastCgi(role, environment), checkout) => {
             Box::new(FastCgi::new(services, upstream, checkout, *role, environment, &request.label))

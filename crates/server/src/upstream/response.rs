@@ -230,10 +230,6 @@ fn switched(
         return fail("it has answered before the end of the request");
     };
     let tunnel = UpgradedConnection::new(connection, received, keeps_lease, upgrade.permit.clone(), attempt);
-    let tunnel = match tunnel {
-        Ok(tunnel) => tunnel,
-        Err(error) => return fail(&error.to_string()),
-    };
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(services, Some(route), head.status);
     for (name, value) in fields(head) {

@@ -4,11 +4,9 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use rustix::net::{RecvFlags, recv};
 use script::fastcgi::client::Client;
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;
@@ -74,12 +72,14 @@ pub trait Transport {
 }
 
 /// Why the response cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadError {
     Timeout,
     /// The script has run for as long as it may. Its monitor has reported that.
     Expired,
     Failed(io::ErrorKind),
+    /// The end of a sentence whose subject is the upstream.
+    Broken(Rc<str>),
 }
 
 /// Where a request without a response can be repeated.
@@ -105,13 +105,17 @@ impl fmt::Display for ReadError {
         match self {
             ReadError::Timeout | ReadError::Expired => f.write_str("it has taken too long"),
             ReadError::Failed(kind) => write!(f, "its output cannot be read: {kind}"),
+            ReadError::Broken(why) => f.write_str(why),
         }
     }
 }
 
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> ReadError {
-        ReadError::Failed(error.kind())
+        match error.get_ref() {
+            Some(why) => ReadError::Broken(why.to_string().into()),
+            None => ReadError::Failed(error.kind()),
+        }
     }
 }
 
@@ -201,22 +205,7 @@ impl Connection {
         let Some(connection) = &mut *inner else { return Poll::Ready(Ok(on_bytes(&[], None))) };
         let scratch = &mut *self.services.scratch.borrow_mut();
         let space = scratch.space();
-        let length = loop {
-            let mut ready = ready!(connection.stream.poll_read_ready(cx))?;
-            let mut receive = |fd: &OwnedFd| Ok(recv(fd, &mut *space, RecvFlags::DONTWAIT)?.0);
-            match ready.try_io(|fd| receive(fd.get_ref())) {
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(received) => {
-                    let length = received?;
-                    if 0 < length && length < space.len() {
-                        // That was all there is. The arrival of more is an event of its own.
-                        ready.clear_ready();
-                    }
-                    break length;
-                }
-                Err(_would_block) => {}
-            }
-        };
+        let length = ready!(connection.stream.poll_read(cx, space))?;
         self.has_response.set(self.has_response.get() || length > 0);
         Poll::Ready(Ok(on_bytes(&space[..length], connection.fastcgi.as_deref_mut())))
     }

@@ -3,22 +3,17 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use site::forwarding::Forwarding;
 use taipan_http::fields::trim_ows;
 use taipan_http::head::{Head, Method, Version};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use crate::log::upstream::AttemptLog;
-use crate::pool::PooledConnection;
+use crate::pool::{PooledConnection, Stream};
 use crate::response::Tunnel;
 use crate::semaphore::Permit;
-use crate::sys;
 
 /// A request for another protocol, which the upstream may grant or ignore.
 #[derive(Clone)]
@@ -48,7 +43,7 @@ impl Upgrade {
 
 /// The upstream's end.
 pub struct UpgradedConnection {
-    stream: AsyncFd<OwnedFd>,
+    stream: Rc<Stream>,
     /// Received behind the head of the 101.
     received: RefCell<Vec<u8>>,
     /// Of a process that the server manages, which must not end meanwhile.
@@ -58,26 +53,23 @@ pub struct UpgradedConnection {
 }
 
 impl UpgradedConnection {
-    /// A connection to an address does not count as one of its requests any more. Errors: there is no memory, or no
-    /// descriptor.
+    /// A connection to an address does not count as one of its requests any more.
     pub fn new(
         connection: PooledConnection,
         received: Vec<u8>,
         keeps_lease: bool,
         permit: Option<Rc<Permit>>,
         attempt: Option<AttemptLog>,
-    ) -> io::Result<UpgradedConnection> {
-        // The lease goes back with the descriptor that came with it.
-        let descriptor = connection.stream.get_ref().try_clone()?;
-        let stream = sys::watch(descriptor, Interest::READABLE | Interest::WRITABLE)?;
+    ) -> UpgradedConnection {
+        let stream = connection.stream.clone();
         let lease = if keeps_lease { Some(connection) } else { None };
-        Ok(UpgradedConnection {
+        UpgradedConnection {
             stream,
             received: RefCell::new(received),
             _lease: lease,
             _permit: permit,
             attempt,
-        })
+        }
     }
 }
 
@@ -87,40 +79,22 @@ impl Tunnel for UpgradedConnection {
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        loop {
-            let mut ready = ready!(self.stream.poll_read_ready(cx))?;
-            match ready.try_io(|fd| Ok(recv(fd.get_ref(), &mut *buffer, RecvFlags::DONTWAIT)?.0)) {
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(received) => {
-                    if let (Some(attempt), Ok(bytes)) = (&self.attempt, &received) {
-                        attempt.add_received(*bytes);
-                    }
-                    return Poll::Ready(received);
-                }
-                Err(_would_block) => {}
-            }
+        let received = self.stream.poll_read(cx, buffer);
+        if let (Some(attempt), Poll::Ready(Ok(bytes))) = (&self.attempt, &received) {
+            attempt.add_received(*bytes);
         }
+        received
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        loop {
-            let mut ready = ready!(self.stream.poll_write_ready(cx))?;
-            match ready.try_io(|fd| Ok(send(fd.get_ref(), bytes, flags)?)) {
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(sent) => {
-                    if let (Some(attempt), Ok(bytes)) = (&self.attempt, &sent) {
-                        attempt.add_sent(*bytes);
-                    }
-                    return Poll::Ready(sent);
-                }
-                Err(_would_block) => {}
-            }
+        let sent = self.stream.poll_write(cx, bytes);
+        if let (Some(attempt), Poll::Ready(Ok(bytes))) = (&self.attempt, &sent) {
+            attempt.add_sent(*bytes);
         }
+        sent
     }
 
     fn shut_down(&self) {
-        // Fails only if the upstream has ended the connection.
-        _ = shutdown(self.stream.get_ref(), Shutdown::Write);
+        self.stream.shut_down();
     }
 }

@@ -1,0 +1,287 @@
+//! TLS to upstreams: what is trusted, which name is verified, and the certificate of this server. Knows no connections.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, InvalidMessage,
+    RootCertStore, SignatureScheme,
+};
+use site::model::Site;
+use site::upstream::{Endpoints, External, Upstream, UpstreamTls, Verification};
+
+use super::crypto::provider;
+use super::material::read_file;
+use super::pem;
+use super::settings::{HTTP1, HTTP2};
+use crate::file_stamps::FileStamps;
+use crate::finding::{Finding, Severity};
+
+/// Sessions that a worker stores for one upstream.
+const SESSIONS: usize = 256;
+
+/// The settings of connections to one upstream.
+#[derive(Clone)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    /// In the order of the addresses of the upstream.
+    names: Vec<ServerName<'static>>,
+}
+
+/// The settings for each upstream of a site, with what is wrong with them.
+pub struct ClientReading {
+    /// `None`: its connections are not encrypted.
+    pub upstreams: Vec<Option<ClientTls>>,
+    pub problems: Vec<Finding>,
+    /// The states of all files, for a comparison later.
+    pub stamps: FileStamps,
+}
+
+/// Which protocols are offered (RFC 7301).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    Http1,
+    /// HTTP/2, or HTTP/1.1.
+    Http2,
+}
+
+impl ClientReading {
+    /// Reads the files, of the system, too.
+    pub fn read(site: &Site) -> ClientReading {
+        let mut reading =
+            ClientReading { upstreams: Vec::new(), problems: Vec::new(), stamps: FileStamps::default() };
+        let mut system = None;
+        for upstream in &site.upstreams {
+            let Some(tls) = &upstream.tls else {
+                reading.upstreams.push(None);
+                continue;
+            };
+            match reading.upstream(upstream, tls, &mut system) {
+                Ok(settings) => reading.upstreams.push(Some(settings)),
+                Err(problem) => {
+                    reading.problems.push(problem);
+                    reading.upstreams.push(None);
+                }
+            }
+        }
+        reading
+    }
+
+    /// The settings. Errors: lines that say what to do.
+    pub fn into_settings(self) -> Result<Vec<Option<ClientTls>>, Vec<String>> {
+        let is_error = |problem: &Finding| problem.severity == Severity::Error;
+        let errors: Vec<String> =
+            self.problems.into_iter().filter(is_error).map(|problem| problem.text).collect();
+        if errors.is_empty() { Ok(self.upstreams) } else { Err(errors) }
+    }
+
+    fn upstream(
+        &mut self,
+        upstream: &Upstream,
+        tls: &UpstreamTls,
+        system: &mut Option<Arc<RootCertStore>>,
+    ) -> Result<ClientTls, Finding> {
+        let verifying = match (tls.verification, &tls.authorities) {
+            (Verification::Off, _) => {
+                let text = format!(
+                    "{upstream} is not verified: anyone on the way to it can read and change requests and responses; \
+                     remove tls_verify = false, and name its authority in tls_ca"
+                );
+                self.problems.push(Finding::warning(&["tls_verify"], "", text));
+                None
+            }
+            (Verification::Required, None) => {
+                if system.is_none() {
+                    *system = Some(Arc::new(self.system_roots(upstream)?));
+                }
+                system.clone()
+            }
+            (Verification::Required, Some(path)) => {
+                self.stamps.add(path);
+                let of_ca = |text| Finding::error(&["tls_ca"], path, text);
+                let text = read_file(path).map_err(of_ca)?;
+                let shown = path.display();
+                let found = pem::certificates(&text).map_err(|why| of_ca(format!("{shown} {why}")))?;
+                let mut roots = RootCertStore::empty();
+                if found.is_empty() {
+                    return Err(of_ca(format!(
+                        "{shown} has no certificate; name a file of PEM with those of authorities"
+                    )));
+                }
+                for authority in found {
+                    let added = roots.add(authority);
+                    added.map_err(|e| of_ca(format!("an authority of {shown} cannot be used: {e}")))?;
+                }
+                Some(Arc::new(roots))
+            }
+        };
+        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let builder =
+            builder.map_err(|e| Finding::error(&["protocol"], "https", format!("{upstream}: {e}")))?;
+        let builder = match verifying {
+            Some(roots) => builder.with_root_certificates(roots),
+            None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider()))),
+        };
+        let mut config = match &tls.certificate {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                [certificate, key].into_iter().for_each(|path| self.stamps.add(path));
+                let (shown, shown_key) = (certificate.display(), key.display());
+                let of_chain = |text| Finding::error(&["tls_certificate"], certificate, text);
+                let of_key = |text| Finding::error(&["tls_certificate_key", "tls_certificate"], key, text);
+                let chain = pem::certificates(&read_file(certificate).map_err(of_chain)?);
+                let chain = chain.map_err(|why| of_chain(format!("{shown} {why}")))?;
+                if chain.is_empty() {
+                    return Err(of_chain(format!(
+                        "{shown} has no certificate; name the file with the chain"
+                    )));
+                }
+                let key = pem::private_key(&read_file(key).map_err(of_key)?);
+                let key = key.map_err(|why| of_key(format!("{shown_key} {why}")))?;
+                let key = key.ok_or_else(|| {
+                    of_key(format!("{shown_key} has no private key; add tls_certificate_key = \"…\""))
+                })?;
+                let config = builder.with_client_auth_cert(chain, key.der().clone_key());
+                config.map_err(|e| of_chain(format!("{shown} does not fit its key: {e}")))?
+            }
+        };
+        config.alpn_protocols = protocols(if upstream.http2 { Offer::Http2 } else { Offer::Http1 });
+        Ok(ClientTls { config: Arc::new(config), names: names(upstream, tls)? })
+    }
+
+    fn system_roots(&mut self, upstream: &Upstream) -> Result<RootCertStore, Finding> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        let (added, _) = roots.add_parsable_certificates(found.certs);
+        if added > 0 {
+            return Ok(roots);
+        }
+        let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+        let text = format!(
+            "the system has no certificates of authorities that {upstream} could be verified by{why}; install the package \
+             ca-certificates, or name a file in tls_ca"
+        );
+        Err(Finding::error(&["protocol", "proxy"], "https", text))
+    }
+}
+
+fn names(upstream: &Upstream, tls: &UpstreamTls) -> Result<Vec<ServerName<'static>>, Finding> {
+    let addresses = match &upstream.endpoints {
+        Endpoints::External(External { addresses, .. }) => &addresses[..],
+        Endpoints::Managed(_) => &[],
+    };
+    let of_addresses = addresses.iter().filter_map(|address| tls.name.clone().or(address.certified_name()));
+    let all: Vec<String> = match addresses.is_empty() {
+        true => tls.name.iter().cloned().collect(),
+        false => of_addresses.collect(),
+    };
+    let parse = |name: String| {
+        let text =
+            format!("a certificate cannot have the name \"{}\"; add tls_name = \"…\"", name.escape_debug());
+        ServerName::try_from(name).map_err(|_| Finding::error(&["tls_name", "address"], "", text))
+    };
+    all.into_iter().map(parse).collect()
+}
+
+fn protocols(offer: Offer) -> Vec<Vec<u8>> {
+    match offer {
+        Offer::Http1 => vec![HTTP1.to_vec()],
+        Offer::Http2 => vec![HTTP2.to_vec(), HTTP1.to_vec()],
+    }
+}
+
+impl ClientTls {
+    /// The same settings, with sessions that no other worker resumes.
+    pub fn of_worker(&self) -> ClientTls {
+        let mut config = ClientConfig::clone(&self.config);
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        ClientTls { config: Arc::new(config), names: self.names.clone() }
+    }
+
+    /// A session with the endpoint of this address. `None`: there is no such address.
+    pub fn connect(&self, address: usize, offer: Offer) -> Option<ClientConnection> {
+        let name = self.names.get(address)?.clone();
+        let offered = protocols(offer);
+        let config = match self.config.alpn_protocols.len() > offered.len() {
+            // The endpoint must not choose HTTP/2 for a request that only HTTP/1.1 can carry.
+            true => {
+                let mut config = ClientConfig::clone(&self.config);
+                config.alpn_protocols = offered;
+                Arc::new(config)
+            }
+            false => self.config.clone(),
+        };
+        ClientConnection::new(config, name).ok()
+    }
+}
+
+/// Why a session has failed, in words for the user.
+pub fn describe(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(certificate) => match certificate {
+            CertificateError::UnknownIssuer => {
+                "its certificate is of an unknown authority; see tls_ca".to_owned()
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired".to_owned()
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "its certificate is not valid yet".to_owned()
+            }
+            CertificateError::NotValidForNameContext { expected, .. } => {
+                format!("its certificate is not for the name {}; see tls_name", expected.to_str())
+            }
+            CertificateError::NotValidForName => {
+                "its certificate is for another name; see tls_name".to_owned()
+            }
+            other => format!("its certificate is not valid: {other}"),
+        },
+        Error::InvalidMessage(
+            InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+        ) => "it does not speak TLS".to_owned(),
+        Error::AlertReceived(alert) => format!("it has ended the TLS session with the alert {alert:?}"),
+        other => format!("the TLS session has failed: {other}"),
+    }
+}
+
+/// Accepts every certificate, for `tls_verify = false`. Signatures are verified, because nothing is gained otherwise.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
