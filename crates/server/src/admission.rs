@@ -60,6 +60,10 @@ impl<W> AdmissionQueue<W> {
         self.waiters.iter().map(|(ticket, waiter)| (*ticket, waiter))
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut W> {
+        self.waiters.iter_mut().map(|(_, waiter)| waiter)
+    }
+
     pub fn len(&self) -> usize {
         self.waiters.len()
     }

@@ -91,6 +91,8 @@ const SITE: &[&str] = &[
     "walk",
     // The types of a configuration, which name one another.
     "model host folder route template upstream forwarding authorizer jwt tls certificates access authentication limit",
+    "balance",
+    "health",
     "proxies",
     "network",
     "wildcard",

@@ -25,6 +25,10 @@ pub mod security_headers;
 
 pub mod published;
 
+pub mod balance;
+
+pub mod health;
+
 pub mod authorizer;
 
 pub mod jwt;

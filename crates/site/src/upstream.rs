@@ -8,7 +8,9 @@ use std::time::Duration;
 use script::environment::Additions;
 
 use crate::address::Address;
+use crate::balance::Balance;
 use crate::endpoint::EndpointAddress;
+use crate::health::Health;
 use crate::model::Account;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +22,12 @@ pub struct Upstream {
     pub tls: Option<Box<UpstreamTls>>,
     /// Whether HTTP/2 is spoken: on plain connections always, and with TLS where the endpoint agrees.
     pub http2: bool,
+    pub balance: Balance,
+    /// Of each address, at least 1. Empty: they have the same.
+    pub weights: Vec<u16>,
+    pub health: Health,
+    /// Further endpoints that a request is sent to when one fails.
+    pub retries: usize,
     /// Requests at the same time on one FastCGI connection, if the program supports it. At least 1.
     pub multiplex: u16,
     /// Requests that wait while every endpoint is at capacity, over all workers. Further ones get 503.
@@ -130,6 +138,10 @@ impl Upstream {
             endpoints,
             tls: None,
             http2: false,
+            balance: Balance::default(),
+            weights: Vec::new(),
+            health: Health::default(),
+            retries: 1,
             multiplex: 1,
             queue: 256,
             wait: Duration::from_secs(10),
@@ -180,6 +192,11 @@ impl Upstream {
             Endpoints::External(external) => &external.addresses,
             Endpoints::Managed(_) => &[],
         }
+    }
+
+    /// Of the address with this index.
+    pub fn weight(&self, index: usize) -> u16 {
+        self.weights.get(index).copied().unwrap_or(1)
     }
 
     pub fn managed(&self) -> Option<&Managed> {

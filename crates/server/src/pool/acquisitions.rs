@@ -4,7 +4,8 @@
 
 use std::collections::VecDeque;
 
-use super::message::{EndpointId, PoolRequest};
+use super::message::{EndpointId, PoolRequest, Tried};
+use super::selection::Choice;
 use crate::admission::{AdmissionQueue, Ticket};
 
 /// `G` is how a waiting request is granted its connection.
@@ -15,8 +16,25 @@ pub struct Acquisitions<G> {
 }
 
 struct Waiter<G> {
-    avoid: Option<EndpointId>,
+    choice: Choice,
+    tried: Tried,
     grant: G,
+}
+
+impl<G> Waiter<G> {
+    /// The pool knows what it needs, and has an acquisition for it alone.
+    fn is_particular(&self) -> bool {
+        self.choice != Choice::Any || !self.tried.is_empty()
+    }
+
+    fn takes(&self, endpoint: EndpointId) -> bool {
+        let is_chosen = match self.choice {
+            // The preferred one may be at capacity, and this one is free.
+            Choice::Any | Choice::Prefer(_) => true,
+            Choice::Only(only) => only == endpoint,
+        };
+        is_chosen && !self.tried.contains(&endpoint)
+    }
 }
 
 impl<G> Acquisitions<G> {
@@ -30,12 +48,13 @@ impl<G> Acquisitions<G> {
         self.waiting.len()
     }
 
-    /// Adds a request, and also returns what to send to the pool. `avoid` is an endpoint that has just failed.
-    pub fn push(&mut self, avoid: Option<EndpointId>, grant: G) -> (Ticket, Option<PoolRequest>) {
-        let ticket = self.waiting.push(Waiter { avoid, grant });
-        // An earlier request may have left an acquisition behind. One that avoids an endpoint needs its own.
-        let acquires = avoid.is_some() || self.requested.len() < self.waiting.len();
-        (ticket, acquires.then(|| self.acquire(ticket, avoid)))
+    /// Adds a request, and also returns what to send to the pool.
+    pub fn push(&mut self, choice: Choice, tried: Tried, grant: G) -> (Ticket, Option<PoolRequest>) {
+        let waiter = Waiter { choice, tried: tried.clone(), grant };
+        // An earlier request may have left an acquisition behind. A particular one needs its own.
+        let acquires = waiter.is_particular() || self.requested.len() <= self.waiting.len();
+        let ticket = self.waiting.push(waiter);
+        (ticket, acquires.then(|| self.acquire(ticket, choice, tried)))
     }
 
     /// Removes a request that waits no more. `None`: it had its connection.
@@ -46,8 +65,8 @@ impl<G> Acquisitions<G> {
     /// The request that gets the connection which the pool gives for `ticket`.
     pub fn on_leased(&mut self, ticket: Ticket, endpoint: EndpointId) -> Option<G> {
         self.requested.retain(|requested| *requested != ticket);
-        // The pool knows that this request avoids the endpoint, and has no other.
-        let own = self.waiting.take(|own, waiter| own == ticket && waiter.avoid.is_some());
+        // The pool knows that this request has tried the endpoint, and has no other.
+        let own = self.waiting.take(|own, waiter| own == ticket && waiter.is_particular());
         own.map(|waiter| waiter.grant).or_else(|| self.take_first(endpoint))
     }
 
@@ -60,18 +79,18 @@ impl<G> Acquisitions<G> {
         }
         // A later request has relied on this acquisition.
         let without = self.waiting.iter().find(|(ticket, _)| !self.requested.contains(ticket));
-        let without = without.map(|(ticket, waiter)| (ticket, waiter.avoid));
-        (own, without.map(|(ticket, avoid)| self.acquire(ticket, avoid)))
+        let without = without.map(|(ticket, waiter)| (ticket, waiter.choice, waiter.tried.clone()));
+        (own, without.map(|(ticket, choice, tried)| self.acquire(ticket, choice, tried)))
     }
 
-    /// The first request that does not avoid `endpoint`.
+    /// The first request that takes `endpoint`.
     pub fn take_first(&mut self, endpoint: EndpointId) -> Option<G> {
-        self.waiting.take(|_, waiter| waiter.avoid != Some(endpoint)).map(|waiter| waiter.grant)
+        self.waiting.take(|_, waiter| waiter.takes(endpoint)).map(|waiter| waiter.grant)
     }
 
     /// Does a request wait for another endpoint than this one? It gets this one when nothing else uses it.
     pub fn is_avoided(&self, endpoint: EndpointId) -> bool {
-        self.waiting.iter().any(|(_, waiter)| waiter.avoid == Some(endpoint))
+        self.waiting.iter().any(|(_, waiter)| waiter.tried.contains(&endpoint))
     }
 
     /// Acquisitions that no request needs: a connection of the worker itself was free sooner.
@@ -79,15 +98,15 @@ impl<G> Acquisitions<G> {
         self.requested.len().saturating_sub(self.waiting.len())
     }
 
-    /// Takes back the latest acquisitions that no request needs, and returns what to send to the pool. A request that
-    /// avoids an endpoint keeps its own: it may get no other connection.
+    /// Takes back the latest acquisitions that no request needs, and returns what to send to the pool. A particular
+    /// request keeps its own: it may get no other connection.
     pub fn cancel_surplus(&mut self) -> Vec<PoolRequest> {
         let mut cancelled = Vec::new();
         for at in (0..self.requested.len()).rev() {
-            let avoids = |(ticket, waiter): (Ticket, &Waiter<G>)| {
-                ticket == self.requested[at] && waiter.avoid.is_some()
+            let needs = |(ticket, waiter): (Ticket, &Waiter<G>)| {
+                ticket == self.requested[at] && waiter.is_particular()
             };
-            if self.surplus() > 0 && !self.waiting.iter().any(avoids) {
+            if self.surplus() > 0 && !self.waiting.iter().any(needs) {
                 cancelled.extend(self.requested.remove(at).map(|number| PoolRequest::Cancel { number }));
             }
         }
@@ -99,9 +118,9 @@ impl<G> Acquisitions<G> {
         self.waiting.clear();
     }
 
-    fn acquire(&mut self, number: Ticket, avoid: Option<EndpointId>) -> PoolRequest {
+    fn acquire(&mut self, number: Ticket, choice: Choice, tried: Tried) -> PoolRequest {
         self.requested.push_back(number);
-        PoolRequest::Acquire { number, avoid }
+        PoolRequest::Acquire { number, choice, tried }
     }
 }
 
@@ -112,7 +131,9 @@ mod tests {
     /// What happens to a worker that acquires connections. Tickets are counted from 1, and each grant is its ticket.
     #[derive(Debug, Clone, Copy)]
     enum Event {
+        /// It has tried an endpoint.
         Push(Option<EndpointId>),
+        Choose(Choice),
         Leave(Ticket),
         Leased(Ticket, EndpointId),
         Rejected(Ticket),
@@ -127,9 +148,14 @@ mod tests {
         let (mut acquisitions, mut pushed) = (Acquisitions::new(), 0);
         let mut on = |event| -> (Option<Ticket>, Vec<PoolRequest>) {
             match event {
-                Push(avoid) => {
+                Push(_) | Choose(_) => {
                     pushed += 1;
-                    let (ticket, request) = acquisitions.push(avoid, pushed);
+                    let (choice, tried) = match event {
+                        Choose(choice) => (choice, Tried::new()),
+                        Push(tried) => (Choice::Any, tried.into_iter().collect()),
+                        _ => unreachable!(),
+                    };
+                    let (ticket, request) = acquisitions.push(choice, tried, pushed);
                     assert_eq!(ticket, pushed);
                     (None, request.into_iter().collect())
                 }
@@ -147,9 +173,15 @@ mod tests {
             }
         };
         let text = |request: PoolRequest| match request {
-            PoolRequest::Acquire { number, avoid: None } => format!("acquire {number}"),
-            PoolRequest::Acquire { number, avoid: Some(endpoint) } => {
-                format!("acquire {number} but {endpoint}")
+            PoolRequest::Acquire { number, choice: Choice::Any, tried } => match tried.first() {
+                None => format!("acquire {number}"),
+                Some(endpoint) => format!("acquire {number} but {endpoint}"),
+            },
+            PoolRequest::Acquire { number, choice: Choice::Prefer(endpoint), .. } => {
+                format!("acquire {number} with {endpoint}")
+            }
+            PoolRequest::Acquire { number, choice: Choice::Only(endpoint), .. } => {
+                format!("acquire {number} of {endpoint}")
             }
             PoolRequest::Cancel { number } => format!("cancel {number}"),
             other => format!("{other:?}"),
@@ -175,6 +207,23 @@ mod tests {
         check(&[Push(None), CancelSurplus], &["acquire 1"]);
         check(&[Push(None), Push(None), Leave(1), CancelSurplus], &["acquire 1", "acquire 2", "cancel 2"]);
         check(&[Push(None), Rejected(1)], &["acquire 1", "to 1"]);
+    }
+
+    #[test]
+    fn a_request_that_has_chosen_an_endpoint_gets_that() {
+        let check = |events: &[Event], expected: &[&str]| assert_eq!(run(events), expected, "{events:?}");
+        let (only, prefer) = (Choose(Choice::Only(7)), Choose(Choice::Prefer(7)));
+        check(&[only, Free(8), Free(7)], &["acquire 1 of 7", "to 1"]);
+        check(&[only, only, Leased(2, 7)], &["acquire 1 of 7", "acquire 2 of 7", "to 2"]);
+        check(&[only, CancelSurplus, Rejected(1)], &["acquire 1 of 7", "to 1"]);
+        // Any connection that is free is as good as one at capacity.
+        check(&[prefer, Free(8)], &["acquire 1 with 7", "to 1"]);
+        check(&[prefer, Leased(1, 8)], &["acquire 1 with 7", "to 1"]);
+        // What an earlier one has left does not serve another choice.
+        check(
+            &[only, Free(7), only, CancelSurplus, Leased(2, 7)],
+            &["acquire 1 of 7", "to 1", "acquire 2 of 7", "cancel 1", "to 2"],
+        );
     }
 
     #[test]

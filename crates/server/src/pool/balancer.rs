@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use site::upstream::{Endpoints, Managed, Upstream};
 
 use super::PoolError;
-use super::endpoints::{Endpoint, EndpointState, Startup, choose, lacking, next_retry, superfluous};
-use super::message::{EndpointId, Lease, LeaseOutcome, PoolRequest};
+use super::endpoints::{Endpoint, EndpointState, Startup, Wish, choose, lacking, next_retry, superfluous};
+use super::message::{Availability, EndpointId, EndpointNotice, Lease, PoolRequest, Tried};
+use super::selection::Choice;
 use crate::admission::AdmissionQueue;
 use crate::spawner::Exit;
 use crate::supervisor::{KillTimer, RestartLimit};
@@ -45,11 +46,22 @@ pub enum Action {
         number: u64,
         why: PoolError,
     },
-    /// Recall idle connections from a worker: one, or all of an endpoint that retires.
+    /// Recall an idle connection from a worker: any, or one to this endpoint.
     Recall {
         worker: WorkerId,
         endpoint: Option<EndpointId>,
     },
+    /// Recall all idle connections to an endpoint that takes no more requests.
+    Retire {
+        worker: WorkerId,
+        endpoint: EndpointId,
+    },
+    /// Tell all workers how an endpoint is now.
+    Announce(EndpointId),
+    /// Tell a new worker which endpoints there are. Or, because some have been added or have left, all workers.
+    Introduce(Option<WorkerId>),
+    /// Reported by `on_checked`.
+    CheckHealth(EndpointId),
     /// Reported by `on_started` or `on_start_failed`.
     Start,
     /// Reported by `on_startup_checked`.
@@ -68,11 +80,19 @@ pub enum KillReason {
     NotAccepting,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectError {
     /// Its queue of connections is full.
     Busy,
-    Unreachable,
+    /// For this reason.
+    Unreachable(String),
+}
+
+/// What becomes of a request that waits.
+enum Verdict {
+    /// It gets a connection to the endpoint with this index.
+    Serve(usize),
+    Reject(PoolError),
 }
 
 /// What a process does with its first connection.
@@ -87,7 +107,7 @@ pub struct Balancer {
     endpoints: Vec<Endpoint>,
     queue: AdmissionQueue<Waiter>,
     /// By their number.
-    leases: HashMap<u64, (EndpointId, WorkerId)>,
+    leases: HashMap<u64, Leased>,
     workers: BTreeSet<WorkerId>,
     master: Master,
     restarts: RestartLimit,
@@ -105,12 +125,22 @@ enum Master {
     Gone,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Leased {
+    endpoint: EndpointId,
+    worker: WorkerId,
+    /// A request on it has failed.
+    has_failed: bool,
+}
+
 struct Waiter {
     worker: WorkerId,
     number: u64,
-    avoid: Option<EndpointId>,
+    choice: Choice,
+    /// Endpoints that have failed it in the worker.
+    tried: Tried,
     /// Endpoints that could not be reached for it.
-    tried: Vec<EndpointId>,
+    unreachable: Vec<EndpointId>,
     since: Instant,
     recalled: Option<Instant>,
     /// Workers that may have an idle connection: a recall was sent to them, and they have not sent `NothingIdle`.
@@ -135,13 +165,14 @@ impl Balancer {
         }
     }
 
-    pub fn add_address(&mut self, now: Instant) -> EndpointId {
-        self.add_endpoint(Startup::Accepted, now)
+    pub fn add_address(&mut self, name: String, weight: u16, now: Instant) -> EndpointId {
+        self.add_endpoint(name, weight, Startup::Accepted, now)
     }
 
     /// An address that is not one of a name any more. Requests on connections to it go on.
     pub fn remove_address(&mut self, id: EndpointId) {
         self.retire_where(|endpoint| endpoint.id == id);
+        self.introduce();
     }
 
     /// Requests wait while there is no endpoint, but a name that may have some.
@@ -152,6 +183,7 @@ impl Balancer {
     pub fn add_worker(&mut self) -> WorkerId {
         let id = self.new_id();
         self.workers.insert(id);
+        self.actions.push_back(Action::Introduce(Some(id)));
         id
     }
 
@@ -161,16 +193,16 @@ impl Balancer {
 
     pub fn on_request(&mut self, worker: WorkerId, request: PoolRequest, now: Instant) {
         match request {
-            PoolRequest::Acquire { number, avoid } => {
-                let (tried, recalled_from) = (Vec::new(), Vec::new());
+            PoolRequest::Acquire { number, choice, tried } => {
                 _ = self.queue.push(Waiter {
                     worker,
                     number,
-                    avoid,
+                    choice,
                     tried,
+                    unreachable: Vec::new(),
                     since: now,
                     recalled: None,
-                    recalled_from,
+                    recalled_from: Vec::new(),
                 });
             }
             PoolRequest::Cancel { number } => {
@@ -181,9 +213,15 @@ impl Balancer {
                     first.recalled_from.retain(|other| *other != worker);
                 }
             }
-            PoolRequest::Return { lease, requests, idle, outcome } => {
+            PoolRequest::Return { lease, requests, idle } => {
                 let unused = now.checked_sub(idle).unwrap_or(now);
-                self.return_lease(lease, requests, unused, outcome, now);
+                self.return_lease(lease, requests, unused);
+            }
+            PoolRequest::Failed { lease, reason } => {
+                let Some(leased) = self.leases.get_mut(&lease) else { return };
+                leased.has_failed = true;
+                let id = leased.endpoint;
+                self.on_failure(id, &reason, now);
             }
         }
     }
@@ -192,35 +230,90 @@ impl Balancer {
     pub fn on_worker_gone(&mut self, worker: WorkerId, now: Instant) {
         self.workers.remove(&worker);
         self.queue.retain(|waiter| waiter.worker != worker);
-        let of_worker = self.leases.iter().filter(|(_, (_, of))| *of == worker).map(|(lease, _)| *lease);
-        let leases: Vec<u64> = of_worker.collect();
-        leases.into_iter().for_each(|lease| self.return_lease(lease, 0, now, LeaseOutcome::Served, now));
+        let of_worker = self.leases.iter().filter(|(_, leased)| leased.worker == worker);
+        let leases: Vec<u64> = of_worker.map(|(lease, _)| *lease).collect();
+        leases.into_iter().for_each(|lease| self.return_lease(lease, 0, now));
     }
 
-    pub fn on_connected(&mut self, lease: Lease, now: Instant) {
-        let first = self.queue.take(|_, _| true);
+    pub fn on_connected(&mut self, (worker, number): (WorkerId, u64), lease: Lease, now: Instant) {
+        let waiter = self.queue.take(|_, waiter| (waiter.worker, waiter.number) == (worker, number));
         let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == lease.endpoint);
-        let (Some(waiter), Some(endpoint)) = (first, endpoint) else { return };
+        let (Some(_), Some(endpoint)) = (waiter, endpoint) else { return };
         endpoint.leases += 1;
         if endpoint.startup == Startup::NotConnected {
             endpoint.startup = Startup::Connected { since: now, next_check: now };
         }
-        self.leases.insert(lease.number, (lease.endpoint, waiter.worker));
+        let leased = Leased { endpoint: lease.endpoint, worker, has_failed: false };
+        self.leases.insert(lease.number, leased);
     }
 
-    pub fn on_connect_failed(&mut self, id: EndpointId, error: ConnectError, now: Instant) {
-        let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) else { return };
-        match (error, self.queue.first_mut()) {
-            (ConnectError::Busy, _) => endpoint.mark_busy(now),
-            (ConnectError::Unreachable, first) => {
-                endpoint.mark_unreachable(now);
-                first.into_iter().for_each(|waiter| waiter.tried.push(id));
+    pub fn on_connect_failed(
+        &mut self,
+        (worker, number): (WorkerId, u64),
+        id: EndpointId,
+        error: &ConnectError,
+        now: Instant,
+    ) {
+        match error {
+            ConnectError::Busy => {
+                let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id);
+                endpoint.into_iter().for_each(|endpoint| endpoint.mark_busy(now));
+            }
+            ConnectError::Unreachable(reason) => {
+                self.on_failure(id, reason, now);
+                let is_own = |waiter: &&mut Waiter| (waiter.worker, waiter.number) == (worker, number);
+                let waiter = self.queue.iter_mut().find(is_own);
+                waiter.into_iter().for_each(|waiter| waiter.unreachable.push(id));
             }
         }
     }
 
-    pub fn on_started(&mut self, now: Instant) -> EndpointId {
-        self.add_endpoint(Startup::NotConnected, now)
+    /// A health check of an endpoint has ended. Errors: why it has failed.
+    pub fn on_checked(&mut self, id: EndpointId, found: Result<(), &str>, now: Instant) {
+        let upstream = self.upstream.clone();
+        let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id);
+        if let (Some(endpoint), Some(checks)) = (endpoint, &upstream.health.checks) {
+            endpoint.health.on_checked(checks, found, now);
+        }
+    }
+
+    /// Takes the endpoints of this name out of service, or puts them back. `false`: there is none.
+    #[cfg(test)]
+    pub fn set_draining(&mut self, name: &str, is_draining: bool, now: Instant) -> bool {
+        let mut found = false;
+        for endpoint in self.endpoints.iter_mut().filter(|endpoint| endpoint.name == name) {
+            found = true;
+            endpoint.health.set_draining(is_draining);
+            if endpoint.health.update(now) {
+                self.actions.push_back(Action::Announce(endpoint.id));
+            }
+        }
+        found
+    }
+
+    fn on_failure(&mut self, id: EndpointId, reason: &str, now: Instant) {
+        if let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) {
+            endpoint.health.on_failure(&self.upstream.health, reason, now);
+            endpoint.health.update(now);
+            self.actions.push_back(Action::Announce(id));
+        }
+    }
+
+    /// The endpoints as workers are told.
+    pub fn notices(&self, now: Instant) -> impl Iterator<Item = EndpointNotice> {
+        self.endpoints.iter().filter(|endpoint| endpoint.is_serving()).map(move |endpoint| EndpointNotice {
+            id: endpoint.id,
+            name: endpoint.name.clone(),
+            weight: endpoint.weight,
+            state: endpoint.health.state(),
+            age: now.saturating_duration_since(endpoint.health.since),
+            failures: endpoint.health.failures,
+            reason: endpoint.health.reason.clone(),
+        })
+    }
+
+    pub fn on_started(&mut self, name: String, now: Instant) -> EndpointId {
+        self.add_endpoint(name, 1, Startup::NotConnected, now)
     }
 
     /// Returns the pause before the next start.
@@ -258,7 +351,7 @@ impl Balancer {
         let endpoint = self.endpoints.remove(at);
         // Workers may have idle connections to it, and not know yet that it has ended.
         self.recall_endpoint(id);
-        self.leases.retain(|_, (endpoint, _)| *endpoint != id);
+        self.leases.retain(|_, leased| leased.endpoint != id);
         if !endpoint.is_serving() {
             return None;
         }
@@ -275,7 +368,7 @@ impl Balancer {
 
     /// What is to be done now. `None`: nothing before `deadline`, or the next event.
     pub fn next(&mut self, now: Instant) -> Option<Action> {
-        for rule in [Balancer::supervise, Balancer::serve_first, Balancer::reject_excess] {
+        for rule in [Balancer::watch_health, Balancer::supervise, Balancer::serve, Balancer::reject_excess] {
             if self.actions.is_empty() {
                 rule(self, now);
             }
@@ -288,7 +381,9 @@ impl Balancer {
         let supervision = self.upstream.managed().and_then(|managed| self.next_supervision(managed, now));
         let waiting = (!self.queue.is_empty()).then_some(now + RECALL_INTERVAL);
         let retry = waiting.and_then(|_| next_retry(&self.endpoints, now));
-        [supervision, waiting, retry].into_iter().flatten().min()
+        let checks = self.upstream.health.checks.as_ref();
+        let health = self.endpoints.iter().filter_map(|endpoint| endpoint.health.deadline(checks, now)).min();
+        [supervision, waiting, retry, health].into_iter().flatten().min()
     }
 
     /// Neither a worker nor the master needs the pool, and its processes have ended.
@@ -299,6 +394,21 @@ impl Balancer {
 
     fn is_abandoned(&self) -> bool {
         self.master == Master::Gone && self.workers.is_empty()
+    }
+
+    /// Begins the checks that are due, and announces what has changed.
+    fn watch_health(&mut self, now: Instant) {
+        let upstream = self.upstream.clone();
+        for endpoint in &mut self.endpoints {
+            if let Some(checks) = &upstream.health.checks
+                && endpoint.health.begin_check(checks, now)
+            {
+                self.actions.push_back(Action::CheckHealth(endpoint.id));
+            }
+            if endpoint.health.update(now) {
+                self.actions.push_back(Action::Announce(endpoint.id));
+            }
+        }
     }
 
     /// Starts and ends processes.
@@ -368,15 +478,54 @@ impl Balancer {
         !self.is_abandoned() && lacking(&self.endpoints, limits, managed.spare_processes) > 0
     }
 
-    /// Serves the request that waits first. Others wait until it has its connection, or is rejected.
-    fn serve_first(&mut self, now: Instant) {
-        let Some(waiter) = self.queue.first() else { return };
-        let &Waiter { worker, number, avoid, since, .. } = waiter;
-        let avoided = avoid.filter(|_| self.upstream.managed().is_some() && now < since + AVOID);
-        let excluded: Vec<EndpointId> = waiter.tried.iter().copied().chain(avoided).collect();
-        let Some(at) = choose(&self.endpoints, self.capacity(), avoid, &excluded, now) else {
-            return self.provide(&excluded, now);
-        };
+    /// Serves the first request that an endpoint can serve, or rejects one that none ever can.
+    fn serve(&mut self, now: Instant) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let verdict = self.queue.iter().find_map(|(_, waiter)| {
+            let excluded = self.excluded(waiter, now);
+            let verdict = self.verdict(waiter, &excluded, now)?;
+            Some((waiter.worker, waiter.number, verdict))
+        });
+        match verdict {
+            None => self.provide(now),
+            Some((worker, number, Verdict::Reject(why))) => {
+                let waiter = self.queue.take(|_, waiter| (waiter.worker, waiter.number) == (worker, number));
+                self.reject(waiter, why);
+            }
+            Some((worker, number, Verdict::Serve(at))) => self.lease(worker, number, at),
+        }
+    }
+
+    /// `None`: it waits.
+    fn verdict(&self, waiter: &Waiter, excluded: &[EndpointId], now: Instant) -> Option<Verdict> {
+        let Waiter { choice, ref tried, .. } = *waiter;
+        let slow_start = self.upstream.health.slow_start;
+        let wish = Wish { choice, tried, excluded, slow_start };
+        if let Some(at) = choose(&self.endpoints, self.capacity(), &wish, now) {
+            return Some(Verdict::Serve(at));
+        }
+        let is_hopeless = self.upstream.managed().is_none()
+            && self.endpoints.iter().any(Endpoint::is_serving)
+            && !self.endpoints.iter().any(|endpoint| endpoint.is_eligible(choice, excluded));
+        is_hopeless.then(|| {
+            let was_down = |endpoint: &Endpoint| {
+                endpoint.health.state() != Availability::Up && endpoint.health.since < waiter.since
+            };
+            let were_down = self.endpoints.len() > 1 && self.endpoints.iter().all(was_down);
+            Verdict::Reject(if were_down { PoolError::AllDown } else { PoolError::Unreachable })
+        })
+    }
+
+    /// Endpoints that a request cannot have.
+    fn excluded(&self, waiter: &Waiter, now: Instant) -> Vec<EndpointId> {
+        let is_avoiding = self.upstream.managed().is_some() && now < waiter.since + AVOID;
+        let tried = if is_avoiding { &waiter.tried[..] } else { &[] };
+        waiter.unreachable.iter().chain(tried).copied().collect()
+    }
+
+    fn lease(&mut self, worker: WorkerId, number: u64, at: usize) {
         let lease_number = self.new_id();
         let endpoint = &self.endpoints[at];
         let limit = self.upstream.managed().and_then(|managed| managed.requests).unwrap_or(u64::MAX);
@@ -385,11 +534,9 @@ impl Balancer {
         self.actions.push_back(Action::Connect { worker, number, lease });
     }
 
-    /// No endpoint can serve the request that waits first.
-    fn provide(&mut self, excluded: &[EndpointId], now: Instant) {
-        let serving = self.endpoints.iter().filter(|endpoint| endpoint.is_serving());
-        let count = serving.clone().count();
-        let all_excluded = serving.clone().all(|endpoint| excluded.contains(&endpoint.id));
+    /// No endpoint can serve a request now.
+    fn provide(&mut self, now: Instant) {
+        let count = self.endpoints.iter().filter(|endpoint| endpoint.is_serving()).count();
         let max = self.upstream.managed().map(|managed| managed.max_processes);
         match max {
             // An idle connection of another worker is there sooner than another process.
@@ -401,7 +548,6 @@ impl Balancer {
             Some(_) => {}
             None if count == 0 && self.unresolved > 0 => {}
             None if count == 0 => self.reject_first(PoolError::Unresolved),
-            None if all_excluded => self.reject_first(PoolError::Unreachable),
             None => _ = self.recall_idle(now),
         }
     }
@@ -410,10 +556,14 @@ impl Balancer {
     fn recall_idle(&mut self, now: Instant) -> bool {
         let Some(first) = self.queue.first_mut() else { return false };
         if first.recalled.is_none_or(|at| at + RECALL_INTERVAL <= now) {
-            let others: BTreeSet<WorkerId> = self.leases.values().map(|(_, worker)| *worker).collect();
+            let others: BTreeSet<WorkerId> = self.leases.values().map(|leased| leased.worker).collect();
             first.recalled = Some(now);
             first.recalled_from = others.into_iter().filter(|other| *other != first.worker).collect();
-            let recall = |worker: &WorkerId| Action::Recall { worker: *worker, endpoint: None };
+            let endpoint = match first.choice {
+                Choice::Only(endpoint) => Some(endpoint),
+                Choice::Any | Choice::Prefer(_) => None,
+            };
+            let recall = |worker: &WorkerId| Action::Recall { worker: *worker, endpoint };
             self.actions.extend(first.recalled_from.iter().map(recall));
         }
         !first.recalled_from.is_empty() && now < first.since + RECALL_TIMEOUT
@@ -434,25 +584,16 @@ impl Balancer {
         self.actions.extend(waiter.map(reject));
     }
 
-    fn return_lease(
-        &mut self,
-        lease: u64,
-        requests: u64,
-        unused: Instant,
-        outcome: LeaseOutcome,
-        now: Instant,
-    ) {
-        let Some((id, _)) = self.leases.remove(&lease) else { return };
+    fn return_lease(&mut self, lease: u64, requests: u64, unused: Instant) {
+        let Some(Leased { endpoint: id, has_failed, .. }) = self.leases.remove(&lease) else { return };
         let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) else { return };
         endpoint.leases -= 1;
         endpoint.requests += requests;
         if endpoint.leases == 0 {
             endpoint.unused = unused;
         }
-        match outcome {
-            LeaseOutcome::Failed => endpoint.mark_unreachable(now),
-            LeaseOutcome::Served if requests > 0 => self.restarts.reset(),
-            LeaseOutcome::Served => {}
+        if requests > 0 && !has_failed {
+            self.restarts.reset();
         }
         let limit = self.upstream.managed().and_then(|managed| managed.requests);
         if limit.is_some_and(|limit| endpoint.requests >= limit) {
@@ -472,10 +613,10 @@ impl Balancer {
 
     /// Recalls all idle connections to an endpoint that takes no more requests.
     fn recall_endpoint(&mut self, id: EndpointId) {
-        let of_endpoint = self.leases.values().filter(|(endpoint, _)| *endpoint == id);
-        let workers: BTreeSet<WorkerId> = of_endpoint.map(|(_, worker)| *worker).collect();
-        let recall = |worker| Action::Recall { worker, endpoint: Some(id) };
-        self.actions.extend(workers.into_iter().map(recall));
+        let of_endpoint = self.leases.values().filter(|leased| leased.endpoint == id);
+        let workers: BTreeSet<WorkerId> = of_endpoint.map(|leased| leased.worker).collect();
+        let retire = |worker| Action::Retire { worker, endpoint: id };
+        self.actions.extend(workers.into_iter().map(retire));
     }
 
     /// The most connections to one endpoint.
@@ -486,10 +627,18 @@ impl Balancer {
         }
     }
 
-    fn add_endpoint(&mut self, startup: Startup, now: Instant) -> EndpointId {
+    fn add_endpoint(&mut self, name: String, weight: u16, startup: Startup, now: Instant) -> EndpointId {
         let id = self.new_id();
-        self.endpoints.push(Endpoint::new(id, startup, now));
+        self.endpoints.push(Endpoint::new(id, name, weight, startup, now));
+        self.introduce();
         id
+    }
+
+    fn introduce(&mut self) {
+        let all = Action::Introduce(None);
+        if !self.workers.is_empty() && !self.actions.contains(&all) {
+            self.actions.push_back(all);
+        }
     }
 
     fn new_id(&mut self) -> u64 {
@@ -502,6 +651,7 @@ impl Balancer {
 #[cfg(test)]
 mod tests {
     use site::address::Address;
+    use site::health::{Checks, Health};
     use site::upstream::{External, Protocol};
 
     use super::*;
@@ -513,6 +663,12 @@ mod tests {
         Acquire(usize, u64),
         /// The same, but not to this endpoint.
         Avoid(usize, u64, char),
+        /// The same, to this endpoint alone.
+        Only(usize, u64, char),
+        /// A health check of an endpoint succeeds, or fails.
+        Checked(char, bool),
+        /// The administrator takes an endpoint out of service, or puts it back.
+        Drain(char, bool),
         Cancel(usize, u64),
         NothingIdle(usize),
         /// A worker returns the lease of its request, which has had so many requests.
@@ -553,7 +709,7 @@ mod tests {
                 Endpoints::External(external) => external.addresses.len(),
                 Endpoints::Managed(_) => 0,
             };
-            let endpoints = (0..addresses).map(|_| balancer.add_address(began)).collect();
+            let endpoints = (0..addresses).map(|at| balancer.add_address(at.to_string(), 1, began)).collect();
             let workers = [balancer.add_worker(), balancer.add_worker()];
             let (leases, failing) = (HashMap::new(), HashMap::new());
             let first_connection = FirstConnection::Accepted;
@@ -578,28 +734,45 @@ mod tests {
             self.balancer.on_request(self.workers[worker - 1], request, now);
         }
 
-        fn give_back(&mut self, of: (usize, u64), requests: u64, outcome: LeaseOutcome, now: Instant) {
+        fn give_back(&mut self, of: (usize, u64), requests: u64, now: Instant) {
             let lease = self.leases.remove(&of).unwrap();
-            self.request(of.0, PoolRequest::Return { lease, requests, idle: Duration::ZERO, outcome }, now);
+            self.request(of.0, PoolRequest::Return { lease, requests, idle: Duration::ZERO }, now);
+        }
+
+        fn acquire(&mut self, of: (usize, u64), choice: Choice, tried: Option<char>, now: Instant) {
+            let tried = tried.map(|endpoint| self.id(endpoint)).into_iter().collect();
+            self.request(of.0, PoolRequest::Acquire { number: of.1, choice, tried }, now);
         }
 
         /// What the balancer does about an event, in words.
         fn on(&mut self, ms: u64, event: Event) -> Vec<String> {
             let now = self.began + Duration::from_millis(ms);
             match event {
-                Acquire(worker, number) => {
-                    self.request(worker, PoolRequest::Acquire { number, avoid: None }, now)
+                Acquire(worker, number) => self.acquire((worker, number), Choice::Any, None, now),
+                Avoid(worker, number, tried) => {
+                    self.acquire((worker, number), Choice::Any, Some(tried), now);
                 }
-                Avoid(worker, number, endpoint) => {
-                    let avoid = Some(self.id(endpoint));
-                    self.request(worker, PoolRequest::Acquire { number, avoid }, now);
+                Only(worker, number, endpoint) => {
+                    self.acquire((worker, number), Choice::Only(self.id(endpoint)), None, now);
+                }
+                Checked(endpoint, succeeds) => {
+                    let found = if succeeds { Ok(()) } else { Err("refused") };
+                    self.balancer.on_checked(self.id(endpoint), found, now);
+                }
+                Drain(endpoint, drains) => {
+                    let name = self.balancer.endpoints[endpoint as usize - 'a' as usize].name.clone();
+                    assert!(self.balancer.set_draining(&name, drains, now));
                 }
                 Cancel(worker, number) => self.request(worker, PoolRequest::Cancel { number }, now),
                 NothingIdle(worker) => self.request(worker, PoolRequest::NothingIdle, now),
                 Return(worker, number, requests) => {
-                    self.give_back((worker, number), requests, LeaseOutcome::Served, now);
+                    self.give_back((worker, number), requests, now);
                 }
-                Fail(worker, number) => self.give_back((worker, number), 1, LeaseOutcome::Failed, now),
+                Fail(worker, number) => {
+                    let (lease, reason) = (self.leases[&(worker, number)], "reset".to_owned());
+                    self.request(worker, PoolRequest::Failed { lease, reason }, now);
+                    self.give_back((worker, number), 1, now);
+                }
                 WorkerGone(worker) => self.balancer.on_worker_gone(self.workers[worker - 1], now),
                 MasterGone => self.balancer.on_master_gone(),
                 Exit(endpoint, code) => {
@@ -609,7 +782,8 @@ mod tests {
                     return actions;
                 }
                 Unreachable(endpoint) => {
-                    _ = self.failing.insert(self.id(endpoint), ConnectError::Unreachable)
+                    let error = ConnectError::Unreachable("refused".to_owned());
+                    _ = self.failing.insert(self.id(endpoint), error);
                 }
                 Busy(endpoint) => _ = self.failing.insert(self.id(endpoint), ConnectError::Busy),
                 NoStart => self.starts = false,
@@ -632,12 +806,13 @@ mod tests {
         fn perform(&mut self, action: Action, now: Instant) -> Option<String> {
             Some(match action {
                 Action::Connect { worker, number, lease } => {
-                    let (worker, endpoint) = (self.worker(worker), self.name(lease.endpoint));
+                    let (of, endpoint) = ((worker, number), self.name(lease.endpoint));
                     if let Some(error) = self.failing.get(&lease.endpoint) {
-                        self.balancer.on_connect_failed(lease.endpoint, *error, now);
+                        self.balancer.on_connect_failed(of, lease.endpoint, error, now);
                         return Some(format!("{endpoint} fails"));
                     }
-                    self.balancer.on_connected(lease, now);
+                    self.balancer.on_connected(of, lease, now);
+                    let worker = self.worker(worker);
                     self.leases.insert((worker, number), lease.number);
                     format!("{endpoint} to {worker}.{number}")
                 }
@@ -646,10 +821,15 @@ mod tests {
                 }
                 Action::Recall { worker, endpoint: None } => format!("recall from {}", self.worker(worker)),
                 Action::Recall { worker, endpoint: Some(endpoint) } => {
+                    format!("recall one of {} from {}", self.name(endpoint), self.worker(worker))
+                }
+                Action::Retire { worker, endpoint } => {
                     format!("recall {} from {}", self.name(endpoint), self.worker(worker))
                 }
+                Action::CheckHealth(id) => format!("check {}", self.name(id)),
+                Action::Announce(_) | Action::Introduce(_) => return None,
                 Action::Start if self.starts => {
-                    self.endpoints.push(self.balancer.on_started(now));
+                    self.endpoints.push(self.balancer.on_started(String::new(), now));
                     "start".to_owned()
                 }
                 Action::Start => {
@@ -730,6 +910,62 @@ mod tests {
                 (1000, Acquire(1, 7), &["a fails", "b fails"]),
                 (1009, Tick, &[]),
                 (1010, Tick, &["b fails"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_request_for_one_endpoint_keeps_no_other_waiting() {
+        check(
+            &external(2, 1),
+            &[
+                (0, Only(1, 1, 'a'), &["a to 1.1"]),
+                (0, Only(2, 1, 'a'), &["recall one of a from 1"]),
+                (0, Only(2, 2, 'b'), &["b to 2.2"]),
+                (1, Return(1, 1, 1), &["a to 2.1"]),
+                (2, Unreachable('a'), &[]),
+                (2, Return(2, 1, 1), &[]),
+                // The worker then chooses another one.
+                (2, Only(1, 2, 'a'), &["a fails", "Unreachable to 1.2"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_drained_endpoint_gets_no_request() {
+        check(
+            &external(2, 1),
+            &[
+                (0, Drain('a', true), &[]),
+                (0, Acquire(1, 1), &["b to 1.1"]),
+                (0, Acquire(2, 1), &["recall from 1"]),
+                (1, Drain('a', false), &["a to 2.1"]),
+                (2, Drain('a', true), &[]),
+                (3, Drain('b', true), &[]),
+                (4, Acquire(1, 2), &["AllDown to 1.2"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn checks_endpoints_and_prefers_those_that_are_up() {
+        let health = Health { checks: Some(Checks { fall: 1, ..Checks::default() }), ..Health::default() };
+        let upstream = Upstream { health, ..external(2, 9) };
+        check(
+            &upstream,
+            &[
+                (0, Tick, &["check a", "check b"]),
+                (1, Checked('a', false), &[]),
+                (1, Acquire(1, 1), &["b to 1.1"]),
+                (1, Acquire(1, 2), &["b to 1.2"]),
+                (2, Checked('b', true), &[]),
+                (4999, Tick, &[]),
+                (5001, Tick, &["check a"]),
+                (5002, Tick, &["check b"]),
+                (5003, Checked('a', true), &[]),
+                (5003, Acquire(1, 3), &["b to 1.3"]),
+                (10_003, Checked('a', true), &[]),
+                (10_003, Acquire(1, 4), &["a to 1.4"]),
             ],
         );
     }

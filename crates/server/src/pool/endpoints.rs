@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::message::EndpointId;
+use super::health::EndpointHealth;
+use super::message::{Availability, EndpointId};
+use super::selection::{Choice, effective_weight};
 use crate::supervisor::KillTimer;
 
-/// How long an endpoint that could not be reached is the last choice.
-const UNREACHABLE: Duration = Duration::from_secs(1);
 /// How long an endpoint whose queue is full is no choice.
 const BUSY: Duration = Duration::from_millis(10);
 
@@ -15,6 +15,10 @@ const BUSY: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     pub id: EndpointId,
+    /// The address, or the process.
+    pub name: String,
+    pub weight: u16,
+    pub health: EndpointHealth,
     /// Connections that workers have to it.
     pub leases: usize,
     /// Requests that it has had.
@@ -24,7 +28,6 @@ pub struct Endpoint {
     pub began: Instant,
     /// Since when it has no lease.
     pub unused: Instant,
-    unreachable_until: Option<Instant>,
     busy_until: Option<Instant>,
 }
 
@@ -49,26 +52,24 @@ pub enum Startup {
 }
 
 impl Endpoint {
-    pub fn new(id: EndpointId, startup: Startup, now: Instant) -> Endpoint {
+    pub fn new(id: EndpointId, name: String, weight: u16, startup: Startup, now: Instant) -> Endpoint {
         Endpoint {
             id,
+            name,
+            weight,
+            health: EndpointHealth::new(now),
             leases: 0,
             requests: 0,
             state: EndpointState::Serving,
             startup,
             began: now,
             unused: now,
-            unreachable_until: None,
             busy_until: None,
         }
     }
 
     pub fn is_serving(&self) -> bool {
         self.state == EndpointState::Serving
-    }
-
-    pub fn mark_unreachable(&mut self, now: Instant) {
-        self.unreachable_until = Some(now + UNREACHABLE);
     }
 
     /// Its queue of connections is full.
@@ -80,29 +81,47 @@ impl Endpoint {
         self.leases == 0 && self.is_serving()
     }
 
-    fn rank(&self, avoid: Option<EndpointId>, now: Instant) -> (bool, bool, usize, u64) {
-        let is_unreachable = self.unreachable_until.is_some_and(|until| now < until);
-        (Some(self.id) == avoid, is_unreachable, self.leases, self.requests)
+    /// Whether it may ever serve a request that has chosen so.
+    pub fn is_eligible(&self, choice: Choice, excluded: &[EndpointId]) -> bool {
+        let is_chosen = match choice {
+            Choice::Any | Choice::Prefer(_) => true,
+            Choice::Only(only) => only == self.id,
+        };
+        let is_drained = self.health.state() == Availability::Draining;
+        is_chosen && self.is_serving() && !is_drained && !excluded.contains(&self.id)
+    }
+
+    /// The least is the best.
+    fn rank(&self, wish: &Wish, now: Instant) -> impl Ord + use<> {
+        let age = now.saturating_duration_since(self.health.since);
+        let weight = effective_weight(self.weight, age, wish.slow_start).max(1) as u128;
+        let per_weight = |count: u64| u128::from(count) * 1_000_000 / weight;
+        let is_tried = wish.tried.contains(&self.id);
+        let is_other = matches!(wish.choice, Choice::Prefer(preferred) if preferred != self.id);
+        let load = (per_weight(self.leases as u64), per_weight(self.requests));
+        (is_tried, self.health.down_until(), is_other, load)
     }
 }
 
-/// The index of the endpoint with the fewest leases, of those that have fewer than `capacity` and are not `excluded`.
-/// The one to `avoid`, and those that could not be reached, are the last choice.
-pub fn choose(
-    endpoints: &[Endpoint],
-    capacity: usize,
-    avoid: Option<EndpointId>,
-    excluded: &[EndpointId],
-    now: Instant,
-) -> Option<usize> {
+/// What a request wants of its endpoint.
+pub struct Wish<'a> {
+    pub choice: Choice,
+    /// The last choice.
+    pub tried: &'a [EndpointId],
+    pub excluded: &'a [EndpointId],
+    pub slow_start: Duration,
+}
+
+/// The index of the endpoint with the fewest leases for its weight, of those that have fewer than `capacity`. Those that
+/// are down are a late choice, of which the least bad is that which is up soonest.
+pub fn choose(endpoints: &[Endpoint], capacity: usize, wish: &Wish, now: Instant) -> Option<usize> {
     let can_serve = |endpoint: &Endpoint| {
-        endpoint.is_serving()
+        endpoint.is_eligible(wish.choice, wish.excluded)
             && endpoint.leases < capacity
-            && !excluded.contains(&endpoint.id)
             && endpoint.busy_until.is_none_or(|until| now >= until)
     };
     let able = endpoints.iter().enumerate().filter(|(_, endpoint)| can_serve(endpoint));
-    able.min_by_key(|(_, endpoint)| endpoint.rank(avoid, now)).map(|(at, _)| at)
+    able.min_by_key(|(_, endpoint)| endpoint.rank(wish, now)).map(|(at, _)| at)
 }
 
 /// When the next endpoint whose queue is full is a choice again.
@@ -141,10 +160,17 @@ pub fn superfluous(
 mod tests {
     use super::*;
 
+    const ANY: Wish = Wish { choice: Choice::Any, tried: &[], excluded: &[], slow_start: Duration::ZERO };
+
+    fn fail(endpoint: &mut Endpoint, now: Instant) {
+        endpoint.health.on_failure(&Default::default(), "reset", now);
+        endpoint.health.update(now);
+    }
+
     fn endpoints(leases: &[usize], now: Instant) -> Vec<Endpoint> {
         let endpoint = |(at, leases): (usize, &usize)| Endpoint {
             leases: *leases,
-            ..Endpoint::new(at as u64 + 1, Startup::Accepted, now)
+            ..Endpoint::new(at as u64 + 1, String::new(), 1, Startup::Accepted, now)
         };
         leases.iter().enumerate().map(endpoint).collect()
     }
@@ -152,26 +178,76 @@ mod tests {
     #[test]
     fn chooses_the_endpoint_with_the_fewest_leases() {
         let now = Instant::now();
-        let check = |leases: &[usize], avoid, excluded: &[u64], expected| {
-            assert_eq!(choose(&endpoints(leases, now), 2, avoid, excluded, now), expected, "{leases:?}");
+        let check = |leases: &[usize], tried: &[u64], excluded: &[u64], expected| {
+            let wish = Wish { tried, excluded, ..ANY };
+            assert_eq!(choose(&endpoints(leases, now), 2, &wish, now), expected, "{leases:?}");
         };
-        check(&[], None, &[], None);
-        check(&[1, 0, 1], None, &[], Some(1));
-        check(&[2, 2], None, &[], None);
-        check(&[0, 1], Some(1), &[], Some(1));
-        check(&[0, 2], Some(1), &[], Some(0));
-        check(&[0, 1], None, &[1], Some(1));
-        check(&[0, 2], None, &[1], None);
+        check(&[], &[], &[], None);
+        check(&[1, 0, 1], &[], &[], Some(1));
+        check(&[2, 2], &[], &[], None);
+        check(&[0, 1], &[1], &[], Some(1));
+        check(&[0, 2], &[1], &[], Some(0));
+        check(&[0, 1], &[], &[1], Some(1));
+        check(&[0, 2], &[], &[1], None);
         let mut three = endpoints(&[0, 0, 0], now);
-        three[0].mark_unreachable(now);
+        fail(&mut three[0], now);
         three[1].state = EndpointState::Retiring;
-        assert_eq!(choose(&three, 1, None, &[], now), Some(2));
+        assert_eq!(choose(&three, 1, &ANY, now), Some(2));
         three[2].mark_busy(now);
-        assert_eq!(choose(&three, 1, None, &[], now), Some(0), "better unreachable than busy");
+        assert_eq!(choose(&three, 1, &ANY, now), Some(0), "better down than busy");
         assert_eq!(next_retry(&three, now), Some(now + BUSY));
-        assert_eq!(choose(&three, 1, None, &[], now + BUSY), Some(2));
+        assert_eq!(choose(&three, 1, &ANY, now + BUSY), Some(2));
         three[2].leases = 1;
-        assert_eq!(choose(&three, 2, None, &[], now + UNREACHABLE), Some(0), "it may be reachable again");
+        let later = now + Duration::from_secs(1);
+        three[0].health.update(later);
+        assert_eq!(choose(&three, 2, &ANY, later), Some(0), "it is up again");
+    }
+
+    #[test]
+    fn a_request_gets_the_endpoint_that_it_has_chosen() {
+        let now = Instant::now();
+        let mut three = endpoints(&[0, 1, 2], now);
+        let choose = |three: &[Endpoint], choice| {
+            super::choose(three, 2, &Wish { choice, ..ANY }, now).map(|at| at + 1)
+        };
+        assert_eq!(choose(&three, Choice::Prefer(2)), Some(2));
+        assert_eq!(choose(&three, Choice::Only(2)), Some(2));
+        // It is at capacity.
+        assert_eq!(choose(&three, Choice::Prefer(3)), Some(1));
+        assert_eq!(choose(&three, Choice::Only(3)), None);
+        fail(&mut three[1], now);
+        assert_eq!(choose(&three, Choice::Prefer(2)), Some(1));
+        assert_eq!(choose(&three, Choice::Only(2)), Some(2));
+        three[0].health.set_draining(true);
+        three[0].health.update(now);
+        assert_eq!(choose(&three, Choice::Any), Some(2), "better down than drained");
+        assert_eq!(choose(&three, Choice::Only(1)), None);
+    }
+
+    #[test]
+    fn the_least_bad_of_those_that_are_down_is_up_soonest() {
+        let now = Instant::now();
+        let mut two = endpoints(&[0, 0], now);
+        fail(&mut two[1], now);
+        fail(&mut two[0], now + Duration::from_millis(1));
+        assert_eq!(choose(&two, 1, &ANY, now), Some(1));
+    }
+
+    #[test]
+    fn weights_share_the_leases() {
+        let now = Instant::now();
+        let mut two = endpoints(&[0, 0], now);
+        two[0].weight = 3;
+        for _ in 0..8 {
+            let at = choose(&two, 100, &ANY, now).unwrap();
+            two[at].leases += 1;
+        }
+        assert_eq!((two[0].leases, two[1].leases), (6, 2));
+        two[1].health.since = now + Duration::from_secs(9);
+        let wish = Wish { slow_start: Duration::from_secs(10), ..ANY };
+        two[1].leases = 1;
+        assert_eq!(choose(&two, 100, &wish, now + Duration::from_secs(10)), Some(0), "it starts slowly");
+        assert_eq!(choose(&two, 100, &wish, now + Duration::from_secs(19)), Some(1));
     }
 
     #[test]

@@ -5,30 +5,36 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
+
 use super::PoolError;
+use super::selection::Choice;
 use crate::ipc::{Decoder, Encoder, Message};
 
 /// An endpoint of an application: an address or a process. Never 0, which stands for none in a message.
 pub type EndpointId = u64;
 
+/// Endpoints that have failed a request. It goes to another one, if there is another.
+pub type Tried = ArrayVec<EndpointId, MAX_TRIED>;
+
+pub const MAX_TRIED: usize = 8;
+/// Bytes of the name of an endpoint, and of the reason for its state, in a message.
+const MAX_NAME: usize = 300;
+const MAX_REASON: usize = 200;
+
 /// From a worker to a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PoolRequest {
-    /// Requests a connection to the endpoint with the fewest requests, but not to `avoid` if there is another.
-    Acquire { number: u64, avoid: Option<EndpointId> },
+    /// Requests a connection.
+    Acquire { number: u64, choice: Choice, tried: Tried },
     /// Takes back `Acquire`.
     Cancel { number: u64 },
     /// The response to `Recall` if no connection is idle. The worker returns the next one that is.
     NothingIdle,
     /// A connection is closed, after so many requests. It was idle for so long.
-    Return { lease: u64, requests: u64, idle: Duration, outcome: LeaseOutcome },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaseOutcome {
-    Served,
-    /// The endpoint could not be reached, or has not responded.
-    Failed,
+    Return { lease: u64, requests: u64, idle: Duration },
+    /// The endpoint of a lease could not be reached, or has not responded as it should.
+    Failed { lease: u64, reason: String },
 }
 
 /// From a pool to a worker.
@@ -44,11 +50,44 @@ pub enum PoolEvent {
         number: u64,
         why: PoolError,
     },
-    /// Requests an idle connection back, because another worker waits. With an endpoint: requests all idle connections
-    /// to it, because it takes no more requests.
+    /// Requests an idle connection back, because another worker waits. With an endpoint: one to that.
     Recall {
         endpoint: Option<EndpointId>,
     },
+    /// Requests all idle connections to an endpoint back, because it takes no more requests.
+    Retire {
+        endpoint: EndpointId,
+    },
+    /// So many endpoints follow. The worker forgets those that it knows.
+    Endpoints {
+        count: u64,
+    },
+    Endpoint(EndpointNotice),
+}
+
+/// An endpoint as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointNotice {
+    pub id: EndpointId,
+    /// The address, or the process.
+    pub name: String,
+    pub weight: u16,
+    pub state: Availability,
+    /// How long it has had this state.
+    pub age: Duration,
+    pub failures: u64,
+    /// Of the last failure. Empty: there was none.
+    pub reason: String,
+}
+
+/// May an endpoint have requests?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability {
+    Up,
+    /// It has failed. It is tried when no other is up.
+    Down,
+    /// The administrator takes it out of service.
+    Draining,
 }
 
 /// A connection that a worker may use until it closes it.
@@ -77,42 +116,70 @@ pub enum PoolCommand {
     Log(OwnedFd),
 }
 
+/// At most so many bytes of a text.
+fn start(text: &str, most: usize) -> &[u8] {
+    &text.as_bytes()[..text.floor_char_boundary(most)]
+}
+
+fn text(bytes: &[u8]) -> Option<String> {
+    String::from_utf8(bytes.to_vec()).ok()
+}
+
 impl Message<'_> for PoolRequest {
+    const MAX_BYTES: usize = 256;
+
     fn encode(&self) -> Encoder<'_> {
-        match *self {
-            PoolRequest::Acquire { number, avoid } => Encoder::new(b'A').u64(number).u64(avoid.unwrap_or(0)),
-            PoolRequest::Cancel { number } => Encoder::new(b'F').u64(number),
-            PoolRequest::NothingIdle => Encoder::new(b'B'),
-            PoolRequest::Return { lease, requests, idle, outcome } => {
-                let kind = match outcome {
-                    LeaseOutcome::Served => b'R',
-                    LeaseOutcome::Failed => b'X',
+        match self {
+            PoolRequest::Acquire { number, choice, tried } => {
+                let (kind, endpoint) = match choice {
+                    Choice::Any => (b'A', 0),
+                    Choice::Prefer(endpoint) => (b'P', *endpoint),
+                    Choice::Only(endpoint) => (b'O', *endpoint),
                 };
-                Encoder::new(kind).u64(lease).u64(requests).u64(idle.as_millis() as u64)
+                let start = Encoder::new(kind).u64(*number).u64(endpoint);
+                tried.iter().fold(start, |encoder, endpoint| encoder.u64(*endpoint))
+            }
+            PoolRequest::Cancel { number } => Encoder::new(b'F').u64(*number),
+            PoolRequest::NothingIdle => Encoder::new(b'B'),
+            PoolRequest::Return { lease, requests, idle } => {
+                Encoder::new(b'R').u64(*lease).u64(*requests).u64(idle.as_millis() as u64)
+            }
+            PoolRequest::Failed { lease, reason } => {
+                Encoder::new(b'X').u64(*lease).bytes(start(reason, MAX_REASON))
             }
         }
     }
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<PoolRequest> {
-        let outcome = match kind {
-            b'A' => {
-                let (number, avoid) = (fields.u64()?, fields.u64()?);
-                return Some(PoolRequest::Acquire { number, avoid: (avoid != 0).then_some(avoid) });
+        Some(match kind {
+            b'A' | b'P' | b'O' => {
+                let (number, endpoint) = (fields.u64()?, fields.u64()?);
+                let choice = match (kind, endpoint) {
+                    (b'A', 0) => Choice::Any,
+                    (b'P', endpoint) => Choice::Prefer(endpoint),
+                    (b'O', endpoint) => Choice::Only(endpoint),
+                    _ => return None,
+                };
+                let mut tried = Tried::new();
+                while let Some(endpoint) = fields.u64() {
+                    tried.try_push(endpoint).ok()?;
+                }
+                PoolRequest::Acquire { number, choice, tried }
             }
-            b'F' => return Some(PoolRequest::Cancel { number: fields.u64()? }),
-            b'B' => return Some(PoolRequest::NothingIdle),
-            b'R' => LeaseOutcome::Served,
-            b'X' => LeaseOutcome::Failed,
+            b'F' => PoolRequest::Cancel { number: fields.u64()? },
+            b'B' => PoolRequest::NothingIdle,
+            b'R' => {
+                let (lease, requests, idle) = (fields.u64()?, fields.u64()?, fields.u64()?);
+                PoolRequest::Return { lease, requests, idle: Duration::from_millis(idle) }
+            }
+            b'X' => PoolRequest::Failed { lease: fields.u64()?, reason: text(fields.rest())? },
             _ => return None,
-        };
-        let (lease, requests, idle) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        Some(PoolRequest::Return { lease, requests, idle: Duration::from_millis(idle), outcome })
+        })
     }
 }
 
 impl Message<'_> for PoolEvent {
-    // With the text of an IPv6 address.
-    const MAX_BYTES: usize = 128;
+    const MAX_BYTES: usize = 640;
 
     fn encode(&self) -> Encoder<'_> {
         match self {
@@ -127,6 +194,19 @@ impl Message<'_> for PoolEvent {
             }
             PoolEvent::Rejected { number, why } => Encoder::new(b'N').u64(*number).u64(why.number()),
             PoolEvent::Recall { endpoint } => Encoder::new(b'C').u64(endpoint.unwrap_or(0)),
+            PoolEvent::Retire { endpoint } => Encoder::new(b'D').u64(*endpoint),
+            PoolEvent::Endpoints { count } => Encoder::new(b'S').u64(*count),
+            PoolEvent::Endpoint(EndpointNotice { id, name, weight, state, age, failures, reason }) => {
+                let kind = match state {
+                    Availability::Up => b'U',
+                    Availability::Down => b'X',
+                    Availability::Draining => b'G',
+                };
+                let name = start(name, MAX_NAME);
+                let numbers = [*id, u64::from(*weight), age.as_millis() as u64, *failures, name.len() as u64];
+                let encoder = numbers.into_iter().fold(Encoder::new(kind), Encoder::u64);
+                encoder.bytes(name).bytes(start(reason, MAX_REASON))
+            }
         }
     }
 
@@ -148,6 +228,20 @@ impl Message<'_> for PoolEvent {
             b'C' => {
                 let endpoint = fields.u64()?;
                 PoolEvent::Recall { endpoint: (endpoint != 0).then_some(endpoint) }
+            }
+            b'D' => PoolEvent::Retire { endpoint: fields.u64()? },
+            b'S' => PoolEvent::Endpoints { count: fields.u64()? },
+            b'U' | b'X' | b'G' => {
+                let (id, weight) = (fields.u64()?, fields.u64()?.try_into().ok()?);
+                let (age, failures) = (Duration::from_millis(fields.u64()?), fields.u64()?);
+                let length = fields.u64()?.try_into().ok()?;
+                let (name, reason) = (text(fields.bytes(length)?)?, text(fields.rest())?);
+                let state = match kind {
+                    b'U' => Availability::Up,
+                    b'X' => Availability::Down,
+                    _ => Availability::Draining,
+                };
+                PoolEvent::Endpoint(EndpointNotice { id, name, weight, state, age, failures, reason })
             }
             _ => return None,
         })
@@ -181,19 +275,23 @@ mod tests {
     #[test]
     fn messages_are_received_as_they_were_sent() {
         let fd = || OwnedFd::from(File::open("/dev/null").expect("it is there"));
-        let returned = |seconds, outcome| PoolRequest::Return {
-            lease: 5,
-            requests: 9,
-            idle: Duration::from_secs(seconds),
-            outcome,
+        let returned =
+            |seconds| PoolRequest::Return { lease: 5, requests: 9, idle: Duration::from_secs(seconds) };
+        let acquire = |number, choice, tried: &[EndpointId]| PoolRequest::Acquire {
+            number,
+            choice,
+            tried: tried.iter().copied().collect(),
         };
         check_codec([
-            PoolRequest::Acquire { number: 7, avoid: None },
-            PoolRequest::Acquire { number: u64::MAX, avoid: Some(3) },
+            acquire(7, Choice::Any, &[]),
+            acquire(u64::MAX, Choice::Any, &[3]),
+            acquire(8, Choice::Prefer(1), &[1, 2, 3, 4, 5, 6, 7, 8]),
+            acquire(9, Choice::Only(u64::MAX), &[]),
             PoolRequest::Cancel { number: 1 },
             PoolRequest::NothingIdle,
-            returned(0, LeaseOutcome::Failed),
-            returned(7, LeaseOutcome::Served),
+            returned(0),
+            returned(7),
+            PoolRequest::Failed { lease: 3, reason: "it has closed the connection".to_owned() },
         ]);
         check_codec([
             PoolEvent::Leased {
@@ -214,7 +312,20 @@ mod tests {
             PoolEvent::Rejected { number: 4, why: PoolError::Failing },
             PoolEvent::Recall { endpoint: None },
             PoolEvent::Recall { endpoint: Some(2) },
+            PoolEvent::Retire { endpoint: 2 },
+            PoolEvent::Endpoints { count: 3 },
         ]);
+        check_codec([Availability::Up, Availability::Down, Availability::Draining].map(|state| {
+            PoolEvent::Endpoint(EndpointNotice {
+                id: 4,
+                name: "10.0.0.1:80".to_owned(),
+                weight: 3,
+                state,
+                age: Duration::from_millis(5),
+                failures: 7,
+                reason: "Connection refused".to_owned(),
+            })
+        }));
         check_codec([PoolCommand::AddWorker(fd()), PoolCommand::Log(fd())]);
     }
 }

@@ -11,10 +11,15 @@ pub mod process;
 
 pub mod multiplexed;
 
+pub mod selection;
+
 mod acquisitions;
 mod application_process;
 mod balancer;
+mod endpoint_table;
 mod endpoints;
+mod health;
+mod health_check;
 mod resolution;
 #[cfg(feature = "tls")]
 mod session;
@@ -32,6 +37,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use script::fastcgi::client::Client;
+use site::balance::Balance;
 use site::upstream::Upstream;
 use tokio::io::Interest;
 use tokio::sync::{Notify, oneshot};
@@ -39,11 +45,13 @@ use tokio::sync::{Notify, oneshot};
 use crate::admission::Ticket;
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::services::Services;
-use crate::sys;
 use crate::tls::{ClientTls, Offer};
+use crate::{clock, sys};
 use acquisitions::Acquisitions;
-use message::{EndpointId, Lease, LeaseOutcome, Origin, PoolEvent, PoolRequest};
+use endpoint_table::EndpointTable;
+use message::{Availability, EndpointId, Lease, Origin, PoolEvent, PoolRequest, Tried};
 use multiplexed::{FastCgiStream, SharedConnection};
+use selection::{Affinity, Choice, EndpointEntry, choose};
 use session::Session;
 pub use stream::Stream;
 
@@ -55,6 +63,8 @@ const MAX_RETIRED: usize = 256;
 /// How long a surplus acquisition is left with the pool: under load, a request needs it soon.
 const SURPLUS_DELAY: Duration = Duration::from_millis(2);
 /// How often idle connections are checked.
+/// How long a request waits for the pool to list the endpoints, at the start of a worker.
+const LIST_TIMEOUT: Duration = Duration::from_secs(1);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -70,17 +80,20 @@ pub enum PoolError {
     Unreachable,
     /// Its name has no address.
     Unresolved,
+    /// All of its endpoints were out of service before, and the least bad one has failed again.
+    AllDown,
     /// The process of the pool has ended.
     Lost,
 }
 
 impl PoolError {
-    const ALL: [PoolError; 6] = [
+    const ALL: [PoolError; 7] = [
         PoolError::QueueFull,
         PoolError::TimedOut,
         PoolError::Failing,
         PoolError::Unreachable,
         PoolError::Unresolved,
+        PoolError::AllDown,
         PoolError::Lost,
     ];
 
@@ -97,6 +110,7 @@ impl PoolError {
             PoolError::QueueFull => "too many requests wait for it",
             PoolError::TimedOut => "none of its connections was free in time",
             PoolError::Failing => "its processes end again and again",
+            PoolError::AllDown => "all of its endpoints are down",
             PoolError::Unreachable => "nothing listens at its address",
             PoolError::Unresolved => "its name cannot be resolved",
             PoolError::Lost => "the process that manages it has ended",
@@ -116,8 +130,14 @@ pub struct Pool {
     /// The most requests at a time on one connection. 1 as soon as the application has rejected a second one.
     multiplex: Cell<u16>,
     shared: RefCell<Vec<Rc<SharedConnection>>>,
-    /// Was there a recall while no connection was idle?
-    recalled: Cell<bool>,
+    /// A recall while no connection was idle.
+    recalled: Cell<Recalled>,
+    upstream: Rc<Upstream>,
+    table: RefCell<EndpointTable>,
+    /// The table is complete.
+    listed: Notify,
+    /// Of the choice by chance.
+    random: Cell<u64>,
     /// Endpoints that take no further request.
     retired: RefCell<VecDeque<EndpointId>>,
     /// `None`: connections are not encrypted.
@@ -130,6 +150,15 @@ pub struct Pool {
     /// Its name in the access log, and its addresses there.
     name: Rc<str>,
     addresses: Vec<Rc<str>>,
+}
+
+/// A connection that another worker waits for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Recalled {
+    #[default]
+    None,
+    Any,
+    Of(EndpointId),
 }
 
 type Grant = oneshot::Sender<Result<Checkout, PoolError>>;
@@ -152,9 +181,9 @@ pub struct PooledConnection {
     endpoint_name: Option<Rc<str>>,
     /// Its endpoint in the access log.
     endpoint_address: Rc<str>,
+    entry: Rc<EndpointEntry>,
     /// Requests that were sent on it.
     requests: u64,
-    outcome: LeaseOutcome,
     leased: Instant,
     /// Since when it is idle. `None`: a request uses it.
     idle: Option<Instant>,
@@ -176,7 +205,11 @@ impl Pool {
             delays_cancel: Cell::new(false),
             multiplex: Cell::new(upstream.multiplex),
             shared: RefCell::default(),
-            recalled: Cell::new(false),
+            recalled: Cell::default(),
+            upstream: Rc::new(upstream.clone()),
+            table: RefCell::default(),
+            listed: Notify::new(),
+            random: Cell::new(clock::micros()),
             retired: RefCell::default(),
             tls: tls.map(|tls| tls.of_worker()),
             offer: Offer::Http1,
@@ -188,18 +221,56 @@ impl Pool {
         }))
     }
 
-    /// For one request: a stream of a shared connection, an idle connection, or a new one. `avoid` is an endpoint that
-    /// has just failed.
-    pub async fn check_out(self: &Rc<Pool>, avoid: Option<EndpointId>) -> Result<Checkout, PoolError> {
-        let fits = |shared: &&Rc<SharedConnection>| Some(shared.endpoint()) != avoid && shared.has_capacity();
+    /// For one request: a stream of a shared connection, an idle connection, or a new one. `tried` are endpoints that
+    /// have just failed.
+    pub async fn check_out(
+        self: &Rc<Pool>,
+        affinity: Affinity,
+        tried: &Tried,
+    ) -> Result<Checkout, PoolError> {
+        if self.upstream.balance == Balance::Least {
+            return self.check_out_of(Choice::Any, tried).await;
+        }
+        let mut tried = tried.clone();
+        // Bounded: each turn tries another endpoint.
+        loop {
+            let choice = self.choose(affinity, &tried).await;
+            match self.check_out_of(choice, &tried).await {
+                Err(PoolError::Unreachable)
+                    if let Choice::Only(endpoint) = choice
+                        && tried.try_push(endpoint).is_ok() => {}
+                found => return found,
+            }
+        }
+    }
+
+    async fn choose(&self, affinity: Affinity, tried: &[EndpointId]) -> Choice {
+        if !self.table.borrow().is_complete() {
+            // Without the table, the pool chooses.
+            _ = tokio::time::timeout(LIST_TIMEOUT, self.listed.notified()).await;
+        }
+        let (balance, slow_start) = (&self.upstream.balance, self.upstream.health.slow_start);
+        // A linear congruential generator (Knuth): chance need not be secret here.
+        let random = self.random.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.random.set(random);
+        let table = self.table.borrow();
+        let mixed = random ^ (random >> 29);
+        choose(table.entries(), balance, slow_start, affinity, tried, mixed, Instant::now())
+    }
+
+    async fn check_out_of(self: &Rc<Pool>, choice: Choice, tried: &Tried) -> Result<Checkout, PoolError> {
+        let fits = |shared: &&Rc<SharedConnection>| {
+            let endpoint = shared.endpoint();
+            choice.is(endpoint) && !tried.contains(&endpoint) && shared.has_capacity()
+        };
         if let Some(shared) = self.shared.borrow().iter().find(fits) {
             return Ok(Checkout::Multiplexed(shared.reserve()));
         }
         // Each turn removes one. A connection to the avoided endpoint goes back to the pool.
-        while let Some(mut connection) = self.take_idle() {
+        while let Some(mut connection) = self.take_idle(choice) {
             let is_fresh = connection.idle.is_none_or(|since| since.elapsed() < self.keep);
-            if Some(connection.endpoint()) != avoid && is_fresh && connection.is_open() {
-                connection.idle = None;
+            if !tried.contains(&connection.endpoint()) && is_fresh && connection.is_open() {
+                connection.begin();
                 return Ok(Checkout::Exclusive(connection));
             }
         }
@@ -207,7 +278,7 @@ impl Pool {
             return Err(PoolError::Lost);
         }
         let (grant, granted) = oneshot::channel();
-        let (ticket, request) = self.acquisitions.borrow_mut().push(avoid, grant);
+        let (ticket, request) = self.acquisitions.borrow_mut().push(choice, tried.clone(), grant);
         let waiting = WaitGuard { pool: self, ticket };
         request.into_iter().for_each(|request| self.send(request));
         let granted = tokio::time::timeout(self.wait, granted).await;
@@ -237,6 +308,17 @@ impl Pool {
             Some(address) => address.to_string().into(),
             None => self.addresses.get(origin.index).unwrap_or(&self.name).clone(),
         }
+    }
+
+    /// The value of the sticky cookie that leads to an endpoint.
+    pub fn token(&self, endpoint: EndpointId) -> Option<String> {
+        let table = self.table.borrow();
+        table.entries().iter().find(|entry| entry.id == endpoint).map(|entry| entry.token())
+    }
+
+    /// Whether all endpoints are out of service, of several.
+    pub fn are_all_out(&self) -> bool {
+        self.table.borrow().are_all_out()
     }
 
     /// Requests that wait for a connection.
@@ -284,16 +366,18 @@ impl Pool {
             PoolEvent::Leased { number, lease, origin, stream } => {
                 let grant = self.acquisitions.borrow_mut().on_leased(number, lease.endpoint);
                 let Some(stream) = self.open(stream, origin) else {
-                    return self.return_lease(lease, 0, Duration::ZERO, LeaseOutcome::Served);
+                    return self.return_lease(lease, 0, Duration::ZERO);
                 };
+                let entry = self.table.borrow_mut().entry(lease.endpoint, Instant::now());
+                entry.in_flight.update(|count| count + 1);
                 let connection = PooledConnection {
                     stream: Rc::new(stream),
                     fastcgi: None,
                     lease,
                     endpoint_name: self.endpoint_name(origin),
                     endpoint_address: self.endpoint_address(origin),
+                    entry,
                     requests: 0,
-                    outcome: LeaseOutcome::Served,
                     leased: Instant::now(),
                     idle: None,
                     was_idle: false,
@@ -307,17 +391,28 @@ impl Pool {
                 // Fails only if the request waits no more.
                 _ = grant.map(|grant| grant.send(Err(why)));
             }
-            PoolEvent::Recall { endpoint: None } => match self.take_idle() {
-                Some(connection) => drop(connection),
-                None => {
-                    self.recalled.set(true);
-                    self.send(PoolRequest::NothingIdle);
+            PoolEvent::Recall { endpoint } => {
+                match self.take_idle(endpoint.map_or(Choice::Any, Choice::Only)) {
+                    Some(connection) => drop(connection),
+                    None => {
+                        self.recalled.set(endpoint.map_or(Recalled::Any, Recalled::Of));
+                        self.send(PoolRequest::NothingIdle);
+                    }
                 }
-            },
-            PoolEvent::Recall { endpoint: Some(endpoint) } => {
-                let retired: Vec<_> =
-                    self.idle.borrow_mut().extract_if(.., |idle| idle.lease.endpoint == endpoint).collect();
-                drop(retired);
+            }
+            PoolEvent::Endpoints { count } => {
+                self.table.borrow_mut().on_list(count);
+                self.on_list();
+            }
+            PoolEvent::Endpoint(notice) => {
+                self.table.borrow_mut().on_notice(&notice, Instant::now());
+                if notice.state != Availability::Up {
+                    self.close_idle(notice.id);
+                }
+                self.on_list();
+            }
+            PoolEvent::Retire { endpoint } => {
+                self.close_idle(endpoint);
                 let mut retired = self.retired.borrow_mut();
                 retired.push_back(endpoint);
                 if retired.len() > MAX_RETIRED {
@@ -337,12 +432,26 @@ impl Pool {
         Some(Stream::new(socket, session))
     }
 
+    fn on_list(&self) {
+        if self.table.borrow().is_complete() {
+            self.listed.notify_waiters();
+        }
+    }
+
+    /// Closes idle connections to an endpoint that is not to have requests.
+    fn close_idle(&self, endpoint: EndpointId) {
+        let idle: Vec<_> =
+            self.idle.borrow_mut().extract_if(.., |idle| idle.lease.endpoint == endpoint).collect();
+        drop(idle);
+    }
+
     /// Gives a free connection to a request that waits, or keeps it.
     fn give(&self, connection: PooledConnection, grant: Option<Grant>) {
         self.on_fewer_waiting();
         let Some(grant) = grant else {
-            // The requests that wait avoid this endpoint. If there is no other, the pool gives them this one.
-            return if self.waiting() == 0 { self.keep(connection) } else { drop(connection) };
+            // The requests that wait may have tried this endpoint. If there is no other, the pool gives them this one.
+            let is_avoided = self.acquisitions.borrow().is_avoided(connection.endpoint());
+            return if is_avoided { drop(connection) } else { self.keep(connection) };
         };
         if let Err(Ok(Checkout::Exclusive(connection))) = grant.send(Ok(Checkout::Exclusive(connection))) {
             self.keep(connection);
@@ -357,15 +466,23 @@ impl Pool {
 
     fn keep(&self, mut connection: PooledConnection) {
         if !self.keep.is_zero() && !self.is_lost.get() {
-            connection.idle = Some(Instant::now());
+            connection.end();
             connection.was_idle = true;
             self.idle.borrow_mut().push(connection);
             self.changed.notify_one();
         }
     }
 
-    fn take_idle(&self) -> Option<PooledConnection> {
-        self.idle.borrow_mut().pop()
+    /// The one that was used last.
+    fn take_idle(&self, choice: Choice) -> Option<PooledConnection> {
+        let mut idle = self.idle.borrow_mut();
+        match choice {
+            Choice::Any => idle.pop(),
+            Choice::Prefer(endpoint) | Choice::Only(endpoint) => {
+                let at = idle.iter().rposition(|idle| idle.endpoint() == endpoint)?;
+                Some(idle.remove(at))
+            }
+        }
     }
 
     /// Closes connections that were idle for long, or that the endpoint has closed.
@@ -377,8 +494,16 @@ impl Pool {
         drop(over);
     }
 
-    fn return_lease(&self, lease: Lease, requests: u64, idle: Duration, outcome: LeaseOutcome) {
-        self.send(PoolRequest::Return { lease: lease.number, requests, idle, outcome });
+    fn is_recalled(&self, endpoint: EndpointId) -> bool {
+        match self.recalled.get() {
+            Recalled::None => false,
+            Recalled::Any => true,
+            Recalled::Of(recalled) => recalled == endpoint,
+        }
+    }
+
+    fn return_lease(&self, lease: Lease, requests: u64, idle: Duration) {
+        self.send(PoolRequest::Return { lease: lease.number, requests, idle });
     }
 
     fn send(&self, request: PoolRequest) {
@@ -455,20 +580,37 @@ impl PooledConnection {
         self.was_idle || self.requests > 0
     }
 
-    /// The endpoint could not be reached, or has not responded.
-    pub fn mark_failed(&mut self) {
-        self.outcome = LeaseOutcome::Failed;
+    /// The endpoint could not be reached, or has not responded as it should.
+    pub fn report_failure(&self, reason: &str) {
+        self.pool.send(PoolRequest::Failed { lease: self.lease.number, reason: reason.to_owned() });
+    }
+
+    /// A request uses it.
+    fn begin(&mut self) {
+        self.idle = None;
+        self.entry.in_flight.update(|count| count + 1);
+    }
+
+    /// No request uses it.
+    fn end(&mut self) {
+        self.idle = Some(Instant::now());
+        self.entry.in_flight.update(|count| count - 1);
     }
 
     /// Ends a request. The connection can have another one.
     pub fn finish(mut self) {
-        self.requests += 1;
+        self.count_request();
         self.release();
     }
 
     /// Ends a request, and closes the connection.
     pub fn close(mut self) {
+        self.count_request();
+    }
+
+    fn count_request(&mut self) {
         self.requests += 1;
+        self.entry.requests.update(|count| count + 1);
     }
 
     fn release(self) {
@@ -477,7 +619,8 @@ impl PooledConnection {
             return;
         }
         let is_ours = self.leased.elapsed() < FAIR_SHARE && pool.waiting() > 0;
-        if !is_ours && pool.recalled.take() {
+        if !is_ours && pool.is_recalled(self.endpoint()) {
+            pool.recalled.take();
             return;
         }
         let grant = pool.acquisitions.borrow_mut().take_first(self.endpoint());
@@ -486,12 +629,14 @@ impl PooledConnection {
 
     /// The endpoint takes no further request, or none on this connection.
     fn is_spent(&self) -> bool {
-        self.requests >= self.lease.requests || self.pool.retired.borrow().contains(&self.lease.endpoint)
+        self.requests >= self.lease.requests
+            || self.entry.state.get() != Availability::Up
+            || self.pool.retired.borrow().contains(&self.lease.endpoint)
     }
 
     /// Other workers wait for a connection, and this worker has had this one for its time.
     fn is_recalled(&self) -> bool {
-        self.pool.recalled.get() && self.leased.elapsed() >= FAIR_SHARE
+        self.pool.is_recalled(self.endpoint()) && self.leased.elapsed() >= FAIR_SHARE
     }
 
     /// Sends `out` from `sent` on. Ready when all of it is sent.
@@ -515,7 +660,10 @@ impl PooledConnection {
 
 impl Drop for PooledConnection {
     fn drop(&mut self) {
+        if self.idle.is_none() {
+            self.entry.in_flight.update(|count| count - 1);
+        }
         let idle = self.idle.map_or(Duration::ZERO, |since| since.elapsed());
-        self.pool.return_lease(self.lease, self.requests, idle, self.outcome);
+        self.pool.return_lease(self.lease, self.requests, idle);
     }
 }

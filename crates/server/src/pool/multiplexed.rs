@@ -251,10 +251,10 @@ impl SharedConnection {
 
     /// The connection has ended, with all its streams.
     fn fail(&self, error: Option<ClientError>) {
-        let Some(mut connection) = self.connection.take() else { return };
+        let Some(connection) = self.connection.take() else { return };
         for inbox in self.inboxes.take() {
             if !inbox.has_response.get() && !inbox.is_reused {
-                connection.mark_failed();
+                connection.report_failure("it has closed the connection");
             }
             inbox.received.borrow_mut().end = Some(StreamEnd::Broken(error));
             inbox.wake();
@@ -373,7 +373,9 @@ impl FastCgiStream {
         {
             // Without FCGI_KEEP_CONN the application would close the connection under the other streams.
             id = client.begin(role, Persistence::KeepAlive, environment, &mut unsent.bytes);
-            connection.requests += u64::from(id.is_some());
+            if id.is_some() {
+                connection.count_request();
+            }
         }
         let head_end = unsent.before + unsent.bytes.len() as u64;
         self.state = match id {

@@ -21,7 +21,8 @@ use tokio::task::spawn_local;
 
 use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
 use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
-use super::message::{EndpointId, Lease, LeaseOutcome, Origin, PoolCommand, PoolEvent, PoolRequest};
+use super::health_check::check;
+use super::message::{EndpointId, Lease, Origin, PoolCommand, PoolEvent, PoolRequest};
 use super::resolution::{self, Addresses};
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log::stderr::Errors;
@@ -145,6 +146,8 @@ enum Event {
     Exit(EndpointId, Exit),
     /// Of the name with this index in `names`.
     Resolved(usize, Addresses),
+    /// A health check has ended. Errors: why it has failed.
+    Checked(EndpointId, Result<(), String>),
 }
 
 impl PoolProcess {
@@ -167,7 +170,8 @@ impl PoolProcess {
                 continue;
             };
             let origin = Origin { index, resolved: None };
-            targets.insert(balancer.add_address(now), Target::Address(socket.clone(), origin));
+            let id = balancer.add_address(socket.to_string(), upstream.weight(index), now);
+            targets.insert(id, Target::Address(socket.clone(), origin));
         }
         balancer.set_unresolved(names.len());
         let (events, received) = channel(EVENTS);
@@ -243,7 +247,7 @@ impl PoolProcess {
         let now = Instant::now();
         match event {
             Event::Request(worker, request) => {
-                if matches!(request, PoolRequest::Return { outcome: LeaseOutcome::Failed, .. }) {
+                if matches!(request, PoolRequest::Failed { .. }) {
                     self.doubt_names();
                 }
                 self.balancer.on_request(worker, request, now);
@@ -255,6 +259,10 @@ impl PoolProcess {
             Event::Exit(id, exit) => self.on_exit(id, exit, now),
             Event::Resolved(at, Ok(addresses)) => self.on_resolved(at, &addresses, now),
             Event::Resolved(at, Err(why)) => self.on_unresolved(at, &why),
+            Event::Checked(id, found) => {
+                let found = found.as_ref().map(|()| ()).map_err(String::as_str);
+                self.balancer.on_checked(id, found, now);
+            }
         }
     }
 
@@ -273,10 +281,11 @@ impl PoolProcess {
                 removed.push(*id);
             }
         }
-        for address in missing {
-            let origin = Origin { index: *index, resolved: Some(address) };
-            let id = self.balancer.add_address(now);
-            self.targets.insert(id, Target::Address(Address::Tcp(address), origin));
+        for socket in missing {
+            let origin = Origin { index: *index, resolved: Some(socket) };
+            let (name, weight) = (format!("{address} ({socket})"), self.upstream.weight(*index));
+            let id = self.balancer.add_address(name, weight, now);
+            self.targets.insert(id, Target::Address(Address::Tcp(socket), origin));
         }
         for id in removed {
             self.balancer.remove_address(id);
@@ -329,6 +338,10 @@ impl PoolProcess {
                 self.send(worker, PoolEvent::Rejected { number, why });
             }
             Action::Recall { worker, endpoint } => self.send(worker, PoolEvent::Recall { endpoint }),
+            Action::Retire { worker, endpoint } => self.send(worker, PoolEvent::Retire { endpoint }),
+            Action::Announce(id) => self.announce(id, now),
+            Action::Introduce(worker) => self.introduce(worker, now),
+            Action::CheckHealth(id) => self.check_health(id),
             Action::Start => self.start(now),
             Action::CheckStartup(id) => self.check_startup(id, now),
             Action::CheckMemory(id) => {
@@ -353,25 +366,22 @@ impl PoolProcess {
     }
 
     fn connect(&mut self, worker: WorkerId, number: u64, lease: Lease, now: Instant) {
-        let own = Origin { index: 0, resolved: None };
-        let (origin, stream) = match self.targets.get(&lease.endpoint) {
-            Some(Target::Address(Address::Unix(path), origin)) => (*origin, connect_unix(path)),
-            Some(Target::Address(Address::Tcp(address), origin)) => {
-                (*origin, self.connect_tcp(*address, *origin))
-            }
-            Some(Target::Process(process)) => (own, process.connect()),
-            None => (own, Err(io::ErrorKind::NotFound.into())),
+        let origin = match self.targets.get(&lease.endpoint) {
+            Some(Target::Address(_, origin)) => *origin,
+            Some(Target::Process(_)) | None => Origin { index: 0, resolved: None },
         };
-        match stream {
+        match self.open(lease.endpoint) {
             Ok(stream) => {
-                self.balancer.on_connected(lease, now);
+                self.balancer.on_connected((worker, number), lease, now);
                 self.send(worker, PoolEvent::Leased { number, lease, origin, stream });
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.balancer.on_connect_failed(lease.endpoint, ConnectError::Busy, now);
+                let id = lease.endpoint;
+                self.balancer.on_connect_failed((worker, number), id, &ConnectError::Busy, now);
             }
             Err(error) => {
-                self.balancer.on_connect_failed(lease.endpoint, ConnectError::Unreachable, now);
+                let reason = ConnectError::Unreachable(error.to_string());
+                self.balancer.on_connect_failed((worker, number), lease.endpoint, &reason, now);
                 self.doubt_names();
                 let (name, target) = (&self.upstream.name, self.targets.get(&lease.endpoint));
                 let target = match target {
@@ -393,6 +403,45 @@ impl PoolProcess {
         }
     }
 
+    /// A connection that may still be in progress.
+    fn open(&self, id: EndpointId) -> io::Result<OwnedFd> {
+        match self.targets.get(&id) {
+            Some(Target::Address(Address::Unix(path), _)) => connect_unix(path),
+            Some(Target::Address(Address::Tcp(address), origin)) => self.connect_tcp(*address, *origin),
+            Some(Target::Process(process)) => process.connect(),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn check_health(&self, id: EndpointId) {
+        let (stream, upstream, events) = (self.open(id), self.upstream.clone(), self.events.clone());
+        spawn_local(async move {
+            let Some(checks) = &upstream.health.checks else { return };
+            let found = check(stream, checks, upstream.protocol).await;
+            // Fails only when the pool ends.
+            _ = events.send(Event::Checked(id, found)).await;
+        });
+    }
+
+    /// Tells all workers how an endpoint is now.
+    fn announce(&self, id: EndpointId, now: Instant) {
+        if let Some(notice) = self.balancer.notices(now).find(|notice| notice.id == id) {
+            for worker in self.workers.keys() {
+                self.send(*worker, PoolEvent::Endpoint(notice.clone()));
+            }
+        }
+    }
+
+    /// Tells a worker, or all of them, which endpoints there are.
+    fn introduce(&self, worker: Option<WorkerId>, now: Instant) {
+        let workers = self.workers.keys().filter(|id| worker.is_none_or(|worker| worker == **id));
+        for id in workers {
+            let count = self.balancer.notices(now).count() as u64;
+            self.send(*id, PoolEvent::Endpoints { count });
+            self.balancer.notices(now).for_each(|notice| self.send(*id, PoolEvent::Endpoint(notice)));
+        }
+    }
+
     fn start(&mut self, now: Instant) {
         let started = self.starter.as_mut().map(|starter| {
             let (process, output) = starter.start()?;
@@ -403,7 +452,7 @@ impl PoolProcess {
             None => {}
             Some(Ok((process, output, watched))) => {
                 let pid = process.process.pid;
-                let id = self.balancer.on_started(now);
+                let id = self.balancer.on_started(format!("process {pid}"), now);
                 self.targets.insert(id, Target::Process(process));
                 let who = format!("application \"{}\", process {pid}", self.upstream.name).into();
                 let errors = Errors::new(output, who, &self.scripts);

@@ -142,6 +142,7 @@ impl UpstreamBody {
 
     fn fail(&self, why: &str) -> io::Error {
         self.exchange.services.counts.add(Count::ScriptsFailed, 1);
+        self.exchange.report_failure(why);
         let Exchange { label, upstream_name, .. } = &self.exchange;
         log::error(format_args!("{label}: the response of {upstream_name} is incomplete: {why}"));
         io::Error::other(self.abort_reason())

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::head::{HeadParser, Step, UpstreamHead};
 use super::request::UpstreamRequest;
-use super::transport::{ReadError, Retry, Transport};
+use super::transport::{ReadError, Retry, Reuse, Transport};
 use super::upgrade::Upgrade;
 use crate::log;
 use crate::log::upstream::AttemptLog;
@@ -29,6 +29,8 @@ use crate::stats::Count;
 
 /// Bytes of an unneeded response that are read so that its connection can have another request.
 const DRAIN_LIMIT: usize = 1024 * 1024;
+
+const NOT_CONNECTED: &str = "it has not accepted the connection in time";
 
 pub struct Exchange {
     pub services: Rc<Services>,
@@ -221,7 +223,11 @@ impl Exchange {
                     return Err(self.no_response(Status::BAD_GATEWAY, error.to_string()));
                 }
                 // Another endpoint might take as long.
+                Err(ReadError::Timeout) if !self.transport.is_connected() => {
+                    return Err(self.no_response(Status::GATEWAY_TIMEOUT, NOT_CONNECTED.to_owned()));
+                }
                 Err(error @ (ReadError::Timeout | ReadError::Expired)) => {
+                    self.transport.report_failure(&error.to_string());
                     let Exchange { label, upstream_name, .. } = self;
                     log::error(format_args!("{label}: {upstream_name} did not respond: {error}"));
                     return Err(Failure::Reported(Status::GATEWAY_TIMEOUT));
@@ -237,6 +243,7 @@ impl Exchange {
                     return Ok((head, bytes[used..].to_vec()));
                 }
                 Step::Rejected(error) => {
+                    self.transport.report_failure(&error.to_string());
                     let Exchange { label, upstream_name, .. } = self;
                     log::error(format_args!(
                         "{label}: the response of {upstream_name} cannot be read: {error}"
@@ -297,6 +304,11 @@ impl Exchange {
     /// The connection, where the upstream has switched its protocol. This ends the exchange.
     pub fn take_connection(&self) -> Option<PooledConnection> {
         self.transport.take_connection()
+    }
+
+    /// The endpoint has not responded as it should.
+    pub fn report_failure(&self, reason: &str) {
+        self.transport.report_failure(reason);
     }
 
     /// No more of the response is read. With `KeepAlive` all of it has been.
@@ -409,7 +421,12 @@ impl Exchange {
     }
 
     fn no_response(&self, status: Status, why: String) -> Failure {
-        Failure::NoResponse(NoResponse { status, why, retry: self.transport.retry() })
+        let retry = self.transport.retry();
+        // A reused connection may have been closed in the meantime, and a request alone may be rejected.
+        if matches!(retry, Retry::AtAnother { connection: Reuse::New, .. } | Retry::Never) {
+            self.transport.report_failure(&why);
+        }
+        Failure::NoResponse(NoResponse { status, why, retry })
     }
 
     fn fail(&self, status: Status) -> Failure {

@@ -18,7 +18,7 @@ use taipan_http::status::Status;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
-use super::transport::{Connection, ReadError, Retry, Transport};
+use super::transport::{Connection, ReadError, Retry, Sent, Transport};
 use crate::log;
 use crate::log::stderr::Lines;
 use crate::pool::Checkout;
@@ -282,10 +282,17 @@ impl Transport for FastCgi {
             _ if has_begun && status != ProtocolStatus::Overloaded => Retry::Never,
             Path::Exclusive(connection, _) => connection.at_another(),
             // The driver of the connection reports its failure to the pool.
-            Path::Multiplexed(stream) => stream
-                .borrow()
-                .as_ref()
-                .map_or(Retry::Never, |stream| Retry::at_another(stream.endpoint(), stream.is_reused())),
+            Path::Multiplexed(stream) => stream.borrow().as_ref().map_or(Retry::Never, |stream| {
+                Retry::at_another(stream.endpoint(), stream.is_reused(), Sent::Something)
+            }),
+        }
+    }
+
+    fn report_failure(&self, reason: &str) {
+        match &self.path {
+            Path::Exclusive(connection, _) => connection.report_failure(reason),
+            // The driver of the connection reports its end.
+            Path::Multiplexed(_) => {}
         }
     }
 

@@ -123,6 +123,10 @@ impl Transport for Http {
         self.connection.retry()
     }
 
+    fn report_failure(&self, reason: &str) {
+        self.connection.report_failure(reason);
+    }
+
     fn finish(&self, persistence: Persistence) {
         self.connection.finish(match self.body_ended.get() {
             true => persistence,

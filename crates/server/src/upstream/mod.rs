@@ -11,6 +11,7 @@ pub mod request;
 pub mod concurrency;
 mod spool;
 
+mod affinity;
 mod exchange;
 mod transport;
 
@@ -28,10 +29,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use script::environment::Additions;
+use site::balance::Balance;
 use site::upstream::Upstream;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
+use taipan_http::target::Scheme;
 
+use self::affinity::{affinity, set_cookie};
 use self::cgi::Stdin;
 use self::concurrency::ConcurrencyLimit;
 use self::exchange::{BodySource, Exchange, Failure, Kind, NoResponse, Timeouts};
@@ -41,9 +45,11 @@ use self::http::Http;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
 use self::scgi::Scgi;
 use self::spool::{SpoolReader, SpooledBody};
-use self::transport::{Retry, Reuse, Transport};
+use self::transport::{Retry, Reuse, Sent, Transport};
 use crate::log;
 use crate::log::upstream::UpstreamLog;
+use crate::pool::message::{EndpointId, Tried};
+use crate::pool::selection::Affinity;
 use crate::pool::{Checkout, Pool, PoolError};
 use crate::request::Request;
 use crate::request::body::{Length, Rejection, RequestBody};
@@ -181,7 +187,21 @@ async fn try_forward(
         Message::Program(program) => {
             forward_to_script(upstreams, handler, &request, program, body, spooled).await
         }
-        _ => forward_to_application(upstreams, handler, &request, body, spooled, log).await,
+        _ => {
+            let id = handler.upstream(services).ok_or(Status::SERVICE_UNAVAILABLE)?;
+            let found = services.site.upstreams.get(id).zip(upstreams.pools.get(id));
+            let (upstream, pool) = found.ok_or(Status::SERVICE_UNAVAILABLE)?;
+            let affinity = affinity(&upstream.balance, head, connection.client);
+            let application = Application { upstream, pool, affinity };
+            let (outcome, endpoint) =
+                forward_to_application(services, &application, handler, &request, body, spooled, log).await?;
+            Ok(match outcome {
+                Outcome::Response(response) => {
+                    Outcome::Response(application.with_cookie(response, endpoint, head.scheme))
+                }
+                outcome => outcome,
+            })
+        }
     }
 }
 
@@ -214,31 +234,50 @@ async fn forward_to_script(
     }
 }
 
-/// Repeats a request that has had no response, where that is safe.
+/// An application that a request is sent to, and what in the request decides its endpoint.
+struct Application<'a> {
+    upstream: &'a Upstream,
+    pool: &'a Rc<Pool>,
+    affinity: Affinity,
+}
+
+impl Application<'_> {
+    /// Adds the cookie that leads the client to the endpoint that has responded, unless the client has it.
+    fn with_cookie(&self, response: Response, endpoint: EndpointId, scheme: Scheme) -> Response {
+        let Balance::Sticky(name) = &self.upstream.balance else { return response };
+        match self.pool.token(endpoint) {
+            Some(token) if self.affinity != Affinity::of_token(token.as_bytes()) => {
+                response.with_fields(&[("Set-Cookie", &set_cookie(name, &token, scheme))])
+            }
+            _ => response,
+        }
+    }
+}
+
+/// Repeats a request that has had no response, where that is safe. Returns also the endpoint that has responded.
 async fn forward_to_application(
-    upstreams: &Upstreams,
+    services: &Rc<Services>,
+    application: &Application<'_>,
     handler: &Handler,
     request: &UpstreamRequest,
     body: &RequestBody,
     spooled: Option<SpooledBody>,
     log: &Rc<UpstreamLog>,
-) -> Result<Outcome, Outcome> {
-    let services = &upstreams.services;
-    let found = handler
-        .upstream(services)
-        .and_then(|id| Some((services.site.upstreams.get(id)?, upstreams.pools.get(id)?)));
-    let (upstream, pool) = found.ok_or(Status::SERVICE_UNAVAILABLE)?;
+) -> Result<(Outcome, EndpointId), Outcome> {
+    let &Application { upstream, pool, affinity } = application;
     let spooled = spooled.map(Rc::new);
     // What has been read from the client cannot be sent again.
     let is_streamed = spooled.is_none() && body.length() != Length::None;
-    let mut is_repeatable = !is_streamed && request.repeats == Repeats::Yes;
-    let (mut avoid, mut was_alone) = (None, false);
-    // At most once for each reused connection, once for a new one, and once alone.
+    let is_repeatable = !is_streamed && request.repeats == Repeats::Yes;
+    let (mut tried, mut retries, mut was_alone) = (Tried::new(), upstream.retries, false);
+    let was_out = pool.are_all_out();
+    // At most once for each reused connection, `retries` times for a new one, and once alone.
     loop {
         let attempt = log.begin(pool.name());
-        let checkout = pool.check_out(avoid).await;
+        let checkout = pool.check_out(affinity, &tried).await;
         let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
         attempt.on_endpoint(checkout.endpoint_address());
+        let endpoint = checkout.endpoint();
         let upstream_name = checkout.endpoint_name().unwrap_or_else(|| request.upstream_name.clone());
         let transport = open(services, upstream, checkout, request)?;
         services.counts.add(Count::UpstreamRequests, 1);
@@ -252,15 +291,23 @@ async fn forward_to_application(
         exchange.upstream_name = upstream_name.clone();
         exchange.attempt = Some(attempt);
         let failure = match receive(exchange, handler, request).await {
-            Ok(outcome) => return Ok(outcome),
+            Ok(outcome) => return Ok((outcome, endpoint)),
             Err(failure) => failure,
         };
         match failure.retry {
-            Retry::AtAnother { endpoint, connection } if is_repeatable => {
-                avoid = Some(endpoint);
+            Retry::AtAnother { endpoint, connection, sent }
+                if (is_repeatable || sent == Sent::Nothing && (spooled.is_some() || body.is_unread()))
+                    && (retries > 0 || connection == Reuse::Reused) =>
+            {
                 // A reused connection may have been closed in the meantime. A new one has failed.
+                if (connection == Reuse::New || upstream.balance == Balance::Least)
+                    && !tried.contains(&endpoint)
+                {
+                    // Beyond its capacity there are more retries than endpoints are remembered.
+                    _ = tried.try_push(endpoint);
+                }
                 if connection == Reuse::New {
-                    is_repeatable = false;
+                    retries -= 1;
                     let (label, why) = (&request.label, &failure.why);
                     log::warn(format_args!(
                         "{label}: {upstream_name} sent nothing on a new connection ({why}); the request is repeated"
@@ -269,7 +316,12 @@ async fn forward_to_application(
             }
             // The application has not processed it.
             Retry::Alone if (spooled.is_some() || body.is_unread()) && !was_alone => was_alone = true,
-            _ => return Err(report(services, &request.label, &upstream_name, &failure).into()),
+            _ => {
+                let out = was_out.then_some("; all of its endpoints are down");
+                let failure = NoResponse { why: failure.why + out.unwrap_or_default(), ..failure };
+                let status = report(services, &request.label, &upstream_name, &failure);
+                return Err(if was_out { Status::SERVICE_UNAVAILABLE } else { status }.into());
+            }
         }
     }
 }
@@ -324,9 +376,11 @@ fn rejected(services: &Services, request: &UpstreamRequest, upstream: &Upstream,
     services.counts.add(Count::ScriptsRejected, 1);
     match error {
         PoolError::Unreachable | PoolError::Unresolved => Status::BAD_GATEWAY,
-        PoolError::QueueFull | PoolError::TimedOut | PoolError::Failing | PoolError::Lost => {
-            Status::SERVICE_UNAVAILABLE
-        }
+        PoolError::QueueFull
+        | PoolError::AllDown
+        | PoolError::TimedOut
+        | PoolError::Failing
+        | PoolError::Lost => Status::SERVICE_UNAVAILABLE,
     }
 }
 

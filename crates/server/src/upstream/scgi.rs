@@ -49,6 +49,10 @@ impl Transport for Scgi {
         self.0.retry()
     }
 
+    fn report_failure(&self, reason: &str) {
+        self.0.report_failure(reason);
+    }
+
     fn finish(&self, _: Persistence) {
         self.0.finish(Persistence::Close);
     }

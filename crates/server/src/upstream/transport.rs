@@ -62,6 +62,9 @@ pub trait Transport {
         Retry::Never
     }
 
+    /// Tells the pool that the endpoint has not responded as it should.
+    fn report_failure(&self, _reason: &str) {}
+
     /// The connection, where the upstream has switched its protocol. This ends the exchange.
     fn take_connection(&self) -> Option<PooledConnection> {
         None
@@ -90,7 +93,14 @@ pub enum Retry {
     /// The upstream rejects a request that shares its connection with others.
     Alone,
     /// At another endpoint.
-    AtAnother { endpoint: EndpointId, connection: Reuse },
+    AtAnother { endpoint: EndpointId, connection: Reuse, sent: Sent },
+}
+
+/// Whether the endpoint may have received any of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    Nothing,
+    Something,
 }
 
 /// Whether the connection had a request before: then the endpoint may have closed it in the meantime.
@@ -120,9 +130,9 @@ impl From<io::Error> for ReadError {
 }
 
 impl Retry {
-    pub fn at_another(endpoint: EndpointId, is_reused: bool) -> Retry {
+    pub fn at_another(endpoint: EndpointId, is_reused: bool, sent: Sent) -> Retry {
         let connection = if is_reused { Reuse::Reused } else { Reuse::New };
-        Retry::AtAnother { endpoint, connection }
+        Retry::AtAnother { endpoint, connection, sent }
     }
 }
 
@@ -220,14 +230,17 @@ impl Connection {
         if self.has_response.get() { Retry::Never } else { self.at_another() }
     }
 
-    /// The endpoint has failed, unless it has closed a reused connection.
     pub fn at_another(&self) -> Retry {
-        let mut inner = self.inner.borrow_mut();
-        let Some(connection) = &mut *inner else { return Retry::Never };
-        if !connection.is_reused() {
-            connection.mark_failed();
-        }
-        Retry::at_another(connection.endpoint(), connection.is_reused())
+        let inner = self.inner.borrow();
+        let Some(connection) = &*inner else { return Retry::Never };
+        let has_sent = self.is_connected() || self.out.borrow().sent > 0;
+        let sent = if has_sent { Sent::Something } else { Sent::Nothing };
+        Retry::at_another(connection.endpoint(), connection.is_reused(), sent)
+    }
+
+    /// As that of a transport.
+    pub fn report_failure(&self, reason: &str) {
+        self.inner.borrow().iter().for_each(|connection| connection.report_failure(reason));
     }
 
     /// `None`: the exchange has ended, or a part of the request is still unsent.

@@ -25,6 +25,7 @@ pub enum Scope {
     Scripts,
     Application,
     Resolver,
+    Health,
     Tls,
     Certificates,
     Log,
@@ -33,7 +34,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 18] = [
+    pub const ALL: [Scope; 19] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -47,6 +48,7 @@ impl Scope {
         Scope::Scripts,
         Scope::Application,
         Scope::Resolver,
+        Scope::Health,
         Scope::Tls,
         Scope::Certificates,
         Scope::Log,
@@ -70,6 +72,7 @@ impl Scope {
             Scope::Scripts => "[scripts]",
             Scope::Application => "[[application]]",
             Scope::Resolver => "[resolver]",
+            Scope::Health => "[application.health]",
             Scope::Tls => "[tls]",
             Scope::Certificates => "[certificates]",
             Scope::Log => "[log]",
@@ -89,6 +92,11 @@ pub enum Kind {
     Path,
     Flag,
     Count {
+        min: u64,
+        max: u64,
+    },
+    /// An array of counts.
+    Counts {
         min: u64,
         max: u64,
     },
@@ -129,6 +137,7 @@ impl Kind {
             Kind::Path => "a path as a string".to_owned(),
             Kind::Flag => "true or false".to_owned(),
             Kind::Count { min, max } => format!("an integer from {min} to {max}"),
+            Kind::Counts { min, max } => format!("an array of integers from {min} to {max}"),
             Kind::Size { min, max } => {
                 let (min, max) = (size_text(min), size_text(max));
                 format!("a size such as \"16KiB\", or an integer of bytes, from {min} to {max}")

@@ -25,6 +25,7 @@ mod certificates;
 mod cors;
 
 mod folders;
+mod health;
 mod hosts;
 mod jwt;
 mod proxies;

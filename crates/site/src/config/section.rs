@@ -153,6 +153,14 @@ impl<'c> Section<'c> {
         given.map(|given| given.value)
     }
 
+    pub fn counts<T: TryFrom<u64>>(&self, name: &str) -> Option<Given<'c, Vec<T>>> {
+        self.read(name, |kind, node| {
+            let (Kind::Counts { min, max }, Value::Array(nodes)) = (kind, &node.value) else { return None };
+            let count = |node| integer(node).filter(|count| (min..=max).contains(count))?.try_into().ok();
+            nodes.iter().map(count).collect()
+        })
+    }
+
     pub fn size<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         let given = self.read(name, |kind, node| {
             let Kind::Size { min, max } = kind else { return None };

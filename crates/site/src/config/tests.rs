@@ -132,6 +132,13 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("address", "address = \"127.0.0.1:1\"")]
         }
         Scope::Resolver => &[("", "[resolver]")],
+        Scope::Health => &[
+            ("", "[[application]]"),
+            ("", "name = \"a\""),
+            ("", "protocol = \"http\""),
+            ("", "address = \"127.0.0.1:1\""),
+            ("", "[application.health]"),
+        ],
         Scope::Tls => &[("", "[tls]")],
         Scope::Certificates => &[("", "[certificates]")],
         Scope::Log => &[("", "[log]")],
@@ -147,6 +154,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "download" | "requests_burst" | "status" if scope == Scope::Limit => "requests = 1",
         "queue" if scope == Scope::Limit => "concurrent = 1",
         "wait" if scope == Scope::Limit => "concurrent = 1\nqueue = 1",
+        "status" | "timeout" | "rise" | "fall" if scope == Scope::Health => "path = \"/health\"",
         "format" => "access = \"stdout\"",
         "acme" if scope == Scope::Top => "names = \"a.example\"",
         "authorizer_user" => "authorizer_fields = [\"Remote-User\", \"X-Auth-Request-Email\"]",

@@ -5,8 +5,9 @@ use std::path::Path;
 use super::error::Place;
 use super::keys::Scope;
 use super::section::{Given, Section};
-use super::{proxies, scripts, settings};
+use super::{health, proxies, scripts, settings};
 use crate::address::Address;
+use crate::balance::Balance;
 use crate::endpoint::{EndpointAddress, Family, Resolution, is_host_name};
 use crate::upstream::{
     Endpoints, External, Managed, Protocol, SocketPassing, Upstream, UpstreamId, UpstreamTls, Verification,
@@ -92,6 +93,8 @@ fn upstream(section: &Section) -> Option<Upstream> {
             None
         }
     };
+    let addresses = section.texts("address").map_or(0, |addresses| addresses.len());
+    let (balance, weights) = balance(section, addresses);
     let endpoints =
         endpoints.unwrap_or(Endpoints::External(External { addresses: Vec::new(), connections: 1 }));
     let tls = tls(section, &endpoints);
@@ -106,6 +109,10 @@ fn upstream(section: &Section) -> Option<Upstream> {
     Some(Upstream {
         tls,
         http2: section.flag("http2").unwrap_or(false),
+        balance,
+        weights,
+        health: health::health(section, protocol),
+        retries: section.count("retries").unwrap_or(defaults.retries),
         multiplex: section.count("multiplex").unwrap_or(defaults.multiplex),
         queue: section.count("queue").unwrap_or(defaults.queue),
         wait: time("wait", defaults.wait),
@@ -209,6 +216,27 @@ pub fn resolution(top: &Section) -> Resolution {
     }
 }
 
+/// How requests are distributed over so many addresses, and the weight of each.
+pub fn balance(section: &Section, addresses: usize) -> (Balance, Vec<u16>) {
+    let given = section.text("balance");
+    let balance = given.and_then(|given| match Balance::parse(given.value) {
+        Ok(balance) => Some(balance),
+        Err(what_to_do) => {
+            let what = format!("\"balance\" cannot be \"{}\"", given.value.escape_debug());
+            section.errors.add(given.place, what, what_to_do);
+            None
+        }
+    });
+    let weights = section.counts("weights").map_or(Vec::new(), |given| {
+        if given.value.len() != addresses {
+            let what = format!("\"weights\" has {} entries, for {addresses} addresses", given.value.len());
+            section.errors.add(given.place, what, "write one for each address, in their order");
+        }
+        given.value
+    });
+    (balance.unwrap_or_default(), weights)
+}
+
 fn name(section: &Section) -> Option<String> {
     let Some(given) = section.text("name") else {
         if !section.has("name") {
@@ -248,6 +276,8 @@ fn external(section: &Section, default_port: Option<u16>) -> Option<Endpoints> {
 fn managed(section: &Section) -> Option<Endpoints> {
     let what_to_do = "use \"concurrent\", or remove it";
     section.reject_keys(&["connections"], "is for an application with an address", what_to_do);
+    let keys = ["balance", "weights"];
+    section.reject_keys(&keys, "is for an application with addresses", "remove it");
     let words = section.texts("command")?;
     let (program, place) =
         words.first().map_or(("", section.place_of("command")), |first| (first.value, first.place));

@@ -21,6 +21,14 @@ const fn size(min: u64, max: u64) -> Kind {
     Kind::Size { min, max }
 }
 
+const BALANCE: &str = "Which address a request goes to: `least`, that with the fewest requests; `round_robin`, one after \
+                       the other; `random`, the less busy one of two; `hash client`, `hash path`, `hash field NAME` or \
+                       `hash cookie NAME`, always the same for the same client, path, field or cookie; `sticky` or \
+                       `sticky COOKIE`, the one that a cookie says, which the server sets. See [Several \
+                       endpoints](proxy.md#several-endpoints).";
+const WEIGHTS: &str = "A weight for each address, in their order: one with weight 3 gets three times as many requests as \
+                       one with weight 1.";
+
 pub static CHAPTERS: &[Chapter] = &[
     Chapter {
         title: "The server",
@@ -2108,6 +2116,44 @@ pub static CHAPTERS: &[Chapter] = &[
                        it can read and change requests and responses: `taipan check` warns.",
             },
             Key {
+                name: "balance",
+                kind: Kind::Text,
+                default: Value("\"least\""),
+                example: "\"hash client\"",
+                text: BALANCE,
+            },
+            Key {
+                name: "weights",
+                kind: Kind::Counts { min: 1, max: 1000 },
+                default: Words("1 for each"),
+                example: "[3]",
+                text: WEIGHTS,
+            },
+            Key {
+                name: "retries",
+                kind: count(0, 8),
+                default: Value("1"),
+                example: "2",
+                text: "How often a request is sent to a further endpoint because one has failed before it responded: any \
+                       request of which nothing was sent, and otherwise those of methods that may be repeated (GET, HEAD, \
+                       PUT, DELETE, OPTIONS, TRACE) without a body, or with one that is stored.",
+            },
+            Key {
+                name: "slow_start",
+                kind: time(0, 3600),
+                default: Value("\"0s\""),
+                example: "\"30s\"",
+                text: "How long an endpoint takes until it gets its whole share of the requests, after it was added or is up \
+                       again. It begins with a tenth. Not with `hash`.",
+            },
+            Key {
+                name: "health",
+                kind: Kind::Section(Scope::Health),
+                default: Words("every key has its own"),
+                example: "[application.health]\nfailures = 3",
+                text: "When an endpoint counts as down, and how it is checked.",
+            },
+            Key {
                 name: "connections",
                 kind: count(1, 100_000),
                 default: Value("64"),
@@ -2331,6 +2377,97 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("\"2s\""),
                 example: "\"500ms\"",
                 text: "How long a DNS server may take to answer, before the question is sent once more.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[application.health]`",
+        intro: "When an endpoint of an application counts as down. One that is down gets requests only if no other is up. \
+                See [Health](proxy.md#health).",
+        scopes: &[Scope::Health],
+        keys: &[
+            Key {
+                name: "failures",
+                kind: count(0, 1000),
+                default: Value("1"),
+                example: "3",
+                text: "So many failed requests within `window` take an endpoint out of service for the `pause`. A request has \
+                       failed if the endpoint cannot be reached, does not respond in time, breaks off its response, or \
+                       responds with a status of `failure_status`. 0: failed requests have no effect.",
+            },
+            Key {
+                name: "window",
+                kind: time(1, 3600),
+                default: Value("\"10s\""),
+                example: "\"1m\"",
+                text: "The time in which failures count. An endpoint that fails again so soon after a pause gets the next one \
+                       at once.",
+            },
+            Key {
+                name: "pause",
+                kind: time(1, 3600),
+                default: Value("\"1s\""),
+                example: "\"5s\"",
+                text: "How long an endpoint is out of service, the first time. Each further time in a row it is twice as long.",
+            },
+            Key {
+                name: "longest_pause",
+                kind: time(1, DAY),
+                default: Value("\"1m\""),
+                example: "\"10m\"",
+                text: "The longest of these times.",
+            },
+            Key {
+                name: "failure_status",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "[\"502-504\"]",
+                text: "Responses with these statuses count as failures. The client gets them all the same.",
+            },
+            Key {
+                name: "path",
+                kind: Kind::Text,
+                default: Words("none"),
+                example: "\"/health\"",
+                text: "Endpoints are checked by a GET of this path, whether there are requests or not. The `Host` is \
+                       `localhost`. Only with `protocol = \"http\"`, and without `http2`.",
+            },
+            Key {
+                name: "status",
+                kind: Kind::Texts,
+                default: Value("[\"200-399\"]"),
+                example: "[\"200\", \"204\"]",
+                text: "The statuses of a check that has succeeded.",
+            },
+            Key {
+                name: "interval",
+                kind: time(100, 3600),
+                default: Words("5s, if there is a `path`; else there are no checks"),
+                example: "\"2s\"",
+                text: "The time between two checks of an endpoint. Without a `path`, a check succeeds if the endpoint accepts a \
+                       connection.",
+            },
+            Key {
+                name: "timeout",
+                kind: time(10, 60),
+                default: Value("\"2s\""),
+                example: "\"500ms\"",
+                text: "How long a check may take until the status is there.",
+            },
+            Key {
+                name: "rise",
+                kind: count(1, 100),
+                default: Value("2"),
+                example: "1",
+                text: "Checks in a row that must succeed until an endpoint that was down is up. The first check of all decides \
+                       alone.",
+            },
+            Key {
+                name: "fall",
+                kind: count(1, 100),
+                default: Value("3"),
+                example: "2",
+                text: "Checks in a row that must fail until an endpoint is down.",
             },
         ],
     },

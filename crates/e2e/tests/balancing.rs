@@ -1,0 +1,288 @@
+//! Several endpoints of an upstream: which one a request goes to, and what becomes of one that fails. The endpoints are
+//! threads of the test.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use e2e::{Response, Rows, Server, Site, TIMEOUT, wait_until};
+
+/// An endpoint, which responds with its name. It can die, and live again at the same address.
+struct Endpoint {
+    address: SocketAddr,
+    is_dead: Arc<AtomicBool>,
+    requests: Arc<AtomicUsize>,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Endpoint {
+    fn start(name: &'static str) -> Endpoint {
+        Endpoint::with(move |path| {
+            let status = if path == "/unhealthy" { "503 Service Unavailable" } else { "200 OK" };
+            format!("HTTP/1.1 {status}\r\nX-By: {name}\r\nContent-Length: 0\r\n\r\n")
+        })
+    }
+
+    /// Sends `response` for each path. An empty one closes the connection.
+    fn with(response: impl Fn(&str) -> String + Send + Sync + 'static) -> Endpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let (is_dead, requests) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let streams = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
+        let endpoint = Endpoint { address, is_dead, requests, streams };
+        let response = Arc::new(response);
+        let (is_dead, requests, streams) =
+            (endpoint.is_dead.clone(), endpoint.requests.clone(), endpoint.streams.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.expect("it listens");
+                if is_dead.load(Ordering::SeqCst) {
+                    continue;
+                }
+                streams.lock().expect("no panic").push(stream.try_clone().expect("a descriptor"));
+                let (response, requests) = (response.clone(), requests.clone());
+                thread::spawn(move || serve(stream, &*response, &requests));
+            }
+        });
+        endpoint
+    }
+
+    /// From now on each connection ends at once.
+    fn die(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
+        for stream in self.streams.lock().expect("no panic").drain(..) {
+            _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn live(&self) {
+        self.is_dead.store(false, Ordering::SeqCst);
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(stream: TcpStream, response: &dyn Fn(&str) -> String, requests: &AtomicUsize) -> io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    loop {
+        let mut first = String::new();
+        if reader.read_line(&mut first)? == 0 {
+            return Ok(());
+        }
+        let (mut line, mut length) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line)?;
+            let value = line.strip_prefix("Content-Length: ").map(str::trim_end);
+            length = value.map_or(length, |value| value.parse().expect("a number"));
+        }
+        reader.read_exact(&mut vec![0; length])?;
+        requests.fetch_add(1, Ordering::SeqCst);
+        let response = response(first.split(' ').nth(1).unwrap_or_default());
+        if response.is_empty() {
+            return stream.shutdown(Shutdown::Both);
+        }
+        (&stream).write_all(response.as_bytes())?;
+    }
+}
+
+fn by(response: &Response) -> String {
+    match response.status {
+        200 => response.field("x-by").unwrap_or("?").to_owned(),
+        status => status.to_string(),
+    }
+}
+
+/// Everything goes to `endpoints`, as `settings` of the application say.
+fn start(endpoints: &[&Endpoint], workers: usize, settings: &str) -> Server {
+    let addresses: Vec<String> =
+        endpoints.iter().map(|endpoint| format!("\"{}\"", endpoint.address)).collect();
+    let config = format!(
+        "workers = {workers}\n[[route]]\npath = \"/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
+         protocol = \"http\"\naddress = [{}]\n{settings}\n",
+        addresses.join(", ")
+    );
+    Site::new().config(&config).start()
+}
+
+/// How many of so many requests each endpoint has, each over a connection of its own.
+fn shares(server: &Server, count: usize, fields: impl Fn(usize) -> String) -> BTreeMap<String, usize> {
+    let mut shares = BTreeMap::new();
+    for number in 0..count {
+        let request = format!("GET /{number} HTTP/1.1\r\nHost: a\r\n{}\r\n", fields(number));
+        *shares.entry(by(&server.request(request))).or_default() += 1;
+    }
+    shares
+}
+
+#[test]
+fn takes_turns_by_weight() {
+    let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
+    let server = start(&[&a, &b, &c], 1, "balance = \"round_robin\"\nweights = [1, 2, 3]");
+    let found = shares(&server, 60, |_| String::new());
+    let expected = [("a", 10), ("b", 20), ("c", 30)].map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(found, BTreeMap::from(expected));
+}
+
+#[test]
+fn random_uses_every_endpoint() {
+    let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
+    let server = start(&[&a, &b, &c], 2, "balance = \"random\"");
+    let found = shares(&server, 300, |_| String::new());
+    assert!(found.len() == 3 && found.values().all(|count| (50..150).contains(count)), "{found:?}");
+}
+
+#[test]
+fn the_same_key_leads_to_the_same_endpoint_in_every_worker() {
+    let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
+    let server = start(&[&a, &b, &c], 2, "balance = \"hash field X-User\"");
+    let get =
+        |user: usize| by(&server.request(format!("GET / HTTP/1.1\r\nHost: a\r\nX-User: {user}\r\n\r\n")));
+    let before: Vec<String> = (0..40).map(get).collect();
+    for _ in 0..4 {
+        assert_eq!((0..40).map(get).collect::<Vec<_>>(), before);
+    }
+    for name in ["a", "b", "c"] {
+        assert!(before.iter().any(|by| by == name), "{name}: {before:?}");
+    }
+    b.die();
+    for (user, before) in before.iter().enumerate() {
+        let now = get(user);
+        assert!(if before == "b" { now != "b" && now != "502" } else { now == *before }, "{user}: {now}");
+    }
+    b.live();
+    let back = wait_until(TIMEOUT, || (0..40).map(get).collect::<Vec<_>>() == before);
+    assert!(back, "its keys return to it");
+}
+
+#[test]
+fn a_cookie_keeps_a_client_at_its_endpoint_until_that_dies() {
+    let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
+    let server = start(&[&a, &b, &c], 2, "balance = \"sticky node\"");
+    let get = |cookie: &str| {
+        server.request(format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: x=1; node={cookie}; y=2\r\n\r\n"))
+    };
+    let first = server.get("/");
+    let set = first.field("set-cookie").expect("a cookie").to_owned();
+    let (value, attributes) = set.strip_prefix("node=").and_then(|set| set.split_once(';')).expect(&set);
+    assert_eq!((value.len(), attributes), (4, " Path=/; HttpOnly; SameSite=Lax"));
+    for _ in 0..20 {
+        let response = get(value);
+        assert_eq!((by(&response), response.field("set-cookie")), (by(&first), None));
+    }
+    let forged = get("zzzz");
+    assert!(forged.status == 200 && forged.field("set-cookie").is_some(), "it gets a good one");
+    let own = [&a, &b, &c].into_iter().zip(["a", "b", "c"]).find(|(_, name)| by(&first) == *name);
+    own.expect("one of them").0.die();
+    let moved = get(value);
+    assert_ne!(by(&moved), by(&first));
+    assert_eq!(moved.status, 200);
+    assert_ne!(moved.field("set-cookie"), Some(&*set));
+}
+
+#[test]
+fn a_dead_endpoint_costs_no_request_and_is_used_again_when_it_lives() {
+    for balance in ["least", "round_robin", "random", "hash path", "sticky"] {
+        let [a, b] = ["a", "b"].map(Endpoint::start);
+        let server = start(&[&a, &b], 2, &format!("balance = \"{balance}\""));
+        shares(&server, 10, |_| String::new());
+        a.die();
+        let found = shares(&server, 40, |_| String::new());
+        assert_eq!(found.get("b"), Some(&40), "{balance}: {found:?}");
+        a.live();
+        // Least has no reason to open a connection to another endpoint as long as one is idle.
+        if balance != "least" {
+            let back = wait_until(TIMEOUT, || shares(&server, 8, |_| String::new()).contains_key("a"));
+            assert!(back, "{balance}");
+        }
+    }
+}
+
+#[test]
+fn says_503_when_all_endpoints_are_down_and_tries_the_least_bad_one() {
+    let [a, b] = ["a", "b"].map(Endpoint::start);
+    let server = start(&[&a, &b], 1, "balance = \"round_robin\"");
+    a.die();
+    b.die();
+    let mut rows = Rows::new();
+    rows.check("both fail", server.get("/").status, 502);
+    let is_503 = || server.get("/").status == 503;
+    rows.check("both are down", wait_until(TIMEOUT, is_503), true);
+    let line = server.wait_for_line("all of its endpoints are down", TIMEOUT);
+    rows.check(&line, line.contains("\"GET /\": the application \"app\" at 127.0.0.1:"), true);
+    b.live();
+    rows.check("the least bad one is tried", wait_until(TIMEOUT, || by(&server.get("/")) == "b"), true);
+}
+
+#[test]
+fn sends_a_request_to_so_many_further_endpoints() {
+    let close = || Endpoint::with(|_| String::new());
+    for (retries, expected) in [(0, "502"), (1, "502"), (2, "c"), (8, "c")] {
+        let (a, b, c) = (close(), close(), Endpoint::start("c"));
+        // The first in turn are those with the greater weights.
+        let settings = format!(
+            "balance = \"round_robin\"\nweights = [3, 2, 1]\nretries = {retries}\n\
+             [application.health]\nfailures = 0"
+        );
+        let server = start(&[&a, &b, &c], 1, &settings);
+        assert_eq!(by(&server.get("/")), expected, "{retries}");
+        assert_eq!(a.requests() + b.requests(), (retries + 1).min(2), "{retries}");
+        // It may have been processed.
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+        let before = a.requests() + b.requests() + c.requests();
+        server.request(post);
+        assert_eq!(a.requests() + b.requests() + c.requests(), before + 1, "{retries}");
+    }
+}
+
+#[test]
+fn a_request_of_which_nothing_was_sent_goes_to_another_endpoint_whatever_its_method() {
+    let a = Endpoint::start("a");
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
+         protocol = \"http\"\naddress = [\"127.0.0.1:1\", \"{}\"]\nbalance = \"round_robin\"\n\
+         [application.health]\nfailures = 0\n",
+        a.address
+    );
+    let server = Site::new().config(&config).start();
+    for _ in 0..6 {
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+        assert_eq!(by(&server.request(post)), "a");
+    }
+    assert_eq!(a.requests(), 6);
+}
+
+#[test]
+fn checks_take_an_endpoint_out_of_service_and_back() {
+    let is_healthy = Arc::new(AtomicBool::new(true));
+    let health = is_healthy.clone();
+    let a = Endpoint::with(move |path| {
+        let is_bad = path == "/health" && !health.load(Ordering::SeqCst);
+        let status = if is_bad { "500 Internal Server Error" } else { "200 OK" };
+        format!("HTTP/1.1 {status}\r\nX-By: a\r\nContent-Length: 0\r\n\r\n")
+    });
+    let b = Endpoint::start("b");
+    let server = start(
+        &[&a, &b],
+        2,
+        "balance = \"round_robin\"\n[application.health]\npath = \"/health\"\ninterval = \"100ms\"\nrise = 2\nfall = 2",
+    );
+    let uses_a = || shares(&server, 8, |_| String::new()).contains_key("a");
+    for _ in 0..3 {
+        assert!(wait_until(TIMEOUT, uses_a));
+        is_healthy.store(false, Ordering::SeqCst);
+        assert!(wait_until(TIMEOUT, || !uses_a()));
+        assert!(!uses_a(), "it stays out of service");
+        is_healthy.store(true, Ordering::SeqCst);
+    }
+    assert!(wait_until(TIMEOUT, uses_a));
+    // One that does not accept connections at all.
+    a.die();
+    assert!(wait_until(Duration::from_secs(5), || !uses_a()));
+}

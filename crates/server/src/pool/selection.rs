@@ -1,0 +1,383 @@
+//! A worker's choice among the endpoints of an upstream, where something else than the number of connections decides it.
+//! Pure: the time and the random number are handed in. Each worker makes it of the same table, so that the same key leads
+//! to the same endpoint in each.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use site::balance::Balance;
+use twox_hash::XxHash3_128;
+
+use super::message::{Availability, EndpointId, EndpointNotice};
+
+/// Digits of the value of a sticky cookie. So few tell nothing about the address, which is hashed.
+const TOKEN_BITS: u32 = 16;
+
+/// What a worker knows of an endpoint.
+pub struct EndpointEntry {
+    pub id: EndpointId,
+    /// The address, or the process.
+    pub name: Rc<str>,
+    pub state: Cell<Availability>,
+    /// Since when.
+    pub since: Cell<Instant>,
+    pub weight: u16,
+    /// Requests of this worker at the moment, and since the worker began.
+    pub in_flight: Cell<usize>,
+    pub requests: Cell<u64>,
+    /// Of requests and health checks, over all workers.
+    pub failures: Cell<u64>,
+    /// Of the last failure. Empty: there was none.
+    pub reason: RefCell<Rc<str>>,
+    hash: u64,
+    token: u16,
+    /// Of smooth weighted round robin: what it has saved up.
+    credit: Cell<i64>,
+}
+
+/// What of a request decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Affinity {
+    Nothing,
+    /// A hash of the part that is configured.
+    Key(u64),
+    /// The value of the cookie.
+    Token(u16),
+}
+
+/// The endpoints that a request may go to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The pool chooses.
+    #[default]
+    Any,
+    /// This one, unless it is at capacity or cannot be reached.
+    Prefer(EndpointId),
+    Only(EndpointId),
+}
+
+impl Choice {
+    /// Whether an endpoint is the chosen one.
+    pub fn is(self, endpoint: EndpointId) -> bool {
+        match self {
+            Choice::Any => true,
+            Choice::Prefer(chosen) | Choice::Only(chosen) => chosen == endpoint,
+        }
+    }
+}
+
+impl Affinity {
+    pub fn of_key(bytes: &[u8]) -> Affinity {
+        Affinity::Key(hash(bytes))
+    }
+
+    /// Of the value of a cookie that this server has set.
+    pub fn of_token(value: &[u8]) -> Affinity {
+        let text = std::str::from_utf8(value).ok().filter(|text| text.len() == TOKEN_BITS as usize / 4);
+        let token = text.and_then(|text| u16::from_str_radix(text, 16).ok());
+        token.map_or(Affinity::Nothing, Affinity::Token)
+    }
+}
+
+impl EndpointEntry {
+    /// `others` are those that the table has already.
+    pub fn new(notice: &EndpointNotice, others: &[Rc<EndpointEntry>], now: Instant) -> EndpointEntry {
+        let hash = hash(notice.name.as_bytes());
+        let mut token = hash as u16;
+        // Bounded: there are more tokens than endpoints.
+        while others.iter().any(|other| other.token == token) {
+            token = token.wrapping_add(1);
+        }
+        EndpointEntry {
+            id: notice.id,
+            name: notice.name.as_str().into(),
+            state: Cell::new(notice.state),
+            since: Cell::new(now.checked_sub(notice.age).unwrap_or(now)),
+            weight: notice.weight,
+            in_flight: Cell::new(0),
+            requests: Cell::new(0),
+            failures: Cell::new(notice.failures),
+            reason: RefCell::new(notice.reason.as_str().into()),
+            hash,
+            token,
+            credit: Cell::new(0),
+        }
+    }
+
+    /// The value of the cookie that leads to this endpoint.
+    pub fn token(&self) -> String {
+        format!("{:04x}", self.token)
+    }
+
+    /// Takes over what the pool says. The name of an endpoint stays.
+    pub fn set(&self, notice: &EndpointNotice, now: Instant) {
+        self.state.set(notice.state);
+        self.since.set(now.checked_sub(notice.age).unwrap_or(now));
+        self.failures.set(notice.failures);
+        *self.reason.borrow_mut() = notice.reason.as_str().into();
+    }
+
+    fn is_up(&self) -> bool {
+        self.state.get() == Availability::Up
+    }
+
+    /// In thousandths: less while it starts slowly.
+    fn effective_weight(&self, slow_start: Duration, now: Instant) -> i64 {
+        effective_weight(self.weight, now.saturating_duration_since(self.since.get()), slow_start)
+    }
+}
+
+/// A weight in thousandths, of an endpoint that has been up for `age`. It grows from a tenth.
+pub fn effective_weight(weight: u16, age: Duration, slow_start: Duration) -> i64 {
+    let full = i64::from(weight) * 1000;
+    if age >= slow_start {
+        return full;
+    }
+    let share = age.as_millis() as i64 * full / slow_start.as_millis().max(1) as i64;
+    share.max(full / 10)
+}
+
+/// Chooses for one request. Endpoints that are not up are none, and `tried` ones only if there is no other. `random` is any
+/// number.
+pub fn choose(
+    entries: &[Rc<EndpointEntry>],
+    balance: &Balance,
+    slow_start: Duration,
+    affinity: Affinity,
+    tried: &[EndpointId],
+    random: u64,
+    now: Instant,
+) -> Choice {
+    let up = || entries.iter().filter(|entry| entry.is_up() && !tried.contains(&entry.id));
+    let weight = |entry: &EndpointEntry| entry.effective_weight(slow_start, now);
+    let chosen = match (balance, affinity) {
+        (Balance::Least, _) => return Choice::Any,
+        (Balance::Hash(_), Affinity::Key(key)) => {
+            return rendezvous(up(), key).map_or(Choice::Any, |entry| Choice::Only(entry.id));
+        }
+        (Balance::Sticky(_), Affinity::Token(token)) => match up().find(|entry| entry.token == token) {
+            Some(entry) => return Choice::Only(entry.id),
+            None => least(up(), weight),
+        },
+        (Balance::Hash(_) | Balance::Sticky(_), _) => least(up(), weight),
+        (Balance::RoundRobin, _) => next_in_turn(up(), weight),
+        (Balance::Random, _) => {
+            let first = at_weight(up(), weight, random & u64::from(u32::MAX));
+            let others = || up().filter(|entry| first.is_none_or(|first| first.id != entry.id));
+            least(first.into_iter().chain(at_weight(others(), weight, random >> 32)), weight)
+        }
+    };
+    chosen.map_or(Choice::Any, |entry| Choice::Prefer(entry.id))
+}
+
+/// Highest random weight: when an endpoint is added or leaves, only the keys move that it gets or had. The weight is the
+/// configured one: keys do not move while an endpoint starts slowly.
+fn rendezvous<'a>(
+    entries: impl Iterator<Item = &'a Rc<EndpointEntry>>,
+    key: u64,
+) -> Option<&'a EndpointEntry> {
+    let score = |entry: &EndpointEntry| {
+        let mixed = hash(&[key.to_ne_bytes(), entry.hash.to_ne_bytes()].concat());
+        // Above 0 and below 1.
+        let uniform = ((mixed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        -f64::from(entry.weight) / uniform.ln()
+    };
+    entries.map(|entry| &**entry).max_by(|a, b| score(a).total_cmp(&score(b)))
+}
+
+/// The fewest requests for its weight, and of equal ones that with the fewest so far.
+fn least<'a>(
+    entries: impl Iterator<Item = &'a Rc<EndpointEntry>>,
+    weight: impl Fn(&EndpointEntry) -> i64,
+) -> Option<&'a EndpointEntry> {
+    let rank = |entry: &&EndpointEntry| {
+        let per_weight = |count: u64| u128::from(count) * 1_000_000 / weight(entry).max(1) as u128;
+        (per_weight(entry.in_flight.get() as u64), per_weight(entry.requests.get()))
+    };
+    entries.map(|entry| &**entry).min_by_key(rank)
+}
+
+/// Smooth weighted round robin: each saves up its weight, and the richest pays for all.
+fn next_in_turn<'a>(
+    entries: impl Iterator<Item = &'a Rc<EndpointEntry>>,
+    weight: impl Fn(&EndpointEntry) -> i64,
+) -> Option<&'a EndpointEntry> {
+    let mut total = 0;
+    let mut best: Option<&EndpointEntry> = None;
+    for entry in entries {
+        let weight = weight(entry);
+        total += weight;
+        entry.credit.set(entry.credit.get() + weight);
+        if best.is_none_or(|best| entry.credit.get() > best.credit.get()) {
+            best = Some(entry);
+        }
+    }
+    best.inspect(|best| best.credit.set(best.credit.get() - total))
+}
+
+/// The one that a random number of 32 bits hits, each in proportion to its weight.
+fn at_weight<'a>(
+    entries: impl Iterator<Item = &'a Rc<EndpointEntry>> + Clone,
+    weight: impl Fn(&EndpointEntry) -> i64,
+    random: u64,
+) -> Option<&'a Rc<EndpointEntry>> {
+    let total: i64 = entries.clone().map(|entry| weight(entry)).sum();
+    let mut left = ((random as i128 * i128::from(total)) >> 32) as i64;
+    entries.into_iter().find(|entry| {
+        left -= weight(entry);
+        left < 0
+    })
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    XxHash3_128::oneshot(bytes) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use site::balance::HashKey;
+
+    use super::*;
+
+    const NO: Duration = Duration::ZERO;
+
+    /// Endpoints 1, 2, 3 … with these weights.
+    fn table(weights: &[u16], now: Instant) -> Vec<Rc<EndpointEntry>> {
+        let mut entries = Vec::new();
+        for (at, weight) in weights.iter().enumerate() {
+            let notice = EndpointNotice {
+                id: at as u64 + 1,
+                name: format!("10.0.0.{at}:80"),
+                weight: *weight,
+                state: Availability::Up,
+                age: NO,
+                failures: 0,
+                reason: String::new(),
+            };
+            let entry = Rc::new(EndpointEntry::new(&notice, &entries, now));
+            entries.push(entry);
+        }
+        entries
+    }
+
+    fn set(entry: &EndpointEntry, state: Availability) {
+        entry.state.set(state);
+    }
+
+    /// The endpoints of so many choices, where nothing of a request decides.
+    fn chosen(entries: &[Rc<EndpointEntry>], balance: &Balance, count: u64, now: Instant) -> Vec<EndpointId> {
+        let one = |number: u64| {
+            let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            match choose(entries, balance, NO, Affinity::Nothing, &[], random, now) {
+                Choice::Prefer(id) | Choice::Only(id) => id,
+                Choice::Any => 0,
+            }
+        };
+        (0..count).map(one).collect()
+    }
+
+    fn key_choice(entries: &[Rc<EndpointEntry>], key: u64) -> Choice {
+        let affinity = Affinity::of_key(&key.to_be_bytes());
+        choose(entries, &Balance::Hash(HashKey::Client), NO, affinity, &[], 0, Instant::now())
+    }
+
+    #[test]
+    fn takes_turns_by_weight_and_leaves_out_what_is_not_up() {
+        let now = Instant::now();
+        let entries = table(&[3, 1, 2], now);
+        let balance = Balance::RoundRobin;
+        assert_eq!(chosen(&entries, &balance, 6, now), [1, 3, 1, 2, 3, 1]);
+        set(&entries[0], Availability::Draining);
+        assert_eq!(chosen(&entries, &balance, 3, now).iter().filter(|id| **id == 1).count(), 0);
+        entries.iter().for_each(|entry| set(entry, Availability::Down));
+        assert_eq!(chosen(&entries, &balance, 1, now), [0], "the pool finds the least bad one");
+        let choice = choose(&table(&[1], now), &balance, NO, Affinity::Nothing, &[1], 0, now);
+        assert_eq!(choice, Choice::Any, "tried");
+    }
+
+    #[test]
+    fn random_takes_the_less_busy_one_of_two() {
+        let now = Instant::now();
+        let entries = table(&[1, 1, 1], now);
+        let share = |id| {
+            let all = chosen(&entries, &Balance::Random, 3000, now);
+            all.into_iter().filter(|chosen| *chosen == id).count()
+        };
+        entries[0].in_flight.set(5);
+        entries[1].in_flight.set(1);
+        assert_eq!(share(1), 0, "each other one is less busy");
+        assert!((900..1100).contains(&share(2)), "{}", share(2));
+        let heavy = table(&[1, 8], now);
+        // The busier one for its weight loses, even if it has fewer requests.
+        heavy[0].in_flight.set(1);
+        heavy[1].in_flight.set(4);
+        assert_eq!(chosen(&heavy, &Balance::Random, 9, now), [2; 9]);
+    }
+
+    #[test]
+    fn the_same_key_stays_at_its_endpoint_while_others_come_and_go() {
+        let now = Instant::now();
+        let (one_worker, other_worker) = (table(&[1, 1, 1, 1], now), table(&[1, 1, 1, 1], now));
+        let before: Vec<Choice> = (0..4000).map(|key| key_choice(&one_worker, key)).collect();
+        let other: Vec<Choice> = (0..4000).map(|key| key_choice(&other_worker, key)).collect();
+        assert_eq!(before, other);
+        for id in 1..=4 {
+            let share = before.iter().filter(|choice| **choice == Choice::Only(id)).count();
+            assert!((850..1150).contains(&share), "{id}: {share}");
+        }
+        set(&one_worker[2], Availability::Down);
+        for (key, before) in before.iter().enumerate() {
+            let now = key_choice(&one_worker, key as u64);
+            assert_eq!(now == *before, *before != Choice::Only(3), "{key}");
+        }
+        let more = table(&[1, 1, 1, 1, 1], now);
+        let moved = |(key, before): &(usize, &Choice)| key_choice(&more, *key as u64) != **before;
+        let moved: Vec<usize> = before.iter().enumerate().filter(moved).map(|(key, _)| key).collect();
+        assert!((650..950).contains(&moved.len()), "a fifth moves: {}", moved.len());
+        assert!(moved.iter().all(|key| key_choice(&more, *key as u64) == Choice::Only(5)));
+    }
+
+    #[test]
+    fn a_heavy_endpoint_has_more_keys() {
+        let entries = table(&[3, 1], Instant::now());
+        let share = (0..4000).filter(|key| key_choice(&entries, *key) == Choice::Only(1)).count();
+        assert!((2850..3150).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_cookie_leads_to_its_endpoint_as_long_as_that_is_up() {
+        let now = Instant::now();
+        let entries = table(&[1, 1, 1], now);
+        let balance = Balance::Sticky("node".to_owned());
+        let choice = |token: &str, tried: &[EndpointId]| {
+            choose(&entries, &balance, NO, Affinity::of_token(token.as_bytes()), tried, 0, now)
+        };
+        for entry in &entries {
+            assert_eq!(choice(&entry.token(), &[]), Choice::Only(entry.id));
+        }
+        entries[0].in_flight.set(1);
+        for forged in ["", "zzzz", "00000", "+123"] {
+            assert_eq!(choice(forged, &[]), Choice::Prefer(2), "{forged}");
+        }
+        assert_eq!(choice(&entries[1].token(), &[2]), Choice::Prefer(3), "it has failed");
+        set(&entries[1], Availability::Draining);
+        assert_eq!(choice(&entries[1].token(), &[]), Choice::Prefer(3));
+    }
+
+    #[test]
+    fn an_endpoint_starts_slowly() {
+        let slow = Duration::from_secs(10);
+        for (age, expected) in [(0, 400), (1, 400), (5, 2000), (10, 4000), (99, 4000)] {
+            assert_eq!(effective_weight(4, Duration::from_secs(age), slow), expected, "{age}");
+        }
+        assert_eq!(effective_weight(1, NO, NO), 1000);
+        let now = Instant::now();
+        let entries = table(&[1, 1], now);
+        entries[1].since.set(now + slow);
+        let later = now + slow + Duration::from_secs(1);
+        let turns =
+            (0..11).map(|_| choose(&entries, &Balance::RoundRobin, slow, Affinity::Nothing, &[], 0, later));
+        assert_eq!(turns.filter(|choice| *choice == Choice::Prefer(2)).count(), 1);
+    }
+}

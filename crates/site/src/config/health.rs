@@ -1,0 +1,72 @@
+//! Reads when an endpoint of an application counts as down: the section `[application.health]`.
+
+use super::keys::Scope;
+use super::section::Section;
+use crate::health::{Checks, Health, Statuses};
+use crate::upstream::Protocol;
+
+pub fn health(section: &Section, protocol: Protocol) -> Health {
+    let slow_start = section.duration("slow_start").unwrap_or_default();
+    let defaults = Health { slow_start, ..Health::default() };
+    let is_plain = section.choice("protocol") != Some("https") && section.flag("http2") != Some(true);
+    let Some(section) = section.section("health", Scope::Health) else { return defaults };
+    if protocol != Protocol::Http {
+        let keys = ["path", "status", "failure_status"];
+        section.reject_keys(&keys, "is for HTTP", "remove it, or set protocol = \"http\"");
+    }
+    if !is_plain {
+        let what = "is asked for by HTTP/1.1 without TLS";
+        section.reject_keys(&["path"], what, "write \"interval\" alone: then a connection is enough");
+    }
+    let pause = section.duration("pause").unwrap_or(defaults.pause);
+    Health {
+        failures: section.count("failures").unwrap_or(defaults.failures),
+        window: section.duration("window").unwrap_or(defaults.window),
+        pause,
+        longest_pause: section.duration("longest_pause").unwrap_or(defaults.longest_pause).max(pause),
+        failure_status: statuses(&section, "failure_status").unwrap_or_default(),
+        checks: checks(&section),
+        ..defaults
+    }
+}
+
+/// `None`: neither a path nor an interval is given.
+fn checks(section: &Section) -> Option<Checks> {
+    if !section.has("path") && !section.has("interval") {
+        let keys = ["status", "timeout", "rise", "fall"];
+        section.reject_keys(&keys, "is for health checks", "add \"path\" or \"interval\", or remove it");
+        return None;
+    }
+    let defaults = Checks::default();
+    if section.has("status") && !section.has("path") {
+        section.reject_keys(&["status"], "is that of a response", "add \"path\", or remove it");
+    }
+    Some(Checks {
+        path: path(section),
+        status: statuses(section, "status").unwrap_or(defaults.status),
+        interval: section.duration("interval").unwrap_or(defaults.interval),
+        timeout: section.duration("timeout").unwrap_or(defaults.timeout),
+        rise: section.count("rise").unwrap_or(defaults.rise),
+        fall: section.count("fall").unwrap_or(defaults.fall),
+    })
+}
+
+/// As it stands in a request.
+fn path(section: &Section) -> Option<String> {
+    let given = section.text("path")?;
+    if !given.value.starts_with('/') || !given.value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let what = format!("\"path\" cannot be \"{}\"", given.value.escape_debug());
+        section.errors.add(given.place, what, "write a path that begins with a slash, such as \"/health\"");
+    }
+    Some(given.value.to_owned())
+}
+
+fn statuses(section: &Section, name: &str) -> Option<Statuses> {
+    let given = section.texts(name)?;
+    let statuses = Statuses::parse(given.iter().map(|given| given.value));
+    if statuses.is_none() {
+        let what = format!("\"{name}\" has an entry that is no status");
+        section.errors.add(section.place_of(name), what, "write statuses and ranges: [\"200\", \"300-399\"]");
+    }
+    statuses
+}
