@@ -12,10 +12,11 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::config::{Configuration, Places};
 use site::listener::Listener;
 use site::memory::{self, Use};
-use site::model::{Account, Action, Interpreter, Sandbox, Scripts, Site};
+use site::model::{Account, Action, CacheFiles, Interpreter, Sandbox, Scripts, Site};
 use site::published::Expiry;
 use site::upstream::Upstream;
 
+use crate::cache::disk::folder::Folder;
 use crate::control::SiteSource;
 use crate::files::roots::OpenRoots;
 use crate::finding::{Finding, Severity};
@@ -101,7 +102,7 @@ pub fn check(path: &Path) -> ExitCode {
     terminal::out(format_args!("\nDescriptors at worst:"));
     print_uses(&descriptors, |n| n.to_string());
     print_descriptor_limit(&site, workers, memory::total(&descriptors));
-    print_spool(&site);
+    print_disk(&site);
     terminal::out(format_args!("\nSandbox: {}", sandbox::available()));
     ExitCode::SUCCESS
 }
@@ -114,6 +115,7 @@ fn findings(path: &Path, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     all.extend(addresses(path, site));
     all.extend(roots);
     all.extend(written_files(site));
+    all.extend(cache_folder(site, identity.as_ref()));
     all.extend(interpreters(site));
     all.extend(commands(site));
     all.extend(accounts(site));
@@ -224,6 +226,29 @@ fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf
         }
     }
     (findings, silent)
+}
+
+/// What is wrong with the folder of the cache, for the account that serves. Changes nothing.
+fn cache_folder(site: &Site, identity: Option<&Identity>) -> Option<Finding> {
+    let folder = site.cache_files.as_ref().map(|files| files.folder.clone())?;
+    let examine = || {
+        close_streams();
+        let mut site = site.clone();
+        if let (Some(chroot), true) = (&site.chroot.clone(), geteuid().is_root())
+            && privilege::chroot(chroot).is_ok()
+        {
+            site.enter(chroot);
+        }
+        _ = identity.map(Identity::assume);
+        let folder = site.cache_files.map(|files| files.folder).unwrap_or_default();
+        Folder::examine(&folder).err().unwrap_or_default()
+    };
+    // The child is not reaped: a disk that hangs may delay its end.
+    let why = match privilege::run_in_child(examine) {
+        Ok((_, why)) => why,
+        Err(error) => format!("cannot examine the folder of the cache: {error}"),
+    };
+    (!why.is_empty()).then(|| Finding::error(&["folder"], folder, why))
 }
 
 /// Replaces the standard streams by /dev/null.
@@ -396,14 +421,27 @@ fn print_descriptor_limit(site: &Site, workers: usize, needed: u64) {
     ));
 }
 
-/// Prints the disk space for bodies of unknown length.
-fn print_spool(site: &Site) {
-    if !site.has_scripts() {
+/// Prints the disk space that bodies of requests, and stored responses, may take.
+fn print_disk(site: &Site) {
+    if !site.has_scripts() && site.cache_files.is_none() {
         return;
     }
+    terminal::out(format_args!("\nDisk at worst:"));
+    if let Some(CacheFiles { folder, bytes: most, .. }) = &site.cache_files {
+        terminal::out(format_args!(
+            "  {:>10}  stored responses, in {} (`bytes`)",
+            bytes(*most),
+            folder.display()
+        ));
+    }
+    if site.has_scripts() {
+        print_spool(site);
+    }
+}
+
+fn print_spool(site: &Site) {
     let Scripts { spool, spool_bytes, .. } = &site.scripts;
     let (most, folder) = (bytes(*spool_bytes), spool.display());
-    terminal::out(format_args!("\nDisk at worst:"));
     terminal::out(format_args!(
         "  {most:>10}  request bodies of unknown length, in {folder} (`spool_bytes`)"
     ));

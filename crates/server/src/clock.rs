@@ -69,6 +69,12 @@ pub fn micros() -> u64 {
     t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
 }
 
+/// Microseconds since 1970, as in the times of files.
+pub fn wall_micros() -> u64 {
+    let t = clock_gettime(ClockId::Realtime);
+    t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
+}
+
 /// Nanoseconds of the monotonic clock.
 pub fn nanos() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);

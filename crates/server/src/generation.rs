@@ -17,6 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::acme::OpenChallenges;
+use crate::cache::disk;
 use crate::files::beneath::Root;
 use crate::files::folders;
 use crate::files::roots::OpenRoots;
@@ -25,7 +26,7 @@ use crate::ipc::{
 };
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
-use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads};
+use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads, Writes};
 use crate::stats::Report;
 use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ClientReading, ClientTls, ServerTls, TlsSetup};
@@ -98,6 +99,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     if !problems.is_empty() {
         return Err(problems);
     }
+    let files = site.cache_files.as_ref().map(disk::open).transpose().map_err(line)?;
     // As late as possible, because a failure after this loses clients; the sandbox forbids it later.
     for socket in workers.iter().flat_map(|worker| &worker.listeners) {
         socket.listen().map_err(|e| line(format!("cannot listen: {e}")))?;
@@ -119,6 +121,9 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
     limits::begin(&site);
     connection::handshake_rate::limit_handshakes(site.tls.handshakes_per_client, &site.trusted_proxies);
+    files
+        .map_or(Ok(()), disk::begin)
+        .map_err(|e| line(format!("cannot start the thread of the cache: {e}")))?;
     let mut main =
         MainThread { tls, clients, challenges, ..MainThread::new(master, predecessor, site, roots) };
     for sockets in workers {
@@ -152,7 +157,8 @@ fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
     // The log thread reconnects to a restarted log daemon.
     let connects = if sinks.any(|s| *s == Sink::Syslog) { Connects::Unix } else { Connects::Nowhere };
     let pipes = if site.has_scripts() { Pipes::Made } else { Pipes::None };
-    Confinement { reads, open: roots.preopened(), connects, pipes }
+    let writes = site.cache_files.as_ref().map_or(Writes::Nowhere, |files| Writes::Beneath(&files.folder));
+    Confinement { reads, open: roots.preopened(), connects, pipes, writes }
 }
 
 /// The main thread of a serving process.
@@ -406,11 +412,13 @@ impl MainThread {
     fn on_command(&mut self, command: MasterCommand) {
         match command {
             MasterCommand::Leave => {
+                disk::retire();
                 self.close_sockets();
                 self.successor = None;
                 self.send_to_all(|| WorkerCommand::Leave);
             }
             MasterCommand::HandOver(successor) => {
+                disk::retire();
                 self.close_sockets();
                 let successor = Channel::from(successor);
                 let responses = self.request(|closed| match successor.try_clone() {
@@ -461,6 +469,7 @@ impl MainThread {
                 process: std::process::id(),
                 uptime,
                 dropped_lines: log::dropped(),
+                files: disk::stats(),
                 workers: in_time(responses).await,
             };
             // The text is smaller than the socket's buffer; the client may have closed it.

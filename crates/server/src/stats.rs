@@ -197,11 +197,29 @@ pub struct StoredFiles {
     pub purged: u64,
 }
 
+impl StoredFiles {
+    /// Each with its key and its text.
+    fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + use<> {
+        [
+            ("file_bytes", "stored responses: bytes of files now", self.bytes),
+            ("files", "stored responses: files now", self.entries),
+            ("files_written", "stored responses: files written", self.stored),
+            ("files_evicted", "stored responses: files removed to make room", self.evicted),
+            ("files_purged", "stored responses: files purged", self.purged),
+            ("files_damaged", "stored responses: damaged files removed", self.damaged),
+            ("files_failed", "stored responses: files not written or read", self.failed),
+        ]
+        .into_iter()
+    }
+}
+
 /// The statistics of a process. A worker that does not respond has no snapshot.
 pub struct Report {
     pub process: u32,
     pub uptime: Duration,
     pub dropped_lines: u64,
+    /// `None`: stored responses have no files.
+    pub files: Option<StoredFiles>,
     pub workers: Vec<Option<Snapshot>>,
 }
 
@@ -243,6 +261,9 @@ impl Report {
             out.push('\n');
         }
         _ = writeln!(out, "{:<52}{:>16}", "log lines dropped", self.dropped_lines);
+        for (_, text, n) in self.files.iter().flat_map(StoredFiles::rows) {
+            _ = writeln!(out, "{text:<52}{n:>16}");
+        }
         for queue in self.total().queues {
             let what = format!("helper threads on device {}:{}", queue.device.0, queue.device.1);
             _ = writeln!(out, "{what:<52}{:>16}  running, {} waiting", queue.running, queue.waiting);
@@ -252,12 +273,17 @@ impl Report {
 
     fn json(&self) -> String {
         let mut out = format!(
-            "{{\"version\":\"{}\",\"process\":{},\"uptime_s\":{},\"log_lines_dropped\":{},\"all\":",
+            "{{\"version\":\"{}\",\"process\":{},\"uptime_s\":{},\"log_lines_dropped\":{},",
             env!("CARGO_PKG_VERSION"),
             self.process,
             self.uptime.as_secs(),
             self.dropped_lines
         );
+        if let Some(files) = &self.files {
+            let rows: Vec<String> = files.rows().map(|(key, _, n)| format!("\"{key}\":{n}")).collect();
+            _ = write!(out, "\"cache_files\":{{{}}},", rows.join(","));
+        }
+        out.push_str("\"all\":");
         object(&self.total(), &mut out);
         out.push_str(",\"workers\":[");
         for (number, worker) in self.workers.iter().enumerate() {
@@ -305,6 +331,7 @@ mod tests {
             process: 1,
             uptime: Duration::from_secs(5),
             dropped_lines: 2,
+            files: Some(StoredFiles { bytes: 4096, evicted: 9, ..StoredFiles::default() }),
             workers: vec![Some(worker.clone()), None, Some(worker)],
         };
         let json = report.write(Form::Json);
@@ -314,7 +341,16 @@ mod tests {
         }
         assert!(all.contains("\"bytes\":14,") && all.contains("\"status_4xx\":2,"), "{all}");
         assert!(all.contains("\"parked\":6,") && json.contains(",null,"), "{json}");
+        assert!(
+            json.contains("\"cache_files\":{\"file_bytes\":4096,\"files\":0,")
+                && json.contains("\"files_evicted\":9"),
+            "{json}"
+        );
         let text = report.write(Form::Text);
+        assert!(
+            text.contains(&format!("{:<52}{:>16}\n", "stored responses: bytes of files now", 4096)),
+            "{text}"
+        );
         for (_, words) in NAMES {
             assert_eq!(
                 text.lines().filter(|line| line.starts_with(&format!("{words}  "))).count(),

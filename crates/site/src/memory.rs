@@ -45,6 +45,10 @@ pub const COMPRESSION: u64 = 40 * 1024 * 1024;
 pub const DICTIONARIES: u64 = 8;
 /// A cached file or miss, without its path.
 pub const CACHE_ENTRY: u64 = 512;
+/// A file of a stored response, in the index of all workers.
+const CACHE_FILE: u64 = 150;
+/// Responses that one worker writes into files at the same time.
+pub const CACHE_WRITES: usize = 64;
 /// A lookup that waits for a disk thread, without its path.
 pub const LOOKUP: u64 = 512;
 /// The stack of a disk thread.
@@ -244,6 +248,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         },
         Use { what: "cache: content", each: cache.bytes as u64, count: workers },
         Use {
+            what: "stored responses: the index of their files",
+            each: CACHE_FILE,
+            count: site.cache_files.as_ref().map_or(0, |files| files.entries as u64),
+        },
+        Use {
             what: "dictionaries: earlier versions of files",
             each: cache.bytes as u64 / DICTIONARIES,
             count: if any_route(site, |route| route.files.dictionary.is_some()) { workers } else { 0 },
@@ -318,6 +327,11 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
             count: multiplexed_requests(site),
         },
         Use { what: "applications: upgraded connections", each: 1, count: upgraded(site, workers) },
+        line(
+            "stored responses: files being written",
+            1,
+            if site.cache_files.is_some() { CACHE_WRITES } else { 0 },
+        ),
         line("channels to applications", 1, site.upstreams.len()),
         Use { what: "the process", each: PROCESS_DESCRIPTORS, count: 1 },
     ];

@@ -64,6 +64,8 @@ pub struct Site {
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub cache: CacheLimits,
+    /// `None`: responses are stored in memory only.
+    pub cache_files: Option<CacheFiles>,
     pub http2: Http2,
     pub scripts: Scripts,
     pub log: Log,
@@ -403,6 +405,13 @@ pub struct CacheFiles {
     pub min_free: u64,
 }
 
+impl CacheFiles {
+    /// With the default limits.
+    pub fn new(folder: PathBuf) -> CacheFiles {
+        CacheFiles { folder, bytes: 1 << 30, entries: 100_000, largest: 64 << 20, min_free: 256 << 20 }
+    }
+}
+
 /// Settings of all scripts.
 #[derive(Debug, Clone)]
 pub struct Scripts {
@@ -546,6 +555,7 @@ impl Site {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             cache: CacheLimits::default(),
+            cache_files: None,
             http2: Http2::default(),
             scripts: Scripts::default(),
             log: Log::default(),
@@ -565,7 +575,8 @@ impl Site {
     fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let scripts = self.scripts.sendfile.iter_mut().chain([&mut self.scripts.spool]);
         let upstreams = self.upstreams.iter_mut().flat_map(Upstream::paths_mut);
-        self.hosts.paths_mut().chain(scripts).chain(upstreams)
+        let cache = self.cache_files.iter_mut().map(|files| &mut files.folder);
+        self.hosts.paths_mut().chain(scripts).chain(upstreams).chain(cache)
     }
 
     /// Changes every path to the one within the chroot `folder`.

@@ -107,9 +107,10 @@ impl FromStr for Purge {
     }
 }
 
-/// A point in the order of purges.
+/// A time in the order of requests and purges: microseconds of a clock that never goes back. The default is before all of
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Epoch(u64);
+pub struct Epoch(pub u64);
 
 /// The purges of a process.
 #[derive(Debug, Default)]
@@ -117,26 +118,21 @@ pub struct Purges {
     last: u64,
     remembered: VecDeque<(u64, Purge)>,
     /// What began before this one is not stored at all, because purges since then are forgotten.
-    forgotten: u64,
+    forgotten: Option<u64>,
     /// Purges whose removal from the files has not ended.
     removing: Vec<(u64, Purge)>,
 }
 
 impl Purges {
-    /// Now: a request that begins here may be stored unless a later purge matches.
-    pub fn epoch(&self) -> Epoch {
-        Epoch(self.last)
-    }
-
     /// From now on, the purge forbids to store what began earlier, and to use files that it matches.
-    pub fn begin(&mut self, purge: Purge) -> Epoch {
-        self.last += 1;
+    pub fn begin(&mut self, purge: Purge, now: Epoch) -> Epoch {
+        self.last = now.0.max(self.last + 1);
         self.removing.push((self.last, purge.clone()));
         self.remembered.push_back((self.last, purge));
         if self.remembered.len() > REMEMBERED
             && let Some((number, _)) = self.remembered.pop_front()
         {
-            self.forgotten = number;
+            self.forgotten = Some(number);
         }
         Epoch(self.last)
     }
@@ -153,13 +149,14 @@ impl Purges {
 
     /// Whether a response to a request that began at `since` must not be stored.
     pub fn forbid_storing(&self, since: Epoch, label: &Label<'_>) -> bool {
-        let later = self.remembered.iter().rev().take_while(|(number, _)| *number > since.0);
-        since.0 < self.forgotten || later.into_iter().any(|(_, purge)| purge.matches(label))
+        let later = self.remembered.iter().rev().take_while(|(number, _)| *number >= since.0);
+        self.forgotten.is_some_and(|number| since.0 <= number)
+            || later.into_iter().any(|(_, purge)| purge.matches(label))
     }
 
     /// Whether a file that was stored at `since` must not be used, because its removal has begun.
     pub fn forbid_using(&self, since: Epoch, label: &Label<'_>) -> bool {
-        self.removing.iter().any(|(number, purge)| *number > since.0 && purge.matches(label))
+        self.removing.iter().any(|(number, purge)| *number >= since.0 && purge.matches(label))
     }
 }
 
@@ -252,10 +249,11 @@ mod tests {
     #[test]
     fn what_began_before_a_purge_is_not_stored_after_it() {
         let mut purges = Purges::default();
-        let before = purges.epoch();
-        let running = purges.begin(purge("path - /a/b"));
-        assert!(purges.forbid_storing(before, &LABEL) && !purges.forbid_storing(running, &LABEL));
-        assert!(purges.forbid_using(before, &LABEL) && !purges.forbid_using(running, &LABEL));
+        let (before, after) = (Epoch(9), Epoch(11));
+        let running = purges.begin(purge("path - /a/b"), Epoch(10));
+        assert!(purges.forbid_storing(before, &LABEL) && !purges.forbid_storing(after, &LABEL));
+        assert!(purges.forbid_using(before, &LABEL) && !purges.forbid_using(after, &LABEL));
+        assert!(purges.forbid_storing(running, &LABEL), "in the same microsecond");
         let other = Label { key: b"http://a/other up", tags: b"" };
         assert!(!purges.forbid_storing(before, &other) && !purges.forbid_using(before, &other));
         purges.end(running);
@@ -266,13 +264,13 @@ mod tests {
     #[test]
     fn more_purges_than_are_remembered_forbid_all_that_began_before() {
         let mut purges = Purges::default();
-        let before = purges.epoch();
+        let before = Epoch(9);
         for _ in 0..=REMEMBERED {
-            let number = purges.begin(purge("path - /other"));
+            let number = purges.begin(purge("path - /other"), Epoch(10));
             purges.end(number);
         }
         assert!(purges.forbid_storing(before, &LABEL));
-        assert!(!purges.forbid_storing(purges.epoch(), &LABEL));
+        assert!(!purges.forbid_storing(Epoch(1000), &LABEL));
         assert!(!purges.forbid_using(before, &LABEL), "a file that is there may be used");
         assert_eq!(purges.remembered.len(), REMEMBERED);
     }

@@ -33,7 +33,7 @@ use super::{Wanted, window};
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log;
 use crate::privilege::Identity;
-use crate::sandbox::{self, Confinement, Connects, Demand, MAX_PORTS, Pipes, Reads};
+use crate::sandbox::{self, Confinement, Connects, Demand, MAX_PORTS, Pipes, Reads, Writes};
 
 const FAILED: u8 = 1;
 /// Certificates that are ordered at the same time.
@@ -127,7 +127,8 @@ fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Demand) 
     SigSet::all().thread_block().map_err(|errno| format!("cannot block signals: {errno}"))?;
     let reads = Reads::Beneath(RESOLVER.iter().map(Path::new).collect());
     let connects = Connects::Ports(ports(&settings.authorities));
-    let confinement = Confinement { reads, open: None, connects, pipes: Pipes::None };
+    let confinement =
+        Confinement { reads, open: None, connects, pipes: Pipes::None, writes: Writes::Nowhere };
     // The generation reports what is missing on this machine.
     sandbox::apply(&confinement, demand).map(drop)
 }

@@ -2,10 +2,12 @@
 //! atomic read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cache::store::head::Label;
 use cache::store::purge::{Epoch, Purge, Purges};
+
+use crate::clock;
 
 #[derive(Debug, Default)]
 pub struct SharedPurges {
@@ -15,18 +17,24 @@ pub struct SharedPurges {
     removing: AtomicU64,
 }
 
-impl SharedPurges {
-    /// What begins now may be stored unless a later purge matches.
-    pub fn epoch(&self) -> Epoch {
-        if self.begun.load(Ordering::Acquire) == 0 { Epoch::default() } else { self.lock().epoch() }
-    }
+/// The purges of this process.
+pub fn shared() -> &'static Arc<SharedPurges> {
+    static PURGES: LazyLock<Arc<SharedPurges>> = LazyLock::new(Arc::default);
+    &PURGES
+}
 
+/// What is requested now.
+pub fn now() -> Epoch {
+    Epoch(clock::micros())
+}
+
+impl SharedPurges {
     /// Begins a purge; `end` follows when the files are removed.
     pub fn begin(&self, purge: Purge) -> Epoch {
         let mut purges = self.lock();
         self.removing.fetch_add(1, Ordering::AcqRel);
         self.begun.fetch_add(1, Ordering::AcqRel);
-        purges.begin(purge)
+        purges.begin(purge, now())
     }
 
     pub fn end(&self, purge: Epoch) {

@@ -1,5 +1,5 @@
-//! Landlock (landlock(7)): the process can read files and list folders beneath the given folders. It cannot write, create,
-//! remove, rename or execute any file, bind a TCP port, or connect where `Connects` does not allow it. Open descriptors,
+//! Landlock (landlock(7)): the process can read files and list folders beneath the given folders. It cannot execute any
+//! file, nor write, create, remove or rename one but in the folder of `Writes`, bind a TCP port, or connect where `Connects` does not allow it. Open descriptors,
 //! such as those of logs, are not affected.
 //!
 //! A root's name is resolved again and again, because releases are switched by replacing a link. So if a component of the
@@ -15,7 +15,7 @@ use ::landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-use super::{Confinement, Connects, MAX_PORTS, Reads};
+use super::{Confinement, Connects, MAX_PORTS, Reads, Writes};
 
 /// The newest version that was tested. With an older kernel, everything that it supports is used.
 const VERSION: ABI = ABI::V7;
@@ -56,6 +56,13 @@ fn enforce(confinement: &Confinement<'_>) -> Result<RestrictionStatus, RulesetEr
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
     let open = confinement.open.iter().map(|folder| Ok::<_, RulesetError>(PathBeneath::new(folder, reading)));
     let rules = rules.add_rules(path_beneath_rules(paths, reading))?.add_rules(open)?;
+    let written = match confinement.writes {
+        Writes::Beneath(folder) => vec![folder],
+        Writes::Nowhere => Vec::new(),
+    };
+    // A file is renamed within its folder, which needs no right of its own.
+    let writing = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile;
+    let rules = rules.add_rules(path_beneath_rules(written, reading | writing))?;
     rules.add_rules(open_ports(confinement.connects))?.restrict_self()
 }
 

@@ -31,6 +31,7 @@ pub struct Confinement<'a> {
     pub open: Option<BorrowedFd<'a>>,
     pub connects: Connects,
     pub pipes: Pipes,
+    pub writes: Writes<'a>,
 }
 
 /// The files and folders that can be opened, for reading only.
@@ -64,6 +65,14 @@ pub enum Connects {
 pub enum Pipes {
     None,
     Made,
+}
+
+/// The files that can be made, changed, renamed and removed. Open files, such as logs, are not affected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writes<'a> {
+    Nowhere,
+    /// In this folder and those beneath it, which are readable, too.
+    Beneath(&'a Path),
 }
 
 /// How much the sandbox matters (`sandbox = false | true | "required"`).
@@ -135,7 +144,8 @@ pub fn available() -> Active {
 
 fn nothing() -> Confinement<'static> {
     let reads = Reads::Beneath(Vec::new());
-    Confinement { reads, open: None, connects: Connects::Nowhere, pipes: Pipes::None }
+    let (connects, pipes, writes) = (Connects::Nowhere, Pipes::None, Writes::Nowhere);
+    Confinement { reads, open: None, connects, pipes, writes }
 }
 
 /// Which system calls are left.
@@ -158,7 +168,7 @@ fn confine(confinement: &Confinement<'_>, filter: Filter, mut missing: Vec<Strin
     }
     let rest = as_is();
     let filtered = match filter {
-        Filter::OfServing => seccomp::restrict(confinement.connects, confinement.pipes),
+        Filter::OfServing => seccomp::restrict(confinement),
         Filter::OfChannels => seccomp::restrict_to_channels(),
     };
     let seccomp = filtered.map_err(|why| missing.push(why)).is_ok();
@@ -258,9 +268,7 @@ mod tests {
     #[test]
     fn apply_changes_nothing_when_off() {
         let before = as_is();
-        let reads = Reads::Beneath(Vec::new());
-        let confinement = Confinement { reads, open: None, connects: Connects::Nowhere, pipes: Pipes::None };
-        assert_eq!(apply(&confinement, Demand::Off), Ok(before.clone()));
+        assert_eq!(apply(&nothing(), Demand::Off), Ok(before.clone()));
         assert_eq!(as_is(), before);
     }
 }

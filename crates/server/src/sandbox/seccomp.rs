@@ -15,7 +15,7 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::{Connects, Pipes};
+use super::{Confinement, Connects, Pipes, Writes};
 use crate::sys;
 
 #[cfg(target_arch = "x86_64")]
@@ -165,6 +165,16 @@ const TO_CONNECT: &[c_long] =
 /// To create pipes to scripts.
 const TO_PIPE: &[c_long] = &[libc::SYS_pipe2];
 
+/// To write the files of a cache. Landlock decides where.
+const TO_WRITE: &[c_long] = &[
+    libc::SYS_mkdirat,
+    libc::SYS_pwrite64,
+    #[cfg(not(target_arch = "riscv64"))]
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+];
+
 /// For an argument of which the kernel uses 32 bits.
 const SHORT: SeccompCmpArgLen = SeccompCmpArgLen::Dword;
 const LONG: SeccompCmpArgLen = SeccompCmpArgLen::Qword;
@@ -189,8 +199,8 @@ const CHANNELS: &[c_long] =
     &[libc::SYS_close, libc::SYS_fcntl, libc::SYS_ppoll, libc::SYS_recvmsg, libc::SYS_sendmsg];
 
 /// Loads the filter of a process that serves. Errors: the reason, with what to do.
-pub fn restrict(connects: Connects, pipes: Pipes) -> Result<(), String> {
-    load(program(connects, pipes))
+pub fn restrict(confinement: &Confinement<'_>) -> Result<(), String> {
+    load(program(confinement.connects, confinement.pipes, confinement.writes))
 }
 
 /// Loads the filter of a process that only computes, and exchanges messages over open sockets. Errors: as of `restrict`.
@@ -213,12 +223,13 @@ fn load(program: Result<BpfProgram, BackendError>) -> Result<(), String> {
     })
 }
 
-fn program(connects: Connects, pipes: Pipes) -> Result<BpfProgram, BackendError> {
+fn program(connects: Connects, pipes: Pipes, writes: Writes<'_>) -> Result<BpfProgram, BackendError> {
     let connecting = if connects == Connects::Nowhere { &[] } else { TO_CONNECT };
     let piping = if pipes == Pipes::None { &[] } else { TO_PIPE };
     let mut calls = of_every_process()?;
     calls.extend(of_serving(connects)?);
-    build(ALWAYS.iter().copied().chain([connecting, piping]), calls)
+    let writing = if writes == Writes::Nowhere { &[] } else { TO_WRITE };
+    build(ALWAYS.iter().copied().chain([connecting, piping, writing]), calls)
 }
 
 fn program_of_channels() -> Result<BpfProgram, BackendError> {

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::thread::CapabilitySet;
 use rustix::time::{ClockId, clock_gettime};
-use server::sandbox::{self, Active, Confinement, Connects, Demand, Pipes, Reads};
+use server::sandbox::{self, Active, Confinement, Connects, Demand, Pipes, Reads, Writes};
 use server::{privilege, sys};
 use site::model::Site;
 
@@ -105,7 +105,8 @@ fn confine(here: &Here, connects: Connects, demand: Demand) -> Result<Active, St
 }
 
 fn apply(reads: Reads<'_>, connects: Connects, demand: Demand) -> Result<Active, String> {
-    sandbox::apply(&Confinement { reads, open: None, connects, pipes: Pipes::None }, demand)
+    let (pipes, writes) = (Pipes::None, Writes::Nowhere);
+    sandbox::apply(&Confinement { reads, open: None, connects, pipes, writes }, demand)
 }
 
 /// Changes the user, by numbers that need no account. Without permission, the user stays.

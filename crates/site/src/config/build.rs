@@ -19,8 +19,8 @@ use crate::address::Address;
 use crate::host::Hosts;
 use crate::listener::Listener;
 use crate::model::{
-    AccessLog, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat, SERVER_HEADER, Sandbox,
-    Scripts, Site, Timeouts,
+    AccessLog, CacheFiles, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat,
+    SERVER_HEADER, Sandbox, Scripts, Site, Timeouts,
 };
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
@@ -44,6 +44,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
     let trusted_proxies = trusted_proxies(&top);
     check_listeners(&top, &listeners, hosts.as_ref(), &trusted_proxies);
     check_proxies(&top, &listeners, &trusted_proxies);
+    let cache_files = cache_files(&top);
     Some(Site {
         listeners,
         trusted_proxies,
@@ -51,7 +52,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
         user: account_name(&top, "user"),
         group: account_name(&top, "group"),
         pid_file: top.path("pid_file"),
-        chroot: chroot(&top, hosts.as_ref(), &scripts, &upstreams),
+        chroot: chroot(&top, hosts.as_ref(), &scripts, &upstreams, cache_files.as_ref()),
         sandbox: match top.choice("sandbox") {
             Some("off") => Sandbox::Off,
             Some("required") => Sandbox::Required,
@@ -67,6 +68,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
         limits,
         timeouts: timeouts(&top),
         cache: cache(&top),
+        cache_files,
         http2: http2(&top),
         scripts,
         log,
@@ -161,8 +163,18 @@ fn chroot(
     hosts: Option<&Hosts>,
     scripts: &Scripts,
     upstreams: &[Upstream],
+    cache_files: Option<&CacheFiles>,
 ) -> Option<PathBuf> {
     let folder = top.path("chroot")?;
+    if let Some(files) = cache_files.filter(|files| !files.folder.starts_with(&folder)) {
+        let (own, shown) = (files.folder.display(), folder.display());
+        let what = format!("the folder of [cache_files], {own}, is not beneath \"chroot\", {shown}");
+        top.errors.add(
+            top.place_of("chroot"),
+            what,
+            "name a folder that is: the workers cannot leave the chroot",
+        );
+    }
     let routes = || hosts.into_iter().flat_map(|hosts| hosts.iter()).flat_map(|host| host.routes.iter());
     let interpreters = routes().filter_map(|route| match &route.script.as_ref()?.interpreter {
         Some(Interpreter::Program(path)) => Some((path, "interpreter")),
@@ -250,6 +262,30 @@ fn cache(top: &Section) -> CacheLimits {
         folders: section.count("folders").unwrap_or(defaults.folders),
         responses: section.size("responses").unwrap_or(defaults.responses),
     }
+}
+
+/// `None`: responses are stored in memory only.
+fn cache_files(top: &Section) -> Option<CacheFiles> {
+    let section = top.section("cache_files", Scope::CacheFiles)?;
+    let Some(folder) = section.path("folder") else {
+        if !section.has("folder") {
+            section.errors.add(
+                section.place(),
+                "[cache_files] has no folder",
+                "add folder = \"/var/cache/taipan\"",
+            );
+        }
+        return None;
+    };
+    let files = CacheFiles::new(folder);
+    let size = |name, default| section.size(name).unwrap_or(default);
+    Some(CacheFiles {
+        bytes: size("bytes", files.bytes),
+        entries: section.count("entries").unwrap_or(files.entries),
+        largest: size("largest", files.largest),
+        min_free: size("min_free", files.min_free),
+        ..files
+    })
 }
 
 fn http2(top: &Section) -> Http2 {

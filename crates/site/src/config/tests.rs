@@ -109,6 +109,8 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Limits => &[("", "[limits]")],
         Scope::Timeouts => &[("", "[timeouts]")],
         Scope::Cache => &[("", "[cache]")],
+        Scope::CacheFiles if key.name == "folder" => &[("", "[cache_files]")],
+        Scope::CacheFiles => &[("", "[cache_files]"), ("folder", "folder = \"/var/cache/a\"")],
         Scope::Http2 => &[("", "[http2]")],
         Scope::Accounts => &[("", "[accounts]")],
         Scope::Scripts => &[("", "[scripts]")],

@@ -75,6 +75,8 @@ pub struct FoundFile {
     /// Where the body begins.
     pub at: u64,
     pub length: u64,
+    /// When it was requested, if this process has stored it.
+    pub since: Epoch,
 }
 
 /// Why a response is not stored.
@@ -159,11 +161,11 @@ impl Store {
     /// The verified files of a key.
     pub fn find(&self, key: &Key) -> Vec<FoundFile> {
         let names = self.index().variants(key.hash());
-        names.into_iter().filter_map(|name| self.open(name, key)).collect()
+        names.into_iter().filter_map(|name| self.open(name, key.text())).collect()
     }
 
-    fn open(&self, name: Name, key: &Key) -> Option<FoundFile> {
-        match self.verify(name, key.text()) {
+    fn open(&self, name: Name, key: &[u8]) -> Option<FoundFile> {
+        match self.verify(name, key) {
             Ok(found) => found,
             Err(Errno::NOENT) => {
                 self.index().remove(name);
@@ -190,7 +192,7 @@ impl Store {
         if head.label.key != key {
             return Ok(None);
         }
-        let Some(known) = self.index().used(name, clock::micros()).copied() else { return Ok(None) };
+        let Some(known) = self.index().used(name, clock::wall_micros()).copied() else { return Ok(None) };
         if self.purges.forbid_using(known.since, &head.label) {
             return Ok(None);
         }
@@ -204,7 +206,8 @@ impl Store {
                 known.verified = Some(stamp);
             }
         }
-        Ok(Some(FoundFile { metadata: head.metadata.to_vec(), fd, stamp, at, length: seal.length }))
+        let (metadata, since) = (head.metadata.to_vec(), known.since);
+        Ok(Some(FoundFile { metadata, fd, stamp, at, length: seal.length, since }))
     }
 
     /// Begins to write a response. `length`: of its body, if it is known.
@@ -239,6 +242,20 @@ impl Store {
         writing.file = Some(file);
         written.map_err(|errno| self.not_written(errno))?;
         Ok(writing)
+    }
+
+    /// Writes the file of a response again, with other metadata. Errors: as of `write`, or there is none.
+    pub fn update(
+        self: &Arc<Store>,
+        name: Name,
+        label: Label<'_>,
+        metadata: Vec<u8>,
+        since: Epoch,
+    ) -> Result<(), NotStored> {
+        let found = self.open(name, label.key).ok_or(NotStored::Failed)?;
+        let mut writing = self.write(name, label, metadata, Some(found.length), since)?;
+        writing.write_from(&found.fd, found.at, found.length)?;
+        writing.finish()
     }
 
     /// Removes all files of a key.
@@ -281,7 +298,7 @@ impl Store {
             let (bytes, head) = read_head(&fd)?;
             Ok(purge.matches(&head_of(&bytes, head)?.label))
         };
-        let is_later = |known: &Known| known.since >= begun;
+        let is_later = |known: &Known| known.since > begun;
         match read() {
             Ok(true) => !self.index().get(name).is_some_and(is_later) && self.discard(name),
             Ok(false) | Err(Errno::NOENT) => false,
@@ -458,7 +475,7 @@ impl Writing {
             return Err(NotStored::Purged);
         }
         let known = Known { verified: Some(stamp), since: self.since };
-        let surplus = store.index().insert(self.name, length, clock::micros(), known);
+        let surplus = store.index().insert(self.name, length, clock::wall_micros(), known);
         surplus.into_iter().for_each(|name| _ = store.discard(name));
         add(&store.counts.stored);
         Ok(())

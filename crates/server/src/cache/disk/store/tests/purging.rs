@@ -50,7 +50,7 @@ fn removes_by_path_prefix_tag_host_and_key() {
 fn what_was_requested_before_a_purge_is_not_stored_after_it() {
     let folder = TestFolder::new();
     let store = folder.open();
-    let since = store.purges().epoch();
+    let since = purges::now();
     let key = key("http://a/x");
     let label = Label { key: key.text(), tags: b"" };
     let mut writing = store.write(name(&key), label, Vec::new(), None, since).unwrap();
@@ -59,7 +59,7 @@ fn what_was_requested_before_a_purge_is_not_stored_after_it() {
     assert_eq!(writing.finish(), Err(NotStored::Purged));
     assert_eq!(put_since(&store, "http://a/x", b"", b"old", since), Err(NotStored::Purged));
     assert_eq!(put_since(&store, "http://a/y", b"", b"other", since), Ok(()));
-    assert_eq!(put(&store, "http://a/x", b"new"), Ok(()));
+    assert_eq!(put_since(&store, "http://a/x", b"", b"new", Epoch(u64::MAX)), Ok(()));
     assert_eq!((get(&store, "http://a/x"), folder.files().len()), (Some(b"new".to_vec()), 2));
 }
 
@@ -71,7 +71,7 @@ fn a_file_is_not_used_from_the_beginning_of_its_purge() {
     let purge: Purge = "path - /x".parse().unwrap();
     let begun = store.purges().begin(purge.clone());
     assert_eq!(get(&store, "http://a/x"), None);
-    put(&store, "http://a/x", b"new").unwrap();
+    put_since(&store, "http://a/x", b"", b"new", Epoch(begun.0 + 1)).unwrap();
     assert_eq!(store.purge(&purge, begun), 0, "the new one stays");
     assert_eq!(get(&store, "http://a/x"), Some(b"new".to_vec()));
 }

@@ -1,0 +1,174 @@
+//! A worker's access to the files: everything that may wait for the disk runs on its helper threads. What fails is a miss, or
+//! is not stored.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cache::key::Key;
+use cache::store::head::Label;
+use cache::store::name::Name;
+use cache::store::purge::Epoch;
+use cache::stored::Stored;
+use cache::vary::Variant;
+use site::memory::CACHE_WRITES;
+use twox_hash::XxHash3_128;
+
+use super::FILES;
+use super::store::{FoundFile, NotStored, Store};
+use crate::cache::StoredBody;
+use crate::disk::{Disk, Work};
+use crate::files::beneath::Wait;
+use crate::files::open::{OpenFile, read};
+use crate::semaphore::Semaphore;
+
+/// The files, as one worker uses them.
+pub struct DiskTier {
+    store: Arc<Store>,
+    disk: Rc<Disk>,
+    /// Responses that are being written. Further ones are not stored in files.
+    writes: Semaphore,
+    /// Bytes of the largest body that is read into memory.
+    inline: u64,
+}
+
+/// A response that a file has.
+pub struct FoundResponse {
+    pub stored: Stored,
+    pub body: StoredBody,
+    /// When this process has requested it. The default: before the process began.
+    pub since: Epoch,
+}
+
+/// What is written, on its way to a helper thread.
+enum Source {
+    Bytes(Vec<u8>),
+    File { fd: Arc<OwnedFd>, at: u64, length: u64 },
+}
+
+impl DiskTier {
+    /// `None`: the process has no files.
+    pub fn of_process(disk: &Rc<Disk>, inline: u64) -> Option<DiskTier> {
+        let store = FILES.get()?.store.clone();
+        Some(DiskTier { store, disk: disk.clone(), writes: Semaphore::new(CACHE_WRITES), inline })
+    }
+
+    /// Whether there may be files of the key. Never waits.
+    pub fn may_have(&self, key: &Key) -> bool {
+        self.store.may_have(key.hash())
+    }
+
+    /// The responses with this key, newest first.
+    pub async fn find(&self, key: &Key) -> Vec<FoundResponse> {
+        if !self.may_have(key) {
+            return Vec::new();
+        }
+        let (store, key, inline) = (self.store.clone(), key.clone(), self.inline);
+        let find = move || {
+            let with_body = |found: FoundFile| {
+                let is_small = found.length <= inline;
+                let bytes = match is_small {
+                    true => Some(read(&found.fd, found.at, found.length as usize, Wait::Allowed).ok()??),
+                    false => None,
+                };
+                Some((found, bytes))
+            };
+            store.find(&key).into_iter().filter_map(with_body).collect::<Vec<_>>()
+        };
+        let found = self.disk.run_for_request(self.store.folder().device, Work::File, find).await;
+        let mut found: Vec<FoundResponse> =
+            found.unwrap_or_default().into_iter().filter_map(|found| self.response(found)).collect();
+        found.sort_by_key(|found| std::cmp::Reverse(found.stored.times.received));
+        found
+    }
+
+    fn response(&self, (found, bytes): (FoundFile, Option<Vec<u8>>)) -> Option<FoundResponse> {
+        let FoundFile { metadata, fd, stamp, at, length, since } = found;
+        let body = match bytes {
+            Some(bytes) => StoredBody::Bytes(bytes.into()),
+            None => {
+                StoredBody::File { file: Rc::new(OpenFile::new(fd, stamp, self.disk.clone())), at, length }
+            }
+        };
+        Some(FoundResponse { stored: Stored::decode(&metadata)?, body, since })
+    }
+
+    /// Writes a response, in place of another one of the same variant. `tags` are separated by spaces.
+    pub fn put(&self, key: &Key, stored: &Stored, tags: &[u8], since: Epoch, body: &StoredBody) {
+        let source = match body {
+            StoredBody::Bytes(bytes) => Source::Bytes(bytes.to_vec()),
+            StoredBody::File { file, at, length } => {
+                Source::File { fd: file.fd.clone(), at: *at, length: *length }
+            }
+        };
+        self.write(key, stored, tags, move |store, name, label, metadata| match source {
+            Source::Bytes(bytes) => {
+                let mut writing = store.write(name, label, metadata, Some(bytes.len() as u64), since)?;
+                writing.write(&bytes)?;
+                writing.finish()
+            }
+            Source::File { fd, at, length } => {
+                let mut writing = store.write(name, label, metadata, Some(length), since)?;
+                writing.write_from(&fd, at, length)?;
+                writing.finish()
+            }
+        });
+    }
+
+    /// Writes the metadata that a validation has changed.
+    pub fn update(&self, key: &Key, stored: &Stored, tags: &[u8], since: Epoch) {
+        self.write(key, stored, tags, move |store, name, label, metadata| {
+            store.update(name, label, metadata, since)
+        });
+    }
+
+    fn write(
+        &self,
+        key: &Key,
+        stored: &Stored,
+        tags: &[u8],
+        work: impl FnOnce(&Arc<Store>, Name, Label<'_>, Vec<u8>) -> Result<(), NotStored> + Send + 'static,
+    ) {
+        let Some(permit) = self.writes.take() else { return };
+        let mut metadata = Vec::new();
+        stored.encode(&mut metadata);
+        let name = Name { key: key.hash(), variant: variant(&stored.variant) };
+        let (key, tags) = (key.clone(), tags.to_vec());
+        self.run(permit, move |store| {
+            // The store counts and logs what fails.
+            _ = work(store, name, Label { key: key.text(), tags: &tags }, metadata);
+        });
+    }
+
+    /// Removes all variants of a key.
+    pub fn remove(&self, key: &Key) {
+        let hash = key.hash();
+        if self.may_have(key) {
+            self.run((), move |store| _ = store.remove(hash));
+        }
+    }
+
+    /// Runs `work` on a helper thread, and holds `permit` meanwhile.
+    fn run(&self, permit: impl Sized + 'static, work: impl FnOnce(&Arc<Store>) + Send + 'static) {
+        let (store, disk) = (self.store.clone(), self.disk.clone());
+        let device = store.folder().device;
+        tokio::task::spawn_local(async move {
+            // Without a helper thread, the response is not stored.
+            _ = disk.run(device, Work::File, move || work(&store)).await;
+            drop(permit);
+        });
+    }
+}
+
+/// What sets a response apart from others with the same key, as a number.
+fn variant(variant: &Variant) -> u64 {
+    let mut text = Vec::new();
+    for (name, value) in &variant.0 {
+        // Neither a name nor a value has a NUL, or a line feed.
+        text.extend_from_slice(name.as_bytes());
+        text.push(if value.is_some() { b'\0' } else { b'\n' });
+        text.extend_from_slice(value.as_deref().unwrap_or_default());
+        text.push(b'\n');
+    }
+    XxHash3_128::oneshot(&text) as u64
+}
