@@ -35,7 +35,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 19] = [
+    pub const ALL: [Scope; 20] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
