@@ -45,9 +45,10 @@ fn ticket_keys(site: &Site) -> Option<Finding> {
     Some(Finding::error(&["ticket_key_file"], path, why))
 }
 
-/// `taipan check -c FILE`: prints the problems, or what the limits add up to.
-pub fn check(path: &Path) -> ExitCode {
-    let Configuration { mut site, warnings, places } = match config::read(path) {
+/// `taipan check`: prints the problems, or what the limits add up to.
+pub fn check(source: &SiteSource) -> ExitCode {
+    let path = &*source.path();
+    let Configuration { mut site, warnings, places } = match config::read_source(source) {
         Ok(configuration) => configuration,
         Err(errors) => {
             errors.iter().for_each(|e| terminal::err(format_args!("{e}")));
@@ -61,7 +62,7 @@ pub fn check(path: &Path) -> ExitCode {
         terminal::err(format_args!("{file}:{place} warning: {}; {}", warning.what, warning.what_to_do));
     }
     // Before there is a second thread: a child process examines the roots.
-    let (mut findings, silent) = findings(path, &site);
+    let (mut findings, silent) = findings(source, &site);
     let Reading { material, problems, .. } = Material::read(&site, Keys::Read, clock::wall());
     findings.extend(problems);
     findings.extend(ClientReading::read(&site).problems);
@@ -108,11 +109,11 @@ pub fn check(path: &Path) -> ExitCode {
 }
 
 /// The problems that a start would meet, and the roots whose disks hang.
-fn findings(path: &Path, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
+fn findings(source: &SiteSource, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     let (own, identity) = own_account(site);
     let (roots, silent) = roots(site, identity.as_ref());
     let mut all = own;
-    all.extend(addresses(path, site));
+    all.extend(addresses(source, site));
     all.extend(roots);
     all.extend(written_files(site));
     all.extend(cache_folder(site, identity.as_ref()));
@@ -163,13 +164,13 @@ fn own_account(site: &Site) -> (Vec<Finding>, Option<Identity>) {
 }
 
 /// The addresses that the server cannot listen on.
-fn addresses(path: &Path, site: &Site) -> Vec<Finding> {
+fn addresses(source: &SiteSource, site: &Site) -> Vec<Finding> {
     if site.listeners.is_empty() {
         let text =
             "there is no address to listen on; the program needs inherited sockets, as from a socket unit";
         return vec![Finding::warning(&["listen"], "", text)];
     }
-    let is_running = control::is_served(&SiteSource::Config(path.to_owned()));
+    let is_running = control::is_served(source);
     let finding = |listener: &Listener| {
         let problem = sockets::listen_problem(&listener.address)?;
         if problem.is_in_use() && is_running {

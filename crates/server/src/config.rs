@@ -1,13 +1,17 @@
-//! Reads the files of a configuration for `site::config`, which does no I/O itself.
+//! Reads the files of a configuration for `site::config`, and those of other servers for `dialects`, which do no I/O
+//! themselves.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use dialects::{Conversion, Finding, Input, Severity};
+use rustix::process::geteuid;
 use site::config::{ConfigError, Configuration, MAX_FILE, Source};
 use site::model::Site;
 use site::route::Pattern;
 use taipan_http::target::SafePath;
 
+use crate::control::SiteSource;
 use crate::signature;
 
 /// Reads a configuration. Errors: every mistake in it, one line each.
@@ -17,7 +21,69 @@ pub fn load(path: &Path) -> Result<Site, Vec<ConfigError>> {
 
 /// Like `load`, and also returns the warnings and the position of each value.
 pub fn read(path: &Path) -> Result<Configuration, Vec<ConfigError>> {
-    let mut configuration = site::config::read(path, &Disk)?;
+    finished(path, site::config::read(path, &Disk)?)
+}
+
+/// As [`read`], also for the configuration of another server. A folder has none.
+pub fn read_source(source: &SiteSource) -> Result<Configuration, Vec<ConfigError>> {
+    match source {
+        SiteSource::Foreign(input) => read_foreign(input),
+        SiteSource::Config(path) | SiteSource::Folder(path) => read(path),
+    }
+}
+
+/// Reads the configuration of another server. Errors and warnings have the lines of its file.
+fn read_foreign(input: &Input) -> Result<Configuration, Vec<ConfigError>> {
+    let conversion = convert(input);
+    let (errors, warnings): (Vec<&Finding>, Vec<&Finding>) =
+        conversion.findings.iter().partition(|finding| finding.severity == Severity::Error);
+    let of_finding = |finding: &Finding| ConfigError {
+        file: conversion.file.clone(),
+        line: finding.line,
+        what: finding.what.clone(),
+        what_to_do: finding.what_to_do.clone(),
+    };
+    if !errors.is_empty() {
+        return Err(errors.into_iter().map(of_finding).collect());
+    }
+    let of_text = |error: ConfigError| match error.file == conversion.file {
+        true => ConfigError { line: error.line.and_then(|line| conversion.origin(line)), ..error },
+        false => error,
+    };
+    let read = site::config::read(&conversion.file, &Converted(&conversion));
+    let mut configuration = read.map_err(|errors| errors.into_iter().map(of_text).collect::<Vec<_>>())?;
+    configuration.places.renumber(&conversion.file, |line| conversion.origin(line));
+    let own = std::mem::take(&mut configuration.warnings).into_iter().map(of_text);
+    configuration.warnings = warnings.into_iter().map(of_finding).chain(own).collect();
+    // Other servers ignore the account if another user than root starts them.
+    if !geteuid().is_root() {
+        (configuration.site.user, configuration.site.group) = (None, None);
+    }
+    finished(&conversion.file, configuration)
+}
+
+pub fn convert(input: &Input) -> Conversion {
+    dialects::convert(input, &Disk)
+}
+
+/// The text of a conversion in place of the file, and the other files as they are.
+struct Converted<'c>(&'c Conversion);
+
+impl Source for Converted<'_> {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        if path == self.0.file { Ok(self.0.text.clone()) } else { Source::read(&Disk, path) }
+    }
+
+    fn read_bytes(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+        Disk.read_bytes(path, limit)
+    }
+
+    fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        Disk.expand(pattern)
+    }
+}
+
+fn finished(path: &Path, mut configuration: Configuration) -> Result<Configuration, Vec<ConfigError>> {
     if configuration.site.has_tokens() && !signature::IS_SUPPORTED {
         return Err(vec![ConfigError {
             file: path.to_owned(),
@@ -69,6 +135,31 @@ impl Source for Disk {
         found.retain(|f| f.exists());
         found.sort();
         Ok(found)
+    }
+}
+
+impl dialects::Disk for Disk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(MAX_FILE as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn folders(&self, path: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        let folders = entries.filter(|entry| entry.path().is_dir());
+        let mut names: Vec<String> =
+            folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    fn is_folder(&self, path: &Path) -> bool {
+        path.is_dir()
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        path.is_file()
     }
 }
 

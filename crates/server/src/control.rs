@@ -3,6 +3,7 @@
 //! socket (unix(7)), so that no file is left behind. Both ends accept only a peer that is root or the user that runs the
 //! program.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use dialects::Input;
 use rustix::net::sockopt::socket_peercred;
 
 use crate::ipc::Form;
@@ -34,12 +36,16 @@ const FAILED: &str = "failed\n";
 pub enum SiteSource {
     Folder(PathBuf),
     Config(PathBuf),
+    /// The configuration of another server.
+    Foreign(Input),
 }
 
 impl SiteSource {
-    fn path(&self) -> &Path {
-        let (SiteSource::Config(path) | SiteSource::Folder(path)) = self;
-        path
+    pub fn path(&self) -> Cow<'_, Path> {
+        match self {
+            SiteSource::Config(path) | SiteSource::Folder(path) => Cow::Borrowed(path),
+            SiteSource::Foreign(input) => Cow::Owned(input.path()),
+        }
     }
 }
 
@@ -76,7 +82,8 @@ pub fn send(source: &SiteSource, request: Request) -> ExitCode {
 }
 
 fn response(source: &SiteSource, request: Request) -> io::Result<(bool, String)> {
-    let path = source.path().display();
+    let path = source.path();
+    let path = path.display();
     let not_running = |error: io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => io::Error::other(format!(
             "no taipan serves {path}; name what it was started with: -c FILE, or --root DIR"

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use auth::digest_users::Algorithm;
 use auth::hash::{Bounds, NewHash};
+use dialects::{Dialect, Input, Start};
 
 use crate::control::{Request, SiteSource};
 use crate::ipc::Form;
@@ -19,8 +20,14 @@ use crate::ipc::Form;
 pub enum Command {
     Serve(Serve),
     Check {
-        config: PathBuf,
+        source: SiteSource,
     },
+    /// Prints the configuration of another server as one of this program.
+    Convert {
+        input: Input,
+    },
+    /// What another server would print, and its exit code.
+    Print(String, u8),
     Certificates {
         config: PathBuf,
     },
@@ -51,6 +58,15 @@ pub struct Serve {
     pub user: Option<String>,
     /// Names for which the folder is served by TLS.
     pub tls: Vec<String>,
+    pub presence: Presence,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Presence {
+    #[default]
+    Foreground,
+    /// The process that was started ends as soon as another one serves.
+    Background,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,6 +167,11 @@ const COMMANDS: &[CommandRow] = &[
         help: "List the certificates of all hosts, with their dates, next renewal and last error",
     },
     CommandRow {
+        name: CONVERT,
+        arguments: "FILE [--from NAME]",
+        help: "Print the configuration of another server as one of this program, and what differs",
+    },
+    CommandRow {
         name: "reload",
         arguments: "-c FILE",
         help: "Have the running program read FILE again; exit with 1 if FILE has a mistake",
@@ -226,6 +247,11 @@ const WRAP: &str = "fcgi-wrap";
 
 const PASSWD: &str = "passwd";
 
+const CONVERT: &str = "convert";
+
+/// The flags that begin the command line of another server.
+const PERSONALITIES: [(&str, Dialect); 1] = [("--boa", Dialect::Boa)];
+
 /// The cost of a new bcrypt: some 50 ms.
 const BCRYPT_COST: usize = 10;
 
@@ -235,6 +261,8 @@ const SHA_CRYPT_ROUNDS: usize = 100_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Key {
     Config,
+    Dialect,
+    Personality,
     Listen,
     Workers,
     AccessLog,
@@ -284,6 +312,32 @@ const FLAGS: &[FlagRow] = &[
         value: Some("FILE"),
         commands: &["", "check", "certificates", "reload", "upgrade", "stats", "explain"],
         help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
+    },
+    FlagRow {
+        key: Key::Dialect,
+        long: "dialect",
+        short: None,
+        value: Some("NAME"),
+        commands: &["", "check", "reload", "upgrade", "stats", "explain"],
+        help: "Read FILE as the configuration of another server: boa (default: by the name of FILE, else as one of this \
+               program)",
+    },
+    FlagRow {
+        key: Key::Dialect,
+        long: "from",
+        short: None,
+        value: Some("NAME"),
+        commands: &[CONVERT],
+        help: "The server whose configuration FILE is, as for --dialect (default: by the name of FILE)",
+    },
+    FlagRow {
+        key: Key::Personality,
+        long: "boa",
+        short: None,
+        value: None,
+        commands: &[""],
+        help: "Take the arguments behind this one as Boa does: -c SERVERROOT, -d, -f FILE, -r CHROOT, -l LEVEL; so does a \
+               program that is called boa, and taipan -f FILE (default: serve)",
     },
     FlagRow {
         key: Key::Listen,
@@ -582,6 +636,7 @@ struct Given {
     command: &'static str,
     arguments: Vec<OsString>,
     config: Option<PathBuf>,
+    dialect: Option<Dialect>,
     listen: Vec<String>,
     workers: Option<usize>,
     access_log: Option<String>,
@@ -607,6 +662,42 @@ struct GivenPasswd {
     cost: Option<usize>,
     rounds: Option<usize>,
     realm: Option<String>,
+}
+
+/// Parses a whole command line. The name of the program may be that of another server.
+pub fn parse_line(line: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    let mut line = line.into_iter();
+    let program = PathBuf::from(line.next().unwrap_or_default());
+    let arguments: Vec<OsString> = line.collect();
+    if let Some(dialect) = Dialect::of_program(&program) {
+        return personality(dialect, arguments);
+    }
+    let first = arguments.first().and_then(|first| first.to_str()).unwrap_or_default();
+    if let Some((_, dialect)) = PERSONALITIES.iter().find(|(flag, _)| *flag == first) {
+        return personality(*dialect, arguments.into_iter().skip(1).collect());
+    }
+    // No other flag is called -f.
+    let is_command = COMMANDS.iter().any(|command| command.name == first);
+    if !is_command && arguments.iter().any(|argument| argument == "-f") {
+        return personality(Dialect::Boa, arguments);
+    }
+    parse(arguments)
+}
+
+/// The command line of another server.
+fn personality(dialect: Dialect, arguments: Vec<OsString>) -> Result<Command, UsageError> {
+    Ok(match dialect.start(arguments).map_err(UsageError)? {
+        Start::Print(text, code) => Command::Print(text, code),
+        Start::Serve { input, background } => Command::Serve(Serve {
+            source: SiteSource::Foreign(input),
+            listen: Vec::new(),
+            workers: None,
+            access_log: None,
+            user: None,
+            tls: Vec::new(),
+            presence: if background { Presence::Background } else { Presence::Foreground },
+        }),
+    })
 }
 
 /// Parses the arguments behind the program's name.
@@ -644,6 +735,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Key::Help => return Ok(Command::Help),
             Key::Version => return Ok(Command::Version),
             Key::Json => given.form = Form::Json,
+            Key::Personality => return Err(UsageError(format!("{typed} has to be the first argument"))),
             key if flag.value.is_none() => given.passwd.mark(key),
             key => given.set(key, &typed, parser.value().map_err(usage)?)?,
         }
@@ -756,6 +848,7 @@ impl Given {
     fn set(&mut self, key: Key, typed: &str, value: OsString) -> Result<(), UsageError> {
         match key {
             Key::Config => self.config = Some(value.into()),
+            Key::Dialect => self.dialect = Some(dialect(value)?),
             Key::Root => self.root = Some(value.into()),
             Key::Listen => self.listen.push(text(value)?),
             Key::Header => self.fields.push(text(value)?),
@@ -784,7 +877,19 @@ impl Given {
                 let config = self
                     .config
                     .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
-                Ok(Command::Check { config })
+                Ok(Command::Check { source: configuration(config, self.dialect)? })
+            }
+            CONVERT => {
+                self.exactly(1, "convert takes one file: taipan convert boa.conf")?;
+                let file = self.arguments.into_iter().next().map(PathBuf::from).unwrap_or_default();
+                match self.dialect.or_else(|| Dialect::of_file(&file)) {
+                    Some(dialect) => Ok(Command::Convert { input: dialect.input(file) }),
+                    None => Err(UsageError(format!(
+                        "the name {} does not tell which server it is for; add --from and one of {}",
+                        file.display(),
+                        dialects()
+                    ))),
+                }
             }
             "certificates" => {
                 self.exactly(0, "certificates takes no argument but -c FILE")?;
@@ -801,7 +906,7 @@ impl Given {
             }
             "explain" => {
                 self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
-                let source = source(self.config, self.root)?;
+                let source = source(self.config, self.root, self.dialect)?;
                 let mut arguments = self.arguments.into_iter();
                 let (method, url) = (
                     text(arguments.next().unwrap_or_default())?,
@@ -858,21 +963,22 @@ impl Given {
                         "only one folder can be served; write a configuration for more".into(),
                     ));
                 }
-                let Given { listen, workers, access_log, user, tls, config, arguments, .. } = self;
+                let Given { listen, workers, access_log, user, tls, config, dialect, arguments, .. } = self;
                 if config.is_some() && !tls.is_empty() {
                     return Err(UsageError(
                         "--tls is for a folder; in a configuration, write acme = true, and tls behind an address".into(),
                     ));
                 }
-                let source = source(config, arguments.into_iter().next().map(PathBuf::from))?;
-                Ok(Command::Serve(Serve { source, listen, workers, access_log, user, tls }))
+                let source = source(config, arguments.into_iter().next().map(PathBuf::from), dialect)?;
+                let presence = Presence::Foreground;
+                Ok(Command::Serve(Serve { source, listen, workers, access_log, user, tls, presence }))
             }
         }
     }
 
     fn control(self, request: Request) -> Result<Command, UsageError> {
         self.exactly(0, "name the configuration that the program was started with by -c FILE")?;
-        Ok(Command::Control { source: source(self.config, self.root)?, request })
+        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
     }
 
     /// Errors: the first argument is a misspelt command, not a folder.
@@ -891,12 +997,38 @@ impl Given {
     }
 }
 
-fn source(config: Option<PathBuf>, folder: Option<PathBuf>) -> Result<SiteSource, UsageError> {
+fn source(
+    config: Option<PathBuf>,
+    folder: Option<PathBuf>,
+    dialect: Option<Dialect>,
+) -> Result<SiteSource, UsageError> {
     match (config, folder) {
         (Some(_), Some(_)) => Err(UsageError("give a folder or a configuration, not both".into())),
-        (Some(config), None) => Ok(SiteSource::Config(config)),
+        (None, _) if dialect.is_some() => {
+            Err(UsageError("--dialect needs a configuration: add -c FILE".into()))
+        }
+        (Some(config), None) => configuration(config, dialect),
         (None, folder) => Ok(SiteSource::Folder(folder.unwrap_or_else(|| PathBuf::from(".")))),
     }
+}
+
+/// A file, which may be the configuration of another server.
+fn configuration(file: PathBuf, dialect: Option<Dialect>) -> Result<SiteSource, UsageError> {
+    Ok(match dialect.or_else(|| Dialect::of_file(&file)) {
+        Some(dialect) => SiteSource::Foreign(dialect.input(file)),
+        None => SiteSource::Config(file),
+    })
+}
+
+/// The names of the dialects, for a message.
+fn dialects() -> String {
+    Dialect::ALL.map(Dialect::name).join(", ")
+}
+
+fn dialect(value: OsString) -> Result<Dialect, UsageError> {
+    let name = text(value)?;
+    Dialect::from_name(&name)
+        .ok_or_else(|| UsageError(format!("there is no dialect \"{name}\"; there are: {}", dialects())))
 }
 
 /// What to write instead of `name`, if `name` resembles a command.
@@ -1125,7 +1257,15 @@ mod tests {
     }
 
     fn serve(source: SiteSource) -> Serve {
-        Serve { source, listen: Vec::new(), workers: None, access_log: None, user: None, tls: Vec::new() }
+        Serve {
+            source,
+            listen: Vec::new(),
+            workers: None,
+            access_log: None,
+            user: None,
+            tls: Vec::new(),
+            presence: Presence::Foreground,
+        }
     }
 
     /// For the user `ann`.
@@ -1154,9 +1294,10 @@ mod tests {
                     access_log: Some("off".into()),
                     user: Some("web".into()),
                     tls: Vec::new(),
+                    presence: Presence::Foreground,
                 }),
             ),
-            ("check -c a.toml", Command::Check { config: "a.toml".into() }),
+            ("check -c a.toml", Command::Check { source: SiteSource::Config("a.toml".into()) }),
             (
                 "--tls a.example --tls b.example x",
                 Command::Serve(Serve {
@@ -1165,7 +1306,7 @@ mod tests {
                 }),
             ),
             ("certificates -c a.toml", Command::Certificates { config: "a.toml".into() }),
-            ("-c a.toml check", Command::Check { config: "a.toml".into() }),
+            ("-c a.toml check", Command::Check { source: SiteSource::Config("a.toml".into()) }),
             (
                 "reload -c a.toml",
                 Command::Control { source: SiteSource::Config("a.toml".into()), request: Request::Reload },

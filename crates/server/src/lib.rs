@@ -13,6 +13,7 @@ pub mod certificates;
 #[path = "certificates/absent.rs"]
 pub mod certificates;
 pub mod check;
+pub mod convert;
 pub mod explain;
 pub mod healthcheck;
 pub mod jail;

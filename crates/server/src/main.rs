@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 use server::flags::{self, Command, UsageError};
-use server::{certificates, check, control, explain, fcgi_wrap, healthcheck, master, passwd, terminal};
+use server::{
+    certificates, check, control, convert, explain, fcgi_wrap, healthcheck, master, passwd, terminal,
+};
 
 fn main() -> ExitCode {
-    let command = match flags::parse(std::env::args_os().skip(1)) {
+    let command = match flags::parse_line(std::env::args_os()) {
         Ok(command) => command,
         Err(UsageError(text)) => {
             terminal::err(format_args!("taipan: {text}"));
@@ -15,7 +17,12 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Serve(serve) => master::serve(&serve),
-        Command::Check { config } => check::check(&config),
+        Command::Check { source } => check::check(&source),
+        Command::Convert { input } => convert::convert(&input),
+        Command::Print(text, code) => {
+            terminal::print(&text);
+            ExitCode::from(code)
+        }
         Command::Certificates { config } => certificates::list(&config),
         Command::Control { source, request } => control::send(&source, request),
         Command::Explain(flags) => explain::explain(&flags),

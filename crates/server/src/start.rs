@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use site::address::Address;
+use site::config::ConfigError;
 use site::host::Hosts;
 use site::listener::{Listener, Protocols};
 use site::model::{AccessLog, Host, LogFormat, Sink, Site};
@@ -16,7 +17,7 @@ use site::tls::{CertificateFiles, HostTls, PlainRequests};
 use crate::acme::local;
 use crate::control::SiteSource;
 use crate::flags::{self, Serve};
-use crate::{config, privilege, sys};
+use crate::{config, log, privilege, sys};
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
@@ -33,7 +34,11 @@ enum Addresses {
 
 /// The site that a command line names. Errors: lines that say what to do.
 pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
-    let mut site = load(&flags.source)?;
+    let (mut site, warnings) = read(&flags.source)?;
+    if matches!(flags.source, SiteSource::Foreign(_)) {
+        // What the other server did, and this one does not.
+        warnings.iter().for_each(|warning| log::warn(format_args!("{warning}")));
+    }
     if !flags.listen.is_empty() {
         let read = |text: &String| {
             let listener = Listener::parse(text, Path::new(""));
@@ -134,7 +139,7 @@ pub fn choose_account(site: &mut Site) {
 
 /// A warning if the site is served as user nobody, whom other programs share, and no user was named.
 pub fn shared_account(flags: &Serve, site: &Site) -> Option<String> {
-    let is_named = flags.user.is_some() || matches!(flags.source, SiteSource::Config(_));
+    let is_named = flags.user.is_some() || !matches!(flags.source, SiteSource::Folder(_));
     (!is_named && site.user.as_deref() == Some(privilege::NOBODY)).then(|| {
         "it serves as user nobody, which other programs may use, too; to give it a user of its own: \
          useradd --system --user-group --shell /usr/sbin/nologin taipan"
@@ -144,12 +149,17 @@ pub fn shared_account(flags: &Serve, site: &Site) -> Option<String> {
 
 /// The site of a configuration, or of a folder with the default settings. Errors: lines that say what to do.
 pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
+    read(source).map(|(site, _)| site)
+}
+
+/// As [`load`], with warnings.
+fn read(source: &SiteSource) -> Result<(Site, Vec<ConfigError>), Vec<String>> {
     match source {
-        SiteSource::Config(path) => {
-            let site = config::load(path);
+        SiteSource::Config(_) | SiteSource::Foreign(_) => {
+            let read = config::read_source(source).map(|read| (read.site, read.warnings));
             // What a large configuration needed to be read is several times as large as its site.
             sys::trim_heap();
-            site.map_err(|errors| errors.iter().map(ToString::to_string).collect())
+            read.map_err(|errors| errors.iter().map(ToString::to_string).collect())
         }
         SiteSource::Folder(folder) => {
             let root = folder_to_serve(folder).map_err(|line| vec![line])?;
@@ -160,7 +170,7 @@ pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
                 let (user, group) = own.unwrap_or_else(privilege::nobody);
                 (site.user, site.group) = (Some(user), group);
             }
-            Ok(site)
+            Ok((site, Vec::new()))
         }
     }
 }

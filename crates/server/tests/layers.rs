@@ -12,6 +12,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("auth", AUTH),
     ("cache", CACHE),
     ("site", SITE),
+    ("dialects", DIALECTS),
     ("server", SERVER),
     ("load", LOAD),
 ];
@@ -106,6 +107,8 @@ const SITE: &[&str] = &[
     "address",
 ];
 
+const DIALECTS: &[&str] = &["input boa", "document", "words", "disk", "finding"];
+
 const LOAD: &[&str] = &[
     "worker", "progress", "engine", "flags", "report", "verify", "h2", "tls", "run", "plan", "urls", "shape",
 ];
@@ -116,6 +119,7 @@ const SERVER: &[&str] = &[
     "explain",
     "certificates",
     "check",
+    "convert",
     "jail",
     "fcgi_wrap",
     "passwd",

@@ -286,6 +286,10 @@ impl Master {
         }
         let address = error.address();
         match what {
+            SiteSource::Foreign(_) => format!(
+                "cannot listen on {address}: it is in use, and this configuration is served already; stop that program \
+                 first"
+            ),
             SiteSource::Config(path) => format!(
                 "cannot listen on {address}: it is in use, and a taipan that serves {0} is running already; to \
                  have that one read its configuration again, use taipan reload -c {0}",

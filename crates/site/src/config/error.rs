@@ -73,6 +73,13 @@ impl Places {
         all.map(|((_, path), place)| (path.as_path(), place))
     }
 
+    /// Gives the places within `file` other lines.
+    pub fn renumber(&mut self, file: &Path, line: impl Fn(u32) -> Option<u32>) {
+        for place in self.0.values_mut().filter(|place| *place.file == *file) {
+            place.line = place.line.and_then(&line);
+        }
+    }
+
     /// Makes relative paths absolute.
     pub fn anchor(&mut self, folder: &Path) {
         let anchored = self.0.iter().map(|((key, path), place)| ((*key, folder.join(path)), place.clone()));

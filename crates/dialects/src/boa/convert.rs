@@ -1,0 +1,503 @@
+//! What the directives become.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use super::aliases::{self, Alias, Kind};
+use super::directives::Directives;
+use super::flags::Flags;
+use super::glob;
+use super::hosts::{self, Host};
+use super::types::Types;
+use crate::Conversion;
+use crate::disk::Disk;
+use crate::document::{Document, Keys, Value};
+use crate::finding::Findings;
+
+/// How long Boa waits for a client that does nothing (REQUEST_TIMEOUT).
+const PATIENCE: &str = "60s";
+/// Where Boa's scripts find programs.
+const SCRIPT_PATH: &str = "/bin:/usr/bin:/usr/local/bin";
+/// The mask of files that scripts make.
+const UMASK: i64 = 0o027;
+/// The largest body that can be allowed.
+const NO_LIMIT: i64 = 1 << 40;
+
+/// Reads the file that the flags name.
+pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
+    let file = flags.path();
+    let mut findings = Findings::default();
+    let bytes = disk.read(&file).unwrap_or_else(|error| {
+        findings.error(None, format!("it cannot be read: {error}"), "check its path and its permissions");
+        Vec::new()
+    });
+    let directives = Directives::read(&bytes, &mut findings);
+    let base = directives.text("ServerRoot").map(|given| flags.folder().join(given.value));
+    let base = base.unwrap_or_else(|| flags.folder());
+    let path = |text: &str| {
+        let path = flags.outside(base.join(text)).to_string_lossy().into_owned();
+        if path.len() > 1 { path.trim_end_matches('/').to_owned() } else { path }
+    };
+    let mut reading = Reading {
+        directives: &directives,
+        path: &path,
+        disk,
+        findings,
+        document: Document::default(),
+        types: Types::default(),
+        aliases: Vec::new(),
+        hosts: None,
+    };
+    reading.read(flags);
+    let findings = reading.findings.into_sorted();
+    let title = format!("Made from {}, a configuration of Boa.", file.display());
+    let (text, lines) = reading.document.written(&title, &findings);
+    Conversion { file, text, lines, findings }
+}
+
+struct Reading<'r> {
+    directives: &'r Directives<'r>,
+    /// Makes a path absolute.
+    path: &'r dyn Fn(&str) -> String,
+    disk: &'r dyn Disk,
+    findings: Findings,
+    document: Document,
+    types: Types,
+    aliases: Vec<Alias<'r>>,
+    /// `None`: all addresses have the same host.
+    hosts: Option<Vec<Host>>,
+}
+
+impl Reading<'_> {
+    fn read(&mut self, flags: &Flags) {
+        self.read_types();
+        self.aliases =
+            aliases::usable(self.directives.each(&["Alias", "ScriptAlias", "Redirect"]), &mut self.findings);
+        self.hosts = hosts::hosts(self.directives, self.path, self.disk, &mut self.findings);
+        self.server(flags);
+        self.default_host();
+        self.files();
+        self.environment();
+        self.routes_of_hosts();
+        self.limits();
+        self.scripts();
+        self.logs();
+        self.report();
+    }
+
+    /// A key with the value of a directive.
+    fn text_key(&mut self, name: &str, key: &str) {
+        if let Some(given) = self.directives.text(name) {
+            self.document.top.set(given.at(), key, given.value);
+        }
+    }
+
+    fn path_key(&mut self, name: &str, key: &str) {
+        if let Some(given) = self.directives.text(name) {
+            self.document.top.set(given.at(), key, (self.path)(given.value));
+        }
+    }
+
+    fn server(&mut self, flags: &Flags) {
+        self.listen();
+        self.text_key("User", "user");
+        self.text_key("Group", "group");
+        self.path_key("PidFile", "pid_file");
+        if let Some(chroot) = &flags.chroot {
+            self.document.top.set(None, "chroot", chroot.to_string_lossy().into_owned());
+        }
+        if let Some(line) = self.directives.flag("ConcealServerIdentity") {
+            self.document.top.set(Some(line), "server_header", false);
+        }
+        if flags.level.is_some() {
+            self.findings.note(
+                None,
+                "the debug level of -l has no effect",
+                "use taipan explain, or level in [log]",
+            );
+        }
+    }
+
+    fn listen(&mut self) {
+        let port = self.directives.number("Port");
+        let number = port.map_or(80, |port| port.value);
+        let line = port.and_then(|port| port.at());
+        if port.is_none() {
+            self.findings.warn(None, "there is no Port, and Boa took any free one", "here it is port 80");
+        }
+        if !(0..=65_535).contains(&number) {
+            return self.findings.error(
+                line,
+                format!("there is no port {number}"),
+                "write one from 1 to 65535",
+            );
+        }
+        let address = match self.directives.text("Listen") {
+            None => "0.0.0.0".to_owned(),
+            Some(given) => match given.value.parse() {
+                Ok(IpAddr::V4(address)) => address.to_string(),
+                Ok(IpAddr::V6(address)) => format!("[{address}]"),
+                Err(_) => {
+                    let what = format!("Listen {} is not an IP address", given.value.escape_debug());
+                    return self.findings.error(given.at(), what, "write one, such as 192.0.2.1");
+                }
+            },
+        };
+        self.document.top.set(line, "listen", vec![format!("{address}:{number}")]);
+    }
+
+    fn default_host(&mut self) {
+        if let (None, Some(given)) = (&self.hosts, self.directives.text("DocumentRoot")) {
+            self.document.top.set(given.at(), "root", (self.path)(given.value));
+        }
+        self.text_key("UserDir", "user_folders");
+    }
+
+    fn files(&mut self) {
+        let top = &mut self.document.top;
+        match self.directives.text("DirectoryIndex") {
+            Some(given) => top.set(given.at(), "index", vec![given.value.to_owned()]),
+            None => top.set(None, "index", Vec::new()),
+        }
+        if let Some(given) = self.directives.text("DirectoryMaker") {
+            top.set(given.at(), "listing", true);
+        }
+        top.explained(None, "symlinks", "follow", "Boa follows every link. \"beneath\" is safer.");
+        let charset = self.directives.text("DefaultCharset");
+        match charset {
+            Some(given) => top.set(given.at(), "charset", given.value),
+            None => top.explained(None, "charset", false, "Boa names no charset."),
+        }
+        self.text_key("DefaultType", "default_type");
+        let pairs: Vec<_> = self.types.differing().collect();
+        let line = pairs.iter().find_map(|(_, _, line)| *line);
+        let pairs: Vec<_> = pairs.iter().map(|(e, t, _)| ((*e).to_owned(), Value::from(*t))).collect();
+        if !pairs.is_empty() {
+            self.document.top.set(line, "types", Value::Table(pairs));
+        }
+        if let Some(given) = self.directives.text("EnableHSTS") {
+            let header = ("Strict-Transport-Security".to_owned(), Value::from(given.value));
+            self.document.top.set(given.at(), "headers", Value::Table(vec![header]));
+        }
+    }
+
+    fn read_types(&mut self) {
+        for given in self.directives.each(&["MimeTypes"]) {
+            let path = (self.path)(given.value);
+            match self.disk.read(Path::new(&path)) {
+                Ok(bytes) => self.types.add_file(&bytes, given.at()),
+                Err(error) => {
+                    let what = format!("{path} cannot be read: {error}");
+                    self.findings.error(given.at(), what, "remove MimeTypes for the built-in types");
+                }
+            }
+        }
+        for given in self.directives.each(&["AddType"]) {
+            for extension in given.second.split_whitespace() {
+                self.types.add(extension, given.value, given.at());
+            }
+        }
+    }
+
+    fn has_scripts(&self) -> bool {
+        self.types.scripts().next().is_some() || self.aliases.iter().any(|alias| alias.kind == Kind::Scripts)
+    }
+
+    fn environment(&mut self) {
+        if !self.has_scripts() {
+            return;
+        }
+        let path = self.directives.text("CGIPath");
+        let mut pairs = vec![("PATH".to_owned(), Value::from(path.map_or(SCRIPT_PATH, |given| given.value)))];
+        for (name, variable) in [("ServerAdmin", "SERVER_ADMIN"), ("ServerName", "SERVER_NAME")] {
+            if let Some(given) = self.directives.text(name) {
+                pairs.push((variable.to_owned(), given.value.into()));
+            }
+        }
+        for given in self.directives.each(&["CGIEnv"]) {
+            pairs.retain(|(name, _)| name != given.value);
+            pairs.push((given.value.to_owned(), given.second.into()));
+        }
+        let line = self.directives.each(&["CGIEnv"]).next().or(path).map(|given| given.line);
+        self.document.top.set(line, "env", Value::Table(pairs));
+    }
+
+    fn routes_of_hosts(&mut self) {
+        let root = self.directives.text("DocumentRoot").map(|given| (self.path)(given.value));
+        let Some(hosts) = self.hosts.take() else {
+            self.routes("[[route]]", root.is_some(), None);
+            self.rules("[[rule]]", root.as_deref(), None);
+            return;
+        };
+        self.routes("[[route]]", false, None);
+        for host in &hosts {
+            let mut keys = Keys::default();
+            keys.set(None, "addresses", vec![host.address.to_string()]);
+            if let Some(name) = &host.name {
+                keys.set(None, "names", vec![name.clone()]);
+            }
+            keys.set(None, "root", host.root.as_str());
+            if let Some(folder) = &host.default_folder {
+                keys.set(None, "default_folder", folder.as_str());
+            }
+            self.document.section(None, "[[host]]", keys);
+            self.routes("[[host.route]]", true, host.folder.as_deref());
+            self.rules("[[host.rule]]", Some(&host.root), host.folder.as_deref());
+        }
+    }
+
+    /// The folder of an alias.
+    fn target(&self, alias: &Alias, folder: Option<&str>) -> String {
+        match (folder, alias.kind) {
+            (Some(folder), Kind::Scripts) => format!("{folder}/{}", alias.to.trim_matches('/')),
+            _ => (self.path)(alias.to),
+        }
+    }
+
+    /// `folder`: where the scripts of the host are.
+    fn routes(&mut self, header: &str, has_root: bool, folder: Option<&str>) {
+        if !has_root {
+            let mut keys = Keys::default();
+            keys.set(None, "path", "/");
+            keys.set(None, "return", 404);
+            self.document.section(None, header, keys);
+        }
+        self.script_types(header);
+        for alias in self.aliases.clone() {
+            match alias.kind {
+                Kind::Redirect => self.redirect(header, &alias),
+                Kind::Alias | Kind::Scripts => self.folder_route(header, &alias, folder),
+            }
+        }
+    }
+
+    /// Scripts by their extension. Boa runs none of them beneath an `Alias`.
+    fn script_types(&mut self, header: &str) {
+        let scripts: Vec<(String, Option<u32>)> =
+            self.types.scripts().map(|(extension, line)| (extension.to_owned(), line)).collect();
+        for (extension, line) in scripts {
+            for alias in self.aliases.iter().filter(|alias| alias.kind == Kind::Alias) {
+                let mut keys = Keys::default();
+                keys.set(alias.line, "path", format!("{}**.{extension}", alias.prefix()));
+                keys.set(alias.line, "cgi", false);
+                self.document.section(alias.line, header, keys);
+            }
+            let mut keys = Keys::default();
+            keys.set(line, "path", format!("*.{extension}"));
+            keys.set(line, "cgi", true);
+            self.document.section(line, header, keys);
+        }
+    }
+
+    fn folder_route(&mut self, header: &str, alias: &Alias, folder: Option<&str>) {
+        let target = self.target(alias, folder);
+        if self.disk.is_file(Path::new(&target)) {
+            return self.file_route(header, alias, &target);
+        }
+        let mut keys = Keys::default();
+        keys.set(alias.line, "path", alias.prefix());
+        keys.set(alias.line, "alias", target);
+        if alias.kind == Kind::Scripts {
+            keys.set(alias.line, "cgi", true);
+        }
+        self.document.section(alias.line, header, keys);
+    }
+
+    /// An alias of one file, which can only have the name that it has on the disk.
+    fn file_route(&mut self, header: &str, alias: &Alias, target: &str) {
+        let Some(folder) = target.strip_suffix(alias.from).filter(|_| !alias.has_slash()) else {
+            let what = format!("{target} is a file, and cannot have the path {}", alias.from);
+            let what_to_do = "make a link to it beneath DocumentRoot, or name its folder";
+            return self.findings.warn(alias.line, what, what_to_do);
+        };
+        let mut keys = Keys::default();
+        keys.set(alias.line, "path", alias.from);
+        keys.set(alias.line, "root", if folder.is_empty() { "/" } else { folder });
+        if alias.kind == Kind::Scripts {
+            keys.set(alias.line, "cgi", true);
+        }
+        self.document.section(alias.line, header, keys);
+    }
+
+    fn redirect(&mut self, header: &str, alias: &Alias) {
+        let to = alias.to.replace('$', "$$");
+        let mut targets = vec![(alias.prefix(), format!("{to}$rest"))];
+        if !alias.has_slash() {
+            targets = vec![(alias.from.to_owned(), to.clone()), (alias.prefix(), format!("{to}/$rest"))];
+        }
+        for (from, to) in targets {
+            let mut keys = Keys::default();
+            keys.set(alias.line, "path", from);
+            keys.set(alias.line, "redirect", to);
+            self.document.section(alias.line, header, keys);
+        }
+    }
+
+    /// The rules of `Allow` and `Deny` for the files of one host, and for those of the aliases.
+    fn rules(&mut self, header: &str, root: Option<&str>, folder: Option<&str>) {
+        let own = root.map(|root| (format!("{}/", root.trim_end_matches('/')), "/".to_owned()));
+        let of_aliases = self.aliases.iter().filter(|alias| alias.kind != Kind::Redirect);
+        let places = of_aliases.map(|alias| (format!("{}/", self.target(alias, folder)), alias.prefix()));
+        let places: Vec<(String, String)> = own.into_iter().chain(places).collect();
+        for given in self.directives.each(&["Allow", "Deny"]) {
+            let pattern =
+                if given.value.starts_with('/') { (self.path)(given.value) } else { given.value.to_owned() };
+            let found: Result<Vec<_>, _> =
+                places.iter().map(|(folder, url)| glob::beneath(&pattern, folder, url)).collect();
+            match found.map(|patterns| patterns.concat()) {
+                Err(why) => {
+                    let what = format!("{} {}: {why}", given.name, given.value.escape_debug());
+                    self.findings.error(given.at(), what, "write a pattern of *, ? and short sets");
+                }
+                Ok(patterns) if patterns.is_empty() => {
+                    let what = format!(
+                        "{} {} is for nothing that is served",
+                        given.name,
+                        given.value.escape_debug()
+                    );
+                    self.findings.note(given.at(), what, "nothing to do");
+                }
+                Ok(patterns) => {
+                    let mut keys = Keys::default();
+                    keys.set(given.at(), "path", patterns);
+                    keys.set(given.at(), "then", given.name.to_ascii_lowercase());
+                    self.document.section(given.at(), header, keys);
+                }
+            }
+        }
+    }
+
+    fn limits(&mut self) {
+        let mut limits = Keys::default();
+        let kept = self.directives.at_least("KeepAliveMax", 1);
+        match kept {
+            Some(given) => limits.set(given.at(), "requests", given.value),
+            None => limits.explained(None, "requests", 1, "Boa keeps no connection without KeepAliveMax."),
+        }
+        if let Some(given) = self.directives.number("SinglePostLimit") {
+            match given.value {
+                ..0 => self.findings.error(
+                    given.at(),
+                    "SinglePostLimit is negative",
+                    "write bytes, or 0 for no limit",
+                ),
+                0 => limits.set(given.at(), "body", NO_LIMIT),
+                bytes => limits.set(given.at(), "body", bytes.min(NO_LIMIT)),
+            }
+        }
+        if let Some(given) = self.directives.at_least("MaxConnections", 1) {
+            limits.explained(given.at(), "connections", given.value, "Of each worker.");
+        }
+        self.document.section(None, "[limits]", limits);
+        let mut timeouts = Keys::default();
+        for key in ["head", "body", "write"] {
+            timeouts.set(None, key, PATIENCE);
+        }
+        match self.directives.at_least("KeepAliveTimeout", 1) {
+            Some(given) => timeouts.set(given.at(), "idle", given.value),
+            None => timeouts.set(None, "idle", PATIENCE),
+        }
+        self.document.section(None, "[timeouts]", timeouts);
+    }
+
+    fn scripts(&mut self) {
+        if !self.has_scripts() {
+            return;
+        }
+        let mut keys = Keys::default();
+        let mask = self.directives.number("CGIumask");
+        let value = mask.map_or(UMASK, |given| given.value);
+        match u32::try_from(value).ok().filter(|mask| *mask <= 0o777) {
+            Some(octal) => keys.set(mask.and_then(|given| given.at()), "umask", format!("{octal:03o}")),
+            None => {
+                let line = mask.and_then(|given| given.at());
+                self.findings.error(line, "CGIumask is above 0777", "write an octal number, such as 027");
+            }
+        }
+        if let Some(given) = self.directives.at_least("CGINice", 1) {
+            keys.set(given.at(), "nice", given.value.min(19));
+        }
+        if let Some(given) = self.directives.at_least("CGIRlimitCpu", 1) {
+            keys.set(given.at(), "cpu", given.value);
+        }
+        if let Some(given) = self.directives.at_least("CGIRlimitData", 1) {
+            keys.explained(
+                given.at(),
+                "memory",
+                given.value,
+                "Of the whole address space, not of the data alone.",
+            );
+        }
+        self.document.section(None, "[scripts]", keys);
+    }
+
+    fn logs(&mut self) {
+        let mut keys = Keys::default();
+        for (name, key) in [("AccessLog", "access"), ("ErrorLog", "error")] {
+            let Some(given) = self.directives.text(name) else { continue };
+            match (given.value, key) {
+                ("/dev/null", "access") => keys.set(given.at(), key, false),
+                ("/dev/stdout", _) => keys.set(given.at(), key, "stdout"),
+                ("/dev/stderr", _) => keys.set(given.at(), key, "stderr"),
+                (value, _) if value.starts_with(['|', ':']) => {
+                    let what =
+                        format!("{name} {}: logs go to no program and to no address", value.escape_debug());
+                    self.findings.warn(given.at(), what, "here they go to syslog; or write a file");
+                    keys.set(given.at(), key, "syslog");
+                }
+                (value, _) => keys.set(given.at(), key, (self.path)(value)),
+            }
+        }
+        self.document.section(None, "[log]", keys);
+    }
+
+    /// What has no effect, or another one.
+    fn report(&mut self) {
+        const NOTES: &[(&str, &str, &str)] = &[
+            ("UseLocaltime", "logs have the time in UTC", "nothing to do"),
+            ("UseGMT", "logs have the time in UTC in any case", "remove it"),
+            ("AuxLog", "Boa did not write it after 0.92", "remove it"),
+            ("ChrootPath", "Boa did not use it", "use -r, or chroot in a configuration of taipan"),
+            ("VerboseCGILogs", "scripts have lines in the error log only when they fail", "nothing to do"),
+            ("DirectoryCache", "listings are kept in memory", "remove it"),
+            ("CaudiumHack", "it is not needed", "remove it"),
+            ("NoRedirectPort", "redirects keep the port that the client uses", "nothing to do"),
+        ];
+        const WARNINGS: &[(&str, &str, &str)] = &[
+            (
+                "LogXFF",
+                "X-Forwarded-For counts only from known proxies",
+                "name them in trusted_proxies of a configuration of taipan",
+            ),
+            (
+                "LangRewrite",
+                "/foo.LL.html is not looked up as /foo.html",
+                "make links, or rewrites in a configuration of taipan",
+            ),
+            (
+                "DirectoryMaker",
+                "the server makes listings itself",
+                "nothing to do, unless the program did more",
+            ),
+            ("CGILog", "what scripts write to standard error is in the error log", "nothing to do"),
+        ];
+        for (name, what, what_to_do) in NOTES {
+            if let Some(given) = self.directives.text(name) {
+                self.findings.note(given.at(), format!("{name}: {what}"), *what_to_do);
+            }
+        }
+        for (name, what, what_to_do) in WARNINGS {
+            if let Some(given) = self.directives.text(name) {
+                self.findings.warn(given.at(), format!("{name}: {what}"), *what_to_do);
+            }
+        }
+        if let Some(given) = self.directives.number("BackLog") {
+            let what = "BackLog: the queue of new connections is as long as the kernel allows";
+            self.findings.note(given.at(), what, "see net.core.somaxconn");
+        }
+        if self.directives.text("DefaultType").is_none() {
+            let what = "there is no DefaultType, without which Boa did not start";
+            self.findings.note(None, what, "here it is application/octet-stream");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What a reader asks the disk for: files that the configuration names, and the folders whose names are part of it.
+
+use std::io;
+use std::path::Path;
+
+pub trait Disk {
+    /// At most 1 MiB need be read.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// The names of the entries of a folder that are folders, in ascending order. Empty if there is no such folder.
+    fn folders(&self, path: &Path) -> Vec<String>;
+
+    fn is_folder(&self, path: &Path) -> bool;
+
+    fn is_file(&self, path: &Path) -> bool;
+}

@@ -1,0 +1,226 @@
+//! A configuration in TOML while it is written: keys and sections in order, each with the line that it comes from.
+
+use std::fmt::Write;
+
+use crate::finding::Finding;
+
+/// A value of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    Text(String),
+    Integer(i64),
+    Flag(bool),
+    Texts(Vec<String>),
+    Table(Vec<(String, Value)>),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::Text(text)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Value {
+        Value::Flag(flag)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Value {
+        Value::Integer(number)
+    }
+}
+
+impl From<Vec<String>> for Value {
+    fn from(texts: Vec<String>) -> Value {
+        Value::Texts(texts)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    key: String,
+    value: Value,
+    line: Option<u32>,
+    /// Why it is there.
+    comment: Option<String>,
+}
+
+/// The keys of a section.
+#[derive(Debug, Clone, Default)]
+pub struct Keys(Vec<Entry>);
+
+impl Keys {
+    pub fn set(&mut self, line: Option<u32>, key: &str, value: impl Into<Value>) {
+        self.0.push(Entry { key: key.to_owned(), value: value.into(), line, comment: None });
+    }
+
+    /// With a comment above it.
+    pub fn explained(&mut self, line: Option<u32>, key: &str, value: impl Into<Value>, comment: &str) {
+        let comment = Some(comment.to_owned());
+        self.0.push(Entry { key: key.to_owned(), value: value.into(), line, comment });
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Section {
+    /// `[limits]` or `[[route]]`.
+    header: String,
+    line: Option<u32>,
+    keys: Keys,
+}
+
+#[derive(Debug, Default)]
+pub struct Document {
+    pub top: Keys,
+    sections: Vec<Section>,
+}
+
+impl Document {
+    /// Adds a section behind the others. One without keys is left out, unless it is one of a list.
+    pub fn section(&mut self, line: Option<u32>, header: &str, keys: Keys) {
+        if !keys.is_empty() || header.starts_with("[[") {
+            self.sections.push(Section { header: header.to_owned(), line, keys });
+        }
+    }
+
+    /// The text, and the line that each of its lines comes from. Findings become comments.
+    pub fn written(&self, title: &str, findings: &[Finding]) -> (String, Vec<Option<u32>>) {
+        let mut out = Written::default();
+        out.comment(None, title);
+        for finding in findings {
+            let line = finding.line.map_or_else(String::new, |line| format!("line {line}: "));
+            out.comment(finding.line, &format!("{line}{finding}"));
+        }
+        out.line(None, "");
+        out.keys(&self.top);
+        for section in &self.sections {
+            out.line(None, "");
+            out.line(section.line, &section.header);
+            out.keys(&section.keys);
+        }
+        (out.text, out.lines)
+    }
+}
+
+#[derive(Default)]
+struct Written {
+    text: String,
+    lines: Vec<Option<u32>>,
+}
+
+impl Written {
+    fn line(&mut self, origin: Option<u32>, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+        self.lines.push(origin);
+    }
+
+    /// Controls are escaped, so that a comment stays a comment.
+    fn comment(&mut self, origin: Option<u32>, text: &str) {
+        let mut line = String::from("# ");
+        for c in text.chars() {
+            if c.is_control() { line.extend(c.escape_debug()) } else { line.push(c) }
+        }
+        self.line(origin, &line);
+    }
+
+    fn keys(&mut self, keys: &Keys) {
+        for entry in &keys.0 {
+            if let Some(comment) = &entry.comment {
+                self.comment(entry.line, comment);
+            }
+            let mut line = format!("{} = ", key(&entry.key));
+            write_value(&entry.value, &mut line);
+            self.line(entry.line, &line);
+        }
+    }
+}
+
+/// A key, in quotes if it needs them.
+fn key(name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    match !name.is_empty() && name.bytes().all(is_bare) {
+        true => name.to_owned(),
+        false => quoted(name),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_control() => _ = write!(out, "\\u{:04X}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn write_value(value: &Value, out: &mut String) {
+    match value {
+        Value::Text(text) => out.push_str(&quoted(text)),
+        Value::Integer(number) => _ = write!(out, "{number}"),
+        Value::Flag(flag) => _ = write!(out, "{flag}"),
+        Value::Texts(texts) => {
+            let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+            _ = write!(out, "[{}]", texts.join(", "));
+        }
+        Value::Table(pairs) => {
+            out.push('{');
+            for (at, (name, value)) in pairs.iter().enumerate() {
+                _ = write!(out, "{} {} = ", if at == 0 { "" } else { "," }, key(name));
+                write_value(value, out);
+            }
+            out.push_str(" }");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Severity;
+
+    #[test]
+    fn writes_keys_before_sections_with_the_lines_that_they_come_from() {
+        let mut document = Document::default();
+        let mut route = Keys::default();
+        route.set(Some(7), "path", "/a\"b\u{1}/");
+        document.section(Some(7), "[[route]]", route);
+        document.section(None, "[limits]", Keys::default());
+        document.top.explained(Some(3), "root", "/srv", "why");
+        document.top.set(
+            Some(4),
+            "types",
+            Value::Table(vec![("a".into(), "b/c".into()), ("x y".into(), true.into())]),
+        );
+        document.top.set(None, "index", vec!["a".to_owned(), "b".to_owned()]);
+        let finding = Finding {
+            line: Some(2),
+            severity: Severity::Warning,
+            what: "a\nb".into(),
+            what_to_do: "c".into(),
+        };
+        let (text, lines) = document.written("Made", &[finding]);
+        let expected = "# Made\n# line 2: warning: a\\nb; c\n\n# why\nroot = \"/srv\"\n\
+                        types = { a = \"b/c\", \"x y\" = true }\nindex = [\"a\", \"b\"]\n\n[[route]]\n\
+                        path = \"/a\\\"b\\u0001/\"\n";
+        assert_eq!(text, expected);
+        assert_eq!(lines, [None, Some(2), None, Some(3), Some(3), Some(4), None, None, Some(7), Some(7)]);
+    }
+}

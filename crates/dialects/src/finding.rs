@@ -1,0 +1,67 @@
+//! What a reader has to say about a line of a configuration. Plain data.
+
+use std::fmt;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The first is 1. `None`: the flags, or the whole file.
+    pub line: Option<u32>,
+    pub severity: Severity,
+    pub what: String,
+    pub what_to_do: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It has no effect, and needs none.
+    Notice,
+    /// The server does something else than the other one.
+    Warning,
+    /// The server does not start.
+    Error,
+}
+
+/// `warning: there is no directory cache; nothing to do`
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.severity {
+            Severity::Notice => "note: ",
+            Severity::Warning => "warning: ",
+            Severity::Error => "",
+        })?;
+        write!(f, "{}; {}", self.what, self.what_to_do)
+    }
+}
+
+/// Collects findings.
+#[derive(Debug, Default)]
+pub struct Findings(Vec<Finding>);
+
+impl Findings {
+    pub fn error(&mut self, line: Option<u32>, what: impl Into<String>, what_to_do: impl Into<String>) {
+        self.add(Severity::Error, line, what.into(), what_to_do.into());
+    }
+
+    pub fn warn(&mut self, line: Option<u32>, what: impl Into<String>, what_to_do: impl Into<String>) {
+        self.add(Severity::Warning, line, what.into(), what_to_do.into());
+    }
+
+    pub fn note(&mut self, line: Option<u32>, what: impl Into<String>, what_to_do: impl Into<String>) {
+        self.add(Severity::Notice, line, what.into(), what_to_do.into());
+    }
+
+    fn add(&mut self, severity: Severity, line: Option<u32>, what: String, what_to_do: String) {
+        if self.0.len() < MAX_FINDINGS {
+            self.0.push(Finding { line, severity, what, what_to_do });
+        }
+    }
+
+    /// By line; those without one come first.
+    pub fn into_sorted(mut self) -> Vec<Finding> {
+        self.0.sort_by_key(|finding| finding.line);
+        self.0
+    }
+}
+
+/// Findings about one configuration.
+const MAX_FINDINGS: usize = 1000;

@@ -1,0 +1,86 @@
+//! The servers whose configurations can be read, and what each is started with.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::boa;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    Boa,
+}
+
+impl Dialect {
+    pub const ALL: [Dialect; 1] = [Dialect::Boa];
+
+    /// Its name in flags.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Dialect::Boa => "boa",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Dialect> {
+        Dialect::ALL.into_iter().find(|dialect| dialect.name() == name)
+    }
+
+    /// The dialect of a program that is started by this path.
+    pub fn of_program(program: &Path) -> Option<Dialect> {
+        match program.file_name()?.to_str()? {
+            "boa" => Some(Dialect::Boa),
+            _ => None,
+        }
+    }
+
+    /// The dialect of a file by its name, where only one server has files of that name.
+    pub fn of_file(file: &Path) -> Option<Dialect> {
+        match file.file_name()?.to_str()? {
+            "boa.conf" => Some(Dialect::Boa),
+            _ => None,
+        }
+    }
+
+    /// The file alone, without flags.
+    pub fn input(self, file: PathBuf) -> Input {
+        match self {
+            Dialect::Boa => Input::Boa(boa::Flags { file: Some(file), ..boa::Flags::default() }),
+        }
+    }
+
+    /// What the server would be started with. Errors: one line.
+    pub fn start(self, arguments: impl IntoIterator<Item = OsString>) -> Result<Start, String> {
+        match self {
+            Dialect::Boa => boa::Flags::parse(arguments),
+        }
+    }
+}
+
+/// What another server would be started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    Boa(boa::Flags),
+}
+
+impl Input {
+    pub fn dialect(&self) -> Dialect {
+        match self {
+            Input::Boa(_) => Dialect::Boa,
+        }
+    }
+
+    /// The file or the folder that tells two servers apart.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Input::Boa(flags) => flags.path(),
+        }
+    }
+}
+
+/// What a command line of another server asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// `background`: the program that was started ends as soon as another process serves.
+    Serve { input: Input, background: bool },
+    /// A text to print, and the exit code.
+    Print(String, u8),
+}

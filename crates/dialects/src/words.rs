@@ -1,0 +1,108 @@
+//! Lines, words and numbers, as old servers read them.
+
+/// The lines of a file with their numbers, without what ends them. Errors: the number of a line that is not UTF-8.
+pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, ()>)> {
+    let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
+    lines.map(|(line, number)| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        (number, std::str::from_utf8(line).map_err(|_| ()))
+    })
+}
+
+/// The first word of a text, and the rest without spaces around it. A word in double quotes may have spaces.
+pub fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    if let Some(quoted) = text.strip_prefix('"')
+        && let Some((word, rest)) = quoted.split_once('"')
+    {
+        return (word, rest.trim_start());
+    }
+    match text.find(char::is_whitespace) {
+        Some(end) => (&text[..end], text[end..].trim_start()),
+        None => (text, ""),
+    }
+}
+
+/// A text without the double quotes around it.
+pub fn unquoted(text: &str) -> &str {
+    let text = text.trim();
+    text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
+}
+
+/// As strtol(3) with base 0: `0x50` is hexadecimal, `0120` octal.
+pub fn number(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let (digits, radix) = match hexadecimal {
+        Some(digits) => (digits, 16),
+        None if digits.len() > 1 && digits.starts_with('0') => (&digits[1..], 8),
+        None => (digits, 10),
+    };
+    let is_number = digits.bytes().next().is_some_and(|byte| byte.is_ascii_hexdigit());
+    let number = i64::from_str_radix(digits, radix).ok().filter(|_| is_number)?;
+    Some(sign * number)
+}
+
+/// The known word that is most like this one, if one is.
+pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let word = word.to_ascii_lowercase();
+    let distance = |known: &str| strsim::damerau_levenshtein(&known.to_ascii_lowercase(), &word);
+    let nearest = known.min_by_key(|known| distance(known))?;
+    (distance(nearest) <= 1 + word.len() / 4).then_some(nearest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_numbers_as_strtol_does() {
+        for (text, expected) in [
+            ("80", Some(80)),
+            ("0x50", Some(80)),
+            ("0X1F", Some(31)),
+            ("0120", Some(80)),
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("+7", Some(7)),
+            ("", None),
+            ("-", None),
+            ("--1", None),
+            ("0x", None),
+            ("0x-5", None),
+            ("08", None),
+            ("80 ", None),
+            ("eighty", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(number(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn splits_words_and_removes_quotes() {
+        for (text, expected) in [
+            ("a  b c", ("a", "b c")),
+            ("\ta\tb", ("a", "b")),
+            ("\"a b\" c", ("a b", "c")),
+            ("\"a b", ("\"a", "b")),
+            ("a", ("a", "")),
+            ("", ("", "")),
+        ] {
+            assert_eq!(split(text), expected, "{text}");
+        }
+        assert_eq!(unquoted("\"a b\" "), "a b");
+        assert_eq!(unquoted("\""), "\"");
+    }
+
+    #[test]
+    fn finds_the_nearest_word_of_a_mistake_only() {
+        let known = || ["DocumentRoot", "Port"].into_iter();
+        assert_eq!(nearest("documentrot", known()), Some("DocumentRoot"));
+        assert_eq!(nearest("Prot", known()), Some("Port"));
+        assert_eq!(nearest("Nothing", known()), None);
+    }
+}
