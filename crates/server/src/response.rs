@@ -66,6 +66,9 @@ pub struct FilePart {
 
 pub type NextChunk<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Vec<u8>>>> + 'a>>;
 
+/// Names in lower case, and values.
+pub type Trailers = Vec<(String, Vec<u8>)>;
+
 /// A body that is made while it is sent.
 pub trait BodyStream {
     /// The next chunk, never empty; `None` at the end. Errors: the body cannot be completed.
@@ -84,6 +87,11 @@ pub trait BodyStream {
     /// The bytes that can be sent with the head.
     fn take_buffered(&mut self) -> Vec<u8> {
         Vec::new()
+    }
+
+    /// The fields behind the content, once, at its end.
+    fn take_trailers(&mut self) -> Trailers {
+        Trailers::new()
     }
 
     /// Sends the request's body on to the upstream that makes the stream. Ready: the upstream takes no more of it.

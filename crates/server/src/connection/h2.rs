@@ -20,6 +20,7 @@ use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
 use taipan_h2::fields::FieldList;
 use taipan_h2::frame::{DEFAULT_WINDOW, PREFACE, Settings, write_goaway};
+use taipan_h2::response::write_fields;
 use taipan_h2::server::{self, Connection, Event, StreamId};
 use taipan_http::head::{FieldStore, Head, HeadError, Method};
 use taipan_http::status::Status;
@@ -34,7 +35,7 @@ use crate::exchange;
 use crate::handshake::TlsFacts;
 use crate::log::access::{LoggedRequest, LoggedResponse, Records, why_dropped};
 use crate::peer::Peer;
-use crate::response::{Body, BodyStream, Response};
+use crate::response::{Body, BodyStream, Response, Trailers};
 use crate::semaphore::Permit;
 use crate::services::Services;
 use crate::stats::Count;
@@ -692,6 +693,17 @@ impl Http2 {
             None => outgoing.end_stream(),
         }
         self.on_content(stream);
+    }
+
+    /// The stream's task has made all, and these fields are behind it. All content before them has been sent.
+    pub fn put_trailers(&mut self, stream: StreamId, trailers: &Trailers) {
+        let Some(outgoing) = self.outgoing(stream) else { return };
+        outgoing.end_stream();
+        let mut block = Vec::new();
+        let fields = trailers.iter().map(|(name, value)| (name.as_bytes(), &value[..]));
+        write_fields(fields, &mut block);
+        self.frames.headers(stream, &block, true, &mut self.out);
+        self.finish(stream);
     }
 
     /// Adds bytes of a file that the stream's task has read. Errors: the file has changed.

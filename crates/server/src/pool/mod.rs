@@ -13,6 +13,8 @@ pub mod multiplexed;
 
 pub mod selection;
 
+pub mod http2;
+
 mod acquisitions;
 mod application_process;
 mod balancer;
@@ -49,6 +51,7 @@ use crate::tls::{ClientTls, Offer};
 use crate::{clock, sys};
 use acquisitions::Acquisitions;
 use endpoint_table::EndpointTable;
+use http2::{Http2Connection, Http2Stream};
 use message::{Availability, EndpointId, Lease, Origin, PoolEvent, PoolRequest, Tried};
 use multiplexed::{FastCgiStream, SharedConnection};
 use selection::{Affinity, Choice, EndpointEntry, choose};
@@ -130,6 +133,7 @@ pub struct Pool {
     /// The most requests at a time on one connection. 1 as soon as the application has rejected a second one.
     multiplex: Cell<u16>,
     shared: RefCell<Vec<Rc<SharedConnection>>>,
+    http2: RefCell<Vec<Rc<Http2Connection>>>,
     /// A recall while no connection was idle.
     recalled: Cell<Recalled>,
     upstream: Rc<Upstream>,
@@ -163,12 +167,21 @@ enum Recalled {
 
 type Grant = oneshot::Sender<Result<Checkout, PoolError>>;
 
+/// Whether a request can be a stream of a connection by HTTP/2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    Allowed,
+    No,
+}
+
 /// What one request gets.
 pub enum Checkout {
     /// A connection of its own.
     Exclusive(PooledConnection),
     /// A stream of a connection that it shares.
     Multiplexed(FastCgiStream),
+    /// The same, of HTTP/2.
+    Http2(Http2Stream),
 }
 
 /// A connection to an endpoint. Dropping it closes it, and returns its lease.
@@ -177,6 +190,7 @@ pub struct PooledConnection {
     /// The state of FastCGI, where that is spoken on it.
     pub fastcgi: Option<Box<Client>>,
     lease: Lease,
+    origin: Origin,
     /// The name of its endpoint in messages. `None`: that of the application says enough.
     endpoint_name: Option<Rc<str>>,
     /// Its endpoint in the access log.
@@ -205,6 +219,7 @@ impl Pool {
             delays_cancel: Cell::new(false),
             multiplex: Cell::new(upstream.multiplex),
             shared: RefCell::default(),
+            http2: RefCell::default(),
             recalled: Cell::default(),
             upstream: Rc::new(upstream.clone()),
             table: RefCell::default(),
@@ -212,7 +227,7 @@ impl Pool {
             random: Cell::new(clock::micros()),
             retired: RefCell::default(),
             tls: tls.map(|tls| tls.of_worker()),
-            offer: Offer::Http1,
+            offer: if upstream.http2 { Offer::Http2 } else { Offer::Http1 },
             changed: Notify::new(),
             is_lost: Cell::new(false),
             names: (0..).map_while(|index| Some(upstream.endpoint_name(index)?.into())).collect(),
@@ -227,15 +242,16 @@ impl Pool {
         self: &Rc<Pool>,
         affinity: Affinity,
         tried: &Tried,
+        sharing: Sharing,
     ) -> Result<Checkout, PoolError> {
         if self.upstream.balance == Balance::Least {
-            return self.check_out_of(Choice::Any, tried).await;
+            return self.check_out_of(Choice::Any, tried, sharing).await;
         }
         let mut tried = tried.clone();
         // Bounded: each turn tries another endpoint.
         loop {
             let choice = self.choose(affinity, &tried).await;
-            match self.check_out_of(choice, &tried).await {
+            match self.check_out_of(choice, &tried, sharing).await {
                 Err(PoolError::Unreachable)
                     if let Choice::Only(endpoint) = choice
                         && tried.try_push(endpoint).is_ok() => {}
@@ -258,7 +274,17 @@ impl Pool {
         choose(table.entries(), balance, slow_start, affinity, tried, mixed, Instant::now())
     }
 
-    async fn check_out_of(self: &Rc<Pool>, choice: Choice, tried: &Tried) -> Result<Checkout, PoolError> {
+    async fn check_out_of(
+        self: &Rc<Pool>,
+        choice: Choice,
+        tried: &Tried,
+        sharing: Sharing,
+    ) -> Result<Checkout, PoolError> {
+        if sharing == Sharing::Allowed
+            && let Some(stream) = self.http2_stream(choice, tried)
+        {
+            return Ok(Checkout::Http2(stream));
+        }
         let fits = |shared: &&Rc<SharedConnection>| {
             let endpoint = shared.endpoint();
             choice.is(endpoint) && !tried.contains(&endpoint) && shared.has_capacity()
@@ -287,6 +313,21 @@ impl Pool {
             Ok(granted) => granted.unwrap_or(Err(PoolError::Lost)),
             Err(_) => Err(PoolError::TimedOut),
         }
+    }
+
+    /// A stream of the HTTP/2 connection with the fewest. `None`: the request should get a new connection.
+    fn http2_stream(&self, choice: Choice, tried: &Tried) -> Option<Http2Stream> {
+        let connections = self.http2.borrow();
+        let fits = |other: &&Rc<Http2Connection>| {
+            let endpoint = other.endpoint();
+            choice.is(endpoint) && !tried.contains(&endpoint) && other.has_capacity()
+        };
+        let least = connections.iter().filter(fits).min_by_key(|other| other.streams())?;
+        // Otherwise, all requests of this worker would have the endpoint of the first.
+        let is_spread = matches!(choice, Choice::Only(_))
+            || least.streams() == 0
+            || connections.len() >= self.table.borrow().entries().len();
+        if is_spread { least.reserve() } else { None }
     }
 
     fn endpoint_name(&self, origin: Origin) -> Option<Rc<str>> {
@@ -330,7 +371,7 @@ impl Pool {
     pub async fn run(self: Rc<Pool>) -> io::Result<()> {
         let _end = EndGuard(self.clone());
         loop {
-            let has_idle = !self.idle.borrow().is_empty();
+            let has_idle = !self.idle.borrow().is_empty() || !self.http2.borrow().is_empty();
             self.delays_cancel.set(self.acquisitions.borrow().surplus() > 0);
             tokio::select! {
                 event = self.channel.receive::<PoolEvent>() => match event {
@@ -358,6 +399,8 @@ impl Pool {
         drop(idle);
         // Each ends with the requests on it.
         self.shared.take();
+        let http2 = self.http2.take();
+        http2.iter().for_each(|connection| connection.retire());
         self.acquisitions.borrow_mut().clear();
     }
 
@@ -374,6 +417,7 @@ impl Pool {
                     stream: Rc::new(stream),
                     fastcgi: None,
                     lease,
+                    origin,
                     endpoint_name: self.endpoint_name(origin),
                     endpoint_address: self.endpoint_address(origin),
                     entry,
@@ -418,6 +462,8 @@ impl Pool {
                 if retired.len() > MAX_RETIRED {
                     retired.pop_front();
                 }
+                drop(retired);
+                self.retire_http2(Http2Connection::is_spent);
             }
         }
     }
@@ -492,6 +538,13 @@ impl Pool {
         };
         let over: Vec<_> = self.idle.borrow_mut().extract_if(.., is_over).collect();
         drop(over);
+        self.retire_http2(|connection| connection.is_unused(self.keep));
+    }
+
+    fn retire_http2(&self, which: impl Fn(&Http2Connection) -> bool) {
+        let found: Vec<_> =
+            self.http2.borrow().iter().filter(|connection| which(connection)).cloned().collect();
+        found.iter().for_each(|connection| connection.retire());
     }
 
     fn is_recalled(&self, endpoint: EndpointId) -> bool {
@@ -540,6 +593,7 @@ impl Checkout {
         match self {
             Checkout::Exclusive(connection) => connection.endpoint(),
             Checkout::Multiplexed(stream) => stream.endpoint(),
+            Checkout::Http2(stream) => stream.endpoint(),
         }
     }
 
@@ -548,6 +602,7 @@ impl Checkout {
         match self {
             Checkout::Exclusive(connection) => connection.endpoint_name.clone(),
             Checkout::Multiplexed(stream) => stream.endpoint_name(),
+            Checkout::Http2(stream) => stream.endpoint_name(),
         }
     }
 
@@ -556,6 +611,7 @@ impl Checkout {
         match self {
             Checkout::Exclusive(connection) => &connection.endpoint_address,
             Checkout::Multiplexed(stream) => stream.endpoint_address(),
+            Checkout::Http2(stream) => stream.endpoint_address(),
         }
     }
 
@@ -567,6 +623,18 @@ impl Checkout {
             }
             checkout => checkout,
         }
+    }
+}
+
+/// Reports failures of the endpoint of a connection, as long as that is open.
+pub struct Reporter {
+    pool: Rc<Pool>,
+    lease: u64,
+}
+
+impl Reporter {
+    pub fn report(&self, reason: &str) {
+        self.pool.send(PoolRequest::Failed { lease: self.lease, reason: reason.to_owned() });
     }
 }
 
@@ -582,7 +650,11 @@ impl PooledConnection {
 
     /// The endpoint could not be reached, or has not responded as it should.
     pub fn report_failure(&self, reason: &str) {
-        self.pool.send(PoolRequest::Failed { lease: self.lease.number, reason: reason.to_owned() });
+        self.reporter().report(reason);
+    }
+
+    pub fn reporter(&self) -> Reporter {
+        Reporter { pool: self.pool.clone(), lease: self.lease.number }
     }
 
     /// A request uses it.
@@ -595,6 +667,15 @@ impl PooledConnection {
     fn end(&mut self) {
         self.idle = Some(Instant::now());
         self.entry.in_flight.update(|count| count - 1);
+    }
+
+    /// Offers no other protocol than HTTP/1.1 in the TLS handshake. To be called before that.
+    pub fn offer_http1(&self) {
+        if let Some(tls) = &self.pool.tls
+            && let Some(session) = Session::new(tls, self.origin.index, Offer::Http1)
+        {
+            self.stream.replace_session(session);
+        }
     }
 
     /// Ends a request. The connection can have another one.

@@ -26,6 +26,17 @@ impl Stream {
         self.session.as_ref().is_some_and(|session| session.borrow().is_http2())
     }
 
+    pub fn is_encrypted(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Begins with another session. Nothing has been sent on this one.
+    pub fn replace_session(&self, session: Session) {
+        if let Some(own) = &self.session {
+            own.replace(session);
+        }
+    }
+
     /// Ready when a TLS session, if there is one, has begun.
     pub fn poll_handshake(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.session {

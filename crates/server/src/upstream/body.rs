@@ -12,7 +12,7 @@ use super::exchange::{Exchange, Kind};
 use super::head::UpstreamHead;
 use super::transport::ReadError;
 use crate::log;
-use crate::response::{BodyStream, NextChunk};
+use crate::response::{BodyStream, NextChunk, Trailers};
 use crate::services::Services;
 use crate::spawner::Exit;
 use crate::stats::Count;
@@ -81,6 +81,10 @@ impl BodyStream for UpstreamBody {
             }
             Rest::Chunked(_) | Rest::Done => Vec::new(),
         }
+    }
+
+    fn take_trailers(&mut self) -> Trailers {
+        self.exchange.trailers()
     }
 
     fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {

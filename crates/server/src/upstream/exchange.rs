@@ -23,6 +23,7 @@ use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::PooledConnection;
 use crate::request::body::{BodyError, RequestBody};
+use crate::response::Trailers;
 use crate::services::Services;
 use crate::spawner::Exit;
 use crate::stats::Count;
@@ -294,6 +295,15 @@ impl Exchange {
         *pump = None;
         self.resume();
         Poll::Ready(())
+    }
+
+    /// The fields behind the response, once, at its end.
+    pub fn trailers(&self) -> Trailers {
+        self.transport.trailers()
+    }
+
+    pub fn has_trailers(&self) -> bool {
+        self.transport.has_trailers()
     }
 
     /// How the upstream has ended its response, behind the end of the output.

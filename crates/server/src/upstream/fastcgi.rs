@@ -90,6 +90,11 @@ impl FastCgi {
                 }
                 Path::Exclusive(Connection::new(services, connection, out), id)
             }
+            // It speaks another protocol.
+            Checkout::Http2(_) => {
+                response.exit = Some(Exit::Lost);
+                Path::Multiplexed(RefCell::new(None))
+            }
             Checkout::Multiplexed(mut stream) => {
                 stream.begin(role, environment);
                 Path::Multiplexed(RefCell::new(Some(stream)))

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use site::authorizer::Subrequest;
 use site::forwarding::{Forwarding, Forwards, Spelling, UNCHANGED};
@@ -74,6 +74,15 @@ pub struct Http {
     connection: Connection,
     head_parser: fn() -> HeadParser,
     body_ended: Cell<bool>,
+    coding: Coding,
+}
+
+/// How the end of the body is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    /// By `Content-Length`, or there is none.
+    Length,
+    Chunked,
 }
 
 impl Http {
@@ -85,7 +94,14 @@ impl Http {
         head_parser: fn() -> HeadParser,
     ) -> Http {
         let connection = Connection::new(services, connection, head.to_vec());
-        Http { connection, head_parser, body_ended: Cell::new(false) }
+        Http { connection, head_parser, body_ended: Cell::new(false), coding: Coding::Length }
+    }
+
+    /// As `new`, with a body of unknown length.
+    pub fn chunked(services: &Rc<Services>, connection: PooledConnection, head: &[u8]) -> Http {
+        let fields = head.strip_suffix(b"\r\n").unwrap_or(head);
+        let head = [fields, b"Transfer-Encoding: chunked\r\n\r\n"].concat();
+        Http { coding: Coding::Chunked, ..Http::new(services, connection, &head, HeadParser::http) }
     }
 }
 
@@ -95,10 +111,19 @@ impl Transport for Http {
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.connection.poll_write(cx, bytes)
+        match self.coding {
+            Coding::Length => self.connection.poll_write(cx, bytes),
+            Coding::Chunked => {
+                let chunk = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+                self.connection.poll_write(cx, &chunk).map_ok(|_| bytes.len())
+            }
+        }
     }
 
     fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.coding == Coding::Chunked && !self.body_ended.get() {
+            _ = ready!(self.connection.poll_write(cx, b"0\r\n\r\n"))?;
+        }
         self.body_ended.set(true);
         self.connection.poll_flush(cx)
     }

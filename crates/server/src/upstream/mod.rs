@@ -18,6 +18,7 @@ mod transport;
 pub mod cgi;
 mod fastcgi;
 mod http;
+mod http2;
 mod scgi;
 
 mod body;
@@ -42,6 +43,7 @@ use self::exchange::{BodySource, Exchange, Failure, Kind, NoResponse, Timeouts};
 use self::fastcgi::FastCgi;
 use self::head::HeadParser;
 use self::http::Http;
+use self::http2::Http2;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
 use self::scgi::Scgi;
 use self::spool::{SpoolReader, SpooledBody};
@@ -161,7 +163,8 @@ async fn try_forward(
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let (spooled, length) = match body.length() {
-        // An upstream needs the length before the body.
+        Length::Unknown if takes_open_ended(services, handler) => (None, None),
+        // Others need the length before the body.
         Length::Unknown => {
             let spawner = upstreams.spawner.as_ref().ok_or(Status::LENGTH_REQUIRED)?;
             let spooled = spool::receive(services, spawner, body, handler.max_body).await?;
@@ -176,6 +179,7 @@ async fn try_forward(
     };
     let Request { head, connection } = request;
     let mut request = handler.request(services, head, connection, length, variables, &upstreams.asserted)?;
+    request.is_open_ended = spooled.is_none() && body.length() == Length::Unknown;
     if let Some(upgrade) = &mut request.upgrade {
         upgrade.permit = Some(Rc::new(upstreams.upgrades.take().ok_or_else(|| {
             services.counts.add(Count::UpgradesRejected, 1);
@@ -203,6 +207,12 @@ async fn try_forward(
             })
         }
     }
+}
+
+/// Whether the upstream takes a body without its length.
+fn takes_open_ended(services: &Services, handler: &Handler) -> bool {
+    let upstream = handler.upstream(services).and_then(|id| services.site.upstreams.get(id));
+    upstream.is_some_and(|upstream| upstream.http2)
 }
 
 async fn forward_to_script(
@@ -274,7 +284,8 @@ async fn forward_to_application(
     // At most once for each reused connection, `retries` times for a new one, and once alone.
     loop {
         let attempt = log.begin(pool.name());
-        let checkout = pool.check_out(affinity, &tried).await;
+        let sharing = request.sharing();
+        let checkout = pool.check_out(affinity, &tried, sharing).await;
         let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
         attempt.on_endpoint(checkout.endpoint_address());
         let endpoint = checkout.endpoint();
@@ -340,7 +351,23 @@ fn open(
         (Message::Scgi(head), Checkout::Exclusive(connection)) => {
             Box::new(Scgi::new(services, connection, head))
         }
+        (Message::Http(head), Checkout::Exclusive(connection))
+            if upstream.http2 && request.upgrade.is_none() && !connection.is_reused() =>
+        {
+            let begun = Http2::begin(services, connection, &request.http2(head, upstream));
+            Box::new(begun.map_err(|why| unsendable(request, why))?)
+        }
+        (Message::Http(head), Checkout::Http2(stream)) => {
+            let begun = Http2::on_stream(stream, &request.http2(head, upstream));
+            Box::new(begun.map_err(|why| unsendable(request, why))?)
+        }
         (Message::Http(head), Checkout::Exclusive(connection)) => {
+            if request.is_open_ended {
+                return Ok(Box::new(Http::chunked(services, connection, head)));
+            }
+            if request.upgrade.is_some() && upstream.http2 && !connection.is_reused() {
+                connection.offer_http1();
+            }
             let parser =
                 if request.upgrade.is_some() { HeadParser::http_upgrading } else { HeadParser::http };
             Box::new(Http::new(services, connection, head, parser))
@@ -362,6 +389,11 @@ async fn receive(
         Err(Failure::Reported(status)) => Ok(Outcome::Failed(status)),
         Err(Failure::NoResponse(failure)) => Err(failure),
     }
+}
+
+fn unsendable(request: &UpstreamRequest, why: &str) -> Status {
+    log::error(format_args!("{}: cannot forward to {}: {why}", request.label, request.upstream_name));
+    Status::BAD_REQUEST
 }
 
 /// Gives the status of the response.

@@ -15,20 +15,22 @@ use site::forwarding::{Forwarding, Spelling, UNCHANGED};
 use site::model::{Account, Interpreter, QueryArguments, Script};
 use site::proxies::Via;
 use site::route::RouteId;
-use site::upstream::{Protocol, UpstreamId};
+use site::upstream::{Protocol, Upstream, UpstreamId};
 use site::walk::{self, Step};
 use taipan_http::digits::write_ip;
-use taipan_http::fields::host_and_port;
+use taipan_http::fields::{host_and_port, trim_ows};
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::status::Status;
 use taipan_http::target::normalized;
 
+use super::http2::Http2Request;
 use super::upgrade::Upgrade;
 use super::{http, scgi};
 use crate::handshake::Export;
 use crate::log;
 use crate::peer::Peer;
+use crate::pool::Sharing;
 use crate::request::ConnectionInfo;
 use crate::services::Services;
 use crate::spawner::SpawnRequest;
@@ -96,6 +98,10 @@ pub struct UpstreamRequest {
     /// For the error log: `192.0.2.7 "GET /cgi-bin/a.cgi"`.
     pub label: Rc<str>,
     pub upgrade: Option<Upgrade>,
+    /// Whether the client reads fields behind the content.
+    pub accepts_trailers: bool,
+    /// Whether the upstream gets the body without its length.
+    pub is_open_ended: bool,
     /// The requested host.
     pub authority: Rc<str>,
     /// The upstream: `the script`, or `the application "app"`.
@@ -230,7 +236,10 @@ impl Handler {
                         let set = |name: &'a String| Some((name.as_str(), variables.get(&variable(name))?));
                         let asserted: Vec<(&str, &[u8])> = asserted.iter().filter_map(set).collect();
                         let forwarding = own.map_or(&UNCHANGED, |own| &own.forwarding);
-                        upgrade = Upgrade::requested(head, forwarding);
+                        // Only HTTP/1.1 has it, which is chosen in the TLS handshake.
+                        let can_upgrade =
+                            upstream.is_some_and(|upstream| !upstream.http2 || upstream.tls.is_some());
+                        upgrade = Upgrade::requested(head, forwarding).filter(|_| can_upgrade);
                         let next = match &upgrade {
                             Some(upgrade) => http::Next::Upgrade(upgrade.protocol.as_bytes()),
                             None => http::Next::of(persistence),
@@ -258,7 +267,18 @@ impl Handler {
         let upstream_name =
             upstream.map_or_else(|| "the script".into(), |upstream| upstream.to_string().into());
         let authority = std::str::from_utf8(head.authority).unwrap_or_default().into();
-        Ok(UpstreamRequest { message, wanted, repeats, label, upgrade, authority, upstream_name })
+        let accepts_trailers = accepts_trailers(head);
+        Ok(UpstreamRequest {
+            message,
+            wanted,
+            repeats,
+            label,
+            upgrade,
+            accepts_trailers,
+            is_open_ended: false,
+            authority,
+            upstream_name,
+        })
     }
 
     /// What a field becomes in the response to a client that has requested `host`. `None`: it stays.
@@ -367,6 +387,28 @@ impl Handler {
         let file = step.file(self.folder.as_deref()).ok_or(Status::INTERNAL_SERVER_ERROR)?;
         Program::new(file, script, query, environment.block()).ok_or(Status::BAD_REQUEST)
     }
+}
+
+impl UpstreamRequest {
+    /// What HTTP/2 needs, beside the head that HTTP/1.1 would have.
+    pub fn http2<'a>(&self, head: &'a [u8], upstream: &Upstream) -> Http2Request<'a> {
+        Http2Request {
+            head,
+            scheme: upstream.scheme(),
+            accepts_trailers: self.accepts_trailers,
+            is_open_ended: self.is_open_ended,
+        }
+    }
+
+    pub fn sharing(&self) -> Sharing {
+        if self.upgrade.is_none() { Sharing::Allowed } else { Sharing::No }
+    }
+}
+
+/// RFC 9110 §10.1.4.
+fn accepts_trailers(head: &Head<'_>) -> bool {
+    let mut codings = head.values("te").flat_map(|value| value.split(|byte| *byte == b','));
+    codings.any(|coding| trim_ows(coding).eq_ignore_ascii_case(b"trailers"))
 }
 
 impl Program {

@@ -165,19 +165,21 @@ async fn content(
         Framing::Sized(length) => {
             Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), Some(length))
         }
-        Framing::None if is_ready(&exchange, &mut body) => match exchange.exit().await {
-            exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
-                let Exchange { label, upstream_name, .. } = &exchange;
-                let how = exchange.describe(exit);
-                log::error(format_args!("{label}: {upstream_name} did not complete its response{how}"));
-                services.counts.add(Count::ScriptsFailed, 1);
-                return Err(Outcome::Failed(Status::BAD_GATEWAY));
+        Framing::None if is_ready(&exchange, &mut body) && !exchange.has_trailers() => {
+            match exchange.exit().await {
+                exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
+                    let Exchange { label, upstream_name, .. } = &exchange;
+                    let how = exchange.describe(exit);
+                    log::error(format_args!("{label}: {upstream_name} did not complete its response{how}"));
+                    services.counts.add(Count::ScriptsFailed, 1);
+                    return Err(Outcome::Failed(Status::BAD_GATEWAY));
+                }
+                _ => {
+                    exchange.finish(head.persistence);
+                    Content::Whole(body)
+                }
             }
-            _ => {
-                exchange.finish(head.persistence);
-                Content::Whole(body)
-            }
-        },
+        }
         Framing::None | Framing::Chunked => {
             Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), None)
         }

@@ -14,6 +14,7 @@ use taipan_http::status::Status;
 use super::head::HeadParser;
 use crate::pool::PooledConnection;
 use crate::pool::message::EndpointId;
+use crate::response::Trailers;
 use crate::services::Services;
 use crate::spawner::Exit;
 
@@ -64,6 +65,15 @@ pub trait Transport {
 
     /// Tells the pool that the endpoint has not responded as it should.
     fn report_failure(&self, _reason: &str) {}
+
+    /// The fields behind the response, once, at its end.
+    fn trailers(&self) -> Trailers {
+        Trailers::new()
+    }
+
+    fn has_trailers(&self) -> bool {
+        false
+    }
 
     /// The connection, where the upstream has switched its protocol. This ends the exchange.
     fn take_connection(&self) -> Option<PooledConnection> {

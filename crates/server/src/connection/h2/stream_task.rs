@@ -190,7 +190,12 @@ impl StreamTask {
         self.enter(Phase::Respond);
         let why = body.abort_reason();
         let chunk = body.next(&self.shared.connections.services).await.map_err(|_| why)?;
-        self.shared.http2.borrow_mut().put(self.stream, chunk);
+        let trailers = if chunk.is_none() { body.take_trailers() } else { Vec::new() };
+        let mut http2 = self.shared.http2.borrow_mut();
+        match trailers.is_empty() {
+            true => http2.put(self.stream, chunk),
+            false => http2.put_trailers(self.stream, &trailers),
+        }
         Ok(())
     }
 

@@ -1,0 +1,273 @@
+//! HTTP/2 connections to endpoints, by the crate `h2`. Requests share a connection, each as a stream. Knows nothing of
+//! what a request is.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use site::memory;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use super::message::EndpointId;
+use super::selection::EndpointEntry;
+use super::{Pool, PooledConnection, Reporter, Stream};
+
+/// Bytes of the head of a response, with 32 for each field.
+const MAX_HEAD: u32 = 64 * 1024;
+/// Bytes that an endpoint may send on a stream before the client has taken them.
+const WINDOW: u32 = memory::SCRIPT as u32;
+/// The same, for all streams of a connection.
+const CONNECTION_WINDOW: u32 = 64 * WINDOW;
+/// Bytes of a request's body that wait to be sent.
+const SEND_BUFFER: usize = memory::SCRIPT as usize;
+/// Requests at a time on one connection, even if the endpoint allows more.
+const MAX_STREAMS: usize = 1000;
+/// How long an endpoint may take to answer a PING, after a stream has ended without a response.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub struct Http2Connection {
+    endpoint: EndpointId,
+    endpoint_name: Option<Rc<str>>,
+    endpoint_address: Rc<str>,
+    entry: Rc<EndpointEntry>,
+    pool: Rc<Pool>,
+    /// `None`: it gets no more requests, and ends with its streams.
+    sender: RefCell<Option<SendRequest<Bytes>>>,
+    /// `None`: it has ended.
+    lease: RefCell<Option<PooledConnection>>,
+    streams: Cell<usize>,
+    /// Since when it has no stream.
+    unused: Cell<Instant>,
+    /// A stream has ended without a response: is the endpoint there?
+    doubt: Notify,
+}
+
+/// A stream for one request. The request is sent by the sender.
+pub struct Http2Stream {
+    pub sender: SendRequest<Bytes>,
+    connection: Rc<Http2Connection>,
+    has_response: Cell<bool>,
+    /// Streams were opened on the connection before this one.
+    is_reused: bool,
+}
+
+impl Http2Connection {
+    /// Begins HTTP/2 on a connection, and shares it from now on. Errors: the connection has failed, and is returned.
+    pub async fn begin(
+        mut connection: PooledConnection,
+    ) -> Result<Http2Stream, (PooledConnection, h2::Error)> {
+        let mut builder = Builder::new();
+        builder
+            .enable_push(false)
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        builder.max_header_list_size(MAX_HEAD).max_send_buffer_size(SEND_BUFFER);
+        let (sender, mut driver) = match builder.handshake(Io(connection.stream.clone())).await {
+            Ok(begun) => begun,
+            Err(error) => return Err((connection, error)),
+        };
+        let (own, pings) = (sender.clone(), driver.ping_pong());
+        // Its streams count instead.
+        connection.end();
+        let shared = Rc::new(Http2Connection {
+            endpoint: connection.endpoint(),
+            endpoint_name: connection.endpoint_name.clone(),
+            endpoint_address: connection.endpoint_address.clone(),
+            entry: connection.entry.clone(),
+            pool: connection.pool.clone(),
+            sender: RefCell::new(Some(sender)),
+            lease: RefCell::new(Some(connection)),
+            streams: Cell::new(0),
+            unused: Cell::new(Instant::now()),
+            doubt: Notify::new(),
+        });
+        let of_driver = shared.clone();
+        spawn_local(async move {
+            let check = of_driver.check(pings);
+            tokio::select! {
+                _ = driver => {}
+                () = check => {}
+            }
+            of_driver.end();
+        });
+        shared.pool.http2.borrow_mut().push(shared.clone());
+        shared.pool.changed.notify_one();
+        Ok(shared.open(own))
+    }
+
+    pub fn endpoint(&self) -> EndpointId {
+        self.endpoint
+    }
+
+    /// Streams on it now.
+    pub fn streams(&self) -> usize {
+        self.streams.get()
+    }
+
+    /// Can it take another request?
+    pub fn has_capacity(&self) -> bool {
+        let limit = match &*self.sender.borrow() {
+            Some(sender) => sender.current_max_send_streams().min(MAX_STREAMS),
+            None => return false,
+        };
+        let is_usable = |lease: &PooledConnection| !lease.is_spent();
+        self.streams.get() < limit && self.lease.borrow().as_ref().is_some_and(is_usable)
+    }
+
+    /// A stream for one request. `None`: it gets no more requests.
+    pub fn reserve(self: &Rc<Http2Connection>) -> Option<Http2Stream> {
+        let sender = self.sender.borrow().clone()?;
+        Some(self.open(sender))
+    }
+
+    fn open(self: &Rc<Http2Connection>, sender: SendRequest<Bytes>) -> Http2Stream {
+        self.streams.set(self.streams.get() + 1);
+        self.entry.in_flight.update(|count| count + 1);
+        let mut is_reused = false;
+        if let Some(lease) = &mut *self.lease.borrow_mut() {
+            is_reused = lease.requests > 0;
+            lease.requests += 1;
+            lease.entry.requests.update(|count| count + 1);
+        }
+        Http2Stream { sender, connection: self.clone(), has_response: Cell::new(false), is_reused }
+    }
+
+    /// It gets no more requests, and ends with its streams.
+    pub fn retire(&self) {
+        self.sender.take();
+        self.pool.http2.borrow_mut().retain(|other| !std::ptr::eq(&**other, self));
+    }
+
+    /// Whether it has had no stream for so long.
+    pub fn is_unused(&self, keep: Duration) -> bool {
+        self.streams.get() == 0 && self.unused.get().elapsed() >= keep
+    }
+
+    /// Whether it may have no further request.
+    pub fn is_spent(&self) -> bool {
+        self.lease.borrow().as_ref().is_none_or(PooledConnection::is_spent)
+    }
+
+    fn end(&self) {
+        self.retire();
+        self.lease.take();
+    }
+
+    /// Ends when the endpoint does not answer.
+    async fn check(&self, pings: Option<h2::PingPong>) {
+        let Some(mut pings) = pings else { return std::future::pending().await };
+        loop {
+            self.doubt.notified().await;
+            if !matches!(timeout(PING_TIMEOUT, pings.ping(h2::Ping::opaque())).await, Ok(Ok(_))) {
+                return;
+            }
+        }
+    }
+}
+
+impl Http2Stream {
+    pub fn endpoint(&self) -> EndpointId {
+        self.connection.endpoint
+    }
+
+    pub fn endpoint_name(&self) -> Option<Rc<str>> {
+        self.connection.endpoint_name.clone()
+    }
+
+    /// In the access log.
+    pub fn endpoint_address(&self) -> &Rc<str> {
+        &self.connection.endpoint_address
+    }
+
+    /// Had the connection a request before? Then its endpoint may have closed it meanwhile.
+    pub fn is_reused(&self) -> bool {
+        self.is_reused
+    }
+
+    pub fn on_response(&self) {
+        self.has_response.set(true);
+    }
+
+    /// `None`: its connection has ended.
+    pub fn reporter(&self) -> Option<Reporter> {
+        self.connection.lease.borrow().as_ref().map(PooledConnection::reporter)
+    }
+
+    /// The connection gets no more requests.
+    pub fn retire_connection(&self) {
+        self.connection.retire();
+    }
+}
+
+impl Drop for Http2Stream {
+    fn drop(&mut self) {
+        let connection = &self.connection;
+        connection.streams.set(connection.streams.get() - 1);
+        connection.entry.in_flight.update(|count| count - 1);
+        connection.unused.set(Instant::now());
+        if let Some(lease) = &mut *connection.lease.borrow_mut() {
+            lease.idle = Some(Instant::now());
+        }
+        if !self.has_response.get() {
+            connection.doubt.notify_one();
+        }
+        if connection.streams.get() == 0 && (connection.pool.keep.is_zero() || connection.is_spent()) {
+            connection.retire();
+        }
+    }
+}
+
+/// What `h2` reads and writes.
+struct Io(Rc<Stream>);
+
+impl AsyncRead for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let length = ready!(self.0.poll_read(cx, buffer.initialize_unfilled()))?;
+        buffer.advance(length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        _ = ready!(self.0.poll_flush(cx));
+        self.0.shut_down();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Ready when a TLS session has begun, and which protocol it has. Without TLS, it is known before.
+pub async fn handshake(connection: &PooledConnection) -> io::Result<Protocol> {
+    poll_fn(|cx| connection.stream.poll_handshake(cx)).await?;
+    Ok(match connection.stream.is_encrypted() && !connection.stream.is_http2() {
+        true => Protocol::Http1,
+        false => Protocol::Http2,
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
