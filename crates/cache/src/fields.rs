@@ -13,7 +13,7 @@ pub fn values<'a>(fields: &'a [Field], name: &'a str) -> impl Iterator<Item = &'
 }
 
 /// The value of a field that is there once.
-pub(crate) fn only<'a>(fields: &'a [Field], name: &'a str) -> Option<&'a [u8]> {
+pub fn only<'a>(fields: &'a [Field], name: &'a str) -> Option<&'a [u8]> {
     let mut values = values(fields, name);
     values.next().filter(|_| values.next().is_none())
 }

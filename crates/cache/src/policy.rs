@@ -153,6 +153,13 @@ pub fn store(
     is_worthwhile(&stored, &policy, directives).then_some((stored, policy))
 }
 
+/// The fields of a response that were not stored with it, but are for the client that it was requested for.
+pub fn unstored<'f>(fields: &'f [Field], stored: &'f Stored) -> impl Iterator<Item = &'f Field> {
+    let is_stored = |field: &&Field| stored.fields.iter().any(|own| own.name == field.name);
+    let is_of_connection = |name: &str| CONNECTION.iter().any(|known| name.eq_ignore_ascii_case(known));
+    fields.iter().filter(move |field| !is_stored(field) && !is_of_connection(&field.name))
+}
+
 /// Whether the status and the directives allow it.
 fn is_storable(status: Status, directives: &Directives) -> bool {
     match status.code() {

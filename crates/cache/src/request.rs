@@ -9,8 +9,10 @@ use crate::directives::RequestDirectives;
 /// so is one that switches the protocol.
 pub fn is_eligible(head: &Head<'_>) -> bool {
     let is_read = matches!(head.method, Method::Get | Method::Head);
-    is_read && !head.framing.has_body() && !head.names.contains(Names::UPGRADE)
+    is_read && !head.framing.has_body() && !head.names.intersects(OTHERS)
 }
+
+const OTHERS: Names = Names::UPGRADE.union(Names::IF_MATCH).union(Names::IF_UNMODIFIED_SINCE);
 
 /// The directives of a request.
 #[inline]

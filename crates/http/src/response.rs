@@ -171,6 +171,27 @@ impl ResponseHead {
         builder.finish_with(self.body())
     }
 
+    /// The same head up to the first `kept` bytes, which end a line, with these fields behind them, and the same body.
+    pub fn with_end<'f>(
+        &self,
+        kept: usize,
+        more: impl IntoIterator<Item = (&'f str, &'f str)>,
+    ) -> ResponseHead {
+        let kept = kept.min(self.head - CRLF.len());
+        let mut bytes = Vec::with_capacity(self.bytes.len() + 64);
+        bytes.extend_from_slice(&self.bytes[..kept]);
+        let mut builder = Builder { bytes, date_at: self.date_at, status: self.status };
+        for (name, value) in more {
+            builder = builder.field(name, value);
+        }
+        builder.finish_with(self.body())
+    }
+
+    /// Bytes of the status line and the fields, without the empty line.
+    pub const fn fields_len(&self) -> usize {
+        self.head - CRLF.len()
+    }
+
     /// Appends the head, without the body, to `out`. `line` is one more field line with its CRLF, or empty.
     pub fn write_with(&self, line: &[u8], out: &mut Vec<u8>) {
         let (fields, empty_line) = self.head().split_at(self.head - CRLF.len());
@@ -245,6 +266,18 @@ mod tests {
         assert!(more.has("c") && !more.has("B"));
         more.set_date(b"Mon, 07 Nov 1994 00:00:00 GMT");
         assert!(text(more.bytes()).contains("Date: Mon, 07"));
+    }
+
+    #[test]
+    fn replaces_the_last_fields_of_a_finished_head() {
+        let head = Builder::new(Status::OK, DATE).field("A", "b").finish_with(b"body");
+        let kept = head.fields_len();
+        let first = head.with_end(kept, [("Age", "9"), ("C", "d")]);
+        let again = first.with_end(kept, [("Age", "10")]);
+        let expected = Builder::new(Status::OK, DATE).field("A", "b").field("Age", "10").finish_with(b"body");
+        assert_eq!(text(again.bytes()), text(expected.bytes()));
+        assert_eq!(text(again.with_end(kept, []).bytes()), text(head.bytes()));
+        assert_eq!(text(head.with_end(usize::MAX, []).bytes()), text(head.bytes()));
     }
 
     #[test]

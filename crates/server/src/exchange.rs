@@ -11,6 +11,7 @@ mod answers;
 mod attempts;
 mod authentication;
 mod authorizer;
+mod caching;
 mod cors;
 mod digest;
 mod error_page;
@@ -59,6 +60,7 @@ use self::folder_passwords::FolderPasswordFiles;
 use self::logins::Logins;
 use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
+use crate::cache::Cache;
 use crate::content::{compress, delta, file, fixed, kept, listing};
 use crate::files::folders::Folder;
 use crate::files::roots::OpenRoots;
@@ -69,11 +71,13 @@ use crate::log::LineLimit;
 use crate::log::access::LoggedRequest;
 use crate::log::upstream::UpstreamLog;
 use crate::peer::Peer;
+use crate::pool::Pool;
 use crate::request::body::{Discard, RequestBody};
 use crate::request::{ConnectionInfo, Request};
 use crate::response::Response;
 use crate::semaphore::Semaphore;
 use crate::services::Services;
+use crate::spawner::Spawner;
 use crate::stats::Count;
 use crate::upstream::concurrency::ConcurrencyLimit;
 use crate::upstream::{HandlerKind, Upstreams};
@@ -82,7 +86,9 @@ use crate::upstream::{HandlerKind, Upstreams};
 pub struct Responder {
     pub services: Rc<Services>,
     pub files: Rc<Files>,
-    pub upstreams: Upstreams,
+    pub upstreams: Rc<Upstreams>,
+    /// The stored responses of upstreams.
+    pub cache: Rc<Cache>,
     pub needs: Needs,
     pub answers: Answers,
     /// `None`: there are no limits of speed and of requests.
@@ -96,17 +102,38 @@ pub struct Responder {
 impl Responder {
     /// Without a spawner and pools: responds to requests for scripts and applications with an error.
     pub fn without_upstreams(services: Rc<Services>, roots: OpenRoots) -> Responder {
+        Responder::new(services, roots, None, Vec::new())
+    }
+
+    /// With what starts scripts and has connections to applications.
+    pub fn new(
+        services: Rc<Services>,
+        roots: OpenRoots,
+        spawner: Option<Rc<Spawner>>,
+        pools: Vec<Rc<Pool>>,
+    ) -> Responder {
         let files = Files::new(services.clone(), roots);
         let concurrency = ConcurrencyLimit::new(&services.site);
         let asserted = services.site.asserted_fields();
-        let (spawner, pools) = (None, Vec::new());
         let upgrades = Semaphore::new(services.site.limits.upgraded);
         let upstreams =
             Upstreams { services: services.clone(), concurrency, spawner, pools, upgrades, asserted };
+        let (upstreams, cache) = (Rc::new(upstreams), Cache::new(services.clone()));
         let (needs, answers) = (Needs::of(&services.site), Answers::default());
         let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
         let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
-        Responder { services, files, upstreams, needs, answers, limits, dry_runs, logins, folder_passwords }
+        Responder {
+            services,
+            files,
+            upstreams,
+            cache,
+            needs,
+            answers,
+            limits,
+            dry_runs,
+            logins,
+            folder_passwords,
+        }
     }
 
     /// The response to a request without a body, which began at `began` of `clock::micros`. `None`: it has to wait for
@@ -362,6 +389,11 @@ impl<'a> Exchange<'a> {
         plan: Plan<'a, '_>,
         fallback: Option<&FallbackVariables>,
     ) -> Option<Resolution<'a>> {
+        if self.responder.needs.caches
+            && let Some(response) = self.stored_fast(&plan)
+        {
+            return Some(Resolution::Response(response));
+        }
         // A script or an application as the fallback takes methods that files do not take.
         if plan.may_run() || (!self.is_get_or_head() && plan.route.fallback.is_some()) {
             return None;

@@ -6,6 +6,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use cache::request::{self, Identity};
+use cache::settings::Cookies;
 use site::access::{self, Action, Facts, Rule, Tls};
 use site::applying::each_applying;
 use site::authentication::Demand;
@@ -395,6 +397,7 @@ fn print_planned(
                 _ => terminal::out(format_args!("route     {}: an application", route.name())),
             }
             print_application(site, planned.upstream);
+            print_cache(responder.services.site.hosts.at(host).routes.get(planned.route), head);
             if let Some(upstream) = site.upstreams.get(planned.upstream)
                 && upstream.protocol == Protocol::Http
             {
@@ -485,6 +488,7 @@ fn print_walk(
             let fallback_step = fallback.map(|variables| step.with_path_info(&variables.path_info));
             let step = fallback_step.as_ref().unwrap_or(step);
             print_run(&responder.services.site, host, step, of_host);
+            print_cache(host.routes.get(step.route), head);
             print_query(fallback);
         }
         Verdict::Denied(at) => {
@@ -519,6 +523,26 @@ fn print_application(site: &Site, id: UpstreamId) {
         if let Some(managed) = application.managed() {
             print_account(site, managed.account.as_ref());
         }
+    }
+}
+
+/// Whether the response would be a stored one, or be stored.
+fn print_cache(route: &Route, head: &Head<'_>) {
+    let Some(settings) = route.cache() else { return };
+    if !request::is_eligible(head) {
+        return terminal::out(format_args!(
+            "cache     passed: only GET and HEAD without a body have stored responses"
+        ));
+    }
+    let Identity { credentials, cookies } = Identity::of(head);
+    let condition = match (credentials, cookies && settings.cookies == Cookies::IfPublic) {
+        (true, _) => ", if it is for all users: the request has credentials",
+        (_, true) => ", if it is for all users: the request has cookies",
+        (false, false) => ", if it says so",
+    };
+    match head.method {
+        Method::Head => terminal::out(format_args!("cache     looked up, and not stored: only GET is")),
+        _ => terminal::out(format_args!("cache     looked up, and stored{condition}")),
     }
 }
 

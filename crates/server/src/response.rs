@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use cache::status::CacheStatus;
 use taipan_http::response::ResponseHead;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
@@ -37,6 +38,8 @@ pub struct Response {
     pub upstream: Option<Rc<UpstreamLog>>,
     /// `None`: no limit slows it, or counts it while it is sent.
     pub throttle: Option<Box<Throttle>>,
+    /// What the cache of responses did, for the log. `None`: the route has none.
+    pub cache: Option<CacheStatus>,
 }
 
 pub enum Body {
@@ -138,6 +141,7 @@ impl Response {
             user: None,
             upstream: None,
             throttle: None,
+            cache: None,
         }
     }
 
@@ -189,7 +193,8 @@ impl Response {
     pub fn logged(&self, added: usize) -> LoggedResponse<'_> {
         let head = (self.head.head_len() + added) as u64;
         let (status, length) = (self.status(), self.content_length());
-        LoggedResponse { status, head, length, user: self.user.as_deref(), upstream: self.upstream.as_ref() }
+        let (user, upstream) = (self.user.as_deref(), self.upstream.as_ref());
+        LoggedResponse { status, head, length, user, upstream, cache: self.cache.map(CacheStatus::word) }
     }
 
     /// Whether the length of the content is unknown.

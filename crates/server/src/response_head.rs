@@ -5,6 +5,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use site::model::{Route, Site};
+use taipan_http::date::LEN;
 use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
 
@@ -39,8 +40,12 @@ impl<'a> HeadWriter<'a> {
 
     /// As `new`, before there are services.
     pub fn for_site(site: &Site, clock: &Clock, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
-        let head =
-            HeadWriter { builder: Builder::new(status, &clock.date()), route, origin: PageOrigin::Site };
+        HeadWriter::dated(site, &clock.date(), route, status)
+    }
+
+    /// As `new`, for a response that was made at another time.
+    pub fn dated(site: &Site, date: &[u8; LEN], route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
+        let head = HeadWriter { builder: Builder::new(status, date), route, origin: PageOrigin::Site };
         match &site.server_header {
             Some(name) => head.field("Server", name),
             None => head,

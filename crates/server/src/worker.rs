@@ -122,12 +122,10 @@ pub fn build(
     pools: Vec<(Channel, Option<ClientTls>)>,
 ) -> io::Result<(Rc<Connections>, Closing)> {
     let (services, closing) = Services::new(site, tls);
-    let mut responder = Responder::without_upstreams(services.clone(), roots);
-    let upstreams = &mut responder.upstreams;
-    upstreams.spawner = spawner.map(Spawner::new).transpose()?;
+    let spawner = spawner.map(Spawner::new).transpose()?;
     let open = |((channel, tls), application)| Pool::new(channel, application, tls);
-    let applications = &services.site.upstreams;
-    upstreams.pools = pools.into_iter().zip(applications).map(open).collect::<io::Result<_>>()?;
+    let pools = pools.into_iter().zip(&services.site.upstreams).map(open).collect::<io::Result<_>>()?;
+    let responder = Responder::new(services.clone(), roots, spawner, pools);
     Ok((Rc::new(Connections::new(responder)?), closing))
 }
 

@@ -40,6 +40,8 @@ pub struct Line<'a> {
     pub tls: Option<Tls<'a>>,
     /// The applications that the request was sent to, one after the other. Only `Json` has them.
     pub upstream: &'a [Attempt],
+    /// What the cache of responses did, in a word. Only `Json` has it. `None`: the route has none.
+    pub cache: Option<&'a str>,
 }
 
 /// A request that was sent to an upstream. Times are in microseconds since it began to wait for a connection.
@@ -258,6 +260,9 @@ fn json(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
         [] => out.extend_from_slice(b"null"),
         attempts => write_attempts(attempts, line.duration_micros, out),
     }
+    if let Some(cache) = line.cache {
+        member(b",\"cache\":", Some(cache.as_bytes()), out);
+    }
     out.push(b'}');
 }
 
@@ -376,6 +381,7 @@ mod tests {
             why: None,
             tls: None,
             upstream: &[],
+            cache: None,
         }
     }
 
@@ -403,6 +409,14 @@ mod tests {
             &line,
             r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.7","host":"example.org","user":null,"method":"GET","target":"/a?b","version":"HTTP/1.1","status":200,"sent":2448,"duration":0.000123,"referer":null,"user_agent":"curl/8","ended":null,"why":null,"tls":null,"upstream":null}"#,
         );
+    }
+
+    #[test]
+    fn writes_what_the_cache_did() {
+        let end = r#""ended":null,"why":null,"tls":null,"upstream":null,"cache":"hit"}"#;
+        let mut line = Vec::new();
+        write(LogFormat::Json, &Line { cache: Some("hit"), ..plain() }, &mut TimeText::new(0), &mut line);
+        assert!(String::from_utf8_lossy(&line).trim_end().ends_with(end));
     }
 
     #[test]

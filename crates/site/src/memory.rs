@@ -247,6 +247,12 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: of_each_worker(cache.entries),
         },
         Use { what: "cache: content", each: cache.bytes as u64, count: workers },
+        // As much again is being received.
+        Use {
+            what: "cache: responses of scripts and applications",
+            each: (cache.responses as u64).saturating_mul(2),
+            count: if site.stores_responses() { workers } else { 0 },
+        },
         Use {
             what: "stored responses: the index of their files",
             each: CACHE_FILE,

@@ -521,6 +521,16 @@ pub enum Level {
 }
 
 impl Site {
+    /// Of the files that a worker keeps open: those that are stored responses.
+    pub fn response_descriptors(&self) -> usize {
+        if self.stores_responses() { self.cache.descriptors / 4 } else { 0 }
+    }
+
+    /// Whether the responses of any script or upstream are stored.
+    pub fn stores_responses(&self) -> bool {
+        self.hosts.iter().any(|host| host.routes.iter().any(|route| route.stores))
+    }
+
     /// The site of `taipan DIR`: one folder with listings, and otherwise default settings.
     pub fn folder(root: PathBuf, listeners: Vec<Listener>) -> Site {
         let files = FileRules { listing: Listing::On, ..FileRules::default() };

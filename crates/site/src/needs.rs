@@ -29,6 +29,8 @@ pub struct Needs {
     pub canonical: bool,
     /// Upstreams get paths as they were sent.
     pub raw_paths: bool,
+    /// The responses of some upstreams are stored.
+    pub caches: bool,
 }
 
 impl Needs {
@@ -45,6 +47,7 @@ impl Needs {
             host_folders: site.has_host_folders(),
             canonical: site.hosts.iter().any(|host| host.canonical.is_some()),
             raw_paths: routes().any(Route::passes_raw_paths),
+            caches: site.stores_responses(),
         }
     }
 }

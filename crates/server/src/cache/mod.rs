@@ -4,7 +4,166 @@
 //! Knows nothing of upstreams.
 
 mod body;
+mod cached_response;
 pub mod disk;
+mod pending;
 pub mod purges;
+mod recording;
+mod serve;
+mod stamps;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use cache::key::Key;
+use cache::stored::Stored;
+use taipan_http::head::Field;
+
+use crate::clock;
+use crate::files::HostKey;
+use crate::files::table::{Cost, Table};
+use crate::semaphore::Semaphore;
+use crate::services::Services;
 
 pub use self::body::StoredBody;
+pub use self::cached_response::{CachedResponse, Origin, stored_body, writer};
+use self::pending::Flights;
+pub use self::pending::{Leader, Turn};
+pub use self::recording::Recording;
+use self::recording::Reserved;
+
+/// The stored responses of one worker, in memory.
+pub struct Cache {
+    services: Rc<Services>,
+    /// By the text of the key.
+    table: RefCell<Table<Vec<Rc<CachedResponse>>>>,
+    flights: Rc<Flights>,
+    /// Responses that are refreshed in the background.
+    pub refreshes: Semaphore,
+    /// Bytes of bodies that are being received.
+    received: Rc<Cell<usize>>,
+    /// The text of a key, while it is looked up.
+    text: RefCell<Vec<u8>>,
+}
+
+/// What is found for a request.
+pub enum Found {
+    Entry(Rc<CachedResponse>),
+    /// There are responses for other variants.
+    OtherVariant,
+    Nothing,
+}
+
+/// Responses of one key. The oldest one makes place for another variant.
+const MOST_VARIANTS: usize = 16;
+/// Keys of one worker.
+const MOST_KEYS: usize = 1_000_000;
+/// Bytes of the smallest entry, about.
+const SMALL: usize = 2048;
+/// The one host of the table: the text of a key has the host.
+const HOST: usize = 0;
+/// The most responses that are refreshed in the background at the same time.
+const MOST_REFRESHES: usize = 256;
+
+impl Cache {
+    pub fn new(services: Rc<Services>) -> Rc<Cache> {
+        let limits = &services.site.cache;
+        let bytes = limits.responses;
+        let entries = (bytes / SMALL).min(MOST_KEYS);
+        let descriptors = services.site.response_descriptors();
+        let table = RefCell::new(Table::new(Cost { entries, descriptors, bytes }));
+        let refreshes = Semaphore::new(MOST_REFRESHES);
+        let (flights, text) = (Rc::default(), RefCell::default());
+        Rc::new(Cache { services, table, flights, refreshes, received: Rc::default(), text })
+    }
+
+    /// What a request with these fields selects.
+    #[inline]
+    pub fn find(&self, text: &str, fields: &[Field<'_>]) -> Found {
+        let mut table = self.table.borrow_mut();
+        let Some(entries) = table.get(HOST.into(), text) else { return Found::Nothing };
+        match entries.iter().find(|entry| entry.stored.variant.matches(fields)) {
+            Some(entry) if entry.is_valid() => Found::Entry(entry.clone()),
+            Some(_) => Found::Nothing,
+            None => Found::OtherVariant,
+        }
+    }
+
+    /// As `find`, for the key that `write` appends to a buffer.
+    #[inline]
+    pub fn find_written(&self, write: impl FnOnce(&mut Vec<u8>), fields: &[Field<'_>]) -> Found {
+        let mut text = self.text.borrow_mut();
+        text.clear();
+        write(&mut text);
+        std::str::from_utf8(&text).map_or(Found::Nothing, |text| self.find(text, fields))
+    }
+
+    /// Stores a response. It replaces the one of the same variant.
+    pub fn insert(&self, text: &str, entry: Rc<CachedResponse>) {
+        if !entry.is_valid() {
+            return;
+        }
+        let mut table = self.table.borrow_mut();
+        let known = table.get(HOST.into(), text).map(std::mem::take).unwrap_or_default();
+        let mut entries = vec![entry];
+        let is_other =
+            |old: &Rc<CachedResponse>| old.is_valid() && old.stored.variant != entries[0].stored.variant;
+        let others: Vec<_> = known.into_iter().filter(is_other).take(MOST_VARIANTS - 1).collect();
+        entries.extend(others);
+        let add = |(bytes, descriptors), entry: &Rc<CachedResponse>| {
+            let (more, file) = entry.cost();
+            (bytes + more, descriptors + file)
+        };
+        let (bytes, descriptors) = entries.iter().fold((0, 0), add);
+        table.insert(HostKey::from(HOST), text, entries, bytes, descriptors);
+    }
+
+    /// Removes one variant, which has turned out to be wrong.
+    pub fn remove(&self, text: &str, entry: &Rc<CachedResponse>) {
+        let mut table = self.table.borrow_mut();
+        if let Some(entries) = table.get(HOST.into(), text) {
+            entries.retain(|other| !Rc::ptr_eq(other, entry));
+        }
+    }
+
+    /// Removes what a request has made wrong: in all workers.
+    pub fn invalidate(&self, key: &Key) {
+        stamps::invalidate(key.hash(), clock::micros());
+        if let Ok(text) = std::str::from_utf8(key.text()) {
+            self.table.borrow_mut().remove(HOST.into(), text);
+        }
+    }
+
+    /// Removes the responses for which `is_removed` holds, and returns their number.
+    pub fn remove_if(&self, is_removed: impl Fn(&[u8], &Stored) -> bool) -> usize {
+        let mut removed = 0;
+        self.table.borrow_mut().retain(|text, entries| {
+            let before = entries.len();
+            entries.retain(|entry| !is_removed(text.as_bytes(), &entry.stored));
+            removed += before - entries.len();
+            !entries.is_empty()
+        });
+        removed
+    }
+
+    /// For a body that is to be stored: at most `largest` bytes, and all that are received at the same time no more than what
+    /// is stored.
+    pub fn reserve(&self, largest: u64) -> Reserved {
+        let most = self.services.site.cache.responses;
+        Reserved::new(self.received.clone(), most, largest)
+    }
+
+    pub fn services(&self) -> &Rc<Services> {
+        &self.services
+    }
+
+    /// Whether the request has to wait for the response that another one has asked for.
+    pub fn turn(&self, text: &str, waiting: usize) -> Turn {
+        Flights::turn(&self.flights, text, waiting, self.services.clock.now())
+    }
+
+    /// Remembers that requests with this key do not wait for one another, because their responses are not stored.
+    pub fn do_not_collapse(&self, text: &str) {
+        self.flights.do_not_collapse(text, self.services.clock.now());
+    }
+}

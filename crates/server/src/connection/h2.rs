@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::task::Waker;
 
+use cache::status::CacheStatus;
 use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
@@ -507,7 +508,8 @@ impl Http2 {
         let (status, length) = (response.status(), response.content_length());
         let user = response.user.as_deref();
         let upstream = response.upstream.as_ref();
-        let logged = LoggedResponse { status, head: added as u64, length, user, upstream };
+        let cache = response.cache.map(CacheStatus::word);
+        let logged = LoggedResponse { status, head: added as u64, length, user, upstream, cache };
         services.access.record(records, &request, logged);
         if let Some(rule) = response.broken_rule {
             records.name_rule(rule);
@@ -751,7 +753,8 @@ fn log_unanswered(
     let host = head.map_or(0, |head| services.site.hosts.find_in(group, head.authority));
     let request = LoggedRequest { client, head, host, time: services.clock.now(), began, tls };
     let mut records = Records::default();
-    let response = LoggedResponse { status, head: 0, length: Some(0), user: None, upstream: None };
+    let response =
+        LoggedResponse { status, head: 0, length: Some(0), user: None, upstream: None, cache: None };
     services.access.record(&mut records, &request, response);
     records.end_early(why);
     services.access.write(&records, 0, Some(why));

@@ -65,19 +65,27 @@ impl Exchange<'_> {
         if self.head.method == Method::Trace {
             return self.status(route, Status::METHOD_NOT_ALLOWED).await;
         }
-        if self.services.sheds_cold() {
-            return self.status(route, Status::SERVICE_UNAVAILABLE).await;
-        }
         let query = fallback.and_then(|variables| variables.query.clone());
         let (host, folder, max_body) = (self.host, self.folder_path(), route.max_body);
         let form = Form::Response;
         let handler = Handler { host, folder, route: id, kind, query, max_body, spelling, form };
         self.max_body = route.max_body;
+        if let Some(settings) = route.cache() {
+            return self.forward_through_cache(request, handler, settings).await;
+        }
+        self.forward_to(request, &handler).await
+    }
+
+    /// The response of the upstream.
+    pub(super) async fn forward_to(&mut self, request: Request<'_>, handler: &Handler) -> Response {
+        if self.services.sheds_cold() {
+            return self.status(self.route_at(handler.route), Status::SERVICE_UNAVAILABLE).await;
+        }
         let body = std::mem::replace(&mut self.body, RequestBody::None);
         let log = self.upstream.get_or_insert_default().clone();
         let upstreams = &self.responder.upstreams;
-        let outcome = upstream::forward(upstreams, request, &handler, &self.variables, body, &log).await;
-        self.on_outcome(request, &handler, outcome).await
+        let outcome = upstream::forward(upstreams, request, handler, &self.variables, body, &log).await;
+        self.on_outcome(request, handler, outcome).await
     }
 
     pub(super) async fn on_outcome(
@@ -102,7 +110,7 @@ impl Exchange<'_> {
         }
     }
 
-    fn compressed(&self, route: &Route, response: Response) -> Response {
+    pub(super) fn compressed(&self, route: &Route, response: Response) -> Response {
         match route.files.compress.scripts {
             true => compress::negotiated(self.services, &route.files.compress, self.head, response),
             false => response,

@@ -101,7 +101,8 @@ impl Files {
         let CacheLimits { entries, descriptors, bytes, file, check, missing, folders, .. } =
             services.site.cache;
         let copies = services.site.cache.waiting_copies();
-        let in_table = descriptors.saturating_sub(copies);
+        let of_responses = services.site.response_descriptors();
+        let in_table = descriptors.saturating_sub(copies + of_responses);
         let check_seconds = whole_seconds(check);
         let completions = services.site.limits.disk_threads;
         let now = services.clock.now();

@@ -100,6 +100,18 @@ impl<V> Table<V> {
         }
     }
 
+    /// Removes the entries for which `is_kept` does not hold. It may change them, but not what they cost.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&str, &mut V) -> bool) {
+        let removed: Vec<usize> = self
+            .slots
+            .iter_mut()
+            .filter_map(|(slot, entry)| (!is_kept(&entry.path, &mut entry.value)).then_some(slot))
+            .collect();
+        for slot in removed {
+            self.evict(slot);
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -205,6 +217,19 @@ mod tests {
         assert_eq!(keys(&t, &["a", "b"]), ["b"]);
         t.insert(HostKey::from(0), "huge", "huge", 10_000, 0);
         assert_eq!(keys(&t, &["b", "huge"]), ["b"]);
+    }
+
+    #[test]
+    fn keeps_the_entries_that_are_to_be_kept() {
+        let mut t = table(10, 10, 1 << 20);
+        for k in ["a", "b", "c"] {
+            t.insert(HostKey::from(0), k, k, 0, 1);
+        }
+        t.retain(|path, value| path == "b" && *value == "b");
+        assert_eq!(
+            (keys(&t, &["a", "b", "c"]), t.cost.descriptors, t.newest, t.oldest),
+            (vec!["b"], 1, 1, 1)
+        );
     }
 
     #[test]

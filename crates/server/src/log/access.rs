@@ -74,6 +74,7 @@ struct Item {
     is_early: bool,
     /// `None`: the request was sent to no application.
     upstream: Option<Rc<UpstreamLog>>,
+    cache: Option<&'static str>,
 }
 
 impl AccessLogs {
@@ -173,6 +174,7 @@ impl AccessLogs {
                 is_early: item.is_early,
             }),
             upstream: &[],
+            cache: item.cache,
         };
         let Lines { format, time, bytes, .. } = lines;
         match &item.upstream {
@@ -207,6 +209,8 @@ pub struct LoggedResponse<'a> {
     pub user: Option<&'a str>,
     /// `None`: the request was sent to no application.
     pub upstream: Option<&'a Rc<UpstreamLog>>,
+    /// What the cache of responses did, in a word.
+    pub cache: Option<&'static str>,
 }
 
 /// Why a response was dropped before its end, for the log.
@@ -274,6 +278,7 @@ impl Records {
             tls: request.tls.cloned(),
             is_early: request.head.is_some_and(|head| head.is_early),
             upstream: response.upstream.cloned(),
+            cache: response.cache,
         };
         if let Some(head) = request.head {
             item.request =

@@ -40,6 +40,7 @@ use crate::spawner::message::block;
 const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 
 /// The script or the application that answers a request.
+#[derive(Clone)]
 pub struct Handler {
     pub host: usize,
     /// The folder of the host's name, if it has one.
@@ -64,6 +65,7 @@ pub enum Form {
     Unrendered,
 }
 
+#[derive(Clone)]
 pub enum HandlerKind {
     Script(Step),
     /// The whole of a route.

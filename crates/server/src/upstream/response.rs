@@ -188,7 +188,7 @@ async fn content(
 
 impl Content {
     /// The response with this content, whose other fields have been written.
-    fn respond(self, writer: HeadWriter<'_>) -> Response {
+    pub fn respond(self, writer: HeadWriter<'_>) -> Response {
         match self {
             Content::None(length) => {
                 let writer = length.into_iter().fold(writer, HeadWriter::length);

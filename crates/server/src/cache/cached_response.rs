@@ -1,0 +1,226 @@
+//! A stored response in memory, with its head as it is sent. `Age` changes each second, and so the head is rendered once a
+//! second.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cache::Field;
+use cache::fields::only;
+use cache::key::Key;
+use cache::policy::Policy;
+use cache::settings::{Report, Settings};
+use cache::status::{CacheStatus, Kept};
+use cache::stored::Stored;
+use rustix::fs::{MemfdFlags, memfd_create};
+use site::memory;
+use site::model::Route;
+use taipan_http::conditional::Validators;
+use taipan_http::date;
+use taipan_http::response::ResponseHead;
+
+use super::body::StoredBody;
+use super::stamps;
+use crate::clock;
+use crate::files::beneath::Wait;
+use crate::files::open::{OpenFile, stat};
+use crate::response::{Body, FilePart, Response};
+use crate::response_head::HeadWriter;
+use crate::services::Services;
+
+pub struct CachedResponse {
+    pub stored: Stored,
+    pub policy: Policy,
+    pub settings: Arc<Settings>,
+    pub body: StoredBody,
+    /// The hash of its key.
+    hash: u128,
+    /// When it was requested or validated last, in microseconds of the monotonic clock.
+    requested: u64,
+    modified: Option<i64>,
+    head: RefCell<Option<AgedHead>>,
+}
+
+/// The head of a hit, and a small body.
+struct AgedHead {
+    response: Rc<ResponseHead>,
+    /// Bytes before `Age`.
+    constant: usize,
+    second: Cell<i64>,
+}
+
+/// The largest body behind a head. A larger one is a file in memory, because the kernel sends files without a copy.
+const INLINE: usize = memory::RESPONSE as usize;
+
+/// Where a response is stored, and since when.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin {
+    /// Of the key.
+    pub hash: u128,
+    /// When it was requested, in microseconds of the monotonic clock.
+    pub requested: u64,
+}
+
+impl Origin {
+    /// Of a response that is not in the cache.
+    pub const NOWHERE: Origin = Origin { hash: 0, requested: u64::MAX };
+
+    /// What is requested now.
+    pub fn now(text: &str) -> Origin {
+        Origin { hash: Key::new(text.as_bytes()).hash(), requested: clock::micros() }
+    }
+}
+
+impl CachedResponse {
+    pub fn new(
+        stored: Stored,
+        policy: Policy,
+        settings: Arc<Settings>,
+        body: StoredBody,
+        origin: Origin,
+    ) -> CachedResponse {
+        let modified =
+            only(&stored.fields, "last-modified").and_then(|value| date::parse(value, stored.times.received));
+        let Origin { hash, requested } = origin;
+        CachedResponse { stored, policy, settings, body, hash, requested, modified, head: RefCell::default() }
+    }
+
+    /// Whether nothing has invalidated it.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        stamps::is_valid(self.hash, self.requested)
+    }
+
+    /// Bytes of memory that it takes, and descriptors.
+    pub fn cost(&self) -> (usize, usize) {
+        let fields = 2 * self.stored.cost() + size_of::<CachedResponse>();
+        match &self.body {
+            // Once more behind the head.
+            StoredBody::Bytes(bytes) => (fields + 2 * bytes.len(), 0),
+            StoredBody::File { file, .. } => (fields + file.memory(), 1),
+        }
+    }
+
+    /// The whole response.
+    #[inline]
+    pub fn full(&self, services: &Services, route: &Route, status: CacheStatus) -> Response {
+        let head = match status {
+            CacheStatus::Hit => self.hit(services, route),
+            status => {
+                let hit = self.hit(services, route);
+                let constant = self.head.borrow().as_ref().map_or(hit.fields_len(), |head| head.constant);
+                Rc::new(self.aged(&hit, constant, status, services.clock.now()))
+            }
+        };
+        let body = match &self.body {
+            StoredBody::Bytes(_) => Body::Nothing,
+            StoredBody::File { file, at, length } => {
+                Body::File(FilePart { file: file.clone(), at: *at, left: *length })
+            }
+        };
+        Response { body, cache: Some(status), ..Response::from_head(head) }
+    }
+
+    /// The head of a hit, with the current age.
+    #[inline]
+    fn hit(&self, services: &Services, route: &Route) -> Rc<ResponseHead> {
+        let now = services.clock.now();
+        if let Some(head) = &*self.head.borrow()
+            && head.second.get() == now
+        {
+            return head.response.clone();
+        }
+        self.hit_of_second(services, route, now)
+    }
+
+    #[cold]
+    fn hit_of_second(&self, services: &Services, route: &Route, now: i64) -> Rc<ResponseHead> {
+        let known = self.head.borrow().as_ref().map(|head| (head.response.clone(), head.constant));
+        let (before, constant) = known.unwrap_or_else(|| {
+            let head = self.render(services, route);
+            let constant = head.fields_len();
+            (Rc::new(head), constant)
+        });
+        let response = Rc::new(self.aged(&before, constant, CacheStatus::Hit, now));
+        let second = Cell::new(now);
+        *self.head.borrow_mut() = Some(AgedHead { response: response.clone(), constant, second });
+        response
+    }
+
+    /// The head with its age, and what the cache did.
+    fn aged(&self, head: &ResponseHead, constant: usize, status: CacheStatus, now: i64) -> ResponseHead {
+        let fields = self.last_fields(status, now);
+        head.with_end(constant, fields.iter().map(|(name, value)| (*name, value.as_str())))
+    }
+
+    /// `Age`, and what the cache did.
+    pub fn last_fields(&self, status: CacheStatus, now: i64) -> Vec<(&'static str, String)> {
+        let freshness = &self.policy.freshness;
+        let mut fields = Vec::with_capacity(2);
+        let is_of_upstream = matches!(status, CacheStatus::Forwarded(_));
+        if !is_of_upstream || only(&self.stored.fields, "age").is_some() {
+            fields.push(("Age", freshness.age(now).to_string()));
+        }
+        if self.settings.report == Report::On {
+            let kept = if is_of_upstream { Kept::Yes } else { Kept::No };
+            fields.push(("Cache-Status", status.field(Some(freshness.left(now)), kept)));
+        }
+        fields
+    }
+
+    fn render(&self, services: &Services, route: &Route) -> ResponseHead {
+        let writer = writer(services, route, &self.stored);
+        let writer = match self.stored.status.allows_body() {
+            true => writer.length(self.body.length()),
+            false => writer,
+        };
+        match &self.body {
+            StoredBody::Bytes(bytes) => writer.finish_with(bytes),
+            StoredBody::File { .. } => writer.finish(),
+        }
+    }
+
+    pub fn validators(&self) -> Validators<'_> {
+        Validators { etag: only(&self.stored.fields, "etag"), modified: self.modified }
+    }
+}
+
+/// The head of a stored response, with the fields of the route, without those that depend on the time.
+pub fn writer<'r>(services: &Services, route: &'r Route, stored: &Stored) -> HeadWriter<'r> {
+    let received = stored.times.received;
+    let made =
+        only(&stored.fields, "date").and_then(|value| date::parse(value, received)).unwrap_or(received);
+    let mut writer = HeadWriter::dated(&services.site, &date::format(made), Some(route), stored.status);
+    for Field { name, value } in &stored.fields {
+        if !is_of_time(name) {
+            writer = writer.field(name, value);
+        }
+    }
+    writer
+}
+
+fn is_of_time(name: &str) -> bool {
+    ["date", "age"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// A body as it is stored in memory.
+pub fn stored_body(services: &Services, bytes: Vec<u8>) -> StoredBody {
+    if bytes.len() > INLINE
+        && let Some(file) = in_memory(services, &bytes)
+    {
+        return StoredBody::File { length: file.stamp.size, at: 0, file: Rc::new(file) };
+    }
+    StoredBody::Bytes(bytes.into())
+}
+
+/// `None`: there are no descriptors, or there is no memory.
+fn in_memory(services: &Services, bytes: &[u8]) -> Option<OpenFile> {
+    let mut file = File::from(memfd_create("response", MemfdFlags::CLOEXEC).ok()?);
+    file.write_all(bytes).ok()?;
+    let fd = OwnedFd::from(file);
+    let (_, stamp) = stat(&fd, Wait::Allowed).ok()?;
+    Some(OpenFile::in_memory(fd, stamp, services.disk.clone()))
+}

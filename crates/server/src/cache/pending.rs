@@ -1,0 +1,149 @@
+//! Collapsed forwarding: one request asks the upstream, and others for the same key wait for its response.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::timeout;
+
+/// The requests that others wait for.
+#[derive(Default)]
+pub struct Flights {
+    by_key: RefCell<HashMap<Box<str>, Rc<Flight>>>,
+    /// Keys whose responses are not stored, with the second in which that is forgotten.
+    single: RefCell<HashMap<Box<str>, i64>>,
+}
+
+#[derive(Default)]
+struct Flight {
+    end: Arc<Notify>,
+    waiting: Cell<usize>,
+}
+
+/// What a request has to do.
+pub enum Turn {
+    /// It asks the upstream, and others wait until this is dropped.
+    Lead(Leader),
+    /// It waits.
+    Wait(Waiting),
+    /// It asks the upstream for itself: too many wait already, or the response was not stored the last time.
+    Alone,
+}
+
+/// Dropping it says that the response is stored, or is not going to be.
+pub struct Leader {
+    flights: Rc<Flights>,
+    text: Box<str>,
+}
+
+pub struct Waiting {
+    flight: Rc<Flight>,
+    end: Pin<Box<OwnedNotified>>,
+}
+
+/// Seconds for which requests do not wait for a response that was not stored.
+const SINGLE_SECONDS: i64 = 30;
+/// Such keys of one worker.
+const MOST_SINGLE: usize = 4096;
+
+impl Flights {
+    pub fn turn(flights: &Rc<Flights>, text: &str, waiting: usize, now: i64) -> Turn {
+        if flights.single.borrow().get(text).is_some_and(|end| *end > now) {
+            return Turn::Alone;
+        }
+        let mut by_key = flights.by_key.borrow_mut();
+        match by_key.get(text) {
+            None => {
+                by_key.insert(text.into(), Rc::default());
+                Turn::Lead(Leader { flights: flights.clone(), text: text.into() })
+            }
+            Some(flight) if flight.waiting.get() < waiting => {
+                flight.waiting.update(|waiting| waiting + 1);
+                let end = Box::pin(flight.end.clone().notified_owned());
+                Turn::Wait(Waiting { flight: flight.clone(), end })
+            }
+            Some(_) => Turn::Alone,
+        }
+    }
+
+    pub fn do_not_collapse(&self, text: &str, now: i64) {
+        let mut single = self.single.borrow_mut();
+        if single.len() >= MOST_SINGLE {
+            single.clear();
+        }
+        single.insert(text.into(), now + SINGLE_SECONDS);
+    }
+}
+
+impl Waiting {
+    /// Waits for the end of the other request, but not longer than this.
+    pub async fn wait(mut self, longest: Duration) {
+        _ = timeout(longest, self.end.as_mut()).await;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.flight.waiting.update(|waiting| waiting - 1);
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        if let Some(flight) = self.flights.by_key.borrow_mut().remove(&self.text) {
+            flight.end.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(flights: &Rc<Flights>, now: i64) -> Turn {
+        Flights::turn(flights, "a", 1, now)
+    }
+
+    #[test]
+    fn one_request_leads_and_a_bounded_number_waits() {
+        let flights = Rc::<Flights>::default();
+        let Turn::Lead(leader) = turn(&flights, 0) else { panic!("it is the first one") };
+        let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("one may wait") };
+        assert!(matches!(turn(&flights, 0), Turn::Alone));
+        assert!(matches!(Flights::turn(&flights, "b", 1, 0), Turn::Lead(_)));
+        drop(waiting);
+        assert!(matches!(turn(&flights, 0), Turn::Wait(_)));
+        drop(leader);
+        assert!(matches!(turn(&flights, 0), Turn::Lead(_)));
+    }
+
+    #[test]
+    fn no_request_waits_for_what_was_not_stored() {
+        let flights = Rc::<Flights>::default();
+        flights.do_not_collapse("a", 5);
+        assert!(matches!(turn(&flights, 5 + SINGLE_SECONDS - 1), Turn::Alone));
+        assert!(matches!(turn(&flights, 5 + SINGLE_SECONDS), Turn::Lead(_)));
+        for key in 0..3 * MOST_SINGLE {
+            flights.do_not_collapse(&key.to_string(), 5);
+        }
+        assert!(flights.single.borrow().len() <= MOST_SINGLE);
+    }
+
+    #[tokio::test]
+    async fn who_waits_goes_on_when_the_other_request_ends_or_takes_too_long() {
+        let flights = Rc::<Flights>::default();
+        let leader = turn(&flights, 0);
+        let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("it may wait") };
+        // The end precedes the wait.
+        drop(leader);
+        waiting.wait(Duration::from_secs(3600)).await;
+        let _leader = turn(&flights, 0);
+        let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("it may wait") };
+        waiting.wait(Duration::from_millis(1)).await;
+    }
+}

@@ -1,0 +1,138 @@
+//! A body that is stored while it is sent. It is stored when all of it is there, and only then.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use crate::response::{BodyStream, NextChunk};
+use crate::services::Services;
+
+pub struct Recording {
+    body: Box<dyn BodyStream>,
+    /// Bytes of the whole body, if the upstream has told them.
+    length: Option<u64>,
+    /// `None`: it is stored, or is not going to be.
+    recorded: Option<Recorded>,
+}
+
+struct Recorded {
+    bytes: Vec<u8>,
+    reserved: Reserved,
+    store: Box<dyn FnOnce(Vec<u8>)>,
+    refuse: Box<dyn FnOnce()>,
+}
+
+/// A part of the memory for bodies that are being received. Dropping it returns it.
+pub struct Reserved {
+    /// Bytes of all bodies.
+    all: Rc<Cell<usize>>,
+    most: usize,
+    own: usize,
+    largest: u64,
+}
+
+impl Reserved {
+    pub fn new(all: Rc<Cell<usize>>, most: usize, largest: u64) -> Reserved {
+        Reserved { all, most, own: 0, largest }
+    }
+
+    /// Whether this many bytes more may be kept.
+    fn add(&mut self, bytes: usize) -> bool {
+        let fits = (self.own + bytes) as u64 <= self.largest && self.all.get() + bytes <= self.most;
+        if fits {
+            self.own += bytes;
+            self.all.update(|all| all + bytes);
+        }
+        fits
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.all.update(|all| all - self.own);
+    }
+}
+
+impl Recording {
+    /// `store` gets the whole body. `refuse` is called if it does not fit.
+    pub fn new(
+        body: Box<dyn BodyStream>,
+        length: Option<u64>,
+        reserved: Reserved,
+        store: impl FnOnce(Vec<u8>) + 'static,
+        refuse: impl FnOnce() + 'static,
+    ) -> Recording {
+        let recorded =
+            Recorded { bytes: Vec::new(), reserved, store: Box::new(store), refuse: Box::new(refuse) };
+        Recording { body, length, recorded: Some(recorded) }
+    }
+
+    fn add(&mut self, chunk: &[u8]) {
+        let Some(recorded) = &mut self.recorded else { return };
+        let length = (recorded.bytes.len() + chunk.len()) as u64;
+        if !recorded.reserved.add(chunk.len()) || self.length.is_some_and(|whole| length > whole) {
+            if let Some(recorded) = self.recorded.take() {
+                (recorded.refuse)();
+            }
+            return;
+        }
+        recorded.bytes.extend_from_slice(chunk);
+        if self.length == Some(length) {
+            self.store();
+        }
+    }
+
+    fn store(&mut self) {
+        if let Some(Recorded { bytes, store, .. }) = self.recorded.take() {
+            store(bytes);
+        }
+    }
+
+    fn end(&mut self) {
+        match self.length {
+            None => self.store(),
+            // It was stored with its last byte, or some are missing.
+            Some(_) => self.recorded = None,
+        }
+    }
+
+    /// Reads the rest, for which no client waits.
+    pub async fn read_to_the_end(mut self, services: &Services) {
+        self.take_buffered();
+        while self.recorded.is_some()
+            && let Ok(Some(_)) = self.next(services).await
+        {}
+    }
+}
+
+impl BodyStream for Recording {
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
+        Box::pin(async {
+            let chunk = self.body.next(services).await;
+            match &chunk {
+                Ok(Some(bytes)) => self.add(bytes),
+                Ok(None) => self.end(),
+                Err(_) => self.recorded = None,
+            }
+            chunk
+        })
+    }
+
+    fn abort_reason(&self) -> &'static str {
+        self.body.abort_reason()
+    }
+
+    fn has_more(&mut self) -> bool {
+        self.body.has_more()
+    }
+
+    fn take_buffered(&mut self) -> Vec<u8> {
+        let bytes = self.body.take_buffered();
+        self.add(&bytes);
+        bytes
+    }
+
+    fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.body.poll_request_body(cx)
+    }
+}

@@ -1,0 +1,380 @@
+//! The way to an upstream through the cache: a stored response is sent, validated, refreshed in the background, or requested
+//! and stored. It follows all checks of access, so that a stored response is for those who would get it from the upstream.
+
+mod fetch;
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::cache::directives::RequestDirectives;
+use ::cache::key::{Key, Parts};
+use ::cache::policy::{Policy, Use, Why};
+use ::cache::request::{self, Identity};
+use ::cache::settings::{Report, Settings};
+use ::cache::status::{CacheStatus, Forwarded, Kept};
+use ::cache::stored::Stored;
+use ::cache::update;
+use ::cache::{Field as StoredField, invalidation};
+use site::model::Route;
+use site::plan::{Plan, PlannedAction};
+use taipan_http::head::{Method, Names};
+use taipan_http::status::Status;
+use taipan_http::target::normalized;
+use tokio::task::spawn_local;
+
+use self::fetch::{Fetch, Fetched, OwnedHead, Refresh, Unstored, may_serve_if_error, whole, with_fields};
+use super::Exchange;
+use crate::cache::{self, CachedResponse, Found, Leader, Origin, Recording, Turn};
+use crate::request::body::RequestBody;
+use crate::request::{ConnectionInfo, Request};
+use crate::response::{Body, BodyStream, Response};
+use crate::response_head::HeadWriter;
+use crate::stats::Count;
+use crate::upstream::{self, Form, Handler, HandlerKind, Outcome, Unrendered};
+
+/// What a stored response leads to.
+enum Looked {
+    Respond(Rc<CachedResponse>, CacheStatus),
+    /// It is sent, and a newer one is requested.
+    Refresh(Rc<CachedResponse>),
+    /// The request is forwarded, perhaps to validate what is stored.
+    Forward(Option<Rc<CachedResponse>>, Forwarded),
+    GatewayTimeout,
+}
+
+/// One resource of a route with a cache.
+struct Resource<'a> {
+    route: &'a Route,
+    settings: Arc<Settings>,
+    /// The text of its key.
+    text: String,
+}
+
+/// How often a request looks for a stored response: once more after it has waited for another request.
+const LOOKS: usize = 2;
+
+impl<'a> Exchange<'a> {
+    /// A stored response for the fast path. `None`: there is none, or it cannot be sent without more.
+    pub(super) fn stored_fast(&self, plan: &Plan<'a, '_>) -> Option<Response> {
+        let PlannedAction::Upstream(planned) = &plan.action else { return None };
+        let route = self.route_at(planned.route);
+        let settings = route.cache()?;
+        let is_checked = route.authorizers.is_empty()
+            && route.jwt.is_none()
+            && plan.walk.is_none()
+            && !route.passes_raw_paths();
+        if !is_checked || !request::is_eligible(self.head) {
+            return None;
+        }
+        let name = &self.services.site.upstreams.get(planned.upstream)?.name;
+        let cache = &self.responder.cache;
+        let found = cache.find_written(|text| self.write_key(settings, name, text), self.head.fields);
+        let Found::Entry(entry) = found else { return None };
+        let (directives, identity) = (request::directives(self.head), Identity::of(self.head));
+        let status = match entry.policy.decide(&directives, identity, settings, self.now) {
+            Use::Fresh => CacheStatus::Hit,
+            Use::Stale => CacheStatus::Stale,
+            Use::WhileRevalidating | Use::Validate(_) | Use::GatewayTimeout | Use::Bypass => return None,
+        };
+        self.services.counts.add(Count::ResponseHits, 1);
+        Some(self.compressed(route, entry.respond(self.services, route, self.head, status)))
+    }
+
+    /// Appends the text of the key of the request. `upstream` is what would answer.
+    fn write_key(&self, settings: &Settings, upstream: &str, out: &mut Vec<u8>) {
+        let raw_path = self.head.target.path().unwrap_or("/");
+        let path = normalized(raw_path);
+        let (scheme, authority) = (self.head.scheme.as_str(), self.head.authority);
+        let query = self.head.target.query();
+        Parts { scheme, authority, raw_path, path: &path, query, upstream }.write(settings, out);
+    }
+
+    pub(super) async fn forward_through_cache(
+        &mut self,
+        request: Request<'_>,
+        handler: Handler,
+        settings: &Arc<Settings>,
+    ) -> Response {
+        let route = self.route_at(handler.route);
+        let upstream = self.upstream_of(&handler);
+        let mut text = Vec::with_capacity(256);
+        self.write_key(settings, &upstream, &mut text);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let resource = Resource { route, settings: settings.clone(), text };
+        if !request::is_eligible(self.head) {
+            return self.forward_past_cache(request, &handler, &resource, &upstream).await;
+        }
+        let handler = Handler { form: Form::Unrendered, ..handler };
+        let directives = request::directives(self.head);
+        let mut leader = None;
+        for look in 1..=LOOKS {
+            let (stale, why) = match self.look(&resource, &directives) {
+                Looked::Respond(entry, status) => return self.of_entry(route, &entry, status),
+                Looked::Refresh(entry) => {
+                    self.refresh(request, &handler, &resource, &entry);
+                    return self.of_entry(route, &entry, CacheStatus::Stale);
+                }
+                Looked::GatewayTimeout => {
+                    let response = self.status(route, Status::GATEWAY_TIMEOUT).await;
+                    return Response { cache: Some(CacheStatus::OnlyIfCached), ..response };
+                }
+                Looked::Forward(stale, why) => (stale, why),
+            };
+            let is_last = look == LOOKS;
+            if self.head.method == Method::Get && why != Forwarded::Bypass && !is_last {
+                match self.responder.cache.turn(&resource.text, settings.waiting) {
+                    Turn::Lead(own) => leader = Some(own),
+                    Turn::Wait(waiting) => {
+                        self.services.counts.add(Count::ResponsesAwaited, 1);
+                        waiting.wait(Duration::from_millis(settings.wait)).await;
+                        continue;
+                    }
+                    Turn::Alone => {}
+                }
+            }
+            return self.fetch(request, &handler, resource, stale, why, leader).await;
+        }
+        self.status(route, Status::INTERNAL_SERVER_ERROR).await
+    }
+
+    /// The name of what would answer, which is the same after a restart.
+    fn upstream_of(&self, handler: &Handler) -> Cow<'a, str> {
+        let upstream = handler.upstream(self.services).and_then(|id| self.services.site.upstreams.get(id));
+        match (upstream, &handler.kind) {
+            (Some(upstream), HandlerKind::Application { .. }) => Cow::Borrowed(&*upstream.name),
+            (Some(upstream), _) => format!("{}:{}", upstream.name, handler.name()).into(),
+            (None, _) => format!("cgi:{}", handler.name()).into(),
+        }
+    }
+
+    fn of_entry(&self, route: &Route, entry: &CachedResponse, status: CacheStatus) -> Response {
+        let count = match status {
+            CacheStatus::Hit => Count::ResponseHits,
+            CacheStatus::Stale | CacheStatus::StaleIfError => Count::ResponsesStale,
+            CacheStatus::Revalidated => Count::ResponsesRevalidated,
+            CacheStatus::Forwarded(_) | CacheStatus::OnlyIfCached => Count::ResponseMisses,
+        };
+        self.services.counts.add(count, 1);
+        self.compressed(route, entry.respond(self.services, route, self.head, status))
+    }
+
+    fn identity(&self) -> Identity {
+        let has_certificate = self.tls.is_some_and(|tls| tls.client.is_some());
+        let is_known = self.variables.iter().next().is_some() || !self.passed.is_empty() || has_certificate;
+        let own = Identity::of(self.head);
+        Identity { credentials: own.credentials || is_known, ..own }
+    }
+
+    fn look(&self, resource: &Resource<'_>, directives: &RequestDirectives) -> Looked {
+        let found = self.responder.cache.find(&resource.text, self.head.fields);
+        let forward = |entry, why| match directives.only_if_cached {
+            true => Looked::GatewayTimeout,
+            false => Looked::Forward(entry, why),
+        };
+        let entry = match found {
+            Found::Entry(entry) => entry,
+            Found::OtherVariant => return forward(None, Forwarded::VaryMiss),
+            Found::Nothing => return forward(None, Forwarded::UriMiss),
+        };
+        match entry.policy.decide(directives, self.identity(), &resource.settings, self.services.clock.now())
+        {
+            Use::Fresh => Looked::Respond(entry, CacheStatus::Hit),
+            Use::Stale => Looked::Respond(entry, CacheStatus::Stale),
+            Use::WhileRevalidating => Looked::Refresh(entry),
+            Use::GatewayTimeout => Looked::GatewayTimeout,
+            Use::Validate(Why::Stale) => Looked::Forward(Some(entry), Forwarded::Stale),
+            Use::Validate(Why::Request) => Looked::Forward(Some(entry), Forwarded::Request),
+            Use::Bypass => forward(None, Forwarded::Bypass),
+        }
+    }
+
+    /// Forwards a request that no stored response answers, and invalidates what it has changed.
+    async fn forward_past_cache(
+        &mut self,
+        request: Request<'_>,
+        handler: &Handler,
+        resource: &Resource<'_>,
+        upstream: &str,
+    ) -> Response {
+        let response = self.forward_to(request, handler).await;
+        if invalidation::invalidates(self.head.method, response.status()) {
+            self.responder.cache.invalidate(&Key::new(resource.text.as_bytes()));
+            self.invalidate_others(&response, resource, upstream);
+        }
+        let why = if self.head.method.is_safe() { Forwarded::Bypass } else { Forwarded::Method };
+        Response { cache: Some(CacheStatus::Forwarded(why)), ..response }
+    }
+
+    /// Invalidates what `Location` and `Content-Location` name (RFC 9111 §4.4).
+    fn invalidate_others(&self, response: &Response, resource: &Resource<'_>, upstream: &str) {
+        let fields: Vec<StoredField> = response
+            .head
+            .fields()
+            .map(|(name, value)| StoredField { name: name.into(), value: value.into() })
+            .collect();
+        let authority = String::from_utf8_lossy(self.head.authority);
+        let (scheme, path) = (self.head.scheme.as_str(), self.head.target.path().unwrap_or("/"));
+        for target in invalidation::others(&fields, scheme, &authority, path) {
+            let (raw_path, query) = match target.split_once('?') {
+                Some((path, query)) => (path, Some(query)),
+                None => (target.as_str(), None),
+            };
+            let path = normalized(raw_path);
+            let mut text = Vec::new();
+            Parts { scheme, authority: self.head.authority, raw_path, path: &path, query, upstream }
+                .write(&resource.settings, &mut text);
+            self.responder.cache.invalidate(&Key::new(&text));
+        }
+    }
+
+    /// Asks the upstream.
+    async fn fetch(
+        &mut self,
+        request: Request<'_>,
+        handler: &Handler,
+        resource: Resource<'a>,
+        stale: Option<Rc<CachedResponse>>,
+        why: Forwarded,
+        leader: Option<Leader>,
+    ) -> Response {
+        let route = resource.route;
+        self.services.counts.add(Count::ResponseMisses, 1);
+        if self.services.sheds_cold() {
+            return self.on_upstream_failure(route, stale, Status::SERVICE_UNAVAILABLE).await;
+        }
+        let fetch = Fetch::new(&self.responder.cache, &resource, self.identity(), stale.clone(), leader);
+        // A part of what is not stored is not worth the whole.
+        let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
+        let conditions = stale.as_ref().map(|entry| update::conditions(&entry.stored)).unwrap_or_default();
+        let fields = match is_part {
+            true => self.head.fields.to_vec(),
+            false => whole(self.head.fields, &conditions),
+        };
+        let head = with_fields(self.head, &fields);
+        let body = std::mem::replace(&mut self.body, RequestBody::None);
+        let forwarded = Request { head: &head, ..request };
+        let upstreams = self.responder.upstreams.clone();
+        let log = self.upstream.get_or_insert_default().clone();
+        let outcome = upstream::forward(&upstreams, forwarded, handler, &self.variables, body, &log).await;
+        let response = match outcome {
+            Outcome::Unrendered(response) => *response,
+            Outcome::Failed(status) => return self.on_upstream_failure(route, stale, status).await,
+            outcome => return self.on_outcome(request, handler, outcome).await,
+        };
+        match fetch.take(self.services, self.head, response) {
+            Fetched::Confirmed(entry) => self.of_entry(route, &entry, CacheStatus::Revalidated),
+            Fetched::Entry(entry, unstored) => {
+                let status = CacheStatus::Forwarded(why);
+                let response = entry.respond(self.services, route, self.head, status);
+                self.compressed(route, with_unstored(response, &unstored))
+            }
+            Fetched::Stale(entry) => self.of_entry(route, &entry, CacheStatus::StaleIfError),
+            Fetched::Recording(parts, recording, length, unstored) => {
+                let (stored, policy) = *parts;
+                let response = self.of_recording(&resource, stored, policy, recording, length, why);
+                with_unstored(response, &unstored)
+            }
+            Fetched::Passed(response) => {
+                let response = self.of_passed(&resource, response, why);
+                self.compressed(route, response)
+            }
+        }
+    }
+
+    /// The upstream has not responded. A stale response is used, if it allows that.
+    async fn on_upstream_failure(
+        &self,
+        route: &Route,
+        stale: Option<Rc<CachedResponse>>,
+        status: Status,
+    ) -> Response {
+        if let Some(entry) = stale.filter(|entry| may_serve_if_error(entry, self.services.clock.now())) {
+            return self.of_entry(route, &entry, CacheStatus::StaleIfError);
+        }
+        self.status(route, status).await
+    }
+
+    /// A response that is sent while it is stored.
+    fn of_recording(
+        &self,
+        resource: &Resource<'_>,
+        stored: Stored,
+        policy: Policy,
+        recording: Recording,
+        length: Option<u64>,
+        why: Forwarded,
+    ) -> Response {
+        let Resource { route, settings, .. } = resource;
+        let status = CacheStatus::Forwarded(why);
+        // What is asked of the whole can be answered before its content is there.
+        let unsent = cache::StoredBody::Bytes(Rc::default());
+        let entry = CachedResponse::new(stored, policy, settings.clone(), unsent, Origin::NOWHERE);
+        if entry.is_unmodified_for(self.head, self.services.clock.now()) {
+            let services = self.responder.services.clone();
+            spawn_local(async move { recording.read_to_the_end(&services).await });
+            return entry.not_modified(self.services, route, status);
+        }
+        let fields = entry.last_fields(status, self.services.clock.now());
+        let writer = cache::writer(self.services, route, &entry.stored);
+        let writer = fields.iter().fold(writer, |writer, (name, value)| writer.field(name, value));
+        let body: Box<dyn BodyStream> = Box::new(recording);
+        let response = match length {
+            Some(length) => {
+                let head = writer.length(length).finish();
+                Response { body: Body::Sized(body, length), ..Response::from_head(head) }
+            }
+            None => Response { body: Body::Stream(body), ..Response::from_head(writer.finish()) },
+        };
+        self.compressed(route, Response { cache: Some(status), ..response })
+    }
+
+    /// A response that is not stored.
+    fn of_passed(&self, resource: &Resource<'_>, response: Unrendered, why: Forwarded) -> Response {
+        let Unrendered { status, fields, content } = response;
+        let mut writer = HeadWriter::new(self.services, Some(resource.route), status);
+        for StoredField { name, value } in
+            fields.iter().filter(|field| !field.name.eq_ignore_ascii_case("date"))
+        {
+            writer = writer.field(name, value);
+        }
+        let forwarded = CacheStatus::Forwarded(why);
+        if resource.settings.report == Report::On {
+            writer = writer.field("Cache-Status", forwarded.field(None, Kept::No));
+        }
+        Response { cache: Some(forwarded), ..content.respond(writer) }
+    }
+
+    /// Asks the upstream for a newer response than `entry`, in the background. Does nothing if that is being done.
+    fn refresh(
+        &self,
+        request: Request<'_>,
+        handler: &Handler,
+        resource: &Resource<'a>,
+        entry: &Rc<CachedResponse>,
+    ) {
+        let cache = &self.responder.cache;
+        let Some(permit) = cache.refreshes.take() else { return };
+        let Turn::Lead(leader) = cache.turn(&resource.text, 0) else { return };
+        let identity = self.identity();
+        let refresh = Refresh {
+            head: OwnedHead::of(self.head, &update::conditions(&entry.stored)),
+            connection: ConnectionInfo { tls: None, ..request.connection },
+            handler: handler.clone(),
+            variables: self.variables.clone(),
+            upstreams: self.responder.upstreams.clone(),
+            fetch: Fetch::new(cache, resource, identity, Some(entry.clone()), Some(leader)),
+        };
+        spawn_local(async move {
+            refresh.run().await;
+            drop(permit);
+        });
+    }
+}
+
+/// With the fields that are for this client alone.
+fn with_unstored(response: Response, unstored: &Unstored) -> Response {
+    let fields: Vec<(&str, &str)> = unstored.iter().map(|(name, value)| (&**name, &**value)).collect();
+    response.with_fields(&fields)
+}

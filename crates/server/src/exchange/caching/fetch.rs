@@ -1,0 +1,259 @@
+//! A request to an upstream that the cache makes: for a client, or in the background.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ::cache::Field as StoredField;
+use ::cache::policy::{self, Policy};
+use ::cache::request::{Identity, is_condition};
+use ::cache::settings::Settings;
+use ::cache::stored::{Stored, Times};
+use ::cache::update::{self, Validated};
+use ::script::environment::Additions;
+use taipan_http::framing::Framing;
+use taipan_http::head::{Field, Head, Method, Names, Persistence, Version};
+use taipan_http::target::{Scheme, Target};
+
+use super::Resource;
+use crate::cache::{Cache, CachedResponse, Leader, Origin, Recording, stored_body};
+use crate::request::body::RequestBody;
+use crate::request::{ConnectionInfo, Request};
+use crate::services::Services;
+use crate::stats::Count;
+use crate::upstream::{self, Content, Handler, Outcome, Unrendered, Upstreams};
+
+/// What the response of an upstream is stored for.
+pub struct Fetch {
+    cache: Rc<Cache>,
+    settings: Arc<Settings>,
+    /// Of the key.
+    text: String,
+    identity: Identity,
+    /// What is validated.
+    stale: Option<Rc<CachedResponse>>,
+    /// Others wait for the response.
+    leader: Option<Leader>,
+    /// When the request began, in seconds since 1970.
+    began: i64,
+    origin: Origin,
+}
+
+/// The fields of a response that are not stored.
+pub type Unstored = Vec<(String, String)>;
+
+/// What becomes of an upstream's response.
+pub enum Fetched {
+    /// It has confirmed what was stored.
+    Confirmed(Rc<CachedResponse>),
+    /// It is stored.
+    Entry(Rc<CachedResponse>, Unstored),
+    /// It is stored when all of it is there. Perhaps its length is known.
+    Recording(Box<(Stored, Policy)>, Recording, Option<u64>, Unstored),
+    /// The upstream has failed, and the stale response may be used.
+    Stale(Rc<CachedResponse>),
+    /// It is not stored.
+    Passed(Unrendered),
+}
+
+/// A request in the background.
+pub struct Refresh {
+    pub head: OwnedHead,
+    pub connection: ConnectionInfo<'static>,
+    pub handler: Handler,
+    pub variables: Additions,
+    pub upstreams: Rc<Upstreams>,
+    pub fetch: Fetch,
+}
+
+/// The head of a GET that outlives its request.
+pub struct OwnedHead {
+    raw_target: String,
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    authority: Vec<u8>,
+    scheme: Scheme,
+    version: Version,
+}
+
+impl Fetch {
+    pub(super) fn new(
+        cache: &Rc<Cache>,
+        resource: &Resource<'_>,
+        identity: Identity,
+        stale: Option<Rc<CachedResponse>>,
+        leader: Option<Leader>,
+    ) -> Fetch {
+        Fetch {
+            cache: cache.clone(),
+            settings: resource.settings.clone(),
+            text: resource.text.clone(),
+            identity,
+            stale,
+            leader,
+            began: cache.services().clock.now(),
+            origin: Origin::now(&resource.text),
+        }
+    }
+
+    /// `head` is that of the client.
+    pub fn take(self, services: &Services, head: &Head<'_>, response: Unrendered) -> Fetched {
+        if let Some(stale) = &self.stale {
+            match update::validated(response.status) {
+                Validated::NotModified => return self.confirm(services, &response.fields),
+                Validated::Failed if may_serve_if_error(stale, services.clock.now()) => {
+                    return Fetched::Stale(stale.clone());
+                }
+                Validated::Failed => return Fetched::Passed(response),
+                Validated::Replaced => {}
+            }
+        }
+        let Unrendered { status, fields, content } = response;
+        let times = Times { requested: self.began, received: services.clock.read() };
+        let storable = policy::store(head, self.identity, status, &fields, times, &self.settings);
+        let fits = match &content {
+            Content::None(_) => !status.allows_body(),
+            Content::Whole(body) => body.len() as u64 <= self.settings.largest,
+            Content::Stream(_, length) => length.is_none_or(|length| length <= self.settings.largest),
+        };
+        let Some((stored, policy)) = storable.filter(|_| fits) else {
+            self.forget(head);
+            return Fetched::Passed(Unrendered { status, fields, content });
+        };
+        let text =
+            |field: &StoredField| (field.name.to_string(), String::from_utf8_lossy(&field.value).into());
+        let unstored: Unstored = policy::unstored(&fields, &stored).map(text).collect();
+        match content {
+            Content::None(_) => Fetched::Entry(self.store(stored, policy, Vec::new()), unstored),
+            Content::Whole(body) => Fetched::Entry(self.store(stored, policy, body), unstored),
+            Content::Stream(stream, length) => {
+                let reserved = self.cache.reserve(self.settings.largest);
+                let (cache, text) = (self.cache.clone(), self.text.clone());
+                let refuse = move || cache.do_not_collapse(&text);
+                let parts = Box::new((stored, policy));
+                let (stored, policy) = (parts.0.clone(), parts.1.clone());
+                let store = move |body| drop(self.store(stored, policy, body));
+                Fetched::Recording(
+                    parts,
+                    Recording::new(stream, length, reserved, store, refuse),
+                    length,
+                    unstored,
+                )
+            }
+        }
+    }
+
+    /// Stores a whole response.
+    fn store(self, stored: Stored, policy: Policy, body: Vec<u8>) -> Rc<CachedResponse> {
+        let services = self.cache.services();
+        services.counts.add(Count::ResponsesStored, 1);
+        let body = stored_body(services, body);
+        let entry = Rc::new(CachedResponse::new(stored, policy, self.settings.clone(), body, self.origin));
+        self.cache.insert(&self.text, entry.clone());
+        entry
+    }
+
+    /// The upstream says that what is stored is still right.
+    fn confirm(self, services: &Services, fields: &[StoredField]) -> Fetched {
+        let Some(stale) = &self.stale else { return Fetched::Passed(not_modified(fields)) };
+        let times = Times { requested: self.began, received: services.clock.read() };
+        let stored = update::freshened(&stale.stored, fields, times);
+        let policy = Policy::of(&stored, &self.settings);
+        let entry =
+            CachedResponse::new(stored, policy, self.settings.clone(), stale.body.clone(), self.origin);
+        let entry = Rc::new(entry);
+        self.cache.insert(&self.text, entry.clone());
+        Fetched::Confirmed(entry)
+    }
+
+    /// The response is not stored: nor is the one that it replaces, and no request waits for the next one.
+    fn forget(&self, head: &Head<'_>) {
+        if head.method != Method::Get {
+            return;
+        }
+        if let Some(stale) = &self.stale {
+            self.cache.remove(&self.text, stale);
+        }
+        if self.leader.is_some() {
+            self.cache.do_not_collapse(&self.text);
+        }
+    }
+}
+
+fn not_modified(fields: &[StoredField]) -> Unrendered {
+    let status = taipan_http::status::Status::NOT_MODIFIED;
+    Unrendered { status, fields: fields.to_vec(), content: Content::None(None) }
+}
+
+/// Whether a stored response is used although the upstream has failed (RFC 5861 §4).
+pub fn may_serve_if_error(entry: &CachedResponse, now: i64) -> bool {
+    entry.policy.freshness.serves_if_error(now)
+}
+
+impl Refresh {
+    pub async fn run(self) {
+        let Refresh { head, connection, handler, variables, upstreams, fetch } = self;
+        let services = upstreams.services.clone();
+        services.counts.add(Count::ResponsesRefreshed, 1);
+        let fields = head.fields();
+        let Some(head) = head.head(&fields) else { return };
+        let request = Request { head: &head, connection };
+        let outcome =
+            upstream::forward(&upstreams, request, &handler, &variables, RequestBody::None, &Rc::default())
+                .await;
+        let Outcome::Unrendered(response) = outcome else { return };
+        if let Fetched::Recording(_, recording, ..) = fetch.take(&services, &head, *response) {
+            recording.read_to_the_end(&services).await;
+        }
+    }
+}
+
+impl OwnedHead {
+    /// The head of a GET for the same, with these conditions in place of its own.
+    pub fn of(head: &Head<'_>, conditions: &[(&'static str, &[u8])]) -> OwnedHead {
+        let fields = whole(head.fields, conditions);
+        OwnedHead {
+            raw_target: head.raw_target.to_owned(),
+            fields: fields.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect(),
+            authority: head.authority.to_vec(),
+            scheme: head.scheme,
+            version: head.version,
+        }
+    }
+
+    fn fields(&self) -> Vec<Field<'_>> {
+        self.fields.iter().map(|(name, value)| Field { name, value }).collect()
+    }
+
+    fn head<'h>(&'h self, fields: &'h [Field<'h>]) -> Option<Head<'h>> {
+        Some(Head {
+            method: Method::Get,
+            token: "GET",
+            raw_target: &self.raw_target,
+            target: Target::parse(Method::Get, &self.raw_target).ok()?,
+            scheme: self.scheme,
+            is_early: false,
+            version: self.version,
+            fields,
+            names: names(fields),
+            authority: &self.authority,
+            persistence: Persistence::KeepAlive,
+            framing: Framing::None,
+            expects_continue: false,
+        })
+    }
+}
+
+/// The fields of a request for the whole response, with these conditions in place of its own.
+pub fn whole<'f>(fields: &[Field<'f>], conditions: &[(&'static str, &'f [u8])]) -> Vec<Field<'f>> {
+    let own = fields.iter().filter(|field| !is_condition(field.name)).copied();
+    let more = conditions.iter().map(|(name, value)| Field { name: name.as_bytes(), value });
+    own.chain(more).collect()
+}
+
+/// The same head with other fields.
+pub fn with_fields<'h>(head: &Head<'h>, fields: &'h [Field<'h>]) -> Head<'h> {
+    Head { fields, names: names(fields), ..*head }
+}
+
+fn names(fields: &[Field<'_>]) -> Names {
+    fields.iter().fold(Names::NONE, |names, field| names.union(Names::of(field.name)))
+}
