@@ -88,6 +88,11 @@ impl Status {
         self.0
     }
 
+    /// 2xx.
+    pub const fn is_successful(self) -> bool {
+        matches!(self.0, 200..=299)
+    }
+
     /// 4xx and 5xx.
     pub const fn is_error(self) -> bool {
         self.0 >= 400

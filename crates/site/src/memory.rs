@@ -361,10 +361,8 @@ fn upstream_connections(site: &Site) -> u64 {
 
 /// Connections whose protocol may have been switched.
 fn upgraded(site: &Site, workers: u64) -> u64 {
-    let is_allowed =
-        |route: &Route| route.script.as_ref().is_some_and(|script| !script.forwarding.upgrades.is_empty());
     let most = site.limits.upgraded.min(site.limits.connections) as u64;
-    if any_route(site, is_allowed) { most.saturating_mul(workers) } else { 0 }
+    if any_route(site, Route::may_upgrade) { most.saturating_mul(workers) } else { 0 }
 }
 
 fn multiplexed_requests(site: &Site) -> u64 {

@@ -724,6 +724,11 @@ impl Route {
         matches!(self.action, Action::Upstream(_)) && spelling == Some(Spelling::Raw)
     }
 
+    /// Whether a client may ask its upstream for another protocol.
+    pub fn may_upgrade(&self) -> bool {
+        self.script.as_ref().is_some_and(|script| !script.forwarding.upgrades.is_empty())
+    }
+
     /// A route with default settings.
     pub fn new(pattern: Pattern, action: Action) -> Route {
         Route {

@@ -31,6 +31,8 @@ pub struct Needs {
     pub raw_paths: bool,
     /// The responses of some upstreams are stored.
     pub caches: bool,
+    /// A client may ask for another protocol.
+    pub upgrades: bool,
 }
 
 impl Needs {
@@ -48,6 +50,7 @@ impl Needs {
             canonical: site.hosts.iter().any(|host| host.canonical.is_some()),
             raw_paths: routes().any(Route::passes_raw_paths),
             caches: site.stores_responses(),
+            upgrades: routes().any(Route::may_upgrade),
         }
     }
 }

@@ -10,6 +10,7 @@ mod outgoing;
 mod shared;
 mod stream_task;
 pub mod task;
+mod tunnel_stream;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use cache::status::CacheStatus;
 use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
-use taipan_h2::fields::FieldList;
+use taipan_h2::fields::{ExtendedConnect, FieldList};
 use taipan_h2::frame::{DEFAULT_WINDOW, PREFACE, Settings, write_goaway};
 use taipan_h2::response::write_fields;
 use taipan_h2::server::{self, Connection, Event, StreamId};
@@ -179,6 +180,10 @@ impl Http2 {
             connection_window: match large_window {
                 Some(_) => site.http2.connection_window,
                 None => DEFAULT_WINDOW,
+            },
+            extended_connect: match connections.responder.needs.upgrades {
+                true => ExtendedConnect::Announced,
+                false => ExtendedConnect::Unknown,
             },
             ..server::Limits::default()
         };

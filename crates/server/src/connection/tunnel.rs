@@ -18,9 +18,9 @@ use crate::stats::Count;
 /// Reads of each side in one turn of the loop.
 const READS_PER_TURN: usize = 8;
 
-const IDLE: &str = "upgraded connection idle";
+pub const IDLE: &str = "upgraded connection idle";
 const STOPPED: &str = "server stopped";
-const UPSTREAM_FAILED: &str = "application ended early";
+pub const UPSTREAM_FAILED: &str = "application ended early";
 
 /// Why a tunnel ends before both directions have ended, and the reason for the log.
 pub type Broken = (Interruption, &'static str);

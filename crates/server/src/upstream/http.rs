@@ -57,8 +57,8 @@ const OF_THE_REQUEST: [&str; 8] = [
 pub enum Next<'a> {
     Request,
     Close,
-    /// It has this protocol, if the upstream agrees.
-    Upgrade(&'a [u8]),
+    /// It has this protocol, if the upstream agrees. For WebSocket, perhaps with a key of this server.
+    Upgrade(&'a [u8], Option<&'a str>),
 }
 
 impl Next<'_> {
@@ -181,12 +181,15 @@ pub fn request_head(
     put(&mut out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
     let forwards = Forwards::of(head.values("max-forwards"));
     let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
+    let has_key = matches!(next, Next::Upgrade(_, Some(_)));
     put_fields(head, &mut out, |name| {
         let is_claim = match connection.via {
             Via::Nothing => forwarded::is_claim(name),
             Via::TrustedProxy => forwarded::is_interpreted(name),
         };
-        !is_claim && !forwarding.replaces(name) && !(counts_forwards && is_name(name, "max-forwards"))
+        let is_written =
+            counts_forwards && is_name(name, "max-forwards") || has_key && is_name(name, "sec-websocket-key");
+        !is_claim && !forwarding.replaces(name) && !is_written
     });
     if counts_forwards {
         forwards.write(&mut out);
@@ -304,7 +307,10 @@ fn put_end(next: Next<'_>, out: &mut Vec<u8>) {
     match next {
         Next::Request => put(out, &[b"\r\n"]),
         Next::Close => put(out, &[b"Connection: close\r\n\r\n"]),
-        Next::Upgrade(protocol) => {
+        Next::Upgrade(protocol, key) => {
+            if let Some(key) = key {
+                put(out, &[b"Sec-WebSocket-Key: ", key.as_bytes(), b"\r\n"]);
+            }
             put(out, &[b"Connection: Upgrade\r\nUpgrade: ", protocol, b"\r\n\r\n"]);
         }
     }

@@ -25,7 +25,7 @@ use taipan_http::status::Status;
 use taipan_http::target::normalized;
 
 use super::http2::Http2Request;
-use super::upgrade::Upgrade;
+use super::upgrade::{Upgrade, is_extended_connect};
 use super::{http, scgi};
 use crate::handshake::Export;
 use crate::log;
@@ -243,7 +243,7 @@ impl Handler {
                             upstream.is_some_and(|upstream| !upstream.http2 || upstream.tls.is_some());
                         upgrade = Upgrade::requested(head, forwarding).filter(|_| can_upgrade);
                         let next = match &upgrade {
-                            Some(upgrade) => http::Next::Upgrade(upgrade.protocol.as_bytes()),
+                            Some(upgrade) => http::Next::Upgrade(upgrade.protocol.as_bytes(), upgrade.key()),
                             None => http::Next::of(persistence),
                         };
                         http::request_head(
@@ -258,6 +258,9 @@ impl Handler {
                 })
             }
         };
+        if is_extended_connect(head) && upgrade.is_none() && !self.is_authorizer() {
+            return Err(Status::NOT_IMPLEMENTED);
+        }
         let token = self.subrequest().map_or(head.token, |subrequest| subrequest.token(head));
         let wanted = if token == Method::Head.as_str() { Wanted::Head } else { Wanted::All };
         let repeats = match token {

@@ -98,6 +98,15 @@ async fn of_client(
         let attempt = exchange.attempt.take();
         return switched(&exchange, handler, &head, received, attempt);
     }
+    if exchange.upgrade.as_ref().is_some_and(Upgrade::is_by_connect) && head.status.is_successful() {
+        let Exchange { services, label, upstream_name, .. } = &exchange;
+        log::error(format_args!(
+            "{label}: {upstream_name} has not switched the protocol: its status is {}",
+            head.status
+        ));
+        services.counts.add(Count::ScriptsFailed, 1);
+        return Outcome::Failed(Status::BAD_GATEWAY);
+    }
     let services = exchange.services.clone();
     let authority = exchange.authority.clone();
     // On the heap, because the internal redirects of a script nest.
@@ -226,6 +235,9 @@ fn switched(
     let Some(upgrade) = exchange.upgrade.as_ref().filter(is_same) else {
         return fail("it is not the one that the request asks for");
     };
+    if !upgrade.is_accepted(head.fields.value("sec-websocket-accept")) {
+        return fail("it has not accepted the key");
+    }
     let upstream = handler.upstream(services).and_then(|id| services.site.upstreams.get(id));
     let keeps_lease = upstream.is_some_and(|upstream| upstream.managed().is_some());
     let Some(connection) = exchange.take_connection() else {
@@ -233,11 +245,18 @@ fn switched(
     };
     let tunnel = UpgradedConnection::new(connection, received, keeps_lease, upgrade.permit.clone(), attempt);
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
-    let mut writer = HeadWriter::new(services, Some(route), head.status);
+    let status = if upgrade.is_by_connect() { Status::OK } else { head.status };
+    let mut writer = HeadWriter::new(services, Some(route), status);
     for (name, value) in fields(head) {
-        writer = writer.field(name, value);
+        let is_of_key = upgrade.key().is_some() && name.eq_ignore_ascii_case("sec-websocket-accept");
+        if !is_of_key {
+            writer = writer.field(name, value);
+        }
     }
-    let writer = writer.field("Connection", "Upgrade").field("Upgrade", &*upgrade.protocol);
+    let writer = match upgrade.is_by_connect() {
+        true => writer,
+        false => writer.field("Connection", "Upgrade").field("Upgrade", &*upgrade.protocol),
+    };
     let body = Body::Tunnel(Box::new(tunnel));
     Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
 }

@@ -69,6 +69,24 @@ impl StreamBody {
         self.with(false, |incoming| !incoming.is_ended || !incoming.bytes.is_empty())
     }
 
+    /// The next bytes of a stream whose protocol was switched, never none; `None` at its end. The client need not send any.
+    pub fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        let http2 = &mut *self.shared.http2.borrow_mut();
+        let Some(incoming) = http2.incoming(self.stream) else { return Poll::Ready(None) };
+        if incoming.bytes.is_empty() && !incoming.is_ended {
+            incoming.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let bytes = std::mem::take(&mut incoming.bytes);
+        if bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        incoming.consumed += bytes.len() as u64;
+        http2.consumed(self.stream, bytes.len());
+        self.shared.wake();
+        Poll::Ready(Some(bytes))
+    }
+
     fn with<T>(&self, none: T, read: impl FnOnce(&mut Incoming) -> T) -> T {
         let mut http2 = self.shared.http2.borrow_mut();
         http2.incoming(self.stream).map_or(none, read)

@@ -8,13 +8,15 @@ use std::task::{Context, Poll};
 
 use taipan_h2::error::ErrorCode;
 use taipan_h2::server::StreamId;
-use taipan_http::head::{FieldStore, Head};
+use taipan_http::framing::Framing;
+use taipan_http::head::{Field, FieldStore, Head, Method};
 use taipan_http::status::Status;
 use tokio::time::Instant;
 
 use super::incoming::Reader;
 use super::outgoing::Next;
 use super::shared::{Shared, StreamBody};
+use super::tunnel_stream::TunnelStream;
 use super::{Http2, Origin, PendingRequest, RESET, Start, log_unanswered};
 use crate::connection::output::{READ_SIZE, UNREADABLE};
 use crate::connection::table::TableEntry;
@@ -26,7 +28,7 @@ use crate::files::open;
 use crate::log::access::why_dropped;
 use crate::request::body::RequestBody;
 use crate::request::{ConnectionInfo, Request};
-use crate::response::{BodyStream, FilePart, Response};
+use crate::response::{Body, BodyStream, FilePart, Response};
 use crate::stats::Count;
 
 pub struct StreamTask {
@@ -58,11 +60,17 @@ impl StreamTask {
         (head.scheme, head.is_early) = (scheme, request.is_early);
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
         let origin = Origin { client, group, via, began: request.began };
+        let fields: Vec<Field<'_>>;
+        if let Some(protocol) = request.fields.protocol() {
+            fields = with_upgrade(&head, protocol);
+            head =
+                Head { method: Method::Get, token: "GET", framing: Framing::None, fields: &fields, ..head };
+        }
         let guard = Unanswered { task: self, head: &head, origin };
         let connection =
             ConnectionInfo { client, group, via, local: self.shared.local, tls: self.shared.tls.as_deref() };
         let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
-        let body = match body.has_content() {
+        let body = match body.has_content() && request.fields.protocol().is_none() {
             true => RequestBody::Stream(Rc::new(body)),
             false => RequestBody::None,
         };
@@ -74,8 +82,29 @@ impl StreamTask {
                 exchange::error_response(&connections.services, head.method, Status::REQUEST_TIMEOUT, None)
             }
         };
+        let response = match request.fields.protocol().is_some() {
+            true => self.switch(response),
+            false => response,
+        };
         std::mem::forget(guard);
         self.begin(&head, origin, response)
+    }
+
+    /// The response to an extended CONNECT. Only an upstream that has switched the protocol may make it a success.
+    fn switch(&self, response: Response) -> Response {
+        let services = &self.shared.connections.services;
+        match response {
+            Response { body: Body::Tunnel(tunnel), .. } => {
+                services.counts.add(Count::Upgraded, 1);
+                let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
+                let stream = TunnelStream::new(tunnel, body, services.site.timeouts.upgraded);
+                Response { body: Body::Stream(Box::new(stream)), ..response }
+            }
+            response if response.status().is_successful() => {
+                exchange::error_response(services, Method::Get, Status::NOT_IMPLEMENTED, None)
+            }
+            response => response,
+        }
     }
 
     /// Begins the response. Returns the stream that makes its body.
@@ -188,8 +217,8 @@ impl StreamTask {
 
     async fn make_chunk(&self, body: &mut dyn BodyStream) -> Result<(), &'static str> {
         self.enter(Phase::Respond);
-        let why = body.abort_reason();
-        let chunk = body.next(&self.shared.connections.services).await.map_err(|_| why)?;
+        let chunk = body.next(&self.shared.connections.services).await;
+        let chunk = chunk.map_err(|_| body.abort_reason())?;
         let trailers = if chunk.is_none() { body.take_trailers() } else { Vec::new() };
         let mut http2 = self.shared.http2.borrow_mut();
         match trailers.is_empty() {
@@ -247,6 +276,13 @@ impl StreamTask {
             state.phase() == Phase::Write && self.shared.http2.borrow().frames.sendable(self.stream) > 0;
         can_send || self.shared.connections.deadlines.is_enough(state.phase(), state.window())
     }
+}
+
+/// The fields of an extended CONNECT, and those with which a request by HTTP/1.1 asks for the protocol.
+fn with_upgrade<'a>(head: &Head<'a>, protocol: &'a [u8]) -> Vec<Field<'a>> {
+    let connection = Field { name: b"connection", value: b"Upgrade" };
+    let upgrade = Field { name: b"upgrade", value: protocol };
+    head.fields.iter().copied().chain([connection, upgrade]).collect()
 }
 
 /// A request without a response. It is dropped only when its stream ends, by a panic, or when the server stops, and then

@@ -1,0 +1,136 @@
+//! A stream whose protocol has been switched (RFC 8441): what the upstream sends is the content of the response, and the
+//! client's content goes to the upstream, as fast as it takes that.
+//!
+//! Knows nothing of what the bytes mean.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::shared::StreamBody;
+use crate::connection::tunnel::{IDLE, UPSTREAM_FAILED};
+use crate::response::{BodyStream, NextChunk, Tunnel};
+use crate::services::Services;
+use crate::stats::Count;
+
+pub struct TunnelStream {
+    tunnel: Box<dyn Tunnel>,
+    body: StreamBody,
+    /// What is on its way to the upstream. Nothing more is taken before all of it is sent.
+    chunk: Vec<u8>,
+    written: usize,
+    state: State,
+    /// Since when no byte has come from either side.
+    idle_since: Instant,
+    idle_timeout: Duration,
+    why: &'static str,
+}
+
+/// The direction to the upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Ended,
+}
+
+impl TunnelStream {
+    pub fn new(tunnel: Box<dyn Tunnel>, body: StreamBody, idle_timeout: Duration) -> TunnelStream {
+        TunnelStream {
+            tunnel,
+            body,
+            chunk: Vec::new(),
+            written: 0,
+            state: State::Open,
+            idle_since: Instant::now(),
+            idle_timeout,
+            why: UPSTREAM_FAILED,
+        }
+    }
+
+    /// Ready: the client sends no more, or the upstream takes no more.
+    fn poll_to_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Bounded by the window of the stream, which is filled again when the client's bytes are taken.
+        while self.state == State::Open {
+            while self.written < self.chunk.len() {
+                match ready!(self.tunnel.poll_write(cx, &self.chunk[self.written..])) {
+                    Ok(bytes) => self.written += bytes,
+                    // What it has still sent goes to the client.
+                    Err(_) => {
+                        self.end();
+                        return Poll::Ready(());
+                    }
+                }
+            }
+            (self.chunk, self.written) = (Vec::new(), 0);
+            match ready!(self.body.poll_take(cx)) {
+                Some(bytes) => {
+                    self.chunk = bytes;
+                    self.idle_since = Instant::now();
+                }
+                None => {
+                    self.tunnel.shut_down();
+                    self.end();
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn end(&mut self) {
+        self.state = State::Ended;
+        (self.chunk, self.written) = (Vec::new(), 0);
+    }
+
+    fn deadline(&self) -> Instant {
+        let far = || Instant::now() + Duration::from_secs(86400);
+        self.idle_since.checked_add(self.idle_timeout).unwrap_or_else(far)
+    }
+
+    async fn receive(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
+        let received = self.tunnel.take_received();
+        if !received.is_empty() {
+            return Ok(Some(received));
+        }
+        let mut timer = pin!(sleep_until(self.deadline()));
+        poll_fn(|cx| {
+            _ = self.poll_to_upstream(cx);
+            {
+                let scratch = &mut *services.scratch.borrow_mut();
+                if let Poll::Ready(read) = self.tunnel.poll_read(cx, scratch.space()) {
+                    self.idle_since = Instant::now();
+                    let chunk = |bytes| (bytes > 0).then(|| scratch.space()[..bytes].to_vec());
+                    return Poll::Ready(read.map(chunk));
+                }
+            }
+            // Twice at most: the deadline moves while the client sends.
+            while timer.as_mut().poll(cx).is_ready() {
+                if self.deadline() <= Instant::now() {
+                    services.counts.add(Count::TimeoutUpgraded, 1);
+                    self.why = IDLE;
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+                timer.as_mut().reset(self.deadline());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl BodyStream for TunnelStream {
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
+        Box::pin(self.receive(services))
+    }
+
+    fn abort_reason(&self) -> &'static str {
+        self.why
+    }
+
+    fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_to_upstream(cx)
+    }
+}
