@@ -88,6 +88,11 @@ impl CachedResponse {
         CachedResponse { stored, policy, settings, body, hash, requested, modified, head: RefCell::default() }
     }
 
+    /// When it was requested or validated last, in microseconds of the monotonic clock.
+    pub fn requested(&self) -> u64 {
+        self.requested
+    }
+
     /// Whether nothing has invalidated it.
     #[inline]
     pub fn is_valid(&self) -> bool {

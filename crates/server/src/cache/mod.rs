@@ -14,9 +14,15 @@ mod stamps;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use cache::key::Key;
+use cache::policy::Policy;
+use cache::settings::Settings;
+use cache::store::head::Label;
+use cache::store::purge::Epoch;
 use cache::stored::Stored;
+use site::memory;
 use taipan_http::head::Field;
 
 use crate::clock;
@@ -27,6 +33,7 @@ use crate::services::Services;
 
 pub use self::body::StoredBody;
 pub use self::cached_response::{CachedResponse, Origin, stored_body, writer};
+use self::disk::{DiskTier, FoundResponse};
 use self::pending::Flights;
 pub use self::pending::{Leader, Turn};
 pub use self::recording::Recording;
@@ -38,6 +45,8 @@ pub struct Cache {
     /// By the text of the key.
     table: RefCell<Table<Vec<Rc<CachedResponse>>>>,
     flights: Rc<Flights>,
+    /// `None`: there are no files.
+    disk: Option<DiskTier>,
     /// Responses that are refreshed in the background.
     pub refreshes: Semaphore,
     /// Bytes of bodies that are being received.
@@ -73,8 +82,9 @@ impl Cache {
         let descriptors = services.site.response_descriptors();
         let table = RefCell::new(Table::new(Cost { entries, descriptors, bytes }));
         let refreshes = Semaphore::new(MOST_REFRESHES);
+        let disk = DiskTier::of_process(&services.disk, memory::RESPONSE);
         let (flights, text) = (Rc::default(), RefCell::default());
-        Rc::new(Cache { services, table, flights, refreshes, received: Rc::default(), text })
+        Rc::new(Cache { services, table, flights, disk, refreshes, received: Rc::default(), text })
     }
 
     /// What a request with these fields selects.
@@ -98,8 +108,52 @@ impl Cache {
         std::str::from_utf8(&text).map_or(Found::Nothing, |text| self.find(text, fields))
     }
 
-    /// Stores a response. It replaces the one of the same variant.
-    pub fn insert(&self, text: &str, entry: Rc<CachedResponse>) {
+    /// Takes what the files have for a request into memory, if there is nothing.
+    pub async fn load(&self, text: &str, fields: &[Field<'_>], settings: &Arc<Settings>) {
+        let Some(disk) = &self.disk else { return };
+        let key = Key::new(text.as_bytes());
+        if !disk.may_have(&key) || matches!(self.find(text, fields), Found::Entry(_)) {
+            return;
+        }
+        let found = disk.find(&key).await.into_iter().find(|found| found.stored.variant.matches(fields));
+        let Some(FoundResponse { stored, body, since }) = found else { return };
+        let policy = Policy::of(&stored, settings);
+        // What was stored before the process began is older than all that was invalidated since.
+        let origin = Origin { hash: key.hash(), requested: since.0.max(1) };
+        self.insert(text, Rc::new(CachedResponse::new(stored, policy, settings.clone(), body, origin)));
+    }
+
+    /// Stores a new response, in files, too.
+    pub fn store(&self, text: &str, entry: &Rc<CachedResponse>) {
+        if self.is_purged(text, entry) {
+            return;
+        }
+        self.insert(text, entry.clone());
+        if let Some(disk) = &self.disk {
+            let (key, tags) = (Key::new(text.as_bytes()), tags(entry));
+            disk.put(&key, &entry.stored, &tags, Epoch(entry.requested()), &entry.body);
+        }
+    }
+
+    /// Stores a response of which only the fields are new.
+    pub fn update(&self, text: &str, entry: &Rc<CachedResponse>) {
+        if self.is_purged(text, entry) {
+            return;
+        }
+        self.insert(text, entry.clone());
+        if let Some(disk) = &self.disk {
+            disk.update(&Key::new(text.as_bytes()), &entry.stored, &tags(entry), Epoch(entry.requested()));
+        }
+    }
+
+    /// Whether it has been purged since it was requested.
+    fn is_purged(&self, text: &str, entry: &CachedResponse) -> bool {
+        let label = Label { key: text.as_bytes(), tags: &tags(entry) };
+        purges::shared().forbid_storing(Epoch(entry.requested()), &label)
+    }
+
+    /// Stores a response in memory. It replaces the one of the same variant.
+    fn insert(&self, text: &str, entry: Rc<CachedResponse>) {
         if !entry.is_valid() {
             return;
         }
@@ -124,6 +178,10 @@ impl Cache {
         if let Some(entries) = table.get(HOST.into(), text) {
             entries.retain(|other| !Rc::ptr_eq(other, entry));
         }
+        drop(table);
+        if let Some(disk) = &self.disk {
+            disk.remove(&Key::new(text.as_bytes()));
+        }
     }
 
     /// Removes what a request has made wrong: in all workers.
@@ -131,6 +189,9 @@ impl Cache {
         stamps::invalidate(key.hash(), clock::micros());
         if let Ok(text) = std::str::from_utf8(key.text()) {
             self.table.borrow_mut().remove(HOST.into(), text);
+        }
+        if let Some(disk) = &self.disk {
+            disk.remove(key);
         }
     }
 
@@ -166,4 +227,9 @@ impl Cache {
     pub fn do_not_collapse(&self, text: &str) {
         self.flights.do_not_collapse(text, self.services.clock.now());
     }
+}
+
+/// The tags of a response, with spaces between them.
+fn tags(entry: &CachedResponse) -> Vec<u8> {
+    entry.stored.tags(&entry.settings).collect::<Vec<_>>().join(&b' ')
 }

@@ -109,6 +109,7 @@ impl<'a> Exchange<'a> {
         let handler = Handler { form: Form::Unrendered, ..handler };
         let directives = request::directives(self.head);
         let mut leader = None;
+        self.responder.cache.load(&resource.text, self.head.fields, settings).await;
         for look in 1..=LOOKS {
             let (stale, why) = match self.look(&resource, &directives) {
                 Looked::Respond(entry, status) => return self.of_entry(route, &entry, status),

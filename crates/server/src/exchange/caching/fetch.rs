@@ -147,7 +147,7 @@ impl Fetch {
         services.counts.add(Count::ResponsesStored, 1);
         let body = stored_body(services, body);
         let entry = Rc::new(CachedResponse::new(stored, policy, self.settings.clone(), body, self.origin));
-        self.cache.insert(&self.text, entry.clone());
+        self.cache.store(&self.text, &entry);
         entry
     }
 
@@ -160,7 +160,7 @@ impl Fetch {
         let entry =
             CachedResponse::new(stored, policy, self.settings.clone(), stale.body.clone(), self.origin);
         let entry = Rc::new(entry);
-        self.cache.insert(&self.text, entry.clone());
+        self.cache.update(&self.text, &entry);
         Fetched::Confirmed(entry)
     }
 
