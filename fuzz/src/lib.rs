@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod available_dictionary;
+mod cached;
 mod chunked;
 mod config;
 mod credentials;
@@ -29,6 +30,7 @@ mod throttle_file;
 mod upstream_head;
 
 pub use available_dictionary::available_dictionary;
+pub use cached::cached;
 pub use chunked::chunked;
 pub use config::config;
 pub use credentials::credentials;
@@ -54,7 +56,7 @@ pub use upstream_head::upstream_head;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -76,4 +78,5 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("throttle_file", throttle_file),
     ("origins", origins),
     ("available_dictionary", available_dictionary),
+    ("cached", cached),
 ];

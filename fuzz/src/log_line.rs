@@ -45,6 +45,8 @@ pub fn log_line(data: &[u8]) {
             is_resumed: sent % 2 == 1,
             is_early: sent % 3 == 1,
         }),
+        upstream: &[],
+        cache: None,
     };
     // Client, two names, time with its zone, request, status, bytes, host, seconds, end.
     assert_eq!(fields(&written(LogFormat::Common, &line)), 11);

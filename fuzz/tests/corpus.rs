@@ -54,6 +54,11 @@ fn head() {
 }
 
 #[test]
+fn cached() {
+    run("cached");
+}
+
+#[test]
 fn target_path() {
     run("target_path");
 }

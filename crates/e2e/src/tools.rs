@@ -38,6 +38,13 @@ fn own_programs() -> Option<PathBuf> {
     cache.map(|cache| cache.join("taipan-tests"))
 }
 
+/// The folder of an npm package that `tests/run` has installed. Panics with its name if it is not there.
+pub fn npm_package(name: &str) -> PathBuf {
+    let folder = own_programs().map(|folder| folder.join("npm/node_modules").join(name));
+    let found = folder.filter(|folder| folder.is_dir());
+    found.unwrap_or_else(|| panic!("the npm package {name} is not installed; tests/run installs it"))
+}
+
 /// The path of a system program, for a configuration. Debian's own files come first: a program of the same
 /// name in the user's home may be a wrapper script, and other users may not reach it. Some names end with a
 /// version, as `php-fpm8.2`. Panics if it is not installed.

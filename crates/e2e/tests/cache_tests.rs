@@ -1,0 +1,108 @@
+//! The cache as `http-cache-tests` tests it: a public suite for HTTP caches, with an origin and a client in JavaScript.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use e2e::{Site, TIMEOUT, free_port, npm_package, output_within, tool, wait_until};
+
+/// It pauses for seconds in many of its cases, which it runs at the same time.
+const MINUTES: Duration = Duration::from_secs(300);
+
+/// Prints the kind, the name and the result of each case, by the rules of the suite.
+const SUMMARY: &str = "
+import fs from 'fs'
+import tests from './tests/index.mjs'
+import surrogate from './tests/surrogate-control.mjs'
+import { determineTestResult } from './lib/display.mjs'
+const all = tests.concat([surrogate])
+const results = JSON.parse(fs.readFileSync(process.env.RESULTS))
+for (const suite of all) for (const test of suite.tests) if (!test.browser_only) {
+  console.log(test.kind || 'required', test.id, determineTestResult(all, test.id, results, false)[2])
+}";
+
+/// Required cases that no cache can pass, or none should.
+const REQUIRED: [&str; 6] = [
+    // Its name says that the response is stale, and it expects that it is fresh.
+    "age-parse-prefix",
+    // They read a field of a response that the origin has not sent: it has closed the connection.
+    "stale-close-must-revalidate",
+    "stale-close-no-cache",
+    "stale-close-proxy-revalidate",
+    "stale-close-s-maxage=2",
+    // It needs `Surrogate-Capability`, which is not part of a standard.
+    "surrogate-fresh-cc-nostore",
+];
+
+/// Optional cases that fail.
+const OPTIONAL: [&str; 12] = [
+    // It expects 304 for a time before that of the response.
+    "conditional-lm-fresh-no-lm",
+    // A response to POST is not stored.
+    "method-POST",
+    // Requests with cookies, and responses that set them, are for one user.
+    "other-cookie",
+    "other-set-cookie",
+    // Parts are not stored.
+    "partial-store-partial-complete",
+    "partial-store-partial-reuse-partial",
+    "partial-store-partial-reuse-partial-absent",
+    "partial-store-partial-reuse-partial-byterange",
+    "partial-store-partial-reuse-partial-suffix",
+    // It needs `Surrogate-Capability`.
+    "surrogate-max-age-me-target",
+    // The order of languages may matter to an application.
+    "vary-normalise-lang-order",
+    "vary-normalise-lang-select",
+];
+
+/// What the best of nginx, Varnish, Squid, Apache Traffic Server, Apache and nuster pass in the published results.
+const BEST: (usize, usize) = (141, 60);
+
+#[test]
+fn passes_more_of_cache_tests_than_other_caches() {
+    let folder = npm_package("http-cache-tests");
+    let origin_port = free_port();
+    let home = Site::new();
+    let pid_file = home.home().join("origin.pid");
+    let mut origin = tool("node");
+    origin.arg("server/server.mjs").current_dir(&folder);
+    origin.env("npm_config_protocol", "http").env("npm_config_port", origin_port.to_string());
+    origin.env("npm_config_pidfile", &pid_file).stdout(std::process::Stdio::null());
+    let mut origin = origin.spawn().expect("node runs");
+    assert!(wait_until(TIMEOUT, || std::net::TcpStream::connect(("127.0.0.1", origin_port)).is_ok()));
+    let server = Site::new()
+        .config(&format!(
+            "workers = 1\n[[route]]\npath = \"/\"\nproxy = \"http://127.0.0.1:{origin_port}\"\n\
+             response_cache = true\nresponse_cache_reload = true\n\
+             response_cache_targets = [\"CDN-Cache-Control\", \"Surrogate-Control\"]\n"
+        ))
+        .start();
+    let mut client = tool("node");
+    client.args(["--no-warnings", "cli.mjs"]).current_dir(&folder);
+    client.env("npm_config_base", format!("http://{}", server.addr()));
+    client.env("npm_config_id", "").env("npm_package_config_id", "");
+    let output = output_within(&mut client, MINUTES);
+    _ = origin.kill();
+    _ = origin.wait();
+    let results = results(&folder, home.home().join("results.json"), &output.stdout);
+    let of = |kind: &str, symbol: &str| -> BTreeSet<&str> {
+        let rows = results.lines().filter_map(|line| line.split_once(' '));
+        let of_kind = rows.filter(|(own, _)| *own == kind).filter_map(|(_, rest)| rest.split_once(' '));
+        of_kind.filter(|(_, own)| own.starts_with(symbol)).map(|(name, _)| name).collect()
+    };
+    assert_eq!(of("required", "⛔"), REQUIRED.into(), "{results}");
+    assert_eq!(of("optimal", "⚠"), OPTIONAL.into(), "{results}");
+    let passed = (of("required", "✅").len(), of("optimal", "✅").len());
+    assert!(passed.0 > BEST.0 && passed.1 > BEST.1, "{passed:?}");
+}
+
+fn results(folder: &Path, file: PathBuf, json: &[u8]) -> String {
+    fs::write(&file, json).expect("it is our folder");
+    let mut summary = tool("node");
+    summary.args(["--no-warnings", "--input-type=module", "-e", SUMMARY]).current_dir(folder);
+    let output = output_within(summary.env("RESULTS", &file), MINUTES);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
