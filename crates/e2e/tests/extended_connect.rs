@@ -258,6 +258,30 @@ fn only_an_upstream_that_switches_makes_it_a_success() {
 }
 
 #[test]
+fn is_never_answered_by_the_cache() {
+    let peer = upstream(|mut stream, head| {
+        match value(&head, "upgrade") {
+        Some(_) => echo(stream, head),
+        None => stream.write_all(
+            b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nConnection: close\r\nContent-Length: 6\r\n\r\nstored",
+        ),
+    }
+    });
+    let server = site(&peer, "response_cache = true").start();
+    let mut rows = Rows::new();
+    let mut client = connect(&server);
+    for _ in 0..2 {
+        rows.check("a page", client.get("/ws/x").text().as_str(), "stored");
+        rows.check("by CONNECT", status(&server, "/ws/x", "websocket").as_str(), "200");
+        let stream = open(&mut client, "/ws/x", "websocket");
+        rows.check("again", field(&head(&mut client, stream), ":status"), Some("200"));
+        client.send_frame(frame::DATA, 0, stream, b"echo").expect("it reads");
+        rows.check("content", next_frame(&mut client, stream).payload, b"echo".to_vec());
+        client.send_frame(frame::RST_STREAM, 0, stream, &CANCEL.to_be_bytes()).expect("it reads");
+    }
+}
+
+#[test]
 fn limits_their_number_and_how_long_they_are_idle() {
     let (sender, ended) = mpsc::channel();
     let peer = upstream(move |stream, head| {

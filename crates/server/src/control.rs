@@ -1,4 +1,4 @@
-//! The control socket: `taipan reload`, `taipan upgrade`, `taipan stats` and `taipan drain` send their requests to a running program
+//! The control socket: `taipan reload`, `taipan upgrade` and `taipan stats` send their requests to a running program
 //! through it. Its name is a hash of the path of the configuration, or of the folder, that is served. It is an abstract
 //! socket (unix(7)), so that no file is left behind. Both ends accept only a peer that is root or the user that runs the
 //! program.
@@ -23,7 +23,7 @@ use crate::terminal;
 /// respond.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes of a request.
-const MAX_REQUEST: usize = 1024;
+const MAX_REQUEST: usize = 64;
 /// How long the master waits for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_CLIENTS: usize = 16;
@@ -49,26 +49,11 @@ impl SiteSource {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     Reload,
     Upgrade,
     Stats(Form),
-    Drain(Drain),
-}
-
-/// An endpoint of an application that is taken out of service, or put back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drain {
-    pub application: String,
-    pub endpoint: String,
-    pub change: DrainChange,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DrainChange {
-    Drain,
-    Undrain,
 }
 
 const REQUESTS: [(&str, Request); 4] = [
@@ -78,43 +63,8 @@ const REQUESTS: [(&str, Request); 4] = [
     ("stats json", Request::Stats(Form::Json)),
 ];
 
-impl Request {
-    fn line(&self) -> String {
-        match self {
-            Request::Drain(Drain { application, endpoint, change }) => {
-                format!("{} {application}\0{endpoint}", change.word())
-            }
-            known => REQUESTS.iter().find(|(_, own)| own == known).map_or("", |(word, _)| word).to_owned(),
-        }
-    }
-
-    fn parse(line: &str) -> Option<Request> {
-        if let Some((_, known)) = REQUESTS.iter().find(|(word, _)| *word == line) {
-            return Some(known.clone());
-        }
-        let (word, rest) = line.split_once(' ')?;
-        let (application, endpoint) = rest.split_once('\0')?;
-        let change =
-            [DrainChange::Drain, DrainChange::Undrain].into_iter().find(|change| change.word() == word)?;
-        Some(Request::Drain(Drain {
-            application: application.to_owned(),
-            endpoint: endpoint.to_owned(),
-            change,
-        }))
-    }
-}
-
-impl DrainChange {
-    fn word(self) -> &'static str {
-        match self {
-            DrainChange::Drain => "drain",
-            DrainChange::Undrain => "undrain",
-        }
-    }
-}
-
 /// Sends a request and prints the response. Exits with 0 if the request was done, with 1 if it failed.
-pub fn send(source: &SiteSource, request: &Request) -> ExitCode {
+pub fn send(source: &SiteSource, request: Request) -> ExitCode {
     match response(source, request) {
         Ok((true, text)) => {
             terminal::print(&text);
@@ -131,7 +81,7 @@ pub fn send(source: &SiteSource, request: &Request) -> ExitCode {
     }
 }
 
-fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)> {
+fn response(source: &SiteSource, request: Request) -> io::Result<(bool, String)> {
     let path = source.path();
     let path = path.display();
     let not_running = |error: io::Error| match error.kind() {
@@ -145,12 +95,9 @@ fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)
         return Err(io::Error::other("the running program belongs neither to root nor to you"));
     }
     stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-    let line = request.line();
-    if line.len() >= MAX_REQUEST {
-        return Err(io::Error::other("that is too long"));
-    }
+    let word = REQUESTS.iter().find(|(_, known)| *known == request).map_or("", |(word, _)| word);
     // The program may have rejected this client and closed the connection; its response can be read all the same.
-    _ = stream.write_all(format!("{line}\n").as_bytes());
+    _ = stream.write_all(format!("{word}\n").as_bytes());
     let mut response = Vec::new();
     match stream.read_to_end(&mut response) {
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
@@ -269,8 +216,8 @@ impl Client {
             None if self.received.len() < MAX_REQUEST => Received::Incomplete,
             None => Received::Unknown,
             Some(line) => {
-                let request = std::str::from_utf8(line).ok().and_then(Request::parse);
-                request.map_or(Received::Unknown, Received::Request)
+                let known = REQUESTS.iter().find(|(word, _)| word.as_bytes() == line);
+                known.map_or(Received::Unknown, |(_, request)| Received::Request(*request))
             }
         }
     }
@@ -290,11 +237,6 @@ impl Client {
         self.stream.into()
     }
 
-    /// Another process writes the whole response to it: see `response_text`.
-    pub fn into_socket(self) -> OwnedFd {
-        self.stream.into()
-    }
-
     /// A response is smaller than the socket's buffer.
     fn respond(&mut self, first: &str, text: &str) {
         // The client may have given up waiting.
@@ -302,35 +244,8 @@ impl Client {
     }
 }
 
-/// What another process writes to a client's socket. Errors: what has failed.
-pub fn response_text(result: Result<String, String>) -> String {
-    match result {
-        Ok(text) => format!("{DONE}{text}\n"),
-        Err(text) => format!("{FAILED}{text}\n"),
-    }
-}
-
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_requests_that_it_writes() {
-        let drain = |change| {
-            Request::Drain(Drain { application: "my app".into(), endpoint: "10.0.0.1:80".into(), change })
-        };
-        let all = REQUESTS.into_iter().map(|(_, request)| request);
-        for request in all.chain([drain(DrainChange::Drain), drain(DrainChange::Undrain)]) {
-            assert_eq!(Request::parse(&request.line()), Some(request));
-        }
-        for bad in ["", "drain", "drain app", "stop", "drains a\0b"] {
-            assert_eq!(Request::parse(bad), None, "{bad}");
-        }
     }
 }

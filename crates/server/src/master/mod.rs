@@ -322,7 +322,6 @@ impl Master {
             match request {
                 Request::Reload => self.reload(vec![client]),
                 Request::Upgrade => self.upgrade(Some(client)),
-                Request::Drain(drain) => self.drain(client, drain),
                 Request::Stats(form) => match self.serving() {
                     Some(generation) => {
                         let to = client.into_done_socket();

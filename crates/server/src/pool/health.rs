@@ -109,6 +109,7 @@ impl EndpointHealth {
         }
     }
 
+    #[cfg(test)]
     pub fn set_draining(&mut self, is_draining: bool) {
         self.is_draining = is_draining;
     }

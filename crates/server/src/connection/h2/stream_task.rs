@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use taipan_h2::error::ErrorCode;
 use taipan_h2::server::StreamId;
 use taipan_http::framing::Framing;
-use taipan_http::head::{Field, FieldStore, Head, Method};
+use taipan_http::head::{Field, FieldStore, Head, Method, Names};
 use taipan_http::status::Status;
 use tokio::time::Instant;
 
@@ -63,8 +63,10 @@ impl StreamTask {
         let fields: Vec<Field<'_>>;
         if let Some(protocol) = request.fields.protocol() {
             fields = with_upgrade(&head, protocol);
-            head =
-                Head { method: Method::Get, token: "GET", framing: Framing::None, fields: &fields, ..head };
+            let (method, framing) = (Method::Get, Framing::None);
+            // So that no cache answers.
+            let names = head.names.union(Names::UPGRADE);
+            head = Head { method, token: "GET", framing, fields: &fields, names, ..head };
         }
         let guard = Unanswered { task: self, head: &head, origin };
         let connection =
