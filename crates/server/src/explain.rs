@@ -25,7 +25,7 @@ use site::plan::{
 };
 use site::proxies::Via;
 use site::route::RouteId;
-use site::upstream::{Protocol, UpstreamId};
+use site::upstream::{Protocol, UpstreamId, UpstreamTls, Verification};
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::head::{self, FieldStore, Head, Method};
 use taipan_http::negotiate::Coding;
@@ -523,6 +523,14 @@ fn print_application(site: &Site, id: UpstreamId) {
         if let Some(managed) = application.managed() {
             print_account(site, managed.account.as_ref());
         }
+        if let Some(tls) = &application.tls {
+            print_tls(tls);
+        }
+        match (application.http2, &application.tls) {
+            (true, Some(_)) => terminal::out(format_args!("by        HTTP/2 if it chooses so, or HTTP/1.1")),
+            (true, None) => terminal::out(format_args!("by        HTTP/2")),
+            (false, _) => {}
+        }
     }
 }
 
@@ -544,6 +552,18 @@ fn print_cache(route: &Route, head: &Head<'_>) {
         Method::Head => terminal::out(format_args!("cache     looked up, and not stored: only GET is")),
         _ => terminal::out(format_args!("cache     looked up, and stored{condition}")),
     }
+}
+
+fn print_tls(tls: &UpstreamTls) {
+    let name = tls.name.as_deref().unwrap_or("the name in its address");
+    let verified = match (tls.verification, &tls.authorities) {
+        (Verification::Off, _) => "not verified".to_owned(),
+        (Verification::Required, Some(path)) => {
+            format!("verified as {name} by the authorities in {}", path.display())
+        }
+        (Verification::Required, None) => format!("verified as {name} by the authorities of the system"),
+    };
+    terminal::out(format_args!("with TLS  {verified}"));
 }
 
 /// The request that an upstream gets by HTTP.

@@ -62,6 +62,9 @@ pub const UPGRADED: u64 = 2 * BUFFER;
 /// The buffers of one request on a multiplexed connection: 256 KiB that its client has not received yet, one read more,
 /// and part of the request body.
 pub const MULTIPLEXED: u64 = 384 * 1024;
+/// Bytes that the application may send on one stream of an HTTP/2 connection before the client has taken them, and on all.
+pub const HTTP2_WINDOW: u64 = 64 * 1024;
+pub const HTTP2_CONNECTION: u64 = 64 * HTTP2_WINDOW;
 /// A remembered answer of an authorizer, without its fields.
 const ANSWER: usize = 256;
 /// A block of log lines.
@@ -272,6 +275,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use { what: "scripts that run", each: SCRIPT, count: scripts(site, workers) },
         Use { what: "connections to applications", each: SCRIPT, count: upstream_connections(site) },
         Use {
+            what: "HTTP/2 connections to applications",
+            each: HTTP2_CONNECTION,
+            count: http2_connections(site),
+        },
+        Use {
             what: "upgraded connections: bytes on their way",
             each: UPGRADED,
             count: upgraded(site, workers),
@@ -357,6 +365,11 @@ fn limited_clients(site: &Site) -> u64 {
 
 fn upstream_connections(site: &Site) -> u64 {
     site.upstreams.iter().fold(0, |sum, upstream| sum.saturating_add(upstream.connections() as u64))
+}
+
+fn http2_connections(site: &Site) -> u64 {
+    let upstreams = site.upstreams.iter().filter(|upstream| upstream.http2);
+    upstreams.fold(0, |sum, upstream| sum.saturating_add(upstream.connections() as u64))
 }
 
 /// Connections whose protocol may have been switched.

@@ -24,9 +24,9 @@ use super::{Pool, PooledConnection, Reporter, Stream};
 /// Bytes of the head of a response, with 32 for each field.
 const MAX_HEAD: u32 = 64 * 1024;
 /// Bytes that an endpoint may send on a stream before the client has taken them.
-const WINDOW: u32 = memory::SCRIPT as u32;
+const WINDOW: u32 = memory::HTTP2_WINDOW as u32;
 /// The same, for all streams of a connection.
-const CONNECTION_WINDOW: u32 = 64 * WINDOW;
+const CONNECTION_WINDOW: u32 = memory::HTTP2_CONNECTION as u32;
 /// Bytes of a request's body that wait to be sent.
 const SEND_BUFFER: usize = memory::SCRIPT as usize;
 /// Requests at a time on one connection, even if the endpoint allows more.

@@ -181,7 +181,7 @@ pub enum Checkout {
     /// A stream of a connection that it shares.
     Multiplexed(FastCgiStream),
     /// The same, of HTTP/2.
-    Http2(Http2Stream),
+    Http2(Box<Http2Stream>),
 }
 
 /// A connection to an endpoint. Dropping it closes it, and returns its lease.
@@ -283,7 +283,7 @@ impl Pool {
         if sharing == Sharing::Allowed
             && let Some(stream) = self.http2_stream(choice, tried)
         {
-            return Ok(Checkout::Http2(stream));
+            return Ok(Checkout::Http2(Box::new(stream)));
         }
         let fits = |shared: &&Rc<SharedConnection>| {
             let endpoint = shared.endpoint();

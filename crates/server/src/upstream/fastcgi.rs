@@ -37,7 +37,7 @@ pub struct FastCgi {
 }
 
 enum Path {
-    Exclusive(Connection, Option<RequestId>),
+    Exclusive(Box<Connection>, Option<RequestId>),
     /// `None` behind the end of the exchange.
     Multiplexed(RefCell<Option<FastCgiStream>>),
 }
@@ -88,7 +88,7 @@ impl FastCgi {
                 if id.is_none() {
                     response.exit = Some(Exit::Lost);
                 }
-                Path::Exclusive(Connection::new(services, connection, out), id)
+                Path::Exclusive(Box::new(Connection::new(services, connection, out)), id)
             }
             // It speaks another protocol.
             Checkout::Http2(_) => {

@@ -117,9 +117,9 @@ impl Http2 {
     }
 
     /// On a stream of a connection. Errors: HTTP/2 has no form for the request.
-    pub fn on_stream(stream: Http2Stream, request: &Http2Request<'_>) -> Result<Http2, &'static str> {
+    pub fn on_stream(stream: Box<Http2Stream>, request: &Http2Request<'_>) -> Result<Http2, &'static str> {
         let (endpoint, reporter) = (stream.endpoint(), stream.reporter());
-        Ok(Http2::new(State::Waiting(Box::new(stream), request.to_http2()?), endpoint, reporter))
+        Ok(Http2::new(State::Waiting(stream, request.to_http2()?), endpoint, reporter))
     }
 
     fn new(state: State, endpoint: EndpointId, reporter: Option<Reporter>) -> Http2 {

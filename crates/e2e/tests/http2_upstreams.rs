@@ -1,0 +1,339 @@
+//! Upstreams by HTTP/2: streams, refusals, resets, windows, and the protocol that is chosen in the TLS handshake. The
+//! upstream is the crate `h2`, on a thread of the test. gRPC is called by its own client and server, if they are there.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use e2e::{Rows, Server, Site, TIMEOUT, authority, wait_until};
+use h2::server::{Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::{HeaderMap, Request, Response};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+#[derive(Default)]
+struct Counts {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
+}
+
+/// Runs `serve` for each connection, with its number.
+fn upstream<F: Future<Output = Result<(), h2::Error>> + Send + 'static>(
+    serve: impl Fn(TcpStream, usize, Arc<Counts>) -> F + Send + 'static,
+) -> (SocketAddr, Arc<Counts>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let counts = Arc::new(Counts::default());
+    let of_thread = counts.clone();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it starts");
+        runtime.block_on(async {
+            listener.set_nonblocking(true).expect("a socket");
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
+            loop {
+                let (stream, _) = listener.accept().await.expect("it listens");
+                let number = of_thread.connections.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(serve(stream, number, of_thread.clone()));
+            }
+        });
+        #[allow(unreachable_code)]
+        let _: Infallible = unreachable!();
+    });
+    (address, counts)
+}
+
+type Connected<S> = Connection<S, Bytes>;
+
+/// Responds to every request by its path.
+async fn respond<S: AsyncRead + AsyncWrite + Unpin>(
+    mut connection: Connected<S>,
+    number: usize,
+    counts: Arc<Counts>,
+) -> Result<(), h2::Error> {
+    while let Some(request) = connection.accept().await {
+        let (request, respond) = request?;
+        let at = counts.requests.fetch_add(1, Ordering::Relaxed);
+        if request.uri().path() == "/goaway" && number == 0 {
+            connection.graceful_shutdown();
+        }
+        tokio::spawn(answer(request, respond, at));
+    }
+    Ok(())
+}
+
+fn head() -> Response<()> {
+    Response::new(())
+}
+
+async fn answer(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    at: usize,
+) -> Result<(), h2::Error> {
+    let path = request.uri().path().to_owned();
+    match path.as_str() {
+        "/refuse-first" if at == 0 => respond.send_reset(Reason::REFUSED_STREAM),
+        "/reset" => respond.send_reset(Reason::INTERNAL_ERROR),
+        "/reset-later" => {
+            let mut body = respond.send_response(head(), false)?;
+            body.send_data(Bytes::from_static(b"half"), false)?;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            body.send_reset(Reason::CANCEL);
+        }
+        "/short" => {
+            let response = Response::builder().header("content-length", "9").body(()).expect("it is valid");
+            respond.send_response(response, false)?.send_data(Bytes::from_static(b"short"), true)?;
+        }
+        "/silent" => {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            drop(respond);
+        }
+        "/trailers" => {
+            let mut body = respond.send_response(head(), false)?;
+            body.send_data(Bytes::from_static(b"with trailers"), false)?;
+            let mut trailers = HeaderMap::new();
+            trailers.insert("x-end", "yes".parse().expect("a value"));
+            body.send_trailers(trailers)?;
+        }
+        "/large" => {
+            let mut body = respond.send_response(head(), false)?;
+            let mut left = 3_000_000;
+            while left > 0 {
+                body.reserve_capacity(left.min(100_000));
+                let Some(capacity) = std::future::poll_fn(|cx| body.poll_capacity(cx)).await else { break };
+                let count = capacity?.min(left);
+                left -= count;
+                body.send_data(Bytes::from(vec![b'l'; count]), left == 0)?;
+            }
+        }
+        _ => {
+            let described = format!(
+                "{} {} {}",
+                request.method(),
+                request.uri(),
+                request
+                    .headers()
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value:?} "))
+                    .collect::<String>()
+            );
+            let mut body = request.into_body();
+            let mut length = 0;
+            while let Some(data) = body.data().await {
+                let data = data?;
+                length += data.len();
+                body.flow_control().release_capacity(data.len())?;
+            }
+            let text = format!("{described}body={length}");
+            respond.send_response(head(), false)?.send_data(Bytes::from(text), true)?;
+        }
+    }
+    Ok(())
+}
+
+fn prior_knowledge() -> (SocketAddr, Arc<Counts>) {
+    upstream(async |stream, number, counts| {
+        respond(h2::server::handshake(stream).await?, number, counts).await
+    })
+}
+
+/// With TLS, and these protocols. One that does not choose HTTP/2 gets a response by HTTP/1.1.
+fn negotiating(protocols: &'static [&'static str]) -> (SocketAddr, Arc<Counts>) {
+    let certificate = authority().server(&["127.0.0.1"]);
+    let chain = CertificateDer::pem_slice_iter(certificate.certificate.as_bytes());
+    let chain = chain.collect::<Result<_, _>>().expect("it is PEM");
+    let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes()).expect("it is PEM");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.expect("the versions are known").with_no_client_auth();
+    let mut config = builder.with_single_cert(chain, key).expect("the key fits");
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    upstream(move |stream, number, counts| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return Ok(()) };
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                return respond(h2::server::handshake(stream).await?, number, counts).await;
+            }
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let Ok(byte) = stream.read_u8().await else { return Ok(()) };
+                head.push(byte);
+            }
+            let chunked = String::from_utf8_lossy(&head).contains("Transfer-Encoding: chunked");
+            let mut body = Vec::new();
+            while chunked && !body.ends_with(b"0\r\n\r\n") {
+                let Ok(byte) = stream.read_u8().await else { return Ok(()) };
+                body.push(byte);
+            }
+            let text = format!("by HTTP/1.1: {}", String::from_utf8_lossy(&body).escape_debug());
+            let response = format!(
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{text}",
+                text.len()
+            );
+            _ = stream.write_all(response.as_bytes()).await;
+            _ = stream.shutdown().await;
+            Ok(())
+        }
+    })
+}
+
+fn start(address: SocketAddr, protocol: &str, keys: &str) -> Server {
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/\"\nproxy = \"{protocol}://app\"\n[[application]]\nname = \"app\"\n\
+         protocol = \"{protocol}\"\naddress = \"{address}\"\nhttp2 = true\n{keys}\n"
+    );
+    Site::new().file_beside_root("ca.pem", authority().pem()).config(&config).start()
+}
+
+fn answer_of(server: &Server, request: &str) -> String {
+    let mut client = server.connect();
+    client.send(request);
+    match client.try_read_response() {
+        Ok(response) if response.status == 200 => response.text(),
+        Ok(response) => response.status.to_string(),
+        Err(_) => "cut".to_owned(),
+    }
+}
+
+fn get(server: &Server, path: &str) -> String {
+    answer_of(server, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
+}
+
+#[test]
+fn requests_share_a_connection_and_failures_tell_why() {
+    let (address, counts) = prior_knowledge();
+    let server = start(address, "http", "first_byte = \"300ms\"\nkeep = \"10s\"");
+    let mut rows = Rows::new();
+    rows.check("a refused request is sent again", get(&server, "/refuse-first").contains("body=0"), true);
+    let plain = get(&server, "/a%20b/%7B{}?q=\"x\"&y");
+    rows.check(&plain, plain.starts_with("GET http://a/a%20b/%7B%7B%7D?q=%22x%22&y "), true);
+    rows.check(&plain, plain.contains("x-forwarded-for=") && plain.contains("via=\"1.1 taipan\""), true);
+    rows.check(
+        &plain,
+        [" host=", " connection=", " transfer-encoding="].iter().any(|own| plain.contains(own)),
+        false,
+    );
+    let post = "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    rows.check("a body", answer_of(&server, post).contains("body=5"), true);
+    let chunked = "POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nyou\r\n0\r\n\r\n";
+    let chunked = answer_of(&server, chunked);
+    rows.check("an open-ended body", chunked.contains("body=8") && !chunked.contains("content-length"), true);
+    rows.check("large", get(&server, "/large").len(), 3_000_000);
+    rows.check("trailers", get(&server, "/trailers").as_str(), "with trailers");
+    rows.check("shared", get(&server, "/x").contains("body=0"), true);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..20).for_each(|_| assert!(get(&server, "/x").contains("body=0"))));
+        }
+    });
+    rows.check("connections", counts.connections.load(Ordering::Relaxed), 1);
+    rows.check("reset", get(&server, "/reset").as_str(), "502");
+    rows.check("reset later", get(&server, "/reset-later").as_str(), "cut");
+    rows.check("short", get(&server, "/short").as_str(), "cut");
+    rows.check("silent", get(&server, "/silent").as_str(), "504");
+    let errors = server.stderr();
+    rows.check("why", errors.contains("it has reset the stream: INTERNAL_ERROR"), true);
+}
+
+#[test]
+fn a_connection_that_ends_is_replaced_without_a_lost_request() {
+    let (address, counts) = prior_knowledge();
+    let server = start(address, "http", "");
+    assert!(get(&server, "/x").contains("body=0"));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for at in 0..30 {
+                    let path = if at == 10 { "/goaway" } else { "/x" };
+                    let answer = get(&server, path);
+                    assert!(answer.contains("body=0"), "{answer}");
+                }
+            });
+        }
+    });
+    let found = counts.connections.load(Ordering::Relaxed);
+    assert!((2..8).contains(&found), "{found} connections");
+}
+
+#[test]
+fn an_unused_connection_is_closed_and_one_to_a_peer_that_speaks_otherwise_fails() {
+    let (address, counts) = prior_knowledge();
+    let server = start(address, "http", "keep = \"50ms\"");
+    assert!(get(&server, "/x").contains("body=0"));
+    let again = || {
+        thread::sleep(Duration::from_millis(300));
+        get(&server, "/x").contains("body=0") && counts.connections.load(Ordering::Relaxed) > 1
+    };
+    assert!(wait_until(TIMEOUT, again));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let plain = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("it listens");
+            _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+            _ = stream.read(&mut [0; 1024]);
+        }
+    });
+    let server = start(plain, "http", "");
+    assert_eq!(get(&server, "/"), "502", "{}", server.stderr());
+}
+
+#[test]
+fn the_protocol_is_chosen_in_the_handshake() {
+    let ca = "tls_ca = \"ca.pem\"";
+    let (address, counts) = negotiating(&["h2", "http/1.1"]);
+    let server = start(address, "https", ca);
+    let answer = get(&server, "/x");
+    assert!(answer.starts_with("GET https://a/x "), "{answer} {}", server.stderr());
+    assert!(get(&server, "/large").len() == 3_000_000);
+    assert_eq!(counts.connections.load(Ordering::Relaxed), 1);
+    // An upgrade needs HTTP/1.1.
+    let upgrade = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    assert_eq!(answer_of(&server, upgrade), "by HTTP/1.1: ");
+    let (address, _) = negotiating(&["http/1.1"]);
+    let server = start(address, "https", ca);
+    assert_eq!(get(&server, "/x"), "by HTTP/1.1: ");
+    let chunked = "POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    assert_eq!(answer_of(&server, chunked), "by HTTP/1.1: 5\\r\\nhello\\r\\n0\\r\\n\\r\\n");
+}
+
+/// `TAIPAN_GRPC_PYTHON` names a Python that has grpcio.
+#[test]
+#[ignore = "needs a Python with grpcio, in TAIPAN_GRPC_PYTHON"]
+fn grpc_passes_in_all_its_forms() {
+    let python = std::env::var_os("TAIPAN_GRPC_PYTHON").expect("a Python with grpcio");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/grpc/calls.py");
+    let mut server =
+        Command::new(&python).args([script, "server"]).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut port = String::new();
+    BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut port).expect("it prints its port");
+    let config = format!(
+        "listen = \"127.0.0.1:0 http2\"\nworkers = 1\nmax_body = \"64MiB\"\n[[route]]\npath = \"/\"\nproxy = \"http://grpc\"\n\
+         [[application]]\nname = \"grpc\"\nprotocol = \"http\"\naddress = \"127.0.0.1:{}\"\nhttp2 = true\n",
+        port.trim()
+    );
+    let proxy = Site::new().config(&config).start();
+    let target = proxy.addr().to_string();
+    let output = Command::new(&python).args([script, "client", &target]).output().expect("it runs");
+    _ = server.kill();
+    _ = server.wait();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = "unary HELLO early late b'\\x00\\xff' OK\nFail FAILED_PRECONDITION no: ünfit\n\
+         Nowhere UNIMPLEMENTED Method not found!\nfail late [b'one'] DATA_LOSS late\nserver stream 5000\n\
+         client stream 5000000\nboth 20\nlarge True\nat once 200\ndeadline DEADLINE_EXCEEDED\nbehind it B\n";
+    assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));
+}
