@@ -218,3 +218,95 @@ pub(crate) const CONNECTION: [&str; 12] = [
     "content-length",
     "cache-status",
 ];
+
+#[cfg(test)]
+mod tests {
+    use taipan_http::head::{FieldStore, Limits, parse};
+
+    use super::*;
+
+    const NOW: i64 = 1_772_323_200;
+
+    fn stored(request: &str, status: u16, response: &str, settings: &Settings) -> Option<(Stored, Policy)> {
+        let input = format!("GET / HTTP/1.1\r\nHost: a\r\n{request}\r\n");
+        let mut space = FieldStore::new();
+        let head = parse(input.as_bytes(), &mut space, &Limits::default()).unwrap().unwrap().0;
+        let field = |line: &str| {
+            let (name, value) = line.split_once(": ").unwrap();
+            Field { name: name.into(), value: value.as_bytes().into() }
+        };
+        let fields: Vec<Field> = response.split('\n').filter(|line| !line.is_empty()).map(field).collect();
+        let times = Times { requested: NOW, received: NOW };
+        store(&head, Identity::of(&head), Status::new(status).unwrap(), &fields, times, settings)
+    }
+
+    #[test]
+    fn stores_what_may_be_stored() {
+        let check = |request: &str, status: u16, response: &str, expected: bool| {
+            let found = stored(request, status, response, &Settings::default());
+            assert_eq!(found.is_some(), expected, "{request} {status} {response}");
+        };
+        for status in [200, 203, 204, 299, 301, 302, 307, 400, 404, 410, 500, 503, 599] {
+            check("", status, "Cache-Control: max-age=60", true);
+        }
+        for status in [206, 304] {
+            check("", status, "Cache-Control: max-age=60", false);
+        }
+        check("", 599, "Cache-Control: max-age=60, must-understand", false);
+        check("", 200, "Cache-Control: max-age=60, must-understand, no-store", true);
+        check("", 200, "Cache-Control: max-age=60\nVary: a, *", false);
+        check("", 200, "ETag: \"a\"", true);
+        check("", 404, "ETag: \"a\"", false);
+        check("", 200, "Cache-Control: private=\"a\", max-age=60", true);
+        check("Authorization: a\r\n", 200, "Cache-Control: max-age=60", false);
+        check("Authorization: a\r\n", 200, "Cache-Control: max-age=60, must-revalidate", true);
+        check("Cookie: a\r\n", 200, "Cache-Control: max-age=60, must-revalidate", false);
+        check("Cookie: a\r\n", 200, "Cache-Control: max-age=60, public", true);
+        check("", 200, "Cache-Control: max-age=60\nSet-Cookie: a", false);
+        check("Cache-Control: no-store\r\n", 200, "Cache-Control: max-age=60", false);
+    }
+
+    #[test]
+    fn leaves_out_fields_that_are_for_one_client() {
+        let response =
+            "Cache-Control: max-age=60, no-cache=\"a\", private=b\nA: 1\nB: 2\nC: 3\nConnection: c\nD: 4";
+        let (stored, _) = stored("", 200, response, &Settings::default()).unwrap();
+        let names: Vec<&str> = stored.fields.iter().map(|field| &*field.name).collect();
+        assert_eq!(names, ["Cache-Control", "D"]);
+    }
+
+    #[test]
+    fn decides_by_age_user_and_request() {
+        let allowed = Settings { reload: Reload::Allowed, ..Settings::default() };
+        let check = |response: &str, request: &str, cookies: bool, after: i64, expected: Use| {
+            let (_, policy) = stored("", 200, response, &allowed).unwrap();
+            let request = RequestDirectives::parse([request.as_bytes()].into_iter(), [].into_iter());
+            let identity = Identity { credentials: false, cookies };
+            assert_eq!(
+                policy.decide(&request, identity, &allowed, NOW + after),
+                expected,
+                "{response} {after}"
+            );
+        };
+        let plain = "Cache-Control: max-age=60";
+        check(plain, "", false, 59, Use::Fresh);
+        check(plain, "", false, 60, Use::Validate(Why::Stale));
+        check(plain, "", true, 0, Use::Bypass);
+        check("Cache-Control: max-age=60, public", "", true, 0, Use::Fresh);
+        check(plain, "no-cache", false, 0, Use::Validate(Why::Request));
+        check(plain, "max-age=5", false, 6, Use::Validate(Why::Request));
+        check(plain, "min-fresh=50", false, 11, Use::Validate(Why::Request));
+        check(plain, "max-stale=5", false, 65, Use::Stale);
+        check(plain, "max-stale=5", false, 66, Use::Validate(Why::Stale));
+        check(plain, "only-if-cached", false, 60, Use::GatewayTimeout);
+        check(
+            "Cache-Control: max-age=60, must-revalidate",
+            "max-stale",
+            false,
+            61,
+            Use::Validate(Why::Stale),
+        );
+        check("Cache-Control: max-age=60, stale-while-revalidate=9", "", false, 68, Use::WhileRevalidating);
+        check("Cache-Control: no-cache\nETag: \"a\"", "", false, 0, Use::Validate(Why::Stale));
+    }
+}

@@ -317,13 +317,13 @@ fn never_stores_an_incomplete_response() {
         "Transfer-Encoding: chunked\r\n\r\nzz\r\n<cut>",
     ];
     let app = start(|head, _| format!("{HEAD}{}", row(head, &ROWS)));
-    for number in 0..ROWS.len() {
+    for (number, bytes) in ROWS.iter().enumerate() {
         for _ in 0..2 {
             let mut client = app.server.connect();
             client.send(format!("GET /app/{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
-            assert!(client.try_read_response().is_err(), "{}", ROWS[number]);
+            assert!(client.try_read_response().is_err(), "{bytes}");
         }
-        assert_eq!(app.requests(), 2 * (number + 1), "{}", ROWS[number]);
+        assert_eq!(app.requests(), 2 * (number + 1), "{bytes}");
     }
     // A whole one, and one that is larger than what is stored.
     let app = start_with("response_cache_largest = 20", "", |head, number| match head.contains("large") {
@@ -400,10 +400,10 @@ fn sends_a_stale_response_if_the_upstream_fails() {
         false => ok("Cache-Control: max-age=60, stale-if-error=1000\r\nAge: 100\r\nETag: \"a\"\r\n", number),
         true => row(head, &FAILURES).to_owned(),
     });
-    for number in 0..FAILURES.len() {
+    for (number, failure) in FAILURES.iter().enumerate() {
         let first = app.get(&number.to_string(), "").text();
         let failed = app.get(&number.to_string(), "");
-        assert_eq!((failed.status, failed.text()), (200, first), "{:?}", FAILURES[number]);
+        assert_eq!((failed.status, failed.text()), (200, first), "{failure:?}");
         assert!(did(&failed).contains("stale-if-error"), "{}", did(&failed));
     }
     let strict = start(|head, number| match head.contains("If-None-Match") {
