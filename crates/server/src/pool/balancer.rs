@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use site::health::Health;
 use site::upstream::{Endpoints, Managed, Upstream};
 
 use super::PoolError;
@@ -292,8 +293,13 @@ impl Balancer {
     }
 
     fn on_failure(&mut self, id: EndpointId, reason: &str, now: Instant) {
+        let has_others = self.endpoints.iter().filter(|endpoint| endpoint.is_serving()).count() > 1;
+        let settings = &self.upstream.health;
+        // The only endpoint has its requests in any case, and keeps its connections.
+        let failures = if has_others { settings.failures } else { 0 };
+        let settings = Health { failures, ..settings.clone() };
         if let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) {
-            endpoint.health.on_failure(&self.upstream.health, reason, now);
+            endpoint.health.on_failure(&settings, reason, now);
             endpoint.health.update(now);
             self.actions.push_back(Action::Announce(id));
         }
@@ -651,7 +657,7 @@ impl Balancer {
 #[cfg(test)]
 mod tests {
     use site::address::Address;
-    use site::health::{Checks, Health};
+    use site::health::Checks;
     use site::upstream::{External, Protocol};
 
     use super::*;

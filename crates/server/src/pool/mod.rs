@@ -433,7 +433,9 @@ impl Pool {
                 let (grant, request) = self.acquisitions.borrow_mut().on_rejected(number);
                 request.into_iter().for_each(|request| self.send(request));
                 // Fails only if the request waits no more.
-                _ = grant.map(|grant| grant.send(Err(why)));
+                if let Some(grant) = grant {
+                    _ = grant.send(Err(why));
+                }
             }
             PoolEvent::Recall { endpoint } => {
                 match self.take_idle(endpoint.map_or(Choice::Any, Choice::Only)) {

@@ -260,7 +260,7 @@ impl PoolProcess {
             Event::Resolved(at, Ok(addresses)) => self.on_resolved(at, &addresses, now),
             Event::Resolved(at, Err(why)) => self.on_unresolved(at, &why),
             Event::Checked(id, found) => {
-                let found = found.as_ref().map(|()| ()).map_err(String::as_str);
+                let found = found.as_ref().copied().map_err(String::as_str);
                 self.balancer.on_checked(id, found, now);
             }
         }
