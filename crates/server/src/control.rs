@@ -1,4 +1,4 @@
-//! The control socket: `taipan reload`, `taipan upgrade` and `taipan stats` send their requests to a running program
+//! The control socket: `taipan reload`, `taipan upgrade`, `taipan stats` and `taipan purge` send their requests to a running program
 //! through it. Its name is a hash of the path of the configuration, or of the folder, that is served. It is an abstract
 //! socket (unix(7)), so that no file is left behind. Both ends accept only a peer that is root or the user that runs the
 //! program.
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use cache::store::purge::{self, Purge};
 use dialects::Input;
 use rustix::net::sockopt::socket_peercred;
 
@@ -23,7 +24,7 @@ use crate::terminal;
 /// respond.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes of a request.
-const MAX_REQUEST: usize = 64;
+const MAX_REQUEST: usize = 64 + purge::LONGEST;
 /// How long the master waits for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_CLIENTS: usize = 16;
@@ -49,13 +50,15 @@ impl SiteSource {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     Reload,
     Upgrade,
     Stats(Form),
+    Purge(Purge),
 }
 
+/// The requests of one word or two.
 const REQUESTS: [(&str, Request); 4] = [
     ("reload", Request::Reload),
     ("upgrade", Request::Upgrade),
@@ -63,8 +66,31 @@ const REQUESTS: [(&str, Request); 4] = [
     ("stats json", Request::Stats(Form::Json)),
 ];
 
+/// The first word of a purge.
+const PURGE: &str = "purge ";
+
+impl Request {
+    /// One line.
+    fn text(&self) -> String {
+        match (self, REQUESTS.iter().find(|(_, known)| known == self)) {
+            (Request::Purge(purge), _) => format!("{PURGE}{purge}\n"),
+            (_, Some((word, _))) => format!("{word}\n"),
+            (_, None) => String::new(),
+        }
+    }
+
+    /// The reverse of `text`, without the end of the line.
+    fn parse(line: &[u8]) -> Option<Request> {
+        let line = std::str::from_utf8(line).ok()?;
+        match line.strip_prefix(PURGE) {
+            Some(purge) => purge.parse().ok().map(Request::Purge),
+            None => REQUESTS.into_iter().find(|(word, _)| *word == line).map(|(_, request)| request),
+        }
+    }
+}
+
 /// Sends a request and prints the response. Exits with 0 if the request was done, with 1 if it failed.
-pub fn send(source: &SiteSource, request: Request) -> ExitCode {
+pub fn send(source: &SiteSource, request: &Request) -> ExitCode {
     match response(source, request) {
         Ok((true, text)) => {
             terminal::print(&text);
@@ -81,7 +107,7 @@ pub fn send(source: &SiteSource, request: Request) -> ExitCode {
     }
 }
 
-fn response(source: &SiteSource, request: Request) -> io::Result<(bool, String)> {
+fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)> {
     let path = source.path();
     let path = path.display();
     let not_running = |error: io::Error| match error.kind() {
@@ -95,9 +121,8 @@ fn response(source: &SiteSource, request: Request) -> io::Result<(bool, String)>
         return Err(io::Error::other("the running program belongs neither to root nor to you"));
     }
     stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-    let word = REQUESTS.iter().find(|(_, known)| *known == request).map_or("", |(word, _)| word);
     // The program may have rejected this client and closed the connection; its response can be read all the same.
-    _ = stream.write_all(format!("{word}\n").as_bytes());
+    _ = stream.write_all(request.text().as_bytes());
     let mut response = Vec::new();
     match stream.read_to_end(&mut response) {
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
@@ -215,10 +240,7 @@ impl Client {
             _ if n == 0 => Received::Unknown,
             None if self.received.len() < MAX_REQUEST => Received::Incomplete,
             None => Received::Unknown,
-            Some(line) => {
-                let known = REQUESTS.iter().find(|(word, _)| word.as_bytes() == line);
-                known.map_or(Received::Unknown, |(_, request)| Received::Request(*request))
-            }
+            Some(line) => Request::parse(line).map_or(Received::Unknown, Received::Request),
         }
     }
 
@@ -247,5 +269,28 @@ impl Client {
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_parsed_from_its_line() {
+        let purges =
+            ["all - -", "path a.example /x?y=z", "tag - news"].map(|text| text.parse().map(Request::Purge));
+        let purges = purges.into_iter().map(|purge| purge.expect("it is a purge"));
+        for request in REQUESTS.into_iter().map(|(_, request)| request).chain(purges) {
+            let text = request.text();
+            let line = text.strip_suffix('\n').expect("it is a line");
+            assert_eq!(Request::parse(line.as_bytes()), Some(request), "{line}");
+        }
+        for line in
+            ["", "reload ", "Stats", "purge", "purge ", "purge all", "purge path - x", "purge tag - \u{e4}"]
+        {
+            assert_eq!(Request::parse(line.as_bytes()), None, "{line}");
+        }
+        assert_eq!(Request::parse(b"\xff"), None);
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use auth::digest_users::Algorithm;
 use auth::hash::{Bounds, NewHash};
+use cache::store::purge::{Purge, What};
 use dialects::{Dialect, Input, Start};
 
 use crate::control::{Request, SiteSource};
@@ -187,6 +188,11 @@ const COMMANDS: &[CommandRow] = &[
         help: "Print the counters of the running program",
     },
     CommandRow {
+        name: "purge",
+        arguments: "-c FILE [--host HOST] PATH | --prefix PATH | --tag TAG | --all",
+        help: "Remove responses from the cache of the running program",
+    },
+    CommandRow {
         name: "explain",
         arguments: "METHOD URL",
         help: "Show, step by step, how the server would respond to a request, without a socket",
@@ -270,6 +276,10 @@ enum Key {
     Tls,
     Root,
     Json,
+    PurgeHost,
+    PurgePrefix,
+    PurgeTag,
+    PurgeAll,
     Header,
     From,
     Timeout,
@@ -310,7 +320,7 @@ const FLAGS: &[FlagRow] = &[
         long: "config",
         short: Some('c'),
         value: Some("FILE"),
-        commands: &["", "check", "certificates", "reload", "upgrade", "stats", "explain"],
+        commands: &["", "check", "certificates", "reload", "upgrade", "stats", "purge", "explain"],
         help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
     },
     FlagRow {
@@ -318,7 +328,7 @@ const FLAGS: &[FlagRow] = &[
         long: "dialect",
         short: None,
         value: Some("NAME"),
-        commands: &["", "check", "reload", "upgrade", "stats", "explain"],
+        commands: &["", "check", "reload", "upgrade", "stats", "purge", "explain"],
         help: "Read FILE as the configuration of another server: boa (default: by the name of FILE, else as one of this \
                program)",
     },
@@ -388,7 +398,7 @@ const FLAGS: &[FlagRow] = &[
         long: "root",
         short: Some('r'),
         value: Some("DIR"),
-        commands: &["upgrade", "stats", "explain"],
+        commands: &["upgrade", "stats", "purge", "explain"],
         help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
                (default: the current folder)",
     },
@@ -399,6 +409,38 @@ const FLAGS: &[FlagRow] = &[
         value: None,
         commands: &["stats"],
         help: "Print JSON (default: text)",
+    },
+    FlagRow {
+        key: Key::PurgeHost,
+        long: "host",
+        short: None,
+        value: Some("HOST"),
+        commands: &["purge"],
+        help: "Remove only responses of HOST, with its port if it is not to be every port (default: every host)",
+    },
+    FlagRow {
+        key: Key::PurgePrefix,
+        long: "prefix",
+        short: None,
+        value: Some("PATH"),
+        commands: &["purge"],
+        help: "Remove all responses whose path begins with PATH (default: one PATH, with any query)",
+    },
+    FlagRow {
+        key: Key::PurgeTag,
+        long: "tag",
+        short: None,
+        value: Some("TAG"),
+        commands: &["purge"],
+        help: "Remove all responses that have TAG in Cache-Tag or Surrogate-Key (default: one PATH)",
+    },
+    FlagRow {
+        key: Key::PurgeAll,
+        long: "all",
+        short: None,
+        value: None,
+        commands: &["purge"],
+        help: "Remove all responses (default: one PATH)",
     },
     FlagRow {
         key: Key::Header,
@@ -647,6 +689,8 @@ struct Given {
     user: Option<String>,
     tls: Vec<String>,
     form: Form,
+    purges: Vec<What>,
+    purge_host: Option<String>,
     socket: Option<String>,
     processes: Option<usize>,
     folders: Vec<PathBuf>,
@@ -736,6 +780,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Key::Version => return Ok(Command::Version),
             Key::Json => given.form = Form::Json,
             Key::Personality => return Err(UsageError(format!("{typed} has to be the first argument"))),
+            Key::PurgeAll => given.purges.push(What::All),
             key if flag.value.is_none() => given.passwd.mark(key),
             key => given.set(key, &typed, parser.value().map_err(usage)?)?,
         }
@@ -853,6 +898,9 @@ impl Given {
             Key::Listen => self.listen.push(text(value)?),
             Key::Header => self.fields.push(text(value)?),
             Key::From => self.from = Some(ip_address(value)?),
+            Key::PurgeHost => self.purge_host = Some(text(value)?),
+            Key::PurgePrefix => self.purges.push(What::Prefix(url_path(&text(value)?)?)),
+            Key::PurgeTag => self.purges.push(What::Tag(text(value)?)),
             Key::AccessLog => self.access_log = Some(text(value)?),
             Key::Workers => self.workers = Some(number(value, typed, 1..=1024)?),
             Key::Timeout => self.timeout = Some(number(value, typed, 1..=3600)? as u64),
@@ -904,6 +952,7 @@ impl Given {
                 let form = self.form;
                 self.control(Request::Stats(form))
             }
+            "purge" => self.purge(),
             "explain" => {
                 self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
                 let source = source(self.config, self.root, self.dialect)?;
@@ -973,6 +1022,24 @@ impl Given {
                 let presence = Presence::Foreground;
                 Ok(Command::Serve(Serve { source, listen, workers, access_log, user, tls, presence }))
             }
+        }
+    }
+
+    fn purge(mut self) -> Result<Command, UsageError> {
+        for argument in std::mem::take(&mut self.arguments) {
+            self.purges.push(What::Path(url_path(&text(argument)?)?));
+        }
+        let usage = "purge takes one of a path, --prefix, --tag and --all: taipan purge -c FILE /news/";
+        let (Some(what), None) = (self.purges.pop(), self.purges.pop()) else {
+            return Err(UsageError(usage.to_owned()));
+        };
+        let purge = Purge { host: self.purge_host.take().map(|host| host.to_ascii_lowercase()), what };
+        match purge.to_string().parse() {
+            Ok(read) if purge == read => self.control(Request::Purge(purge)),
+            _ => Err(UsageError(
+                "a path begins with a slash, and neither it nor a host or a tag has a space or is longer than 4000 bytes"
+                    .to_owned(),
+            )),
         }
     }
 
@@ -1201,6 +1268,27 @@ fn text(value: OsString) -> Result<String, UsageError> {
     value.into_string().map_err(|v| UsageError(format!("{} is not UTF-8", v.to_string_lossy())))
 }
 
+/// A path of a URL in the form in which stored responses have it: normalized, and with what is not ASCII encoded.
+fn url_path(given: &str) -> Result<String, UsageError> {
+    let mut path = String::new();
+    for c in given.chars() {
+        match c {
+            '!'..='~' => path.push(c),
+            ' ' => path.push_str("%20"),
+            _ => c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| _ = write!(path, "%{byte:02X}")),
+        }
+    }
+    if !path.starts_with('/') {
+        return Err(UsageError(format!(
+            "\"{}\" is not a path: it does not begin with a slash",
+            given.escape_debug()
+        )));
+    }
+    let (name, query) = path.split_once('?').map_or((&*path, None), |(name, query)| (name, Some(query)));
+    let name = taipan_http::target::normalized(name);
+    Ok(query.map_or_else(|| name.clone().into_owned(), |query| format!("{name}?{query}")))
+}
+
 /// The name of a host, without a port.
 fn ip_address(value: OsString) -> Result<IpAddr, UsageError> {
     let address = text(value)?;
@@ -1313,6 +1401,31 @@ mod tests {
             ),
             ("upgrade --root /srv", Command::Control { source: folder("/srv"), request: Request::Upgrade }),
             ("stats", Command::Control { source: folder("."), request: Request::Stats(Form::Text) }),
+            (
+                "purge /a%20b.html --root /srv",
+                Command::Control {
+                    source: folder("/srv"),
+                    request: Request::Purge(Purge { host: None, what: What::Path("/a%20b.html".into()) }),
+                },
+            ),
+            (
+                "purge -c a.toml --host A.example --prefix /x/./y",
+                Command::Control {
+                    source: SiteSource::Config("a.toml".into()),
+                    request: Request::Purge(Purge {
+                        host: Some("a.example".into()),
+                        what: What::Prefix("/x/y".into()),
+                    }),
+                },
+            ),
+            (
+                "purge --tag news",
+                Command::Control {
+                    source: folder("."),
+                    request: Request::Purge(Purge { host: None, what: What::Tag("news".into()) }),
+                },
+            ),
+            ("purge --all", Command::Control { source: folder("."), request: Request::Purge(Purge::all()) }),
             ("stats --json", Command::Control { source: folder("."), request: Request::Stats(Form::Json) }),
             (
                 "explain GET /x -H Range:bytes=0-1 --from 2001:db8::1 --root /srv",
@@ -1419,6 +1532,11 @@ mod tests {
             ("check -c a b", "takes no argument"),
             ("explain GET", "a method and a URL"),
             ("explain GET / --from localhost", "not an IP address"),
+            ("purge", "purge takes one of a path"),
+            ("purge /a /b", "purge takes one of a path"),
+            ("purge /a --all", "purge takes one of a path"),
+            ("purge a", "does not begin with a slash"),
+            ("--all", "--all is not a flag of taipan without a command"),
             ("healthcheck", "one URL"),
             ("generate tcsh", "man, bash, zsh and fish"),
             ("--workers many", "takes a number"),

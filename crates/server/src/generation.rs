@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cache::store::purge::Purge;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use site::model::{Sandbox, Sink, Site, Symlinks};
 use tokio::io::Interest;
@@ -17,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::acme::OpenChallenges;
-use crate::cache::disk;
+use crate::cache::{disk, purges};
 use crate::files::beneath::Root;
 use crate::files::folders;
 use crate::files::roots::OpenRoots;
@@ -443,6 +444,11 @@ impl MainThread {
                     limits::change_rates(&std::mem::take(&mut self.rates));
                 }
             }
+            MasterCommand::Purge { number, purge } => {
+                if let Some(purge) = std::str::from_utf8(&purge).ok().and_then(|text| text.parse().ok()) {
+                    self.purge(number, purge);
+                }
+            }
             MasterCommand::Ping => self.ping(),
         }
     }
@@ -474,6 +480,23 @@ impl MainThread {
             };
             // The text is smaller than the socket's buffer; the client may have closed it.
             _ = io::Write::write_all(&mut &to, report.write(form).as_bytes());
+        });
+    }
+
+    /// Removes what matches from the memory of the workers, and from the files.
+    fn purge(&self, number: u32, purge: Purge) {
+        let Ok(master) = self.master.try_clone() else { return };
+        // First: what was requested before is not stored from now on.
+        let begun = purges::shared().begin(purge.clone());
+        let workers = self.request(|removed| WorkerCommand::Purge(purge.clone(), removed));
+        let files = disk::purge(purge, begun);
+        tokio::spawn(async move {
+            let in_memory = in_time(workers).await.into_iter().flatten().sum();
+            // Dropped if there are too many at once: then there is no response, and the client tries again.
+            if let Ok(files) = files.await {
+                // The master may have ended.
+                _ = master.send(&GenerationEvent::Purged { number, in_memory, files });
+            }
         });
     }
 

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
         Command::Certificates { config } => certificates::list(&config),
-        Command::Control { source, request } => control::send(&source, request),
+        Command::Control { source, request } => control::send(&source, &request),
         Command::Explain(flags) => explain::explain(&flags),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
         Command::Wrap(wrap) => fcgi_wrap::wrap(&wrap),

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cache::store::purge::Purge;
 use site::model::Site;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -44,6 +45,8 @@ pub enum WorkerCommand {
     Admit(InheritedConnection),
     /// Send a snapshot of the statistics.
     Count(oneshot::Sender<Snapshot>),
+    /// Remove the stored responses in memory that match, and send their number.
+    Purge(Purge, oneshot::Sender<u64>),
     /// Respond, to show that the loop runs.
     Ping(oneshot::Sender<()>),
     /// End at once.
@@ -167,6 +170,7 @@ async fn serve(
                 Some(WorkerCommand::Admit(connection)) => connections.inherit(connection),
                 // The main thread may have given up waiting.
                 Some(WorkerCommand::Count(response)) => _ = response.send(connections.snapshot()),
+                Some(WorkerCommand::Purge(_, removed)) => _ = removed.send(0),
                 Some(WorkerCommand::Ping(response)) => _ = response.send(()),
                 Some(WorkerCommand::Stop) | None => return Ok(()),
             },

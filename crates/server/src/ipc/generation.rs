@@ -24,6 +24,8 @@ pub enum MasterCommand {
     Challenge { number: u32, name: Vec<u8>, pem: Vec<u8> },
     /// From now on, responses and bodies in progress have these rates. `follows`: there is another message with more.
     Rates { follows: bool, rates: Vec<Rates> },
+    /// Remove the stored responses that match, and then send `Purged`. The text of a `Purge`.
+    Purge { number: u32, purge: Vec<u8> },
     /// Answer `Alive` when every worker's loop has turned.
     Ping,
 }
@@ -63,6 +65,8 @@ pub enum GenerationEvent {
     ChallengeSet(u32),
     /// It has received `HandOver`, and receives no more requests.
     Retired,
+    /// It has carried out the `Purge` with this number, and removed so many responses.
+    Purged { number: u32, in_memory: u64, files: u64 },
 }
 
 /// An idle connection, from a generation to its successor. The kind of this message is its version: the two
@@ -104,6 +108,7 @@ impl Message<'_> for MasterCommand {
                     message.u64(*identity).u64(download.unwrap_or(0)).u64(upload.unwrap_or(0))
                 })
             }
+            MasterCommand::Purge { number, purge } => Encoder::new(b'D').u32(*number).bytes(purge),
             MasterCommand::Ping => Encoder::new(b'P'),
         }
     }
@@ -131,6 +136,7 @@ impl Message<'_> for MasterCommand {
                 }
                 MasterCommand::Rates { follows, rates }
             }
+            b'D' => MasterCommand::Purge { number: fields.u32()?, purge: fields.rest().to_vec() },
             b'P' => MasterCommand::Ping,
             _ => return None,
         })
@@ -151,6 +157,9 @@ impl Message<'_> for GenerationEvent {
             GenerationEvent::Alive => Encoder::new(b'A'),
             GenerationEvent::ChallengeSet(number) => Encoder::new(b'C').u32(*number),
             GenerationEvent::Retired => Encoder::new(b'O'),
+            GenerationEvent::Purged { number, in_memory, files } => {
+                Encoder::new(b'D').u32(*number).u64(*in_memory).u64(*files)
+            }
         }
     }
 
@@ -164,6 +173,11 @@ impl Message<'_> for GenerationEvent {
             b'A' => GenerationEvent::Alive,
             b'C' => GenerationEvent::ChallengeSet(fields.u32()?),
             b'O' => GenerationEvent::Retired,
+            b'D' => GenerationEvent::Purged {
+                number: fields.u32()?,
+                in_memory: fields.u64()?,
+                files: fields.u64()?,
+            },
             _ => return None,
         })
     }
@@ -220,6 +234,7 @@ mod tests {
             MasterCommand::Stats { form: Form::Json, to: fd() },
             MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },
             MasterCommand::Ping,
+            MasterCommand::Purge { number: 7, purge: b"path - /x".to_vec() },
             MasterCommand::Rates { follows: false, rates: Vec::new() },
             MasterCommand::Rates {
                 follows: true,
@@ -234,6 +249,7 @@ mod tests {
             GenerationEvent::Alive,
             GenerationEvent::ChallengeSet(7),
             GenerationEvent::Retired,
+            GenerationEvent::Purged { number: 7, in_memory: 0, files: u64::MAX },
         ]);
         let clients = ["192.0.2.1:80", "[2001:db8::1]:65535"].map(|text| text.parse().map(Peer::Ip).ok());
         let clients = || clients.into_iter().chain([None, Some(Peer::Unix), Some(Peer::Unknown)]);

@@ -93,6 +93,7 @@ impl Master {
                 self.helpers.push((signer, KillTimer::start(Instant::now(), GRACE)));
             }
             generation.on_retired();
+            self.advance_purges();
             if let Some(code) = self.on_exit(generation, end) {
                 return Some(code);
             }
@@ -216,6 +217,7 @@ impl Master {
             self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
             upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
             self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
+            self.purges.iter().map(|running| running.until).min().map(|at| (at, Timer::Purges)),
             self.next_ping.map(|at| (at, Timer::Ping)),
             self.certificates.deadline().map(|at| (at, Timer::Acme)),
             self.next_look.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::Certificates)),
@@ -260,6 +262,7 @@ impl Master {
                 }
             }
             Timer::RestartSigner(generation) => self.restart_signer(generation),
+            Timer::Purges => self.advance_purges(),
             // `on_timers` looks after them.
             Timer::Pool | Timer::Acme => {}
             Timer::StartTimeout => {

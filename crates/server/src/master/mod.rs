@@ -12,6 +12,7 @@ pub mod sockets;
 mod change;
 
 mod pools;
+mod purges;
 
 #[cfg(feature = "acme")]
 mod certificates;
@@ -52,6 +53,7 @@ use change::{Cause, Change, Preparation, Tls};
 use lifecycle::{Action, State};
 use notify::Notify;
 use process::{ChannelState, Generation, PoolProcess};
+use purges::RunningPurge;
 use signals::{SignalEvent, Signals};
 use sockets::Sockets;
 use upgrade::{Inherited, Predecessor, Successor};
@@ -123,6 +125,9 @@ struct Master {
     change: Option<Change>,
     /// Clients that have requested a reload during a change; `Some` without clients after a signal.
     queued_reload: Option<Vec<Client>>,
+    purges: Vec<RunningPurge>,
+    /// Of the last purge.
+    purge_number: u32,
     predecessor: Option<Predecessor>,
     successor: Option<Successor>,
     restart_limit: RestartLimit,
@@ -171,6 +176,7 @@ enum Timer {
     StartTimeout,
     UpgradeTimeout,
     ControlTimeout,
+    Purges,
     Ping,
     Certificates,
     UserFiles,
@@ -226,6 +232,8 @@ impl Master {
             preparation: None,
             change: None,
             queued_reload: None,
+            purges: Vec::new(),
+            purge_number: 0,
             predecessor,
             successor: None,
             restart_limit: RestartLimit::of_servers(),
@@ -322,6 +330,7 @@ impl Master {
             match request {
                 Request::Reload => self.reload(vec![client]),
                 Request::Upgrade => self.upgrade(Some(client)),
+                Request::Purge(purge) => self.purge(purge, client),
                 Request::Stats(form) => match self.serving() {
                     Some(generation) => {
                         let to = client.into_done_socket();
@@ -352,6 +361,9 @@ impl Master {
                     self.on_challenge_set(number);
                 }
                 Ok(Received::Message(GenerationEvent::Retired)) => generation.on_retired(),
+                Ok(Received::Message(GenerationEvent::Purged { number, in_memory, files })) => {
+                    self.on_purged(pid, number, in_memory, files);
+                }
                 // `reap` handles the end of the process.
                 Ok(Received::End) => {
                     generation.channel_state = ChannelState::Closed;

@@ -63,7 +63,11 @@ pub fn stats() -> Option<StoredFiles> {
 pub fn purge(purge: Purge, begun: Epoch) -> oneshot::Receiver<u64> {
     let (done, removed) = oneshot::channel();
     match FILES.get() {
-        Some(files) => _ = files.purges.try_send(PurgeTask { purge, begun, done }),
+        Some(files) => {
+            if files.purges.try_send(PurgeTask { purge, begun, done }).is_err() {
+                purges::shared().end(begun);
+            }
+        }
         None => {
             purges::shared().end(begun);
             _ = done.send(0);

@@ -1,0 +1,99 @@
+//! Purges of the cache, from the request of a client to its response: every generation removes what matches, and the purge
+//! has ended when all that live then have done it.
+
+use std::time::{Duration, Instant};
+
+use cache::store::purge::Purge;
+use nix::unistd::Pid;
+
+use super::Master;
+use super::process::ChannelState;
+use crate::control::Client;
+use crate::ipc::MasterCommand;
+
+/// Less than the client waits.
+const TIMEOUT: Duration = Duration::from_secs(110);
+/// Purges at the same time.
+const MOST: usize = 64;
+
+pub(super) struct RunningPurge {
+    number: u32,
+    purge: Purge,
+    client: Client,
+    /// The generations that have been asked, and those that have not answered.
+    asked: Vec<Pid>,
+    waiting: Vec<Pid>,
+    /// What they have removed: responses in memory, which each worker has, and files.
+    in_memory: u64,
+    files: u64,
+    pub(super) until: Instant,
+}
+
+impl Master {
+    pub(super) fn purge(&mut self, purge: Purge, client: Client) {
+        if self.serving().is_none() {
+            client.failed(["no process serves at this moment; try again"]);
+        } else if self.purges.len() >= MOST {
+            client.failed(["too many purges are running; try again"]);
+        } else {
+            self.purge_number = self.purge_number.wrapping_add(1);
+            self.purges.push(RunningPurge {
+                number: self.purge_number,
+                purge,
+                client,
+                asked: Vec::new(),
+                waiting: Vec::new(),
+                in_memory: 0,
+                files: 0,
+                until: Instant::now() + TIMEOUT,
+            });
+            self.advance_purges();
+        }
+    }
+
+    pub(super) fn on_purged(&mut self, generation: Pid, number: u32, in_memory: u64, files: u64) {
+        if let Some(running) = self.purges.iter_mut().find(|running| running.number == number) {
+            running.waiting.retain(|pid| *pid != generation);
+            running.in_memory += in_memory;
+            running.files += files;
+        }
+        self.advance_purges();
+    }
+
+    /// Asks the generations that have begun since, and responds to the clients whose purges have ended.
+    pub(super) fn advance_purges(&mut self) {
+        let now = Instant::now();
+        for mut running in std::mem::take(&mut self.purges) {
+            let living = |pid: &Pid| {
+                self.generations.iter().any(|g| g.pid == *pid && g.channel_state == ChannelState::Open)
+            };
+            // What has ended has no memory.
+            running.waiting.retain(living);
+            for generation in self.generations.iter().filter(|g| g.channel_state == ChannelState::Open) {
+                if !running.asked.contains(&generation.pid) {
+                    let (number, purge) = (running.number, running.purge.to_string().into_bytes());
+                    running.asked.push(generation.pid);
+                    match generation.channel.send(&MasterCommand::Purge { number, purge }) {
+                        Ok(()) => running.waiting.push(generation.pid),
+                        // It has ended, which `reap` finds out.
+                        Err(_) => {}
+                    }
+                }
+            }
+            match running.waiting.is_empty() {
+                true => running.end(),
+                false if running.until <= now => {
+                    running.client.failed(["a process does not respond; see the error log, and try again"]);
+                }
+                false => self.purges.push(running),
+            }
+        }
+    }
+}
+
+impl RunningPurge {
+    fn end(self) {
+        let RunningPurge { client, in_memory, files, .. } = self;
+        client.done(&format!("removed: {in_memory} in the memory of workers, {files} in files\n"));
+    }
+}
