@@ -249,7 +249,7 @@ mod tests {
             GenerationEvent::Alive,
             GenerationEvent::ChallengeSet(7),
             GenerationEvent::Retired,
-            GenerationEvent::Purged { number: 7, in_memory: 0, files: u64::MAX },
+            GenerationEvent::Purged { number: 7, in_memory: 1, files: 0x0102_0304_0506_0708 },
         ]);
         let clients = ["192.0.2.1:80", "[2001:db8::1]:65535"].map(|text| text.parse().map(Peer::Ip).ok());
         let clients = || clients.into_iter().chain([None, Some(Peer::Unix), Some(Peer::Unknown)]);
