@@ -170,7 +170,10 @@ async fn serve(
                 Some(WorkerCommand::Admit(connection)) => connections.inherit(connection),
                 // The main thread may have given up waiting.
                 Some(WorkerCommand::Count(response)) => _ = response.send(connections.snapshot()),
-                Some(WorkerCommand::Purge(_, removed)) => _ = removed.send(0),
+                // The main thread may have given up waiting.
+                Some(WorkerCommand::Purge(purge, removed)) => {
+                    _ = removed.send(connections.responder.cache.purge(&purge));
+                }
                 Some(WorkerCommand::Ping(response)) => _ = response.send(()),
                 Some(WorkerCommand::Stop) | None => return Ok(()),
             },

@@ -20,8 +20,7 @@ use cache::key::Key;
 use cache::policy::Policy;
 use cache::settings::Settings;
 use cache::store::head::Label;
-use cache::store::purge::Epoch;
-use cache::stored::Stored;
+use cache::store::purge::{Epoch, Purge};
 use site::memory;
 use taipan_http::head::Field;
 
@@ -115,12 +114,18 @@ impl Cache {
         if !disk.may_have(&key) || matches!(self.find(text, fields), Found::Entry(_)) {
             return;
         }
+        // A purge that begins now may not find what is not in memory yet.
+        let began = purges::now();
         let found = disk.find(&key).await.into_iter().find(|found| found.stored.variant.matches(fields));
         let Some(FoundResponse { stored, body, since }) = found else { return };
         let policy = Policy::of(&stored, settings);
         // What was stored before the process began is older than all that was invalidated since.
         let origin = Origin { hash: key.hash(), requested: since.0.max(1) };
-        self.insert(text, Rc::new(CachedResponse::new(stored, policy, settings.clone(), body, origin)));
+        let entry = CachedResponse::new(stored, policy, settings.clone(), body, origin);
+        let label = Label { key: text.as_bytes(), tags: &tags(&entry) };
+        if !purges::shared().forbid_storing(began, &label) {
+            self.insert(text, Rc::new(entry));
+        }
     }
 
     /// Stores a new response, in files, too.
@@ -195,16 +200,16 @@ impl Cache {
         }
     }
 
-    /// Removes the responses for which `is_removed` holds, and returns their number.
-    pub fn remove_if(&self, is_removed: impl Fn(&[u8], &Stored) -> bool) -> usize {
+    /// Removes what a purge matches from memory, and returns the number of responses.
+    pub fn purge(&self, purge: &Purge) -> u64 {
         let mut removed = 0;
         self.table.borrow_mut().retain(|text, entries| {
             let before = entries.len();
-            entries.retain(|entry| !is_removed(text.as_bytes(), &entry.stored));
+            entries.retain(|entry| !purge.matches(&Label { key: text.as_bytes(), tags: &tags(entry) }));
             removed += before - entries.len();
             !entries.is_empty()
         });
-        removed
+        removed as u64
     }
 
     /// For a body that is to be stored: at most `largest` bytes, and all that are received at the same time no more than what

@@ -16,7 +16,7 @@ use twox_hash::XxHash3_128;
 
 use super::FILES;
 use super::store::{FoundFile, NotStored, Store};
-use crate::cache::StoredBody;
+use crate::cache::{StoredBody, stamps};
 use crate::disk::{Disk, Work};
 use crate::files::beneath::Wait;
 use crate::files::open::{OpenFile, read};
@@ -101,7 +101,7 @@ impl DiskTier {
                 Source::File { fd: file.fd.clone(), at: *at, length: *length }
             }
         };
-        self.write(key, stored, tags, move |store, name, label, metadata| match source {
+        self.write(key, stored, tags, since, move |store, name, label, metadata| match source {
             Source::Bytes(bytes) => {
                 let mut writing = store.write(name, label, metadata, Some(bytes.len() as u64), since)?;
                 writing.write(&bytes)?;
@@ -117,7 +117,7 @@ impl DiskTier {
 
     /// Writes the metadata that a validation has changed.
     pub fn update(&self, key: &Key, stored: &Stored, tags: &[u8], since: Epoch) {
-        self.write(key, stored, tags, move |store, name, label, metadata| {
+        self.write(key, stored, tags, since, move |store, name, label, metadata| {
             store.update(name, label, metadata, since)
         });
     }
@@ -127,6 +127,7 @@ impl DiskTier {
         key: &Key,
         stored: &Stored,
         tags: &[u8],
+        since: Epoch,
         work: impl FnOnce(&Arc<Store>, Name, Label<'_>, Vec<u8>) -> Result<(), NotStored> + Send + 'static,
     ) {
         let Some(permit) = self.writes.take() else { return };
@@ -136,7 +137,11 @@ impl DiskTier {
         let (key, tags) = (key.clone(), tags.to_vec());
         self.run(permit, move |store| {
             // The store counts and logs what fails.
-            _ = work(store, name, Label { key: key.text(), tags: &tags }, metadata);
+            let written = work(store, name, Label { key: key.text(), tags: &tags }, metadata);
+            // It was invalidated while it was written.
+            if written.is_ok() && !stamps::is_valid(key.hash(), since.0) {
+                store.remove(key.hash());
+            }
         });
     }
 
