@@ -286,3 +286,103 @@ fn checks_take_an_endpoint_out_of_service_and_back() {
     a.die();
     assert!(wait_until(Duration::from_secs(5), || !uses_a()));
 }
+
+/// A command about the running server: whether it succeeded, and what it printed.
+fn command(server: &Server, arguments: &[&str]) -> (bool, String) {
+    let output = server.run_command(arguments);
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text.into_owned())
+}
+
+#[test]
+fn a_drained_endpoint_gets_no_requests_until_it_is_put_back() {
+    let [a, b] = ["a", "b"].map(Endpoint::start);
+    let server = start(&[&a, &b], 2, "balance = \"round_robin\"");
+    assert_eq!(shares(&server, 8, |_| String::new()).len(), 2);
+    let address = a.address.to_string();
+    let (is_done, text) = command(&server, &["drain", "app", &address]);
+    assert!(is_done && text.contains("gets no more requests"), "{text}");
+    let has_a = || shares(&server, 8, |_| String::new()).contains_key("a");
+    assert!(wait_until(TIMEOUT, || !has_a()));
+    let before = a.requests();
+    shares(&server, 40, |_| String::new());
+    assert_eq!(a.requests(), before);
+    let (_, stats) = command(&server, &["stats"]);
+    assert!(stats.contains(&format!("app {address}: draining for 0 s, 0 in flight, ")), "{stats}");
+    let (is_done, text) = command(&server, &["undrain", "app", &address]);
+    assert!(is_done && text.contains("gets requests again"), "{text}");
+    assert!(wait_until(TIMEOUT, has_a));
+    for (arguments, expected) in [
+        (["drain", "other", &*address], "there is no application \"other\""),
+        (["drain", "app", "10.0.0.1:80"], "has no endpoint \"10.0.0.1:80\", but 127.0.0.1:"),
+    ] {
+        let (is_done, text) = command(&server, &arguments);
+        assert!(!is_done && text.contains(expected), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn the_statistics_say_what_has_become_of_an_endpoint() {
+    let [a, b] = ["a", "b"].map(Endpoint::start);
+    let settings = "balance = \"round_robin\"\n[application.health]\nfailure_status = \"503\"\npause = \"1m\"\nfailures = 2";
+    let server = start(&[&a, &b], 1, settings);
+    // Two of each.
+    let found: Vec<String> = (0..4).map(|_| by(&server.get("/unhealthy"))).collect();
+    assert_eq!(found, ["503"; 4]);
+    let is_down = || command(&server, &["stats"]).1.matches(": down for ").count() == 2;
+    assert!(wait_until(TIMEOUT, is_down));
+    let (_, stats) = command(&server, &["stats"]);
+    for endpoint in [&a, &b] {
+        let lines = stats.lines().filter(|line| line.contains(&endpoint.address.to_string()));
+        let line: String = lines.collect();
+        assert!(line.ends_with(" 0 in flight, 2 requests, 2 failures, the last: status 503"), "{line}");
+    }
+    let (_, json) = command(&server, &["stats", "--json"]);
+    assert!(json.contains("\"state\":\"down\"") && json.contains("\"reason\":\"status 503\""), "{json}");
+    // The least bad one is tried all the same.
+    assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
+fn a_reload_adds_and_removes_endpoints_without_a_lost_request() {
+    let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
+    let config = |endpoints: &[&Endpoint]| {
+        let addresses: Vec<String> = endpoints.iter().map(|one| format!("\"{}\"", one.address)).collect();
+        format!(
+            "workers = 2\n[[route]]\npath = \"/\"\napplication = \"app\"\n\
+             [[application]]\nname = \"app\"\nprotocol = \"http\"\nbalance = \"round_robin\"\naddress = [{}]\n",
+            addresses.join(", ")
+        )
+    };
+    let server = Site::new().config(&config(&[&a, &b])).start();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let address = server.addr();
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let is_over = is_over.clone();
+            thread::spawn(move || {
+                let (mut count, mut others) = (0, Vec::new());
+                while !is_over.load(Ordering::SeqCst) {
+                    let mut client = e2e::Client::tcp(address);
+                    match client.get("/").status {
+                        200 => count += 1,
+                        status => others.push(status),
+                    }
+                }
+                (count, others)
+            })
+        })
+        .collect();
+    for endpoints in [&[&a, &b, &c][..], &[&c], &[&b, &c], &[&a]] {
+        let before = endpoints.iter().map(|one| one.requests()).collect::<Vec<_>>();
+        server.configure(&config(endpoints));
+        server.reload();
+        let all_serve = || endpoints.iter().zip(&before).all(|(one, before)| one.requests() > before + 4);
+        assert!(wait_until(TIMEOUT, all_serve));
+    }
+    is_over.store(true, Ordering::SeqCst);
+    for client in clients {
+        let (count, others) = client.join().expect("no panic");
+        assert!(count > 0 && others.is_empty(), "{count}, then {others:?}");
+    }
+}

@@ -1,4 +1,5 @@
-//! The control socket: `taipan reload`, `taipan upgrade`, `taipan stats` and `taipan purge` send their requests to a running program
+//! The control socket: `taipan reload`, `taipan upgrade`, `taipan stats`, `taipan purge` and `taipan drain` send their
+//! requests to a running program
 //! through it. Its name is a hash of the path of the configuration, or of the folder, that is served. It is an abstract
 //! socket (unix(7)), so that no file is left behind. Both ends accept only a peer that is root or the user that runs the
 //! program.
@@ -56,6 +57,21 @@ pub enum Request {
     Upgrade,
     Stats(Form),
     Purge(Purge),
+    Drain(Drain),
+}
+
+/// An endpoint of an application that is taken out of service, or put back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drain {
+    pub application: String,
+    pub endpoint: String,
+    pub change: DrainChange,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrainChange {
+    Drain,
+    Undrain,
 }
 
 /// The requests of one word or two.
@@ -74,6 +90,9 @@ impl Request {
     fn text(&self) -> String {
         match (self, REQUESTS.iter().find(|(_, known)| known == self)) {
             (Request::Purge(purge), _) => format!("{PURGE}{purge}\n"),
+            (Request::Drain(Drain { application, endpoint, change }), _) => {
+                format!("{} {application}\0{endpoint}\n", change.word())
+            }
             (_, Some((word, _))) => format!("{word}\n"),
             (_, None) => String::new(),
         }
@@ -84,7 +103,29 @@ impl Request {
         let line = std::str::from_utf8(line).ok()?;
         match line.strip_prefix(PURGE) {
             Some(purge) => purge.parse().ok().map(Request::Purge),
-            None => REQUESTS.into_iter().find(|(word, _)| *word == line).map(|(_, request)| request),
+            None => {
+                let known = REQUESTS.into_iter().find(|(word, _)| *word == line);
+                known.map(|(_, request)| request).or_else(|| Drain::parse(line).map(Request::Drain))
+            }
+        }
+    }
+}
+
+impl Drain {
+    fn parse(line: &str) -> Option<Drain> {
+        let (word, rest) = line.split_once(' ')?;
+        let (application, endpoint) = rest.split_once('\0')?;
+        let change =
+            [DrainChange::Drain, DrainChange::Undrain].into_iter().find(|change| change.word() == word)?;
+        Some(Drain { application: application.to_owned(), endpoint: endpoint.to_owned(), change })
+    }
+}
+
+impl DrainChange {
+    fn word(self) -> &'static str {
+        match self {
+            DrainChange::Drain => "drain",
+            DrainChange::Undrain => "undrain",
         }
     }
 }
@@ -121,8 +162,12 @@ fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)
         return Err(io::Error::other("the running program belongs neither to root nor to you"));
     }
     stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    let line = request.text();
+    if line.len() >= MAX_REQUEST {
+        return Err(io::Error::other("that is too long"));
+    }
     // The program may have rejected this client and closed the connection; its response can be read all the same.
-    _ = stream.write_all(request.text().as_bytes());
+    _ = stream.write_all(line.as_bytes());
     let mut response = Vec::new();
     match stream.read_to_end(&mut response) {
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
@@ -259,10 +304,23 @@ impl Client {
         self.stream.into()
     }
 
+    /// Another process writes the whole response to it: see `response_text`.
+    pub fn into_socket(self) -> OwnedFd {
+        self.stream.into()
+    }
+
     /// A response is smaller than the socket's buffer.
     fn respond(&mut self, first: &str, text: &str) {
         // The client may have given up waiting.
         _ = self.stream.write_all(format!("{first}{text}").as_bytes());
+    }
+}
+
+/// What another process writes to a client's socket. Errors: what has failed.
+pub fn response_text(result: Result<String, String>) -> String {
+    match result {
+        Ok(text) => format!("{DONE}{text}\n"),
+        Err(text) => format!("{FAILED}{text}\n"),
     }
 }
 
@@ -281,14 +339,27 @@ mod tests {
         let purges =
             ["all - -", "path a.example /x?y=z", "tag - news"].map(|text| text.parse().map(Request::Purge));
         let purges = purges.into_iter().map(|purge| purge.expect("it is a purge"));
-        for request in REQUESTS.into_iter().map(|(_, request)| request).chain(purges) {
+        let drains = [DrainChange::Drain, DrainChange::Undrain].map(|change| {
+            Request::Drain(Drain { application: "my app".into(), endpoint: "10.0.0.1:80".into(), change })
+        });
+        for request in REQUESTS.into_iter().map(|(_, request)| request).chain(purges).chain(drains) {
             let text = request.text();
             let line = text.strip_suffix('\n').expect("it is a line");
             assert_eq!(Request::parse(line.as_bytes()), Some(request), "{line}");
         }
-        for line in
-            ["", "reload ", "Stats", "purge", "purge ", "purge all", "purge path - x", "purge tag - \u{e4}"]
-        {
+        for line in [
+            "",
+            "reload ",
+            "Stats",
+            "purge",
+            "purge ",
+            "purge all",
+            "drain",
+            "drain app",
+            "drains a\0b",
+            "purge path - x",
+            "purge tag - \u{e4}",
+        ] {
             assert_eq!(Request::parse(line.as_bytes()), None, "{line}");
         }
         assert_eq!(Request::parse(b"\xff"), None);

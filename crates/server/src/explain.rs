@@ -531,6 +531,18 @@ fn print_application(site: &Site, id: UpstreamId) {
             (true, None) => terminal::out(format_args!("by        HTTP/2")),
             (false, _) => {}
         }
+        let addresses = application.addresses().len();
+        if addresses > 1 {
+            terminal::out(format_args!("balance   {} over {addresses} addresses", application.balance));
+        }
+        if let Some(checks) = &application.health.checks {
+            let how = match &checks.path {
+                Some(path) => format!("GET {path}, status {}", checks.status),
+                None => "a connection".to_owned(),
+            };
+            let interval = checks.interval.as_secs_f64();
+            terminal::out(format_args!("health    {how}, every {interval} s"));
+        }
     }
 }
 

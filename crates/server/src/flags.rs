@@ -13,7 +13,7 @@ use auth::hash::{Bounds, NewHash};
 use cache::store::purge::{Purge, What};
 use dialects::{Dialect, Input, Start};
 
-use crate::control::{Request, SiteSource};
+use crate::control::{Drain, DrainChange, Request, SiteSource};
 use crate::ipc::Form;
 
 /// The parsed command line.
@@ -193,6 +193,12 @@ const COMMANDS: &[CommandRow] = &[
         help: "Remove responses from the cache of the running program",
     },
     CommandRow {
+        name: "drain",
+        arguments: "NAME ADDRESS -c FILE",
+        help: "Send no more requests to an address of the application NAME",
+    },
+    CommandRow { name: "undrain", arguments: "NAME ADDRESS -c FILE", help: "Send requests to it again" },
+    CommandRow {
         name: "explain",
         arguments: "METHOD URL",
         help: "Show, step by step, how the server would respond to a request, without a socket",
@@ -320,7 +326,18 @@ const FLAGS: &[FlagRow] = &[
         long: "config",
         short: Some('c'),
         value: Some("FILE"),
-        commands: &["", "check", "certificates", "reload", "upgrade", "stats", "purge", "explain"],
+        commands: &[
+            "",
+            "check",
+            "certificates",
+            "reload",
+            "upgrade",
+            "stats",
+            "purge",
+            "drain",
+            "undrain",
+            "explain",
+        ],
         help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
     },
     FlagRow {
@@ -328,7 +345,7 @@ const FLAGS: &[FlagRow] = &[
         long: "dialect",
         short: None,
         value: Some("NAME"),
-        commands: &["", "check", "reload", "upgrade", "stats", "purge", "explain"],
+        commands: &["", "check", "reload", "upgrade", "stats", "purge", "drain", "undrain", "explain"],
         help: "Read FILE as the configuration of another server: boa (default: by the name of FILE, else as one of this \
                program)",
     },
@@ -398,7 +415,7 @@ const FLAGS: &[FlagRow] = &[
         long: "root",
         short: Some('r'),
         value: Some("DIR"),
-        commands: &["upgrade", "stats", "purge", "explain"],
+        commands: &["upgrade", "stats", "purge", "drain", "undrain", "explain"],
         help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
                (default: the current folder)",
     },
@@ -953,6 +970,18 @@ impl Given {
                 self.control(Request::Stats(form))
             }
             "purge" => self.purge(),
+            command @ ("drain" | "undrain") => {
+                self.exactly(
+                    2,
+                    "name an application and one of its addresses: taipan drain NAME ADDRESS -c FILE",
+                )?;
+                let mut arguments = self.arguments.into_iter().map(text);
+                let mut take = || arguments.next().unwrap_or_else(|| Ok(String::new()));
+                let (application, endpoint) = (take()?, take()?);
+                let change = if command == "drain" { DrainChange::Drain } else { DrainChange::Undrain };
+                let request = Request::Drain(Drain { application, endpoint, change });
+                Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+            }
             "explain" => {
                 self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
                 let source = source(self.config, self.root, self.dialect)?;
@@ -1400,6 +1429,17 @@ mod tests {
                 Command::Control { source: SiteSource::Config("a.toml".into()), request: Request::Reload },
             ),
             ("upgrade --root /srv", Command::Control { source: folder("/srv"), request: Request::Upgrade }),
+            (
+                "drain app 10.0.0.1:80 -c a.toml",
+                Command::Control {
+                    source: SiteSource::Config("a.toml".into()),
+                    request: Request::Drain(Drain {
+                        application: "app".into(),
+                        endpoint: "10.0.0.1:80".into(),
+                        change: DrainChange::Drain,
+                    }),
+                },
+            ),
             ("stats", Command::Control { source: folder("."), request: Request::Stats(Form::Text) }),
             (
                 "purge /a%20b.html --root /srv",

@@ -8,6 +8,9 @@ use std::time::Duration;
 use crate::disk::Queue;
 use crate::ipc::Form;
 
+/// Endpoints in one report, which fits into the buffer of a socket.
+const MAX_ENDPOINTS: usize = 200;
+
 macro_rules! counts {
     ($($name:ident $key:literal $text:literal,)*) => {
         /// The counters.
@@ -113,6 +116,25 @@ pub struct Snapshot {
     pub delay: Duration,
     /// Operations on helper threads, per device.
     pub queues: Vec<Queue>,
+    /// Of all applications.
+    pub endpoints: Vec<EndpointSnapshot>,
+}
+
+/// An endpoint of an application, as a worker knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointSnapshot {
+    pub application: String,
+    /// The address, or the process.
+    pub name: String,
+    pub state: &'static str,
+    /// How long it has had this state.
+    pub age: Duration,
+    /// Requests at the moment, and since the worker began.
+    pub in_flight: u64,
+    pub requests: u64,
+    /// Failures, over all workers, and the reason of the last one.
+    pub failures: u64,
+    pub reason: String,
 }
 
 impl Counts {
@@ -172,6 +194,18 @@ impl Snapshot {
                     sum.waiting += queue.waiting;
                 }
                 None => self.queues.push(queue.clone()),
+            }
+        }
+        for endpoint in &other.endpoints {
+            let same = |own: &&mut EndpointSnapshot| {
+                (&own.application, &own.name) == (&endpoint.application, &endpoint.name)
+            };
+            match self.endpoints.iter_mut().find(same) {
+                Some(sum) => {
+                    sum.in_flight += endpoint.in_flight;
+                    sum.requests += endpoint.requests;
+                }
+                None => self.endpoints.push(endpoint.clone()),
             }
         }
     }
@@ -275,6 +309,24 @@ impl Report {
             let what = format!("helper threads on device {}:{}", queue.device.0, queue.device.1);
             _ = writeln!(out, "{what:<52}{:>16}  running, {} waiting", queue.running, queue.waiting);
         }
+        let endpoints = self.total().endpoints;
+        for endpoint in endpoints.iter().take(MAX_ENDPOINTS) {
+            let EndpointSnapshot { application, name, state, age, in_flight, requests, failures, reason } =
+                endpoint;
+            let last = if reason.is_empty() { String::new() } else { format!(", the last: {reason}") };
+            let line = format!(
+                "{application} {name}: {state} for {} s, {in_flight} in flight, {requests} requests, \
+                 {failures} failures{last}",
+                age.as_secs()
+            );
+            let mut safe = Vec::new();
+            site::text::line(&line, &mut safe);
+            out.push_str(&String::from_utf8_lossy(&safe));
+            out.push('\n');
+        }
+        if endpoints.len() > MAX_ENDPOINTS {
+            _ = writeln!(out, "and {} more endpoints", endpoints.len() - MAX_ENDPOINTS);
+        }
         out
     }
 
@@ -302,9 +354,32 @@ impl Report {
                 None => out.push_str("null"),
             }
         }
+        out.push_str("],\"endpoints\":[");
+        for (number, endpoint) in self.total().endpoints.iter().take(MAX_ENDPOINTS).enumerate() {
+            out.push_str(if number > 0 { "," } else { "" });
+            endpoint_object(endpoint, &mut out);
+        }
         out.push_str("]}\n");
         out
     }
+}
+
+fn endpoint_object(endpoint: &EndpointSnapshot, out: &mut String) {
+    let text = |text: &str| {
+        let mut quoted = Vec::new();
+        site::text::json(text.as_bytes(), &mut quoted);
+        String::from_utf8_lossy(&quoted).into_owned()
+    };
+    let EndpointSnapshot { application, name, state, age, in_flight, requests, failures, reason } = endpoint;
+    _ = write!(
+        out,
+        "{{\"application\":{},\"endpoint\":{},\"state\":\"{state}\",\"since_s\":{},\"in_flight\":{in_flight},\
+         \"requests\":{requests},\"failures\":{failures},\"reason\":{}}}",
+        text(application),
+        text(name),
+        age.as_secs(),
+        text(reason)
+    );
 }
 
 fn object(snapshot: &Snapshot, out: &mut String) {
@@ -333,7 +408,17 @@ mod tests {
         let counts = Counts::new();
         counts.add(Count::Bytes, 7);
         counts.add_response(taipan_http::status::Status::NOT_FOUND);
-        let worker = Snapshot { parked: 3, ..counts.snapshot() };
+        let endpoint = EndpointSnapshot {
+            application: "app".to_owned(),
+            name: "10.0.0.1:80".to_owned(),
+            state: "down",
+            age: Duration::from_secs(7),
+            in_flight: 1,
+            requests: 20,
+            failures: 3,
+            reason: "a \"reason\"".to_owned(),
+        };
+        let worker = Snapshot { parked: 3, endpoints: vec![endpoint], ..counts.snapshot() };
         let report = Report {
             process: 1,
             uptime: Duration::from_secs(5),
@@ -366,5 +451,12 @@ mod tests {
             );
         }
         assert!(text.contains("no response"));
+        let line =
+            "app 10.0.0.1:80: down for 7 s, 2 in flight, 40 requests, 3 failures, the last: a \"reason\"\n";
+        assert!(text.ends_with(line), "{text}");
+        let object = "\"endpoints\":[{\"application\":\"app\",\"endpoint\":\"10.0.0.1:80\",\"state\":\"down\",\
+                      \"since_s\":7,\"in_flight\":2,\"requests\":40,\"failures\":3,\
+                      \"reason\":\"a \\\"reason\\\"\"}]}\n";
+        assert!(json.ends_with(object), "{json}");
     }
 }

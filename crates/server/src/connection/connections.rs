@@ -411,6 +411,8 @@ impl Connections {
         snapshot.upgraded = self.responder.upstreams.upgrades.taken() as u64;
         snapshot.delay = self.services.overload.delay();
         snapshot.queues = self.services.disk.queues();
+        let pools = self.responder.upstreams.pools.iter();
+        snapshot.endpoints = pools.flat_map(|pool| pool.snapshot()).collect();
         snapshot
     }
 

@@ -331,6 +331,7 @@ impl Master {
                 Request::Reload => self.reload(vec![client]),
                 Request::Upgrade => self.upgrade(Some(client)),
                 Request::Purge(purge) => self.purge(purge, client),
+                Request::Drain(drain) => self.drain(client, drain),
                 Request::Stats(form) => match self.serving() {
                     Some(generation) => {
                         let to = client.into_done_socket();

@@ -15,6 +15,7 @@ use site::upstream::Upstream;
 use super::lifecycle::State;
 use super::process::{Circumstances, PoolProcess};
 use super::{Master, Phase};
+use crate::control::{Client, Drain};
 use crate::file_stamps::FileStamps;
 use crate::ipc::Channel;
 use crate::log::{self, OpenSink};
@@ -109,6 +110,19 @@ impl Master {
         for channel in self.pools.iter().filter_map(|pool| pool.channel.as_ref()) {
             if let Ok(file) = file.as_fd().try_clone_to_owned().map(File::from) {
                 _ = channel.send(&PoolCommand::Log(file.into()));
+            }
+        }
+    }
+
+    /// Has the pool of an application take an endpoint out of service, or put it back. The pool responds.
+    pub(super) fn drain(&self, client: Client, drain: Drain) {
+        let Drain { application, endpoint, change } = drain;
+        let pool = self.pools.iter().rev().find(|pool| pool.application.name == application);
+        match pool.and_then(|pool| pool.channel.as_ref()) {
+            None => client.failed([&*format!("there is no application \"{}\"", application.escape_debug())]),
+            // Fails only if the pool has ended, or the name is too long; then the client gets no response.
+            Some(channel) => {
+                _ = channel.send(&PoolCommand::Drain { change, endpoint, to: client.into_socket() });
             }
         }
     }

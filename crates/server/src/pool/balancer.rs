@@ -278,11 +278,15 @@ impl Balancer {
         }
     }
 
-    /// Takes the endpoints of this name out of service, or puts them back. `false`: there is none.
-    #[cfg(test)]
+    /// Takes the endpoints of this name, or of this address of a name, out of service, or puts them back. `false`: there
+    /// is none.
     pub fn set_draining(&mut self, name: &str, is_draining: bool, now: Instant) -> bool {
         let mut found = false;
-        for endpoint in self.endpoints.iter_mut().filter(|endpoint| endpoint.name == name) {
+        let is_named = |endpoint: &&mut Endpoint| match endpoint.name.split_once(" (") {
+            Some((configured, resolved)) => configured == name || resolved.strip_suffix(')') == Some(name),
+            None => endpoint.name == name,
+        };
+        for endpoint in self.endpoints.iter_mut().filter(is_named) {
             found = true;
             endpoint.health.set_draining(is_draining);
             if endpoint.health.update(now) {

@@ -109,7 +109,6 @@ impl EndpointHealth {
         }
     }
 
-    #[cfg(test)]
     pub fn set_draining(&mut self, is_draining: bool) {
         self.is_draining = is_draining;
     }

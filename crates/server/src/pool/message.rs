@@ -9,6 +9,7 @@ use arrayvec::ArrayVec;
 
 use super::PoolError;
 use super::selection::Choice;
+use crate::control::DrainChange;
 use crate::ipc::{Decoder, Encoder, Message};
 
 /// An endpoint of an application: an address or a process. Never 0, which stands for none in a message.
@@ -114,6 +115,8 @@ pub enum PoolCommand {
     AddWorker(OwnedFd),
     /// The error log from now on.
     Log(OwnedFd),
+    /// Take an endpoint out of service, or put it back, and write the response of the control socket.
+    Drain { change: DrainChange, endpoint: String, to: OwnedFd },
 }
 
 /// At most so many bytes of a text.
@@ -249,10 +252,19 @@ impl Message<'_> for PoolEvent {
 }
 
 impl Message<'_> for PoolCommand {
+    const MAX_BYTES: usize = 512;
+
     fn encode(&self) -> Encoder<'_> {
         match self {
             PoolCommand::AddWorker(fd) => Encoder::new(b'J').fd(fd),
             PoolCommand::Log(fd) => Encoder::new(b'O').fd(fd),
+            PoolCommand::Drain { change, endpoint, to } => {
+                let kind = match change {
+                    DrainChange::Drain => b'D',
+                    DrainChange::Undrain => b'U',
+                };
+                Encoder::new(kind).bytes(endpoint.as_bytes()).fd(to)
+            }
         }
     }
 
@@ -260,6 +272,10 @@ impl Message<'_> for PoolCommand {
         Some(match kind {
             b'J' => PoolCommand::AddWorker(fields.fd()?),
             b'O' => PoolCommand::Log(fields.fd()?),
+            b'D' | b'U' => {
+                let change = if kind == b'D' { DrainChange::Drain } else { DrainChange::Undrain };
+                PoolCommand::Drain { change, endpoint: text(fields.rest())?, to: fields.fd()? }
+            }
             _ => return None,
         })
     }
@@ -327,5 +343,7 @@ mod tests {
             })
         }));
         check_codec([PoolCommand::AddWorker(fd()), PoolCommand::Log(fd())]);
+        let drain = |change| PoolCommand::Drain { change, endpoint: "10.0.0.1:80".to_owned(), to: fd() };
+        check_codec([drain(DrainChange::Drain), drain(DrainChange::Undrain)]);
     }
 }

@@ -47,6 +47,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::admission::Ticket;
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::services::Services;
+use crate::stats::EndpointSnapshot;
 use crate::tls::{ClientTls, Offer};
 use crate::{clock, sys};
 use acquisitions::Acquisitions;
@@ -349,6 +350,25 @@ impl Pool {
             Some(address) => address.to_string().into(),
             None => self.addresses.get(origin.index).unwrap_or(&self.name).clone(),
         }
+    }
+
+    /// For the statistics.
+    pub fn snapshot(&self) -> Vec<EndpointSnapshot> {
+        let snapshot = |entry: &Rc<EndpointEntry>| EndpointSnapshot {
+            application: self.upstream.name.clone(),
+            name: entry.name.to_string(),
+            state: match entry.state.get() {
+                Availability::Up => "up",
+                Availability::Down => "down",
+                Availability::Draining => "draining",
+            },
+            age: entry.since.get().elapsed(),
+            in_flight: entry.in_flight.get() as u64,
+            requests: entry.requests.get(),
+            failures: entry.failures.get(),
+            reason: entry.reason.borrow().to_string(),
+        };
+        self.table.borrow().entries().iter().map(snapshot).collect()
     }
 
     /// The value of the sticky cookie that leads to an endpoint.

@@ -2,9 +2,10 @@
 //! endpoints, and sends the connections to workers.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReaso
 use super::health_check::check;
 use super::message::{EndpointId, Lease, Origin, PoolCommand, PoolEvent, PoolRequest};
 use super::resolution::{self, Addresses};
+use crate::control::{DrainChange, response_text};
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log::stderr::Errors;
 use crate::names::{Resolver, SystemNames, alternative};
@@ -223,6 +225,9 @@ impl PoolProcess {
                 command = command => match command {
                     Ok(Received::Message(PoolCommand::AddWorker(channel))) => self.add_worker(channel),
                     Ok(Received::Message(PoolCommand::Log(file))) => log::replace(0, file),
+                    Ok(Received::Message(PoolCommand::Drain { change, endpoint, to })) => {
+                        self.drain(change, &endpoint, to);
+                    }
                     Ok(Received::End) | Err(_) => {
                         master = None;
                         self.balancer.on_master_gone();
@@ -232,6 +237,22 @@ impl PoolProcess {
                 () = due => {}
             }
         }
+    }
+
+    fn drain(&mut self, change: DrainChange, endpoint: &str, to: OwnedFd) {
+        let now = Instant::now();
+        let is_draining = change == DrainChange::Drain;
+        let result = match self.balancer.set_draining(endpoint, is_draining, now) {
+            true if is_draining => Ok(format!("{endpoint} gets no more requests")),
+            true => Ok(format!("{endpoint} gets requests again")),
+            false => {
+                let names: Vec<String> = self.balancer.notices(now).map(|notice| notice.name).collect();
+                let endpoint = endpoint.escape_debug();
+                Err(format!("{} has no endpoint \"{endpoint}\", but {}", self.upstream, names.join(", ")))
+            }
+        };
+        // The client may have given up waiting.
+        _ = UnixStream::from(to).write_all(response_text(result).as_bytes());
     }
 
     fn add_worker(&mut self, channel: OwnedFd) {

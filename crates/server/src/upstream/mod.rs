@@ -31,6 +31,7 @@ use std::rc::Rc;
 
 use script::environment::Additions;
 use site::balance::Balance;
+use site::health::Statuses;
 use site::upstream::Upstream;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
@@ -238,7 +239,7 @@ async fn forward_to_script(
     let script = cgi::start(services, spawner, request, program, stdin, permit).await?;
     let timeouts = Timeouts::of_scripts(services);
     let exchange = Exchange::new(services, Box::new(script), Kind::Script, timeouts, request, source);
-    match receive(exchange, handler, request).await {
+    match receive(exchange, handler, request, &Statuses::default()).await {
         Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),
         Ok(outcome) => Ok(outcome),
     }
@@ -301,7 +302,7 @@ async fn forward_to_application(
         let mut exchange = Exchange::new(services, transport, Kind::Application, timeouts, request, source);
         exchange.upstream_name = upstream_name.clone();
         exchange.attempt = Some(attempt);
-        let failure = match receive(exchange, handler, request).await {
+        let failure = match receive(exchange, handler, request, &upstream.health.failure_status).await {
             Ok(outcome) => return Ok((outcome, endpoint)),
             Err(failure) => failure,
         };
@@ -383,9 +384,15 @@ async fn receive(
     exchange: Exchange,
     handler: &Handler,
     request: &UpstreamRequest,
+    failures: &Statuses,
 ) -> Result<Outcome, NoResponse> {
     match exchange.receive_head().await {
-        Ok((head, received)) => Ok(response::of(exchange, handler, request.wanted, head, received).await),
+        Ok((head, received)) => {
+            if failures.contains(head.status) {
+                exchange.report_failure(&format!("status {}", head.status.code()));
+            }
+            Ok(response::of(exchange, handler, request.wanted, head, received).await)
+        }
         Err(Failure::Reported(status)) => Ok(Outcome::Failed(status)),
         Err(Failure::NoResponse(failure)) => Err(failure),
     }

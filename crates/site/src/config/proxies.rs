@@ -7,6 +7,7 @@ use super::error::Place;
 use super::section::{Given, Section, table, text};
 use super::settings::{field_name, is_field_value, reject_second_rule};
 use super::toml::{Entry, Node, Table, Value};
+use crate::balance::Balance;
 use crate::endpoint::EndpointAddress;
 use crate::forwarding::{Authority, Forwarding, ProxyUrl, Replacement, Scheme, Spelling};
 use crate::model::{Action, HeaderRule};
@@ -18,7 +19,7 @@ const CONNECTIONS: usize = 64;
 /// Addresses of one upstream.
 const MAX_ADDRESSES: usize = 64;
 /// Keys of a route whose upstream speaks HTTP.
-const KEYS: [&str; 4] = ["proxy_path", "proxy_host", "proxy_headers", "proxy_upgrade"];
+const KEYS: [&str; 5] = ["proxy_balance", "proxy_path", "proxy_host", "proxy_headers", "proxy_upgrade"];
 /// The protocol that a route forwards by default.
 const WEBSOCKET: &str = "websocket";
 /// Fields of a request that the server writes itself, and what to do instead.
@@ -39,7 +40,7 @@ const OWN_FIELDS: [(&str, &str); 10] = [
 pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
     let hosts = tables(top.table, "host");
     let routes = hosts.iter().chain([&top.table]).flat_map(|host| tables(host, "route"));
-    for entry in routes.filter_map(|route| route.get("proxy")) {
+    for (route, entry) in routes.filter_map(|route| Some((route, route.get("proxy")?))) {
         let urls: Option<Vec<Given<&str>>> = match &entry.node.value {
             Value::Array(nodes) => nodes.iter().map(given).collect(),
             _ => given(&entry.node).map(|url| vec![url]),
@@ -50,7 +51,9 @@ pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
         };
         let addresses = urls.iter().map(|url| address(url, upstreams)).collect::<Result<Vec<_>, _>>();
         let addresses: Vec<EndpointAddress> = addresses.unwrap_or_default().into_iter().flatten().collect();
-        if addresses.is_empty() || find(upstreams, scheme, &addresses).is_some() {
+        let balance = route.get("proxy_balance").and_then(|entry| Balance::parse(text(&entry.node)?).ok());
+        let balance = balance.unwrap_or_default();
+        if addresses.is_empty() || find(upstreams, scheme, &addresses, &balance).is_some() {
             continue;
         }
         if upstreams.len() == max {
@@ -61,7 +64,11 @@ pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
         let urls: Vec<String> = addresses.iter().map(url).collect();
         let endpoints = Endpoints::External(External { addresses, connections: CONNECTIONS });
         let tls = (scheme == Scheme::Https).then(Box::<UpstreamTls>::default);
-        upstreams.push(Upstream { tls, ..Upstream::new(urls.join(", "), Protocol::Http, endpoints) });
+        upstreams.push(Upstream {
+            tls,
+            balance,
+            ..Upstream::new(urls.join(", "), Protocol::Http, endpoints)
+        });
     }
 }
 
@@ -97,11 +104,28 @@ fn address(url: &Given<&str>, upstreams: &[Upstream]) -> Result<Option<EndpointA
     }
 }
 
-fn find(upstreams: &[Upstream], scheme: Scheme, addresses: &[EndpointAddress]) -> Option<UpstreamId> {
+fn find(
+    upstreams: &[Upstream],
+    scheme: Scheme,
+    addresses: &[EndpointAddress],
+    balance: &Balance,
+) -> Option<UpstreamId> {
     upstreams.iter().position(|upstream| {
         let is_same =
             |external: &External| external.addresses == addresses && upstream.scheme() == scheme.as_str();
-        upstream.is_of_route() && matches!(&upstream.endpoints, Endpoints::External(own) if is_same(own))
+        upstream.is_of_route()
+            && upstream.balance == *balance
+            && matches!(&upstream.endpoints, Endpoints::External(own) if is_same(own))
+    })
+}
+
+/// How requests are distributed over the endpoints of an upstream.
+pub fn balance(section: &Section, key: &str) -> Balance {
+    let Some(given) = section.text(key) else { return Balance::default() };
+    Balance::parse(given.value).unwrap_or_else(|what_to_do| {
+        let what = format!("\"{key}\" cannot be \"{}\"", given.value.escape_debug());
+        section.errors.add(given.place, what, what_to_do);
+        Balance::default()
     })
 }
 
@@ -136,6 +160,8 @@ pub fn action(section: &Section, upstreams: &[Upstream]) -> Option<Action> {
             }
             Ok((_, Some(address))) => addresses.push(address),
             Ok((ProxyUrl { authority: Authority::Name(name), scheme, .. }, None)) if urls.len() == 1 => {
+                let what_to_do = "write it as \"balance\" in the [[application]]";
+                section.reject_keys(&["proxy_balance"], "belongs to the application", what_to_do);
                 return application(section, name, scheme, url.place, upstreams);
             }
             Ok(_) => {
@@ -145,7 +171,7 @@ pub fn action(section: &Section, upstreams: &[Upstream]) -> Option<Action> {
             }
         }
     }
-    find(upstreams, scheme?, &addresses).map(Action::Upstream)
+    find(upstreams, scheme?, &addresses, &balance(section, "proxy_balance")).map(Action::Upstream)
 }
 
 fn application(

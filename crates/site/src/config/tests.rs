@@ -153,7 +153,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
     };
     let needed = match key.name {
         "status" if scope == Scope::Route => "redirect = \"/x\"",
-        "download" | "requests_burst" | "status" if scope == Scope::Limit => "requests = 1",
+        "download" | "requests_burst" | "announce" | "status" if scope == Scope::Limit => "requests = 1",
         "queue" if scope == Scope::Limit => "concurrent = 1",
         "wait" if scope == Scope::Limit => "concurrent = 1\nqueue = 1",
         "status" | "timeout" | "rise" | "fall" if scope == Scope::Health => "path = \"/health\"",
@@ -170,6 +170,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "hsts_subdomains" => "hsts = \"1y\"",
         "hsts_preload" => "hsts = \"1y\"\nhsts_subdomains = true",
         "cgroup_memory" | "cgroup_tasks" => "cgroup = \"auto\"",
+        "proxy_balance" => "proxy = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]",
         "proxy_path" | "proxy_host" | "proxy_headers" | "proxy_upgrade" => "proxy = \"http://127.0.0.1:1\"",
         "script_processes" | "pass_authorization" => "cgi = true",
         "user" if scope == Scope::Route => "cgi = true",

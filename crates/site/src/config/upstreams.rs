@@ -7,7 +7,6 @@ use super::keys::Scope;
 use super::section::{Given, Section};
 use super::{health, proxies, scripts, settings};
 use crate::address::Address;
-use crate::balance::Balance;
 use crate::endpoint::{EndpointAddress, Family, Resolution, is_host_name};
 use crate::upstream::{
     Endpoints, External, Managed, Protocol, SocketPassing, Upstream, UpstreamId, UpstreamTls, Verification,
@@ -94,7 +93,7 @@ fn upstream(section: &Section) -> Option<Upstream> {
         }
     };
     let addresses = section.texts("address").map_or(0, |addresses| addresses.len());
-    let (balance, weights) = balance(section, addresses);
+    let weights = weights(section, addresses);
     let endpoints =
         endpoints.unwrap_or(Endpoints::External(External { addresses: Vec::new(), connections: 1 }));
     let tls = tls(section, &endpoints);
@@ -109,7 +108,7 @@ fn upstream(section: &Section) -> Option<Upstream> {
     Some(Upstream {
         tls,
         http2: section.flag("http2").unwrap_or(false),
-        balance,
+        balance: proxies::balance(section, "balance"),
         weights,
         health: health::health(section, protocol),
         retries: section.count("retries").unwrap_or(defaults.retries),
@@ -216,25 +215,15 @@ pub fn resolution(top: &Section) -> Resolution {
     }
 }
 
-/// How requests are distributed over so many addresses, and the weight of each.
-pub fn balance(section: &Section, addresses: usize) -> (Balance, Vec<u16>) {
-    let given = section.text("balance");
-    let balance = given.and_then(|given| match Balance::parse(given.value) {
-        Ok(balance) => Some(balance),
-        Err(what_to_do) => {
-            let what = format!("\"balance\" cannot be \"{}\"", given.value.escape_debug());
-            section.errors.add(given.place, what, what_to_do);
-            None
-        }
-    });
-    let weights = section.counts("weights").map_or(Vec::new(), |given| {
+/// The weight of each of so many addresses.
+fn weights(section: &Section, addresses: usize) -> Vec<u16> {
+    section.counts("weights").map_or(Vec::new(), |given| {
         if given.value.len() != addresses {
             let what = format!("\"weights\" has {} entries, for {addresses} addresses", given.value.len());
             section.errors.add(given.place, what, "write one for each address, in their order");
         }
         given.value
-    });
-    (balance.unwrap_or_default(), weights)
+    })
 }
 
 fn name(section: &Section) -> Option<String> {

@@ -576,6 +576,14 @@ pub static CHAPTERS: &[Chapter] = &[
                        segments are rejected with 400. See [Reverse proxy](proxy.md#the-path).",
             },
             Key {
+                name: "proxy_balance",
+                kind: Kind::Text,
+                default: Value("\"least\""),
+                example: "\"sticky\"",
+                text: "Which of several URLs of `proxy` a request goes to, as `balance` of an `[[application]]` says it. See \
+                       [Several endpoints](proxy.md#several-endpoints).",
+            },
+            Key {
                 name: "proxy_host",
                 kind: Kind::Text,
                 default: Words("the requested host"),
@@ -2117,8 +2125,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::Texts,
                 default: Words("none: the server starts it by its `command`"),
                 example: "[\"127.0.0.1:9000\", \"unix:/run/php/php-fpm.sock\"]",
-                text: "The addresses of an application that another program starts. Each request goes to the address with \
-                       the fewest requests. An address that does not respond is skipped for a second. A name, such as \
+                text: "The addresses of an application that another program starts. `balance` says \
+                       which one a request goes to. A name, such as \
                        `app.internal:3000`, stands for all of its addresses, and `_http._tcp.app.internal` for those of \
                        its SRV records. See [Names](proxy.md#names).",
             },
