@@ -1,0 +1,272 @@
+//! The files of the cache: stored responses that outlive a process, whatever becomes of the files, and `taipan purge`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use e2e::{Folder, Response, Rows, Server, Site, TIMEOUT, run, wait_until};
+
+/// An application that counts its requests, and a folder for the files. Servers are started in front of them.
+struct Fixture {
+    home: Folder,
+    requests: Arc<AtomicUsize>,
+}
+
+/// Bytes of a body that is sent from a file.
+const LARGE: usize = 300_000;
+
+fn answer(stream: &mut UnixStream, requests: &AtomicUsize) -> Option<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let number = requests.fetch_add(1, Ordering::SeqCst) + 1;
+    let target = String::from_utf8_lossy(&head).split(' ').nth(1)?.to_owned();
+    let mut body = format!("{target} {number} ");
+    if target.contains("large") {
+        body.extend((0..LARGE).map(|n| char::from(b'a' + (n % 23) as u8)));
+    }
+    let tag = if target.contains("tagged") { "Cache-Tag: news, other\r\n" } else { "" };
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\n{tag}Content-Length: {length}\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).ok()
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let home = Folder::new();
+        fs::create_dir(home.path().join("files")).expect("it is our folder");
+        let listener = UnixListener::bind(home.path().join("peer")).expect("it is our folder");
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = requests.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, counted) = (stream.expect("it listens"), counted.clone());
+                thread::spawn(move || while answer(&mut stream, &counted).is_some() {});
+            }
+        });
+        Fixture { home, requests }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.home.path().join("files")
+    }
+
+    fn config(&self, settings: &str) -> String {
+        let (peer, files) = (self.home.path().join("peer"), self.folder());
+        format!(
+            "workers = 2\n[[route]]\npath = \"/app/\"\napplication = \"app\"\nresponse_cache = true\n\
+             [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:{}\"\n\
+             [cache_files]\nfolder = \"{}\"\nmin_free = 0\n{settings}\n",
+            peer.display(),
+            files.display()
+        )
+    }
+
+    fn start(&self) -> Server {
+        self.start_with("")
+    }
+
+    fn start_with(&self, settings: &str) -> Server {
+        let server = Site::new().config(&self.config(settings)).start();
+        let files = self.files().len() as u64;
+        assert!(wait_until(TIMEOUT, || count(&server, "files") >= files), "the index is made");
+        server
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let entries =
+            |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        entries(&self.folder())
+            .filter(|path| path.is_dir())
+            .flat_map(|path| entries(&path).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Requests all of them, and waits until their files are there. Returns the bodies.
+    fn store(&self, server: &Server, paths: &[&str]) -> Vec<String> {
+        let before = count(server, "files_written");
+        let bodies = paths.iter().map(|path| body(server, path)).collect();
+        let is_written = || count(server, "files_written") >= before + paths.len() as u64;
+        assert!(wait_until(TIMEOUT, is_written), "{}\n{}", server.stats(), server.stderr());
+        bodies
+    }
+}
+
+fn count(server: &Server, key: &str) -> u64 {
+    server.stats()["cache_files"][key].as_u64().expect("it is counted")
+}
+
+fn get(server: &Server, path: &str) -> Response {
+    server.request(format!("GET /app/{path} HTTP/1.1\r\nHost: a.example\r\n\r\n"))
+}
+
+fn body(server: &Server, path: &str) -> String {
+    let response = get(server, path);
+    assert_eq!(response.status, 200, "{path}: {}", server.stderr());
+    response.text()
+}
+
+fn purge(server: &Server, words: &[&str]) -> String {
+    let output = server.run_command(&[&["purge"], words].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+const PATHS: [&str; 4] = ["1", "2?q=1", "large", "tagged"];
+
+#[test]
+fn finds_responses_again_after_a_reload_a_restart_and_a_kill() {
+    let app = Fixture::new();
+    let mut server = app.start();
+    let bodies = app.store(&server, &PATHS);
+    let requests = app.requests();
+    for how in ["reload", "restart", "kill"] {
+        match how {
+            "reload" => server.reload(),
+            "restart" => server = app.start(),
+            _ => {
+                server.signal(e2e::Signal::KILL);
+                server = app.start();
+            }
+        }
+        assert!(wait_until(TIMEOUT, || count(&server, "files") == 4), "{how}: {}", server.stats());
+        for (path, body) in PATHS.iter().zip(&bodies) {
+            let response = get(&server, path);
+            assert_eq!(response.text(), *body, "{how}: {path}");
+            let status = response.field("Cache-Status").unwrap_or_default();
+            assert!(status.contains("hit"), "{how}: {path}: {status}");
+        }
+        assert_eq!(app.requests(), requests, "{how}: the application is not asked");
+    }
+}
+
+#[test]
+fn damaged_and_removed_files_are_misses() {
+    let app = Fixture::new();
+    let server = app.start();
+    let mut bodies = app.store(&server, &PATHS);
+    for (what, damage) in [
+        (
+            "flipped",
+            (|file| {
+                let mut bytes = fs::read(file).unwrap();
+                let at = bytes.len() - 3;
+                bytes[at] ^= 0x20;
+                fs::write(file, bytes).unwrap();
+            }) as fn(&PathBuf),
+        ),
+        ("cut", |file| {
+            let length = fs::metadata(file).unwrap().len();
+            fs::File::options().write(true).open(file).unwrap().set_len(length - 1).unwrap();
+        }),
+        ("emptied", |file| fs::write(file, "").unwrap()),
+        ("removed", |file| fs::remove_file(file).unwrap()),
+    ] {
+        app.files().iter().for_each(damage);
+        // Memory is lost, and the files are all that there is.
+        server.reload();
+        let before = app.requests();
+        let again = app.store(&server, &PATHS);
+        for ((path, old), new) in PATHS.iter().zip(&bodies).zip(&again) {
+            assert!(old != new && new.starts_with(&format!("/app/{path} ")), "{what}: {path}");
+        }
+        assert_eq!(app.requests(), before + PATHS.len(), "{what}");
+        assert_eq!(app.files().len(), PATHS.len(), "{what}");
+        bodies = again;
+    }
+}
+
+#[test]
+fn purges_by_path_prefix_tag_and_host() {
+    let app = Fixture::new();
+    let server = app.start();
+    let mut rows = Rows::new();
+    for (words, removed) in [
+        (&["/app/1"][..], 1),
+        (&["/app/2"], 1),
+        (&["/app/2?q=2"], 0),
+        (&["--prefix", "/app/"], 4),
+        (&["--tag", "news"], 1),
+        (&["--tag", "new"], 0),
+        (&["--all"], 4),
+        (&["--host", "b.example", "--all"], 0),
+        (&["--host", "A.example", "--prefix", "/app/large"], 1),
+    ] {
+        purge(&server, &["--all"]);
+        app.store(&server, &PATHS);
+        let text = purge(&server, words);
+        rows.holds(words.join(" "), "files", text.ends_with(&format!(" {removed} in files\n")));
+        rows.check(words.join(" "), app.files().len(), PATHS.len() - removed);
+        let before = app.requests();
+        PATHS.iter().for_each(|path| _ = body(&server, path));
+        rows.holds(words.join(" "), "memory", app.requests() - before >= removed);
+    }
+    let wrong = server.run_command(&["purge", "app"]);
+    rows.check("no path", wrong.status.code(), Some(2));
+}
+
+#[test]
+fn keeps_within_its_bounds() {
+    let app = Fixture::new();
+    let server = app.start_with("bytes = \"1MiB\"\nentries = 20\nlargest = \"350KiB\"");
+    for n in 0..60 {
+        body(&server, &format!("small{n}"));
+    }
+    for n in 0..8 {
+        assert_eq!(body(&server, &format!("large{n}")).len(), format!("/app/large{n} 00 ").len() + LARGE);
+    }
+    let is_written = || count(&server, "files_written") >= 60;
+    assert!(wait_until(TIMEOUT, is_written), "{}", server.stats());
+    let found = app.files();
+    let sizes = found.iter().map(|path| fs::metadata(path).map_or(0, |one| one.len().div_ceil(4096) * 4096));
+    let bytes: u64 = sizes.sum();
+    assert!(bytes <= 1 << 20 && app.files().len() <= 20, "{bytes} bytes in {} files", app.files().len());
+    assert!(count(&server, "files_evicted") > 0);
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_refused_with_what_to_do() {
+    let app = Fixture::new();
+    let check = || {
+        let site = Site::new().config(&app.config(""));
+        let output = run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (code, text) = check();
+    assert!(code == Some(0) && text.contains("1.0 GiB  stored responses, in"), "{text}");
+    assert_eq!(fs::read_dir(app.folder()).unwrap().count(), 0, "a check changes nothing");
+    fs::write(app.folder().join("letter"), "dear").unwrap();
+    let (code, text) = check();
+    let named = "it has other files, such as \"letter\"; name an empty folder";
+    assert!(code == Some(1) && text.contains(named) && text.contains("site.toml:"), "{text}");
+    fs::remove_dir_all(app.folder()).unwrap();
+    let (code, text) = check();
+    assert!(code == Some(1) && text.contains("it does not exist; make it"), "{text}");
+}
+
+#[test]
+fn serves_without_files_when_the_folder_is_taken_away() {
+    let app = Fixture::new();
+    let server = app.start();
+    app.store(&server, &PATHS);
+    fs::remove_dir_all(app.folder()).unwrap();
+    for n in 0..10 {
+        body(&server, &format!("other{n}"));
+    }
+    server.wait_for_line("the cache cannot write to", TIMEOUT);
+    PATHS.iter().for_each(|path| _ = body(&server, path));
+    assert_eq!(server.count("status_5xx"), 0);
+}
