@@ -96,10 +96,10 @@ impl Builder {
     }
 
     fn push_value(&mut self, value: &[u8]) {
-        self.bytes.extend(value.iter().map(|&byte| match byte {
-            b'\r' | b'\n' | 0 => b' ',
-            byte => byte,
-        }));
+        let is_control = |byte: &u8| matches!(byte, b'\r' | b'\n' | 0);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.bytes[start..].iter_mut().filter(|byte| is_control(byte)).for_each(|byte| *byte = b' ');
         self.bytes.extend_from_slice(CRLF);
     }
 

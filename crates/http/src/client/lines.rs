@@ -79,9 +79,10 @@ pub struct FieldSection {
 /// The position of a field in the bytes of its section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FieldLine {
-    start: usize,
-    colon: usize,
-    end: usize,
+    start: u32,
+    colon: u32,
+    /// Of the value, without the spaces around it.
+    value: (u32, u32),
 }
 
 /// The broken rule.
@@ -128,6 +129,11 @@ impl Default for Limits {
     }
 }
 
+/// A value may have none of these.
+fn is_control(byte: u8) -> bool {
+    byte.is_ascii_control() && byte != b'\t'
+}
+
 impl HeadLines {
     pub fn new(limits: Limits) -> HeadLines {
         HeadLines {
@@ -142,7 +148,13 @@ impl HeadLines {
 
     /// Reads up to the end of a line. Removes the consumed bytes from `input`.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
-        while let Some((&byte, rest)) = input.split_first() {
+        while let Some(&first) = input.first() {
+            // The rest of the line at once, where nothing in it has to be looked at.
+            if self.position == LinePosition::Within && !is_control(first) {
+                self.take_text(input)?;
+                continue;
+            }
+            let (byte, rest) = (first, &input[1..]);
             *input = rest;
             self.size += 1;
             if self.size > self.limits.head {
@@ -159,7 +171,7 @@ impl HeadLines {
                 (LinePosition::Cr, _) => return Err(LineError::Control),
                 (_, b'\r') => self.position = LinePosition::Cr,
                 (LinePosition::Start, b' ' | b'\t') => return Err(LineError::Folded),
-                (_, byte) if byte.is_ascii_control() && byte != b'\t' => return Err(LineError::Control),
+                (_, byte) if is_control(byte) => return Err(LineError::Control),
                 _ if self.line().len() >= self.limits.line => return Err(LineError::LineTooLong),
                 (_, byte) => {
                     self.section.bytes.push(byte);
@@ -168,6 +180,24 @@ impl HeadLines {
             }
         }
         Ok(Progress::NeedMore)
+    }
+
+    /// Adds the bytes in front of the next control character to the current line. Errors: a limit, where it is reached.
+    fn take_text(&mut self, input: &mut &[u8]) -> Result<(), LineError> {
+        let length = input.iter().position(|byte| is_control(*byte)).unwrap_or(input.len());
+        let of_head = self.limits.head - self.size.min(self.limits.head);
+        let of_line = self.limits.line - self.line().len().min(self.limits.line);
+        let (text, rest) = input.split_at(length.min(of_head).min(of_line));
+        self.section.bytes.extend_from_slice(text);
+        self.size += text.len();
+        *input = rest;
+        if text.len() == length {
+            return Ok(());
+        }
+        // The byte beyond the limit counts, too.
+        self.size += 1;
+        *input = &rest[1..];
+        Err(if of_head <= of_line { LineError::TooLarge } else { LineError::LineTooLong })
     }
 
     /// The current line as far as it is received, without its end.
@@ -190,8 +220,14 @@ impl HeadLines {
         if self.section.lines.len() >= self.limits.fields {
             return Err(LineError::TooManyFields);
         }
-        let (start, end) = (self.start, self.section.bytes.len());
-        self.section.lines.push(FieldLine { start, colon: start + colon, end });
+        let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');
+        let spaces = line[colon + 1..].iter().take_while(is_space).count();
+        let value = trim_ows(&line[colon + 1 + spaces..]).len();
+        let value_at = self.start + colon + 1 + spaces;
+        // Below the limit of a head.
+        let [start, colon, from, to] =
+            [self.start, self.start + colon, value_at, value_at + value].map(|at| at as u32);
+        self.section.lines.push(FieldLine { start, colon, value: (from, to) });
         self.skip();
         Ok(())
     }
@@ -227,9 +263,9 @@ impl HeadLines {
 
     /// The position of a field, by its index.
     pub fn position_of(&self, field: usize) -> Position {
-        let FieldLine { start, end, .. } = self.section.lines[field];
+        let FieldLine { start, value: (_, end), .. } = self.section.lines[field];
         let others = self.count - self.section.lines.len();
-        Position::new(field + others + 1, &self.section.bytes[start..end])
+        Position::new(field + others + 1, &self.section.bytes[start as usize..end as usize])
     }
 }
 
@@ -298,7 +334,9 @@ impl FieldSection {
 
 impl FieldLine {
     fn field<'a>(&self, bytes: &'a [u8]) -> Field<'a> {
-        Field { name: &bytes[self.start..self.colon], value: trim_ows(&bytes[self.colon + 1..self.end]) }
+        let (start, end) = self.value;
+        let name = &bytes[self.start as usize..self.colon as usize];
+        Field { name, value: &bytes[start as usize..end as usize] }
     }
 }
 

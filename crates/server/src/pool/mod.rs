@@ -718,7 +718,8 @@ impl PooledConnection {
 
     fn release(self) {
         let pool = self.pool.clone();
-        if self.is_spent() || !self.is_open() {
+        // One that nothing waits for is checked when it is used again.
+        if self.is_spent() || pool.waiting() > 0 && !self.is_open() {
             return;
         }
         let is_ours = self.leased.elapsed() < FAIR_SHARE && pool.waiting() > 0;

@@ -217,7 +217,7 @@ impl Exchange {
     pub async fn receive_head(&self) -> Result<(UpstreamHead, Vec<u8>), Failure> {
         let mut parser = self.transport.head_parser();
         loop {
-            let bytes = match self.read(self.began, self.timeouts.first_byte).await {
+            let mut bytes = match self.read(self.began, self.timeouts.first_byte).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Err(self.no_head(parser).await),
                 Err(error @ (ReadError::Failed(_) | ReadError::Broken(_))) => {
@@ -241,7 +241,8 @@ impl Exchange {
                         attempt.on_head(head.status);
                         attempt.add_received(bytes.len() - used);
                     }
-                    return Ok((head, bytes[used..].to_vec()));
+                    bytes.drain(..used);
+                    return Ok((head, bytes));
                 }
                 Step::Rejected(error) => {
                     self.transport.report_failure(&error.to_string());

@@ -11,7 +11,7 @@ use script::arguments::arguments;
 use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits, environment};
 use script::fastcgi::Role;
 use site::authorizer::{Authorizer, Subrequest, is_same_name, variable};
-use site::forwarding::{Forwarding, Spelling, UNCHANGED};
+use site::forwarding::{Spelling, UNCHANGED};
 use site::model::{Account, Interpreter, QueryArguments, Script};
 use site::proxies::Via;
 use site::route::RouteId;
@@ -204,26 +204,17 @@ impl Handler {
         }
         let head = &head;
         let own = self.script(services);
-        let script = Script {
-            interpreter: own.and_then(|own| own.interpreter.clone()),
-            environment: additions(own, variables, self.upstream(services)),
-            credentials: match self.kind {
-                HandlerKind::Authorizer(_) => Credentials::Passed,
-                _ => own.map_or(Credentials::Withheld, |own| own.credentials),
-            },
-            processes: 1,
-            account: own.and_then(|own| own.account.clone()),
-            forwarding: Forwarding::default(),
-        };
-        let script = &script;
         // The client has announced an empty body.
         let length = length.or((head.framing == Framing::Sized(0)).then_some(0));
         let label: Rc<str> = label(head, connection.client).into();
-        let environment = || self.environment(services, head, connection, length, script, &label);
+        let environment = || {
+            let additions = additions(own, variables, self.upstream(services));
+            self.environment(services, head, connection, length, &additions, &label)
+        };
         let upstream = self.upstream(services).and_then(|id| services.site.upstreams.get(id));
         let mut upgrade = None;
         let message = match upstream.map(|upstream| upstream.protocol) {
-            None => Message::Program(self.program(services, script, head, &environment()?)?),
+            None => Message::Program(self.program(services, own, head, &environment()?)?),
             Some(Protocol::FastCgi) => {
                 let role = if self.is_authorizer() { Role::Authorizer } else { Role::Responder };
                 Message::FastCgi(role, environment()?)
@@ -306,7 +297,7 @@ impl Handler {
         head: &Head<'_>,
         connection: ConnectionInfo,
         body: Option<u64>,
-        script: &Script,
+        additions: &Additions,
         label: &str,
     ) -> Result<Environment, Status> {
         let host = services.site.hosts.at(self.host);
@@ -365,13 +356,16 @@ impl Handler {
             document_root: root.as_os_str().as_bytes(),
             body,
             fields: head.fields,
-            credentials: script.credentials,
+            credentials: match self.kind {
+                HandlerKind::Authorizer(_) => Credentials::Passed,
+                _ => self.script(services).map_or(Credentials::Withheld, |own| own.credentials),
+            },
             claims: match connection.via {
                 Via::Nothing => Claims::Withheld,
                 Via::TrustedProxy => Claims::Passed,
             },
         };
-        environment(&request, &script.environment, Limits::default()).map_err(|error| {
+        environment(&request, additions, Limits::default()).map_err(|error| {
             log::warn(format_args!("{label}: {error}"));
             error.status()
         })
@@ -380,7 +374,7 @@ impl Handler {
     fn program(
         &self,
         services: &Services,
-        script: &Script,
+        script: Option<&Script>,
         head: &Head<'_>,
         environment: &Environment,
     ) -> Result<Program, Status> {
@@ -418,10 +412,15 @@ fn accepts_trailers(head: &Head<'_>) -> bool {
 
 impl Program {
     /// `None`: a path has a NUL, which no file has.
-    fn new(file: PathBuf, script: &Script, query: Option<&str>, environment: &[u8]) -> Option<Program> {
+    fn new(
+        file: PathBuf,
+        script: Option<&Script>,
+        query: Option<&str>,
+        environment: &[u8],
+    ) -> Option<Program> {
         let path = c_string(&file)?;
         let folder = c_string(file.parent()?)?;
-        let (program, arguments) = match &script.interpreter {
+        let (program, arguments) = match script.and_then(|script| script.interpreter.as_ref()) {
             Some(Interpreter::Program(interpreter)) => {
                 let program = c_string(interpreter)?;
                 let arguments = block([&*program, &path]);
@@ -434,7 +433,8 @@ impl Program {
                 (path, block(arguments.iter().map(CString::as_c_str)))
             }
         };
-        let account = script.account.as_ref().map_or(String::new(), Account::to_string);
+        let account =
+            script.and_then(|script| script.account.as_ref()).map_or(String::new(), Account::to_string);
         let account = CString::new(account).ok()?;
         Some(Program { program, arguments, environment: environment.to_vec(), folder, account })
     }
