@@ -26,6 +26,7 @@ mod refusal;
 mod sendfile;
 mod token;
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -267,6 +268,12 @@ fn unserved(route: &Route, status: Status) -> Resolution<'_> {
     }
 }
 
+/// A future that is made in the frame of this function, and no other: the frames of nested redirects have to fit a stack.
+#[inline(never)]
+fn on_heap<F: Future>(future: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(future())
+}
+
 impl<'a> Exchange<'a> {
     #[inline]
     fn new(responder: &'a Responder, host: usize, head: &'a Head<'a>, client: Peer) -> Exchange<'a> {
@@ -441,7 +448,7 @@ impl<'a> Exchange<'a> {
             return response;
         }
         if self.responder.needs.host_folders
-            && let Err(response) = self.choose_folder().await
+            && let Err(response) = on_heap(|| self.choose_folder()).await
         {
             return response;
         }
@@ -457,11 +464,11 @@ impl<'a> Exchange<'a> {
             Err(absent) => absent,
         };
         let Some(FallbackPlan { path, plan, variables }) = self.fallback(&path, route) else {
-            return self.status(route, status).await;
+            return on_heap(|| self.status(route, status)).await;
         };
-        match self.follow(request, &path, plan, Some(&variables)).await {
+        match on_heap(|| self.follow(request, &path, plan, Some(&variables))).await {
             Ok(response) => response,
-            Err((route, _)) => self.status(route, Status::NOT_FOUND).await,
+            Err((route, _)) => on_heap(|| self.status(route, Status::NOT_FOUND)).await,
         }
     }
 
@@ -477,7 +484,8 @@ impl<'a> Exchange<'a> {
     ) -> Result<Response, (&'a Route, Status)> {
         self.cors = plan.route.cors.as_deref();
         if self.responder.needs.rules
-            && let Err(response) = self.enforce(request, |exchange| exchange.check_access(path)).await
+            && let Err(response) =
+                on_heap(|| self.enforce(request, |exchange| exchange.check_access(path))).await
         {
             return Ok(response);
         }
@@ -488,15 +496,15 @@ impl<'a> Exchange<'a> {
         loop {
             return Ok(match self.resolve(path, plan, fallback).await {
                 Resolution::Response(response) => response,
-                Resolution::Status(route, status) => self.status(route, status).await,
+                Resolution::Status(route, status) => on_heap(|| self.status(route, status)).await,
                 Resolution::Absent(route, status) => return Err((route, status)),
-                Resolution::List(query) => self.list(*query).await,
+                Resolution::List(query) => on_heap(|| self.list(*query)).await,
                 // On the heap, because the internal redirects of a script nest.
                 Resolution::Forward(route, kind) => {
-                    Box::pin(self.forward(request, route, *kind, fallback)).await
+                    on_heap(|| self.forward(request, route, *kind, fallback)).await
                 }
                 // A file that stands for the path, such as an index file.
-                Resolution::Refused(refused) => match self.satisfy(request, refused).await {
+                Resolution::Refused(refused) => match on_heap(|| self.satisfy(request, refused)).await {
                     Ok(()) => {
                         plan = self.plan(path.clone());
                         continue;
@@ -515,7 +523,7 @@ impl<'a> Exchange<'a> {
         planned: &Route,
     ) -> Result<(), Response> {
         match self.responder.needs.authorizers {
-            true => self.call_authorizers(request, path, planned).await,
+            true => on_heap(|| self.call_authorizers(request, path, planned)).await,
             false => Ok(()),
         }
     }

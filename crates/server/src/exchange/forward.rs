@@ -8,7 +8,7 @@ use taipan_http::fields::is_name;
 use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
 
-use super::Exchange;
+use super::{Exchange, on_heap};
 use crate::content::{compress, fixed};
 use crate::log;
 use crate::request::Request;
@@ -35,7 +35,8 @@ impl Exchange<'_> {
         if self.responder.needs.rules
             && let HandlerKind::Script(step) = &kind
             && let Err(response) =
-                self.enforce(request, |exchange| exchange.check_path(&step.script_name).map(drop)).await
+                on_heap(|| self.enforce(request, |exchange| exchange.check_path(&step.script_name).map(drop)))
+                    .await
         {
             return response;
         }
@@ -44,7 +45,7 @@ impl Exchange<'_> {
             return response;
         }
         for authorizer in &route.authorizers {
-            if let Err(response) = self.call_authorizer(request, id, authorizer).await {
+            if let Err(response) = on_heap(|| self.call_authorizer(request, id, authorizer)).await {
                 return response;
             }
         }
@@ -63,7 +64,7 @@ impl Exchange<'_> {
         }
         // A script would send the fields that proxies have added back to the client (RFC 9110 §9.3.8).
         if self.head.method == Method::Trace {
-            return self.status(route, Status::METHOD_NOT_ALLOWED).await;
+            return on_heap(|| self.status(route, Status::METHOD_NOT_ALLOWED)).await;
         }
         let query = fallback.and_then(|variables| variables.query.clone());
         let (host, folder, max_body) = (self.host, self.folder_path(), route.max_body);
@@ -71,7 +72,7 @@ impl Exchange<'_> {
         let handler = Handler { host, folder, route: id, kind, query, max_body, spelling, form };
         self.max_body = route.max_body;
         if let Some(settings) = route.cache() {
-            return self.forward_through_cache(request, handler, settings).await;
+            return on_heap(|| self.forward_through_cache(request, handler, settings)).await;
         }
         self.forward_to(request, &handler).await
     }
@@ -79,7 +80,8 @@ impl Exchange<'_> {
     /// The response of the upstream.
     pub(super) async fn forward_to(&mut self, request: Request<'_>, handler: &Handler) -> Response {
         if self.services.sheds_cold() {
-            return self.status(self.route_at(handler.route), Status::SERVICE_UNAVAILABLE).await;
+            let route = self.route_at(handler.route);
+            return on_heap(|| self.status(route, Status::SERVICE_UNAVAILABLE)).await;
         }
         let body = std::mem::replace(&mut self.body, RequestBody::None);
         let log = self.upstream.get_or_insert_default().clone();
@@ -98,15 +100,17 @@ impl Exchange<'_> {
         match outcome {
             Outcome::Response(response) => self.compressed(route, response),
             Outcome::Sendfile(file) => {
-                let response = self.sendfile(route, &file).await;
+                let response = on_heap(|| self.sendfile(route, &file)).await;
                 self.compressed(route, response)
             }
             Outcome::InternalRedirect(target) => {
-                Box::pin(self.redirect_internally(request, handler, &target)).await
+                on_heap(|| self.redirect_internally(request, handler, &target)).await
             }
-            Outcome::Rejected((status, rule)) => self.reject(route, status, Some(rule)).await,
-            Outcome::Failed(status) => self.status(route, status).await,
-            Outcome::Authorized(..) | Outcome::Unrendered(_) => self.status(route, Status::BAD_GATEWAY).await,
+            Outcome::Rejected((status, rule)) => on_heap(|| self.reject(route, status, Some(rule))).await,
+            Outcome::Failed(status) => on_heap(|| self.status(route, status)).await,
+            Outcome::Authorized(..) | Outcome::Unrendered(_) => {
+                on_heap(|| self.status(route, Status::BAD_GATEWAY)).await
+            }
         }
     }
 
@@ -151,7 +155,7 @@ impl Exchange<'_> {
             tls: self.tls,
             ..Exchange::new(self.responder, self.host, &head, self.client)
         };
-        let response = exchange.respond(Request { head: &head, ..request }).await;
+        let response = on_heap(|| exchange.respond(Request { head: &head, ..request })).await;
         // What other origins learn is that of the path that has responded.
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
