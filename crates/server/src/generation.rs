@@ -432,7 +432,14 @@ impl MainThread {
             }
             MasterCommand::Stop => self.send_to_all(|| WorkerCommand::Stop),
             MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
-            MasterCommand::Stats { form, to } => self.send_stats(form, to.into()),
+            // The text is smaller than the socket's buffer; the client may have closed it.
+            MasterCommand::Stats { form, to } => self.report_stats(move |report| {
+                let to = std::os::unix::net::UnixStream::from(to);
+                _ = io::Write::write_all(&mut &to, report.write(form).as_bytes());
+            }),
+            MasterCommand::LogStats => self.report_stats(|report| {
+                report.write(Form::Text).lines().for_each(|line| log::info(format_args!("{line}")));
+            }),
             MasterCommand::Challenge { number, name, pem } => {
                 self.challenges.set(&name, &pem);
                 // The master may have ended.
@@ -467,7 +474,7 @@ impl MainThread {
         self.workers.iter_mut().for_each(|worker| worker.sockets = WorkerSockets::default());
     }
 
-    fn send_stats(&self, form: Form, to: std::os::unix::net::UnixStream) {
+    fn report_stats(&self, write: impl FnOnce(&Report) + Send + 'static) {
         let responses = self.request(WorkerCommand::Count);
         let uptime = self.began.elapsed();
         tokio::spawn(async move {
@@ -478,8 +485,7 @@ impl MainThread {
                 files: disk::stats(),
                 workers: in_time(responses).await,
             };
-            // The text is smaller than the socket's buffer; the client may have closed it.
-            _ = io::Write::write_all(&mut &to, report.write(form).as_bytes());
+            write(&report);
         });
     }
 

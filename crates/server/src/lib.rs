@@ -92,6 +92,7 @@ pub mod announce;
 pub mod background;
 pub mod buffer;
 pub mod clock;
+pub mod detach;
 pub mod encoder;
 pub mod file_stamps;
 pub mod finding;

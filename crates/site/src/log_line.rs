@@ -159,6 +159,14 @@ pub fn write(format: LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut 
             quoted(line.user_agent, out);
             extras(line, out);
         }
+        LogFormat::Boa => boa(line, time, out),
+        LogFormat::BoaHost => {
+            word(line.host, out);
+            out.push(b' ');
+            boa(line, time, out);
+        }
+        LogFormat::Thttpd => thttpd(line, time, "", out),
+        LogFormat::ThttpdHost => thttpd(line, time, line.host, out),
         LogFormat::Json => json(line, time, out),
     }
     out.push(b'\n');
@@ -178,8 +186,32 @@ pub fn error_line(level: Level, time: i64, text: &str, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
+/// The Combined Log Format, which is that of Boa.
+fn boa(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
+    common(line, time, out);
+    out.push(b' ');
+    quoted(line.referer, out);
+    out.push(b' ');
+    quoted(line.user_agent, out);
+}
+
+/// As thttpd writes it to a file. `host` comes before the target, as a folder.
+fn thttpd(line: &Line<'_>, time: &TimeText, host: &str, out: &mut Vec<u8>) {
+    beginning(line, time, host, out);
+    for value in [line.referer, line.user_agent] {
+        out.extend_from_slice(b" \"");
+        text::quoted(value.unwrap_or_default(), out);
+        out.push(b'"');
+    }
+}
+
 /// The start of `Common` and `Combined`, up to the bytes sent.
 fn common(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
+    beginning(line, time, "", out);
+}
+
+/// `host` comes before the target, as a folder.
+fn beginning(line: &Line<'_>, time: &TimeText, host: &str, out: &mut Vec<u8>) {
     client(line.client, out);
     out.extend_from_slice(b" - ");
     word(line.user.unwrap_or_default(), out);
@@ -190,6 +222,10 @@ fn common(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
         Some(request) => {
             text::quoted(request.method.as_bytes(), out);
             out.push(b' ');
+            if !host.is_empty() {
+                out.push(b'/');
+                text::word(host.as_bytes(), out);
+            }
             // A space in the target would move the fields that follow it.
             text::word(request.target.as_bytes(), out);
             out.push(b' ');
@@ -389,6 +425,29 @@ mod tests {
         let mut out = Vec::new();
         write(format, line, &mut TimeText::new(0), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}\n"));
+    }
+
+    #[test]
+    fn writes_the_formats_of_other_servers() {
+        let line = plain();
+        let (begin, end) = (r#"192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET "#, r#"" 200 2448 "#);
+        for (format, expected) in [
+            (LogFormat::Boa, format!(r#"{begin}/a?b HTTP/1.1{end}"-" "curl/8""#)),
+            (LogFormat::BoaHost, format!(r#"example.org {begin}/a?b HTTP/1.1{end}"-" "curl/8""#)),
+            (LogFormat::Thttpd, format!(r#"{begin}/a?b HTTP/1.1{end}"" "curl/8""#)),
+            (LogFormat::ThttpdHost, format!(r#"{begin}/example.org/a?b HTTP/1.1{end}"" "curl/8""#)),
+        ] {
+            check(format, &line, &expected);
+        }
+        // What neither of them escaped.
+        let line = Line { user_agent: Some(b"\x1b]0;x\x07\"\n"), ..line };
+        check(LogFormat::Boa, &line, &format!(r#"{begin}/a?b HTTP/1.1{end}"-" "\x1b]0;x\x07\x22\x0a""#));
+        let line = Line { host: "", request: None, ..line };
+        check(
+            LogFormat::BoaHost,
+            &line,
+            r#"- 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "-" 200 2448 "-" "\x1b]0;x\x07\x22\x0a""#,
+        );
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub struct Site {
     /// A folder that the serving process cannot leave.
     pub chroot: Option<PathBuf>,
     pub sandbox: Sandbox,
+    pub signals: SignalSet,
     /// The value of `Server`. `None`: no such field.
     pub server_header: Option<String>,
     /// The first one is the default host, for every name that no other host has.
@@ -69,6 +70,16 @@ pub struct Site {
     pub http2: Http2,
     pub scripts: Scripts,
     pub log: Log,
+}
+
+/// The program whose signals the master understands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SignalSet {
+    #[default]
+    Taipan,
+    Boa,
+    Thttpd,
+    Busybox,
 }
 
 /// Whether the serving process gives up what it does not need.
@@ -509,6 +520,14 @@ pub enum Sink {
 pub enum LogFormat {
     Common,
     Combined,
+    /// As Boa: no field beyond those of the Combined Log Format.
+    Boa,
+    /// As Boa with hosts: the name of the host comes first.
+    BoaHost,
+    /// As thttpd: an absent field is empty.
+    Thttpd,
+    /// As thttpd with hosts: the name of the host begins the target.
+    ThttpdHost,
     Json,
 }
 
@@ -555,6 +574,7 @@ impl Site {
             pid_file: None,
             chroot: None,
             sandbox: Sandbox::On,
+            signals: SignalSet::Taipan,
             server_header: Some(SERVER_HEADER.to_owned()),
             hosts: Hosts::only(host),
             traffic_limits: Vec::new(),

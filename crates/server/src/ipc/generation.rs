@@ -19,6 +19,8 @@ pub enum MasterCommand {
     Log { sink: u32, file: OwnedFd },
     /// Write the statistics to this socket.
     Stats { form: Form, to: OwnedFd },
+    /// Write the statistics to the error log.
+    LogStats,
     /// Answer TLS-ALPN-01 challenges for the name by this certificate, in PEM with its key behind it, and then send
     /// `ChallengeSet`. Empty: answer them no more.
     Challenge { number: u32, name: Vec<u8>, pem: Vec<u8> },
@@ -96,6 +98,7 @@ impl Message<'_> for MasterCommand {
             MasterCommand::Stop => Encoder::new(b'S'),
             MasterCommand::HandOver(successor) => Encoder::new(b'H').fd(successor),
             MasterCommand::Log { sink, file } => Encoder::new(b'F').u32(*sink).fd(file),
+            MasterCommand::LogStats => Encoder::new(b'G'),
             MasterCommand::Stats { form: Form::Text, to } => Encoder::new(b'T').fd(to),
             MasterCommand::Stats { form: Form::Json, to } => Encoder::new(b'J').fd(to),
             MasterCommand::Challenge { number, name, pem } => {
@@ -119,6 +122,7 @@ impl Message<'_> for MasterCommand {
             b'S' => MasterCommand::Stop,
             b'H' => MasterCommand::HandOver(fields.fd()?),
             b'F' => MasterCommand::Log { sink: fields.u32()?, file: fields.fd()? },
+            b'G' => MasterCommand::LogStats,
             b'T' => MasterCommand::Stats { form: Form::Text, to: fields.fd()? },
             b'J' => MasterCommand::Stats { form: Form::Json, to: fields.fd()? },
             b'C' => {
@@ -230,6 +234,7 @@ mod tests {
             MasterCommand::Stop,
             MasterCommand::HandOver(fd()),
             MasterCommand::Log { sink: 0x0102_0304, file: fd() },
+            MasterCommand::LogStats,
             MasterCommand::Stats { form: Form::Text, to: fd() },
             MasterCommand::Stats { form: Form::Json, to: fd() },
             MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },

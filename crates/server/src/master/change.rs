@@ -143,6 +143,9 @@ impl Master {
     pub(super) fn begin_change(&mut self, mut site: Site, cause: Cause) -> Result<(), (Vec<String>, Cause)> {
         let workers = start::workers(&site).get();
         memory::fit(&mut site, workers, self.descriptors);
+        if let Some(starter) = &mut self.starter {
+            starter.prepare(&site);
+        }
         let prepared = (|| {
             let line = |text: String| vec![text];
             let accounts = Accounts::of(&site).map_err(line)?;
@@ -438,6 +441,9 @@ impl Master {
     /// Drops the master's resources in a forked child.
     pub(super) fn release_in_child(&mut self) {
         self.signals = None;
+        if let Some(starter) = &mut self.starter {
+            starter.release();
+        }
         self.control = None;
         self.predecessor = None;
         self.successor = None;
@@ -520,6 +526,9 @@ impl Master {
         self.release_pools();
         self.send_log_to_pools();
         self.resend_challenges();
+        if let Some(starter) = &mut self.starter {
+            starter.ready();
+        }
         self.begin_queued_reload();
         Ok(())
     }

@@ -41,8 +41,9 @@ use rustix::thread::CapabilitySet;
 use site::model::{Log, Site};
 
 use crate::control::{Client, Control, Request};
+use crate::detach::{self, Starter};
 use crate::file_stamps::FileStamps;
-use crate::flags::Serve;
+use crate::flags::{Presence, Serve};
 use crate::generation::INTERRUPTED;
 use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
@@ -82,7 +83,14 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
 
 /// `taipan [DIR]` and `taipan -c FILE`: serves until a signal ends the program.
 pub fn serve(options: &Serve) -> ExitCode {
-    match Master::start(options) {
+    let starter = match (options.presence, upgrade::is_successor()) {
+        (Presence::Background, false) => match detach::detach() {
+            Ok(starter) => Some(starter),
+            Err(error) => return could_not_start(&[format!("cannot go to the background: {error}")]),
+        },
+        _ => None,
+    };
+    match Master::start(options, starter) {
         Ok(mut master) => loop {
             if let Some(code) = master.wait_and_handle() {
                 return code;
@@ -107,6 +115,8 @@ struct Master {
     signals: Option<Signals>,
     control: Option<Control>,
     notify: Notify,
+    /// The process that was started, if this one is to go to the background.
+    starter: Option<Starter>,
     /// `None` until the first generation serves.
     site: Option<Site>,
     /// Its certificates.
@@ -186,8 +196,8 @@ enum Timer {
 
 impl Master {
     /// Errors: the exit code; the mistakes have been printed.
-    fn start(options: &Serve) -> Result<Master, ExitCode> {
-        let mut master = Master::new(options).map_err(|lines| could_not_start(&lines))?;
+    fn start(options: &Serve, starter: Option<Starter>) -> Result<Master, ExitCode> {
+        let mut master = Master::new(options, starter).map_err(|lines| could_not_start(&lines))?;
         let begun = start::site(options)
             .and_then(|site| master.begin_change(site, Cause::Start).map_err(|(lines, _)| lines));
         match begun {
@@ -197,7 +207,7 @@ impl Master {
         }
     }
 
-    fn new(options: &Serve) -> Result<Master, Vec<String>> {
+    fn new(options: &Serve, starter: Option<Starter>) -> Result<Master, Vec<String>> {
         let fail = |what: &'static str| move |e: io::Error| vec![format!("cannot {what}: {e}")];
         // First: the number of a missing inherited descriptor must not be given to a new one.
         let found = Predecessor::find().map_err(fail("take over from the running program"))?;
@@ -221,6 +231,7 @@ impl Master {
             // A second program that serves the same site, at other addresses, has no control socket.
             control: control.or_else(|| Control::open(&options.source).ok()),
             notify: Notify::from_environment(),
+            starter,
             site: None,
             tls: Tls { tickets, ..Tls::default() },
             certificates: CertificateKeeper::new(),
@@ -311,13 +322,19 @@ impl Master {
     }
 
     fn on_signals(&mut self) {
-        while let Some(event) = self.signals.as_ref().and_then(Signals::next) {
+        let set = self.site.as_ref().map(|site| site.signals).unwrap_or_default();
+        while let Some(event) = self.signals.as_ref().and_then(|signals| signals.next(set)) {
             match event {
                 SignalEvent::Leave => self.end_all(&MasterCommand::Leave, 0),
                 SignalEvent::Stop => self.end_all(&MasterCommand::Stop, INTERRUPTED),
                 SignalEvent::Reload => self.reload(Vec::new()),
                 SignalEvent::ReopenLogs => self.reopen_logs(),
                 SignalEvent::Upgrade => self.upgrade(None),
+                SignalEvent::LogStats => {
+                    if let Some(generation) = self.serving() {
+                        _ = generation.channel.send(&MasterCommand::LogStats);
+                    }
+                }
                 // `wait_and_handle` always reaps.
                 SignalEvent::ChildEnded => {}
             }

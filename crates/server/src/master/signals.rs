@@ -5,32 +5,50 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use site::model::SignalSet;
 
 /// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalEvent {
-    /// SIGTERM
     Leave,
-    /// SIGINT
     Stop,
-    /// SIGHUP
     Reload,
-    /// SIGUSR1
     ReopenLogs,
-    /// SIGUSR2
     Upgrade,
+    /// Write the statistics to the error log.
+    LogStats,
     /// SIGCHLD
     ChildEnded,
 }
 
-const SIGNALS: [(Signal, SignalEvent); 6] = [
-    (Signal::SIGTERM, SignalEvent::Leave),
-    (Signal::SIGINT, SignalEvent::Stop),
-    (Signal::SIGHUP, SignalEvent::Reload),
-    (Signal::SIGUSR1, SignalEvent::ReopenLogs),
-    (Signal::SIGUSR2, SignalEvent::Upgrade),
-    (Signal::SIGCHLD, SignalEvent::ChildEnded),
+/// All signals that have a meaning in some set. One that has none in the set in use is ignored.
+const SIGNALS: [Signal; 7] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGCHLD,
 ];
+
+/// The meaning of a signal in a set. `None`: it has none.
+const fn meaning(set: SignalSet, signal: Signal) -> Option<SignalEvent> {
+    use SignalEvent::{ChildEnded, Leave, LogStats, Reload, ReopenLogs, Stop, Upgrade};
+    Some(match (set, signal) {
+        (_, Signal::SIGCHLD) => ChildEnded,
+        (_, Signal::SIGINT) => Stop,
+        (SignalSet::Taipan | SignalSet::Boa, Signal::SIGTERM) => Leave,
+        (SignalSet::Thttpd | SignalSet::Busybox, Signal::SIGTERM) => Stop,
+        (SignalSet::Thttpd, Signal::SIGHUP) => ReopenLogs,
+        (_, Signal::SIGHUP) => Reload,
+        (SignalSet::Taipan, Signal::SIGUSR1) => ReopenLogs,
+        (SignalSet::Thttpd, Signal::SIGUSR1) => Leave,
+        (SignalSet::Taipan, Signal::SIGUSR2) => Upgrade,
+        (SignalSet::Thttpd, Signal::SIGUSR2) | (SignalSet::Boa, Signal::SIGALRM) => LogStats,
+        _ => return None,
+    })
+}
 
 pub struct Signals(SignalFd);
 
@@ -39,15 +57,20 @@ impl Signals {
     /// processes, only the master ends the children.
     pub fn take() -> io::Result<Signals> {
         let mut set = SigSet::empty();
-        SIGNALS.iter().for_each(|(signal, _)| set.add(*signal));
+        SIGNALS.iter().for_each(|signal| set.add(*signal));
         set.thread_block()?;
         Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// The next pending signal.
-    pub fn next(&self) -> Option<SignalEvent> {
-        let signal = self.0.read_signal().ok()??.ssi_signo as i32;
-        SIGNALS.iter().find(|(known, _)| *known as i32 == signal).map(|(_, event)| *event)
+    /// What the next pending signals mean, up to the first one that has a meaning.
+    pub fn next(&self, set: SignalSet) -> Option<SignalEvent> {
+        loop {
+            let signal = self.0.read_signal().ok()??.ssi_signo as i32;
+            let signal = SIGNALS.into_iter().find(|known| *known as i32 == signal);
+            if let Some(event) = signal.and_then(|signal| meaning(set, signal)) {
+                return Some(event);
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -25,6 +25,11 @@ use crate::{log, sys};
 const VARIABLE: &str = "TAIPAN_UPGRADE";
 /// How long the new program may take until it serves, and the handoff of the sockets.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Has a running program started this one to take over?
+pub fn is_successor() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
 
 /// From the old program to the new one.
 enum Handoff {
@@ -204,6 +209,10 @@ impl Successor {
         let (ours, theirs) = Channel::pair()?;
         rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
         let mut command = Command::new(program);
+        // The name may decide what the arguments mean.
+        if let Some(name) = std::env::args_os().next() {
+            command.arg0(name);
+        }
         command.args(std::env::args_os().skip(1)).env(VARIABLE, theirs.as_raw_fd().to_string());
         for variable in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
             command.env_remove(variable);

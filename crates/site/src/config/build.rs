@@ -20,7 +20,7 @@ use crate::host::Hosts;
 use crate::listener::Listener;
 use crate::model::{
     AccessLog, CacheFiles, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat,
-    SERVER_HEADER, Sandbox, Scripts, Site, Timeouts,
+    SERVER_HEADER, Sandbox, Scripts, SignalSet, Site, Timeouts,
 };
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
@@ -57,6 +57,12 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
             Some("off") => Sandbox::Off,
             Some("required") => Sandbox::Required,
             _ => Sandbox::On,
+        },
+        signals: match top.choice("signals") {
+            Some("boa") => SignalSet::Boa,
+            Some("thttpd") => SignalSet::Thttpd,
+            Some("busybox") => SignalSet::Busybox,
+            _ => SignalSet::Taipan,
         },
         server_header: server_header(&top),
         hosts: hosts?,
@@ -313,6 +319,10 @@ fn log(top: &Section) -> (Log, LogFormat) {
     });
     let format = match section.choice("format") {
         Some("common") => LogFormat::Common,
+        Some("boa") => LogFormat::Boa,
+        Some("boa-host") => LogFormat::BoaHost,
+        Some("thttpd") => LogFormat::Thttpd,
+        Some("thttpd-host") => LogFormat::ThttpdHost,
         Some("json") => LogFormat::Json,
         _ => LogFormat::Combined,
     };

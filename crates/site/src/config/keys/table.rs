@@ -104,6 +104,14 @@ pub static CHAPTERS: &[Chapter] = &[
                        and does without it. With `required`, it does not start then.",
             },
             Key {
+                name: "signals",
+                kind: Kind::Choice(&["taipan", "boa", "thttpd", "busybox"]),
+                default: Value("\"taipan\""),
+                example: "\"thttpd\"",
+                text: "What signals mean: as this program has it, or as another one. See \
+                       [Running](running.md#signals-of-other-servers).",
+            },
+            Key {
                 name: "server_header",
                 kind: Kind::TextOrFalse,
                 default: Value("\"taipan\""),
@@ -2793,10 +2801,19 @@ pub static CHAPTERS: &[Chapter] = &[
             },
             Key {
                 name: "format",
-                kind: Kind::Choice(&["common", "combined", "json"]),
+                kind: Kind::Choice(&[
+                    "common",
+                    "combined",
+                    "json",
+                    "boa",
+                    "boa-host",
+                    "thttpd",
+                    "thttpd-host",
+                ]),
                 default: Value("\"combined\""),
                 example: "\"json\"",
-                text: "The format of the access log.",
+                text: "The format of the access log. Those of other servers end with the `User-Agent`: see \
+                       [Logs](logs.md#formats-of-other-servers).",
             },
             Key {
                 name: "error",
