@@ -1,9 +1,12 @@
 //! What a reader asks the disk for: files that the configuration names, and the folders whose names are part of it.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub trait Disk {
+    /// A path from the folder that the program was started in.
+    fn absolute(&self, path: &Path) -> PathBuf;
+
     /// At most 1 MiB need be read.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 

@@ -68,6 +68,10 @@ impl Keys {
         self.0.push(Entry { key: key.to_owned(), value: value.into(), line, comment });
     }
 
+    pub fn extend(&mut self, other: Keys) {
+        self.0.extend(other.0);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -51,8 +51,10 @@ impl Findings {
     }
 
     fn add(&mut self, severity: Severity, line: Option<u32>, what: String, what_to_do: String) {
-        if self.0.len() < MAX_FINDINGS {
-            self.0.push(Finding { line, severity, what, what_to_do });
+        let finding = Finding { line, severity, what, what_to_do };
+        // Each host reports what all of them have.
+        if self.0.len() < MAX_FINDINGS && !self.0.contains(&finding) {
+            self.0.push(finding);
         }
     }
 

@@ -3,20 +3,24 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::boa;
+use crate::{boa, busybox, thttpd};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     Boa,
+    Thttpd,
+    Busybox,
 }
 
 impl Dialect {
-    pub const ALL: [Dialect; 1] = [Dialect::Boa];
+    pub const ALL: [Dialect; 3] = [Dialect::Boa, Dialect::Thttpd, Dialect::Busybox];
 
     /// Its name in flags.
     pub const fn name(self) -> &'static str {
         match self {
             Dialect::Boa => "boa",
+            Dialect::Thttpd => "thttpd",
+            Dialect::Busybox => "busybox",
         }
     }
 
@@ -28,6 +32,8 @@ impl Dialect {
     pub fn of_program(program: &Path) -> Option<Dialect> {
         match program.file_name()?.to_str()? {
             "boa" => Some(Dialect::Boa),
+            "thttpd" => Some(Dialect::Thttpd),
+            "httpd" => Some(Dialect::Busybox),
             _ => None,
         }
     }
@@ -36,6 +42,7 @@ impl Dialect {
     pub fn of_file(file: &Path) -> Option<Dialect> {
         match file.file_name()?.to_str()? {
             "boa.conf" => Some(Dialect::Boa),
+            "thttpd.conf" => Some(Dialect::Thttpd),
             _ => None,
         }
     }
@@ -44,6 +51,10 @@ impl Dialect {
     pub fn input(self, file: PathBuf) -> Input {
         match self {
             Dialect::Boa => Input::Boa(boa::Flags { file: Some(file), ..boa::Flags::default() }),
+            Dialect::Thttpd => Input::Thttpd(thttpd::Flags { file: Some(file), ..thttpd::Flags::default() }),
+            Dialect::Busybox => {
+                Input::Busybox(busybox::Flags { file: Some(file), ..busybox::Flags::default() })
+            }
         }
     }
 
@@ -51,6 +62,8 @@ impl Dialect {
     pub fn start(self, arguments: impl IntoIterator<Item = OsString>) -> Result<Start, String> {
         match self {
             Dialect::Boa => boa::Flags::parse(arguments),
+            Dialect::Thttpd => thttpd::Flags::parse(arguments),
+            Dialect::Busybox => busybox::Flags::parse(arguments),
         }
     }
 }
@@ -59,12 +72,16 @@ impl Dialect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     Boa(boa::Flags),
+    Thttpd(thttpd::Flags),
+    Busybox(busybox::Flags),
 }
 
 impl Input {
     pub fn dialect(&self) -> Dialect {
         match self {
             Input::Boa(_) => Dialect::Boa,
+            Input::Thttpd(_) => Dialect::Thttpd,
+            Input::Busybox(_) => Dialect::Busybox,
         }
     }
 
@@ -72,6 +89,8 @@ impl Input {
     pub fn path(&self) -> PathBuf {
         match self {
             Input::Boa(flags) => flags.path(),
+            Input::Thttpd(flags) => flags.path(),
+            Input::Busybox(flags) => flags.path(),
         }
     }
 }

@@ -9,10 +9,14 @@
 mod input;
 
 pub mod boa;
+pub mod busybox;
+pub mod thttpd;
 
 mod document;
 
 mod words;
+
+mod everywhere;
 
 mod disk;
 mod finding;
@@ -53,5 +57,7 @@ impl Conversion {
 pub fn convert(input: &Input, disk: &dyn Disk) -> Conversion {
     match input {
         Input::Boa(flags) => boa::convert(flags, disk),
+        Input::Thttpd(flags) => thttpd::convert(flags, disk),
+        Input::Busybox(flags) => busybox::convert(flags, disk),
     }
 }

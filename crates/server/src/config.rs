@@ -139,6 +139,12 @@ impl Source for Disk {
 }
 
 impl dialects::Disk for Disk {
+    fn absolute(&self, path: &Path) -> PathBuf {
+        // Without a current folder, a relative path stays relative.
+        let here = std::env::current_dir().unwrap_or_default();
+        here.join(path.strip_prefix(".").unwrap_or(path)).components().collect()
+    }
+
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         std::fs::File::open(path)?.take(MAX_FILE as u64).read_to_end(&mut bytes)?;

@@ -262,7 +262,8 @@ const PASSWD: &str = "passwd";
 const CONVERT: &str = "convert";
 
 /// The flags that begin the command line of another server.
-const PERSONALITIES: [(&str, Dialect); 1] = [("--boa", Dialect::Boa)];
+const PERSONALITIES: [(&str, Dialect); 3] =
+    [("--boa", Dialect::Boa), ("--thttpd", Dialect::Thttpd), ("--busybox", Dialect::Busybox)];
 
 /// The cost of a new bcrypt: some 50 ms.
 const BCRYPT_COST: usize = 10;
@@ -346,8 +347,8 @@ const FLAGS: &[FlagRow] = &[
         short: None,
         value: Some("NAME"),
         commands: &["", "check", "reload", "upgrade", "stats", "purge", "drain", "undrain", "explain"],
-        help: "Read FILE as the configuration of another server: boa (default: by the name of FILE, else as one of this \
-               program)",
+        help: "Read FILE as the configuration of another server: boa, thttpd or busybox (default: by the name of FILE, else \
+               as one of this program)",
     },
     FlagRow {
         key: Key::Dialect,
@@ -365,6 +366,24 @@ const FLAGS: &[FlagRow] = &[
         commands: &[""],
         help: "Take the arguments behind this one as Boa does: -c SERVERROOT, -d, -f FILE, -r CHROOT, -l LEVEL; so does a \
                program that is called boa, and taipan -f FILE (default: serve)",
+    },
+    FlagRow {
+        key: Key::Personality,
+        long: "thttpd",
+        short: None,
+        value: None,
+        commands: &[""],
+        help: "Take the arguments behind this one as thttpd does, such as -C thttpd.conf; so does a program that is called \
+               thttpd (default: serve)",
+    },
+    FlagRow {
+        key: Key::Personality,
+        long: "busybox",
+        short: None,
+        value: None,
+        commands: &[""],
+        help: "Take the arguments behind this one as busybox httpd does, such as -p 8080 -h DIR; so does a program that is \
+               called httpd (default: serve)",
     },
     FlagRow {
         key: Key::Listen,

@@ -107,7 +107,7 @@ const SITE: &[&str] = &[
     "address",
 ];
 
-const DIALECTS: &[&str] = &["input boa", "document", "words", "disk", "finding"];
+const DIALECTS: &[&str] = &["input boa thttpd busybox", "document", "words", "everywhere", "disk", "finding"];
 
 const LOAD: &[&str] = &[
     "worker", "progress", "engine", "flags", "report", "verify", "h2", "tls", "run", "plan", "urls", "shape",
@@ -172,6 +172,7 @@ const SERVER: &[&str] = &[
     "ipc",
     "peer",
     "announce",
+    "detach",
     "terminal",
     "sys",
 ];

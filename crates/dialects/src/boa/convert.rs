@@ -1,5 +1,6 @@
 //! What the directives become.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
+use crate::words;
 
 /// How long Boa waits for a client that does nothing (REQUEST_TIMEOUT).
 const PATIENCE: &str = "60s";
@@ -35,7 +37,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     let base = directives.text("ServerRoot").map(|given| flags.folder().join(given.value));
     let base = base.unwrap_or_else(|| flags.folder());
     let path = |text: &str| {
-        let path = flags.outside(base.join(text)).to_string_lossy().into_owned();
+        let path = disk_path(disk, &flags.outside(base.join(text)));
         if path.len() > 1 { path.trim_end_matches('/').to_owned() } else { path }
     };
     let mut reading = Reading {
@@ -47,12 +49,17 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
         types: Types::default(),
         aliases: Vec::new(),
         hosts: None,
+        matched: BTreeSet::new(),
     };
     reading.read(flags);
     let findings = reading.findings.into_sorted();
     let title = format!("Made from {}, a configuration of Boa.", file.display());
     let (text, lines) = reading.document.written(&title, &findings);
     Conversion { file, text, lines, findings }
+}
+
+fn disk_path(disk: &dyn Disk, path: &Path) -> String {
+    disk.absolute(path).to_string_lossy().into_owned()
 }
 
 struct Reading<'r> {
@@ -66,6 +73,8 @@ struct Reading<'r> {
     aliases: Vec<Alias<'r>>,
     /// `None`: all addresses have the same host.
     hosts: Option<Vec<Host>>,
+    /// The lines of `Allow` and `Deny` that are for something that is served.
+    matched: BTreeSet<u32>,
 }
 
 impl Reading<'_> {
@@ -99,12 +108,22 @@ impl Reading<'_> {
     }
 
     fn server(&mut self, flags: &Flags) {
+        self.document.top.set(None, "signals", "boa");
         self.listen();
-        self.text_key("User", "user");
+        match self.directives.text("User") {
+            // As strtol(3) reads it.
+            Some(given) => {
+                let number = words::number(given.value).map(|number| number.to_string());
+                let user = number.unwrap_or_else(|| given.value.to_owned());
+                let user = if user == "0" { "root".to_owned() } else { user };
+                self.document.top.set(given.at(), "user", user);
+            }
+            None => self.document.top.explained(None, "user", "nobody", "Without User, Boa stays root."),
+        }
         self.text_key("Group", "group");
         self.path_key("PidFile", "pid_file");
         if let Some(chroot) = &flags.chroot {
-            self.document.top.set(None, "chroot", chroot.to_string_lossy().into_owned());
+            self.document.top.set(None, "chroot", disk_path(self.disk, chroot));
         }
         if let Some(line) = self.directives.flag("ConcealServerIdentity") {
             self.document.top.set(Some(line), "server_header", false);
@@ -148,7 +167,11 @@ impl Reading<'_> {
 
     fn default_host(&mut self) {
         if let (None, Some(given)) = (&self.hosts, self.directives.text("DocumentRoot")) {
-            self.document.top.set(given.at(), "root", (self.path)(given.value));
+            let root = (self.path)(given.value);
+            match self.disk.is_folder(Path::new(&root)) {
+                true => self.document.top.set(given.at(), "root", root),
+                false => self.report_missing(&root, given.at()),
+            }
         }
         self.text_key("UserDir", "user_folders");
     }
@@ -162,6 +185,7 @@ impl Reading<'_> {
         if let Some(given) = self.directives.text("DirectoryMaker") {
             top.set(given.at(), "listing", true);
         }
+        top.explained(None, "dotfiles", "deny", "Boa sends files whose name begins with a dot.");
         top.explained(None, "symlinks", "follow", "Boa follows every link. \"beneath\" is safer.");
         let charset = self.directives.text("DefaultCharset");
         match charset {
@@ -224,12 +248,19 @@ impl Reading<'_> {
 
     fn routes_of_hosts(&mut self) {
         let root = self.directives.text("DocumentRoot").map(|given| (self.path)(given.value));
+        let root = root.filter(|root| self.disk.is_folder(Path::new(root)));
         let Some(hosts) = self.hosts.take() else {
             self.routes("[[route]]", root.is_some(), None);
             self.rules("[[rule]]", root.as_deref(), None);
             return;
         };
+        // Addresses without a folder have no names, and so no scripts of a name.
+        let scripts = match hosts.iter().any(|host| host.folder.is_some()) {
+            true => self.aliases.extract_if(.., |alias| alias.kind == Kind::Scripts).collect(),
+            false => Vec::new(),
+        };
         self.routes("[[route]]", false, None);
+        self.aliases.extend(scripts);
         for host in &hosts {
             let mut keys = Keys::default();
             keys.set(None, "addresses", vec![host.address.to_string()]);
@@ -296,11 +327,23 @@ impl Reading<'_> {
         }
         let mut keys = Keys::default();
         keys.set(alias.line, "path", alias.prefix());
-        keys.set(alias.line, "alias", target);
-        if alias.kind == Kind::Scripts {
-            keys.set(alias.line, "cgi", true);
+        match (self.disk.is_folder(Path::new(&target)), alias.kind) {
+            (false, _) => {
+                self.report_missing(&target, alias.line);
+                keys.set(alias.line, "return", 404);
+            }
+            (true, Kind::Scripts) => {
+                keys.set(alias.line, "alias", target);
+                keys.set(alias.line, "cgi", true);
+            }
+            (true, _) => keys.set(alias.line, "alias", target),
         }
         self.document.section(alias.line, header, keys);
+    }
+
+    fn report_missing(&mut self, folder: &str, line: Option<u32>) {
+        let what = format!("there is no folder {folder}, so that the response is 404");
+        self.findings.warn(line, what, "make it, and reload");
     }
 
     /// An alias of one file, which can only have the name that it has on the disk.
@@ -349,15 +392,9 @@ impl Reading<'_> {
                     let what = format!("{} {}: {why}", given.name, given.value.escape_debug());
                     self.findings.error(given.at(), what, "write a pattern of *, ? and short sets");
                 }
-                Ok(patterns) if patterns.is_empty() => {
-                    let what = format!(
-                        "{} {} is for nothing that is served",
-                        given.name,
-                        given.value.escape_debug()
-                    );
-                    self.findings.note(given.at(), what, "nothing to do");
-                }
+                Ok(patterns) if patterns.is_empty() => {}
                 Ok(patterns) => {
+                    self.matched.insert(given.line);
                     let mut keys = Keys::default();
                     keys.set(given.at(), "path", patterns);
                     keys.set(given.at(), "then", given.name.to_ascii_lowercase());
@@ -433,6 +470,15 @@ impl Reading<'_> {
 
     fn logs(&mut self) {
         let mut keys = Keys::default();
+        let by_name = self.directives.text("VHostRoot").is_some();
+        keys.set(None, "format", if by_name { "boa-host" } else { "boa" });
+        keys.set(None, "level", "info");
+        if let (Some(line), Some(_)) =
+            (self.directives.flag("VirtualHost"), self.directives.text("AccessLog"))
+        {
+            let what = "VirtualHost: lines of the access log do not begin with the local address";
+            self.findings.warn(Some(line), what, "nothing to do, unless a program needs it");
+        }
         for (name, key) in [("AccessLog", "access"), ("ErrorLog", "error")] {
             let Some(given) = self.directives.text(name) else { continue };
             match (given.value, key) {
@@ -481,6 +527,12 @@ impl Reading<'_> {
             ),
             ("CGILog", "what scripts write to standard error is in the error log", "nothing to do"),
         ];
+        for given in self.directives.each(&["Allow", "Deny"]) {
+            if !self.matched.contains(&given.line) {
+                let what = format!("{} {} is for nothing that is served", given.name, given.value);
+                self.findings.note(given.at(), what, "nothing to do");
+            }
+        }
         for (name, what, what_to_do) in NOTES {
             if let Some(given) = self.directives.text(name) {
                 self.findings.note(given.at(), format!("{name}: {what}"), *what_to_do);

@@ -88,6 +88,7 @@ fn named(root: &str, address: IpAddr, default: &str, has_scripts: bool, disk: &d
     }
     let folder = |name: &str| format!("{root}/{address}/{name}");
     let names = disk.folders(Path::new(&format!("{root}/{address}")));
+    let has_files = |name: &&String| disk.is_folder(Path::new(&format!("{}/{FILES}", folder(name))));
     let others = Host { folder: Some(folder(default)), ..of_all };
     let of_name = |name: &String| Host {
         address,
@@ -96,5 +97,7 @@ fn named(root: &str, address: IpAddr, default: &str, has_scripts: bool, disk: &d
         default_folder: None,
         folder: Some(folder(name)),
     };
-    std::iter::once(others).chain(names.iter().filter(|name| *name != default).map(of_name)).collect()
+    std::iter::once(others)
+        .chain(names.iter().filter(|name| *name != default).filter(has_files).map(of_name))
+        .collect()
 }

@@ -1,0 +1,384 @@
+//! What flags and lines become.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use super::access;
+use super::flags::Flags;
+use crate::Conversion;
+use crate::disk::Disk;
+use crate::document::{Document, Keys, Value};
+use crate::everywhere::everywhere;
+use crate::finding::Findings;
+use crate::words;
+
+const FILE: &str = "/etc/httpd.conf";
+const REALM: &str = "Web Server Authentication";
+/// What is beneath it is run.
+const SCRIPTS: &str = "/cgi-bin";
+/// How long the head of a request may take.
+const HEAD_TIME: &str = "60s";
+
+/// A value and its line.
+type At<T> = (T, Option<u32>);
+
+/// The lines of the file.
+#[derive(Default)]
+struct Lines {
+    home: Option<At<String>>,
+    index: Option<At<String>>,
+    denied: Vec<At<String>>,
+    allowed: Vec<At<String>>,
+    denies_all: Option<u32>,
+    error_pages: Vec<At<(String, String)>>,
+    proxies: Vec<At<(String, String)>>,
+    types: Vec<At<(String, String)>>,
+    interpreters: Vec<At<(String, String)>>,
+    /// Users and passwords, by path.
+    users: BTreeMap<String, Vec<At<(String, String)>>>,
+}
+
+/// Reads the file that the flags name, or the usual one if it exists.
+pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
+    let mut findings = Findings::default();
+    let home = disk.absolute(&flags.home());
+    let usual = [PathBuf::from(FILE), home.join("httpd.conf")];
+    let file = match &flags.file {
+        Some(file) => Some(home.join(file)),
+        None => usual.into_iter().find(|file| disk.is_file(file)),
+    };
+    let bytes = file.as_ref().map_or(Ok(Vec::new()), |file| disk.read(file)).unwrap_or_else(|error| {
+        findings.error(None, format!("it cannot be read: {error}"), "check its path and its permissions");
+        Vec::new()
+    });
+    let mut lines = Lines::default();
+    for (line, text) in words::lines(&bytes) {
+        lines.add(line, text, &mut findings);
+    }
+    let file = file.unwrap_or_else(|| FILE.into());
+    let home = lines.home.as_ref().map_or(home.clone(), |(own, _)| home.join(own));
+    let mut reading = Reading {
+        flags,
+        lines: &lines,
+        home: home.to_string_lossy().into_owned(),
+        disk,
+        findings,
+        document: Document::default(),
+    };
+    reading.read();
+    let findings = reading.findings.into_sorted();
+    let title = format!("Made from {}, a configuration of busybox httpd.", file.display());
+    let (text, lines) = reading.document.written(&title, &findings);
+    Conversion { file, text, lines, findings }
+}
+
+impl Lines {
+    fn add(&mut self, number: u32, text: Result<&str, ()>, findings: &mut Findings) {
+        let line = Some(number);
+        let Ok(text) = text else {
+            return findings.error(line, "this line is not UTF-8", "save the file as UTF-8");
+        };
+        // All spaces are left out, also those within a value.
+        let text: String = text.split('#').next().unwrap_or_default().split_whitespace().collect();
+        if text.is_empty() {
+            return;
+        }
+        let Some((name, value)) = text.split_once(':').filter(|(_, value)| !value.is_empty()) else {
+            return findings.warn(
+                line,
+                "this line has no value, and busybox leaves it out",
+                "correct or remove it",
+            );
+        };
+        let both = |name: &str, value: &str| ((name.to_owned(), value.to_owned()), line);
+        match name.as_bytes().first().map(u8::to_ascii_uppercase) {
+            Some(b'I') => self.index = Some((value.to_owned(), line)),
+            Some(b'H') => self.home = Some((value.to_owned(), line)),
+            Some(b'A') if value.starts_with('*') => {}
+            Some(b'D') if value.starts_with('*') => self.denies_all = line,
+            Some(letter @ (b'A' | b'D')) => match access::network(value) {
+                Some(network) if letter == b'A' => self.allowed.push((network, line)),
+                Some(network) => self.denied.push((network, line)),
+                None => {
+                    let what = format!(
+                        "\"{}\" is no IPv4 network, so that everything is denied",
+                        value.escape_debug()
+                    );
+                    findings.warn(line, what, "write 192.0.2.0/24, 192.0.2. or 192.0.2.7");
+                    self.denied.push(("0.0.0.0/0".to_owned(), line));
+                    self.denied.push(("::/0".to_owned(), line));
+                }
+            },
+            Some(b'E') => self.error_pages.push(both(&name[1..], value)),
+            Some(b'P') => match value.split_once(':') {
+                Some((from, to)) => self.proxies.push(both(from, to)),
+                None => findings.warn(line, "this proxy has no address", "write P:/path:host:port/path"),
+            },
+            Some(b'.') => self.types.push(both(&name[1..], value)),
+            Some(b'*') if name.starts_with("*.") => self.interpreters.push(both(name, value)),
+            Some(b'/') => match value.split_once(':') {
+                Some((user, password)) => {
+                    let path = format!("/{}", name.trim_matches('/'));
+                    self.users.entry(path).or_default().push(both(user, password));
+                }
+                None => findings.warn(line, "this path has no password", "write /path:user:password"),
+            },
+            _ => findings.warn(
+                line,
+                format!("busybox does not know \"{}\", and leaves it out", name.escape_debug()),
+                "correct or remove it",
+            ),
+        }
+    }
+}
+
+struct Reading<'r> {
+    flags: &'r Flags,
+    lines: &'r Lines,
+    home: String,
+    disk: &'r dyn Disk,
+    findings: Findings,
+    document: Document,
+}
+
+impl Reading<'_> {
+    fn read(&mut self) {
+        self.server();
+        self.files();
+        self.access();
+        self.routes();
+        self.rest();
+    }
+
+    fn server(&mut self) {
+        let text = self.flags.address.as_deref().unwrap_or("80");
+        let addresses = match (text.parse::<u16>(), text.rsplit_once(':')) {
+            (Ok(port), _) => everywhere(self.disk).into_iter().map(|address| (address, port)).collect(),
+            (_, Some((address, port))) => {
+                let address = address.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+                address.zip(port.parse().ok()).into_iter().collect()
+            }
+            (_, None) => text
+                .trim_matches(['[', ']'])
+                .parse()
+                .ok()
+                .map(|address| (address, 80))
+                .into_iter()
+                .collect::<Vec<_>>(),
+        };
+        if addresses.is_empty() {
+            let what = format!("-p {} is neither a port nor an IP address and a port", text.escape_debug());
+            return self.findings.error(None, what, "write -p 8080 or -p 192.0.2.1:8080");
+        }
+        let text = |(address, port): &(IpAddr, u16)| match address {
+            IpAddr::V4(address) => format!("{address}:{port}"),
+            IpAddr::V6(address) => format!("[{address}]:{port}"),
+        };
+        self.document.top.set(None, "signals", "busybox");
+        self.document.top.set(None, "listen", addresses.iter().map(text).collect::<Vec<_>>());
+        if self.flags.user.is_none() {
+            self.document.top.explained(None, "user", "nobody", "Without -u, busybox stays root.");
+        }
+        if let Some(user) = &self.flags.user {
+            let (user, group) = user.split_once(':').map_or((user.as_str(), None), |(u, g)| (u, Some(g)));
+            self.document.top.set(None, "user", user);
+            if let Some(group) = group {
+                self.document.top.set(None, "group", group);
+            }
+        }
+    }
+
+    fn files(&mut self) {
+        let top = &mut self.document.top;
+        let line = self.lines.home.as_ref().and_then(|(_, line)| *line);
+        top.set(line, "root", self.home.replace('$', "$$"));
+        let index = self.lines.index.as_ref();
+        let name = index.map_or("index.html", |(name, _)| name.as_str());
+        top.set(index.and_then(|(_, line)| *line), "index", vec![name.to_owned()]);
+        top.explained(None, "dotfiles", "deny", "busybox sends files whose name begins with a dot.");
+        top.explained(None, "symlinks", "follow", "busybox follows every link. \"beneath\" is safer.");
+        top.explained(None, "charset", false, "busybox names no charset.");
+        let table = |pairs: &[At<(String, String)>]| {
+            let mut table: Vec<(String, Value)> = Vec::new();
+            for ((name, value), _) in pairs {
+                table.retain(|(other, _)| other != name);
+                table.push((name.clone(), value.as_str().into()));
+            }
+            table
+        };
+        if let Some((_, line)) = self.lines.types.first() {
+            top.set(*line, "types", Value::Table(table(&self.lines.types)));
+        }
+        let mut pages = Vec::new();
+        for ((status, path), line) in &self.lines.error_pages {
+            let inside = match path.strip_prefix('/') {
+                None => Some(path.as_str()),
+                Some(_) => Path::new(path).strip_prefix(&self.home).ok().and_then(Path::to_str),
+            };
+            match (inside, status.parse::<u16>()) {
+                (Some(inside), Ok(400..=599)) => pages.push(((status.clone(), format!("/{inside}")), *line)),
+                (None, Ok(_)) => {
+                    let what = format!("the error page {} is not beneath {}", path.escape_debug(), self.home);
+                    self.findings.warn(*line, what, "move it there");
+                }
+                _ => {
+                    let what = format!("there is no error page for \"{}\"", status.escape_debug());
+                    self.findings.warn(*line, what, "write E and a status from 400 to 599");
+                }
+            }
+        }
+        if let Some((_, line)) = pages.first() {
+            self.document.top.set(*line, "error_pages", Value::Table(table(&pages)));
+        }
+    }
+
+    /// Denied networks come first, then allowed ones, then the rest.
+    fn access(&mut self) {
+        // The file itself is sent to nobody, in any folder.
+        let mut keys = Keys::default();
+        keys.set(None, "path", "/**/httpd.conf");
+        keys.set(None, "then", "deny");
+        keys.set(None, "status", 404);
+        self.document.section(None, "[[rule]]", keys);
+        let mut rule = |line: Option<u32>, addresses: Option<Vec<String>>, then: &str| {
+            let mut keys = Keys::default();
+            if let Some(addresses) = addresses {
+                keys.set(line, "address", addresses);
+            }
+            keys.set(line, "then", then);
+            self.document.section(line, "[[rule]]", keys);
+        };
+        for (networks, then) in [(&self.lines.denied, "deny"), (&self.lines.allowed, "allow")] {
+            if let Some((_, line)) = networks.first() {
+                rule(*line, Some(networks.iter().map(|(network, _)| network.clone()).collect()), then);
+            }
+        }
+        if self.lines.denies_all.is_some() {
+            rule(self.lines.denies_all, None, "deny");
+        }
+    }
+
+    /// A route for each path that has something of its own. It repeats what it has from the paths above it.
+    fn routes(&mut self) {
+        if let Some(users) = self.lines.users.get("/") {
+            let keys = self.users(users);
+            self.document.top.extend(keys);
+        }
+        for ((pattern, program), line) in &self.lines.interpreters {
+            let mut keys = Keys::default();
+            keys.set(*line, "path", pattern.as_str());
+            keys.set(*line, "interpreter", program.as_str());
+            self.document.section(*line, "[[route]]", keys);
+        }
+        let mut paths: Vec<&str> =
+            self.lines.users.keys().map(String::as_str).filter(|path| *path != "/").collect();
+        if !paths.contains(&SCRIPTS) {
+            paths.push(SCRIPTS);
+        }
+        for ((from, _), _) in &self.lines.proxies {
+            let from = from.trim_end_matches('/');
+            if !paths.contains(&from) {
+                paths.push(from);
+            }
+        }
+        for path in paths {
+            self.route(path);
+        }
+    }
+
+    fn route(&mut self, path: &str) {
+        let is_within = |outer: &str| path == outer || path.starts_with(&format!("{outer}/"));
+        let users = self.lines.users.iter().filter(|(outer, _)| *outer != "/" && is_within(outer));
+        let users = users.max_by_key(|(outer, _)| outer.len()).map(|(_, users)| users);
+        let proxies =
+            self.lines.proxies.iter().filter(|((from, _), _)| is_within(from.trim_end_matches('/')));
+        let proxy = proxies.max_by_key(|((from, _), _)| from.len());
+        let line = users.and_then(|users| users.first()).map(|(_, line)| *line);
+        let line = line.or(proxy.map(|(_, line)| *line)).flatten();
+        let folder = format!("{}{path}", self.home);
+        let mut patterns = vec![format!("{path}/")];
+        // A protected path may be a file.
+        if users.is_some() && !self.disk.is_folder(Path::new(&folder)) && path != SCRIPTS {
+            patterns.push(path.to_owned());
+        }
+        for pattern in patterns {
+            let mut keys = Keys::default();
+            keys.set(line, "path", pattern.as_str());
+            match proxy {
+                Some(((from, to), line)) if pattern.ends_with('/') => {
+                    let to = to.strip_prefix("http://").unwrap_or(to).trim_end_matches('/');
+                    let below = &path[from.trim_end_matches('/').len()..];
+                    keys.set(*line, "proxy", format!("http://{to}{below}/"));
+                }
+                _ if is_within(SCRIPTS) => keys.set(line, "cgi", true),
+                _ => {}
+            }
+            if let Some(users) = users {
+                keys.extend(self.users(users));
+            }
+            self.document.section(line, "[[route]]", keys);
+        }
+    }
+
+    /// The users of one path. Only they may pass.
+    fn users(&mut self, users: &[At<(String, String)>]) -> Keys {
+        let line = users.first().and_then(|(_, line)| *line);
+        let mut keys = Keys::default();
+        keys.set(line, "auth", "basic");
+        keys.set(None, "realm", self.flags.realm.as_deref().unwrap_or(REALM));
+        let (system, own): (Vec<_>, Vec<_>) = users.iter().partition(|((_, password), _)| password == "*");
+        let mut pairs: Vec<(String, Value)> = Vec::new();
+        for ((user, password), line) in own {
+            if pairs.iter().any(|(other, _)| other == user) {
+                let what = format!("a second password of {}", user.escape_debug());
+                self.findings.warn(*line, what, "only the first one counts");
+                continue;
+            }
+            pairs.push((user.clone(), password.as_str().into()));
+        }
+        if pairs.iter().any(|(_, password)| matches!(password, Value::Text(text) if !text.starts_with('$'))) {
+            keys.set(line, "plain_passwords", true);
+        }
+        let mut required: Vec<String> = users.iter().map(|((user, _), _)| format!("user:{user}")).collect();
+        required.dedup();
+        if let Some((_, line)) = system.first() {
+            keys.set(*line, "user_files", vec!["/etc/shadow".to_owned()]);
+            if system.iter().any(|((user, _), _)| user == "*") {
+                required = vec!["user".to_owned()];
+            }
+        }
+        if !pairs.is_empty() {
+            keys.set(line, "users", Value::Table(pairs));
+        }
+        keys.set(line, "require", required);
+        keys
+    }
+
+    fn rest(&mut self) {
+        if self.disk.is_file(Path::new(&format!("{}{SCRIPTS}/index.cgi", self.home))) {
+            let what = "/cgi-bin/index.cgi does not make pages for folders without an index";
+            self.findings.warn(None, what, "name it in index, or set listing = true");
+        }
+        for folder in self.disk.folders(Path::new(&self.home)) {
+            if self.disk.is_file(Path::new(&format!("{}/{folder}/httpd.conf", self.home))) {
+                let what = format!("{folder}/httpd.conf is not read");
+                self.findings.warn(
+                    None,
+                    what,
+                    "write its lines to the main file, with the path of the folder",
+                );
+            }
+        }
+        let mut keys = Keys::default();
+        keys.set(None, "head", HEAD_TIME);
+        self.document.section(None, "[timeouts]", keys);
+        let sink = if self.flags.foreground { "stderr" } else { "syslog" };
+        let mut keys = Keys::default();
+        if self.flags.verbose {
+            keys.set(None, "access", sink);
+        }
+        keys.set(None, "error", sink);
+        self.document.section(None, "[log]", keys);
+    }
+}

@@ -1,0 +1,125 @@
+//! The flags of busybox httpd.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::text;
+use crate::input::{Input, Start};
+
+const USAGE: &str = "usage: httpd [-ifv[v]] [-c CONFFILE] [-p [IP:]PORT] [-u USER[:GRP]] [-r REALM] [-h HOME], or httpd \
+                     -d|-e STRING";
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `-c`
+    pub file: Option<PathBuf>,
+    /// `-h`
+    pub home: Option<PathBuf>,
+    /// `-p`
+    pub address: Option<String>,
+    /// `-u`
+    pub user: Option<String>,
+    /// `-r`
+    pub realm: Option<String>,
+    /// `-v`: requests are logged.
+    pub verbose: bool,
+    pub foreground: bool,
+}
+
+impl Flags {
+    /// Errors: one line.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Start, String> {
+        let mut flags = Flags::default();
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let argument = argument.to_string_lossy().into_owned();
+            let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+                return Err(format!("httpd takes no argument \"{argument}\"; {USAGE}"));
+            };
+            for (at, letter) in letters.char_indices() {
+                match letter {
+                    'f' => flags.foreground = true,
+                    'v' => flags.verbose = true,
+                    'i' => {
+                        return Err("httpd -i: it is not started for each connection; remove -i".to_owned());
+                    }
+                    'm' => {
+                        return Err(
+                            "httpd -m: write taipan passwd -n USER, which has better hashes".to_owned()
+                        );
+                    }
+                    'c' | 'h' | 'p' | 'u' | 'r' | 'd' | 'e' => {
+                        let attached = &letters[at + 1..];
+                        let value = match attached {
+                            "" => {
+                                arguments.next().ok_or_else(|| format!("-{letter} needs a value; {USAGE}"))?
+                            }
+                            attached => attached.into(),
+                        };
+                        let as_text = || value.to_string_lossy().into_owned();
+                        match letter {
+                            'c' => flags.file = Some(value.into()),
+                            'h' => flags.home = Some(value.into()),
+                            'p' => flags.address = Some(as_text()),
+                            'u' => flags.user = Some(as_text()),
+                            'r' => flags.realm = Some(as_text()),
+                            'd' => return Ok(Start::Print(text::decoded(&as_text()), 0)),
+                            _ => return Ok(Start::Print(format!("{}\n", text::encoded(&as_text())), 0)),
+                        }
+                        break;
+                    }
+                    _ => return Err(format!("unknown flag -{letter}; {USAGE}")),
+                }
+            }
+        }
+        let background = !flags.foreground;
+        Ok(Start::Serve { input: Input::Busybox(flags), background })
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.home.clone().unwrap_or_else(|| PathBuf::from("."))
+    }
+
+    /// The file, which is looked for in the folder that is served; or that folder.
+    pub fn path(&self) -> PathBuf {
+        self.file.as_ref().map_or_else(|| self.home(), |file| self.home().join(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Start, String> {
+        Flags::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn reads_flags_one_by_one_and_together() {
+        let expected = Flags {
+            file: Some("/etc/h.conf".into()),
+            home: Some("/www".into()),
+            address: Some("[::1]:8080".into()),
+            user: Some("www:web".into()),
+            realm: Some("R".into()),
+            verbose: true,
+            foreground: true,
+        };
+        for line in [
+            "-f -v -c /etc/h.conf -h /www -p [::1]:8080 -u www:web -r R",
+            "-fvc/etc/h.conf -h/www -p[::1]:8080 -uwww:web -rR",
+        ] {
+            let start = Start::Serve { input: Input::Busybox(expected.clone()), background: false };
+            assert_eq!(parsed(line), Ok(start), "{line}");
+        }
+        assert_eq!(parsed("-d a%20b"), Ok(Start::Print("a b".into(), 0)));
+        assert_eq!(parsed("-e a<"), Ok(Start::Print("a&#60;\n".into(), 0)));
+    }
+
+    #[test]
+    fn rejects_what_cannot_be_done() {
+        for line in ["-x", "file", "-p", "-i", "-m x", "-"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}

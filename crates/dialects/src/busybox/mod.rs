@@ -1,0 +1,9 @@
+//! httpd of busybox: its flags and `httpd.conf`.
+
+mod access;
+mod convert;
+mod flags;
+mod text;
+
+pub use convert::convert;
+pub use flags::Flags;

@@ -1,0 +1,450 @@
+//! The configurations of Boa, thttpd and busybox httpd: the real program serves them, by their flags and under their names.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use e2e::{Folder, Rows, Server, Signal, Site, TIMEOUT, command, program, signal_process, wait_until};
+
+const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\numask\n";
+
+/// The folder of a test with a page, and a script beside the root.
+fn site() -> Site {
+    Site::new()
+        .file("index.html", "page")
+        .file("a.own", "own")
+        .file("plain", "plain")
+        .file("private/x", "secret")
+        .file("sub/page.html", "sub")
+        .script("run.cgi", SCRIPT)
+        .script_beside_root("scripts/env.sh", SCRIPT)
+        .file_beside_root("icons/i.png", "png")
+        .file_beside_root("icons/i.cgi", "text of a script")
+        .file_beside_root("mime.types", "image/x-own own\n")
+}
+
+/// Serves a file of another server in the foreground. `HOME` in the text is the folder of the test.
+fn serve(site: Site, name: &str, text: &str, flags: &[&str]) -> Server {
+    let text = text.replace("HOME", &site.home().display().to_string());
+    site.file_beside_root(name, text).start_with(1, |site| {
+        let mut taipan = command();
+        taipan.args(flags).current_dir(site.home());
+        taipan
+    })
+}
+
+fn boa(text: &str) -> Server {
+    serve(
+        site(),
+        "boa.conf",
+        &format!("Port 0\nListen 127.0.0.1\nDefaultType text/plain\n{text}"),
+        &["-f", "boa.conf", "-d"],
+    )
+}
+
+fn busybox(text: &str) -> Server {
+    let flags = ["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c", "../httpd.conf"];
+    serve(site(), "httpd.conf", text, &flags)
+}
+
+/// The status, and the body or the Location.
+fn answer(server: &Server, path: &str) -> String {
+    let response = server.get(path);
+    let text = response.field("location").map_or_else(|| response.text(), str::to_owned);
+    if text.contains("<!DOCTYPE") {
+        response.status.to_string()
+    } else {
+        format!("{} {}", response.status, text.trim())
+    }
+}
+
+/// The line of a script's environment.
+fn variable(server: &Server, path: &str, name: &str) -> String {
+    let text = server.get(path).text();
+    let line = text.lines().find(|line| line.starts_with(&format!("{name}=")));
+    line.unwrap_or("none").to_owned()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn each_directive_of_boa_that_has_an_effect_has_it() {
+    let server = boa(
+        "DocumentRoot HOME/www\nDirectoryIndex index.html\nDirectoryMaker /usr/lib/boa/boa_indexer\n\
+         MimeTypes HOME/mime.types\nAddType application/x-httpd-cgi cgi\nAddType text/x-two one two\n\
+         ScriptAlias /cgi-bin/ HOME/scripts/\nAlias /icons HOME/icons\nRedirect /old http://x.example/new\n\
+         Deny HOME/www/private/*\nServerName named.example\nServerAdmin root@named.example\nCGIEnv COLOR dark blue\n\
+         CGIPath /bin:/usr/bin\nCGIumask 077\nConcealServerIdentity\nKeepAliveMax 2\nKeepAliveTimeout 10\n\
+         SinglePostLimit 10\nDefaultCharset iso-8859-15\nErrorLog HOME/error_log\nAccessLog HOME/access_log\n\
+         PidFile HOME/boa.pid\nEnableHSTS max-age=60\n",
+    );
+    let mut rows = Rows::new();
+    for (path, expected) in [
+        ("/", "200 page"),
+        ("/icons/i.png", "200 png"),
+        // Boa runs nothing beneath an Alias.
+        ("/icons/i.cgi", "200 text of a script"),
+        ("/old", "302 http://x.example/new"),
+        ("/old/a/b?c", "302 http://x.example/new/a/b"),
+        ("/older", "404"),
+        ("/private/x", "403"),
+        ("/%70rivate/x", "403"),
+        ("/missing", "404"),
+    ] {
+        rows.check(path, answer(&server, path).as_str(), expected);
+    }
+    for (path, field, expected) in [
+        ("/a.own", "content-type", Some("image/x-own")),
+        ("/plain", "content-type", Some("text/plain; charset=iso-8859-15")),
+        ("/", "server", None),
+        ("/", "strict-transport-security", Some("max-age=60")),
+    ] {
+        rows.check(format!("{path} {field}"), server.get(path).field(field), expected);
+    }
+    for (path, name, expected) in [
+        ("/cgi-bin/env.sh", "SERVER_ADMIN", "SERVER_ADMIN=root@named.example"),
+        ("/cgi-bin/env.sh", "SERVER_NAME", "SERVER_NAME=named.example"),
+        ("/cgi-bin/env.sh", "COLOR", "COLOR=dark blue"),
+        ("/cgi-bin/env.sh", "PATH", "PATH=/bin:/usr/bin"),
+        ("/cgi-bin/env.sh/a/b", "PATH_INFO", "PATH_INFO=/a/b"),
+        ("/run.cgi", "SCRIPT_NAME", "SCRIPT_NAME=/run.cgi"),
+    ] {
+        rows.check(format!("{path} {name}"), variable(&server, path, name).as_str(), expected);
+    }
+    rows.check("CGIumask", server.get("/run.cgi").text().lines().last(), Some("0077"));
+    let listing = server.get("/sub/");
+    rows.check("DirectoryMaker", (listing.status, listing.text().contains("page.html")), (200, true));
+    let post = server.request("POST /run.cgi HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n01234567890");
+    rows.check("SinglePostLimit", post.status, 413);
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (first, second) = (client.read_response(), client.read_response());
+    rows.check(
+        "KeepAliveMax",
+        (first.field("connection"), second.field("connection")),
+        (None, Some("close")),
+    );
+    let pid = read(&server.home().join("boa.pid"));
+    rows.check("PidFile", pid.trim(), server.pid().to_string().as_str());
+    let log = server.home().join("access_log");
+    server.request("GET /a%20b HTTP/1.0\r\nUser-Agent: one\"two\r\n\r\n");
+    wait_until(TIMEOUT, || read(&log).contains("one"));
+    let line = read(&log).lines().find(|line| line.contains("one")).unwrap_or_default().to_owned();
+    let (begin, rest) = line.split_once(" [").unwrap_or_default();
+    let (_, end) = rest.split_once("] ").unwrap_or_default();
+    rows.check("AccessLog begins", begin, "127.0.0.1 - -");
+    let sent = end.split(' ').nth(4).unwrap_or_default();
+    rows.check(
+        "AccessLog ends",
+        end,
+        format!(r#""GET /a%20b HTTP/1.0" 404 {sent} "-" "one\x22two""#).as_str(),
+    );
+}
+
+#[test]
+fn boa_keeps_no_connection_and_lists_no_folder_by_default() {
+    let server = boa("DocumentRoot HOME/www\n");
+    let mut rows = Rows::new();
+    rows.check("connection", server.get("/index.html").field("connection"), Some("close"));
+    rows.check("folder", answer(&server, "/").as_str(), "403");
+    rows.check("charset", server.get("/index.html").field("content-type"), Some("text/html"));
+    rows.check("script", answer(&server, "/plain").as_str(), "200 plain");
+}
+
+#[test]
+fn boa_has_a_folder_for_each_address_and_name() {
+    let site = site()
+        .file_beside_root("addresses/127.0.0.1/index.html", "by address")
+        .file_beside_root("addresses/192.0.2.1/index.html", "other address");
+    let head = "Port 0\nListen 127.0.0.1\nDefaultType text/plain\nDirectoryIndex index.html\n";
+    let text =
+        format!("{head}VirtualHost\nDocumentRoot HOME/addresses\nScriptAlias /cgi-bin/ HOME/scripts/\n");
+    let server = serve(site, "boa.conf", &text, &["-f", "boa.conf", "-d"]);
+    let mut rows = Rows::new();
+    rows.check("address", answer(&server, "/").as_str(), "200 by address");
+    rows.check(
+        "script",
+        variable(&server, "/cgi-bin/env.sh", "SCRIPT_NAME").as_str(),
+        "SCRIPT_NAME=/cgi-bin/env.sh",
+    );
+    drop(server);
+    let site = self::site()
+        .file_beside_root("hosts/127.0.0.1/a.example/htdocs/index.html", "a")
+        .file_beside_root("hosts/127.0.0.1/default/htdocs/index.html", "default")
+        .script_beside_root("hosts/127.0.0.1/a.example/cgi-bin/env.sh", SCRIPT);
+    let text =
+        format!("{head}VHostRoot HOME/hosts\nScriptAlias /cgi-bin/ cgi-bin/\nAccessLog HOME/access_log\n");
+    let server = serve(site, "boa.conf", &text, &["-f", "boa.conf", "-d"]);
+    let get = |host: &str, path: &str| {
+        let response = server.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        format!("{} {}", response.status, response.text().lines().next().unwrap_or_default())
+    };
+    rows.check("name", get("a.example", "/").as_str(), "200 a");
+    rows.check("another name", get("b.example", "/").as_str(), "200 default");
+    rows.check("script of the name", get("a.example", "/cgi-bin/env.sh").starts_with("200 "), true);
+    rows.check("no script of another name", get("b.example", "/cgi-bin/env.sh").starts_with("404"), true);
+    let log = server.home().join("access_log");
+    wait_until(TIMEOUT, || read(&log).lines().count() >= 4);
+    rows.check("log", read(&log).starts_with("a.example 127.0.0.1 - - ["), true);
+}
+
+#[test]
+fn each_keyword_of_thttpd_that_has_an_effect_has_it() {
+    let site = site()
+        .file("i.png", "png")
+        .file("locked/.htpasswd", "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n")
+        .file("locked/x", "locked")
+        .symlink("out", "../icons/i.png")
+        .file_beside_root("throttles", "** 100000000\n");
+    let text = "port=0 host=127.0.0.1 dir=HOME/www # comment\ncgipat=/scripts/*|**.cgi p3p=CP=NOI max_age=60\n\
+                urlpat=**.png localpat=*.local.example pidfile=HOME/t.pid throttles=HOME/throttles logfile=HOME/log\n";
+    let server = serve(site, "thttpd.conf", text, &["--thttpd", "-D", "-C", "thttpd.conf", "-T", "utf-8"]);
+    let mut rows = Rows::new();
+    for (path, field, expected) in [
+        ("/", "p3p", Some("CP=NOI")),
+        ("/", "cache-control", Some("max-age=60")),
+        ("/", "content-type", Some("text/html; charset=utf-8")),
+        ("/locked/x", "www-authenticate", Some("Basic realm=\"/locked/\", charset=\"UTF-8\"")),
+    ] {
+        rows.check(format!("{path} {field}"), server.get(path).field(field), expected);
+    }
+    rows.check("script", variable(&server, "/run.cgi", "SCRIPT_NAME").as_str(), "SCRIPT_NAME=/run.cgi");
+    rows.check("link to the outside", answer(&server, "/out").as_str(), "403");
+    rows.check("listing", server.get("/sub/").text().contains("page.html"), true);
+    rows.check("password file", server.get("/locked/.htpasswd").status >= 400, true);
+    let refer = |from: &str| {
+        let request = format!("GET /i.png HTTP/1.1\r\nHost: x\r\n{from}\r\n");
+        server.request(request).status
+    };
+    rows.check("no referer", refer(""), 200);
+    rows.check("own referer", refer("Referer: http://a.local.example/p\r\n"), 200);
+    rows.check("other referer", refer("Referer: http://other.example/p\r\n"), 403);
+    rows.check("pid file", read(&server.home().join("t.pid")).trim(), server.pid().to_string().as_str());
+    let log = server.home().join("log");
+    wait_until(TIMEOUT, || read(&log).contains("other.example"));
+    let line = read(&log).lines().find(|line| line.contains("other.example")).unwrap_or_default().to_owned();
+    rows.check("log", line.ends_with(r#" "http://other.example/p" """#), true);
+}
+
+#[test]
+fn each_line_of_busybox_that_has_an_effect_has_it() {
+    let server = busybox(
+        "E404:missing.html\nI:plain\n.own:image/x-own\n/private:user:pass\n*.sh:/bin/sh\nA:127.\nD:*\n",
+    );
+    fs::write(server.root().join("missing.html"), "not here").unwrap();
+    fs::write(server.root().join("httpd.conf"), "D:*\n").unwrap();
+    fs::write(server.root().join("hello.sh"), "printf 'Content-Type: text/plain\\n\\nhello\\n'").unwrap();
+    let mut rows = Rows::new();
+    for (path, expected) in [
+        ("/", "200 plain"),
+        ("/missing", "404 not here"),
+        ("/hello.sh", "200 hello"),
+        ("/private/x", "401"),
+        ("/httpd.conf", "404 not here"),
+    ] {
+        rows.check(path, answer(&server, path).as_str(), expected);
+    }
+    rows.check("type", server.get("/a.own").field("content-type"), Some("image/x-own"));
+    let basic = "GET /private/x HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dXNlcjpwYXNz\r\n\r\n";
+    rows.check("password", server.request(basic).text().as_str(), "secret");
+    let realm = server.get("/private/x").field("www-authenticate").unwrap_or_default().to_owned();
+    rows.check("realm", realm.contains("Web Server Authentication"), true);
+    drop(server);
+    let server = busybox("A:192.0.2.\nD:*\n");
+    rows.check("denied", answer(&server, "/").as_str(), "403");
+}
+
+/// A link to the program, by which it has another name.
+fn named(home: &Folder, name: &str) -> PathBuf {
+    home.symlink(name, program());
+    home.path().join(name)
+}
+
+fn run(mut command: Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("it starts")
+}
+
+#[test]
+fn the_name_of_another_server_means_its_flags_and_it_goes_to_the_background() {
+    let home = Folder::new();
+    home.file("www/index.html", "page");
+    let (folder, socket) = (home.path(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = socket.local_addr().unwrap().port();
+    drop(socket);
+    let shown = folder.display();
+    home.file(
+        "boa.conf",
+        format!("Port {port}\nListen 127.0.0.1\nDocumentRoot {shown}/www\nDirectoryIndex index.html\nDefaultType text/plain\nPidFile {shown}/pid\nErrorLog {shown}/error\n"),
+    );
+    let mut rows = Rows::new();
+    for (name, flags) in [
+        ("boa", vec!["-c".to_owned(), shown.to_string()]),
+        (
+            "thttpd",
+            format!("-h 127.0.0.1 -p {port} -d {shown}/www -l /dev/null -i {shown}/pid")
+                .split(' ')
+                .map(str::to_owned)
+                .collect(),
+        ),
+    ] {
+        let mut started = Command::new(named(&home, name));
+        started.args(&flags).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // The output ends, although the server continues.
+        let output = run(started);
+        rows.check(format!("{name}: code"), output.status.code(), Some(0));
+        let mut stream =
+            TcpStream::connect(("127.0.0.1", port)).expect("it serves when the first process has ended");
+        stream.write_all(b"GET /index.html HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        rows.check(format!("{name}: page"), text.ends_with("page"), true);
+        let pid: u32 = read(&folder.join("pid")).trim().parse().expect("the process wrote its ID");
+        signal_process(pid, Signal::TERM);
+        let ended = wait_until(TIMEOUT, || !Path::new(&format!("/proc/{pid}")).exists());
+        rows.check(format!("{name}: ended"), ended, true);
+    }
+    // A start that fails has its code, and says why.
+    home.file("boa.conf", "Prot 80\n");
+    let mut again = Command::new(folder.join("boa"));
+    again.arg("-c").arg(folder);
+    let output = run(again);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    rows.check("refused", output.status.code(), Some(2));
+    rows.check("why", text.contains("boa.conf:1: there is no directive \"Prot\"; did you mean Port?"), true);
+}
+
+#[test]
+fn signals_mean_what_they_mean_to_the_other_server() {
+    let mut rows = Rows::new();
+    let server = boa("DocumentRoot HOME/www\nErrorLog HOME/error_log\n");
+    server.signal(Signal::USR1);
+    server.signal(Signal::USR2);
+    server.signal(Signal::ALARM);
+    let log = server.home().join("error_log");
+    rows.check("ALRM", wait_until(TIMEOUT, || read(&log).contains("requests")), true);
+    rows.check("still there", server.get("/plain").status, 200);
+    let conf = server.home().join("boa.conf");
+    let changed = read(&conf).replace("DefaultType text/plain", "DefaultType text/x-changed");
+    fs::write(&conf, changed).unwrap();
+    server.signal(Signal::HUP);
+    let is_changed = || server.get("/plain").field("content-type") == Some("text/x-changed");
+    rows.check("HUP reads the file", wait_until(TIMEOUT, is_changed), true);
+    let mut server = server;
+    server.signal(Signal::TERM);
+    rows.check("TERM", server.wait(TIMEOUT).code(), Some(0));
+    let text = "port=0 host=127.0.0.1 dir=HOME/www logfile=HOME/log\n";
+    let mut server = serve(site(), "thttpd.conf", text, &["--thttpd", "-D", "-C", "thttpd.conf"]);
+    let log = server.home().join("log");
+    server.get("/plain");
+    rows.check("a line", wait_until(TIMEOUT, || !read(&log).is_empty()), true);
+    fs::rename(&log, server.home().join("old")).unwrap();
+    server.signal(Signal::HUP);
+    rows.check("HUP opens the log", wait_until(TIMEOUT, || log.exists()), true);
+    server.signal(Signal::USR2);
+    server.wait_for_line("requests", Duration::from_secs(20));
+    server.signal(Signal::USR1);
+    rows.check("USR1", server.wait(TIMEOUT).code(), Some(0));
+}
+
+/// What `explain` prints for a request, without the file that a rule stands in.
+fn explained(folder: &Path, file: &str, request: &(&str, &str), fields: &[&str]) -> String {
+    let mut explain = command();
+    explain.args(["explain", request.0, request.1, "-c", file]).current_dir(folder);
+    for field in fields {
+        explain.args(["-H", field]);
+    }
+    let output = explain.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let kept = text.lines().filter(|line| !line.trim_start().starts_with("Date:"));
+    kept.map(|line| line.split(", by the rule in").next().unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_converted_file_gives_the_same_decisions_as_the_original() {
+    let site = site().file("locked/.htpasswd", "").file("i.png", "png");
+    let home = site.home().to_owned();
+    let shown = home.display();
+    let boa = format!(
+        "Port 80\nDocumentRoot {shown}/www\nDirectoryIndex index.html\nDefaultType text/plain\nAddType application/x-httpd-cgi cgi\n\
+         ScriptAlias /cgi-bin/ {shown}/scripts/\nAlias /icons {shown}/icons\nRedirect /old http://x.example/\nDeny */private/*\n"
+    );
+    let thttpd = format!("dir={shown}/www cgipat=**.cgi urlpat=**.png max_age=5\n");
+    let site = site.file_beside_root("boa.conf", boa).file_beside_root("thttpd.conf", thttpd);
+    let requests = [
+        ("GET", "/"),
+        ("GET", "/icons/i.png"),
+        ("GET", "/icons/i.cgi"),
+        ("GET", "/old/x?y"),
+        ("GET", "/private/x"),
+        ("GET", "/run.cgi/info"),
+        ("POST", "/run.cgi"),
+        ("GET", "/cgi-bin/env.sh"),
+        ("GET", "/sub"),
+        ("GET", "/sub/"),
+        ("GET", "/missing"),
+        ("GET", "/../etc/passwd"),
+        ("GET", "/i.png"),
+        ("GET", "/locked/.htpasswd"),
+        ("DELETE", "/plain"),
+    ];
+    let mut rows = Rows::new();
+    for name in ["boa", "thttpd"] {
+        let mut convert = command();
+        let output = convert
+            .args(["convert", &format!("{name}.conf")])
+            .current_dir(&home)
+            .output()
+            .expect("it starts");
+        rows.check(format!("{name} is converted"), output.status.code(), Some(0));
+        fs::write(home.join(format!("{name}.toml")), &output.stdout).unwrap();
+        for request in &requests {
+            for fields in [&[][..], &["Referer: http://other.example/", "Accept-Encoding: gzip"]] {
+                let of = |kind: &str| explained(&home, &format!("{name}.{kind}"), request, fields);
+                let (original, converted) = (of("conf"), of("toml"));
+                assert!(original.contains("request "), "{name} {request:?}: {original}");
+                rows.check(format!("{name} {request:?}"), converted.as_str(), original.as_str());
+            }
+        }
+    }
+    drop(site);
+}
+
+#[test]
+fn convert_lists_what_differs_and_refuses_what_it_does_not_know() {
+    let home = Folder::new();
+    home.file("boa.conf", "Port 80\nDocumentRoot /srv\nUseLocaltime\nDefaultType text/plain\n");
+    home.file("bad.conf", "Port 80\nNothingLikeIt 1\n");
+    let run = |arguments: &[&str]| {
+        let output = command().args(arguments).current_dir(home.path()).output().expect("it starts");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let mut rows = Rows::new();
+    let (code, out, err) = run(&["convert", "boa.conf"]);
+    rows.check("code", code, Some(0));
+    rows.check("comment", out.contains("# line 3: note: UseLocaltime"), true);
+    rows.check("finding", err.contains("boa.conf:3: note: UseLocaltime"), true);
+    let (code, _, err) = run(&["convert", "bad.conf", "--from", "boa"]);
+    rows.check(
+        "refused",
+        (code, err.contains("bad.conf:2: there is no directive \"NothingLikeIt\"; remove it")),
+        (Some(1), true),
+    );
+    let (code, _, err) = run(&["convert", "bad.conf"]);
+    rows.check(
+        "which server",
+        (code, err.contains("add --from and one of boa, thttpd, busybox")),
+        (Some(2), true),
+    );
+    let (code, _, err) = run(&["check", "-c", "bad.conf", "--dialect", "boa"]);
+    rows.check("check", (code, err.contains("bad.conf:2: ")), (Some(1), true));
+    let (code, _, err) = run(&["--boa", "-x"]);
+    rows.check("flag of boa", (code, err.contains("Usage: boa")), (Some(2), true));
+    let (code, out, _) = run(&["--busybox", "-d", "a%20b"]);
+    rows.check("httpd -d", (code, out.as_str()), (Some(0), "a b"));
+}
