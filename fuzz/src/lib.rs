@@ -25,6 +25,7 @@ mod password_file;
 mod proxy_header;
 mod range;
 mod scgi;
+mod stored_file;
 mod target_path;
 mod throttle_file;
 mod upstream_head;
@@ -48,6 +49,7 @@ pub use password_file::password_file;
 pub use proxy_header::proxy_header;
 pub use range::range;
 pub use scgi::scgi;
+pub use stored_file::stored_file;
 pub use target_path::target_path;
 pub use throttle_file::throttle_file;
 pub use upstream_head::upstream_head;
@@ -56,7 +58,7 @@ pub use upstream_head::upstream_head;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -79,4 +81,5 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("origins", origins),
     ("available_dictionary", available_dictionary),
     ("cached", cached),
+    ("stored_file", stored_file),
 ];

@@ -59,6 +59,11 @@ fn cached() {
 }
 
 #[test]
+fn stored_file() {
+    run("stored_file");
+}
+
+#[test]
 fn target_path() {
     run("target_path");
 }
