@@ -75,7 +75,7 @@ use crate::peer::Peer;
 use crate::pool::Pool;
 use crate::request::body::{Discard, RequestBody};
 use crate::request::{ConnectionInfo, Request};
-use crate::response::Response;
+use crate::response::{Origin, Response};
 use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::spawner::Spawner;
@@ -178,7 +178,10 @@ impl Responder {
             Ok(()) => response,
             Err((status, rule)) => fixed::rejection(&self.services, None, status, Some(rule)),
         };
-        let response = Response { user: exchange.user(), upstream: exchange.upstream.take(), ..response };
+        let response = match (exchange.user(), exchange.upstream.take()) {
+            (None, None) => response,
+            (user, upstream) => Response { origin: Some(Box::new(Origin { user, upstream })), ..response },
+        };
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
         let added: Vec<(&str, &str)> =

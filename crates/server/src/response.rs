@@ -32,14 +32,20 @@ pub struct Response {
     /// The rule that the request has broken. The connection closes, because the start of the next request is not
     /// certain.
     pub broken_rule: Option<&'static Rule>,
-    /// The authenticated user of the request, for the log.
-    pub user: Option<Rc<str>>,
-    /// The applications that the request was sent to, for the log.
-    pub upstream: Option<Rc<UpstreamLog>>,
+    /// `None`: the request has neither a user nor an upstream.
+    pub origin: Option<Box<Origin>>,
     /// `None`: no limit slows it, or counts it while it is sent.
     pub throttle: Option<Box<Throttle>>,
     /// What the cache of responses did, for the log. `None`: the route has none.
     pub cache: Option<CacheStatus>,
+}
+
+/// Whose request it was, and who has responded to it, for the log.
+pub struct Origin {
+    /// The authenticated user.
+    pub user: Option<Rc<str>>,
+    /// The applications that the request was sent to.
+    pub upstream: Option<Rc<UpstreamLog>>,
 }
 
 pub enum Body {
@@ -138,8 +144,7 @@ impl Response {
             body: Body::Nothing,
             start: 0,
             broken_rule: None,
-            user: None,
-            upstream: None,
+            origin: None,
             throttle: None,
             cache: None,
         }
@@ -189,11 +194,19 @@ impl Response {
         }
     }
 
+    pub fn user(&self) -> Option<&str> {
+        self.origin.as_ref()?.user.as_deref()
+    }
+
+    pub fn upstream(&self) -> Option<&Rc<UpstreamLog>> {
+        self.origin.as_ref()?.upstream.as_ref()
+    }
+
     /// For the access log. `added`: bytes of the head that the connection adds.
     pub fn logged(&self, added: usize) -> LoggedResponse<'_> {
         let head = (self.head.head_len() + added) as u64;
         let (status, length) = (self.status(), self.content_length());
-        let (user, upstream) = (self.user.as_deref(), self.upstream.as_ref());
+        let (user, upstream) = (self.user(), self.upstream());
         LoggedResponse { status, head, length, user, upstream, cache: self.cache.map(CacheStatus::word) }
     }
 

@@ -511,8 +511,8 @@ impl Http2 {
             tls: self.tls.as_ref(),
         };
         let (status, length) = (response.status(), response.content_length());
-        let user = response.user.as_deref();
-        let upstream = response.upstream.as_ref();
+        let user = response.user();
+        let upstream = response.upstream();
         let cache = response.cache.map(CacheStatus::word);
         let logged = LoggedResponse { status, head: added as u64, length, user, upstream, cache };
         services.access.record(records, &request, logged);

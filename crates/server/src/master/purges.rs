@@ -73,10 +73,9 @@ impl Master {
                 if !running.asked.contains(&generation.pid) {
                     let (number, purge) = (running.number, running.purge.to_string().into_bytes());
                     running.asked.push(generation.pid);
-                    match generation.channel.send(&MasterCommand::Purge { number, purge }) {
-                        Ok(()) => running.waiting.push(generation.pid),
-                        // It has ended, which `reap` finds out.
-                        Err(_) => {}
+                    // If it fails, the generation has ended, which `reap` finds out.
+                    if generation.channel.send(&MasterCommand::Purge { number, purge }).is_ok() {
+                        running.waiting.push(generation.pid);
                     }
                 }
             }

@@ -243,6 +243,7 @@ fn every_example_is_valid_and_changes_the_site() {
             "name" => "name = \"other\"",
             "address" if scope == Scope::Application => "address = \"127.0.0.1:2\"",
             "command" => "command = \"/other\"",
+            "folder" if scope == Scope::CacheFiles => "folder = \"/other\"",
             "client_ca" => "client_ca = \"other.pem\"",
             "keys" => "keys = \"keys.pem\"",
             "contact" => "contact = \"mailto:b@b.example\"",
