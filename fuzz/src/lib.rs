@@ -12,6 +12,7 @@ mod config;
 mod credentials;
 mod cuts;
 mod dates;
+mod dialects;
 mod environment;
 mod fastcgi;
 mod forwarded;
@@ -36,6 +37,7 @@ pub use chunked::chunked;
 pub use config::config;
 pub use credentials::credentials;
 pub use dates::dates;
+pub use dialects::dialects;
 pub use environment::environment;
 pub use fastcgi::fastcgi;
 pub use forwarded::forwarded;
@@ -67,6 +69,7 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("range", range),
     ("dates", dates),
     ("config", config),
+    ("dialects", dialects),
     ("listing", listing),
     ("log_line", log_line),
     ("environment", environment),

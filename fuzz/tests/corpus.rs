@@ -94,6 +94,11 @@ fn config() {
 }
 
 #[test]
+fn dialects() {
+    run("dialects");
+}
+
+#[test]
 fn listing() {
     run("listing");
 }

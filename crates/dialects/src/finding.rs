@@ -51,7 +51,8 @@ impl Findings {
     }
 
     fn add(&mut self, severity: Severity, line: Option<u32>, what: String, what_to_do: String) {
-        let finding = Finding { line, severity, what, what_to_do };
+        let finding =
+            Finding { line, severity, what: on_one_line(&what), what_to_do: on_one_line(&what_to_do) };
         // Each host reports what all of them have.
         if self.0.len() < MAX_FINDINGS && !self.0.contains(&finding) {
             self.0.push(finding);
@@ -63,6 +64,12 @@ impl Findings {
         self.0.sort_by_key(|finding| finding.line);
         self.0
     }
+}
+
+/// A file could otherwise write to the terminal of its reader.
+fn on_one_line(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
 }
 
 /// Findings about one configuration.

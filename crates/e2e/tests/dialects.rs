@@ -448,3 +448,84 @@ fn convert_lists_what_differs_and_refuses_what_it_does_not_know() {
     let (code, out, _) = run(&["--busybox", "-d", "a%20b"]);
     rows.check("httpd -d", (code, out.as_str()), (Some(0), "a b"));
 }
+
+/// The block of a page of the manual, in this language.
+fn example(page: &str, language: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual").join(page);
+    let text = fs::read_to_string(path).expect("the page is there");
+    let (_, rest) = text.split_once(&format!("```{language}\n")).expect("the page has an example");
+    rest.split_once("```").expect("the example ends").0.to_owned()
+}
+
+/// The examples of devices, with the folders of the test in place of those of the device.
+#[test]
+fn the_devices_of_the_manual_are_served() {
+    let mut rows = Rows::new();
+    let here = |text: &str| {
+        let text = text.replace(" /www\n", " HOME/www\n").replace("=/www\n", "=HOME/www\n");
+        text.replace("H:/www\n", "H:HOME/www\n").replace("/www-cgi/", "HOME/scripts/")
+    };
+    for (page, language, file, port, flags) in [
+        (
+            "from-boa.md",
+            "boa",
+            "boa.conf",
+            ("Port 80\n", "Port 0\nListen 127.0.0.1\n"),
+            &["--boa", "-d", "-f", "boa.conf"][..],
+        ),
+        (
+            "from-thttpd.md",
+            "thttpd",
+            "thttpd.conf",
+            ("port=80\n", "port=0\nhost=127.0.0.1\n"),
+            &["--thttpd", "-D", "-C", "thttpd.conf"],
+        ),
+        (
+            "from-busybox.md",
+            "busybox",
+            "httpd.conf",
+            ("", ""),
+            &["--busybox", "-f", "-p", "127.0.0.1:0", "-c", "httpd.conf"],
+        ),
+    ] {
+        let text = here(&example(page, language)).replace(port.0, port.1);
+        let site = site().script("cgi-bin/env.sh", SCRIPT);
+        let server = serve(site, file, &text, flags);
+        rows.check(format!("{language}: page"), answer(&server, "/").as_str(), "200 page");
+        let basic = "Authorization: Basic YWRtaW46c2VjcmV0\r\n";
+        let request = format!("GET /cgi-bin/env.sh HTTP/1.1\r\nHost: x\r\n{basic}\r\n");
+        let response = server.request(request);
+        rows.check(
+            format!("{language}: script"),
+            response.text().contains("GATEWAY_INTERFACE=CGI/1.1"),
+            true,
+        );
+    }
+    // With what bounds the memory: each key joins the section that is there.
+    let site = site();
+    let home = site.home().display().to_string();
+    let text = here(&example("from-boa.md", "boa")).replace("HOME", &home);
+    let site = site.file_beside_root("boa.conf", text);
+    let output =
+        command().args(["convert", "boa.conf"]).current_dir(site.home()).output().expect("it starts");
+    let mut whole = String::from_utf8(output.stdout).expect("TOML is UTF-8");
+    let added = example("from-boa.md", "toml");
+    let (top, sections) = added.split_once("\n\n").expect("keys of the top level come first");
+    whole = format!("{top}\n{whole}");
+    for section in sections.split("\n\n") {
+        let (header, keys) = section.trim().split_once('\n').expect("a section has keys");
+        whole = match whole.contains(&format!("\n{header}\n")) {
+            true => whole.replacen(&format!("\n{header}\n"), &format!("\n{header}\n{keys}\n"), 1),
+            false => format!("{whole}\n{header}\n{keys}\n"),
+        };
+    }
+    fs::write(site.home().join("site.toml"), whole).unwrap();
+    let output =
+        command().args(["check", "-c", "site.toml"]).current_dir(site.home()).output().expect("it starts");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let refused = String::from_utf8_lossy(&output.stderr).into_owned();
+    rows.check("check", (output.status.code(), refused.as_str()), (Some(0), refused.as_str()));
+    let typical = printed.lines().find(|line| line.contains("with a full cache")).unwrap_or_default();
+    let mebibytes: f64 = typical.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(f64::MAX);
+    rows.check(format!("memory: {typical}"), typical.contains("MiB") && mebibytes < 16.0, true);
+}

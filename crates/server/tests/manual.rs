@@ -60,6 +60,7 @@ fn the_examples_of_configurations_are_valid() {
         "browsers.md",
         "tls.md",
         "certificates.md",
+        "from-boa.md",
     ] {
         let page = fs::read_to_string(Path::new(DOCS).join(name)).expect("the page can be read");
         let examples = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or(rest));

@@ -118,7 +118,10 @@ impl Reading<'_> {
                 let user = if user == "0" { "root".to_owned() } else { user };
                 self.document.top.set(given.at(), "user", user);
             }
-            None => self.document.top.explained(None, "user", "nobody", "Without User, Boa stays root."),
+            None => {
+                self.findings.note(None, "there is no User, and Boa stayed root", "here it serves as nobody");
+                self.document.top.set(None, "user", "nobody");
+            }
         }
         self.text_key("Group", "group");
         self.path_key("PidFile", "pid_file");

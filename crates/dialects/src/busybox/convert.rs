@@ -178,7 +178,8 @@ impl Reading<'_> {
         self.document.top.set(None, "signals", "busybox");
         self.document.top.set(None, "listen", addresses.iter().map(text).collect::<Vec<_>>());
         if self.flags.user.is_none() {
-            self.document.top.explained(None, "user", "nobody", "Without -u, busybox stays root.");
+            self.findings.note(None, "there is no -u, and busybox stayed root", "here it serves as nobody");
+            self.document.top.set(None, "user", "nobody");
         }
         if let Some(user) = &self.flags.user {
             let (user, group) = user.split_once(':').map_or((user.as_str(), None), |(u, g)| (u, Some(g)));
