@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::web::Web;
 use crate::{boa, busybox, thttpd};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,10 +11,18 @@ pub enum Dialect {
     Boa,
     Thttpd,
     Busybox,
+    Web(Web),
 }
 
 impl Dialect {
-    pub const ALL: [Dialect; 3] = [Dialect::Boa, Dialect::Thttpd, Dialect::Busybox];
+    pub const ALL: [Dialect; 6] = [
+        Dialect::Boa,
+        Dialect::Thttpd,
+        Dialect::Busybox,
+        Dialect::Web(Web::Nginx),
+        Dialect::Web(Web::Lighttpd),
+        Dialect::Web(Web::Caddy),
+    ];
 
     /// Its name in flags.
     pub const fn name(self) -> &'static str {
@@ -21,6 +30,7 @@ impl Dialect {
             Dialect::Boa => "boa",
             Dialect::Thttpd => "thttpd",
             Dialect::Busybox => "busybox",
+            Dialect::Web(web) => web.name(),
         }
     }
 
@@ -43,7 +53,7 @@ impl Dialect {
         match file.file_name()?.to_str()? {
             "boa.conf" => Some(Dialect::Boa),
             "thttpd.conf" => Some(Dialect::Thttpd),
-            _ => None,
+            _ => Web::of_file(file).map(Dialect::Web),
         }
     }
 
@@ -55,6 +65,7 @@ impl Dialect {
             Dialect::Busybox => {
                 Input::Busybox(busybox::Flags { file: Some(file), ..busybox::Flags::default() })
             }
+            Dialect::Web(web) => Input::Web(web, file),
         }
     }
 
@@ -64,6 +75,7 @@ impl Dialect {
             Dialect::Boa => boa::Flags::parse(arguments),
             Dialect::Thttpd => thttpd::Flags::parse(arguments),
             Dialect::Busybox => busybox::Flags::parse(arguments),
+            Dialect::Web(web) => Err(format!("taipan is not started as {}; use taipan convert", web.name())),
         }
     }
 }
@@ -74,6 +86,8 @@ pub enum Input {
     Boa(boa::Flags),
     Thttpd(thttpd::Flags),
     Busybox(busybox::Flags),
+    /// The file.
+    Web(Web, PathBuf),
 }
 
 impl Input {
@@ -82,6 +96,7 @@ impl Input {
             Input::Boa(_) => Dialect::Boa,
             Input::Thttpd(_) => Dialect::Thttpd,
             Input::Busybox(_) => Dialect::Busybox,
+            Input::Web(web, _) => Dialect::Web(*web),
         }
     }
 
@@ -91,6 +106,7 @@ impl Input {
             Input::Boa(flags) => flags.path(),
             Input::Thttpd(flags) => flags.path(),
             Input::Busybox(flags) => flags.path(),
+            Input::Web(_, file) => file.clone(),
         }
     }
 }

@@ -8,9 +8,19 @@
 
 mod input;
 
+mod web;
+
 pub mod boa;
 pub mod busybox;
 pub mod thttpd;
+
+mod caddy;
+mod lighttpd;
+mod nginx;
+
+mod draft;
+mod regex;
+mod tree;
 
 mod document;
 
@@ -26,6 +36,7 @@ use std::path::PathBuf;
 pub use disk::Disk;
 pub use finding::{Finding, Severity};
 pub use input::{Dialect, Input, Start};
+pub use web::Web;
 
 /// A configuration that has been read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,5 +70,6 @@ pub fn convert(input: &Input, disk: &dyn Disk) -> Conversion {
         Input::Boa(flags) => boa::convert(flags, disk),
         Input::Thttpd(flags) => thttpd::convert(flags, disk),
         Input::Busybox(flags) => busybox::convert(flags, disk),
+        Input::Web(web, file) => web.convert(file, disk),
     }
 }

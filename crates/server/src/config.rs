@@ -151,6 +151,10 @@ impl dialects::Disk for Disk {
         Ok(bytes)
     }
 
+    fn expand(&self, pattern: &Path) -> Vec<PathBuf> {
+        Source::expand(self, pattern).unwrap_or_default()
+    }
+
     fn folders(&self, path: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         let folders = entries.filter(|entry| entry.path().is_dir());

@@ -107,7 +107,21 @@ const SITE: &[&str] = &[
     "address",
 ];
 
-const DIALECTS: &[&str] = &["input boa thttpd busybox", "document", "words", "everywhere", "disk", "finding"];
+const DIALECTS: &[&str] = &[
+    "input boa thttpd busybox",
+    "web",
+    "nginx",
+    "lighttpd",
+    "caddy",
+    "draft",
+    "regex",
+    "document",
+    "tree",
+    "words",
+    "everywhere",
+    "disk",
+    "finding",
+];
 
 const LOAD: &[&str] = &[
     "worker", "progress", "engine", "flags", "report", "verify", "h2", "tls", "run", "plan", "urls", "shape",

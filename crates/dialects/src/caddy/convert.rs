@@ -1,0 +1,866 @@
+//! What the sites of a Caddyfile become.
+
+use std::path::Path;
+
+use crate::Conversion;
+use crate::disk::Disk;
+use crate::document::Value;
+use crate::draft::{Draft, Host, Listen, Scope};
+use crate::regex;
+use crate::tree::{Directive, MAX_DEPTH, Place};
+
+use super::read::Reader;
+
+/// Reads the file.
+pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
+    let mut draft = Draft::default();
+    let folder = disk.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    match disk.read(file) {
+        Ok(bytes) => {
+            let tree = Reader::new(disk, &folder).read(&bytes, &mut draft);
+            for directive in &tree {
+                match (directive.name.as_str(), &directive.block) {
+                    ("", Some(_)) => {}
+                    (name, Some(_)) if !name.starts_with('@') => site(directive, &folder, &mut draft),
+                    _ => draft.error(&directive.place, unconverted(directive), "write it in a site"),
+                }
+            }
+            if let Some(options) = tree.iter().find(|directive| directive.name.is_empty()) {
+                global(options, &mut draft);
+            }
+        }
+        Err(error) => {
+            draft.findings.error(
+                None,
+                format!("it cannot be read: {error}"),
+                "check its path and its permissions",
+            );
+        }
+    }
+    draft.top.preset("compress", false, "Caddy compresses nothing without encode.");
+    draft.top.preset("precompressed", Vec::<String>::new(), "nor does it look for compressed files.");
+    draft.top.preset(
+        "index",
+        vec!["index.html".to_owned(), "index.txt".to_owned()],
+        "as Caddy's file_server.",
+    );
+    draft.top.preset("symlinks", "follow", "Caddy follows every link. \"beneath\" is safer.");
+    draft.top.preset(
+        "dotfiles",
+        "allow",
+        "Caddy sends files whose name begins with a dot. \"deny\" is safer.",
+    );
+    draft.written(file.to_owned(), "Caddy")
+}
+
+fn unconverted(directive: &Directive) -> String {
+    format!("\"{}\" cannot be converted", directive.text())
+}
+
+fn global(options: &Directive, draft: &mut Draft) {
+    for option in options.children() {
+        let place = &option.place;
+        match option.name.as_str() {
+            "email" => draft.certificates.set(place, "email", option.argument(0)),
+            "acme_ca" => draft.certificates.set(place, "authorities", option.argument(0)),
+            "debug" => draft.log.set(place, "level", "debug"),
+            "admin" | "order" | "persist_config" | "grace_period" | "storage" | "servers" | "default_sni" => {
+                draft.note(place, format!("{} has no effect", option.name), "nothing to do");
+            }
+            "auto_https" if option.argument(0) == "disable_redirects" || option.argument(0) == "off" => {
+                for host in &mut draft.hosts {
+                    host.scope.remove("https_redirect");
+                    if option.argument(0) == "off" {
+                        host.scope.remove("acme");
+                    }
+                }
+            }
+            "log" => log(option, &mut None, draft),
+            _ => draft.error(place, unconverted(option), "remove it, or find its like in the manual"),
+        }
+    }
+}
+
+fn site(directive: &Directive, folder: &Path, draft: &mut Draft) {
+    let place = &directive.place;
+    let mut host = Host { scope: Scope::new(place.line), ..Host::default() };
+    let all = std::iter::once(&directive.name).chain(&directive.arguments);
+    for address in all.flat_map(|text| text.split(',')).map(str::trim).filter(|text| !text.is_empty()) {
+        address_of(address, place, &mut host, draft);
+    }
+    let is_secure = host.listens.iter().any(|listen| listen.tls);
+    if is_secure {
+        host.scope.set(place, "acme", true);
+        host.scope.set(place, "https_redirect", true);
+    }
+    let mut site = Site { matchers: Vec::new(), folder, draft };
+    site.block(directive.children(), &Way::default(), &mut host, 0);
+    finish(&mut host);
+    draft.hosts.push(host);
+}
+
+fn address_of(text: &str, place: &Place, host: &mut Host, draft: &mut Draft) {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (Some(scheme), rest),
+        None => (None, text),
+    };
+    let (rest, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if !path.is_empty() || text.contains(['{', '}', '[']) {
+        return draft.error(
+            place,
+            format!("the address {text} cannot be converted"),
+            "write a name and a port",
+        );
+    }
+    let (name, port) = match rest.rsplit_once(':') {
+        Some((name, port)) => match port.parse::<u16>() {
+            Ok(port) => (name, Some(port)),
+            Err(_) => return draft.error(place, format!("the address {text} has no port"), "write a number"),
+        },
+        None => (rest, None),
+    };
+    let is_local = name == "localhost" || name.ends_with(".localhost");
+    if name.parse::<std::net::IpAddr>().is_err() && !name.is_empty() && name != "*" {
+        host.names.push(name.to_lowercase());
+    }
+    let tls = match (scheme, port) {
+        (Some("http"), _) | (None, Some(80)) => false,
+        (Some("https"), _) => true,
+        _ => !name.is_empty(),
+    };
+    if tls && is_local {
+        draft.warn(
+            place,
+            format!("{text} has no certificate of a local authority"),
+            "clients do not trust its own one",
+        );
+    }
+    let ports = match (tls, port) {
+        (false, port) => vec![(port.unwrap_or(80), false)],
+        (true, Some(port)) => vec![(port, true)],
+        (true, None) => vec![(443, true), (80, false)],
+    };
+    for (port, tls) in ports {
+        for any in ["0.0.0.0", "[::]"] {
+            let listen = Listen { address: format!("{any}:{port}"), tls, proxy: false };
+            if !host.listens.contains(&listen) {
+                host.listens.push(listen);
+            }
+        }
+    }
+}
+
+/// What is true for the directives of a block.
+#[derive(Debug, Clone, Default)]
+struct Way {
+    /// The patterns. Empty: all paths.
+    paths: Vec<String>,
+    /// The prefix was removed from the path, by `handle_path`.
+    strips: bool,
+}
+
+/// A named matcher.
+struct Matcher {
+    name: String,
+    paths: Vec<String>,
+    /// The other conditions, as those of a rule. `None`: they cannot be converted.
+    rule: Option<Scope>,
+}
+
+struct Site<'s> {
+    matchers: Vec<Matcher>,
+    folder: &'s Path,
+    draft: &'s mut Draft,
+}
+
+/// A pattern of a path. `None`: there is no such one.
+fn pattern(text: &str) -> Option<String> {
+    match text.strip_suffix("/*") {
+        Some(folder) if folder.starts_with('/') && !folder.contains(['*', '?']) => Some(format!("{folder}/")),
+        Some("") => Some("/".into()),
+        _ if text.starts_with('/') && text.ends_with('*') => Some(format!("{text}*")),
+        _ if text.starts_with('/') && !text.contains(['*', '?']) => Some(text.to_owned()),
+        _ if text.starts_with("*.") && !text.contains('/') => Some(text.to_owned()),
+        _ => None,
+    }
+}
+
+impl Site<'_> {
+    fn block(&mut self, children: &[Directive], way: &Way, host: &mut Host, depth: usize) {
+        for child in children.iter().filter(|child| child.name.starts_with('@')) {
+            let matcher = self.matcher(child);
+            self.matchers.push(matcher);
+        }
+        for child in children.iter().filter(|child| !child.name.starts_with('@')) {
+            self.directive(child, way, host, depth);
+        }
+    }
+
+    fn matcher(&mut self, child: &Directive) -> Matcher {
+        let mut matcher =
+            Matcher { name: child.name.clone(), paths: Vec::new(), rule: Some(Scope::new(child.place.line)) };
+        let inline = [Directive {
+            name: child.argument(0).to_owned(),
+            arguments: child.arguments.get(1..).unwrap_or_default().to_vec(),
+            block: None,
+            place: child.place.clone(),
+        }];
+        for condition in if child.block.is_some() { child.children() } else { &inline } {
+            if self.condition(condition, "", &mut matcher).is_none() {
+                matcher.rule = None;
+            }
+        }
+        matcher
+    }
+
+    fn condition(&mut self, condition: &Directive, negation: &str, matcher: &mut Matcher) -> Option<()> {
+        let rule = matcher.rule.as_mut()?;
+        let place = &condition.place;
+        let given = |prefix: &str| {
+            condition.arguments.iter().map(|text| format!("{prefix}{text}")).collect::<Vec<_>>()
+        };
+        match condition.name.as_str() {
+            "path" if negation.is_empty() => {
+                for text in &condition.arguments {
+                    matcher.paths.push(pattern(text)?);
+                }
+            }
+            "path_regexp" if negation.is_empty() => {
+                matcher.paths.extend(regex::patterns(condition.arguments.last()?)?)
+            }
+            "remote_ip" | "client_ip" => {
+                let private =
+                    ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"];
+                let mut all = Vec::new();
+                for address in &condition.arguments {
+                    match address.as_str() {
+                        "private_ranges" => all.extend(private.map(|range| format!("{negation}{range}"))),
+                        address => all.push(format!("{negation}{address}")),
+                    }
+                }
+                rule.set(place, "address", all);
+            }
+            "method" => rule.set(place, "method", given(negation)),
+            "host" if negation.is_empty() => rule.set(place, "host", given("")),
+            "header" => rule.pair(
+                place,
+                "field",
+                condition.arguments.first()?,
+                format!("{negation}{}", condition.argument(1)),
+            ),
+            "not" if negation.is_empty() && condition.block.is_none() => {
+                let inner = Directive {
+                    name: condition.argument(0).to_owned(),
+                    arguments: condition.arguments.get(1..).unwrap_or_default().to_vec(),
+                    ..condition.clone()
+                };
+                return self.condition(&inner, "!", matcher);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The paths of a directive within a block, its condition, and its other arguments. `None`: it was reported.
+    fn matched(&mut self, child: &Directive, way: &Way) -> Option<(Vec<String>, Option<Scope>, Vec<String>)> {
+        let first = child.argument(0);
+        let rest = || child.arguments.get(1..).unwrap_or_default().to_vec();
+        let (own, rule, arguments) = match first {
+            "*" => (Vec::new(), None, rest()),
+            first if first.starts_with('/') => match pattern(first) {
+                Some(pattern) => (vec![pattern], None, rest()),
+                None => {
+                    self.draft.error(
+                        &child.place,
+                        unconverted(child),
+                        "write the path as /folder/* or /file",
+                    );
+                    return None;
+                }
+            },
+            first if first.starts_with('@') => {
+                let Some(matcher) = self.matchers.iter().find(|matcher| matcher.name == first) else {
+                    self.draft.error(
+                        &child.place,
+                        format!("there is no matcher {first}"),
+                        "define it before",
+                    );
+                    return None;
+                };
+                let Some(rule) = &matcher.rule else {
+                    self.draft.error(
+                        &child.place,
+                        format!("{}: its matcher cannot be converted", child.text()),
+                        "see [[rule]]",
+                    );
+                    return None;
+                };
+                let has_rule =
+                    ["address", "method", "host", "field"].iter().any(|name| rule.get(name).is_some());
+                (matcher.paths.clone(), has_rule.then(|| rule.clone()), rest())
+            }
+            _ => (Vec::new(), None, child.arguments.clone()),
+        };
+        let is_within = |path: &String| {
+            way.paths.is_empty() || way.paths.iter().any(|outer| path.starts_with(outer.as_str()))
+        };
+        if !own.is_empty() && way.strips || !own.iter().all(is_within) {
+            self.draft.error(
+                &child.place,
+                unconverted(child),
+                "write it outside of the block, with the whole path",
+            );
+            return None;
+        }
+        Some((if own.is_empty() { way.paths.clone() } else { own }, rule, arguments))
+    }
+
+    fn directive(&mut self, child: &Directive, way: &Way, host: &mut Host, depth: usize) {
+        let place = &child.place;
+        match child.name.as_str() {
+            "tls" => return self.tls(child, host),
+            "log" => {
+                let mut own = Some(&mut host.scope);
+                return log(child, &mut own, self.draft);
+            }
+            "bind" => return self.bind(child, host),
+            "try_files" => return self.try_files(child, way, host),
+            _ => {}
+        }
+        // The first argument of `root` is a folder if it is the only one.
+        let single = child.name == "root" && child.arguments.len() == 1;
+        let found = match single {
+            true => Some((way.paths.clone(), None, child.arguments.clone())),
+            false => self.matched(child, way),
+        };
+        let Some((paths, rule, arguments)) = found else { return };
+        let first = arguments.first().map_or("", String::as_str);
+        if let Some(rule) = rule {
+            return self.conditional(child, rule, &paths, &arguments, host);
+        }
+        match child.name.as_str() {
+            "handle" | "route" | "handle_path" => {
+                if depth >= MAX_DEPTH {
+                    return;
+                }
+                if !arguments.is_empty() {
+                    return self.draft.error(place, unconverted(child), "write one path");
+                }
+                let strips = child.name == "handle_path";
+                if strips && !(paths.len() == 1 && paths[0].ends_with('/') && !paths[0].contains('*')) {
+                    return self.draft.error(place, unconverted(child), "write the path as /folder/*");
+                }
+                let inner = Way { paths, strips: strips || way.strips };
+                self.block(child.children(), &inner, host, depth + 1);
+            }
+            "root" => {
+                let root = self.folder.join(first).to_string_lossy().into_owned();
+                if first.contains('{') {
+                    return self.draft.error(place, unconverted(child), "write a folder; see $host in root");
+                }
+                let key = if way.strips { "alias" } else { "root" };
+                self.each(&paths, place, host, |scope| scope.set(place, key, root.as_str()));
+            }
+            "file_server" => {
+                for option in child.children() {
+                    match option.name.as_str() {
+                        "browse" => self.each(&paths, place, host, |scope| scope.set(place, "listing", true)),
+                        "index" => self.each(&paths, place, host, |scope| {
+                            scope.set(place, "index", option.arguments.clone())
+                        }),
+                        "precompressed" => {
+                            let all: Vec<String> = match option.arguments.is_empty() {
+                                true => ["br", "zstd", "gzip"].map(str::to_owned).to_vec(),
+                                false => option.arguments.clone(),
+                            };
+                            self.each(&paths, place, host, |scope| {
+                                scope.set(place, "precompressed", all.clone())
+                            });
+                        }
+                        _ => self.draft.error(&option.place, unconverted(option), "see [[rule]] and root"),
+                    }
+                }
+                if first == "browse" {
+                    self.each(&paths, place, host, |scope| scope.set(place, "listing", true));
+                } else {
+                    self.each(&paths, place, host, |_| {});
+                }
+            }
+            "reverse_proxy" => self.proxy(child, &paths, &arguments, way, host),
+            "php_fastcgi" => self.php(child, &paths, first, host),
+            "redir" => {
+                let Some(target) = template(first) else {
+                    return self.draft.error(place, unconverted(child), "see redirect");
+                };
+                let status = match arguments.get(1).map(String::as_str) {
+                    Some("permanent") => 301,
+                    None | Some("temporary") => 302,
+                    Some(text) => text.parse().unwrap_or(302),
+                };
+                self.route(&paths, place, host, |scope| {
+                    scope.set(place, "redirect", target.as_str());
+                    scope.set(place, "status", status);
+                });
+            }
+            "rewrite" => {
+                match template(first).filter(|target| !target.contains(['?']) && !target.contains("$query")) {
+                    Some(target) if !paths.is_empty() => {
+                        self.route(&paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
+                    }
+                    _ => self.draft.error(place, unconverted(child), "see rewrite and fallback"),
+                }
+            }
+            "respond" | "error" | "abort" => {
+                let status = arguments.iter().find_map(|text| text.parse::<i64>().ok());
+                let status = if child.name == "abort" { Some(403) } else { status };
+                match status {
+                    Some(status @ 400..=599) if ![401, 405, 407, 416, 426].contains(&status) => {
+                        self.route(&paths, place, host, |scope| scope.set(place, "return", status));
+                    }
+                    _ => {
+                        self.draft.error(place, unconverted(child), "put a file there");
+                        self.route(&paths, place, host, |scope| scope.set(place, "return", 404));
+                    }
+                }
+            }
+            "basic_auth" | "basicauth" => {
+                for user in child.children() {
+                    if !user.argument(0).starts_with("$2") {
+                        self.draft.error(
+                            &user.place,
+                            format!("{} has no hash of bcrypt", user.name),
+                            "see taipan passwd",
+                        );
+                    }
+                    self.each(&paths, place, host, |scope| {
+                        scope.pair(&user.place, "users", &user.name, user.argument(0))
+                    });
+                }
+                self.each(&paths, place, host, |scope| scope.set(place, "auth", "basic"));
+                if let Some(realm) = arguments.get(1) {
+                    self.each(&paths, place, host, |scope| scope.set(place, "realm", realm.as_str()));
+                }
+            }
+            "header" => {
+                let one = [Directive {
+                    name: first.to_owned(),
+                    arguments: arguments.get(1..).unwrap_or_default().to_vec(),
+                    block: None,
+                    place: place.clone(),
+                }];
+                for field in if child.block.is_some() { child.children() } else { &one } {
+                    self.header(field, &paths, host);
+                }
+            }
+            "encode" => {
+                let all = arguments
+                    .iter()
+                    .map(String::as_str)
+                    .chain(child.children().iter().map(|inner| inner.name.as_str()));
+                let codings: Vec<String> =
+                    all.filter(|name| matches!(*name, "zstd" | "gzip" | "br")).map(str::to_owned).collect();
+                let codings =
+                    if codings.is_empty() { vec!["zstd".to_owned(), "gzip".to_owned()] } else { codings };
+                self.each(&paths, place, host, |scope| scope.set(place, "compress", codings.clone()));
+                self.draft.note(
+                    place,
+                    "encode compresses what upstreams send, too",
+                    "see compress_scripts and BREACH in the manual",
+                );
+            }
+            "request_body" => {
+                for option in child.children() {
+                    match size(option.argument(0)).filter(|_| option.name == "max_size") {
+                        Some(bytes) => {
+                            self.each(&paths, place, host, |scope| scope.set(place, "max_body", bytes))
+                        }
+                        None => self.draft.error(&option.place, unconverted(option), "see max_body"),
+                    }
+                }
+            }
+            _ => self.draft.error(place, unconverted(child), "remove it, or find its like in the manual"),
+        }
+    }
+
+    /// A directive for a matcher that has more conditions than a path.
+    fn conditional(
+        &mut self,
+        child: &Directive,
+        mut rule: Scope,
+        paths: &[String],
+        arguments: &[String],
+        host: &mut Host,
+    ) {
+        let status = match child.name.as_str() {
+            "abort" => Some(403),
+            "respond" | "error" => arguments.iter().find_map(|text| text.parse::<i64>().ok()),
+            _ => None,
+        };
+        let Some(status @ 400..=599) = status else {
+            let what = format!("{}: routes have no conditions", child.text());
+            return self.draft.error(&child.place, what, "only a rejection can have one; see [[rule]]");
+        };
+        if !paths.is_empty() {
+            rule.set(&child.place, "path", paths.to_vec());
+        }
+        rule.set(&child.place, "then", "deny");
+        rule.set(&child.place, "status", status);
+        host.scope.rules.push(rule);
+    }
+
+    /// For the host, or for the routes of these paths.
+    fn each(&mut self, paths: &[String], place: &Place, host: &mut Host, act: impl Fn(&mut Scope)) {
+        if paths.is_empty() {
+            act(&mut host.scope);
+        }
+        for path in paths {
+            act(host.route(path, place));
+        }
+    }
+
+    /// For routes: that of all paths, if there are none.
+    fn route(&mut self, paths: &[String], place: &Place, host: &mut Host, act: impl Fn(&mut Scope)) {
+        let all = ["/".to_owned()];
+        for path in if paths.is_empty() { &all } else { paths } {
+            let route = host.route(path, place);
+            if ["proxy", "redirect", "rewrite", "return"].iter().any(|name| route.get(name).is_some()) {
+                self.draft.error(place, format!("{path} has a response already"), "decide for one of them");
+            } else {
+                act(route);
+            }
+        }
+    }
+
+    fn proxy(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        arguments: &[String],
+        way: &Way,
+        host: &mut Host,
+    ) {
+        let place = &child.place;
+        let mut keys = Scope::new(place.line);
+        let mut targets = arguments.to_vec();
+        let mut own = Scope::default();
+        let mut health = Vec::new();
+        let mut is_tls = false;
+        for option in child.children() {
+            match option.name.as_str() {
+                "to" => targets.extend(option.arguments.iter().cloned()),
+                "lb_policy" => match balance(option) {
+                    Some(kind) => keys.set(&option.place, "balance", kind),
+                    None => self.draft.error(&option.place, unconverted(option), "see balance"),
+                },
+                "health_uri" => health.push(("path".to_owned(), Value::from(option.argument(0)))),
+                "health_interval" => health.push(("interval".to_owned(), option.argument(0).into())),
+                "health_timeout" => health.push(("timeout".to_owned(), option.argument(0).into())),
+                "fail_duration" => health.push(("pause".to_owned(), option.argument(0).into())),
+                "max_fails" => health
+                    .push(("failures".to_owned(), option.argument(0).parse::<i64>().unwrap_or(1).into())),
+                "header_up" => upstream_field(option, &mut own, self.draft),
+                "header_down" => self.header(option, paths, host),
+                "transport" => {
+                    is_tls |= option.children().iter().any(|inner| inner.name.starts_with("tls"));
+                    for inner in option.children() {
+                        match inner.name.as_str() {
+                            "tls" => {}
+                            "tls_insecure_skip_verify" => keys.set(&inner.place, "tls_verify", false),
+                            "dial_timeout" => keys.set(&inner.place, "connect", inner.argument(0)),
+                            "response_header_timeout" => {
+                                keys.set(&inner.place, "first_byte", inner.argument(0))
+                            }
+                            "versions" => {}
+                            _ => self.draft.error(&inner.place, unconverted(inner), "see [[application]]"),
+                        }
+                    }
+                }
+                "flush_interval" | "trusted_proxies" | "lb_try_duration" | "lb_try_interval" => {
+                    self.draft.warn(
+                        &option.place,
+                        format!("{} has no effect", option.name),
+                        "see the manual on proxies",
+                    );
+                }
+                _ => self.draft.error(&option.place, unconverted(option), "see [[application]]"),
+            }
+        }
+        let mut addresses = Vec::new();
+        for target in &targets {
+            is_tls |= target.starts_with("https://");
+            keys.remove("http2");
+            if target.starts_with("h2c://") {
+                keys.set(place, "http2", true);
+            }
+            match upstream(target) {
+                Some(address) => addresses.push(address),
+                None => return self.draft.error(place, unconverted(child), "write an address and a port"),
+            }
+        }
+        if addresses.is_empty() {
+            return self.draft.error(place, "reverse_proxy has no upstream", "name one");
+        }
+        if addresses.len() > 1 && keys.get("balance").is_none() {
+            keys.set(place, "balance", "random");
+        } else if addresses.len() == 1 {
+            keys.remove("balance");
+        }
+        let scheme = if is_tls { "https" } else { "http" };
+        keys.set(place, "address", addresses);
+        keys.set(place, "protocol", scheme);
+        if !health.is_empty() {
+            keys.set(place, "health", Value::Table(health));
+        }
+        let name = self.draft.application("proxy", keys);
+        own.set(place, "proxy", format!("{scheme}://{name}{}", if way.strips { "/" } else { "" }));
+        self.route(paths, place, host, |scope| scope.inherit(&own));
+    }
+
+    fn php(&mut self, child: &Directive, paths: &[String], target: &str, host: &mut Host) {
+        let place = &child.place;
+        let Some(address) = upstream(&target.replacen("unix//", "unix:/", 1)) else {
+            return self.draft.error(place, unconverted(child), "write an address and a port");
+        };
+        if child.block.is_some() {
+            self.draft.warn(
+                place,
+                "what is in the block of php_fastcgi is not converted",
+                "see [[application]]",
+            );
+        }
+        let mut keys = Scope::new(place.line);
+        keys.set(place, "address", vec![address]);
+        keys.set(place, "protocol", "fastcgi");
+        let name = self.draft.application("php", keys);
+        if paths.is_empty() {
+            host.scope.set(place, "fallback", "/index.php");
+            host.scope.set(place, "fallback_for", "all");
+            host.scope.set(place, "index", vec!["index.php".to_owned()]);
+            host.route("*.php", place).set(place, "interpreter", name);
+        } else {
+            for path in paths {
+                let pattern = if path.ends_with('/') { format!("{path}**.php") } else { path.clone() };
+                host.route(&pattern, place).set(place, "interpreter", name.as_str());
+            }
+        }
+    }
+
+    fn header(&mut self, field: &Directive, paths: &[String], host: &mut Host) {
+        let place = &field.place;
+        let name = field.name.as_str();
+        let is_down = name == "header_down";
+        let (name, value) =
+            if is_down { (field.argument(0), field.argument(1)) } else { (name, field.argument(0)) };
+        let count = field.arguments.len() - usize::from(is_down && !field.arguments.is_empty());
+        if name == "defer" {
+            return;
+        }
+        if value.contains('{') || count > 1 || name.starts_with('>') || name.contains('*') {
+            return self.draft.error(place, unconverted(field), "headers have no variables; write a value");
+        }
+        let (name, value) = match name.strip_prefix('-') {
+            Some(name) => (name.to_owned(), Value::Flag(false)),
+            None => (name.trim_start_matches('?').to_owned(), Value::from(value)),
+        };
+        self.each(paths, place, host, |scope| match name.as_str() {
+            "Cache-Control" if value != Value::Flag(false) => {
+                scope.set(place, "cache_control", value.clone())
+            }
+            _ => scope.pair(place, "headers", &name, value.clone()),
+        });
+    }
+
+    fn tls(&mut self, child: &Directive, host: &mut Host) {
+        let place = &child.place;
+        match child.arguments.as_slice() {
+            [one] if one == "internal" => {
+                self.draft.warn(
+                    place,
+                    "there is no local authority",
+                    "the server makes a certificate that clients do not trust",
+                );
+            }
+            [email] if email.contains('@') => self.draft.certificates.set(place, "email", email.as_str()),
+            [certificate, key] => {
+                host.scope.remove("acme");
+                for (name, file) in [("certificate", certificate), ("certificate_key", key)] {
+                    host.scope.set(place, name, self.folder.join(file).to_string_lossy().into_owned());
+                }
+                for listen in host.listens.iter_mut().filter(|listen| !listen.address.ends_with(":80")) {
+                    listen.tls = true;
+                }
+            }
+            [] => {}
+            _ => self.draft.error(place, unconverted(child), "see certificate"),
+        }
+        for inner in child.children() {
+            self.draft.error(&inner.place, unconverted(inner), "see [tls] and [certificates]");
+        }
+    }
+
+    fn bind(&mut self, child: &Directive, host: &mut Host) {
+        let mut listens: Vec<Listen> = Vec::new();
+        for listen in &host.listens {
+            let Some((_, port)) = listen.address.rsplit_once(':') else { continue };
+            for address in &child.arguments {
+                let Ok(ip) = address.parse::<std::net::IpAddr>() else {
+                    return self.draft.error(&child.place, unconverted(child), "write IP addresses");
+                };
+                let address = std::net::SocketAddr::new(ip, port.parse().unwrap_or(80)).to_string();
+                if !listens.iter().any(|other| other.address == address) {
+                    listens.push(Listen { address, ..listen.clone() });
+                }
+            }
+        }
+        host.listens = listens;
+    }
+
+    fn try_files(&mut self, child: &Directive, way: &Way, host: &mut Host) {
+        let place = &child.place;
+        let Some((last, before)) = child.arguments.split_last() else { return };
+        let is_plain =
+            before.iter().all(|part| matches!(part.as_str(), "{path}" | "{path}/" | "{path}/index.html"));
+        let (path, query) = last.split_once('?').unwrap_or((last, ""));
+        let is_usable = path.starts_with('/') && !path.contains('{') && matches!(query, "" | "{query}");
+        if !is_plain || !is_usable || way.strips {
+            if let "=404" = last.as_str() {
+                return;
+            }
+            return self.draft.error(
+                place,
+                unconverted(child),
+                "only {path} can come before a file; see fallback",
+            );
+        }
+        self.each(&way.paths, place, host, |scope| {
+            scope.set(place, "fallback", path);
+            scope.set(place, "fallback_for", "all");
+        });
+    }
+}
+
+fn finish(host: &mut Host) {
+    let ways = ["proxy", "redirect", "rewrite", "return"];
+    for route in &mut host.routes {
+        if ways.iter().any(|way| route.get(way).is_some()) {
+            ["root", "alias", "index", "listing", "fallback", "fallback_for"]
+                .iter()
+                .for_each(|name| route.remove(name));
+        }
+    }
+}
+
+fn balance(option: &Directive) -> Option<String> {
+    Some(match option.argument(0) {
+        "round_robin" | "weighted_round_robin" => "round_robin".into(),
+        "least_conn" => "least".into(),
+        "random" | "random_choose" => "random".into(),
+        "ip_hash" | "client_ip_hash" => "hash client".into(),
+        "uri_hash" => "hash path".into(),
+        "header" => format!("hash field {}", option.argument(1)),
+        "cookie" if option.argument(1).is_empty() => "sticky lb".into(),
+        "cookie" => format!("sticky {}", option.argument(1)),
+        _ => return None,
+    })
+}
+
+/// `localhost:3000`, `unix//run/a.sock`, `https://app`.
+fn upstream(text: &str) -> Option<String> {
+    if text.contains(['{', '*']) || text.is_empty() {
+        return None;
+    }
+    if let Some(path) = text.strip_prefix("unix/").or_else(|| text.strip_prefix("unix:")) {
+        return path.starts_with('/').then(|| format!("unix:{path}"));
+    }
+    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+    let rest = rest.trim_end_matches('/');
+    if rest.contains('/') {
+        return None;
+    }
+    let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let rest = if rest.starts_with(':') { format!("localhost{rest}") } else { rest.to_owned() };
+    Some(if has_port { rest } else { format!("{rest}:{}", if scheme == "https" { 443 } else { 80 }) })
+}
+
+fn upstream_field(option: &Directive, own: &mut Scope, draft: &mut Draft) {
+    let (name, value) = (option.argument(0), option.argument(1));
+    let lower = name.to_ascii_lowercase();
+    match value {
+        "{host}" | "{hostport}" | "{http.request.host}" if lower == "host" => {}
+        _ if matches!(lower.as_str(), "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host") => {}
+        value if value.contains('{') => {
+            draft.warn(
+                &option.place,
+                format!("{name} is not sent: it has a variable"),
+                "upstreams have X-Forwarded-For",
+            );
+        }
+        value if lower == "host" => own.set(&option.place, "proxy_host", value),
+        value => match name.strip_prefix('-') {
+            Some(name) => own.pair(&option.place, "proxy_headers", name, false),
+            None => own.pair(&option.place, "proxy_headers", name, value),
+        },
+    }
+}
+
+fn log(directive: &Directive, host: &mut Option<&mut Scope>, draft: &mut Draft) {
+    let place = &directive.place;
+    let mut target = "stderr".to_owned();
+    let mut format = "json";
+    for option in directive.children() {
+        match (option.name.as_str(), option.argument(0)) {
+            ("output", "stdout") => "stdout".clone_into(&mut target),
+            ("output", "stderr") => {}
+            ("output", "file") => option.argument(1).clone_into(&mut target),
+            ("output", "discard") if host.is_none() => return draft.log.set(place, "access", false),
+            ("format", "console") => format = "combined",
+            ("format", "json") => {}
+            ("level", _) => {}
+            _ => draft.warn(&option.place, unconverted(option), "see [log]"),
+        }
+    }
+    if target.contains('{') || !(target.contains('/') || target.starts_with("std")) {
+        return draft.error(place, unconverted(directive), "name a file by its whole path");
+    }
+    draft.log.set(place, "format", format);
+    match host {
+        Some(scope) => scope.set(place, "access_log", target),
+        None => draft.log.set(place, "access", target),
+    }
+}
+
+/// `{uri}` and the like. `None`: there is no such variable.
+fn template(text: &str) -> Option<String> {
+    const VARIABLES: [(&str, &str); 8] = [
+        ("{uri}", "$path$query"),
+        ("{path}", "$path"),
+        ("{host}", "$host"),
+        ("{scheme}", "$scheme"),
+        ("?{query}", "$query"),
+        ("{http.request.uri}", "$path$query"),
+        ("{http.request.host}", "$host"),
+        ("{hostport}", "$host"),
+    ];
+    let mut out = text.replace('$', "$$");
+    for (name, value) in VARIABLES {
+        out = out.replace(name, value);
+    }
+    (!out.contains(['{', '}']) && !out.is_empty()).then_some(out)
+}
+
+/// Bytes of `10MB`, `1MiB`.
+fn size(text: &str) -> Option<i64> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: i64 = text[..end].parse().ok()?;
+    let factor = match text[end..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(factor).filter(|bytes| *bytes <= 1 << 40)
+}

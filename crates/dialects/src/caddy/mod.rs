@@ -1,0 +1,6 @@
+//! Caddyfile.
+
+mod convert;
+mod read;
+
+pub use convert::convert;

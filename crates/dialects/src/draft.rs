@@ -1,0 +1,371 @@
+//! A web server's configuration in the words of this one, while a reader of another server's puts it together: hosts,
+//! their routes, and upstreams. Knows no dialect.
+
+use std::path::PathBuf;
+
+use crate::Conversion;
+use crate::document::{Document, Keys, Value};
+use crate::finding::Findings;
+use crate::tree::Place;
+
+/// Routes of a host, and hosts.
+const MAX_ROUTES: usize = 1000;
+/// Upstreams of a site.
+const MAX_APPLICATIONS: usize = 64;
+
+/// The keys of a section, each at most once, with the rules and limits that belong to it.
+#[derive(Debug, Clone, Default)]
+pub struct Scope {
+    pub line: Option<u32>,
+    keys: Vec<Key>,
+    pub rules: Vec<Scope>,
+    pub limits: Vec<Scope>,
+}
+
+#[derive(Debug, Clone)]
+struct Key {
+    line: Option<u32>,
+    name: String,
+    value: Value,
+    comment: Option<&'static str>,
+}
+
+impl Scope {
+    pub fn new(line: u32) -> Scope {
+        Scope { line: Some(line), ..Scope::default() }
+    }
+
+    /// The last value counts.
+    pub fn set(&mut self, place: &Place, name: &str, value: impl Into<Value>) {
+        self.put(Some(place.line), name, value.into(), None);
+    }
+
+    /// What the other server does without a directive.
+    pub fn preset(&mut self, name: &str, value: impl Into<Value>, comment: &'static str) {
+        if self.get(name).is_none() {
+            self.put(None, name, value.into(), Some(comment));
+        }
+    }
+
+    fn put(&mut self, line: Option<u32>, name: &str, value: Value, comment: Option<&'static str>) {
+        let key = Key { line, name: name.to_owned(), value, comment };
+        match self.keys.iter_mut().find(|key| key.name == name) {
+            Some(old) => *old = key,
+            None => self.keys.push(key),
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.keys.iter().find(|key| key.name == name).map(|key| &key.value)
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.keys.retain(|key| key.name != name);
+    }
+
+    /// Adds a pair to a table. The last value of a name counts.
+    pub fn pair(&mut self, place: &Place, table: &str, name: &str, value: impl Into<Value>) {
+        let mut pairs = match self.get(table) {
+            Some(Value::Table(pairs)) => pairs.clone(),
+            _ => Vec::new(),
+        };
+        pairs.retain(|(old, _)| !old.eq_ignore_ascii_case(name));
+        pairs.push((name.to_owned(), value.into()));
+        self.set(place, table, Value::Table(pairs));
+    }
+
+    pub fn pairs(&self, table: &str) -> &[(String, Value)] {
+        match self.get(table) {
+            Some(Value::Table(pairs)) => pairs,
+            _ => &[],
+        }
+    }
+
+    /// Takes what the other has and this one does not.
+    pub fn inherit(&mut self, other: &Scope) {
+        for key in &other.keys {
+            if self.get(&key.name).is_none() {
+                self.keys.push(key.clone());
+            }
+        }
+        self.rules.extend(other.rules.iter().cloned());
+        self.limits.extend(other.limits.iter().cloned());
+    }
+
+    fn keys(&self) -> Keys {
+        let mut keys = Keys::default();
+        for key in &self.keys {
+            match key.comment {
+                Some(comment) => keys.explained(key.line, &key.name, key.value.clone(), comment),
+                None => keys.set(key.line, &key.name, key.value.clone()),
+            }
+        }
+        keys
+    }
+
+    /// `[[host.route]]` and what belongs to it.
+    fn write(&self, header: &str, document: &mut Document) {
+        document.section(self.line, &format!("[[{header}]]"), self.keys());
+        self.write_rules(&format!("{header}."), document);
+    }
+
+    fn write_rules(&self, before: &str, document: &mut Document) {
+        for rule in &self.rules {
+            document.section(rule.line, &format!("[[{before}rule]]"), rule.keys());
+        }
+        for limit in &self.limits {
+            document.section(limit.line, &format!("[[{before}limit]]"), limit.keys());
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// As in `listen`, without words behind it.
+    pub address: String,
+    pub tls: bool,
+    pub proxy: bool,
+}
+
+/// A virtual host.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    pub scope: Scope,
+    pub names: Vec<String>,
+    pub listens: Vec<Listen>,
+    pub routes: Vec<Scope>,
+    pub is_default: bool,
+    /// It does nothing but redirect to the same URL with `https`.
+    pub is_to_https: bool,
+}
+
+impl Host {
+    /// The route of this pattern, the same one each time.
+    pub fn route(&mut self, path: &str, place: &Place) -> &mut Scope {
+        let at = self.routes.iter().position(|route| route.text("path") == Some(path));
+        let at = at.unwrap_or_else(|| {
+            let mut route = Scope::new(place.line);
+            route.set(place, "path", path);
+            self.routes.push(route);
+            self.routes.len() - 1
+        });
+        &mut self.routes[at]
+    }
+
+    fn is_secure(&self) -> bool {
+        self.listens.iter().any(|listen| listen.tls)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Draft {
+    pub top: Scope,
+    pub hosts: Vec<Host>,
+    pub applications: Vec<Scope>,
+    pub tls: Scope,
+    pub certificates: Scope,
+    pub limits: Scope,
+    pub timeouts: Scope,
+    pub log: Scope,
+    pub findings: Findings,
+}
+
+impl Draft {
+    pub fn error(&mut self, place: &Place, what: impl AsRef<str>, what_to_do: &str) {
+        self.findings.error(Some(place.line), located(place, what.as_ref()), what_to_do);
+    }
+
+    pub fn warn(&mut self, place: &Place, what: impl AsRef<str>, what_to_do: &str) {
+        self.findings.warn(Some(place.line), located(place, what.as_ref()), what_to_do);
+    }
+
+    pub fn note(&mut self, place: &Place, what: impl AsRef<str>, what_to_do: &str) {
+        self.findings.note(Some(place.line), located(place, what.as_ref()), what_to_do);
+    }
+
+    /// The name of an upstream with these keys, which is `wanted` or begins with it.
+    pub fn application(&mut self, wanted: &str, mut keys: Scope) -> String {
+        let same = |old: &&Scope| {
+            ["address", "protocol", "balance", "http2"].iter().all(|name| old.get(name) == keys.get(name))
+                && old.text("name").is_some_and(|name| name.starts_with(wanted))
+        };
+        if let Some(name) = self.applications.iter().find(same).and_then(|old| old.text("name")) {
+            return name.to_owned();
+        }
+        let is_taken = |name: &str| self.applications.iter().any(|old| old.text("name") == Some(name));
+        let numbered =
+            |number: usize| if number == 1 { wanted.to_owned() } else { format!("{wanted}-{number}") };
+        let name = (1..=MAX_ROUTES).map(numbered).find(|name| !is_taken(name)).unwrap_or_default();
+        let line = keys.line.unwrap_or(1);
+        keys.set(&Place::at(line), "name", name.as_str());
+        self.applications.push(keys);
+        name
+    }
+
+    /// The text. `server` is the name of the other server.
+    pub fn written(mut self, file: PathBuf, server: &str) -> Conversion {
+        self.merge_redirects();
+        self.check_counts();
+        let mut document = Document::default();
+        let listens = self.listens();
+        self.top.put(None, "listen", Value::Texts(listens), None);
+        self.order_hosts();
+        document.top = self.top.keys();
+        self.top.write_rules("", &mut document);
+        let sections = [
+            ("[limits]", &self.limits),
+            ("[timeouts]", &self.timeouts),
+            ("[tls]", &self.tls),
+            ("[certificates]", &self.certificates),
+            ("[log]", &self.log),
+        ];
+        for (header, scope) in sections {
+            document.section(None, header, scope.keys());
+        }
+        for application in &self.applications {
+            let mut plain = application.clone();
+            let health: Vec<(String, Value)> = plain.pairs("health").to_vec();
+            plain.remove("health");
+            document.section(plain.line, "[[application]]", plain.keys());
+            let mut keys = Keys::default();
+            for (name, value) in health {
+                keys.set(plain.line, &name, value);
+            }
+            document.section(plain.line, "[application.health]", keys);
+        }
+        for host in &self.hosts {
+            host.scope.write("host", &mut document);
+            for route in &host.routes {
+                route.write("host.route", &mut document);
+            }
+        }
+        let findings = self.findings.into_sorted();
+        let title = format!("Made from {}, a configuration of {server}.", file.display());
+        let (text, lines) = document.written(&title, &findings);
+        Conversion { file, text, lines, findings }
+    }
+
+    /// A host that only redirects to `https` becomes a key of the one with TLS.
+    fn merge_redirects(&mut self) {
+        let (plain, mut hosts): (Vec<Host>, Vec<Host>) = std::mem::take(&mut self.hosts)
+            .into_iter()
+            .partition(|host| host.is_to_https && !host.is_secure());
+        for redirecting in plain {
+            let has_name = |host: &&mut Host| {
+                host.is_secure()
+                    && (redirecting.names.is_empty()
+                        || redirecting.names.iter().any(|name| host.names.contains(name)))
+            };
+            let mut found = false;
+            let place = Place::at(redirecting.scope.line.unwrap_or(1));
+            for host in hosts.iter_mut().filter(has_name) {
+                host.scope.set(&place, "https_redirect", true);
+                host.listens.extend(redirecting.listens.iter().cloned());
+                found = true;
+            }
+            if !found {
+                let mut host = redirecting;
+                host.route("/", &place).set(&place, "redirect", "https://$host$path$query");
+                host.route("/", &place).set(&place, "status", 301);
+                hosts.push(host);
+            }
+        }
+        self.hosts = hosts;
+    }
+
+    fn check_counts(&mut self) {
+        let too_many = self.hosts.len() > MAX_ROUTES
+            || self.applications.len() > MAX_APPLICATIONS
+            || self.hosts.iter().any(|host| host.routes.len() > MAX_ROUTES);
+        if too_many {
+            let what = "there are more than 1000 hosts, 1000 routes of a host, or 64 upstreams";
+            self.findings.error(None, what, "make several configurations of it");
+        }
+    }
+
+    fn listens(&mut self) -> Vec<String> {
+        let mut all: Vec<Listen> = Vec::new();
+        let mut mixed = Vec::new();
+        for host in &self.hosts {
+            for listen in &host.listens {
+                match all.iter().find(|other| other.address == listen.address) {
+                    None => all.push(listen.clone()),
+                    Some(other) if other.tls != listen.tls => mixed.push(listen.address.clone()),
+                    Some(_) => {}
+                }
+            }
+        }
+        for address in mixed {
+            let what = format!("{address} is used with TLS and without");
+            self.findings.error(None, what, "decide for one of them");
+        }
+        let word = |is_set: bool, word: &str| if is_set { word.to_owned() } else { String::new() };
+        all.iter()
+            .map(|listen| {
+                format!("{}{}{}", listen.address, word(listen.tls, " tls"), word(listen.proxy, " proxy"))
+            })
+            .collect()
+    }
+
+    /// Names and addresses of hosts, the default one first.
+    fn order_hosts(&mut self) {
+        if let Some(at) = self.hosts.iter().position(|host| host.is_default) {
+            let host = self.hosts.remove(at);
+            self.hosts.insert(0, host);
+        } else if let Some(at) = self.hosts.iter().position(|host| host.names.is_empty()) {
+            let host = self.hosts.remove(at);
+            self.hosts.insert(0, host);
+        }
+        let sorted = |host: &Host| {
+            let mut addresses: Vec<String> =
+                host.listens.iter().map(|listen| listen.address.clone()).collect();
+            addresses.sort();
+            addresses.dedup();
+            addresses
+        };
+        let differ = self.hosts.windows(2).any(|pair| sorted(&pair[0]) != sorted(&pair[1]));
+        let mut seen: Vec<(Vec<String>, String)> = Vec::new();
+        let mut reported = Vec::new();
+        for (at, host) in self.hosts.iter_mut().enumerate() {
+            let line = host.scope.line;
+            let addresses = sorted(host);
+            let names = host.names.clone();
+            host.names.retain(|name| !seen.contains(&(addresses.clone(), name.clone())));
+            host.names.dedup();
+            let lost = names.iter().filter(|name| !host.names.contains(name)).cloned();
+            reported.extend(lost.map(|name| (line, format!("{name} has a host already"))));
+            let nameless = (addresses.clone(), String::new());
+            if host.names.is_empty() && (seen.contains(&nameless) || (at > 0 && !differ)) {
+                reported.push((line, "a further host without a name is never found".to_owned()));
+            }
+            seen.push(nameless);
+            seen.extend(host.names.iter().map(|name| (addresses.clone(), name.clone())));
+            if differ && !addresses.is_empty() {
+                host.scope.put(line, "addresses", Value::Texts(addresses), None);
+            }
+            if !host.names.is_empty() {
+                host.scope.put(line, "names", Value::Texts(host.names.clone()), None);
+            }
+            if at == 0 {
+                host.scope.put(line, "default", true.into(), None);
+            }
+        }
+        for (line, what) in reported {
+            self.findings.error(line, what, "give each host names of its own");
+        }
+    }
+}
+
+fn located(place: &Place, what: &str) -> String {
+    match &place.inside {
+        Some(inside) => format!("{inside}: {what}"),
+        None => what.to_owned(),
+    }
+}

@@ -1,0 +1,627 @@
+//! What the statements of lighttpd.conf become.
+
+use std::path::Path;
+
+use crate::Conversion;
+use crate::disk::Disk;
+use crate::document::Value;
+use crate::draft::{Draft, Host, Listen, Scope};
+use crate::regex;
+use crate::tree::Place;
+
+use super::read::{Datum, Reader, Statement};
+
+/// What has no effect here, and needs none.
+const NEEDLESS: [&str; 18] = [
+    "server.modules",
+    "server.compat-module-load",
+    "server.feature-flags",
+    "server.event-handler",
+    "server.network-backend",
+    "server.max-fds",
+    "server.upload-dirs",
+    "server.stream-request-body",
+    "server.stream-response-body",
+    "server.max-worker",
+    "server.http-parseopts",
+    "server.name",
+    "deflate.cache-dir",
+    "compress.cache-dir",
+    "etag.use-inode",
+    "etag.use-mtime",
+    "etag.use-size",
+    "server.use-ipv6",
+];
+
+/// Reads the file.
+pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
+    let mut draft = Draft::default();
+    let folder = disk.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    match disk.read(file) {
+        Ok(bytes) => {
+            let statements = Reader::new(disk, &folder).read(&bytes, &mut draft);
+            sites(&statements, &mut draft);
+        }
+        Err(error) => {
+            draft.findings.error(
+                None,
+                format!("it cannot be read: {error}"),
+                "check its path and its permissions",
+            );
+        }
+    }
+    draft.top.preset("compress", false, "lighttpd compresses nothing without mod_deflate.");
+    draft.top.preset("precompressed", Vec::<String>::new(), "nor does it look for compressed files.");
+    draft.top.preset("charset", false, "lighttpd names no charset.");
+    draft.top.preset("symlinks", "follow", "lighttpd follows every link. \"beneath\" is safer.");
+    draft.top.preset(
+        "dotfiles",
+        "allow",
+        "lighttpd sends files whose name begins with a dot. \"deny\" is safer.",
+    );
+    draft.written(file.to_owned(), "lighttpd")
+}
+
+fn unconverted(name: &str) -> String {
+    format!("{} cannot be converted", name.trim_end_matches('+').escape_debug())
+}
+
+fn sites(statements: &[Statement], draft: &mut Draft) {
+    let mut host = Host { scope: Scope::new(1), is_default: true, ..Host::default() };
+    let find = |name: &str| {
+        statements.iter().find_map(|statement| match statement {
+            Statement::Set { name: found, value, .. } if found == name => Some(value.text()),
+            _ => None,
+        })
+    };
+    let bind = find("server.bind").unwrap_or("0.0.0.0");
+    let port = find("server.port").unwrap_or("80");
+    let is_secure = find("ssl.engine") == Some("enable");
+    listen(&format!("{bind}:{port}"), is_secure, &Place::at(1), &mut host, draft);
+    // What is for all hosts comes first, because each of them has it, too.
+    for statement in statements.iter().filter(|statement| !is_host(statement)) {
+        apply(statement, &[], &mut host, draft);
+    }
+    let mut hosts = Vec::new();
+    for statement in statements {
+        if let Statement::When { field, operator, operand, is_else: false, block, place } = statement
+            && is_host(statement)
+        {
+            let Some(names) = names(operator, operand) else {
+                draft.error(
+                    place,
+                    unconverted(&format!("{field} {operator} {operand}")),
+                    "write the names of the host",
+                );
+                continue;
+            };
+            let mut own = Host { names, is_default: false, ..host.clone() };
+            own.scope.line = Some(place.line);
+            for inner in block {
+                apply(inner, &[], &mut own, draft);
+            }
+            hosts.push(own);
+        }
+    }
+    draft.hosts.push(host);
+    draft.hosts.extend(hosts);
+}
+
+fn is_host(statement: &Statement) -> bool {
+    matches!(statement, Statement::When { field, .. } if field == "$HTTP[\"host\"]")
+}
+
+fn names(operator: &str, operand: &str) -> Option<Vec<String>> {
+    match operator {
+        "==" => Some(vec![operand.to_lowercase()]),
+        "=$" if operand.starts_with('.') => Some(vec![format!("*{}", operand.to_lowercase())]),
+        "=~" => {
+            if let Some(rest) = operand.strip_prefix("(^|\\.)").and_then(|rest| rest.strip_suffix('$')) {
+                let name = regex::literal(rest)?;
+                return Some(vec![name.clone(), format!("*.{name}")]);
+            }
+            let all = regex::patterns(operand)?;
+            let is_name = |name: &String| !name.trim_start_matches("*.").contains(['*', '?', '/']);
+            all.iter().all(is_name).then_some(all)
+        }
+        _ => None,
+    }
+}
+
+fn listen(address: &str, tls: bool, place: &Place, host: &mut Host, draft: &mut Draft) {
+    let address = match address.strip_prefix(':') {
+        Some(port) => format!("0.0.0.0:{port}"),
+        None if address.starts_with('/') => format!("unix:{}", address.trim_end_matches(":80")),
+        None => address.replacen("localhost:", "127.0.0.1:", 1).replacen("*:", "0.0.0.0:", 1),
+    };
+    if !address.starts_with("unix:") && address.parse::<std::net::SocketAddr>().is_err() {
+        return draft.error(
+            place,
+            format!("the address {address} cannot be converted"),
+            "write an IP address and a port",
+        );
+    }
+    host.listens.push(Listen { address, tls, proxy: false });
+}
+
+fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut Draft) {
+    match statement {
+        Statement::Set { name, value, place } => set(name, value, place, paths, host, draft),
+        Statement::When { field, operator, operand, is_else, block, place } => {
+            let whole = format!("{field} {operator} \"{operand}\"");
+            match (field.as_str(), operator.as_str()) {
+                _ if *is_else => draft.error(place, "an else cannot be converted", "write its condition"),
+                ("$SERVER[\"socket\"]", "==") => {
+                    let is_on = |inner: &Statement| matches!(inner, Statement::Set { name, value, .. } if name == "ssl.engine" && value.is_on());
+                    listen(operand, block.iter().any(is_on), place, host, draft);
+                    block.iter().for_each(|inner| apply(inner, paths, host, draft));
+                }
+                ("$HTTP[\"scheme\"]", "==") if operand == "http" && redirects_to_https(block) => {
+                    host.scope.set(place, "https_redirect", true);
+                }
+                ("$HTTP[\"url\"]", operator) if paths.is_empty() => match url_patterns(operator, operand) {
+                    Some(own) => block.iter().for_each(|inner| apply(inner, &own, host, draft)),
+                    None => draft.error(place, unconverted(&whole), "write prefixes, or patterns with *"),
+                },
+                ("$HTTP[\"remoteip\"]" | "$HTTP[\"remote-ip\"]", "==" | "!=") if denies_all(block) => {
+                    let mut rule = Scope::new(place.line);
+                    rule.set(
+                        place,
+                        "address",
+                        if operator == "!=" { format!("!{operand}") } else { operand.clone() },
+                    );
+                    if !paths.is_empty() {
+                        rule.set(place, "path", paths.to_vec());
+                    }
+                    rule.set(place, "then", "deny");
+                    host.scope.rules.push(rule);
+                }
+                _ => draft.error(place, unconverted(&whole), "see [[rule]], [[host]] and [[route]]"),
+            }
+        }
+    }
+}
+
+fn redirects_to_https(block: &[Statement]) -> bool {
+    let target = |statement: &Statement| match statement {
+        Statement::Set { name, value, .. } if name == "url.redirect" => {
+            value.pairs().iter().all(|(_, target)| {
+                matches!(
+                    target.text(),
+                    "https://${url.authority}${url.path}${qsa}"
+                        | "https://%0$0"
+                        | "https://%1$0"
+                        | "https://${url.authority}$0"
+                )
+            })
+        }
+        Statement::Set { name, .. } => name == "url.redirect-code",
+        Statement::When { field, operand, block, .. } => {
+            field == "$HTTP[\"host\"]" && operand == ".*" && redirects_to_https(block)
+        }
+    };
+    !block.is_empty() && block.iter().all(target)
+}
+
+fn denies_all(block: &[Statement]) -> bool {
+    let denies = |statement: &Statement| matches!(statement, Statement::Set { name, value, .. } if name == "url.access-deny" && value.texts() == [""]);
+    !block.is_empty() && block.iter().all(denies)
+}
+
+fn url_patterns(operator: &str, operand: &str) -> Option<Vec<String>> {
+    match operator {
+        "==" => Some(vec![operand.to_owned()]),
+        "=^" => Some(prefixes(operand)),
+        "=$" => Some(vec![format!("*{operand}")]).filter(|_| !operand.contains('/')),
+        "=~" => regex::patterns(operand),
+        _ => None,
+    }
+}
+
+/// lighttpd compares the beginnings of texts, and here whole segments count.
+fn prefixes(text: &str) -> Vec<String> {
+    if text.ends_with('/') { vec![text.to_owned()] } else { vec![format!("{text}/"), text.to_owned()] }
+}
+
+/// For the host, or for the routes of these paths.
+fn each(paths: &[String], place: &Place, host: &mut Host, act: impl Fn(&mut Scope)) {
+    if paths.is_empty() {
+        act(&mut host.scope);
+    }
+    for path in paths {
+        act(host.route(path, place));
+    }
+}
+
+fn number(value: &Datum) -> i64 {
+    value.text().parse().unwrap_or(0)
+}
+
+fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Host, draft: &mut Draft) {
+    let name = full.trim_end_matches('+');
+    let text = value.text();
+    match name {
+        "server.port" | "server.bind" | "ssl.engine" | "auth.backend" | "server.dir-listing.encoding" => {}
+        "server.document-root" => {
+            each(paths, place, host, |scope| scope.set(place, "root", text.trim_end_matches('/')))
+        }
+        "server.username" => draft.top.set(place, "user", text),
+        "server.groupname" => draft.top.set(place, "group", text),
+        "server.pid-file" => draft.top.set(place, "pid_file", text),
+        "server.chroot" => draft.top.set(place, "chroot", text),
+        "server.errorlog" => draft.log.set(place, "error", text),
+        "server.errorlog-use-syslog" if value.is_on() => draft.log.set(place, "error", "syslog"),
+        "accesslog.filename" if text.starts_with('|') => {
+            draft.error(place, unconverted(name), "write a file")
+        }
+        "accesslog.filename" => draft.log.set(place, "access", text),
+        "accesslog.use-syslog" if value.is_on() => draft.log.set(place, "access", "syslog"),
+        "server.tag" if text.is_empty() => draft.top.set(place, "server_header", false),
+        "server.tag" => draft.top.set(place, "server_header", text),
+        "server.max-connections" => draft.limits.set(place, "connections", number(value).clamp(1, 1_000_000)),
+        "server.max-keep-alive-requests" => {
+            draft.limits.set(place, "requests", number(value).clamp(0, 1_000_000))
+        }
+        "server.max-keep-alive-idle" => draft.timeouts.set(place, "idle", number(value).clamp(1, 86_400)),
+        "server.max-read-idle" => {
+            draft.timeouts.set(place, "head", number(value).clamp(1, 86_400));
+            draft.timeouts.set(place, "body", number(value).clamp(1, 86_400));
+        }
+        "server.max-write-idle" => draft.timeouts.set(place, "write", number(value).clamp(1, 86_400)),
+        "server.max-request-size" => {
+            let bytes = number(value).clamp(0, 1 << 30) << 10;
+            each(paths, place, host, |scope| {
+                scope.set(place, "max_body", if bytes == 0 { 1 << 40 } else { bytes })
+            });
+        }
+        "index-file.names" | "server.indexfiles" => {
+            each(paths, place, host, |scope| scope.set(place, "index", value.texts()))
+        }
+        "dir-listing.activate" | "server.dir-listing" => {
+            each(paths, place, host, |scope| scope.set(place, "listing", value.is_on()));
+        }
+        "server.follow-symlink" if !value.is_on() => {
+            each(paths, place, host, |scope| scope.set(place, "symlinks", "never"))
+        }
+        "server.follow-symlink" => {}
+        "server.error-handler-404" | "server.error-handler" => {
+            each(paths, place, host, |scope| {
+                scope.set(place, "fallback", text);
+                scope.set(place, "fallback_for", "all");
+            });
+            draft.warn(place, format!("{name}: the status is that of the file"), "see error_pages");
+        }
+        "connection.kbytes-per-second" | "server.kbytes-per-second" if number(value) > 0 => {
+            let mut limit = Scope::new(place.line);
+            let by = if name.starts_with("conn") { "connection" } else { "all" };
+            limit.set(place, "by", by);
+            limit.set(place, "download", number(value).clamp(1, 1 << 30) << 10);
+            each(paths, place, host, |scope| scope.limits.push(limit.clone()));
+        }
+        "mimetype.assign" => {
+            for (extension, kind) in value.pairs() {
+                match extension.trim_start_matches('.') {
+                    "" => host.scope.set(place, "default_type", kind.text()),
+                    extension => host.scope.pair(place, "types", extension, kind.text()),
+                }
+            }
+        }
+        "url.access-deny" => {
+            for ending in value.texts() {
+                match (ending.as_str(), paths) {
+                    ("", []) => host.route("/", place).set(place, "return", 403),
+                    ("", paths) => {
+                        paths.iter().for_each(|path| host.route(path, place).set(place, "return", 403))
+                    }
+                    (ending, []) if !ending.contains(['/', '*', '?']) => {
+                        host.route(&format!("*{ending}"), place).set(place, "return", 403);
+                    }
+                    _ => draft.error(place, unconverted(name), "see [[rule]]"),
+                }
+            }
+        }
+        "static-file.exclude-extensions" => {
+            draft.note(
+                place,
+                format!("{name}: files that a route runs are never sent"),
+                "deny others with [[route]]",
+            );
+        }
+        "deflate.mimetypes" | "compress.filetype" => each(paths, place, host, |scope| {
+            scope.set(place, "compress", true);
+            scope.set(place, "compress_types", value.texts());
+        }),
+        "deflate.allowed-encodings" => {
+            let all: Vec<String> = value
+                .texts()
+                .into_iter()
+                .filter(|name| matches!(name.as_str(), "gzip" | "br" | "zstd"))
+                .collect();
+            each(paths, place, host, |scope| scope.set(place, "compress", all.clone()));
+        }
+        "ssl.pemfile" => each(paths, place, host, |scope| scope.set(place, "certificate", text)),
+        "ssl.privkey" => each(paths, place, host, |scope| scope.set(place, "certificate_key", text)),
+        "ssl.ca-file" | "ssl.cipher-list" | "ssl.openssl.ssl-conf-cmd" | "ssl.honor-cipher-order" => {
+            draft.note(place, format!("{name} has no effect"), "see [tls]");
+        }
+        "alias.url" => {
+            for (from, to) in value.pairs() {
+                let path = format!("{}/", from.trim_end_matches('/'));
+                host.route(&path, place).set(place, "alias", to.text().trim_end_matches('/'));
+            }
+        }
+        "setenv.add-response-header" | "setenv.set-response-header" => {
+            for (field, content) in value.pairs() {
+                each(paths, place, host, |scope| scope.pair(place, "headers", field, content.text()));
+            }
+        }
+        "setenv.add-environment" | "setenv.set-environment" => {
+            for (variable, content) in value.pairs() {
+                each(paths, place, host, |scope| scope.pair(place, "env", variable, content.text()));
+            }
+        }
+        "expire.url" => {
+            for (path, time) in value.pairs() {
+                match seconds(time.text()) {
+                    Some(seconds) => {
+                        host.scope.pair(place, "cache_control", path, format!("max-age={seconds}"))
+                    }
+                    None => draft.error(place, unconverted(name), "see cache_control"),
+                }
+            }
+        }
+        "userdir.path" => host.scope.set(place, "user_folders", text),
+        "auth.backend.htpasswd.userfile"
+        | "auth.backend.htdigest.userfile"
+        | "auth.backend.plain.userfile" => {
+            host.scope.set(place, "user_files", text);
+            if name.contains("plain") {
+                host.scope.set(place, "plain_passwords", true);
+            }
+        }
+        "auth.require" => auth(value, place, host, draft),
+        "url.redirect" => redirects(value, place, host, draft),
+        "url.redirect-code" => {
+            for route in host.routes.iter_mut().filter(|route| route.get("redirect").is_some()) {
+                route.set(place, "status", number(value));
+            }
+        }
+        "url.rewrite-once" | "url.rewrite" | "url.rewrite-repeat" => rewrites(value, place, host, draft),
+        "url.rewrite-if-not-file" => fallback(value, place, host, draft),
+        "cgi.assign" => {
+            for (ending, program) in value.pairs() {
+                let patterns = if ending.is_empty() { paths.to_vec() } else { vec![format!("*{ending}")] };
+                for pattern in patterns {
+                    let route = host.route(&pattern, place);
+                    route.set(place, "cgi", true);
+                    if !program.text().is_empty() {
+                        route.set(place, "interpreter", program.text());
+                    }
+                }
+            }
+        }
+        "fastcgi.server" => upstreams(value, "fastcgi", paths, place, host, draft),
+        "scgi.server" => upstreams(value, "scgi", paths, place, host, draft),
+        "proxy.server" => upstreams(value, "http", paths, place, host, draft),
+        "proxy.balance" | "fastcgi.balance" => {
+            draft.warn(place, format!("{name} is not converted"), "see balance")
+        }
+        "proxy.header" | "proxy.forwarded" => {
+            draft.note(
+                place,
+                format!("{name}: upstreams have X-Forwarded-For and may upgrade to WebSocket"),
+                "see the manual on proxies",
+            );
+        }
+        "simple-vhost.server-root" => {
+            host.scope.set(place, "root", format!("{}/$host", text.trim_end_matches('/')))
+        }
+        "simple-vhost.document-root" => match host.scope.text("root").map(str::to_owned) {
+            Some(root) => host.scope.set(place, "root", format!("{root}/{}", text.trim_matches('/'))),
+            None => draft.error(place, unconverted(name), "write it behind simple-vhost.server-root"),
+        },
+        "simple-vhost.default-host" => host.scope.set(place, "default_folder", text),
+        name if NEEDLESS.contains(&name) => {}
+        _ => draft.error(place, unconverted(name), "remove it, or find its like in the manual"),
+    }
+}
+
+/// Seconds of `access plus 7 days`.
+fn seconds(text: &str) -> Option<u64> {
+    let mut words = text.trim_start_matches("access").split_whitespace().filter(|word| *word != "plus");
+    let mut total: u64 = 0;
+    while let Some(number) = words.next() {
+        let number: u64 = number.parse().ok()?;
+        let factor = match words.next()?.trim_end_matches('s') {
+            "second" => 1,
+            "minute" => 60,
+            "hour" => 3600,
+            "day" => 86_400,
+            "week" => 604_800,
+            "month" => 2_592_000,
+            "year" => 31_536_000,
+            _ => return None,
+        };
+        total = total.checked_add(number.checked_mul(factor)?)?;
+    }
+    Some(total)
+}
+
+fn auth(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
+    for (path, options) in value.pairs() {
+        let option = |wanted: &str| {
+            options
+                .pairs()
+                .iter()
+                .find(|(name, _)| *name == wanted)
+                .map_or(String::new(), |(_, datum)| datum.text().to_owned())
+        };
+        let mut required = Vec::new();
+        for one in option("require").split('|') {
+            match one.split_once('=') {
+                Some(("user", name)) => required.push(format!("user:{name}")),
+                Some(("group", name)) => required.push(format!("group:{name}")),
+                _ => {}
+            }
+        }
+        let method = option("method");
+        if !matches!(method.as_str(), "basic" | "digest") {
+            draft.error(
+                place,
+                format!("auth.require: there is no method \"{}\"", method.escape_debug()),
+                "write basic or digest",
+            );
+        }
+        for path in if path.is_empty() || path == "/" { vec!["/".to_owned()] } else { prefixes(path) } {
+            let scope = if path == "/" { &mut host.scope } else { host.route(&path, place) };
+            scope.set(place, "auth", if method == "digest" { "digest" } else { "basic" });
+            scope.set(place, "realm", option("realm"));
+            if !required.is_empty() {
+                scope.set(place, "require", required.clone());
+            }
+        }
+    }
+}
+
+/// `$1` and the query, as targets of redirects have them.
+fn target(text: &str) -> Option<String> {
+    let text =
+        text.replace("${url.path}", "$path").replace("${qsa}", "$query").replace("${url.query}", "$query");
+    let text = text
+        .replace("?$query", "$query")
+        .replace("$1", "${rest}")
+        .replace("%0", "$host")
+        .replace("${url.authority}", "$host");
+    let rest = text.replace("$path", "").replace("$query", "").replace("${rest}", "").replace("$host", "");
+    (!rest.contains(['$', '%']) && !text.is_empty()).then_some(text)
+}
+
+fn redirects(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
+    for (expression, to) in value.pairs() {
+        let path = regex::prefix(expression).or_else(|| regex::exact(expression));
+        let path = path.or_else(|| expression.is_empty().then(|| "/".to_owned()));
+        match (path, target(to.text())) {
+            (Some(path), Some(to)) => {
+                let route = host.route(&path, place);
+                route.set(place, "redirect", to);
+                route.set(place, "status", 301);
+            }
+            _ => draft.error(
+                place,
+                format!("url.redirect \"{}\" cannot be converted", expression.escape_debug()),
+                "see redirects",
+            ),
+        }
+    }
+}
+
+fn rewrites(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
+    for (expression, to) in value.pairs() {
+        let path = regex::prefix(expression).filter(|path| path != "/").or_else(|| regex::exact(expression));
+        match (path, target(to.text()).filter(|to| !to.contains("$query") && !to.contains('?'))) {
+            (Some(path), Some(to)) => host.route(&path, place).set(place, "rewrite", to),
+            _ => draft.error(
+                place,
+                format!("url.rewrite \"{}\" cannot be converted", expression.escape_debug()),
+                "see rewrites and fallback",
+            ),
+        }
+    }
+}
+
+/// `url.rewrite-if-not-file`, for a front controller.
+fn fallback(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
+    for (expression, to) in value.pairs() {
+        let is_all = matches!(
+            expression,
+            "" | "^/(.*)$"
+                | "^/(.*)"
+                | "/(.*)"
+                | "^(.*)$"
+                | "(.*)"
+                | "^/.*$"
+                | "/"
+                | "^/[^?]*(\\?.*)?$"
+                | "^/[^?]*(\\?.*)?"
+        );
+        let to = to.text().replace("/$1", "").replace("$1", "").replace("${qsa}", "").replace("$0", "");
+        match to.split_once('?').unwrap_or((&to, "")) {
+            (path, "") if is_all && path.starts_with('/') && !path.contains('$') => {
+                host.scope.set(place, "fallback", path);
+                host.scope.set(place, "fallback_for", "all");
+            }
+            _ => draft.error(
+                place,
+                format!("url.rewrite-if-not-file \"{}\" cannot be converted", expression.escape_debug()),
+                "see fallback",
+            ),
+        }
+    }
+}
+
+fn upstreams(
+    value: &Datum,
+    protocol: &str,
+    paths: &[String],
+    place: &Place,
+    host: &mut Host,
+    draft: &mut Draft,
+) {
+    for (key, servers) in value.pairs() {
+        let Datum::List(servers) = servers else {
+            draft.error(place, unconverted(key), "write ( \"host\" => \"ADDRESS\", \"port\" => PORT )");
+            continue;
+        };
+        // One server without a list around it.
+        let one = [(None, Datum::List(servers.clone()))];
+        let is_one = servers
+            .iter()
+            .any(|(name, _)| name.as_deref() == Some("host") || name.as_deref() == Some("socket"));
+        let mut addresses = Vec::new();
+        for (_, server) in if is_one { one.as_slice() } else { servers.as_slice() } {
+            let option = |wanted: &str| {
+                server
+                    .pairs()
+                    .iter()
+                    .find(|(name, _)| *name == wanted)
+                    .map(|(_, datum)| datum.text().to_owned())
+            };
+            if option("bin-path").is_some() {
+                draft.warn(place, "bin-path: the program is not started", "see command of [[application]]");
+            }
+            match (option("socket"), option("host"), option("port")) {
+                (Some(socket), _, _) => addresses.push(format!("unix:{socket}")),
+                (None, Some(host), _) if host.starts_with('/') => addresses.push(format!("unix:{host}")),
+                (None, Some(host), port) => {
+                    addresses.push(format!("{host}:{}", port.unwrap_or_else(|| "80".into())))
+                }
+                _ => draft.error(
+                    place,
+                    format!("\"{}\" has no host and no socket", key.escape_debug()),
+                    "name one",
+                ),
+            }
+        }
+        if addresses.is_empty() {
+            continue;
+        }
+        let mut keys = Scope::new(place.line);
+        keys.set(place, "address", Value::Texts(addresses));
+        keys.set(place, "protocol", protocol);
+        let name = draft.application(protocol, keys);
+        let patterns = match key {
+            "" | "/" if paths.is_empty() => vec!["/".to_owned()],
+            "" | "/" => paths.to_vec(),
+            key if key.starts_with('/') => prefixes(key),
+            key => vec![format!("*{key}")],
+        };
+        for pattern in patterns {
+            let route = host.route(&pattern, place);
+            match (protocol, pattern.contains('*')) {
+                ("http", _) => route.set(place, "proxy", format!("http://{name}")),
+                (_, true) => route.set(place, "interpreter", name.as_str()),
+                (_, false) => route.set(place, "application", name.as_str()),
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! lighttpd.conf.
+
+mod convert;
+mod read;
+
+pub use convert::convert;

@@ -1,0 +1,195 @@
+//! What the blocks of nginx.conf become.
+
+use std::path::{Path, PathBuf};
+
+use crate::Conversion;
+use crate::disk::Disk;
+use crate::draft::{Draft, Host, Scope};
+use crate::tree::Directive;
+
+use super::location::{log_target, server};
+use super::read::Reader;
+use super::settings::{Context, setting, zone};
+use super::upstreams::{self, unconverted};
+
+/// What has no effect at the top level.
+const NEEDLESS: [&str; 12] = [
+    "worker_rlimit_nofile",
+    "worker_cpu_affinity",
+    "worker_priority",
+    "worker_shutdown_timeout",
+    "pcre_jit",
+    "lock_file",
+    "timer_resolution",
+    "thread_pool",
+    "daemon",
+    "master_process",
+    "load_module",
+    "ssl_engine",
+];
+
+/// Reads the file.
+pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
+    let mut draft = Draft::default();
+    let folder = disk.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    match disk.read(file) {
+        Ok(bytes) => {
+            let tree = Reader::new(disk, &folder).read(file, &bytes, &mut draft);
+            top(&tree, &folder, &mut draft);
+        }
+        Err(error) => {
+            draft.findings.error(
+                None,
+                format!("it cannot be read: {error}"),
+                "check its path and its permissions",
+            );
+        }
+    }
+    draft.top.preset("compress", false, "nginx compresses nothing unless gzip is on.");
+    draft.top.preset("precompressed", Vec::<String>::new(), "nor does it look for compressed files.");
+    draft.top.preset("charset", false, "nginx names no charset.");
+    draft.top.preset("symlinks", "follow", "nginx follows every link. \"beneath\" is safer.");
+    draft.top.preset(
+        "dotfiles",
+        "allow",
+        "nginx sends files whose name begins with a dot. \"deny\" is safer.",
+    );
+    for host in &mut draft.hosts {
+        finish(host);
+    }
+    draft.written(file.to_owned(), "nginx")
+}
+
+/// `proxy_host` was a note that the requested host is sent.
+fn finish(host: &mut Host) {
+    for route in &mut host.routes {
+        if route.text("proxy_host") == Some("") || route.get("proxy").is_none() {
+            route.remove("proxy_host");
+        }
+        if route.get("proxy").is_none() {
+            route.remove("proxy_headers");
+        }
+        for name in ["index", "listing", "fallback", "fallback_for"] {
+            if ["proxy", "redirect", "rewrite", "return", "application"]
+                .iter()
+                .any(|way| route.get(way).is_some())
+            {
+                route.remove(name);
+            }
+        }
+        if ["proxy", "redirect", "rewrite", "return", "application"]
+            .iter()
+            .any(|way| route.get(way).is_some())
+        {
+            route.remove("root");
+        }
+    }
+}
+
+fn top(tree: &[Directive], folder: &Path, draft: &mut Draft) {
+    for directive in tree {
+        let place = &directive.place;
+        let first = directive.argument(0);
+        match directive.name.as_str() {
+            "user" => {
+                draft.top.set(place, "user", first);
+                if let Some(group) = directive.arguments.get(1) {
+                    draft.top.set(place, "group", group.as_str());
+                }
+            }
+            "pid" => draft.top.set(place, "pid_file", absolute(folder, first)),
+            "worker_processes" => {
+                if let Ok(number) = first.parse::<i64>() {
+                    draft.top.set(place, "workers", number.clamp(1, 1024));
+                }
+            }
+            "error_log" => error_log(directive, folder, draft),
+            "events" => {
+                for inner in directive.children().iter().filter(|inner| inner.name == "worker_connections") {
+                    if let Ok(number) = inner.argument(0).parse::<i64>() {
+                        draft.limits.set(&inner.place, "connections", number.clamp(1, 1_000_000));
+                    }
+                }
+            }
+            "http" => http(directive.children(), folder, draft),
+            // A file of sites-available alone.
+            "server" => {
+                let rest: Vec<Directive> = tree
+                    .iter()
+                    .filter(|other| ["server", "upstream", "limit_req_zone"].contains(&other.name.as_str()))
+                    .cloned()
+                    .collect();
+                if draft.hosts.is_empty() {
+                    http(&rest, folder, draft);
+                }
+            }
+            "upstream" | "limit_req_zone" => {}
+            name if NEEDLESS.contains(&name) => {
+                draft.note(place, format!("{name} has no effect"), "nothing to do")
+            }
+            _ => draft.error(place, unconverted(directive), "remove it"),
+        }
+    }
+}
+
+fn absolute(folder: &Path, text: &str) -> String {
+    let path: PathBuf = folder.join(text);
+    let text = path.to_string_lossy().into_owned();
+    if text.len() > 1 { text.trim_end_matches('/').to_owned() } else { text }
+}
+
+fn error_log(directive: &Directive, folder: &Path, draft: &mut Draft) {
+    let target = match directive.argument(0) {
+        "/dev/stdout" => "stdout".to_owned(),
+        "/dev/stderr" | "stderr" => "stderr".to_owned(),
+        target if target.starts_with("syslog:") => "syslog".to_owned(),
+        target => absolute(folder, target),
+    };
+    draft.log.set(&directive.place, "error", target);
+    let level = match directive.argument(1) {
+        "debug" => "debug",
+        "info" | "notice" => "info",
+        "warn" => "warn",
+        "" | "error" | "crit" | "alert" | "emerg" => "error",
+        _ => return draft.warn(&directive.place, unconverted(directive), "see level in [log]"),
+    };
+    draft.log.set(&directive.place, "level", level);
+}
+
+fn http(children: &[Directive], folder: &Path, draft: &mut Draft) {
+    let path = |text: &str| absolute(folder, text);
+    let mut all = Vec::new();
+    for child in children.iter().filter(|child| child.name == "upstream") {
+        all.push(upstreams::read(child, draft));
+    }
+    let is_zone = |child: &&Directive| child.name == "limit_req_zone" || child.name == "limit_conn_zone";
+    let zones: Vec<_> = children.iter().filter(is_zone).map(zone).collect();
+    let context = Context { upstreams: &all, zones: &zones, path: &path, server_name: String::new() };
+    let mut scope = Scope::default();
+    for child in children {
+        match child.name.as_str() {
+            "upstream" | "limit_req_zone" | "limit_conn_zone" => {}
+            "server" => server(child, &context, draft),
+            "error_log" => error_log(child, folder, draft),
+            "access_log" => match (child.argument(0), log_target(child.argument(0), &context)) {
+                ("off", _) => draft.log.set(&child.place, "access", false),
+                (_, Some(target)) => draft.log.set(&child.place, "access", target),
+                (_, None) => draft.error(&child.place, unconverted(child), "name a file"),
+            },
+            _ if setting(child, &mut scope, &context, draft) => {}
+            _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),
+        }
+    }
+    // Hosts inherit all but the root and the certificates.
+    for name in ["root", "certificate", "certificate_key"] {
+        if let Some(value) = scope.get(name).cloned() {
+            for host in &mut draft.hosts {
+                if host.scope.get(name).is_none() {
+                    host.scope.set(&crate::tree::Place::at(1), name, value.clone());
+                }
+            }
+            scope.remove(name);
+        }
+    }
+    draft.top.inherit(&scope);
+}

@@ -1,0 +1,599 @@
+//! `server` and `location`: hosts and routes.
+
+use crate::draft::{Draft, Host, Listen, Scope};
+use crate::regex;
+use crate::tree::{Directive, Place};
+
+use super::settings::{Context, setting, template};
+use super::upstreams::{application, duration, unconverted};
+
+/// What proxies are told in any case.
+const OWN_FIELDS: [&str; 7] = [
+    "host",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "connection",
+    "upgrade",
+    "forwarded",
+];
+/// What FastCGI is told in any case.
+const OWN_VARIABLES: [&str; 25] = [
+    "SCRIPT_FILENAME",
+    "SCRIPT_NAME",
+    "QUERY_STRING",
+    "REQUEST_METHOD",
+    "CONTENT_TYPE",
+    "CONTENT_LENGTH",
+    "REQUEST_URI",
+    "DOCUMENT_URI",
+    "DOCUMENT_ROOT",
+    "SERVER_PROTOCOL",
+    "REQUEST_SCHEME",
+    "HTTPS",
+    "GATEWAY_INTERFACE",
+    "SERVER_SOFTWARE",
+    "REMOTE_ADDR",
+    "REMOTE_PORT",
+    "REMOTE_USER",
+    "SERVER_ADDR",
+    "SERVER_PORT",
+    "SERVER_NAME",
+    "REDIRECT_STATUS",
+    "PATH_INFO",
+    "PATH_TRANSLATED",
+    "HTTP_PROXY",
+    "HTTP_HOST",
+];
+
+/// A `server`.
+pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
+    let mut host = Host { scope: Scope::new(directive.place.line), ..Host::default() };
+    for child in directive.children() {
+        match child.name.as_str() {
+            "listen" => listen(child, &mut host, draft),
+            "server_name" => names(child, &mut host, draft),
+            _ => {}
+        }
+    }
+    if host.listens.is_empty() {
+        host.listens.push(Listen { address: "0.0.0.0:80".into(), tls: false, proxy: false });
+    }
+    let context = Context { server_name: host.names.first().cloned().unwrap_or_default(), ..*context };
+    let named: Vec<&Directive> =
+        directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
+    let mut locations = Vec::new();
+    for child in directive.children() {
+        match child.name.as_str() {
+            "listen" | "server_name" => {}
+            "location" => locations.push(child),
+            "return" => server_return(child, &mut host, &context, draft),
+            "rewrite" => rewrite(child, &mut host, &context, draft),
+            "if" => condition(child, &mut host, draft),
+            "access_log" => host_log(child, &mut host, &context, draft),
+            "http2" | "error_log" | "ssl" | "ssl_reject_handshake" => {
+                draft.note(
+                    &child.place,
+                    format!("{}: it is set for all hosts", child.text()),
+                    "see [http2], [log] and [tls]",
+                );
+            }
+            "try_files" => {
+                let mut scope = std::mem::take(&mut host.scope);
+                try_files(child, &mut scope, &named, draft);
+                host.scope = scope;
+            }
+            _ if setting(child, &mut host.scope, &context, draft) => {}
+            _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),
+        }
+    }
+    for child in locations {
+        location(child, &mut host, &context, &named, draft);
+    }
+    draft.hosts.push(host);
+}
+
+fn listen(child: &Directive, host: &mut Host, draft: &mut Draft) {
+    let first = child.argument(0);
+    let address = if let Some(path) = first.strip_prefix("unix:") {
+        format!("unix:{path}")
+    } else if first.parse::<u16>().is_ok() {
+        format!("0.0.0.0:{first}")
+    } else if let Some(port) = first.strip_prefix("*:") {
+        format!("0.0.0.0:{port}")
+    } else if let Some(port) = first.strip_prefix("localhost:") {
+        format!("127.0.0.1:{port}")
+    } else if first.parse::<std::net::SocketAddr>().is_ok() {
+        first.to_owned()
+    } else if let Ok(ip) = first.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
+        std::net::SocketAddr::new(ip, 80).to_string()
+    } else {
+        return draft.error(&child.place, unconverted(child), "write an IP address and a port");
+    };
+    let has = |word: &str| child.arguments.iter().any(|argument| argument == word);
+    if has("quic") {
+        return draft.warn(&child.place, "there is no HTTP/3", "clients use HTTP/2");
+    }
+    host.is_default |= has("default_server") || has("default");
+    host.listens.push(Listen { address, tls: has("ssl"), proxy: has("proxy_protocol") });
+}
+
+fn names(child: &Directive, host: &mut Host, draft: &mut Draft) {
+    for name in &child.arguments {
+        match name.as_str() {
+            "_" | "" => {}
+            name if name.starts_with('~') || name.ends_with(".*") || name.contains('$') => {
+                draft.error(
+                    &child.place,
+                    format!("server_name {name} cannot be converted"),
+                    "write the names",
+                );
+            }
+            name => match name.strip_prefix('.') {
+                Some(bare) => host.names.extend([bare.to_owned(), format!("*.{bare}")]),
+                None => host.names.push(name.to_lowercase()),
+            },
+        }
+    }
+}
+
+fn host_log(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
+    match child.argument(0) {
+        "off" => draft.warn(&child.place, "the access log cannot be off for one host", "see [log]"),
+        target => match log_target(target, context) {
+            Some(target) => host.scope.set(&child.place, "access_log", target),
+            None => draft.error(&child.place, unconverted(child), "name a file"),
+        },
+    }
+}
+
+pub fn log_target(target: &str, context: &Context) -> Option<String> {
+    match target {
+        "/dev/stdout" => Some("stdout".into()),
+        "/dev/stderr" | "stderr" => Some("stderr".into()),
+        target if target.starts_with("syslog:") => Some("syslog".into()),
+        target => (!target.contains('$')).then(|| (context.path)(target)),
+    }
+}
+
+fn is_https_of_itself(target: &str) -> bool {
+    let target = target.replace("$server_name", "$host").replace("$http_host", "$host");
+    matches!(target.as_str(), "https://$host$request_uri" | "https://$host$uri$is_args$args")
+}
+
+fn server_return(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
+    let target = child.arguments.last().map_or("", String::as_str);
+    let target = if context.server_name.is_empty() {
+        target.to_owned()
+    } else {
+        target.replace(&format!("://{}", context.server_name), "://$server_name")
+    };
+    if is_https_of_itself(&target) && !host.listens.iter().any(|listen| listen.tls) {
+        host.is_to_https = true;
+        return;
+    }
+    let mut route = std::mem::take(host.route("/", &child.place));
+    respond(child, &mut route, context, draft);
+    *host.route("/", &child.place) = route;
+}
+
+/// `return`.
+fn respond(child: &Directive, route: &mut Scope, context: &Context, draft: &mut Draft) {
+    let place = &child.place;
+    let (status, target) = match (child.argument(0).parse::<i64>(), child.arguments.len()) {
+        (Ok(status), 1) => (status, ""),
+        (Ok(status), _) => (status, child.argument(1)),
+        (Err(_), _) => (302, child.argument(0)),
+    };
+    match (status, template(target, &context.server_name)) {
+        (444, _) => {
+            draft.warn(place, "a connection is not closed without a response", "the response is 403");
+            route.set(place, "return", 403);
+        }
+        (301 | 302 | 303 | 307 | 308, Some(target)) if !target.is_empty() => {
+            route.set(place, "redirect", target);
+            route.set(place, "status", status);
+        }
+        (401 | 405 | 407 | 416 | 426, _) => {
+            draft.warn(place, format!("{status} needs fields of its own"), "the response is 403");
+            route.set(place, "return", 403);
+        }
+        (400..=599, _) => {
+            if !target.is_empty() {
+                draft.warn(place, "the response has no text of its own", "see error_pages");
+            }
+            route.set(place, "return", status);
+        }
+        _ => {
+            draft.error(place, unconverted(child), "put a file there");
+            route.set(place, "return", 404);
+        }
+    }
+}
+
+fn rewrite(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
+    let place = &child.place;
+    let (expression, target) = (child.argument(0), child.argument(1));
+    let path = regex::prefix(expression).or_else(|| regex::exact(expression));
+    let path = path.or_else(|| (expression == "^" || expression == "^/").then(|| "/".to_owned()));
+    let path = path.or_else(|| (expression == "^(.*)$" || expression == "^(.*)").then(|| "/".to_owned()));
+    let target =
+        if expression.starts_with("^(.*)") { target.replace("$1", "$uri") } else { target.to_owned() };
+    let (Some(path), Some(to)) = (path, template(&target, &context.server_name)) else {
+        return draft.error(place, unconverted(child), "see redirects and rewrites");
+    };
+    let is_url = ["http://", "https://", "$scheme"].iter().any(|scheme| target.starts_with(scheme));
+    let flag = child.argument(2);
+    let route = host.route(&path, place);
+    if is_url || flag == "permanent" || flag == "redirect" {
+        let has_query = to.contains('?') || to.contains("$query");
+        route.set(
+            place,
+            "redirect",
+            if has_query { to.trim_end_matches('?').to_owned() } else { format!("{to}$query") },
+        );
+        route.set(place, "status", if flag == "permanent" { 301 } else { 302 });
+    } else if to.contains('?') || to.contains("$query") || path == "/" {
+        draft.error(place, unconverted(child), "see fallback, which can have a query");
+    } else {
+        route.set(place, "rewrite", to);
+    }
+}
+
+/// `if` of a server: the ways to one name and to HTTPS.
+fn condition(child: &Directive, host: &mut Host, draft: &mut Draft) {
+    let text = child.arguments.join(" ");
+    let text = text.trim_start_matches('(').trim_end_matches(')').trim().to_owned();
+    let returns = child.children().iter().find(|inner| inner.name == "return");
+    let target = returns.and_then(|inner| inner.arguments.last()).map_or("", String::as_str);
+    if matches!(text.as_str(), "$scheme = http" | "$scheme != https" | "$scheme = \"http\"")
+        && is_https_of_itself(target)
+    {
+        host.scope.set(&child.place, "https_redirect", true);
+    } else if let Some(name) = text.strip_prefix("$host = ")
+        && is_https_of_itself(target)
+        && host.names.iter().any(|known| known == name)
+    {
+        host.is_to_https |= !host.listens.iter().any(|listen| listen.tls);
+    } else {
+        let what = format!("\"if ({text})\" cannot be converted");
+        draft.error(&child.place, what, "see [[rule]], redirects and canonical");
+    }
+}
+
+/// The patterns of a location, with whether the route can have an alias.
+fn patterns(child: &Directive, draft: &mut Draft) -> Option<Vec<String>> {
+    let place = &child.place;
+    let (kind, text) = match child.arguments.as_slice() {
+        [text] => ("", text.as_str()),
+        [kind, text] => (kind.as_str(), text.as_str()),
+        _ => ("?", ""),
+    };
+    match kind {
+        "=" => Some(vec![text.to_owned()]),
+        "" | "^~" if text.starts_with('/') && !text.contains(['*', '?']) => Some(prefix(text, place, draft)),
+        "~" | "~*" => {
+            let found = regex::patterns(text);
+            match &found {
+                Some(all) => {
+                    let what = format!("{} became {}", child.text(), all.join(" "));
+                    draft.note(place, what, "patterns precede prefixes");
+                }
+                None => draft.error(place, unconverted(child), "write prefixes, or patterns with *"),
+            }
+            found
+        }
+        _ => {
+            draft.error(place, unconverted(child), "write a prefix that begins with a slash");
+            None
+        }
+    }
+}
+
+fn prefix(text: &str, place: &Place, draft: &mut Draft) -> Vec<String> {
+    if text.ends_with('/') {
+        return vec![text.to_owned()];
+    }
+    draft.note(
+        place,
+        format!("location {text} matches whole segments"),
+        "it does not match what only begins with it",
+    );
+    vec![format!("{text}/"), text.to_owned()]
+}
+
+pub fn location(
+    child: &Directive,
+    host: &mut Host,
+    context: &Context,
+    named: &[&Directive],
+    draft: &mut Draft,
+) {
+    if child.argument(0).starts_with('@') {
+        return;
+    }
+    let Some(patterns) = patterns(child, draft) else { return };
+    let mut scope = Scope::new(child.place.line);
+    let mut is_internal = false;
+    for inner in child.children() {
+        let place = &inner.place;
+        let first = inner.argument(0);
+        match inner.name.as_str() {
+            "location" => location(inner, host, context, named, draft),
+            "alias" => scope.set(place, "alias", (context.path)(first)),
+            "try_files" => try_files(inner, &mut scope, named, draft),
+            "return" => respond(inner, &mut scope, context, draft),
+            "rewrite" => rewrite(inner, host, context, draft),
+            "proxy_pass" => proxy_pass(inner, &mut scope, context, draft),
+            "grpc_pass" => upstream(inner, "http", &mut scope, context, draft),
+            "fastcgi_pass" => upstream(inner, "fastcgi", &mut scope, context, draft),
+            "scgi_pass" => upstream(inner, "scgi", &mut scope, context, draft),
+            "proxy_set_header" => proxy_header(inner, &mut scope, draft),
+            "fastcgi_param" | "scgi_param" => variable(inner, &mut scope, draft),
+            "internal" => is_internal = true,
+            "proxy_redirect"
+            | "proxy_cookie_path"
+            | "proxy_cookie_domain"
+            | "proxy_pass_header"
+            | "proxy_hide_header"
+            | "proxy_intercept_errors"
+            | "fastcgi_intercept_errors"
+            | "proxy_cache_bypass"
+            | "proxy_no_cache" => {
+                draft.warn(place, format!("\"{}\" has no effect", inner.text()), "see the manual on proxies");
+            }
+            "proxy_connect_timeout"
+            | "proxy_read_timeout"
+            | "proxy_send_timeout"
+            | "fastcgi_read_timeout"
+            | "fastcgi_send_timeout"
+            | "fastcgi_connect_timeout" => upstream_timeout(inner, &scope, draft),
+            "access_log" | "error_log" => {
+                draft.warn(
+                    place,
+                    format!("\"{}\" cannot be converted", inner.text()),
+                    "a location has no log of its own",
+                );
+            }
+            _ if setting(inner, &mut scope, context, draft) => {}
+            _ => draft.error(place, unconverted(inner), "remove it, or find its like in the manual"),
+        }
+    }
+    if is_internal {
+        let is_page = |path: &String| {
+            host.scope.pairs("error_pages").iter().any(|(_, page)| *page == path.as_str().into())
+        };
+        if patterns.iter().all(is_page) {
+            draft.note(&child.place, "a client can request an error page, too", "nothing to do");
+        } else {
+            draft.error(
+                &child.place,
+                "an internal location cannot be converted",
+                "see sendfile in [scripts]",
+            );
+            scope.set(&child.place, "return", 404);
+            ["root", "alias", "proxy", "application"].iter().for_each(|name| scope.remove(name));
+        }
+    }
+    finish(&patterns, scope, host, draft);
+}
+
+/// Gives the routes of these patterns what their location has.
+fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Draft) {
+    let place = Place::at(scope.line.unwrap_or(1));
+    let inherits = !host.scope.rules.is_empty();
+    if !scope.rules.is_empty() && inherits && scope.rules.iter().all(|rule| rule.get("address").is_some()) {
+        let mut rule = Scope::new(place.line);
+        rule.set(&place, "then", "allow");
+        scope.rules.push(rule);
+    }
+    if !scope.pairs("headers").is_empty() {
+        // nginx gives a location with add_header none of those of its server.
+        let names: Vec<String> = host.scope.pairs("headers").iter().map(|(name, _)| name.clone()).collect();
+        for name in names.iter().filter(|name| !name.starts_with('+')) {
+            if !scope.pairs("headers").iter().any(|(own, _)| own.eq_ignore_ascii_case(name)) {
+                scope.pair(&place, "headers", name, false);
+            }
+        }
+    }
+    let (is_script, has_alias) = (scope.get("interpreter").is_some(), scope.get("alias").is_some());
+    for (at, path) in patterns.iter().enumerate() {
+        if path == "/" && is_plain(&scope) {
+            host.scope.inherit(&scope);
+            continue;
+        }
+        let is_prefix = path.ends_with('/');
+        let needs_file = scope.get("root").is_some() || has_alias || is_settings(&scope);
+        if at > 0 && needs_file && patterns[0] == format!("{path}/") {
+            continue;
+        }
+        if has_alias && !is_prefix {
+            draft.error(&place, "an alias needs a location that is a prefix", "end it with a slash");
+            continue;
+        }
+        let mut own = scope.clone();
+        if is_script
+            && (is_prefix || !path.contains('*'))
+            && let Some(name) = own.text("interpreter").map(str::to_owned)
+        {
+            own.remove("interpreter");
+            if own.get("root").is_some() {
+                own.remove("root");
+            }
+            own.set(&place, "application", name);
+        }
+        if own.get("interpreter").is_some() {
+            own.remove("fallback");
+        }
+        let route = host.route(path, &place);
+        route.inherit(&own);
+    }
+}
+
+/// Nothing but settings that a host can have, too.
+fn is_plain(scope: &Scope) -> bool {
+    [
+        "alias",
+        "proxy",
+        "application",
+        "interpreter",
+        "redirect",
+        "rewrite",
+        "return",
+        "proxy_host",
+        "proxy_headers",
+    ]
+    .iter()
+    .all(|name| scope.get(name).is_none())
+}
+
+fn is_settings(scope: &Scope) -> bool {
+    is_plain(scope) && scope.get("root").is_none()
+}
+
+fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: &mut Draft) {
+    let place = &child.place;
+    let Some((last, before)) = child.arguments.split_last() else { return };
+    let is_plain = before.iter().all(|part| {
+        matches!(
+            part.as_str(),
+            "$uri" | "$uri/" | "$document_root$fastcgi_script_name" | "$fastcgi_script_name"
+        )
+    });
+    if !is_plain {
+        return draft.error(place, unconverted(child), "only $uri and $uri/ can come before the last one");
+    }
+    if let Some(status) = last.strip_prefix('=') {
+        if status != "404" {
+            draft.warn(place, format!("a missing file has the status 404, not {status}"), "nothing to do");
+        }
+        return;
+    }
+    let target = if last.starts_with('@') {
+        let location = named.iter().find(|location| location.argument(0) == last);
+        let inner =
+            location.and_then(|location| location.children().iter().find(|inner| inner.name == "rewrite"));
+        match inner.map(|inner| (inner.argument(0), inner.argument(1))) {
+            Some(("^" | "^(.*)$" | "^(.*)" | "^/(.*)$" | ".*", target)) => target.to_owned(),
+            _ => {
+                let what = format!("{}: {last} is a location and not a file", child.text());
+                return draft.error(place, what, "give files and the upstream paths of their own");
+            }
+        }
+    } else {
+        last.clone()
+    };
+    let (path, query) = target.split_once('?').map_or((target.as_str(), ""), |(path, query)| (path, query));
+    let path = path.trim_end_matches("$is_args$args");
+    let query = query.replace("$query_string", "").replace("$is_args", "").replace("$args", "");
+    let query = query.replace("$uri", "$path").replace("$request_uri", "$path");
+    let query = query.trim_matches('&').to_owned();
+    if path.contains('$') || !path.starts_with('/') || query.replace("$path", "").contains('$') {
+        return draft.error(place, unconverted(child), "see fallback");
+    }
+    let fallback = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+    scope.set(place, "fallback", fallback);
+    scope.set(place, "fallback_for", "all");
+}
+
+fn proxy_pass(child: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) {
+    let place = &child.place;
+    let url = child.argument(0);
+    let found =
+        url.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https") && !url.contains('$'));
+    let Some((scheme, rest)) = found else {
+        scope.set(place, "return", 502);
+        return draft.error(place, unconverted(child), "write a URL without variables");
+    };
+    let (authority, path) = match rest.strip_prefix("unix:") {
+        Some(unix) => {
+            let (socket, path) = unix.split_once(':').unwrap_or((unix, ""));
+            (format!("unix:{socket}"), path)
+        }
+        None => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            (rest[..end].to_owned(), &rest[end..])
+        }
+    };
+    let Some(name) = application(&authority, scheme, context.upstreams, place, draft) else {
+        return draft.error(place, unconverted(child), "write an address and a port");
+    };
+    scope.set(place, "proxy", format!("{scheme}://{name}{path}"));
+    // Without proxy_set_header, nginx sends the host of the URL.
+    if scope.get("proxy_host").is_none() && !authority.starts_with("unix:") {
+        scope.set(place, "proxy_host", authority);
+    }
+}
+
+fn upstream(child: &Directive, protocol: &str, scope: &mut Scope, context: &Context, draft: &mut Draft) {
+    let place = &child.place;
+    let target = child.argument(0).trim_start_matches("grpc://");
+    match application(target, protocol, context.upstreams, place, draft) {
+        Some(name) if protocol == "http" => {
+            for keys in draft.applications.iter_mut().filter(|keys| keys.text("name") == Some(&name)) {
+                keys.set(place, "http2", true);
+            }
+            scope.set(place, "proxy", format!("http://{name}"));
+        }
+        Some(name) => scope.set(place, "interpreter", name),
+        None => draft.error(place, unconverted(child), "write an address and a port"),
+    }
+}
+
+fn proxy_header(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
+    let place = &child.place;
+    let (name, value) = (child.argument(0), child.argument(1));
+    let lower = name.to_ascii_lowercase();
+    match value {
+        "$host" | "$http_host" | "$host:$server_port" | "$server_name" if lower == "host" => {
+            scope.remove("proxy_host");
+            scope.set(place, "proxy_host", "");
+        }
+        "$proxy_host" if lower == "host" => {}
+        value if lower == "host" && !value.contains('$') => scope.set(place, "proxy_host", value),
+        _ if OWN_FIELDS.contains(&lower.as_str()) => {}
+        "" => scope.pair(place, "proxy_headers", name, false),
+        value if !value.contains('$') => scope.pair(place, "proxy_headers", name, value),
+        _ => {
+            let what = format!("{name} is not sent: it has a variable");
+            draft.warn(place, what, "upstreams have X-Forwarded-For, -Proto and -Host");
+        }
+    }
+}
+
+fn variable(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
+    let (name, value) = (child.argument(0), child.argument(1));
+    if OWN_VARIABLES.contains(&name) {
+        return;
+    }
+    if value.contains('$') {
+        return draft.warn(&child.place, format!("{name} is not sent: it has a variable"), "see env");
+    }
+    scope.pair(&child.place, "env", name, value);
+}
+
+fn upstream_timeout(child: &Directive, scope: &Scope, draft: &mut Draft) {
+    let key = match child.name.as_str() {
+        name if name.ends_with("connect_timeout") => "connect",
+        name if name.ends_with("read_timeout") => "first_byte",
+        _ => return draft.note(&child.place, format!("{} has no effect", child.name), "nothing to do"),
+    };
+    let url = scope.text("proxy").and_then(|url| url.split_once("://"));
+    let name =
+        url.map(|(_, rest)| rest.split('/').next().unwrap_or(rest)).or_else(|| scope.text("interpreter"));
+    let keys = draft.applications.iter().position(|keys| name.is_some() && keys.text("name") == name);
+    match (keys, duration(child.argument(0))) {
+        (Some(at), Some(time)) => {
+            let keys = &mut draft.applications[at];
+            keys.set(&child.place, key, time.as_str());
+            if key == "first_byte" {
+                keys.set(&child.place, "idle", time);
+            }
+        }
+        _ => draft.warn(
+            &child.place,
+            format!("\"{}\" has no effect", child.text()),
+            "see first_byte of [[application]]",
+        ),
+    }
+}

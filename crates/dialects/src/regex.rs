@@ -1,0 +1,213 @@
+//! Regular expressions of paths, as far as patterns of routes can say the same.
+
+/// Patterns that one expression becomes.
+const MAX_ALTERNATIVES: usize = 64;
+/// Groups within groups.
+const MAX_DEPTH: usize = 8;
+
+/// What stands for the end of a script's name, with or without more of the path behind it.
+const SCRIPT_ENDS: [&str; 6] = ["(/|$)", "($|/)", "(?:/|$)", "(?:$|/)", "(/.*)?$", "(?:/.*)?$"];
+
+/// The patterns of the paths that an expression finds. `None`: patterns cannot say it.
+pub fn patterns(expression: &str) -> Option<Vec<String>> {
+    let mut text = expression.to_owned();
+    let mut may_go_on = false;
+    for end in SCRIPT_ENDS {
+        if let Some(before) = text.strip_suffix(end) {
+            text = format!("{before}$");
+            may_go_on = true;
+        }
+    }
+    let (is_begun, rest) = text.strip_prefix('^').map_or((false, text.as_str()), |rest| (true, rest));
+    let ends = rest.ends_with('$') && !rest.ends_with("\\$");
+    let body = if ends { &rest[..rest.len() - 1] } else { rest };
+    let mut parser = Parser { text: body.chars().collect(), at: 0 };
+    let alternatives = parser.alternatives(0)?;
+    if parser.at < parser.text.len() {
+        return None;
+    }
+    let all = alternatives.into_iter().map(|middle| {
+        let pattern = match (is_begun, middle.starts_with('/'), ends) {
+            (true, _, true) => middle,
+            (true, _, false) => format!("{middle}**"),
+            (false, true, true) => format!("/**{middle}"),
+            (false, true, false) => format!("/**{middle}**"),
+            (false, false, true) if !middle.contains('/') => format!("*{middle}"),
+            (false, false, true) => format!("/**{middle}"),
+            (false, false, false) => format!("/**{middle}**"),
+        };
+        // `**` and more of them say the same.
+        let mut pattern = pattern;
+        while pattern.contains("***") {
+            pattern = pattern.replace("***", "**");
+        }
+        // A prefix is what ends with a slash.
+        pattern
+            .strip_suffix("/**")
+            .filter(|rest| !rest.contains(['*', '?']))
+            .map_or(pattern.clone(), |rest| format!("{rest}/"))
+    });
+    let mut all: Vec<String> = all.collect();
+    if may_go_on {
+        // A folder, and not the name of a script.
+        let folders: Vec<String> =
+            all.iter().filter(|path| !path.contains(['*', '?'])).map(|path| format!("{path}/")).collect();
+        all.extend(folders);
+    }
+    all.iter().all(|pattern| is_usable(pattern)).then_some(all)
+}
+
+/// The prefix of `^/prefix/(.*)$`, whose rest is `$1`.
+pub fn prefix(expression: &str) -> Option<String> {
+    let rest = expression.strip_prefix('^').unwrap_or(expression);
+    let rest = rest.strip_suffix('$').unwrap_or(rest);
+    let prefix = rest.strip_suffix("(.*)").or_else(|| rest.strip_suffix("(.+)"))?;
+    let prefix = literal(prefix).filter(|prefix| !prefix.is_empty())?;
+    let prefix = if prefix.starts_with('/') { prefix } else { format!("/{prefix}") };
+    prefix.ends_with('/').then_some(prefix)
+}
+
+/// The path that `^/path$` finds alone.
+pub fn exact(expression: &str) -> Option<String> {
+    let path = literal(expression.strip_prefix('^')?.strip_suffix('$')?)?;
+    let path = path.strip_suffix("/?").map_or(path.clone(), str::to_owned);
+    Some(if path.starts_with('/') { path } else { format!("/{path}") })
+}
+
+/// A text without operators.
+pub fn literal(expression: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut chars = expression.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => out.push(chars.next().filter(|c| c.is_ascii_punctuation())?),
+            '.' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '|' | '^' | '$' => return None,
+            c => out.push(c),
+        }
+    }
+    Some(out)
+}
+
+fn is_usable(pattern: &str) -> bool {
+    !pattern.is_empty() && (pattern.starts_with('/') || !pattern.contains('/')) && pattern != "*"
+}
+
+struct Parser {
+    text: Vec<char>,
+    at: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> Option<char> {
+        self.text.get(self.at).copied()
+    }
+
+    fn takes(&mut self, wanted: &str) -> bool {
+        let found = self.text[self.at..].iter().copied().take(wanted.len()).eq(wanted.chars());
+        self.at += if found { wanted.len() } else { 0 };
+        found
+    }
+
+    fn alternatives(&mut self, depth: usize) -> Option<Vec<String>> {
+        let mut all = self.sequence(depth)?;
+        while self.takes("|") {
+            all.extend(self.sequence(depth)?);
+        }
+        (all.len() <= MAX_ALTERNATIVES).then_some(all)
+    }
+
+    fn sequence(&mut self, depth: usize) -> Option<Vec<String>> {
+        let mut all = vec![String::new()];
+        while let Some(c) = self.peek() {
+            if c == '|' || c == ')' {
+                break;
+            }
+            let one = self.atom(depth)?;
+            all =
+                all.iter().flat_map(|before| one.iter().map(move |part| format!("{before}{part}"))).collect();
+            if all.len() > MAX_ALTERNATIVES {
+                return None;
+            }
+        }
+        Some(all)
+    }
+
+    fn atom(&mut self, depth: usize) -> Option<Vec<String>> {
+        if self.takes(".*") || self.takes(".+") {
+            _ = self.takes("?");
+            return Some(vec!["**".to_owned()]);
+        }
+        for (expression, pattern) in [("[^/]*", "*"), ("[^/]+", "?*"), ("[^/]", "?")] {
+            if self.takes(expression) {
+                return Some(vec![pattern.to_owned()]);
+            }
+        }
+        let c = self.peek()?;
+        self.at += 1;
+        let one = match c {
+            '(' => {
+                if depth == MAX_DEPTH || (self.peek() == Some('?') && !self.takes("?:")) {
+                    return None;
+                }
+                let all = self.alternatives(depth + 1)?;
+                if !self.takes(")") {
+                    return None;
+                }
+                all
+            }
+            '\\' => {
+                let c = self.peek().filter(|c| c.is_ascii_punctuation())?;
+                self.at += 1;
+                vec![c.to_string()]
+            }
+            '.' | '*' | '+' | '?' | ')' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
+            c => vec![c.to_string()],
+        };
+        match self.peek() {
+            Some('*' | '+' | '{') => None,
+            Some('?') => {
+                self.at += 1;
+                Some(std::iter::once(String::new()).chain(one).collect())
+            }
+            _ if one.iter().any(|part| part.contains(['*', '?']) && c == '\\') => None,
+            _ => Some(one),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_with_patterns_what_expressions_find() {
+        for (expression, expected) in [
+            ("\\.php$", Some(vec!["*.php"])),
+            ("[^/]\\.php(/|$)", Some(vec!["*?.php"])),
+            ("\\.(jpe?g|png)$", Some(vec!["*.jpg", "*.jpeg", "*.png"])),
+            ("^/(a|b)/", Some(vec!["/a/", "/b/"])),
+            ("/\\.ht", Some(vec!["/**/.ht**"])),
+            ("^/a/.*\\.php$", Some(vec!["/a/**.php"])),
+            ("^/a($|/)", Some(vec!["/a", "/a/"])),
+            ("^/exact$", Some(vec!["/exact"])),
+            ("^/\\d+$", None),
+            ("^/[0-9]{3}/", None),
+            ("(a", None),
+            ("a)", None),
+            ("(?<name>a)", None),
+            ("", Some(vec!["/"])),
+        ] {
+            let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
+            assert_eq!(patterns(expression), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn finds_the_prefix_of_what_is_captured() {
+        assert_eq!(prefix("^/a\\.b/(.*)$").as_deref(), Some("/a.b/"));
+        assert_eq!(prefix("^(.*)$"), None);
+        assert_eq!(prefix("^/(.*)$").as_deref(), Some("/"));
+        assert_eq!(exact("^/old$").as_deref(), Some("/old"));
+        assert_eq!(exact("^/old"), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! Web servers whose configurations are converted: each of them is a file, and no flags count.
+
+use std::path::Path;
+
+use crate::disk::Disk;
+use crate::{Conversion, caddy, lighttpd, nginx};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Web {
+    Nginx,
+    Lighttpd,
+    Caddy,
+}
+
+impl Web {
+    /// Its name in flags.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Web::Nginx => "nginx",
+            Web::Lighttpd => "lighttpd",
+            Web::Caddy => "caddy",
+        }
+    }
+
+    /// Whose file it is by its name, where only one server has files of that name.
+    pub fn of_file(file: &Path) -> Option<Web> {
+        match file.file_name()?.to_str()? {
+            "nginx.conf" => Some(Web::Nginx),
+            "lighttpd.conf" => Some(Web::Lighttpd),
+            "Caddyfile" => Some(Web::Caddy),
+            _ => None,
+        }
+    }
+
+    pub fn convert(self, file: &Path, disk: &dyn Disk) -> Conversion {
+        match self {
+            Web::Nginx => nginx::convert(file, disk),
+            Web::Lighttpd => lighttpd::convert(file, disk),
+            Web::Caddy => caddy::convert(file, disk),
+        }
+    }
+}

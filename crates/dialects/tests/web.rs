@@ -1,0 +1,410 @@
+//! What configurations of nginx, lighttpd, Apache and Caddy become, and that it can be read.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dialects::{Conversion, Disk, Severity, Web};
+
+/// Files by their paths.
+struct Files(BTreeMap<PathBuf, String>);
+
+impl Files {
+    fn new(files: &[(&str, &str)]) -> Files {
+        Files(files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect())
+    }
+}
+
+impl Disk for Files {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.0.get(path).map(|text| text.clone().into_bytes()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn folders(&self, _: &Path) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn is_folder(&self, path: &Path) -> bool {
+        self.0.keys().any(|file| file.parent() == Some(path))
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        self.0.contains_key(path)
+    }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
+    fn expand(&self, pattern: &Path) -> Vec<PathBuf> {
+        let text = pattern.to_string_lossy();
+        match text.split_once('*') {
+            None => self.0.keys().filter(|path| *path == pattern).cloned().collect(),
+            Some((before, after)) => {
+                let matches = |path: &&PathBuf| {
+                    let path = path.to_string_lossy();
+                    path.starts_with(before) && path.ends_with(after)
+                };
+                self.0.keys().filter(matches).cloned().collect()
+            }
+        }
+    }
+}
+
+/// The text of a conversion, and any other file.
+struct Text<'t>(&'t Path, &'t str);
+
+impl site::config::Source for Text<'_> {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        if path == self.0 { Ok(self.1.to_owned()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn read_bytes(&self, _: &Path, _: usize) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A conversion that can be read.
+fn converted(web: Web, file: &str, files: &[(&str, &str)]) -> Conversion {
+    let conversion = web.convert(Path::new(file), &Files::new(files));
+    let read = site::config::read(&conversion.file, &Text(&conversion.file, &conversion.text));
+    if let Err(errors) = read
+        && !conversion.is_refused()
+    {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        panic!("{}\n{}", errors.join("\n"), conversion.text);
+    }
+    conversion
+}
+
+/// Rows: a configuration, and lines that it becomes.
+fn check(web: Web, rows: &[(&str, &[&str])]) {
+    for (text, expected) in rows {
+        let conversion = converted(web, "/etc/x/conf", &[("/etc/x/conf", text)]);
+        assert!(!conversion.is_refused(), "{text}\n{}", conversion.text);
+        let mut lines = conversion.text.lines();
+        for wanted in *expected {
+            assert!(lines.any(|line| line == *wanted), "{wanted}\nis not in order in\n{}", conversion.text);
+        }
+    }
+}
+
+/// Rows: a configuration, and the line and a part of what is said about it.
+fn refuse(web: Web, rows: &[(&str, u32, &str)]) {
+    for (text, line, part) in rows {
+        let conversion = converted(web, "/etc/x/conf", &[("/etc/x/conf", text)]);
+        let found = conversion.findings.iter().any(|finding| {
+            finding.severity == Severity::Error && finding.line == Some(*line) && finding.what.contains(part)
+        });
+        assert!(found, "{text}\n{:#?}", conversion.findings);
+    }
+}
+
+#[test]
+fn converts_nginx() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { listen 8080 default_server; server_name example.org .example.net; root /srv/www; index a.html; }",
+                &[
+                    "listen = [\"0.0.0.0:8080\"]",
+                    "[[host]]",
+                    "root = \"/srv/www\"",
+                    "index = [\"a.html\"]",
+                    "names = [\"example.org\", \"example.net\", \"*.example.net\"]",
+                    "default = true",
+                ],
+            ),
+            (
+                "http { gzip on; server { root www; location /a/ { alias /srv/b/; autoindex on; } location = /x { return 410; } \
+             location ~ \\.(bak|old)$ { deny all; } location /app { proxy_pass http://127.0.0.1:3000; } } }",
+                &[
+                    "compress = true",
+                    "[[application]]",
+                    "address = [\"127.0.0.1:3000\"]",
+                    "root = \"/etc/x/www\"",
+                    "path = \"/a/\"",
+                    "alias = \"/srv/b\"",
+                    "listing = true",
+                    "path = \"/x\"",
+                    "return = 410",
+                    "path = \"*.bak\"",
+                    "then = \"deny\"",
+                    "path = \"*.old\"",
+                    "path = \"/app/\"",
+                    "proxy = \"http://http\"",
+                    "proxy_host = \"127.0.0.1:3000\"",
+                    "path = \"/app\"",
+                ],
+            ),
+            (
+                "http { upstream app { least_conn; server 10.0.0.1:80 weight=3 max_fails=2 fail_timeout=10s; server unix:/run/a.sock; } \
+             limit_req_zone $binary_remote_addr zone=one:10m rate=10r/m;\n\
+             server { listen [::]:80; root /srv; client_max_body_size 8m; location /api/ { proxy_pass http://app/v1/; \
+             proxy_set_header Host $host; limit_req zone=one burst=5 nodelay; limit_rate 100k; proxy_read_timeout 5m; } } }",
+                &[
+                    "listen = [\"[::]:80\"]",
+                    "balance = \"least\"",
+                    "weights = [3, 1]",
+                    "address = [\"10.0.0.1:80\", \"unix:/run/a.sock\"]",
+                    "first_byte = \"300s\"",
+                    "failures = 2",
+                    "pause = \"10s\"",
+                    "max_body = 8388608",
+                    "path = \"/api/\"",
+                    "proxy = \"http://app/v1/\"",
+                    "requests = \"10/m\"",
+                    "requests_burst = 6",
+                    "download = 102400",
+                ],
+            ),
+            (
+                "server { root /srv; index index.php; location / { try_files $uri $uri/ /index.php?$args; } location ~ \\.php$ { \
+             fastcgi_pass unix:/run/php.sock; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_param A b; } }",
+                &[
+                    "protocol = \"fastcgi\"",
+                    "fallback = \"/index.php\"",
+                    "fallback_for = \"all\"",
+                    "path = \"*.php\"",
+                    "interpreter = \"fastcgi\"",
+                    "env = { A = \"b\" }",
+                ],
+            ),
+            (
+                "server { listen 80; server_name a.org; return 301 https://$host$request_uri; }\n\
+             server { listen 443 ssl; server_name a.org; ssl_certificate c.pem; ssl_certificate_key k.pem; root /srv; \
+             add_header X-A b always; expires 1h; location /s/ { auth_basic \"S\"; auth_basic_user_file users; allow 10.0.0.0/8; deny all; } }",
+                &[
+                    "listen = [\"0.0.0.0:443 tls\", \"0.0.0.0:80\"]",
+                    "certificate = [\"/etc/x/c.pem\"]",
+                    "headers = { X-A = \"b\" }",
+                    "cache_control = \"max-age=3600\"",
+                    "https_redirect = true",
+                    "path = \"/s/\"",
+                    "auth = \"basic\"",
+                    "realm = \"S\"",
+                    "user_files = \"/etc/x/users\"",
+                    "[[host.route.rule]]",
+                    "address = \"10.0.0.0/8\"",
+                ],
+            ),
+            (
+                "server { root /srv; rewrite ^/old/(.*)$ /new/$1 permanent; rewrite ^/a$ /b last; error_page 500 502 /50x.html; \
+             location = /50x.html { internal; } }",
+                &[
+                    "error_pages = { 500 = \"/50x.html\", 502 = \"/50x.html\" }",
+                    "path = \"/old/\"",
+                    "redirect = \"/new/${rest}$query\"",
+                    "status = 301",
+                    "path = \"/a\"",
+                    "rewrite = \"/b\"",
+                ],
+            ),
+        ],
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            ("server { root /srv;\nlocation / {\nauth_request /a; } }", 3, "auth_request /a"),
+            ("server { root /srv;\nif ($x) { return 403; } }", 2, "if ($x)"),
+            ("server { root /srv;\nlocation ~ ^/[0-9]+$ { deny all; } }", 2, "cannot be converted"),
+            ("server {\nroot /srv;\n", 2, "ends within"),
+            ("server { root /srv; }\n}", 2, "closes nothing"),
+            ("{ } ;", 1, "has no name"),
+            ("server { root /srv; }\nmail { }", 2, "mail"),
+            ("server {\nlocation / { proxy_pass http://$x; } }", 2, "proxy_pass"),
+            ("include /none;", 1, "missing"),
+        ],
+    );
+}
+
+#[test]
+fn names_the_place_in_an_included_file() {
+    let files = [
+        ("/etc/nginx/nginx.conf", "http {\n include sites/*;\n}"),
+        ("/etc/nginx/sites/a", "server {\n root /srv;\n perl x;\n}"),
+        ("/etc/nginx/sites/b", "include /etc/nginx/sites/b;"),
+    ];
+    let conversion = converted(Web::Nginx, "/etc/nginx/nginx.conf", &files);
+    let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("/etc/nginx/sites/a:3: \"perl x\"")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("more than 16 deep")), "{said:?}");
+    assert_eq!(conversion.findings[0].line, Some(2));
+}
+
+#[test]
+fn converts_caddy() {
+    check(
+        Web::Caddy,
+        &[
+            (
+                ":8080 {\n\troot * /srv\n\tfile_server browse\n\tencode gzip zstd\n}\n",
+                &[
+                    "listen = [\"0.0.0.0:8080\", \"[::]:8080\"]",
+                    "[[host]]",
+                    "root = \"/srv\"",
+                    "listing = true",
+                    "compress = [\"gzip\", \"zstd\"]",
+                    "default = true",
+                ],
+            ),
+            (
+                "example.org, www.example.org\nroot * /srv\nphp_fastcgi unix//run/php.sock\nfile_server\n",
+                &[
+                    "protocol = \"fastcgi\"",
+                    "acme = true",
+                    "https_redirect = true",
+                    "fallback = \"/index.php\"",
+                    "names = [\"example.org\", \"www.example.org\"]",
+                    "path = \"*.php\"",
+                    "interpreter = \"php\"",
+                ],
+            ),
+            (
+                "(common) {\n header X-A {args[0]}\n}\nhttp://a.org {\n import common b\n handle_path /api/* {\n reverse_proxy 10.0.0.1:80 10.0.0.2:80 {\n \
+             lb_policy round_robin\n header_up X-B c\n }\n }\n handle {\n root * /srv\n file_server\n }\n redir /old /new permanent\n respond /x/* 403\n}",
+                &[
+                    "address = [\"10.0.0.1:80\", \"10.0.0.2:80\"]",
+                    "headers = { X-A = \"b\" }",
+                    "root = \"/srv\"",
+                    "path = \"/api/\"",
+                    "proxy = \"http://proxy/\"",
+                    "path = \"/old\"",
+                    "redirect = \"/new\"",
+                    "status = 301",
+                    "path = \"/x/\"",
+                    "return = 403",
+                ],
+            ),
+            (
+                ":80 {\n @in {\n path /a/*\n not remote_ip 10.0.0.0/8\n }\n respond @in 403\n root * /srv\n file_server\n basic_auth /b/* {\n \
+             ann $2a$14$abcdefghijklmnopqrstuuKaN6n0PPD0yU2Zl1eV9WzX8mNqQ2Q2u\n }\n}",
+                &[
+                    "[[host.rule]]",
+                    "address = [\"!10.0.0.0/8\"]",
+                    "path = [\"/a/\"]",
+                    "then = \"deny\"",
+                    "path = \"/b/\"",
+                    "auth = \"basic\"",
+                ],
+            ),
+            (
+                "{\n email a@example.org\n debug\n}\na.org {\n tls cert.pem key.pem\n root * /srv\n try_files {path} /index.html\n file_server\n log {\n output file /var/log/a.log\n }\n}",
+                &[
+                    "[certificates]",
+                    "email = \"a@example.org\"",
+                    "level = \"debug\"",
+                    "certificate = \"/etc/x/cert.pem\"",
+                    "fallback = \"/index.html\"",
+                    "access_log = \"/var/log/a.log\"",
+                ],
+            ),
+        ],
+    );
+    refuse(
+        Web::Caddy,
+        &[
+            (":80 {\n templates\n}", 2, "templates"),
+            (":80 {\n respond hello\n}", 2, "respond hello"),
+            (":80 {\n import nothing\n}", 2, "no such snippet"),
+            (":80 {\n redir @no /b\n}", 2, "no matcher"),
+            (":80 {\n", 1, "ends within"),
+            ("(a) {\n import a\n}\n:80 {\n import a\n}", 2, "more than 16 deep"),
+            ("a.org/path {\n}", 1, "the address a.org/path"),
+        ],
+    );
+}
+
+#[test]
+fn converts_lighttpd() {
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                "server.port = 8080\nserver.document-root = \"/srv/www\"\nindex-file.names = ( \"a.html\", \"b.html\" )\ndir-listing.activate = \"enable\"\n\
+             url.access-deny = ( \"~\", \".inc\" )\nserver.max-request-size = 1024\n",
+                &[
+                    "listen = [\"0.0.0.0:8080\"]",
+                    "root = \"/srv/www\"",
+                    "index = [\"a.html\", \"b.html\"]",
+                    "listing = true",
+                    "max_body = 1048576",
+                    "path = \"*~\"",
+                    "return = 403",
+                    "path = \"*.inc\"",
+                ],
+            ),
+            (
+                "var.base = \"/srv\"\nserver.document-root = base + \"/www\"\n$HTTP[\"host\"] == \"a.org\" {\n server.document-root = base + \"/a\"\n\
+             $HTTP[\"url\"] =^ \"/x/\" { setenv.add-response-header = ( \"X-A\" => \"b\" ) }\n}\n$HTTP[\"host\"] =~ \"(^|\\.)b\\.org$\" { alias.url = ( \"/d/\" => \"/mnt/d/\" ) }",
+                &[
+                    "root = \"/srv/www\"",
+                    "[[host]]",
+                    "root = \"/srv/a\"",
+                    "names = [\"a.org\"]",
+                    "path = \"/x/\"",
+                    "headers = { X-A = \"b\" }",
+                    "names = [\"b.org\", \"*.b.org\"]",
+                    "alias = \"/mnt/d\"",
+                ],
+            ),
+            (
+                "server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => (( \"socket\" => \"/run/php.sock\" )) )\n\
+             proxy.server = ( \"/api/\" => ( ( \"host\" => \"10.0.0.1\", \"port\" => 81 ), ( \"host\" => \"10.0.0.2\", \"port\" => 81 ) ) )\n\
+             cgi.assign = ( \".pl\" => \"/usr/bin/perl\" )\nurl.rewrite-if-not-file = ( \"\" => \"/index.php${qsa}\" )\nurl.redirect = ( \"^/old/(.*)$\" => \"/new/$1\" )\n\
+             expire.url = ( \"/s/\" => \"access plus 2 hours\" )\n",
+                &[
+                    "protocol = \"fastcgi\"",
+                    "address = [\"10.0.0.1:81\", \"10.0.0.2:81\"]",
+                    "fallback = \"/index.php\"",
+                    "cache_control = { \"/s/\" = \"max-age=7200\" }",
+                    "path = \"*.php\"",
+                    "interpreter = \"fastcgi\"",
+                    "path = \"/api/\"",
+                    "proxy = \"http://http\"",
+                    "interpreter = \"/usr/bin/perl\"",
+                    "path = \"/old/\"",
+                    "redirect = \"/new/${rest}\"",
+                ],
+            ),
+            (
+                "server.document-root = \"/srv\"\n$HTTP[\"remoteip\"] != \"10.0.0.0/8\" { url.access-deny = ( \"\" ) }\nauth.backend = \"htpasswd\"\n\
+             auth.backend.htpasswd.userfile = \"/etc/users\"\nauth.require = ( \"/p/\" => ( \"method\" => \"basic\", \"realm\" => \"P\", \"require\" => \"user=ann|user=bob\" ) )\n",
+                &[
+                    "user_files = \"/etc/users\"",
+                    "[[host.rule]]",
+                    "address = \"!10.0.0.0/8\"",
+                    "then = \"deny\"",
+                    "path = \"/p/\"",
+                    "auth = \"basic\"",
+                    "require = [\"user:ann\", \"user:bob\"]",
+                ],
+            ),
+        ],
+    );
+    refuse(
+        Web::Lighttpd,
+        &[
+            (
+                "server.document-root = \"/srv\"\ninclude_shell \"echo\"",
+                2,
+                "include_shell \"echo\" is not run",
+            ),
+            ("server.document-root = \"/srv\"\nmagnet.attract-raw-url-to = ( \"a\" )", 2, "magnet"),
+            (
+                "server.document-root = \"/srv\"\n$HTTP[\"cookie\"] =~ \"a\" { url.access-deny = ( \"\" ) }",
+                2,
+                "cookie",
+            ),
+            ("$HTTP[\"url\"] =^ \"/a\" { server.tag = \"a\" } else { server.tag = \"b\" }", 1, "an else"),
+            ("server.document-root = = 1", 1, "cannot be read"),
+            ("server.document-root = \"/srv\"\n)", 2, "cannot be read"),
+            ("include \"/nothing\"", 1, "no such file"),
+        ],
+    );
+}
