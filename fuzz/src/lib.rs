@@ -30,6 +30,7 @@ mod stored_file;
 mod target_path;
 mod throttle_file;
 mod upstream_head;
+mod web;
 
 pub use available_dictionary::available_dictionary;
 pub use cached::cached;
@@ -55,12 +56,13 @@ pub use stored_file::stored_file;
 pub use target_path::target_path;
 pub use throttle_file::throttle_file;
 pub use upstream_head::upstream_head;
+pub use web::{caddyfile, lighttpd, nginx};
 
 /// Takes any bytes. Panics if a property does not hold.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 27] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -85,4 +87,7 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("available_dictionary", available_dictionary),
     ("cached", cached),
     ("stored_file", stored_file),
+    ("nginx", nginx),
+    ("lighttpd", lighttpd),
+    ("caddyfile", caddyfile),
 ];

@@ -61,6 +61,6 @@ impl Directive {
         let words: Vec<&str> =
             std::iter::once(self.name.as_str()).chain(self.arguments.iter().map(String::as_str)).collect();
         let text: String = words.join(" ").chars().take(100).collect();
-        text.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
     }
 }

@@ -408,3 +408,17 @@ fn converts_lighttpd() {
         ],
     );
 }
+
+/// The example of the manual.
+#[test]
+fn converts_the_example_of_the_manual() {
+    const MANUAL: &str = include_str!("../../../docs/manual/from-nginx.md");
+    let block = |kind: &str| {
+        let rest = MANUAL.split_once(&format!("```{kind}\n")).expect("the manual has it").1;
+        rest.split("```").next().unwrap_or_default()
+    };
+    let conversion =
+        converted(Web::Nginx, "/etc/nginx/nginx.conf", &[("/etc/nginx/nginx.conf", block("nginx"))]);
+    assert!(!conversion.is_refused());
+    assert_eq!(conversion.text, block("toml"));
+}
