@@ -164,6 +164,21 @@ fn available_dictionary() {
 }
 
 #[test]
+fn nginx() {
+    run("nginx");
+}
+
+#[test]
+fn lighttpd() {
+    run("lighttpd");
+}
+
+#[test]
+fn caddyfile() {
+    run("caddyfile");
+}
+
+#[test]
 fn each_target_has_a_corpus_and_a_long_run() {
     for (name, _) in TARGETS {
         assert!(files(name).len() >= 10, "{name}");
