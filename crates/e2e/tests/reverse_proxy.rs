@@ -3,21 +3,30 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use e2e::http2::{Http2, Http2Request};
 use e2e::{Rows, Server, Site};
 use serde_json::Value;
+use taipan_h2::error::HpackError;
+use taipan_h2::hpack::Decoder;
+
+fn read_head(stream: &mut impl Read) -> io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
 
 /// Reads the head of a request, and sends it back with further `fields`.
 fn echo(stream: &mut (impl Read + Write), fields: &str) -> io::Result<()> {
     loop {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte)?;
-            head.push(byte[0]);
-        }
-        let head = String::from_utf8_lossy(&head);
+        let head = read_head(stream)?;
         let response = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{head}", head.len());
         stream.write_all(response.as_bytes())?;
     }
@@ -482,4 +491,113 @@ fn explain_shows_the_request_for_the_upstream() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+/// An upstream that sends interim responses before its response, by path. On `/hints`, the response waits for `gate`.
+fn hinting_upstream(gate: Receiver<()>) -> SocketAddr {
+    let gate = Arc::new(Mutex::new(gate));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, gate) = (stream.expect("it listens"), gate.clone());
+            thread::spawn(move || {
+                while let Ok(head) = read_head(&mut stream) {
+                    let path = head.split(' ').nth(1).unwrap_or_default();
+                    let interim = match path {
+                        "/hints" => {
+                            "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-Secret: 1\r\n\
+                                     Set-Cookie: a=b\r\nServer: x\r\nDate: x\r\nConnection: X-Hop\r\n\
+                                     X-Hop: 1\r\n\r\n"
+                                .to_owned()
+                        }
+                        "/others" => "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 A\r\nA: b\r\n\r\n\
+                                      HTTP/1.1 199\r\n\r\n"
+                            .to_owned(),
+                        "/many" => "HTTP/1.1 103 E\r\nA: b\r\n\r\n".repeat(40),
+                        "/large" => {
+                            let field = format!("A: {}\r\n", "a".repeat(9000));
+                            format!("HTTP/1.1 103 E\r\n{field}{field}\r\nHTTP/1.1 103 E\r\nA: b\r\n\r\n")
+                        }
+                        "/endless" => "HTTP/1.1 103 E\r\nA: b\r\n\r\n".repeat(10_000),
+                        _ => "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n".to_owned(),
+                    };
+                    if stream.write_all(interim.as_bytes()).is_err() {
+                        return;
+                    }
+                    if path == "/hints" {
+                        gate.lock().expect("no thread panics").recv().expect("the test runs");
+                    }
+                    let response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: a=b\r\n\r\nok";
+                    if stream.write_all(response.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn passes_interim_responses() {
+    let (open, gate) = channel();
+    let address = hinting_upstream(gate);
+    let config = format!(
+        "listen = [\"127.0.0.1:0 http2\"]\n[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n\
+         headers = {{ \"X-Secret\" = false }}\n"
+    );
+    let server = Site::new().config(&config).start();
+    let mut rows = Rows::new();
+
+    // The hints come before there is a response.
+    let mut client = server.connect();
+    let hints = client.get("/hints");
+    rows.check("HTTP/1.1", (hints.status, hints.reason.as_str()), (103, "Early Hints"));
+    let link = vec![("Link".to_owned(), "</a.css>; rel=preload".to_owned())];
+    rows.check("fields", hints.fields, link);
+    open.send(()).expect("the upstream waits");
+    let response = client.read_response();
+    rows.check("HTTP/1.1, response", (response.status, response.field("set-cookie")), (200, Some("a=b")));
+
+    let mut client = Http2::over(server.connect()).expect("it speaks HTTP/2");
+    let stream = client.open(&Http2Request::get("/hints")).expect("it is open");
+    let hints = loop {
+        let frame = client.read_frame().expect("there are hints");
+        if frame.stream == stream {
+            break frame;
+        }
+    };
+    let mut fields = Vec::new();
+    let decoded = Decoder::new(0, usize::MAX).decode(&hints.payload, |name, value| {
+        fields.push(format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value)));
+        Ok::<(), HpackError>(())
+    });
+    rows.holds(format!("{decoded:?}"), "a block", decoded.is_ok());
+    // END_HEADERS alone: the stream goes on.
+    rows.check("HTTP/2", (hints.kind, hints.flags), (1, 4));
+    rows.check("HTTP/2, fields", fields.join(" "), ":status=103 link=</a.css>; rel=preload".to_owned());
+    open.send(()).expect("the upstream waits");
+    let frame = client.read_frame().expect("there is a response");
+    rows.check("HTTP/2, response", (frame.kind, frame.stream, &frame.payload[..1]), (1, stream, &[0x88][..]));
+
+    open.send(()).expect("the upstream waits");
+    let old = server.request("GET /hints HTTP/1.0\r\nHost: a\r\n\r\n");
+    rows.check("HTTP/1.0", (old.status, old.text().as_str()), (200, "ok"));
+
+    let statuses = |path: &str| {
+        let mut client = server.connect();
+        let mut statuses = vec![client.get(path).status];
+        while statuses.last().is_some_and(|last| *last < 200) {
+            statuses.push(client.read_response().status);
+        }
+        statuses
+    };
+    rows.check("100 is the server's", statuses("/others"), vec![102, 199, 200]);
+    rows.check("too many", statuses("/many"), [vec![103; 16], vec![200]].concat());
+    rows.check("too large", statuses("/large"), vec![103, 200]);
+    rows.check("endless", statuses("/endless").last().copied(), Some(502));
+    rows.check("101 was not asked for", statuses("/switch"), vec![502]);
+    let mut client = Http2::over(server.connect()).expect("it speaks HTTP/2");
+    rows.check("HTTP/2, too many", client.get("/many").text().as_str(), "ok");
 }

@@ -7,12 +7,28 @@ use std::cell::OnceCell;
 use crate::date;
 use crate::digits::write_number;
 use crate::fields::is_token;
+use crate::head::Field;
 use crate::status::Status;
 
 /// The interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 const CRLF: &[u8] = b"\r\n";
+
+/// Writes the head of another interim response (RFC 9110 §15.2), whose fields have been parsed.
+pub fn write_interim(status: Status, fields: &[Field<'_>], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_number(u64::from(status.code()), out);
+    out.push(b' ');
+    out.extend_from_slice(status.reason().as_bytes());
+    out.extend_from_slice(CRLF);
+    for field in fields {
+        for part in [field.name, b": ", field.value, CRLF] {
+            out.extend_from_slice(part);
+        }
+    }
+    out.extend_from_slice(CRLF);
+}
 
 /// The rendered head of a response, and its body if that is small.
 #[derive(Debug, Clone)]

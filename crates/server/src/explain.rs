@@ -155,7 +155,7 @@ async fn print_explanation(responder: &Responder, bytes: &[u8], flags: &Explain)
                 local: None,
                 tls: None,
             };
-            let request = Request { head: &head, connection };
+            let request = Request { head: &head, connection, interim: None };
             let response = responder.respond(request, RequestBody::None).await;
             print_compression(responder, host, &head);
             terminal::out(format_args!("response\n{}", indented(&response)));

@@ -1,6 +1,7 @@
 //! A request: its head, its body and its connection. Knows nothing of the protocol by which it came.
 
 pub mod body;
+pub mod interim;
 pub mod throttled;
 
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_http::head::Head;
 
+use self::interim::SendInterim;
 use crate::handshake::TlsFacts;
 use crate::peer::Peer;
 
@@ -16,6 +18,8 @@ use crate::peer::Peer;
 pub struct Request<'a> {
     pub head: &'a Head<'a>,
     pub connection: ConnectionInfo<'a>,
+    /// `None`: its client takes no interim responses.
+    pub interim: Option<&'a dyn SendInterim>,
 }
 
 /// The connection by which a request came.

@@ -238,9 +238,10 @@ impl HeadLines {
         self.count += 1;
     }
 
-    /// Discards the lines of an interim response. Its bytes count towards the limit of the head.
-    pub fn restart(&mut self) {
-        *self = HeadLines { size: self.size, ..HeadLines::new(self.limits) };
+    /// Takes the fields of an interim response. Its bytes count towards the limit of the head.
+    pub fn restart(&mut self) -> FieldSection {
+        let next = HeadLines { size: self.size, ..HeadLines::new(self.limits) };
+        std::mem::replace(self, next).into_section()
     }
 
     pub fn section(&self) -> &FieldSection {

@@ -1,5 +1,5 @@
-//! The client's side of HTTP/1: the head of a response (RFC 9112 §4 and §5), received in parts of any size. Interim
-//! responses (RFC 9110 §15.2) are skipped. Knows nothing of connections and of bodies beyond their length.
+//! The client's side of HTTP/1: the heads of interim responses (RFC 9110 §15.2) and of the final response (RFC 9112 §4
+//! and §5), received in parts of any size. Knows nothing of connections and of bodies beyond their length.
 
 pub mod lines;
 
@@ -25,7 +25,14 @@ pub struct Head {
     pub upgrade: Option<String>,
 }
 
-/// Parses one head. `receive` consumes the parser, so that no input can follow the end.
+/// The head of an interim response, but for 101. `fields` has no hop-by-hop fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interim {
+    pub status: Status,
+    pub fields: FieldSection,
+}
+
+/// Parses the heads up to the final one. `receive` consumes the parser, so that no input can follow the end.
 #[derive(Debug)]
 pub struct Parser {
     lines: HeadLines,
@@ -41,6 +48,8 @@ pub struct Parser {
 pub enum Step {
     /// The input is consumed and the head is not complete.
     More(Parser),
+    /// An interim response, and the number of consumed bytes of the last input. The parser takes the rest of the input.
+    Interim(Parser, Interim, usize),
     /// The head and the number of consumed bytes of the last input. The body follows.
     Head(Head, usize),
     Rejected(ResponseError),
@@ -70,10 +79,10 @@ impl Parser {
             let result = match self.lines.read(&mut rest) {
                 Ok(Progress::NeedMore) => return Step::More(self),
                 Ok(Progress::Line) => self.line(),
-                Ok(Progress::End) if self.is_interim() => {
-                    self.skip_interim();
-                    Ok(())
-                }
+                Ok(Progress::End) if self.is_interim() => match self.take_interim() {
+                    Ok(interim) => return Step::Interim(self, interim, input.len() - rest.len()),
+                    Err(error) => Err(error),
+                },
                 Ok(Progress::End) => {
                     return match self.finish() {
                         Ok(head) => Step::Head(head, input.len() - rest.len()),
@@ -107,12 +116,16 @@ impl Parser {
         matches!(self.status_line, Some((_, 100 | 102..=199)))
     }
 
-    fn skip_interim(&mut self) {
-        if !matches!(self.lines.section().framing(Version::Http11), Ok(Framing::None | Framing::Sized(0))) {
+    fn take_interim(&mut self) -> Result<Interim, LineError> {
+        let code = self.status_line.take().map_or(0, |(_, code)| code);
+        let status = Status::new(code).ok_or(LineError::StatusRange)?;
+        let mut fields = self.lines.restart();
+        if !matches!(fields.framing(Version::Http11), Ok(Framing::None | Framing::Sized(0))) {
             self.persistence = Persistence::Close;
         }
-        self.status_line = None;
-        self.lines.restart();
+        fields.remove_connection_options();
+        fields.remove_hop_by_hop();
+        Ok(Interim { status, fields })
     }
 
     fn finish(self) -> Result<Head, ResponseError> {

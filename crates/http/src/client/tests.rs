@@ -12,15 +12,29 @@ fn summary(head: &Head, used: usize) -> String {
 
 fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let (mut parser, mut used) = (Parser::new(Limits::default()), 0);
+    let mut interim = String::new();
     for part in parts {
-        parser = match parser.receive(part) {
-            Step::More(parser) => parser,
-            Step::Head(head, len) => return summary(&head, used + len),
-            Step::Rejected(error) => return error.to_string(),
+        let mut rest = part;
+        // Every turn takes an interim response, or is the last.
+        parser = loop {
+            match parser.receive(rest) {
+                Step::More(parser) => break parser,
+                Step::Interim(next, Interim { status, fields }, len) => {
+                    let names: Vec<_> =
+                        fields.iter().map(|field| String::from_utf8_lossy(field.name).into_owned()).collect();
+                    interim += &format!("{} [{}], ", status.code(), names.join(" "));
+                    parser = next;
+                    rest = &rest[len..];
+                }
+                Step::Head(head, len) => {
+                    return interim + &summary(&head, used + part.len() - rest.len() + len);
+                }
+                Step::Rejected(error) => return interim + &error.to_string(),
+            }
         };
         used += part.len();
     }
-    "more".to_owned()
+    interim + "more"
 }
 
 #[test]
@@ -33,16 +47,23 @@ fn reads_the_final_response() {
         ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nA: b\r\n\r\n", "200 None Close [A] 49"),
         ("HTTP/1.1 200 OK\r\nStatus: 404\r\nStatus: x\r\n\r\n", "200 None KeepAlive [Status Status] 43"),
         ("HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", "302 None KeepAlive [Location] 36"),
-        ("HTTP/1.1 100 Continue\r\n\r\n", "more"),
+        ("HTTP/1.1 100 Continue\r\n\r\n", "100 [], more"),
         (
             "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No\r\nA: b\r\n\r\n",
-            "204 None KeepAlive [A] 62",
+            "103 [Link], 204 None KeepAlive [A] 62",
         ),
         // Content of an interim response would be taken for the final response.
-        ("HTTP/1.1 103 A\r\nContent-Length: 5\r\n\r\nHTTP/1.1 204 No\r\n\r\n", "204 None Close [] 56"),
+        (
+            "HTTP/1.1 103 A\r\nContent-Length: 5\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
+            "103 [], 204 None Close [] 56",
+        ),
+        (
+            "HTTP/1.1 102 A\r\nConnection: X\r\nX: y\r\nTE: a\r\nZ: a\r\n\r\nHTTP/1.1 200\r\n\r\n",
+            "102 [Z], 200 None KeepAlive [] 68",
+        ),
         (
             "HTTP/1.1 100 A\r\nTransfer-Encoding: x\r\n\r\nHTTP/1.1 103 B\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
-            "204 None Close [] 77",
+            "100 [], 103 [], 204 None Close [] 77",
         ),
     ] {
         assert_eq!(read([input.as_bytes()]), expected, "{input:?}");

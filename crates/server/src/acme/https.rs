@@ -172,17 +172,22 @@ async fn receive(stream: &mut (impl AsyncRead + Unpin), method: &Method) -> io::
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        match parser.receive(&buffer[..read]) {
-            Step::More(more) => parser = more,
-            Step::Rejected(error) => return Err(invalid(&error.to_string())),
-            Step::Head(head, used) => {
-                let body = match *method == Method::HEAD {
-                    true => Vec::new(),
-                    false => receive_body(stream, head.framing, buffer[used..read].to_vec()).await?,
-                };
-                return response(&head, body);
+        let mut rest = &buffer[..read];
+        // Every turn takes an interim response, or is the last.
+        parser = loop {
+            match parser.receive(rest) {
+                Step::More(more) => break more,
+                Step::Interim(more, _, used) => (parser, rest) = (more, &rest[used..]),
+                Step::Rejected(error) => return Err(invalid(&error.to_string())),
+                Step::Head(head, used) => {
+                    let body = match *method == Method::HEAD {
+                        true => Vec::new(),
+                        false => receive_body(stream, head.framing, rest[used..].to_vec()).await?,
+                    };
+                    return response(&head, body);
+                }
             }
-        }
+        };
     }
 }
 

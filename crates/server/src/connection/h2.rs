@@ -22,9 +22,9 @@ use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
 use taipan_h2::fields::{ExtendedConnect, FieldList};
 use taipan_h2::frame::{DEFAULT_WINDOW, PREFACE, Settings, write_goaway};
-use taipan_h2::response::write_fields;
+use taipan_h2::response::{write_fields, write_head};
 use taipan_h2::server::{self, Connection, Event, StreamId};
-use taipan_http::head::{FieldStore, Head, HeadError, Method};
+use taipan_http::head::{Field, FieldStore, Head, HeadError, Method};
 use taipan_http::status::Status;
 use taipan_http::target::Scheme;
 use tokio::task::AbortHandle;
@@ -262,6 +262,13 @@ impl Http2 {
     /// Sends 100 (Continue).
     pub fn send_continue(&mut self, stream: StreamId) {
         self.frames.headers(stream, block::CONTINUE, false, &mut self.out);
+    }
+
+    /// Sends an interim response ahead of the response.
+    pub fn send_interim(&mut self, stream: StreamId, status: Status, fields: &[Field<'_>]) {
+        let mut block = Vec::new();
+        write_head(status.code(), fields.iter().map(|field| (field.name, field.value)), &mut block);
+        self.frames.headers(stream, &block, false, &mut self.out);
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use taipan_http::head::{FieldStore, escape_target, parse};
+use taipan_http::head::{FieldStore, Version, escape_target, parse};
 use taipan_http::status::Status;
 use tokio::time::Instant;
 
@@ -30,6 +30,7 @@ use crate::log::access::{Records, why_dropped};
 use crate::request::ConnectionInfo;
 use crate::request::Request;
 use crate::request::body::RequestBody;
+use crate::request::interim::SendInterim;
 use crate::response::Response;
 use crate::semaphore::Permit;
 use crate::stats::Count;
@@ -203,7 +204,10 @@ impl Task {
         let group = self.http.group;
         let connection = ConnectionInfo { client, group, via, local, tls: tls.as_deref() };
         let body = RequestBody::Stream(self.transport.clone());
-        let request = Request { head: &head, connection };
+        // RFC 9110 §15.2.
+        let takes_interim = head.version == Version::Http11;
+        let interim = takes_interim.then_some(&*self.transport as &dyn SendInterim);
+        let request = Request { head: &head, connection, interim };
         let response = Box::pin(self.connections.responder.respond(request, body));
         let mut response = self.unless_interrupted(response).await?;
         self.discard_unwanted_body(&mut response).await;
@@ -589,7 +593,9 @@ fn poll_send(
                 }
             }
         }
-        match output.send(stream, connections.services.clock.read()) {
+        let sent =
+            transport.send_interims().and_then(|()| output.send(stream, connections.services.clock.read()));
+        match sent {
             Ok(sent) => return Poll::Ready(Ok(sent)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -3,13 +3,15 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use taipan_http::head::Head;
-use taipan_http::response::CONTINUE;
+use taipan_http::head::{Field, Head};
+use taipan_http::response::{CONTINUE, write_interim};
+use taipan_http::status::Status;
 
 use super::h1::body::{Progress, Remaining};
 use super::stream::{More, SendStream, Socket, Stream};
@@ -19,6 +21,7 @@ use crate::buffer::append;
 use crate::clock::Ticks;
 use crate::connection::Connections;
 use crate::request::body::{BodyError, Length, ReadBody};
+use crate::request::interim::SendInterim;
 
 /// Bytes of input that are kept while a response is being made. Then no more is read.
 const READ_AHEAD: usize = 16 * 1024;
@@ -48,6 +51,8 @@ pub struct Transport {
     /// Input that is not used up.
     pub buffered: RefCell<Vec<u8>>,
     body: RefCell<Incoming>,
+    /// Interim responses that are still to be sent ahead of anything else.
+    interims: RefCell<Vec<u8>>,
     /// True while the body's consumer waits for the client.
     reads_body: Cell<bool>,
     /// Why the body could not be read on.
@@ -62,7 +67,7 @@ struct Incoming {
     taken: u64,
     /// The client expects `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     is_awaited: bool,
-    /// What is still to be sent of `100 Continue`.
+    /// `100 Continue`, where it is still to be sent.
     interim: &'static [u8],
 }
 
@@ -84,6 +89,7 @@ impl Transport {
             entry,
             buffered: RefCell::new(buffered),
             body: RefCell::new(Incoming::NONE),
+            interims: RefCell::default(),
             reads_body: Cell::new(false),
             broken: Cell::new(None),
             local: OnceCell::new(),
@@ -247,19 +253,41 @@ impl Transport {
 
     /// Sends `100 Continue` to a client that expects it.
     fn poll_continue(&self, cx: &mut Context<'_>) -> Poll<Result<(), Interruption>> {
-        let mut body = self.body.borrow_mut();
-        let stream = self.stream.borrow();
-        while !body.interim.is_empty() {
-            match stream.try_send(body.interim, More::Nothing) {
-                Ok(n) => body.interim = &body.interim[n..],
+        let interim = std::mem::take(&mut self.body.borrow_mut().interim);
+        self.interims.borrow_mut().extend_from_slice(interim);
+        loop {
+            match self.send_interims() {
+                Ok(()) => return Poll::Ready(Ok(())),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    ready!(stream.poll_write_ready(cx)).map_err(|_| Interruption::Failed)?;
+                    ready!(self.stream.borrow().poll_write_ready(cx)).map_err(|_| Interruption::Failed)?;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => return Poll::Ready(Err(Interruption::Failed)),
             }
         }
-        Poll::Ready(Ok(()))
+    }
+
+    /// Sends the interim responses that wait. Errors: `WouldBlock` when the stream takes no more.
+    pub fn send_interims(&self) -> io::Result<()> {
+        let mut interims = self.interims.borrow_mut();
+        while !interims.is_empty() {
+            let sent = self.stream.borrow().try_send(&interims, More::Nothing)?;
+            interims.drain(..sent);
+        }
+        Ok(())
+    }
+}
+
+impl SendInterim for Transport {
+    fn send_interim(&self, status: Status, fields: &[Field<'_>]) {
+        // A client that takes nothing gets no more of them.
+        if !self.interims.borrow().is_empty() {
+            return;
+        }
+        write_interim(status, fields, &mut self.interims.borrow_mut());
+        let sent = self.send_interims().and_then(|()| self.stream.borrow().try_flush());
+        // What is left is sent with the response, which meets the same error.
+        _ = sent;
     }
 }
 

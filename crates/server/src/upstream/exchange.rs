@@ -16,6 +16,7 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 
 use super::head::{HeadParser, Step, UpstreamHead};
+use super::interim::Interims;
 use super::request::UpstreamRequest;
 use super::transport::{ReadError, Retry, Reuse, Transport};
 use super::upgrade::Upgrade;
@@ -214,7 +215,7 @@ impl Exchange {
     }
 
     /// The head of the response, and the bytes that have been received behind it.
-    pub async fn receive_head(&self) -> Result<(UpstreamHead, Vec<u8>), Failure> {
+    pub async fn receive_head(&self, interims: &Interims<'_>) -> Result<(UpstreamHead, Vec<u8>), Failure> {
         let mut parser = self.transport.head_parser();
         loop {
             let mut bytes = match self.read(self.began, self.timeouts.first_byte).await {
@@ -234,8 +235,14 @@ impl Exchange {
                     return Err(Failure::Reported(Status::GATEWAY_TIMEOUT));
                 }
             };
-            match parser.receive(&bytes) {
-                Step::More(more) => parser = more,
+            let mut step = parser.receive(&bytes);
+            while let Step::Interim(more, interim, used) = step {
+                interims.pass(&interim);
+                bytes.drain(..used);
+                step = more.receive(&bytes);
+            }
+            match step {
+                Step::More(more) | Step::Interim(more, ..) => parser = more,
                 Step::Head(head, used) => {
                     if let Some(attempt) = &self.attempt {
                         attempt.on_head(head.status);

@@ -1,7 +1,7 @@
 //! The head of a response. CGI, FastCGI and SCGI have one grammar for it (RFC 3875 §6), and HTTP has another.
 
 use script::response as cgi;
-use taipan_http::client::{self as http, lines::FieldSection, lines::Limits};
+use taipan_http::client::{self as http, Interim, lines::FieldSection, lines::Limits};
 use taipan_http::framing::Framing;
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;
@@ -37,6 +37,8 @@ pub enum HeadParser {
 
 pub enum Step {
     More(HeadParser),
+    /// So many bytes of the last input belong to it.
+    Interim(HeadParser, Interim, usize),
     /// So many bytes of the last input belong to the head.
     Head(UpstreamHead, usize),
     /// With the broken rule.
@@ -66,6 +68,9 @@ impl HeadParser {
             },
             HeadParser::Http(parser) => match parser.receive(input) {
                 http::Step::More(parser) => Step::More(HeadParser::Http(parser)),
+                http::Step::Interim(parser, interim, used) => {
+                    Step::Interim(HeadParser::Http(parser), interim, used)
+                }
                 http::Step::Head(head, used) => Step::Head(head.into(), used),
                 http::Step::Rejected(error) => Step::Rejected(error.to_string()),
             },

@@ -23,6 +23,7 @@ mod scgi;
 
 mod body;
 mod head;
+mod interim;
 mod response;
 mod upgrade;
 
@@ -45,6 +46,7 @@ use self::fastcgi::FastCgi;
 use self::head::HeadParser;
 use self::http::Http;
 use self::http2::Http2;
+use self::interim::Interims;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
 use self::scgi::Scgi;
 use self::spool::{SpoolReader, SpooledBody};
@@ -178,7 +180,7 @@ async fn try_forward(
         Length::Sized(bytes) => (None, Some(bytes)),
         Length::None => (None, None),
     };
-    let Request { head, connection } = request;
+    let Request { head, connection, interim } = request;
     let mut request = handler.request(services, head, connection, length, variables, &upstreams.asserted)?;
     request.is_open_ended = spooled.is_none() && body.length() == Length::Unknown;
     if let Some(upgrade) = &mut request.upgrade {
@@ -197,7 +199,8 @@ async fn try_forward(
             let found = services.site.upstreams.get(id).zip(upstreams.pools.get(id));
             let (upstream, pool) = found.ok_or(Status::SERVICE_UNAVAILABLE)?;
             let affinity = affinity(&upstream.balance, head, connection.client);
-            let application = Application { upstream, pool, affinity };
+            let interims = Interims::new(services, handler, interim);
+            let application = Application { upstream, pool, affinity, interims };
             let (outcome, endpoint) =
                 forward_to_application(services, &application, handler, &request, body, spooled, log).await?;
             Ok(match outcome {
@@ -239,7 +242,8 @@ async fn forward_to_script(
     let script = cgi::start(services, spawner, request, program, stdin, permit).await?;
     let timeouts = Timeouts::of_scripts(services);
     let exchange = Exchange::new(services, Box::new(script), Kind::Script, timeouts, request, source);
-    match receive(exchange, handler, request, &Statuses::default()).await {
+    let interims = Interims::new(services, handler, None);
+    match receive(exchange, handler, request, &Statuses::default(), &interims).await {
         Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),
         Ok(outcome) => Ok(outcome),
     }
@@ -250,6 +254,7 @@ struct Application<'a> {
     upstream: &'a Upstream,
     pool: &'a Rc<Pool>,
     affinity: Affinity,
+    interims: Interims<'a>,
 }
 
 impl Application<'_> {
@@ -275,7 +280,7 @@ async fn forward_to_application(
     spooled: Option<SpooledBody>,
     log: &Rc<UpstreamLog>,
 ) -> Result<(Outcome, EndpointId), Outcome> {
-    let &Application { upstream, pool, affinity } = application;
+    let &Application { upstream, pool, affinity, ref interims } = application;
     let spooled = spooled.map(Rc::new);
     // What has been read from the client cannot be sent again.
     let is_streamed = spooled.is_none() && body.length() != Length::None;
@@ -302,7 +307,8 @@ async fn forward_to_application(
         let mut exchange = Exchange::new(services, transport, Kind::Application, timeouts, request, source);
         exchange.upstream_name = upstream_name.clone();
         exchange.attempt = Some(attempt);
-        let failure = match receive(exchange, handler, request, &upstream.health.failure_status).await {
+        let failures = &upstream.health.failure_status;
+        let failure = match receive(exchange, handler, request, failures, interims).await {
             Ok(outcome) => return Ok((outcome, endpoint)),
             Err(failure) => failure,
         };
@@ -385,8 +391,9 @@ async fn receive(
     handler: &Handler,
     request: &UpstreamRequest,
     failures: &Statuses,
+    interims: &Interims<'_>,
 ) -> Result<Outcome, NoResponse> {
-    match exchange.receive_head().await {
+    match exchange.receive_head(interims).await {
         Ok((head, received)) => {
             if failures.contains(head.status) {
                 exchange.report_failure(&format!("status {}", head.status.code()));

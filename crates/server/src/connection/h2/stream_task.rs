@@ -27,6 +27,7 @@ use crate::files::beneath::Wait;
 use crate::files::open;
 use crate::log::access::why_dropped;
 use crate::request::body::RequestBody;
+use crate::request::interim::SendInterim;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, BodyStream, FilePart, Response};
 use crate::stats::Count;
@@ -76,7 +77,8 @@ impl StreamTask {
             true => RequestBody::Stream(Rc::new(body)),
             false => RequestBody::None,
         };
-        let response = Box::pin(connections.responder.respond(Request { head: &head, connection }, body));
+        let with_head = Request { head: &head, connection, interim: Some(self) };
+        let response = Box::pin(connections.responder.respond(with_head, body));
         let response = match self.unless_too_slow(response).await {
             Ok(response) => response,
             Err(TooSlow) => {
@@ -277,6 +279,13 @@ impl StreamTask {
         let can_send =
             state.phase() == Phase::Write && self.shared.http2.borrow().frames.sendable(self.stream) > 0;
         can_send || self.shared.connections.deadlines.is_enough(state.phase(), state.window())
+    }
+}
+
+impl SendInterim for StreamTask {
+    fn send_interim(&self, status: Status, fields: &[Field<'_>]) {
+        self.shared.http2.borrow_mut().send_interim(self.stream, status, fields);
+        self.shared.wake();
     }
 }
 

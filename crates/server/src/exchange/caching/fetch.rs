@@ -195,7 +195,7 @@ impl Refresh {
         services.counts.add(Count::ResponsesRefreshed, 1);
         let fields = head.fields();
         let Some(head) = head.head(&fields) else { return };
-        let request = Request { head: &head, connection };
+        let request = Request { head: &head, connection, interim: None };
         let outcome =
             upstream::forward(&upstreams, request, &handler, &variables, RequestBody::None, &Rc::default())
                 .await;
