@@ -25,11 +25,11 @@ impl Disk for File {
     }
 
     fn is_folder(&self, path: &Path) -> bool {
-        path.to_string_lossy().len() % 3 != 0
+        !path.to_string_lossy().len().is_multiple_of(3)
     }
 
     fn is_file(&self, path: &Path) -> bool {
-        path.to_string_lossy().len() % 5 == 0
+        path.to_string_lossy().len().is_multiple_of(5)
     }
 }
 
