@@ -45,6 +45,16 @@ pub fn npm_package(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("the npm package {name} is not installed; tests/run installs it"))
 }
 
+/// The folder of the programs of the Python packages that `tests/run` has installed, with a `python3` that has them. Panics if
+/// it is not there.
+pub fn python_packages() -> PathBuf {
+    let folder = own_programs().map(|folder| folder.join("python/bin"));
+    let found = folder.filter(|folder| folder.join("python3").is_file());
+    found.unwrap_or_else(|| {
+        panic!("the Python packages of the tests are not installed; tests/run installs them")
+    })
+}
+
 /// The path of a system program, for a configuration. Debian's own files come first: a program of the same
 /// name in the user's home may be a wrapper script, and other users may not reach it. Some names end with a
 /// version, as `php-fpm8.2`. Panics if it is not installed.

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use e2e::{Rows, Server, Site, TIMEOUT, authority, wait_until};
+use e2e::{Rows, Server, Site, TIMEOUT, authority, python_packages, wait_until};
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};
@@ -311,11 +311,9 @@ fn the_protocol_is_chosen_in_the_handshake() {
     assert_eq!(answer_of(&server, chunked), "by HTTP/1.1: 5\\r\\nhello\\r\\n0\\r\\n\\r\\n");
 }
 
-/// `TAIPAN_GRPC_PYTHON` names a Python that has grpcio.
 #[test]
-#[ignore = "needs a Python with grpcio, in TAIPAN_GRPC_PYTHON"]
 fn grpc_passes_in_all_its_forms() {
-    let python = std::env::var_os("TAIPAN_GRPC_PYTHON").expect("a Python with grpcio");
+    let python = python_packages().join("python3");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/grpc/calls.py");
     let mut server =
         Command::new(&python).args([script, "server"]).stdout(Stdio::piped()).spawn().expect("it runs");

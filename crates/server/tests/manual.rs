@@ -57,6 +57,7 @@ fn the_examples_of_configurations_are_valid() {
         "scripts.md",
         "applications.md",
         "proxy.md",
+        "in-front-of.md",
         "browsers.md",
         "tls.md",
         "certificates.md",
