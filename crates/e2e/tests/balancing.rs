@@ -386,3 +386,95 @@ fn a_reload_adds_and_removes_endpoints_without_a_lost_request() {
         assert!(count > 0 && others.is_empty(), "{count}, then {others:?}");
     }
 }
+
+/// Of the worst worker.
+fn breaker_state(server: &Server) -> String {
+    server.stats()["breakers"][0]["state"].as_str().expect("a state").to_owned()
+}
+
+const BREAKER: &str = "[application.health]\nfailures = 0\nfailure_status = \"503\"\n[application.breaker]\nrequests = 4\n\
+                       probes = 1\n";
+
+#[test]
+fn a_breaker_rejects_at_once_and_closes_after_a_request_that_succeeds() {
+    let a = Endpoint::start("a");
+    let server = start(&[&a], 1, &format!("{BREAKER}pause = \"2s\""));
+    assert_eq!(breaker_state(&server), "closed");
+    // Half of four.
+    for path in ["/", "/unhealthy", "/", "/unhealthy"] {
+        assert_eq!(breaker_state(&server), "closed");
+        assert_eq!(server.get(path).field("x-by"), Some("a"), "{path}");
+    }
+    let rejected = server.get("/");
+    assert_eq!((rejected.status, rejected.field("x-by")), (503, None));
+    let seconds: u64 = rejected.field("retry-after").expect("when").parse().expect("seconds");
+    assert!((1..=2).contains(&seconds), "{seconds}");
+    assert_eq!((breaker_state(&server).as_str(), a.requests()), ("open", 4));
+    server.wait_for_line("the circuit breaker of the application \"app\" is open for 2 s: 2 of 4", TIMEOUT);
+    assert_eq!((server.count("breakers_opened"), server.count("breakers_rejected")), (1, 1));
+    assert!(wait_until(TIMEOUT, || breaker_state(&server) == "half-open"));
+    assert_eq!(server.get("/").status, 200);
+    server.wait_for_line("the circuit breaker of the application \"app\" is closed again", TIMEOUT);
+    assert_eq!(breaker_state(&server), "closed");
+    let (_, text) = command(&server, &["stats"]);
+    assert!(text.contains("app: the circuit breaker is closed"), "{text}");
+}
+
+#[test]
+fn a_breaker_opens_for_longer_when_its_probe_fails() {
+    let a = Endpoint::start("a");
+    let server = start(&[&a], 1, &format!("{BREAKER}pause = \"100ms\"\nlongest_pause = \"1h\""));
+    a.die();
+    for _ in 0..4 {
+        assert_eq!(server.get("/").status, 502);
+    }
+    server.wait_for_line("is open for 0.1 s: 4 of 4 requests have failed", TIMEOUT);
+    for pause in ["0.2", "0.4", "0.8"] {
+        assert!(wait_until(TIMEOUT, || server.get("/").status == 502), "a probe is let through");
+        server.wait_for_line(&format!("is open for {pause} s: 1 of 1"), TIMEOUT);
+    }
+    a.live();
+    assert!(wait_until(TIMEOUT, || server.get("/").status == 200));
+    assert_eq!(breaker_state(&server), "closed");
+}
+
+#[test]
+fn a_client_that_breaks_off_its_body_does_not_open_a_breaker_nor_harm_an_endpoint() {
+    let [a, b] = ["a", "b"].map(Endpoint::start);
+    let settings = "balance = \"round_robin\"\n[application.breaker]\nrequests = 1\nfailure_rate = 1\n";
+    let server = start(&[&a, &b], 1, settings);
+    for _ in 0..4 {
+        let mut client = TcpStream::connect(server.addr()).expect("it listens");
+        client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc").expect("sent");
+        client.shutdown(Shutdown::Write).expect("connected");
+        // What the server says of it does not matter here.
+        _ = client.read_to_end(&mut Vec::new());
+    }
+    let stats = server.stats();
+    assert_eq!(breaker_state(&server), "closed", "{stats}");
+    for endpoint in stats["endpoints"].as_array().expect("endpoints") {
+        assert_eq!((&endpoint["state"], &endpoint["failures"]), (&"up".into(), &0.into()), "{stats}");
+    }
+    assert_eq!(server.get("/").status, 200);
+}
+
+#[test]
+fn a_breaker_that_cannot_be_is_refused() {
+    let a = Endpoint::start("a");
+    for (key, what) in [
+        ("failure_rate = 0", "failure_rate"),
+        ("failure_rate = 101", "failure_rate"),
+        ("requests = 0", "requests"),
+        ("probes = 0", "probes"),
+        ("pause = \"1ms\"", "pause"),
+        ("window = \"1ms\"", "window"),
+        ("status = \"500\"", "status"),
+    ] {
+        let server = start(&[&a], 1, "");
+        let config = server.home().join("site.toml");
+        let text = std::fs::read_to_string(&config).expect("a site");
+        std::fs::write(&config, format!("{text}[application.breaker]\n{key}\n")).expect("written");
+        let error = server.reload_error();
+        assert!(error.contains(what), "{key}: {error}");
+    }
+}

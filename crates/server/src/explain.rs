@@ -543,6 +543,13 @@ fn print_application(site: &Site, id: UpstreamId) {
             let interval = checks.interval.as_secs_f64();
             terminal::out(format_args!("health    {how}, every {interval} s"));
         }
+        if let Some(breaker) = &application.breaker {
+            let (rate, least, window) =
+                (breaker.failure_rate, breaker.requests, breaker.window.as_secs_f64());
+            terminal::out(format_args!(
+                "breaker   open after {rate} % failures of {least} requests in {window} s"
+            ));
+        }
     }
 }
 

@@ -81,6 +81,8 @@ counts! {
     LimitQueued "limit_queued" "requests that waited for others to end",
     LimitAbandoned "limit_abandoned" "requests that left the queue: client disconnected",
     ThrottlePauses "throttle_pauses" "pauses of throttled responses and bodies",
+    BreakersOpened "breakers_opened" "circuit breakers opened",
+    BreakersRejected "breakers_rejected" "requests rejected with 503: circuit breaker open",
     ScriptsRejected "scripts_rejected" "requests rejected with 503: too many scripts",
 }
 
@@ -118,6 +120,32 @@ pub struct Snapshot {
     pub queues: Vec<Queue>,
     /// Of all applications.
     pub endpoints: Vec<EndpointSnapshot>,
+    pub breakers: Vec<BreakerSnapshot>,
+}
+
+/// The circuit breaker of an application, as a worker knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakerSnapshot {
+    pub application: String,
+    pub state: BreakerState,
+}
+
+/// A later one is worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BreakerState {
+    Closed,
+    HalfOpen,
+    Open,
+}
+
+impl BreakerState {
+    fn name(self) -> &'static str {
+        match self {
+            BreakerState::Closed => "closed",
+            BreakerState::HalfOpen => "half-open",
+            BreakerState::Open => "open",
+        }
+    }
 }
 
 /// An endpoint of an application, as a worker knows it.
@@ -206,6 +234,13 @@ impl Snapshot {
                     sum.requests += endpoint.requests;
                 }
                 None => self.endpoints.push(endpoint.clone()),
+            }
+        }
+        for breaker in &other.breakers {
+            match self.breakers.iter_mut().find(|own| own.application == breaker.application) {
+                // The worst of all workers.
+                Some(own) => own.state = own.state.max(breaker.state),
+                None => self.breakers.push(breaker.clone()),
             }
         }
     }
@@ -319,13 +354,13 @@ impl Report {
                  {failures} failures{last}",
                 age.as_secs()
             );
-            let mut safe = Vec::new();
-            site::text::line(&line, &mut safe);
-            out.push_str(&String::from_utf8_lossy(&safe));
-            out.push('\n');
+            push_line(&line, &mut out);
         }
         if endpoints.len() > MAX_ENDPOINTS {
             _ = writeln!(out, "and {} more endpoints", endpoints.len() - MAX_ENDPOINTS);
+        }
+        for BreakerSnapshot { application, state } in self.total().breakers.iter().take(MAX_ENDPOINTS) {
+            push_line(&format!("{application}: the circuit breaker is {}", state.name()), &mut out);
         }
         out
     }
@@ -359,26 +394,45 @@ impl Report {
             out.push_str(if number > 0 { "," } else { "" });
             endpoint_object(endpoint, &mut out);
         }
+        out.push_str("],\"breakers\":[");
+        for (number, breaker) in self.total().breakers.iter().take(MAX_ENDPOINTS).enumerate() {
+            let (comma, state) = (if number > 0 { "," } else { "" }, breaker.state.name());
+            _ = write!(
+                out,
+                "{comma}{{\"application\":{},\"state\":\"{state}\"}}",
+                quoted(&breaker.application)
+            );
+        }
         out.push_str("]}\n");
         out
     }
 }
 
+/// Without control characters of `line`.
+fn push_line(line: &str, out: &mut String) {
+    let mut safe = Vec::new();
+    site::text::line(line, &mut safe);
+    out.push_str(&String::from_utf8_lossy(&safe));
+    out.push('\n');
+}
+
+/// As a string of JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = Vec::new();
+    site::text::json(text.as_bytes(), &mut quoted);
+    String::from_utf8_lossy(&quoted).into_owned()
+}
+
 fn endpoint_object(endpoint: &EndpointSnapshot, out: &mut String) {
-    let text = |text: &str| {
-        let mut quoted = Vec::new();
-        site::text::json(text.as_bytes(), &mut quoted);
-        String::from_utf8_lossy(&quoted).into_owned()
-    };
     let EndpointSnapshot { application, name, state, age, in_flight, requests, failures, reason } = endpoint;
     _ = write!(
         out,
         "{{\"application\":{},\"endpoint\":{},\"state\":\"{state}\",\"since_s\":{},\"in_flight\":{in_flight},\
          \"requests\":{requests},\"failures\":{failures},\"reason\":{}}}",
-        text(application),
-        text(name),
+        quoted(application),
+        quoted(name),
         age.as_secs(),
-        text(reason)
+        quoted(reason)
     );
 }
 
@@ -418,13 +472,17 @@ mod tests {
             failures: 3,
             reason: "a \"reason\"".to_owned(),
         };
-        let worker = Snapshot { parked: 3, endpoints: vec![endpoint], ..counts.snapshot() };
+        let breaker = |state| vec![BreakerSnapshot { application: "app".to_owned(), state }];
+        let endpoints = vec![endpoint];
+        let worker =
+            Snapshot { parked: 3, endpoints, breakers: breaker(BreakerState::Closed), ..counts.snapshot() };
+        let other = Snapshot { breakers: breaker(BreakerState::HalfOpen), ..worker.clone() };
         let report = Report {
             process: 1,
             uptime: Duration::from_secs(5),
             dropped_lines: 2,
             files: Some(StoredFiles { bytes: 4096, evicted: 9, ..StoredFiles::default() }),
-            workers: vec![Some(worker.clone()), None, Some(worker)],
+            workers: vec![Some(worker), None, Some(other)],
         };
         let json = report.write(Form::Json);
         let all = json.split("\"workers\"").next().unwrap();
@@ -451,12 +509,13 @@ mod tests {
             );
         }
         assert!(text.contains("no response"));
-        let line =
-            "app 10.0.0.1:80: down for 7 s, 2 in flight, 40 requests, 3 failures, the last: a \"reason\"\n";
+        let line = "app 10.0.0.1:80: down for 7 s, 2 in flight, 40 requests, 3 failures, the last: a \"reason\"\n\
+             app: the circuit breaker is half-open\n";
         assert!(text.ends_with(line), "{text}");
         let object = "\"endpoints\":[{\"application\":\"app\",\"endpoint\":\"10.0.0.1:80\",\"state\":\"down\",\
                       \"since_s\":7,\"in_flight\":2,\"requests\":40,\"failures\":3,\
-                      \"reason\":\"a \\\"reason\\\"\"}]}\n";
+                      \"reason\":\"a \\\"reason\\\"\"}],\
+                      \"breakers\":[{\"application\":\"app\",\"state\":\"half-open\"}]}\n";
         assert!(json.ends_with(object), "{json}");
     }
 }

@@ -38,6 +38,21 @@ pub struct Checks {
     pub fall: u32,
 }
 
+/// When an application whose requests fail has none for a time. A failed request is one without a response, or with one of
+/// the statuses that are failures of endpoints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Breaker {
+    /// So many of 100 requests within `window` open it, if there were at least `requests`.
+    pub failure_rate: u32,
+    pub requests: u32,
+    pub window: Duration,
+    /// For how long it is open, the first time. Each further time in a row it is twice as long, up to `longest_pause`.
+    pub pause: Duration,
+    pub longest_pause: Duration,
+    /// Requests at the same time after a pause. So many successes in a row close it.
+    pub probes: u32,
+}
+
 /// A set of statuses: inclusive ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statuses(Vec<(u16, u16)>);
@@ -65,6 +80,19 @@ impl Default for Checks {
             timeout: Duration::from_secs(2),
             rise: 2,
             fall: 3,
+        }
+    }
+}
+
+impl Default for Breaker {
+    fn default() -> Breaker {
+        Breaker {
+            failure_rate: 50,
+            requests: 20,
+            window: Duration::from_secs(10),
+            pause: Duration::from_secs(5),
+            longest_pause: Duration::from_secs(60),
+            probes: 1,
         }
     }
 }

@@ -10,7 +10,7 @@ use script::environment::Additions;
 use crate::address::Address;
 use crate::balance::Balance;
 use crate::endpoint::EndpointAddress;
-use crate::health::Health;
+use crate::health::{Breaker, Health};
 use crate::model::Account;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Upstream {
     /// Of each address, at least 1. Empty: they have the same.
     pub weights: Vec<u16>,
     pub health: Health,
+    /// `None`: it has requests whether they fail or not.
+    pub breaker: Option<Breaker>,
     /// Further endpoints that a request is sent to when one fails.
     pub retries: usize,
     /// Requests at the same time on one FastCGI connection, if the program supports it. At least 1.
@@ -141,6 +143,7 @@ impl Upstream {
             balance: Balance::default(),
             weights: Vec::new(),
             health: Health::default(),
+            breaker: None,
             retries: 1,
             multiplex: 1,
             queue: 256,

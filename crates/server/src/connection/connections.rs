@@ -412,7 +412,8 @@ impl Connections {
         snapshot.delay = self.services.overload.delay();
         snapshot.queues = self.services.disk.queues();
         let pools = self.responder.upstreams.pools.iter();
-        snapshot.endpoints = pools.flat_map(|pool| pool.snapshot()).collect();
+        snapshot.endpoints = pools.clone().flat_map(|pool| pool.snapshot()).collect();
+        snapshot.breakers = pools.filter_map(|pool| pool.breaker_snapshot()).collect();
         snapshot
     }
 

@@ -262,6 +262,12 @@ impl<'a> Exchange<'a> {
         let response = match outcome {
             Outcome::Unrendered(response) => *response,
             Outcome::Failed(status) => return self.on_upstream_failure(route, stale, status).await,
+            Outcome::Suspended(left) => {
+                return match self.stale_if_error(route, stale) {
+                    Some(response) => response,
+                    None => self.unavailable(route, left).await,
+                };
+            }
             outcome => return self.on_outcome(request, handler, outcome).await,
         };
         match fetch.take(self.services, self.head, response) {
@@ -291,10 +297,15 @@ impl<'a> Exchange<'a> {
         stale: Option<Rc<CachedResponse>>,
         status: Status,
     ) -> Response {
-        if let Some(entry) = stale.filter(|entry| may_serve_if_error(entry, self.services.clock.now())) {
-            return self.of_entry(route, &entry, CacheStatus::StaleIfError);
+        match self.stale_if_error(route, stale) {
+            Some(response) => response,
+            None => self.status(route, status).await,
         }
-        self.status(route, status).await
+    }
+
+    fn stale_if_error(&self, route: &Route, stale: Option<Rc<CachedResponse>>) -> Option<Response> {
+        let entry = stale.filter(|entry| may_serve_if_error(entry, self.services.clock.now()))?;
+        Some(self.of_entry(route, &entry, CacheStatus::StaleIfError))
     }
 
     /// A response that is sent while it is stored.

@@ -1,5 +1,7 @@
 //! Scripts and applications: forwarding a request to one, and acting on its response, or on that of an authorizer.
 
+use std::time::Duration;
+
 use site::forwarding::{Forwards, Spelling};
 use site::model::Route;
 use site::plan::FallbackVariables;
@@ -108,8 +110,23 @@ impl Exchange<'_> {
             }
             Outcome::Rejected((status, rule)) => on_heap(|| self.reject(route, status, Some(rule))).await,
             Outcome::Failed(status) => on_heap(|| self.status(route, status)).await,
+            Outcome::Suspended(left) => on_heap(|| self.unavailable(route, left)).await,
             Outcome::Authorized(..) | Outcome::Unrendered(_) => {
                 on_heap(|| self.status(route, Status::BAD_GATEWAY)).await
+            }
+        }
+    }
+
+    /// The upstream has no requests for a time.
+    pub(super) async fn unavailable(&self, route: &Route, left: Duration) -> Response {
+        let seconds = u64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1);
+        let page = self.status(route, Status::SERVICE_UNAVAILABLE).await;
+        match page.head.has("Retry-After") {
+            // A page of the site.
+            false => page.with_fields(&[("Retry-After", &seconds.to_string())]),
+            true => {
+                let retry = fixed::Retry { seconds, policy: None };
+                fixed::limited(self.services, route, Status::SERVICE_UNAVAILABLE, &retry)
             }
         }
     }

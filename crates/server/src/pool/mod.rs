@@ -13,6 +13,8 @@ pub mod multiplexed;
 
 pub mod selection;
 
+pub mod breaker;
+
 pub mod http2;
 
 mod acquisitions;
@@ -47,10 +49,11 @@ use tokio::sync::{Notify, oneshot};
 use crate::admission::Ticket;
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::services::Services;
-use crate::stats::EndpointSnapshot;
+use crate::stats::{BreakerSnapshot, EndpointSnapshot};
 use crate::tls::{ClientTls, Offer};
 use crate::{clock, sys};
 use acquisitions::Acquisitions;
+use breaker::CircuitBreaker;
 use endpoint_table::EndpointTable;
 use http2::{Http2Connection, Http2Stream};
 use message::{Availability, EndpointId, Lease, Origin, PoolEvent, PoolRequest, Tried};
@@ -66,9 +69,9 @@ const FAIR_SHARE: Duration = Duration::from_millis(20);
 const MAX_RETIRED: usize = 256;
 /// How long a surplus acquisition is left with the pool: under load, a request needs it soon.
 const SURPLUS_DELAY: Duration = Duration::from_millis(2);
-/// How often idle connections are checked.
 /// How long a request waits for the pool to list the endpoints, at the start of a worker.
 const LIST_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often idle connections are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -138,6 +141,8 @@ pub struct Pool {
     /// A recall while no connection was idle.
     recalled: Cell<Recalled>,
     upstream: Rc<Upstream>,
+    /// Of the requests of this worker. `None`: none is configured.
+    breaker: Option<RefCell<CircuitBreaker>>,
     table: RefCell<EndpointTable>,
     /// The table is complete.
     listed: Notify,
@@ -223,6 +228,7 @@ impl Pool {
             http2: RefCell::default(),
             recalled: Cell::default(),
             upstream: Rc::new(upstream.clone()),
+            breaker: upstream.breaker.clone().map(CircuitBreaker::new).map(RefCell::new),
             table: RefCell::default(),
             listed: Notify::new(),
             random: Cell::new(clock::micros()),
@@ -369,6 +375,16 @@ impl Pool {
             reason: entry.reason.borrow().to_string(),
         };
         self.table.borrow().entries().iter().map(snapshot).collect()
+    }
+
+    pub fn breaker(&self) -> Option<&RefCell<CircuitBreaker>> {
+        self.breaker.as_ref()
+    }
+
+    /// For the statistics. `None`: there is no circuit breaker.
+    pub fn breaker_snapshot(&self) -> Option<BreakerSnapshot> {
+        let state = self.breaker.as_ref()?.borrow().state(Instant::now());
+        Some(BreakerSnapshot { application: self.upstream.name.clone(), state })
     }
 
     /// The value of the sticky cookie that leads to an endpoint.

@@ -13,6 +13,7 @@ mod spool;
 
 mod affinity;
 mod exchange;
+mod permission;
 mod transport;
 
 pub mod cgi;
@@ -29,10 +30,10 @@ mod upgrade;
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use script::environment::Additions;
 use site::balance::Balance;
-use site::health::Statuses;
 use site::upstream::Upstream;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
@@ -47,12 +48,14 @@ use self::head::HeadParser;
 use self::http::Http;
 use self::http2::Http2;
 use self::interim::Interims;
+use self::permission::BreakerPermit;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
 use self::scgi::Scgi;
 use self::spool::{SpoolReader, SpooledBody};
 use self::transport::{Retry, Reuse, Sent, Transport};
 use crate::log;
 use crate::log::upstream::UpstreamLog;
+use crate::pool::breaker::Verdict;
 use crate::pool::message::{EndpointId, Tried};
 use crate::pool::selection::Affinity;
 use crate::pool::{Checkout, Pool, PoolError};
@@ -93,6 +96,8 @@ pub enum Outcome {
     Authorized(Permission),
     /// There is no response. The error log has the reason.
     Failed(Status),
+    /// The circuit breaker is open at least so long.
+    Suspended(Duration),
     /// The request's body is malformed or too large.
     Rejected(Rejection),
 }
@@ -199,10 +204,13 @@ async fn try_forward(
             let found = services.site.upstreams.get(id).zip(upstreams.pools.get(id));
             let (upstream, pool) = found.ok_or(Status::SERVICE_UNAVAILABLE)?;
             let affinity = affinity(&upstream.balance, head, connection.client);
+            let breaker = BreakerPermit::take(services, pool).map_err(Outcome::Suspended)?;
             let interims = Interims::new(services, handler, interim);
-            let application = Application { upstream, pool, affinity, interims };
-            let (outcome, endpoint) =
-                forward_to_application(services, &application, handler, &request, body, spooled, log).await?;
+            let application = Application { upstream, pool, affinity, breaker, interims };
+            let forwarded =
+                forward_to_application(services, &application, handler, &request, body, spooled, log).await;
+            let (outcome, endpoint) = forwarded.inspect_err(|outcome| application.on_failed(outcome))?;
+            application.on_failed(&outcome);
             Ok(match outcome {
                 Outcome::Response(response) => {
                     Outcome::Response(application.with_cookie(response, endpoint, head.scheme))
@@ -243,7 +251,7 @@ async fn forward_to_script(
     let timeouts = Timeouts::of_scripts(services);
     let exchange = Exchange::new(services, Box::new(script), Kind::Script, timeouts, request, source);
     let interims = Interims::new(services, handler, None);
-    match receive(exchange, handler, request, &Statuses::default(), &interims).await {
+    match receive(exchange, handler, request, &interims, None).await {
         Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),
         Ok(outcome) => Ok(outcome),
     }
@@ -254,10 +262,20 @@ struct Application<'a> {
     upstream: &'a Upstream,
     pool: &'a Rc<Pool>,
     affinity: Affinity,
+    breaker: BreakerPermit,
     interims: Interims<'a>,
 }
 
 impl Application<'_> {
+    fn on_failed(&self, outcome: &Outcome) {
+        // Other statuses are the client's fault.
+        if let Outcome::Failed(status) = outcome
+            && status.code() >= 500
+        {
+            self.breaker.set(Verdict::Failure);
+        }
+    }
+
     /// Adds the cookie that leads the client to the endpoint that has responded, unless the client has it.
     fn with_cookie(&self, response: Response, endpoint: EndpointId, scheme: Scheme) -> Response {
         let Balance::Sticky(name) = &self.upstream.balance else { return response };
@@ -280,7 +298,7 @@ async fn forward_to_application(
     spooled: Option<SpooledBody>,
     log: &Rc<UpstreamLog>,
 ) -> Result<(Outcome, EndpointId), Outcome> {
-    let &Application { upstream, pool, affinity, ref interims } = application;
+    let &Application { upstream, pool, affinity, ref interims, .. } = application;
     let spooled = spooled.map(Rc::new);
     // What has been read from the client cannot be sent again.
     let is_streamed = spooled.is_none() && body.length() != Length::None;
@@ -307,8 +325,7 @@ async fn forward_to_application(
         let mut exchange = Exchange::new(services, transport, Kind::Application, timeouts, request, source);
         exchange.upstream_name = upstream_name.clone();
         exchange.attempt = Some(attempt);
-        let failures = &upstream.health.failure_status;
-        let failure = match receive(exchange, handler, request, failures, interims).await {
+        let failure = match receive(exchange, handler, request, interims, Some(application)).await {
             Ok(outcome) => return Ok((outcome, endpoint)),
             Err(failure) => failure,
         };
@@ -390,13 +407,17 @@ async fn receive(
     exchange: Exchange,
     handler: &Handler,
     request: &UpstreamRequest,
-    failures: &Statuses,
     interims: &Interims<'_>,
+    application: Option<&Application<'_>>,
 ) -> Result<Outcome, NoResponse> {
     match exchange.receive_head(interims).await {
         Ok((head, received)) => {
-            if failures.contains(head.status) {
-                exchange.report_failure(&format!("status {}", head.status.code()));
+            if let Some(Application { upstream, breaker, .. }) = application {
+                let is_failure = upstream.health.failure_status.contains(head.status);
+                if is_failure {
+                    exchange.report_failure(&format!("status {}", head.status.code()));
+                }
+                breaker.set(if is_failure { Verdict::Failure } else { Verdict::Success });
             }
             Ok(response::of(exchange, handler, request.wanted, head, received).await)
         }

@@ -1,8 +1,9 @@
-//! Reads when an endpoint of an application counts as down: the section `[application.health]`.
+//! Reads when an endpoint of an application counts as down, and when the application has no requests for a time: the
+//! sections `[application.health]` and `[application.breaker]`.
 
 use super::keys::Scope;
 use super::section::Section;
-use crate::health::{Checks, Health, Statuses};
+use crate::health::{Breaker, Checks, Health, Statuses};
 use crate::upstream::Protocol;
 
 pub fn health(section: &Section, protocol: Protocol) -> Health {
@@ -28,6 +29,20 @@ pub fn health(section: &Section, protocol: Protocol) -> Health {
         checks: checks(&section),
         ..defaults
     }
+}
+
+pub fn breaker(section: &Section) -> Option<Breaker> {
+    let section = section.section("breaker", Scope::Breaker)?;
+    let defaults = Breaker::default();
+    let pause = section.duration("pause").unwrap_or(defaults.pause);
+    Some(Breaker {
+        failure_rate: section.count("failure_rate").unwrap_or(defaults.failure_rate),
+        requests: section.count("requests").unwrap_or(defaults.requests),
+        window: section.duration("window").unwrap_or(defaults.window),
+        pause,
+        longest_pause: section.duration("longest_pause").unwrap_or(defaults.longest_pause).max(pause),
+        probes: section.count("probes").unwrap_or(defaults.probes),
+    })
 }
 
 /// `None`: neither a path nor an interval is given.

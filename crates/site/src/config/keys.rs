@@ -27,6 +27,7 @@ pub enum Scope {
     Application,
     Resolver,
     Health,
+    Breaker,
     Tls,
     Certificates,
     Log,
@@ -35,7 +36,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 20] = [
+    pub const ALL: [Scope; 21] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -51,6 +52,7 @@ impl Scope {
         Scope::Application,
         Scope::Resolver,
         Scope::Health,
+        Scope::Breaker,
         Scope::Tls,
         Scope::Certificates,
         Scope::Log,
@@ -76,6 +78,7 @@ impl Scope {
             Scope::Application => "[[application]]",
             Scope::Resolver => "[resolver]",
             Scope::Health => "[application.health]",
+            Scope::Breaker => "[application.breaker]",
             Scope::Tls => "[tls]",
             Scope::Certificates => "[certificates]",
             Scope::Log => "[log]",

@@ -141,6 +141,12 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
             ("", "address = \"127.0.0.1:1\""),
             ("", "[application.health]"),
         ],
+        Scope::Breaker => &[
+            ("", "[[application]]"),
+            ("", "name = \"a\""),
+            ("", "address = \"127.0.0.1:1\""),
+            ("", "[application.breaker]"),
+        ],
         Scope::Tls => &[("", "[tls]")],
         Scope::Certificates => &[("", "[certificates]")],
         Scope::Log => &[("", "[log]")],

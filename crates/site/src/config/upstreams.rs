@@ -111,6 +111,7 @@ fn upstream(section: &Section) -> Option<Upstream> {
         balance: proxies::balance(section, "balance"),
         weights,
         health: health::health(section, protocol),
+        breaker: health::breaker(section),
         retries: section.count("retries").unwrap_or(defaults.retries),
         multiplex: section.count("multiplex").unwrap_or(defaults.multiplex),
         queue: section.count("queue").unwrap_or(defaults.queue),
