@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Address, Client, Random, Rows, Server, Signal, Site, TIMEOUT, Tls};
+use e2e::{Address, Client, Random, Rows, Server, Signal, Site, TIMEOUT, Tls, wait_until};
 
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
@@ -289,4 +289,53 @@ fn outlives_a_reload_and_ends_with_the_server() {
     let began = Instant::now();
     assert!(server.wait(TIMEOUT).success());
     assert!(began.elapsed() < Duration::from_secs(20), "it does not wait for `shutdown`");
+}
+
+#[test]
+fn upgraded_connections_are_a_part_of_the_load_and_not_of_the_capacity() {
+    for balance in ["least", "round_robin", "sticky"] {
+        let (connected, accepted) = mpsc::channel();
+        let of = |name: &'static str| {
+            let connected = connected.clone();
+            upstream(move |stream, head| {
+                connected.send(name).expect("the test waits");
+                match head.starts_with("GET /ws/chat") {
+                    true => echo(stream, head),
+                    false => {
+                        let mut stream = stream;
+                        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+                    }
+                }
+            })
+        };
+        let addresses = ["a", "b"].map(|name| of(name).replace("http://", ""));
+        let config = format!(
+            "workers = 1\n[[route]]\npath = \"/ws/\"\nproxy = \"http://app\"\n[[application]]\n\
+             name = \"app\"\nprotocol = \"http\"\naddress = [\"{}\", \"{}\"]\nconnections = 1\nbalance = \"{balance}\"\n",
+            addresses[0], addresses[1]
+        );
+        let server = Site::new().config(&config).start();
+        // Six at a time, where each endpoint has a place for one.
+        let mut clients: Vec<Client> = (0..6).map(|_| switched(server.connect())).collect();
+        let found: Vec<&str> = accepted.try_iter().collect();
+        assert_eq!(found.iter().filter(|name| **name == "a").count(), 3, "{balance}: {found:?}");
+        if balance == "least" {
+            // They end at one endpoint, which then has the fewest.
+            let of_a = found.iter().zip(&mut clients).filter(|(name, _)| **name == "a");
+            of_a.for_each(|(_, client)| {
+                client.half_close();
+                assert_eq!(client.read_to_end(), b"");
+            });
+            let in_flight = || {
+                let stats = server.stats();
+                [0, 1].map(|at| stats["endpoints"][at]["in_flight"].as_u64().expect("a number"))
+            };
+            assert!(wait_until(TIMEOUT, || in_flight() == [0, 3]), "{:?}", in_flight());
+            for _ in 0..4 {
+                assert_eq!(server.get("/ws/plain").status, 200);
+            }
+            let found: Vec<&str> = accepted.try_iter().collect();
+            assert_eq!(found, ["a"; 4]);
+        }
+    }
 }

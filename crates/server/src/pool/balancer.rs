@@ -132,6 +132,7 @@ struct Leased {
     worker: WorkerId,
     /// A request on it has failed.
     has_failed: bool,
+    is_upgraded: bool,
 }
 
 struct Waiter {
@@ -218,6 +219,7 @@ impl Balancer {
                 let unused = now.checked_sub(idle).unwrap_or(now);
                 self.return_lease(lease, requests, unused);
             }
+            PoolRequest::Upgraded { lease } => self.on_upgraded(lease, now),
             PoolRequest::Failed { lease, reason } => {
                 let Some(leased) = self.leases.get_mut(&lease) else { return };
                 leased.has_failed = true;
@@ -244,7 +246,7 @@ impl Balancer {
         if endpoint.startup == Startup::NotConnected {
             endpoint.startup = Startup::Connected { since: now, next_check: now };
         }
-        let leased = Leased { endpoint: lease.endpoint, worker, has_failed: false };
+        let leased = Leased { endpoint: lease.endpoint, worker, has_failed: false, is_upgraded: false };
         self.leases.insert(lease.number, leased);
     }
 
@@ -294,6 +296,17 @@ impl Balancer {
             }
         }
         found
+    }
+
+    fn on_upgraded(&mut self, lease: u64, now: Instant) {
+        let Some(leased) = self.leases.get_mut(&lease).filter(|leased| !leased.is_upgraded) else { return };
+        leased.is_upgraded = true;
+        let id = leased.endpoint;
+        if let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) {
+            endpoint.upgraded += 1;
+            endpoint.leases -= 1;
+            endpoint.unused = now;
+        }
     }
 
     fn on_failure(&mut self, id: EndpointId, reason: &str, now: Instant) {
@@ -595,9 +608,14 @@ impl Balancer {
     }
 
     fn return_lease(&mut self, lease: u64, requests: u64, unused: Instant) {
-        let Some(Leased { endpoint: id, has_failed, .. }) = self.leases.remove(&lease) else { return };
+        let Some(Leased { endpoint: id, has_failed, is_upgraded, .. }) = self.leases.remove(&lease) else {
+            return;
+        };
         let Some(endpoint) = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id) else { return };
-        endpoint.leases -= 1;
+        match is_upgraded {
+            true => endpoint.upgraded -= 1,
+            false => endpoint.leases -= 1,
+        }
         endpoint.requests += requests;
         if endpoint.leases == 0 {
             endpoint.unused = unused;

@@ -19,8 +19,10 @@ pub struct Endpoint {
     pub name: String,
     pub weight: u16,
     pub health: EndpointHealth,
-    /// Connections that workers have to it.
+    /// Connections that workers have to it, without the upgraded ones.
     pub leases: usize,
+    /// Connections to it that have another protocol: they take no capacity.
+    pub upgraded: usize,
     /// Requests that it has had.
     pub requests: u64,
     pub state: EndpointState,
@@ -59,6 +61,7 @@ impl Endpoint {
             weight,
             health: EndpointHealth::new(now),
             leases: 0,
+            upgraded: 0,
             requests: 0,
             state: EndpointState::Serving,
             startup,
@@ -98,7 +101,7 @@ impl Endpoint {
         let per_weight = |count: u64| u128::from(count) * 1_000_000 / weight;
         let is_tried = wish.tried.contains(&self.id);
         let is_other = matches!(wish.choice, Choice::Prefer(preferred) if preferred != self.id);
-        let load = (per_weight(self.leases as u64), per_weight(self.requests));
+        let load = (per_weight((self.leases + self.upgraded) as u64), per_weight(self.requests));
         (is_tried, self.health.down_until(), is_other, load)
     }
 }

@@ -34,6 +34,8 @@ pub enum PoolRequest {
     NothingIdle,
     /// A connection is closed, after so many requests. It was idle for so long.
     Return { lease: u64, requests: u64, idle: Duration },
+    /// A connection has another protocol now. It is a part of the load of its endpoint, and not of its capacity.
+    Upgraded { lease: u64 },
     /// The endpoint of a lease could not be reached, or has not responded as it should.
     Failed { lease: u64, reason: String },
 }
@@ -147,6 +149,7 @@ impl Message<'_> for PoolRequest {
             PoolRequest::Return { lease, requests, idle } => {
                 Encoder::new(b'R').u64(*lease).u64(*requests).u64(idle.as_millis() as u64)
             }
+            PoolRequest::Upgraded { lease } => Encoder::new(b'U').u64(*lease),
             PoolRequest::Failed { lease, reason } => {
                 Encoder::new(b'X').u64(*lease).bytes(start(reason, MAX_REASON))
             }
@@ -175,6 +178,7 @@ impl Message<'_> for PoolRequest {
                 let (lease, requests, idle) = (fields.u64()?, fields.u64()?, fields.u64()?);
                 PoolRequest::Return { lease, requests, idle: Duration::from_millis(idle) }
             }
+            b'U' => PoolRequest::Upgraded { lease: fields.u64()? },
             b'X' => PoolRequest::Failed { lease: fields.u64()?, reason: text(fields.rest())? },
             _ => return None,
         })
@@ -307,6 +311,7 @@ mod tests {
             PoolRequest::NothingIdle,
             returned(0),
             returned(7),
+            PoolRequest::Upgraded { lease: 3 },
             PoolRequest::Failed { lease: 3, reason: "it has closed the connection".to_owned() },
         ]);
         check_codec([

@@ -239,11 +239,11 @@ fn switched(
         return fail("it has not accepted the key");
     }
     let upstream = handler.upstream(services).and_then(|id| services.site.upstreams.get(id));
-    let keeps_lease = upstream.is_some_and(|upstream| upstream.managed().is_some());
+    let is_managed = upstream.is_some_and(|upstream| upstream.managed().is_some());
     let Some(connection) = exchange.take_connection() else {
         return fail("it has answered before the end of the request");
     };
-    let tunnel = UpgradedConnection::new(connection, received, keeps_lease, upgrade.permit.clone(), attempt);
+    let tunnel = UpgradedConnection::new(connection, received, is_managed, upgrade.permit.clone(), attempt);
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let status = if upgrade.is_by_connect() { Status::OK } else { head.status };
     let mut writer = HeadWriter::new(services, Some(route), status);

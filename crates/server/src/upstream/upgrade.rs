@@ -104,27 +104,29 @@ pub struct UpgradedConnection {
     stream: Rc<Stream>,
     /// Received behind the head of the 101.
     received: RefCell<Vec<u8>>,
-    /// Of a process that the server manages, which must not end meanwhile.
-    _lease: Option<PooledConnection>,
+    /// Held: the endpoint has the connection as a part of its load.
+    _connection: PooledConnection,
     _permit: Option<Rc<Permit>>,
     attempt: Option<AttemptLog>,
 }
 
 impl UpgradedConnection {
-    /// A connection to an address does not count as one of its requests any more.
+    /// Such a connection to an address leaves its place to others. A process that the server manages has it as one of its
+    /// requests, and must not end meanwhile.
     pub fn new(
         connection: PooledConnection,
         received: Vec<u8>,
-        keeps_lease: bool,
+        is_managed: bool,
         permit: Option<Rc<Permit>>,
         attempt: Option<AttemptLog>,
     ) -> UpgradedConnection {
-        let stream = connection.stream.clone();
-        let lease = if keeps_lease { Some(connection) } else { None };
+        if !is_managed {
+            connection.leave_capacity();
+        }
         UpgradedConnection {
-            stream,
+            stream: connection.stream.clone(),
             received: RefCell::new(received),
-            _lease: lease,
+            _connection: connection,
             _permit: permit,
             attempt,
         }
