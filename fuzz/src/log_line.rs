@@ -78,7 +78,7 @@ fn fields(text: &str) -> usize {
 
 fn json(text: &str, line: &Line) {
     let value: Value = serde_json::from_str(text).expect("JSON");
-    assert_eq!(value.as_object().map(serde_json::Map::len), Some(15));
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(16));
     let agent = line.user_agent.map(String::from_utf8_lossy);
     assert_eq!(value["user_agent"].as_str(), agent.as_deref());
     assert_eq!(value["target"].as_str(), line.request.map(|request| request.target));

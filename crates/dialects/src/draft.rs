@@ -335,7 +335,13 @@ impl Draft {
         let mut reported = Vec::new();
         for (at, host) in self.hosts.iter_mut().enumerate() {
             let line = host.scope.line;
-            let addresses = sorted(host);
+            let mut addresses = sorted(host);
+            if differ && addresses.iter().any(|address| is_wildcard(address)) {
+                // A host can have addresses of its own, but not a port of all addresses.
+                addresses.clear();
+                let what = "this host responds on every address and port of `listen`";
+                self.findings.warn(line, what, "let each host have a name, or addresses, of its own");
+            }
             let names = host.names.clone();
             host.names.retain(|name| !seen.contains(&(addresses.clone(), name.clone())));
             host.names.dedup();
@@ -361,6 +367,12 @@ impl Draft {
             self.findings.error(line, what, "give each host names of its own");
         }
     }
+}
+
+/// `0.0.0.0:80` or `[::]:80`.
+fn is_wildcard(address: &str) -> bool {
+    let parsed = address.parse::<std::net::SocketAddr>();
+    parsed.is_ok_and(|address| address.ip().is_unspecified())
 }
 
 fn located(place: &Place, what: &str) -> String {

@@ -170,7 +170,7 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         name: CONVERT,
         arguments: "FILE [--from NAME]",
-        help: "Print the configuration of another server as one of this program, and what differs",
+        help: "Print the configuration of another server as one of this program",
     },
     CommandRow {
         name: "reload",
@@ -189,8 +189,8 @@ const COMMANDS: &[CommandRow] = &[
     },
     CommandRow {
         name: "purge",
-        arguments: "-c FILE [--host HOST] PATH | --prefix PATH | --tag TAG | --all",
-        help: "Remove responses from the cache of the running program",
+        arguments: "PATH -c FILE",
+        help: "Remove PATH from the cache of responses, or more by --prefix, --tag or --all",
     },
     CommandRow {
         name: "drain",
