@@ -119,8 +119,29 @@ fn is_as_the_page_says(server: &Server) {
     let expected = [b"POST /upload by http from 127.0.0.9\n", &body[..]].concat();
     rows.holds("POST", "the body passes in both directions", response.body == expected);
     let chunked = "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nyou\r\n0\r\n\r\n";
+    // A response that began before the end of its request may have ended the connection.
+    let mut client = Client::tcp_from(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9)), server.addr());
     let response = client.request(chunked);
     rows.check(chunked, response.text().as_str(), "POST /c by http from 127.0.0.9\nhelloyou");
+}
+
+/// A masked text, by a path that is no file: the fallback leads to the application.
+fn echoes_by_websocket(server: &Server) {
+    let mut client = server.connect();
+    client.send(
+        "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    );
+    client.send(
+        [0x81, 0x85, 1, 1, 1, 1].iter().copied().chain(b"hello".map(|byte| byte ^ 1)).collect::<Vec<u8>>(),
+    );
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n\x81\x05hello") {
+        let more = client.read_some().expect("the echo");
+        bytes.extend(&more);
+        assert!(!more.is_empty(), "{}", e2e::shown(&bytes));
+    }
+    assert!(bytes.starts_with(b"HTTP/1.1 101 "), "{}", e2e::shown(&bytes));
 }
 
 #[test]
@@ -139,12 +160,14 @@ fn gunicorn_runs_as_the_manual_says() {
 fn uvicorn_runs_as_the_manual_says() {
     let (server, _application) = section("Python: uvicorn", "python").start();
     is_as_the_page_says(&server);
+    echoes_by_websocket(&server);
 }
 
 #[test]
 fn node_ws_runs_as_the_manual_says() {
     let (server, _application) = section("Node", "javascript").start();
     is_as_the_page_says(&server);
+    echoes_by_websocket(&server);
 }
 
 #[test]
