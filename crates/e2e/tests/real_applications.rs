@@ -98,7 +98,7 @@ fn fpm(home: &Path) -> BackgroundProcess {
     if is_root() {
         fpm.arg("-R");
     }
-    BackgroundProcess::listening(&mut fpm, &Path::new(&format!("{home}/fpm.sock")))
+    BackgroundProcess::listening(&mut fpm, Path::new(&format!("{home}/fpm.sock")))
 }
 
 /// What every section promises: files first, and the application knows the client.
