@@ -221,6 +221,11 @@ impl Exchange {
             let mut bytes = match self.read(self.began, self.timeouts.first_byte).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Err(self.no_head(parser).await),
+                // The endpoint has done nothing wrong, and no other could have the body.
+                Err(ReadError::Failed(_)) if self.is_broken.get() && self.kind == Kind::Application => {
+                    log::warn(format_args!("{}: the body of the request has broken off", self.label));
+                    return Err(Failure::Reported(Status::BAD_REQUEST));
+                }
                 Err(error @ (ReadError::Failed(_) | ReadError::Broken(_))) => {
                     return Err(self.no_response(Status::BAD_GATEWAY, error.to_string()));
                 }
