@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Response, Rows, Server, Site, TIMEOUT, wait_until};
+use e2e::{Response, Rows, Server, Site, TIMEOUT, path_of, tool, wait_until};
 
 /// An endpoint, which responds with its name. It can die, and live again at the same address.
 struct Endpoint {
@@ -101,8 +102,12 @@ fn by(response: &Response) -> String {
 
 /// Everything goes to `endpoints`, as `settings` of the application say.
 fn start(endpoints: &[&Endpoint], workers: usize, settings: &str) -> Server {
-    let addresses: Vec<String> =
-        endpoints.iter().map(|endpoint| format!("\"{}\"", endpoint.address)).collect();
+    let addresses: Vec<SocketAddr> = endpoints.iter().map(|endpoint| endpoint.address).collect();
+    start_at(&addresses, workers, settings)
+}
+
+fn start_at(addresses: &[SocketAddr], workers: usize, settings: &str) -> Server {
+    let addresses: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
     let config = format!(
         "workers = {workers}\n[[route]]\npath = \"/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
          protocol = \"http\"\naddress = [{}]\n{settings}\n",
@@ -443,7 +448,7 @@ fn a_client_that_breaks_off_its_body_does_not_open_a_breaker_nor_harm_an_endpoin
     let [a, b] = ["a", "b"].map(Endpoint::start);
     let settings = "balance = \"round_robin\"\n[application.breaker]\nrequests = 1\nfailure_rate = 1\n";
     let server = start(&[&a, &b], 1, settings);
-    for _ in 0..4 {
+    for _ in 0..40 {
         let mut client = TcpStream::connect(server.addr()).expect("it listens");
         client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc").expect("sent");
         client.shutdown(Shutdown::Write).expect("connected");
@@ -477,4 +482,184 @@ fn a_breaker_that_cannot_be_is_refused() {
         let error = server.reload_error();
         assert!(error.contains(what), "{key}: {error}");
     }
+}
+
+/// Sends the first `N` bytes of a response to `/N`, and closes the connection.
+fn dying(response: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.expect("it listens"));
+            let mut lines = Vec::new();
+            while lines.last().is_none_or(|line| line != "\r\n") {
+                let mut line = String::new();
+                // A connection without a request has no line.
+                if reader.read_line(&mut line).is_ok_and(|bytes| bytes == 0) {
+                    break;
+                }
+                lines.push(line);
+            }
+            let path = lines.first().and_then(|line| line.split(' ').nth(1));
+            let length = path.and_then(|path| path.strip_prefix('/')).and_then(|path| path.parse().ok());
+            let part = &response[..length.unwrap_or(0)];
+            _ = reader.get_mut().write_all(part);
+        }
+    });
+    address
+}
+
+/// What was sent of a body by its framing, and whether that is all of it.
+fn unframed(head: &str, body: &[u8]) -> (Vec<u8>, bool) {
+    if let Some((_, rest)) = head.split_once("Content-Length: ") {
+        let length: usize = rest.split("\r\n").next().and_then(|value| value.parse().ok()).expect("a number");
+        return (body.to_vec(), body.len() == length);
+    }
+    let (mut content, mut rest) = (Vec::new(), body);
+    loop {
+        let Some(end) = rest.windows(2).position(|two| two == b"\r\n") else { return (content, false) };
+        let length =
+            std::str::from_utf8(&rest[..end]).ok().and_then(|size| usize::from_str_radix(size, 16).ok());
+        let (length, data) = (length.expect("a size"), &rest[end + 2..]);
+        if length == 0 {
+            return (content, data == b"\r\n");
+        }
+        content.extend_from_slice(&data[..length.min(data.len())]);
+        match data.get(length..length + 2) {
+            Some(b"\r\n") => rest = &data[length + 2..],
+            _ => return (content, false),
+        }
+    }
+}
+
+#[test]
+fn an_endpoint_that_dies_at_any_byte_gives_no_wrong_byte() {
+    const SIZED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\nConnection: close\r\n\r\n0123456789";
+    const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\
+                             Connection: close\r\n\r\n4\r\n0123\r\n6\r\n456789\r\n0\r\n\r\n";
+    let mut rows = Rows::new();
+    for (name, response) in [("sized", SIZED), ("chunked", CHUNKED)] {
+        let bad = dying(response);
+        let good = Endpoint::with(|_| String::from_utf8_lossy(SIZED).replace("Connection: close\r\n", ""));
+        let settings = "balance = \"round_robin\"\n[application.health]\nfailures = 0";
+        let server = start_at(&[bad, good.address], 1, settings);
+        let (mut whole, mut cut) = (0, 0);
+        // Both endpoints have each path.
+        for number in 0..2 * response.len() {
+            let row = format!("{name}, {} bytes", number / 2);
+            let mut client = TcpStream::connect(server.addr()).expect("it listens");
+            let request = format!("GET /{} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", number / 2);
+            client.write_all(request.as_bytes()).expect("sent");
+            let mut received = Vec::new();
+            // A reset is an end that can be seen.
+            let is_reset = client.read_to_end(&mut received).is_err();
+            let end = received.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| at + 4);
+            let head = String::from_utf8_lossy(&received[..end]).into_owned();
+            if head.starts_with("HTTP/1.1 502 ") {
+                continue;
+            }
+            rows.holds(&row, "200", head.starts_with("HTTP/1.1 200 "));
+            let (content, is_whole) = unframed(&head, &received[end..]);
+            rows.holds(&row, "no wrong byte", b"0123456789".starts_with(&content[..]));
+            if is_whole {
+                rows.check(&row, content.len(), 10);
+                rows.holds(&row, "no reset", !is_reset);
+                whole += 1;
+            } else {
+                cut += 1;
+            }
+        }
+        rows.holds(name, "half of them at least are whole", whole >= response.len());
+        rows.holds(name, "some are cut", cut > 0);
+    }
+}
+
+#[test]
+fn the_death_of_one_of_two_real_servers_fails_no_get() {
+    const PROGRAM: &str = "import http.server, sys\n\
+        class H(http.server.BaseHTTPRequestHandler):\n    \
+            protocol_version = 'HTTP/1.1'\n    \
+            def do_GET(self):\n        \
+                self.send_response(200)\n        \
+                self.send_header('X-By', sys.argv[1])\n        \
+                self.send_header('Content-Length', '5')\n        \
+                self.end_headers()\n        \
+                self.wfile.write(b'whole')\n    \
+            def log_message(self, *a): pass\n\
+        s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), H)\n\
+        print(s.server_address[1], flush=True)\n\
+        s.serve_forever()\n";
+    let mut servers = ["a", "b"].map(|name| {
+        let mut command = Command::new(path_of("python3"));
+        let mut server =
+            command.args(["-c", PROGRAM, name]).stdout(Stdio::piped()).spawn().expect("python starts");
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("its port");
+        (server, line.trim().parse::<u16>().expect("a port"))
+    });
+    let addresses = [0, 1].map(|at| SocketAddr::from(([127, 0, 0, 1], servers[at].1)));
+    let server = start_at(&addresses, 2, "balance = \"round_robin\"");
+    let (answered, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let answers = thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut answers = Vec::new();
+                    while !is_over.load(Ordering::SeqCst) {
+                        let response = server.get("/");
+                        answers.push((by(&response), response.body));
+                        answered.fetch_add(1, Ordering::SeqCst);
+                    }
+                    answers
+                })
+            })
+            .collect();
+        let wait_for = |count| wait_until(TIMEOUT, || answered.load(Ordering::SeqCst) >= count);
+        let before = wait_for(100);
+        servers[0].0.kill().expect("it runs");
+        let after = wait_for(answered.load(Ordering::SeqCst) + 100);
+        is_over.store(true, Ordering::SeqCst);
+        assert!(before && after, "too few requests in time");
+        clients.into_iter().flat_map(|client| client.join().expect("no panic")).collect::<Vec<_>>()
+    });
+    for (server, _) in &mut servers {
+        _ = server.kill();
+        server.wait().expect("it has ended");
+    }
+    for name in ["a", "b"] {
+        assert!(answers.iter().any(|(by, _)| by == name), "{name} had requests");
+    }
+    let bad: Vec<_> = answers
+        .iter()
+        .filter(|(by, body)| !matches!(by.as_str(), "a" | "b") || body.as_slice() != b"whole")
+        .collect();
+    assert!(bad.is_empty(), "{bad:?}");
+}
+
+#[test]
+fn curl_stays_at_its_endpoint_with_a_cookie_jar() {
+    let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
+    let server = start(&[&a, &b, &c], 2, "balance = \"sticky\"");
+    let jar = server.home().join("jar");
+    let get = |with_jar: bool| {
+        let mut curl = tool("curl");
+        curl.args(["--silent", "--show-error", "--output", "/dev/null", "--write-out", "%header{x-by}"]);
+        if with_jar {
+            curl.arg("--cookie").arg(&jar).arg("--cookie-jar").arg(&jar);
+        }
+        let output = curl.arg(server.url("/")).output().expect("curl starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let first = get(true);
+    for _ in 0..8 {
+        assert_eq!(get(true), first);
+    }
+    assert!((0..20).any(|_| get(false) != first), "without the cookie, others have requests");
+    let own = [&a, &b, &c].into_iter().zip(["a", "b", "c"]).find(|(_, name)| first == *name);
+    own.expect("one of them").0.die();
+    let second = get(true);
+    assert!(second != first && !second.is_empty(), "{second}");
+    assert_eq!(get(true), second, "the jar has the cookie of the new one");
 }
