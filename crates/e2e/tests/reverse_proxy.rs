@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -600,4 +600,100 @@ fn passes_interim_responses() {
     rows.check("101 was not asked for", statuses("/switch"), vec![502]);
     let mut client = Http2::over(server.connect()).expect("it speaks HTTP/2");
     rows.check("HTTP/2, too many", client.get("/many").text().as_str(), "ok");
+}
+
+/// An upstream that tells each byte that it has received, and responds after `0\r\n\r\n`, or at once to a length.
+fn telling_upstream(told: Sender<Vec<u8>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, told) = (stream.expect("it listens"), told.clone());
+            thread::spawn(move || {
+                while let Ok(head) = read_head(&mut stream) {
+                    _ = told.send(head.clone().into_bytes());
+                    let is_chunked = !values(&head, "Transfer-Encoding").is_empty();
+                    let length =
+                        values(&head, "Content-Length").first().and_then(|length| length.parse().ok());
+                    let is_whole = |body: &[u8]| match is_chunked {
+                        true => body.ends_with(b"0\r\n\r\n"),
+                        false => body.len() == length.unwrap_or(0),
+                    };
+                    let (mut body, mut byte) = (Vec::new(), [0]);
+                    while !is_whole(&body) {
+                        if stream.read_exact(&mut byte).is_err() {
+                            _ = told.send(b"cut".to_vec());
+                            return;
+                        }
+                        body.extend(byte);
+                        _ = told.send(byte.to_vec());
+                    }
+                    _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                }
+            });
+        }
+    });
+    address
+}
+
+/// What the upstream tells, up to this end.
+fn told(tells: &Receiver<Vec<u8>>, end: &str) -> String {
+    let mut told = String::new();
+    while !told.ends_with(end) {
+        let bytes =
+            tells.recv_timeout(e2e::TIMEOUT).unwrap_or_else(|_| panic!("{end:?} is missing: {told:?}"));
+        told += &String::from_utf8_lossy(&bytes);
+    }
+    told
+}
+
+#[test]
+fn streams_bodies_of_unknown_length_or_buffers_them() {
+    let (tell, tells) = channel();
+    let address = telling_upstream(tell);
+    let site = Site::new();
+    let config = format!(
+        "[scripts]\nspool = \"{}\"\n[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\nmax_body = \"1KiB\"\n\
+         [[route]]\npath = \"/buffered/\"\nproxy = \"http://{address}\"\nrequest_buffering = true\n",
+        site.home().display()
+    );
+    let server = site.config(&config).start();
+    let mut rows = Rows::new();
+    let head = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+
+    // The first part comes before the second is sent. The framing is the server's own.
+    let mut client = server.connect();
+    client.send(head("/a")).send("5;x=y\r\nhello\r\n");
+    let streamed = told(&tells, "hello\r\n");
+    let request_head = streamed.split("\r\n\r\n").next().unwrap_or_default().to_owned();
+    let framing = (values(&request_head, "Transfer-Encoding"), values(&request_head, "Content-Length"));
+    rows.check("framing", framing, (vec!["chunked".to_owned()], vec![]));
+    rows.holds(&streamed, "a chunk without the extension", streamed.ends_with("\r\n\r\n5\r\nhello\r\n"));
+    client.send("3\r\nyou\r\n0\r\nX-Trailer: a\r\n\r\n");
+    rows.check("the rest", told(&tells, "0\r\n\r\n").as_str(), "3\r\nyou\r\n0\r\n\r\n");
+    rows.check("its response", client.read_response().status, 200);
+    rows.check("the connection goes on", client.request(head("/b") + "0\r\n\r\n").status, 200);
+    told(&tells, "\r\n\r\n0\r\n\r\n");
+
+    for (rest, status) in [("x\r\n", 400), ("401\r\n", 413)] {
+        let mut client = server.connect();
+        client.send(head("/c")).send("1\r\na\r\n");
+        told(&tells, "1\r\na\r\n");
+        rows.check(rest, client.send(rest).read_response().status, status);
+        rows.check("the upstream sees no end", told(&tells, "cut").as_str(), "cut");
+    }
+
+    let mut client = server.connect();
+    client.send(head("/buffered/a")).send("5\r\nhello\r\n");
+    let mut sized = server.connect();
+    sized.send("POST /buffered/b HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc");
+    // Another request overtakes them.
+    rows.check("another", server.get("/d").status, 200);
+    let first = tells.recv_timeout(e2e::TIMEOUT).expect("the upstream tells");
+    rows.holds(&first, "only the other has come", first.starts_with(b"GET /d "));
+    rows.check("buffered", client.send("3\r\nyou\r\n0\r\n\r\n").read_response().status, 200);
+    let buffered = told(&tells, "helloyou");
+    rows.check("its length", values(&buffered, "Content-Length"), vec!["8".to_owned()]);
+    rows.check("buffered, sized", sized.send("def").read_response().status, 200);
+    rows.check("its length", values(&told(&tells, "abcdef"), "Content-Length"), vec!["6".to_owned()]);
 }

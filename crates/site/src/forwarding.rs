@@ -25,6 +25,17 @@ pub struct Forwarding {
     pub host: Option<String>,
     /// Fields of the request that are set or removed.
     pub fields: Vec<HeaderRule>,
+    pub bodies: Bodies,
+}
+
+/// When an upstream gets the body of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Bodies {
+    /// As it comes.
+    #[default]
+    Streamed,
+    /// When all of it is there.
+    Buffered,
 }
 
 /// How an upstream gets a path.
@@ -44,6 +55,7 @@ pub static UNCHANGED: Forwarding = Forwarding {
     path: None,
     host: None,
     fields: Vec::new(),
+    bodies: Bodies::Streamed,
 };
 
 /// A path that its route passes on as it was sent, as routes and rules read it.

@@ -23,7 +23,7 @@ use super::upgrade::Upgrade;
 use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::PooledConnection;
-use crate::request::body::{BodyError, RequestBody};
+use crate::request::body::{BodyError, Rejection, RequestBody};
 use crate::response::Trailers;
 use crate::services::Services;
 use crate::spawner::Exit;
@@ -59,6 +59,8 @@ pub struct Exchange {
     is_flushed: Cell<bool>,
     /// The body cannot be read to its end.
     is_broken: Cell<bool>,
+    /// Why, if the client is told.
+    rejection: Cell<Option<Rejection>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +101,8 @@ struct Pump {
 pub enum Failure {
     /// The error log has the reason.
     Reported(Status),
+    /// The request's body is malformed or too large.
+    Rejected(Rejection),
     NoResponse(NoResponse),
 }
 
@@ -211,6 +215,7 @@ impl Exchange {
             pump: RefCell::new(pump),
             is_flushed: Cell::new(false),
             is_broken: Cell::new(false),
+            rejection: Cell::new(None),
         }
     }
 
@@ -218,7 +223,12 @@ impl Exchange {
     pub async fn receive_head(&self, interims: &Interims<'_>) -> Result<(UpstreamHead, Vec<u8>), Failure> {
         let mut parser = self.transport.head_parser();
         loop {
-            let mut bytes = match self.read(self.began, self.timeouts.first_byte).await {
+            let read = self.read(self.began, self.timeouts.first_byte).await;
+            // The fault is the client's, and not the endpoint's.
+            if let (Err(_), Some(rejection)) = (&read, self.rejection.get()) {
+                return Err(Failure::Rejected(rejection));
+            }
+            let mut bytes = match read {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Err(self.no_head(parser).await),
                 // The endpoint has done nothing wrong, and no other could have the body.
@@ -301,8 +311,11 @@ impl Exchange {
             }
             return Poll::Ready(());
         };
-        if ready!(running.poll(cx, self)).is_err() {
+        if let Err(error) = ready!(running.poll(cx, self)) {
             self.is_broken.set(true);
+            if let BodyError::Rejected(rejection) = error {
+                self.rejection.set(Some(rejection));
+            }
             self.transport.abandon_body();
         }
         *pump = None;

@@ -34,7 +34,8 @@ use std::time::Duration;
 
 use script::environment::Additions;
 use site::balance::Balance;
-use site::upstream::Upstream;
+use site::forwarding::Bodies;
+use site::upstream::{Protocol, Upstream};
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use taipan_http::target::Scheme;
@@ -170,19 +171,20 @@ async fn try_forward(
     log: &Rc<UpstreamLog>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
+    let bodies = bodies(services, handler);
     let (spooled, length) = match body.length() {
-        Length::Unknown if takes_open_ended(services, handler) => (None, None),
-        // Others need the length before the body.
-        Length::Unknown => {
+        Length::Unknown if bodies == Some(Bodies::Streamed) => (None, None),
+        Length::Sized(bytes) if bytes > handler.max_body => {
+            return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
+        }
+        Length::Sized(bytes) if bodies != Some(Bodies::Buffered) => (None, Some(bytes)),
+        // CGI, FastCGI and SCGI have the length before the body.
+        Length::Unknown | Length::Sized(_) => {
             let spawner = upstreams.spawner.as_ref().ok_or(Status::LENGTH_REQUIRED)?;
             let spooled = spool::receive(services, spawner, body, handler.max_body).await?;
             let length = spooled.length;
             (Some(spooled), Some(length))
         }
-        Length::Sized(bytes) if bytes > handler.max_body => {
-            return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
-        }
-        Length::Sized(bytes) => (None, Some(bytes)),
         Length::None => (None, None),
     };
     let Request { head, connection, interim } = request;
@@ -221,10 +223,12 @@ async fn try_forward(
     }
 }
 
-/// Whether the upstream takes a body without its length.
-fn takes_open_ended(services: &Services, handler: &Handler) -> bool {
+/// How an upstream that speaks HTTP, which can do without the length, gets a body. `None`: it speaks another protocol.
+fn bodies(services: &Services, handler: &Handler) -> Option<Bodies> {
     let upstream = handler.upstream(services).and_then(|id| services.site.upstreams.get(id));
-    upstream.is_some_and(|upstream| upstream.http2)
+    upstream.filter(|upstream| upstream.protocol == Protocol::Http)?;
+    let script = services.site.hosts.at(handler.host).routes.get(handler.route).script.as_ref();
+    Some(script.map_or(Bodies::Streamed, |script| script.forwarding.bodies))
 }
 
 async fn forward_to_script(
@@ -422,6 +426,7 @@ async fn receive(
             Ok(response::of(exchange, handler, request.wanted, head, received).await)
         }
         Err(Failure::Reported(status)) => Ok(Outcome::Failed(status)),
+        Err(Failure::Rejected(rejection)) => Ok(Outcome::Rejected(rejection)),
         Err(Failure::NoResponse(failure)) => Err(failure),
     }
 }

@@ -64,7 +64,7 @@ pub async fn receive(
 ) -> Result<SpooledBody, Outcome> {
     let folder = services.site.scripts.spool.display();
     let mut file = spawner.open_spool().await.map_err(|error| {
-        log::error(format_args!("cannot make a file in {folder} for a chunked body: {error}"));
+        log::error(format_args!("cannot make a file in {folder} for the body of a request: {error}"));
         services.counts.add(Count::ScriptsRejected, 1);
         Status::SERVICE_UNAVAILABLE
     })?;
@@ -83,7 +83,7 @@ pub async fn receive(
             Err(NoSpace::TooLarge) => return Err(Status::CONTENT_TOO_LARGE.into()),
             Err(NoSpace::Taken) => {
                 log::error(format_args!(
-                    "no space in {folder} for a chunked body: other bodies use the {spool_bytes} bytes of all; raise \
+                    "no space in {folder} for the body of a request: other bodies use the {spool_bytes} bytes of all; raise \
                      `spool_bytes` in [scripts], or lower `max_body`"
                 ));
                 services.counts.add(Count::ScriptsRejected, 1);
@@ -111,7 +111,7 @@ async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<Own
     let written = services.disk.run(device, Work::File, write).await;
     written.map_err(|_| Status::SERVICE_UNAVAILABLE)?.map_err(|errno| {
         let folder = services.site.scripts.spool.display();
-        log::error(format_args!("cannot write a chunked body in {folder}: {errno}"));
+        log::error(format_args!("cannot write the body of a request in {folder}: {errno}"));
         Status::INTERNAL_SERVER_ERROR
     })
 }
@@ -173,7 +173,7 @@ impl ReadBody for SpoolReader {
         *read = None;
         let Some(bytes) = bytes else {
             log::error(format_args!(
-                "cannot read a chunked body in {}",
+                "cannot read the body of a request in {}",
                 self.services.site.scripts.spool.display()
             ));
             return Poll::Ready(Err(BodyError::Broken));

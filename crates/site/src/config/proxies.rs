@@ -9,7 +9,7 @@ use super::settings::{field_name, is_field_value, reject_second_rule};
 use super::toml::{Entry, Node, Table, Value};
 use crate::balance::Balance;
 use crate::endpoint::EndpointAddress;
-use crate::forwarding::{Authority, Forwarding, ProxyUrl, Replacement, Scheme, Spelling};
+use crate::forwarding::{Authority, Bodies, Forwarding, ProxyUrl, Replacement, Scheme, Spelling};
 use crate::model::{Action, HeaderRule};
 use crate::route::Pattern;
 use crate::upstream::{Endpoints, External, Protocol, Upstream, UpstreamId, UpstreamTls};
@@ -19,7 +19,8 @@ const CONNECTIONS: usize = 64;
 /// Addresses of one upstream.
 const MAX_ADDRESSES: usize = 64;
 /// Keys of a route whose upstream speaks HTTP.
-const KEYS: [&str; 5] = ["proxy_balance", "proxy_path", "proxy_host", "proxy_headers", "proxy_upgrade"];
+const KEYS: [&str; 6] =
+    ["proxy_balance", "proxy_path", "proxy_host", "proxy_headers", "proxy_upgrade", "request_buffering"];
 /// The protocol that a route forwards by default.
 const WEBSOCKET: &str = "websocket";
 /// Fields of a request that the server writes itself, and what to do instead.
@@ -227,6 +228,10 @@ pub fn forwarding(
         path: replacement(section, pattern),
         host: host(section),
         fields: fields(section),
+        bodies: match section.flag("request_buffering") {
+            Some(true) => Bodies::Buffered,
+            Some(false) | None => Bodies::Streamed,
+        },
     }
 }
 

@@ -618,6 +618,13 @@ pub static CHAPTERS: &[Chapter] = &[
                        proxy](proxy.md#websocket).",
             },
             Key {
+                name: "request_buffering",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether an upstream that speaks HTTP gets a request only when all of its body is there. The body waits                        in a file of `spool`, within `spool_bytes`. Without it, a body is sent on as it comes. See [Request                        bodies](proxy.md#request-bodies).",
+            },
+            Key {
                 name: "script_processes",
                 kind: count(1, 100_000),
                 default: Words("the `processes` of `[scripts]`"),
