@@ -77,6 +77,8 @@ impl Browser {
             browser.call(domain, json!({}));
         }
         browser.call("Page.setLifecycleEventsEnabled", json!({ "enabled": true }));
+        let frames = browser.call("Page.getFrameTree", json!({}));
+        browser.page = frames["frameTree"]["frame"]["loaderId"].clone();
         browser
     }
 
@@ -131,10 +133,12 @@ impl Browser {
         self.events.clear();
         self.send("Page.navigate", json!({ "url": url }));
         let mut dialogs = 0;
+        // The load of the page before may be reported late.
+        let before = self.page.clone();
         loop {
             let message = self.wait_for("page", |message| {
-                let is_load =
-                    message["params"]["name"] == "load" && message["params"]["loaderId"].is_string();
+                let loaded = &message["params"]["loaderId"];
+                let is_load = message["params"]["name"] == "load" && loaded.is_string() && *loaded != before;
                 is_load || message["method"].as_str().is_some_and(|method| method.starts_with("Fetch."))
             });
             let request = &message["params"]["requestId"];
@@ -154,7 +158,10 @@ impl Browser {
                 Some("Fetch.requestPaused") => {
                     self.send("Fetch.continueRequest", json!({ "requestId": request }));
                 }
-                _ => break,
+                _ => {
+                    self.page = message["params"]["loaderId"].clone();
+                    break;
+                }
             }
         }
         self.call("Fetch.disable", json!({}));
