@@ -25,6 +25,7 @@ mod raw;
 mod refusal;
 mod sendfile;
 mod token;
+mod tunnel;
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -66,6 +67,7 @@ use crate::content::{compress, delta, file, fixed, kept, listing};
 use crate::files::folders::Folder;
 use crate::files::roots::OpenRoots;
 use crate::files::{DiskLookup, Entry, Files, HostKey, Probe, script};
+use crate::forward_proxy::ForwardProxy;
 use crate::handshake::TlsFacts;
 use crate::limits::{self, LimitTable};
 use crate::log::LineLimit;
@@ -88,6 +90,10 @@ pub struct Responder {
     pub services: Rc<Services>,
     pub files: Rc<Files>,
     pub upstreams: Rc<Upstreams>,
+    /// `None`: the site has no forward proxy.
+    pub forward_proxy: Option<Rc<ForwardProxy>>,
+    /// For lines about requests that get no tunnel.
+    pub refused_tunnels: LineLimit,
     /// The stored responses of upstreams.
     pub cache: Rc<Cache>,
     pub needs: Needs,
@@ -103,7 +109,7 @@ pub struct Responder {
 impl Responder {
     /// Without a spawner and pools: responds to requests for scripts and applications with an error.
     pub fn without_upstreams(services: Rc<Services>, roots: OpenRoots) -> Responder {
-        Responder::new(services, roots, None, Vec::new())
+        Responder::new(services, roots, None, Vec::new(), None)
     }
 
     /// With what starts scripts and has connections to applications.
@@ -112,6 +118,7 @@ impl Responder {
         roots: OpenRoots,
         spawner: Option<Rc<Spawner>>,
         pools: Vec<Rc<Pool>>,
+        forward_proxy: Option<Rc<ForwardProxy>>,
     ) -> Responder {
         let files = Files::new(services.clone(), roots);
         let concurrency = ConcurrencyLimit::new(&services.site);
@@ -127,6 +134,8 @@ impl Responder {
             services,
             files,
             upstreams,
+            forward_proxy,
+            refused_tunnels: LineLimit::default(),
             cache,
             needs,
             answers,
@@ -311,7 +320,7 @@ impl<'a> Exchange<'a> {
     fn fast(&mut self) -> Option<Response> {
         let path = match self.path() {
             Ok(path) => path,
-            Err(response) => return Some(response),
+            Err(response) => return (!self.asks_for_tunnel()).then_some(response),
         };
         match self.responder.limits {
             None => self.fast_at(&path, None),
@@ -430,6 +439,7 @@ impl<'a> Exchange<'a> {
     async fn respond(&mut self, request: Request<'_>) -> Response {
         let path = match self.path() {
             Ok(path) => path,
+            Err(_) if self.asks_for_tunnel() => return on_heap(|| self.open_tunnel()).await,
             Err(response) => return response,
         };
         if self.services.sheds_everything() {

@@ -43,6 +43,7 @@ pub mod acme;
 #[path = "acme/absent.rs"]
 pub mod acme;
 
+pub mod forward_proxy;
 pub mod pool;
 #[cfg(feature = "tls")]
 pub mod signer;

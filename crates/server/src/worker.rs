@@ -20,6 +20,7 @@ use crate::connection::{Connections, idle};
 use crate::disk::Closing;
 use crate::exchange::Responder;
 use crate::files::roots::OpenRoots;
+use crate::forward_proxy::ForwardProxy;
 use crate::ipc::{Channel, InheritedConnection};
 use crate::listen::Socket;
 use crate::log::access;
@@ -71,6 +72,8 @@ pub struct WorkerSockets {
     pub spawner: Option<Channel>,
     /// One for each application of the site.
     pub pools: Vec<Channel>,
+    /// `None`: the site has no forward proxy.
+    pub forward_proxy: Option<Channel>,
 }
 
 impl WorkerSockets {
@@ -79,6 +82,7 @@ impl WorkerSockets {
             listeners: self.listeners.iter().map(Socket::try_clone).collect::<io::Result<_>>()?,
             spawner: self.spawner.as_ref().map(Channel::try_clone).transpose()?,
             pools: self.pools.iter().map(Channel::try_clone).collect::<io::Result<_>>()?,
+            forward_proxy: self.forward_proxy.as_ref().map(Channel::try_clone).transpose()?,
         })
     }
 }
@@ -109,9 +113,10 @@ async fn work(
     commands: UnboundedReceiver<WorkerCommand>,
     on_serving: impl FnOnce(),
 ) -> io::Result<()> {
-    let Start { site, tls, clients, roots, sockets: WorkerSockets { listeners, spawner, pools } } = start;
+    let Start { site, tls, clients, roots, sockets } = start;
+    let WorkerSockets { listeners, spawner, pools, forward_proxy } = sockets;
     let pools = pools.into_iter().zip(clients).collect();
-    let (connections, closing) = build(site, tls, roots, spawner, pools)?;
+    let (connections, closing) = build(site, tls, roots, spawner, pools, forward_proxy)?;
     serve(connections, listeners, closing, commands, on_serving).await
 }
 
@@ -123,12 +128,16 @@ pub fn build(
     roots: OpenRoots,
     spawner: Option<Channel>,
     pools: Vec<(Channel, Option<ClientTls>)>,
+    forward_proxy: Option<Channel>,
 ) -> io::Result<(Rc<Connections>, Closing)> {
     let (services, closing) = Services::new(site, tls);
     let spawner = spawner.map(Spawner::new).transpose()?;
     let open = |((channel, tls), application)| Pool::new(channel, application, tls);
     let pools = pools.into_iter().zip(&services.site.upstreams).map(open).collect::<io::Result<_>>()?;
-    let responder = Responder::new(services.clone(), roots, spawner, pools);
+    let rules = services.site.forward_proxy.as_ref();
+    let open = |(channel, rules)| ForwardProxy::new(channel, rules);
+    let forward_proxy = forward_proxy.zip(rules).map(open).transpose()?;
+    let responder = Responder::new(services.clone(), roots, spawner, pools, forward_proxy);
     Ok((Rc::new(Connections::new(responder)?), closing))
 }
 
@@ -152,6 +161,9 @@ async fn serve(
     }
     for pool in &connections.responder.upstreams.pools {
         tasks.spawn_local(pool.clone().run());
+    }
+    if let Some(forward_proxy) = &connections.responder.forward_proxy {
+        tasks.spawn_local(forward_proxy.clone().run());
     }
     let disk = connections.services.disk.clone();
     tasks.spawn_local(disk.close_files(closing));

@@ -49,6 +49,8 @@ pub mod needs;
 
 pub mod proxies;
 
+pub mod forward_proxy;
+
 pub mod config;
 
 pub mod host;

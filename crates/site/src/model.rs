@@ -23,6 +23,7 @@ use crate::compress::CompressRules;
 use crate::cors::{self, Cors};
 use crate::endpoint::Resolution;
 use crate::folder::{HostFolder, UserFolders};
+use crate::forward_proxy::ForwardProxy;
 use crate::forwarding::{Forwarding, Spelling};
 use crate::host::{Canonical, HostAddress, Hosts};
 use crate::jwt::Jwt;
@@ -58,8 +59,10 @@ pub struct Site {
     /// Limits of speed and of requests, by their numbers.
     pub traffic_limits: Vec<Limit>,
     pub upstreams: Vec<Upstream>,
-    /// Of the names of upstreams.
+    /// Of the names of upstreams, and of the destinations of the forward proxy.
     pub resolution: Resolution,
+    /// `None`: the server is no forward proxy.
+    pub forward_proxy: Option<ForwardProxy>,
     pub tls: Tls,
     pub certificates: Certificates,
     pub limits: Limits,
@@ -580,6 +583,7 @@ impl Site {
             traffic_limits: Vec::new(),
             upstreams: Vec::new(),
             resolution: Resolution::default(),
+            forward_proxy: None,
             tls: Tls::default(),
             certificates: Certificates::default(),
             limits: Limits::default(),

@@ -366,10 +366,12 @@ impl Master {
                 self.release_in_child();
                 let code = prepared.zip(shares).map(|((site, warnings, folder), listeners)| {
                     let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
-                    let worker = |listeners| WorkerSockets {
-                        listeners,
-                        spawner: spawners.next(),
-                        pools: pools.next().unwrap_or_default(),
+                    let has_forward_proxy = site.forward_proxy.is_some();
+                    let worker = |listeners| {
+                        let mut pools = pools.next().unwrap_or_default();
+                        // The last one.
+                        let forward_proxy = if has_forward_proxy { pools.pop() } else { None };
+                        WorkerSockets { listeners, spawner: spawners.next(), pools, forward_proxy }
                     };
                     generation::run(GenerationSetup {
                         site,

@@ -1,5 +1,5 @@
-//! The pools of applications: one process for each application. A pool outlives a configuration if the next one has the
-//! same application.
+//! The pools of applications: one process for each application, and one for the forward proxy. A pool outlives a
+//! configuration if the next one has the same application.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +13,11 @@ use site::model::{Level, Log, Site};
 use site::upstream::Upstream;
 
 use super::lifecycle::State;
-use super::process::{Circumstances, PoolProcess};
+use super::process::{Circumstances, PoolProcess, Service};
 use super::{Master, Phase};
 use crate::control::{Client, Drain};
 use crate::file_stamps::FileStamps;
+use crate::forward_proxy::process::{self as forward_proxy, ForwardProxySetup};
 use crate::ipc::Channel;
 use crate::log::{self, OpenSink};
 use crate::pool::message::PoolCommand;
@@ -26,18 +27,18 @@ use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
 
 impl Master {
-    /// Starts the pools of the applications that have none, and returns the pools of all. Errors: of `fork`, or there is
-    /// no such user.
+    /// Starts the pools of the applications that have none, and returns the pools of all, behind them that of the
+    /// forward proxy. Errors: of `fork`, or there is no such user.
     pub(super) fn start_pools(&mut self, identity: Option<&Identity>) -> io::Result<Vec<Pid>> {
         let Some(site) = self.preparation.as_ref().map(|preparation| preparation.site.clone()) else {
             return Ok(Vec::new());
         };
         let mut pools = Vec::new();
-        for (index, application) in site.upstreams.iter().enumerate() {
-            let circumstances = circumstances(&site, application, identity)?;
-            pools.push(match self.pool_of(application, &circumstances) {
+        for (index, service) in services(&site).enumerate() {
+            let circumstances = circumstances(&site, &service, identity)?;
+            pools.push(match self.pool_of(&service, &circumstances) {
                 Some(pool) => pool.pid,
-                None => self.start_pool(&site, index, circumstances)?,
+                None => self.start_pool(&site, index, service, circumstances)?,
             });
         }
         Ok(pools)
@@ -58,21 +59,31 @@ impl Master {
         Ok(all)
     }
 
-    fn pool_of(&self, application: &Upstream, circumstances: &Circumstances) -> Option<&PoolProcess> {
+    fn pool_of(&self, service: &Service, circumstances: &Circumstances) -> Option<&PoolProcess> {
         self.pools.iter().find(|pool| {
-            pool.channel.is_some() && pool.application == *application && pool.circumstances == *circumstances
+            pool.channel.is_some() && pool.service == *service && pool.circumstances == *circumstances
         })
     }
 
-    fn start_pool(&mut self, site: &Site, index: usize, circumstances: Circumstances) -> io::Result<Pid> {
+    fn start_pool(
+        &mut self,
+        site: &Site,
+        index: usize,
+        service: Service,
+        circumstances: Circumstances,
+    ) -> io::Result<Pid> {
         let (ours, theirs) = Channel::pair()?;
         let identity = circumstances.identity.clone();
-        let setup = PoolSetup::of(site, index, theirs, identity);
+        let setup = match &service {
+            Service::Application(_) => Setup::Pool(Box::new(PoolSetup::of(site, index, theirs, identity))),
+            Service::ForwardProxy(rules) => {
+                Setup::ForwardProxy(Box::new(ForwardProxySetup::of(site, rules.clone(), theirs, identity)))
+            }
+        };
         match sys::fork()? {
             Fork::Parent(pid) => {
-                let application = site.upstreams[index].clone();
                 let channel = Some(ours);
-                self.pools.push(PoolProcess { pid, application, circumstances, channel, kill: None });
+                self.pools.push(PoolProcess { pid, service, circumstances, channel, kill: None });
                 Ok(pid)
             }
             Fork::Child => {
@@ -84,7 +95,11 @@ impl Master {
                 if let Ok(errors) = errors {
                     log::write_to(errors, (*level).max(Level::Error));
                 }
-                std::process::exit(process::run(setup).into())
+                let code = match setup {
+                    Setup::Pool(setup) => process::run(*setup),
+                    Setup::ForwardProxy(setup) => forward_proxy::run(*setup),
+                };
+                std::process::exit(code.into())
             }
         }
     }
@@ -95,8 +110,8 @@ impl Master {
         let sites: Vec<&Site> = self.site.iter().chain(next).collect();
         for at in 0..self.pools.len() {
             let (pool, later) = (&self.pools[at], &self.pools[at + 1..]);
-            let is_replaced = later.iter().any(|other| other.application == pool.application);
-            let is_served = sites.iter().any(|site| site.upstreams.contains(&pool.application));
+            let is_replaced = later.iter().any(|other| other.service == pool.service);
+            let is_served = sites.iter().any(|site| services(site).any(|service| service == pool.service));
             if is_replaced || !is_served {
                 self.pools[at].channel = None;
             }
@@ -117,7 +132,10 @@ impl Master {
     /// Has the pool of an application take an endpoint out of service, or put it back. The pool responds.
     pub(super) fn drain(&self, client: Client, drain: Drain) {
         let Drain { application, endpoint, change } = drain;
-        let pool = self.pools.iter().rev().find(|pool| pool.application.name == application);
+        let is_named = |pool: &&PoolProcess| {
+            pool.service.application().is_some_and(|upstream| upstream.name == application)
+        };
+        let pool = self.pools.iter().rev().find(is_named);
         match pool.and_then(|pool| pool.channel.as_ref()) {
             None => client.failed([&*format!("there is no application \"{}\"", application.escape_debug())]),
             // Fails only if the pool has ended, or the name is too long; then the client gets no response.
@@ -134,8 +152,7 @@ impl Master {
         if pool.channel.is_none() || self.phase != Phase::Serving {
             return true;
         }
-        let name = &pool.application.name;
-        log::error(format_args!("the process that manages the application \"{name}\" has ended: {end}"));
+        log::error(format_args!("the process that manages the {} has ended: {end}", pool.service));
         // A generation that is starting would serve without it. One that serves is replaced, and finishes its requests.
         for generation in self.generations.iter().filter(|generation| generation.state == State::Starting) {
             // Fails only if it has ended.
@@ -162,15 +179,28 @@ impl Master {
     }
 }
 
-fn circumstances(
-    site: &Site,
-    application: &Upstream,
-    identity: Option<&Identity>,
-) -> io::Result<Circumstances> {
-    let identity = match application.managed().and_then(|managed| managed.account.as_ref()) {
+/// What the process of a service starts with.
+enum Setup {
+    Pool(Box<PoolSetup>),
+    ForwardProxy(Box<ForwardProxySetup>),
+}
+
+/// In the order of the site's applications.
+fn services(site: &Site) -> impl Iterator<Item = Service> {
+    let forward_proxy = site.forward_proxy.iter().cloned().map(Service::ForwardProxy);
+    site.upstreams
+        .iter()
+        .map(|upstream| Service::Application(Box::new(upstream.clone())))
+        .chain(forward_proxy)
+}
+
+fn circumstances(site: &Site, service: &Service, identity: Option<&Identity>) -> io::Result<Circumstances> {
+    let identity = match service.application().and_then(|application| application.managed()?.account.as_ref())
+    {
         None => identity.cloned(),
-        Some(account) => Identity::of_account(account)
-            .map_err(|why| io::Error::other(format!("application \"{}\": {why}", application.name)))?,
+        Some(account) => {
+            Identity::of_account(account).map_err(|why| io::Error::other(format!("{service}: {why}")))?
+        }
     };
     Ok(Circumstances {
         identity,
@@ -178,7 +208,7 @@ fn circumstances(
         sandbox: site.sandbox,
         resources: site.scripts.resources,
         spool: site.scripts.spool.clone(),
-        names: application.has_names().then(|| {
+        names: service.application().is_none_or(Upstream::has_names).then(|| {
             // With a changed file, a reload starts another pool, also where the old one cannot see the file.
             let files = ["/etc/resolv.conf", "/etc/hosts"];
             (site.resolution.clone(), FileStamps::of(files.map(Path::new)))

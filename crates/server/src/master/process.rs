@@ -1,11 +1,13 @@
 //! The master's children: generations, spawners, signers and pools.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use site::endpoint::Resolution;
+use site::forward_proxy::ForwardProxy;
 use site::model::{Resources, Sandbox, Sink};
 use site::upstream::Upstream;
 
@@ -37,15 +39,24 @@ pub(super) struct Generation {
     pub(super) retirement: Retirement,
 }
 
-/// The process that has the endpoints of an application. It outlives a generation if the next one has the same application.
+/// A process that connects for workers. It outlives a generation if the next one has the same service.
 pub(super) struct PoolProcess {
     pub(super) pid: Pid,
-    pub(super) application: Upstream,
+    pub(super) service: Service,
     pub(super) circumstances: Circumstances,
     /// `None`: the process ends when the last generation leaves it.
     pub(super) channel: Option<Channel>,
     /// When it is killed, if it has not ended.
     pub(super) kill: Option<KillTimer>,
+}
+
+/// What a process connects to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Service {
+    /// The endpoints of an application.
+    Application(Box<Upstream>),
+    /// The destinations of the forward proxy.
+    ForwardProxy(ForwardProxy),
 }
 
 /// A pool is replaced when one of these changes.
@@ -56,14 +67,33 @@ pub(super) struct Circumstances {
     pub(super) sandbox: Sandbox,
     pub(super) resources: Resources,
     pub(super) spool: PathBuf,
-    /// `None`: the application has no names.
+    /// `None`: nothing is resolved.
     pub(super) names: Option<(Resolution, FileStamps)>,
+}
+
+impl Service {
+    pub(super) fn application(&self) -> Option<&Upstream> {
+        match self {
+            Service::Application(application) => Some(application),
+            Service::ForwardProxy(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Service::Application(application) => write!(out, "application \"{}\"", application.name),
+            Service::ForwardProxy(_) => out.write_str("forward proxy"),
+        }
+    }
 }
 
 impl PoolProcess {
     /// How long the process may take to end.
     pub(super) fn patience(&self) -> Duration {
-        self.application.managed().map_or(Duration::ZERO, |managed| managed.grace) + KILL_TIMEOUT
+        self.service.application().and_then(Upstream::managed).map_or(Duration::ZERO, |managed| managed.grace)
+            + KILL_TIMEOUT
     }
 }
 

@@ -26,7 +26,7 @@ mod body;
 mod head;
 mod interim;
 mod response;
-mod upgrade;
+pub mod upgrade;
 
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -88,7 +88,7 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
         };
         let spawner_thread = std::thread::spawn(move || groups::serve(theirs, settings, None, None));
         let roots = OpenRoots::of(&site);
-        let (connections, _closing) = worker::build(site, None, roots, Some(ours), Vec::new()).unwrap();
+        let (connections, _closing) = worker::build(site, None, roots, Some(ours), Vec::new(), None).unwrap();
         let spawner = connections.responder.upstreams.spawner.clone().unwrap();
         let listening = tokio::task::spawn_local(spawner.receive_events());
         let serving = tokio::task::spawn_local(idle::serve(connections.clone()));

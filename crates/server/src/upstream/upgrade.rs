@@ -104,8 +104,8 @@ pub struct UpgradedConnection {
     stream: Rc<Stream>,
     /// Received behind the head of the 101.
     received: RefCell<Vec<u8>>,
-    /// Held: the endpoint has the connection as a part of its load.
-    _connection: PooledConnection,
+    /// Held: the endpoint has the connection as a part of its load. `None`: it is that of a tunnel.
+    _connection: Option<PooledConnection>,
     _permit: Option<Rc<Permit>>,
     attempt: Option<AttemptLog>,
 }
@@ -126,9 +126,20 @@ impl UpgradedConnection {
         UpgradedConnection {
             stream: connection.stream.clone(),
             received: RefCell::new(received),
-            _connection: connection,
+            _connection: Some(connection),
             _permit: permit,
             attempt,
+        }
+    }
+
+    /// Of a forward proxy: the bytes follow the head of a response to CONNECT.
+    pub fn of_stream(stream: Stream, permit: Rc<Permit>, attempt: AttemptLog) -> UpgradedConnection {
+        UpgradedConnection {
+            stream: Rc::new(stream),
+            received: RefCell::default(),
+            _connection: None,
+            _permit: Some(permit),
+            attempt: Some(attempt),
         }
     }
 }

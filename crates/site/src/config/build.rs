@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::Source;
 use super::certificates::certificates;
 use super::error::{Errors, Place};
+use super::forward_proxy::forward_proxy;
 use super::hosts::hosts;
 use super::keys::Scope;
 use super::limits::LimitReader;
@@ -69,6 +70,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
         traffic_limits,
         upstreams,
         resolution: resolution(&top),
+        forward_proxy: forward_proxy(&top),
         tls: tls(&top),
         certificates,
         limits,

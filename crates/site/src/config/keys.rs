@@ -26,6 +26,7 @@ pub enum Scope {
     Scripts,
     Application,
     Resolver,
+    ForwardProxy,
     Health,
     Breaker,
     Tls,
@@ -36,7 +37,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 21] = [
+    pub const ALL: [Scope; 22] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -51,6 +52,7 @@ impl Scope {
         Scope::Scripts,
         Scope::Application,
         Scope::Resolver,
+        Scope::ForwardProxy,
         Scope::Health,
         Scope::Breaker,
         Scope::Tls,
@@ -77,6 +79,7 @@ impl Scope {
             Scope::Scripts => "[scripts]",
             Scope::Application => "[[application]]",
             Scope::Resolver => "[resolver]",
+            Scope::ForwardProxy => "[forward_proxy]",
             Scope::Health => "[application.health]",
             Scope::Breaker => "[application.breaker]",
             Scope::Tls => "[tls]",

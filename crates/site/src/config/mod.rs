@@ -25,6 +25,7 @@ mod certificates;
 mod cors;
 
 mod folders;
+mod forward_proxy;
 mod health;
 mod hosts;
 mod jwt;

@@ -134,6 +134,11 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("address", "address = \"127.0.0.1:1\"")]
         }
         Scope::Resolver => &[("", "[resolver]")],
+        Scope::ForwardProxy => &[
+            ("", "[forward_proxy]"),
+            ("clients", "clients = \"10.0.0.0/8\""),
+            ("destinations", "destinations = \"a.example\""),
+        ],
         Scope::Health => &[
             ("", "[[application]]"),
             ("", "name = \"a\""),

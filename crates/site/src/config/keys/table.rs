@@ -195,6 +195,13 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "How the names of upstreams are resolved.",
             },
             Key {
+                name: "forward_proxy",
+                kind: Kind::Section(Scope::ForwardProxy),
+                default: Words("the server is no forward proxy"),
+                example: "[forward_proxy]\nclients = \"10.0.0.0/8\"\ndestinations = \"*.example.org\"",
+                text: "Opens tunnels to other servers for clients that ask with CONNECT.",
+            },
+            Key {
                 name: "tls",
                 kind: Kind::Section(Scope::Tls),
                 default: Words("every key has its own"),
@@ -1571,7 +1578,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("1024"),
                 example: "10000",
                 text: "Connections of one worker whose protocol was switched, as to WebSocket, by a route with `proxy` or an \
-                       application that speaks HTTP. Further requests for that get 503.",
+                       application that speaks HTTP, and tunnels of the forward proxy. Further requests for that get 503.",
             },
             Key {
                 name: "compressed_streams",
@@ -1653,8 +1660,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: time(1000, DAY),
                 default: Value("\"10m\""),
                 example: "\"1h\"",
-                text: "How long nothing may pass on a connection whose protocol was switched, as to WebSocket. Then it is \
-                       closed.",
+                text: "How long nothing may pass on a connection whose protocol was switched, as to WebSocket, or in a tunnel \
+                       of the forward proxy. Then it is closed.",
             },
             Key {
                 name: "disk",
@@ -2459,6 +2466,45 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("\"2s\""),
                 example: "\"500ms\"",
                 text: "How long a DNS server may take to answer, before the question is sent once more.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[forward_proxy]`",
+        intro: "Who may open tunnels with CONNECT, and where to. See [Forward proxy](forward-proxy.md).",
+        scopes: &[Scope::ForwardProxy],
+        keys: &[
+            Key {
+                name: "clients",
+                kind: Kind::Texts,
+                default: Words("required"),
+                example: "[\"10.0.0.0/8\", \"2001:db8::/32\"]",
+                text: "The networks of the clients that may use the proxy, at most 1024. `unix` is every client on a Unix \
+                       socket. Others get 403.",
+            },
+            Key {
+                name: "destinations",
+                kind: Kind::Texts,
+                default: Words("required"),
+                example: "[\"*.example.org\", \"10.1.0.0/16\"]",
+                text: "Where tunnels may lead, at most 1024 entries. A name, perhaps with the wildcards `*` and `?`, leads \
+                       to the public addresses of a host with such a name. A network leads to its addresses, which may be \
+                       private.",
+            },
+            Key {
+                name: "ports",
+                kind: Kind::Counts { min: 1, max: 65535 },
+                default: Value("[80, 443]"),
+                example: "[443, 8443]",
+                text: "The ports of destinations.",
+            },
+            Key {
+                name: "connect_timeout",
+                kind: time(100, 300),
+                default: Value("\"10s\""),
+                example: "\"3s\"",
+                text: "How long it may take until there is a connection: to resolve the name, and to try its addresses. \
+                       Then the client gets 504.",
             },
         ],
     },

@@ -1,0 +1,103 @@
+//! CONNECT (RFC 9110 §9.3.6): a tunnel to the destination that the client names, if this server is its forward proxy.
+
+use std::rc::Rc;
+
+use site::forward_proxy::{ForwardProxy, Host, Refusal};
+use taipan_http::head::{Method, Version};
+use taipan_http::status::Status;
+use tokio::io::Interest;
+
+use super::Exchange;
+use crate::content::fixed;
+use crate::forward_proxy::message::{ConnectFailure, Failure};
+use crate::peer::Peer;
+use crate::pool::Stream;
+use crate::response::{Body, Response};
+use crate::response_head::HeadWriter;
+use crate::stats::Count;
+use crate::upstream::upgrade::UpgradedConnection;
+use crate::{log, sys};
+
+impl Exchange<'_> {
+    /// Whether the request asks for a tunnel, and the site has a forward proxy. HTTP/2 has no tunnels here.
+    pub(super) fn asks_for_tunnel(&self) -> bool {
+        self.services.site.forward_proxy.is_some()
+            && self.head.method == Method::Connect
+            && self.head.version != Version::Http2
+    }
+
+    pub(super) async fn open_tunnel(&mut self) -> Response {
+        match self.tunnel().await {
+            Ok(response) => response,
+            Err(status) => fixed::status(self.services, None, status),
+        }
+    }
+
+    async fn tunnel(&mut self) -> Result<Response, Status> {
+        let services = self.services;
+        let rules = services.site.forward_proxy.as_ref().ok_or(Status::METHOD_NOT_ALLOWED)?;
+        let proxy = self.responder.forward_proxy.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
+        // What the client sends behind the head belongs to the tunnel.
+        if self.head.framing.has_body() {
+            return Err(Status::BAD_REQUEST);
+        }
+        let authority = self.head.target.authority().unwrap_or_default();
+        let (host, port) = self.check_destination(rules, authority)?;
+        if services.sheds_cold() {
+            return Err(Status::SERVICE_UNAVAILABLE);
+        }
+        let Some(permit) = self.responder.upstreams.upgrades.take() else {
+            services.counts.add(Count::UpgradesRejected, 1);
+            self.note(authority, "there are too many tunnels; see \"upgraded\"");
+            return Err(Status::SERVICE_UNAVAILABLE);
+        };
+        let attempt = self.upstream.get_or_insert_default().begin(&authority.into());
+        match proxy.connect(host, port).await {
+            Ok((stream, address)) => {
+                attempt.on_endpoint(&address.to_string().into());
+                attempt.on_connection();
+                let socket = sys::watch(stream, Interest::READABLE | Interest::WRITABLE);
+                let stream = Stream::new(socket.map_err(|_| Status::BAD_GATEWAY)?, None);
+                let end = UpgradedConnection::of_stream(stream, Rc::new(permit), attempt);
+                Ok(self.established(end))
+            }
+            Err(ConnectFailure { failure, why }) => {
+                self.note(authority, &why);
+                Err(status_of(failure))
+            }
+        }
+    }
+
+    fn check_destination(&self, rules: &ForwardProxy, authority: &str) -> Result<(Host, u16), Status> {
+        let checked = match self.client {
+            Peer::Unknown => Err(Refusal::Client),
+            client => rules.check(client.ip(), authority),
+        };
+        checked.map_err(|refusal| {
+            self.note(authority, &refusal.to_string());
+            Status::FORBIDDEN
+        })
+    }
+
+    /// Logs why there is no tunnel. A thousand clients may cause it at the same time.
+    fn note(&self, authority: &str, why: &str) {
+        if let Some(omitted) = self.responder.refused_tunnels.admit(self.now) {
+            let (client, authority) = (self.client, authority.escape_debug());
+            log::warn(format_args!("forward proxy: no tunnel from {client} to {authority}: {why}{omitted}"));
+        }
+    }
+
+    fn established(&self, end: UpgradedConnection) -> Response {
+        let head = HeadWriter::new(self.services, None, Status::OK).finish();
+        Response { body: Body::Tunnel(Box::new(end)), ..Response::from_head(head) }
+    }
+}
+
+fn status_of(failure: Failure) -> Status {
+    match failure {
+        Failure::Refused => Status::FORBIDDEN,
+        Failure::Failed => Status::BAD_GATEWAY,
+        Failure::TimedOut => Status::GATEWAY_TIMEOUT,
+        Failure::Busy => Status::SERVICE_UNAVAILABLE,
+    }
+}

@@ -1,0 +1,91 @@
+//! Reads the section `[forward_proxy]`.
+
+use super::keys::Scope;
+use super::section::{Given, Section};
+use crate::forward_proxy::{CONNECT_TIMEOUT, ForwardProxy, MAX_ENTRIES, PORTS};
+use crate::network::{Network, Networks};
+use crate::wildcard::Wildcard;
+
+enum Destination {
+    Name(Wildcard),
+    Network(Network),
+}
+
+/// `None`: there is no forward proxy.
+pub fn forward_proxy(top: &Section) -> Option<ForwardProxy> {
+    let section = top.section("forward_proxy", Scope::ForwardProxy)?;
+    let clients = entries(&section, "clients", "clients = [\"10.0.0.0/8\"]", |text| {
+        Network::parse(text).map_err(|error| error.to_string())
+    });
+    let example = "destinations = [\"*.example.org\"], or [\"*\"] for all of the internet";
+    let (mut names, mut networks) = (Vec::new(), Vec::new());
+    for destination in entries(&section, "destinations", example, destination) {
+        match destination {
+            Destination::Name(name) => names.push(name),
+            Destination::Network(network) => networks.push(network),
+        }
+    }
+    Some(ForwardProxy {
+        clients: Networks::new(clients),
+        names,
+        networks: Networks::new(networks),
+        ports: ports(&section),
+        connect_timeout: section.duration("connect_timeout").unwrap_or(CONNECT_TIMEOUT),
+    })
+}
+
+fn ports(section: &Section) -> Vec<u16> {
+    let Some(given) = section.counts("ports") else { return PORTS.to_vec() };
+    if given.value.is_empty() || given.value.len() > MAX_ENTRIES {
+        let what = format!("\"ports\" has {} entries", given.value.len());
+        section.errors.add(given.place, what, format!("name 1 to {MAX_ENTRIES}, or remove the key"));
+    }
+    given.value
+}
+
+fn entries<T>(
+    section: &Section,
+    key: &str,
+    example: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Vec<T> {
+    let Some(texts) = section.texts(key) else {
+        if !section.has(key) {
+            section.errors.add(
+                section.place(),
+                format!("a forward proxy has no \"{key}\""),
+                format!("add {example}"),
+            );
+        }
+        return Vec::new();
+    };
+    if texts.is_empty() || texts.len() > MAX_ENTRIES {
+        let what = format!("\"{key}\" has {} entries", texts.len());
+        section.errors.add(section.place_of(key), what, format!("name 1 to {MAX_ENTRIES}"));
+    }
+    let read = |text: &Given<&str>| {
+        let what_to_do = match parse(text.value) {
+            Ok(entry) => return Some(entry),
+            Err(what_to_do) => what_to_do,
+        };
+        let what = format!("\"{key}\" cannot have \"{}\"", text.value.escape_debug());
+        section.errors.add(text.place, what, what_to_do);
+        None
+    };
+    texts.iter().take(MAX_ENTRIES).filter_map(read).collect()
+}
+
+fn destination(text: &str) -> Result<Destination, String> {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"*?.-_".contains(&byte);
+    match Network::parse(text) {
+        Ok(Network::Unix) => Err("a destination is a name, or a network of IP addresses".to_owned()),
+        Ok(network) => Ok(Destination::Network(network)),
+        Err(_) if !text.is_empty() && text.bytes().all(is_of_name) => {
+            Wildcard::new(text).map(Destination::Name).ok_or_else(|| "it is too long".to_owned())
+        }
+        Err(error) if text.contains('/') => Err(error.to_string()),
+        Err(_) => {
+            Err("write a name such as \"*.example.org\", or a network; see \"ports\" for ports".to_owned())
+        }
+    }
+}
