@@ -257,6 +257,8 @@ fn every_example_is_valid_and_changes_the_site() {
             "address" if scope == Scope::Application => "address = \"127.0.0.1:2\"",
             "command" => "command = \"/other\"",
             "folder" if scope == Scope::CacheFiles => "folder = \"/other\"",
+            "clients" if scope == Scope::ForwardProxy => "clients = \"192.0.2.1\"",
+            "destinations" if scope == Scope::ForwardProxy => "destinations = \"other.example\"",
             "client_ca" => "client_ca = \"other.pem\"",
             "keys" => "keys = \"keys.pem\"",
             "contact" => "contact = \"mailto:b@b.example\"",
