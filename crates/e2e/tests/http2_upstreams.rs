@@ -1,7 +1,6 @@
 //! Upstreams by HTTP/2: streams, refusals, resets, windows, and the protocol that is chosen in the TLS handshake. The
 //! upstream is the crate `h2`, on a thread of the test. gRPC is called by its own client and server, if they are there.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -47,8 +46,6 @@ fn upstream<F: Future<Output = Result<(), h2::Error>> + Send + 'static>(
                 tokio::spawn(serve(stream, number, of_thread.clone()));
             }
         });
-        #[allow(unreachable_code)]
-        let _: Infallible = unreachable!();
     });
     (address, counts)
 }
