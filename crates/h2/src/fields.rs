@@ -439,6 +439,7 @@ const fn static_class(index: usize) -> Class {
         16 => Names::ACCEPT_ENCODING,
         19 => Names::ACCEPT,
         23 => Names::AUTHORIZATION,
+        24 => Names::CACHE_CONTROL,
         28 => Names::CONTENT_LENGTH,
         31 => Names::CONTENT_TYPE,
         35 => Names::EXPECT,
