@@ -606,7 +606,6 @@ fn passes_client_requests_to_an_http_application() {
         for (path, status, text) in [
             ("/app/chunked", 200, "one two three"),
             ("/app/until-close", 200, "until the end"),
-            ("/app/hints", 200, "after the hints"),
             ("/app/nothing", 204, ""),
             ("/app/none", 404, "no such page"),
             ("/app/chunked", 200, "one two three"),
@@ -614,6 +613,9 @@ fn passes_client_requests_to_an_http_application() {
             let response = client.get(path);
             rows.check(row(path), (response.status, response.text().as_str()), (status, text));
         }
+        client.send("GET /app/hints HTTP/1.1\r\nHost: a\r\n\r\n");
+        rows.check(row("early hints"), client.read_response().status, 103);
+        rows.check(row("behind the hints"), client.read_response().text().as_str(), "after the hints");
         let head = client.request("HEAD /app/none HTTP/1.1\r\nHost: a\r\n\r\n");
         rows.check(
             row("HEAD"),
