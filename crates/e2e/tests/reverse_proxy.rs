@@ -653,7 +653,7 @@ fn streams_bodies_of_unknown_length_or_buffers_them() {
     let address = telling_upstream(tell);
     let site = Site::new();
     let config = format!(
-        "[scripts]\nspool = \"{}\"\n[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\nmax_body = \"1KiB\"\n\
+        "[scripts]\nspool = \"{}\"\n[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\nmax_body = \"1KiB\"\nrequest_buffering = false\n\
          [[route]]\npath = \"/buffered/\"\nproxy = \"http://{address}\"\nrequest_buffering = true\n",
         site.home().display()
     );

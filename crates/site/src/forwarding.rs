@@ -31,8 +31,10 @@ pub struct Forwarding {
 /// When an upstream gets the body of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Bodies {
-    /// As it comes.
+    /// As it comes, if it has a length or the upstream speaks HTTP/2; else when all of it is there.
     #[default]
+    Sized,
+    /// As it comes.
     Streamed,
     /// When all of it is there.
     Buffered,
@@ -55,7 +57,7 @@ pub static UNCHANGED: Forwarding = Forwarding {
     path: None,
     host: None,
     fields: Vec::new(),
-    bodies: Bodies::Streamed,
+    bodies: Bodies::Sized,
 };
 
 /// A path that its route passes on as it was sent, as routes and rules read it.

@@ -226,9 +226,12 @@ async fn try_forward(
 /// How an upstream that speaks HTTP, which can do without the length, gets a body. `None`: it speaks another protocol.
 fn bodies(services: &Services, handler: &Handler) -> Option<Bodies> {
     let upstream = handler.upstream(services).and_then(|id| services.site.upstreams.get(id));
-    upstream.filter(|upstream| upstream.protocol == Protocol::Http)?;
+    let upstream = upstream.filter(|upstream| upstream.protocol == Protocol::Http)?;
     let script = services.site.hosts.at(handler.host).routes.get(handler.route).script.as_ref();
-    Some(script.map_or(Bodies::Streamed, |script| script.forwarding.bodies))
+    Some(match script.map_or(Bodies::Sized, |script| script.forwarding.bodies) {
+        Bodies::Sized if upstream.http2 => Bodies::Streamed,
+        bodies => bodies,
+    })
 }
 
 async fn forward_to_script(
@@ -308,7 +311,8 @@ async fn forward_to_application(
     let is_streamed = spooled.is_none() && body.length() != Length::None;
     let is_repeatable = !is_streamed && request.repeats == Repeats::Yes;
     let (mut tried, mut retries, mut was_alone) = (Tried::new(), upstream.retries, false);
-    let was_out = pool.are_all_out();
+    // A process that fails is replaced.
+    let was_out = upstream.managed().is_none() && pool.are_all_out();
     // At most once for each reused connection, `retries` times for a new one, and once alone.
     loop {
         let attempt = log.begin(pool.name());

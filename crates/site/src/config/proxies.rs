@@ -230,7 +230,8 @@ pub fn forwarding(
         fields: fields(section),
         bodies: match section.flag("request_buffering") {
             Some(true) => Bodies::Buffered,
-            Some(false) | None => Bodies::Streamed,
+            Some(false) => Bodies::Streamed,
+            None => Bodies::Sized,
         },
     }
 }

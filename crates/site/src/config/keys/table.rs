@@ -627,9 +627,11 @@ pub static CHAPTERS: &[Chapter] = &[
             Key {
                 name: "request_buffering",
                 kind: Kind::Flag,
-                default: Value("false"),
+                default: Words("only for a body without a length, and an upstream that speaks HTTP/1.1"),
                 example: "true",
-                text: "Whether an upstream that speaks HTTP gets a request only when all of its body is there. The body waits                        in a file of `spool`, within `spool_bytes`. Without it, a body is sent on as it comes. See [Request                        bodies](proxy.md#request-bodies).",
+                text: "Whether an upstream that speaks HTTP gets a request only when all of its body is there. The body waits \
+                       in a file of `spool`, within `spool_bytes`. With `false`, every body is sent on as it comes. See \
+                       [Request bodies](proxy.md#request-bodies).",
             },
             Key {
                 name: "script_processes",
