@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 59] = [
+const COUNTS: [&str; 68] = [
     "active",
     "idle",
     "parked",
@@ -72,6 +72,15 @@ const COUNTS: [&str; 59] = [
     "wrong_passwords",
     "logins_delayed",
     "logins_busy",
+    "breakers_opened",
+    "breakers_rejected",
+    "response_hits",
+    "response_misses",
+    "responses_awaited",
+    "responses_refreshed",
+    "responses_revalidated",
+    "responses_stale",
+    "responses_stored",
 ];
 
 /// More than the backlog of the control socket.
