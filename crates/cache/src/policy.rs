@@ -108,7 +108,7 @@ fn demands_newer(request: &RequestDirectives, age: i64, left: i64) -> bool {
     request.no_cache || is_too_old || is_too_short
 }
 
-/// For which requests a response is used, whoever has asked for it first (RFC 9111 §3.5).
+/// What a later request may carry, and still get the response: credentials, cookies (RFC 9111 §3.5).
 fn shared(directives: &Directives, settings: &Settings) -> Identity {
     let is_public = directives.public || directives.s_maxage.is_some();
     Identity {

@@ -24,6 +24,7 @@ mod server;
 mod site;
 mod tls;
 mod tools;
+pub mod upstream;
 
 use std::time::Duration;
 

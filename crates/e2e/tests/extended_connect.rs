@@ -2,13 +2,13 @@
 //! test.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc;
-use std::thread;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use e2e::http2::{Frame, Http2, Http2Request, flag, frame};
+use e2e::upstream::upstream;
 use e2e::{Client, Random, Rows, Server, Site, TIMEOUT};
 use serde_json::Value;
 use sha1::{Digest, Sha1};
@@ -16,33 +16,6 @@ use taipan_h2::error::HpackError;
 use taipan_h2::hpack::{self, Decoder};
 
 const CANCEL: u32 = 8;
-
-/// Reads the head of a request.
-fn read_head(stream: &mut TcpStream) -> io::Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    Ok(String::from_utf8_lossy(&head).into_owned())
-}
-
-/// An upstream that has `serve` answer each connection, with the head of its first request.
-fn upstream(serve: impl Fn(TcpStream, String) -> io::Result<()> + Send + Clone + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, serve) = (stream.expect("it listens"), serve.clone());
-            thread::spawn(move || {
-                let head = read_head(&mut stream)?;
-                serve(stream, head)
-            });
-        }
-    });
-    format!("http://{address}")
-}
 
 fn value<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let pairs = head.lines().filter_map(|line| line.split_once(": "));

@@ -8,20 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use e2e::http2::{Http2, Http2Request};
+use e2e::upstream::read_head;
 use e2e::{Rows, Server, Site};
 use serde_json::Value;
 use taipan_h2::error::HpackError;
 use taipan_h2::hpack::Decoder;
-
-fn read_head(stream: &mut impl Read) -> io::Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    Ok(String::from_utf8_lossy(&head).into_owned())
-}
 
 /// Reads the head of a request, and sends it back with further `fields`.
 fn echo(stream: &mut (impl Read + Write), fields: &str) -> io::Result<()> {

@@ -1,44 +1,17 @@
 //! Requests for another protocol, such as WebSocket, over a reverse proxy. The upstreams are threads of the test.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use e2e::upstream::upstream;
 use e2e::{Address, Client, Random, Rows, Server, Signal, Site, TIMEOUT, Tls, wait_until};
 
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 const LISTEN: &str = "listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\"]\n\
                       certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n";
-
-/// Reads the head of a request.
-fn read_head(stream: &mut TcpStream) -> io::Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    Ok(String::from_utf8_lossy(&head).into_owned())
-}
-
-/// An upstream that has `serve` answer each connection, with the head of its first request.
-fn upstream(serve: impl Fn(TcpStream, String) -> io::Result<()> + Send + Clone + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, serve) = (stream.expect("it listens"), serve.clone());
-            thread::spawn(move || {
-                let head = read_head(&mut stream)?;
-                serve(stream, head)
-            });
-        }
-    });
-    format!("http://{address}")
-}
 
 /// Switches, and sends back what comes, until the end.
 fn echo(mut stream: TcpStream, _: String) -> io::Result<()> {

@@ -236,7 +236,7 @@ impl Reading<'_> {
 
     /// Denied networks come first, then allowed ones, then the rest.
     fn access(&mut self) {
-        // The file itself is sent to nobody, in any folder.
+        // The file itself is never sent, in any folder.
         let mut keys = Keys::default();
         keys.set(None, "path", "/**/httpd.conf");
         keys.set(None, "then", "deny");

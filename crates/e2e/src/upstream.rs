@@ -1,0 +1,32 @@
+//! Upstreams that are threads of a test and speak HTTP/1 byte by byte.
+
+use std::io::{self, Read};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+/// Reads the head of a request.
+pub fn read_head(stream: &mut impl Read) -> io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// An upstream that has `serve` answer each connection, with the head of its first request. Its URL.
+pub fn upstream(serve: impl Fn(TcpStream, String) -> io::Result<()> + Send + Clone + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, serve) = (stream.expect("it listens"), serve.clone());
+            thread::spawn(move || {
+                let head = read_head(&mut stream)?;
+                serve(stream, head)
+            });
+        }
+    });
+    format!("http://{address}")
+}
