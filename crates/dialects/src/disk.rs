@@ -17,8 +17,9 @@ pub trait Disk {
 
     fn is_file(&self, path: &Path) -> bool;
 
-    /// The files of a pattern with `*` and `?` in its last part or before, in ascending order.
-    fn expand(&self, pattern: &Path) -> Vec<PathBuf> {
-        if self.is_file(pattern) { vec![pattern.to_owned()] } else { Vec::new() }
+    /// The files of a pattern with `*` and `?` in its last part or before, in ascending order. Errors: a folder cannot be
+    /// read.
+    fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(if self.is_file(pattern) { vec![pattern.to_owned()] } else { Vec::new() })
     }
 }

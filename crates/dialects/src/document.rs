@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 
 /// A value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +109,7 @@ impl Document {
             out.comment(finding.line, &format!("{line}{finding}"));
         }
         out.line(None, "");
+        out.unconverted(findings);
         out.keys(&self.top);
         for section in &self.sections {
             out.line(None, "");
@@ -130,6 +131,21 @@ impl Written {
         self.text.push_str(text);
         self.text.push('\n');
         self.lines.push(origin);
+    }
+
+    /// A server does not start with these entries, so that nothing is open that a line has protected.
+    fn unconverted(&mut self, findings: &[Finding]) {
+        let errors: Vec<_> = findings.iter().filter(|one| one.severity == Severity::Error).collect();
+        if errors.is_empty() {
+            return;
+        }
+        self.comment(None, "Decide what takes the place of each of these, and remove it.");
+        self.line(None, "unconverted = [");
+        for error in errors {
+            let line = error.line.map_or_else(String::new, |line| format!("line {line}: "));
+            self.line(error.line, &format!("    {},", quoted(&format!("{line}{}", error.what))));
+        }
+        self.line(None, "]");
     }
 
     /// Controls are escaped, so that a comment stays a comment.
@@ -200,7 +216,6 @@ fn write_value(value: &Value, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Severity;
 
     #[test]
     fn writes_keys_before_sections_with_the_lines_that_they_come_from() {

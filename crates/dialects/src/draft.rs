@@ -1,9 +1,10 @@
 //! A web server's configuration in the words of this one, while a reader of another server's puts it together: hosts,
 //! their routes, and upstreams. Knows no dialect.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::Conversion;
+use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
 use crate::tree::Place;
@@ -12,6 +13,20 @@ use crate::tree::Place;
 const MAX_ROUTES: usize = 1000;
 /// Upstreams of a site.
 const MAX_APPLICATIONS: usize = 64;
+
+/// Keys about users.
+const PROTECTION: [&str; 10] = [
+    "auth",
+    "realm",
+    "user_files",
+    "users",
+    "group_files",
+    "groups",
+    "require",
+    "satisfy",
+    "plain_passwords",
+    "authorizer",
+];
 
 /// The keys of a section, each at most once, with the rules and limits that belong to it.
 #[derive(Debug, Clone, Default)]
@@ -99,6 +114,28 @@ impl Scope {
         self.limits.extend(other.limits.iter().cloned());
     }
 
+    /// What protects, apart from the rest.
+    pub fn split(mut self) -> (Scope, Scope) {
+        let mut protection = Scope { line: self.line, ..Scope::default() };
+        protection.rules = std::mem::take(&mut self.rules);
+        protection.limits = std::mem::take(&mut self.limits);
+        let is_protection = |key: &Key| PROTECTION.contains(&key.name.as_str());
+        (protection.keys, self.keys) = std::mem::take(&mut self.keys).into_iter().partition(is_protection);
+        (self, protection)
+    }
+
+    /// It denies, asks for a password, or limits something.
+    pub fn protects(&self) -> bool {
+        let is_denied = matches!(self.get("return"), Some(Value::Integer(400..)));
+        let asks = ["auth", "require", "authorizer"].iter().any(|name| self.get(name).is_some());
+        is_denied || asks || !self.rules.is_empty() || !self.limits.is_empty()
+    }
+
+    /// Whether it has a response of its own, and does not serve files.
+    pub fn responds(&self) -> bool {
+        ["proxy", "redirect", "rewrite", "return", "application"].iter().any(|way| self.get(way).is_some())
+    }
+
     fn keys(&self) -> Keys {
         let mut keys = Keys::default();
         for key in &self.keys {
@@ -142,6 +179,8 @@ pub struct Host {
     pub listens: Vec<Listen>,
     pub routes: Vec<Scope>,
     pub is_default: bool,
+    /// Patterns of files that are not sent, unless a route runs them.
+    pub unsent: Vec<(String, Place)>,
     /// It does nothing but redirect to the same URL with `https`.
     pub is_to_https: bool,
 }
@@ -188,6 +227,15 @@ impl Draft {
 
     pub fn note(&mut self, place: &Place, what: impl AsRef<str>, what_to_do: &str) {
         self.findings.note(Some(place.line), located(place, what.as_ref()), what_to_do);
+    }
+
+    /// The files of a pattern. Reports a folder that cannot be read, because a rule may stand in a file that is left out.
+    pub fn files(&mut self, disk: &dyn Disk, pattern: &Path, place: &Place) -> Vec<PathBuf> {
+        disk.expand(pattern).unwrap_or_else(|error| {
+            let what = format!("the files {} cannot be listed: {error}", pattern.display());
+            self.error(place, what, "check the permissions of their folder");
+            Vec::new()
+        })
     }
 
     /// The name of an upstream with these keys, which is `wanted` or begins with it.
@@ -333,14 +381,21 @@ impl Draft {
         let differ = self.hosts.windows(2).any(|pair| sorted(&pair[0]) != sorted(&pair[1]));
         let mut seen: Vec<(Vec<String>, String)> = Vec::new();
         let mut reported = Vec::new();
+        let all: Vec<String> = self.hosts.iter().flat_map(sorted).collect();
         for (at, host) in self.hosts.iter_mut().enumerate() {
             let line = host.scope.line;
             let mut addresses = sorted(host);
             if differ && addresses.iter().any(|address| is_wildcard(address)) {
                 // A host can have addresses of its own, but not a port of all addresses.
+                let (what, what_to_do) = (
+                    "this host responds on every address and port of `listen`",
+                    "let each host have a name, or addresses, of its own",
+                );
+                match is_private(&addresses, &all) {
+                    true => self.findings.error(line, what, what_to_do),
+                    false => self.findings.warn(line, what, what_to_do),
+                }
                 addresses.clear();
-                let what = "this host responds on every address and port of `listen`";
-                self.findings.warn(line, what, "let each host have a name, or addresses, of its own");
             }
             let names = host.names.clone();
             host.names.retain(|name| !seen.contains(&(addresses.clone(), name.clone())));
@@ -367,6 +422,13 @@ impl Draft {
             self.findings.error(line, what, "give each host names of its own");
         }
     }
+}
+
+/// Whether a host would be found on a port that it is not meant for: its own port may be behind a firewall.
+fn is_private(own: &[String], all: &[String]) -> bool {
+    let port = |address: &String| address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let is_public = own.iter().filter_map(port).any(|port| port == 80 || port == 443);
+    !is_public && all.iter().any(|other| !own.iter().any(|address| port(address) == port(other)))
 }
 
 /// `0.0.0.0:80` or `[::]:80`.

@@ -54,8 +54,13 @@ impl Findings {
         let finding =
             Finding { line, severity, what: on_one_line(&what), what_to_do: on_one_line(&what_to_do) };
         // Each host reports what all of them have.
-        if self.0.len() < MAX_FINDINGS && !self.0.contains(&finding) {
-            self.0.push(finding);
+        if self.0.contains(&finding) {
+            return;
+        }
+        // The last place is for an error, so that a refused file stays refused.
+        match (self.0.len(), severity) {
+            (0..MAX_OTHERS, _) | (MAX_OTHERS..MAX_FINDINGS, Severity::Error) => self.0.push(finding),
+            _ => {}
         }
     }
 
@@ -74,3 +79,5 @@ fn on_one_line(text: &str) -> String {
 
 /// Findings about one configuration.
 const MAX_FINDINGS: usize = 1000;
+/// Of these, the rest is for errors.
+const MAX_OTHERS: usize = 900;

@@ -57,6 +57,40 @@ pub fn patterns(expression: &str) -> Option<Vec<String>> {
     all.iter().all(|pattern| is_usable(pattern)).then_some(all)
 }
 
+/// A pattern in all ways to write its letters. `None`: there are too many.
+pub fn any_case(pattern: &str) -> Option<Vec<String>> {
+    let mut all = vec![String::new()];
+    for c in pattern.chars() {
+        let mut cases = vec![c.to_ascii_lowercase(), c.to_ascii_uppercase()];
+        cases.dedup();
+        all = all.iter().flat_map(|before| cases.iter().map(move |c| format!("{before}{c}"))).collect();
+        if all.len() > MAX_ALTERNATIVES {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+/// The paths of a pattern that are below a prefix. `None`: no pattern can say it.
+pub fn within(prefix: &str, pattern: &str) -> Option<String> {
+    let folder = prefix.strip_suffix('/').filter(|folder| !folder.contains(['*', '?']))?;
+    if pattern.starts_with(prefix) {
+        return Some(pattern.to_owned());
+    }
+    match pattern.strip_prefix("/**") {
+        Some(rest) => Some(format!("{folder}/**{rest}")),
+        // The last segment, at any depth.
+        None if !pattern.starts_with('/') => Some(format!("{folder}/**/{pattern}")),
+        None => None,
+    }
+}
+
+/// The paths that only begin with this text, besides those below it as a folder: `/admin.php` for `/admin`. Other servers
+/// compare texts, and here a prefix is whole segments.
+pub fn longer_names(text: &str) -> Option<String> {
+    (!text.ends_with('/')).then(|| format!("{text}?*/**"))
+}
+
 /// The prefix of `^/prefix/(.*)$`, whose rest is `$1`.
 pub fn prefix(expression: &str) -> Option<String> {
     let rest = expression.strip_prefix('^').unwrap_or(expression);
@@ -200,6 +234,24 @@ mod tests {
             let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
             assert_eq!(patterns(expression), expected, "{expression}");
         }
+    }
+
+    #[test]
+    fn widens_and_narrows_patterns() {
+        assert_eq!(any_case("*.b").unwrap(), ["*.b", "*.B"]);
+        assert_eq!(any_case("/administrator"), None);
+        for (prefix, pattern, expected) in [
+            ("/a/", "*.php", Some("/a/**/*.php")),
+            ("/a/", "/**/.ht**", Some("/a/**/.ht**")),
+            ("/a/", "/a/b", Some("/a/b")),
+            ("/a/", "/b", None),
+            ("/a", "*.php", None),
+            ("/", "*.php", Some("/**/*.php")),
+        ] {
+            assert_eq!(within(prefix, pattern).as_deref(), expected, "{prefix} {pattern}");
+        }
+        assert_eq!(longer_names("/a").as_deref(), Some("/a?*/**"));
+        assert_eq!(longer_names("/a/"), None);
     }
 
     #[test]

@@ -36,9 +36,9 @@ impl Disk for Files {
         path.to_owned()
     }
 
-    fn expand(&self, pattern: &Path) -> Vec<PathBuf> {
+    fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let text = pattern.to_string_lossy();
-        match text.split_once('*') {
+        Ok(match text.split_once('*') {
             None => self.0.keys().filter(|path| *path == pattern).cloned().collect(),
             Some((before, after)) => {
                 let matches = |path: &&PathBuf| {
@@ -47,7 +47,7 @@ impl Disk for Files {
                 };
                 self.0.keys().filter(matches).cloned().collect()
             }
-        }
+        })
     }
 }
 
@@ -421,4 +421,162 @@ fn converts_the_example_of_the_manual() {
         converted(Web::Nginx, "/etc/nginx/nginx.conf", &[("/etc/nginx/nginx.conf", block("nginx"))]);
     assert!(!conversion.is_refused());
     assert_eq!(conversion.text, block("toml"));
+}
+
+/// What the original protects stays protected: rows of a configuration and lines that it becomes.
+#[test]
+fn keeps_what_is_protected() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                // A prefix is the beginning of a text, and expressions do not precede `^~`.
+                "server { root /srv; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; } location ^~ /admin { deny all; } }",
+                &[
+                    "path = \"/admin?*/**\"",
+                    "then = \"deny\"",
+                    "path = \"*.php\"",
+                    "path = \"/admin/\"",
+                    "then = \"deny\"",
+                ],
+            ),
+            (
+                // A nested location has what is around it.
+                "server { root /srv; location /in/ { auth_basic x; auth_basic_user_file /u; allow 10.0.0.0/8; deny all; \
+                 location /in/a/ { index b; } location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; } } }",
+                &[
+                    "path = \"/in/a/\"",
+                    "auth = \"basic\"",
+                    "then = \"deny\"",
+                    "path = \"/in/**/*.php\"",
+                    "auth = \"basic\"",
+                    "then = \"deny\"",
+                ],
+            ),
+            (
+                "server { root /srv; location ~* \\.ab$ { deny all; } }",
+                &["path = \"*.ab\"", "path = \"*.aB\"", "path = \"*.Ab\"", "path = \"*.AB\""],
+            ),
+            (
+                "server { root /srv; location / { deny all; } location /open/ { index a; } }",
+                &["path = \"/\"", "then = \"deny\"", "path = \"/open/\""],
+            ),
+            (
+                "server { root /srv; location /x/ { limit_except GET { deny all; } proxy_pass http://127.0.0.1:1; \
+                 proxy_set_header X-Real-IP $remote_addr; proxy_hide_header X-Own; } }",
+                &[
+                    "proxy_headers = { X-Real-IP = false }",
+                    "headers = { X-Own = false }",
+                    "method = [\"!GET\", \"!HEAD\"]",
+                    "then = \"deny\"",
+                ],
+            ),
+        ],
+    );
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                "server.document-root = \"/srv\"\nstatic-file.exclude-extensions = ( \".inc\", \".php\" )\n\
+                 fastcgi.server = ( \".php\" => (( \"socket\" => \"/p\" )) )\n",
+                &["path = \"*.php\"", "interpreter = \"fastcgi\"", "path = \"*.inc\"", "return = 403"],
+            ),
+            (
+                "server.document-root = \"/srv\"\n$HTTP[\"url\"] =^ \"/admin\" { url.access-deny = (\"\") }\n",
+                &[
+                    "path = \"/admin/\"",
+                    "return = 403",
+                    "path = \"/admin\"",
+                    "return = 403",
+                    "path = \"/admin?*/**\"",
+                    "return = 403",
+                ],
+            ),
+            (
+                "server.document-root = \"/srv\"\n$HTTP[\"url\"] =^ \"/cgi/\" { cgi.assign = ( \".sh\" => \"/bin/sh\" ) }\n",
+                &["path = \"/cgi/**/*.sh\"", "cgi = true"],
+            ),
+            (
+                "server.document-root = \"/srv\"\nextforward.forwarder = ( \"10.0.0.1\" => \"trust\" )\n",
+                &["trusted_proxies = [\"10.0.0.1\"]"],
+            ),
+        ],
+    );
+    check(
+        Web::Caddy,
+        &[(
+            "{\n servers {\n trusted_proxies static 10.0.0.1\n }\n}\n:80 {\n root * /srv\n reverse_proxy a:1 {\n header_up X-Real-IP {remote_host}\n }\n}\n",
+            &["trusted_proxies = [\"10.0.0.1\"]", "proxy_headers = { X-Real-IP = false }"],
+        )],
+    );
+}
+
+#[test]
+fn refuses_what_would_be_open() {
+    refuse(
+        Web::Nginx,
+        &[
+            ("server { root /srv; location / {\nauth_request /auth; } }", 2, "auth_request"),
+            ("server {\nroot /srv; if ($remote_addr ~ \"^10\") { return 403; } }", 2, "if ("),
+            ("server { root /srv;\nlocation ~* ^/administration { deny all; } }", 2, "whatever their case"),
+            (
+                "server { root /srv; location ~ \\.php$ {\nfastcgi_pass 127.0.0.1:9000; fastcgi_param PHP_VALUE $x; } }",
+                2,
+                "PHP_VALUE",
+            ),
+            (
+                "server { listen 80; root /srv; }\nserver { listen 8081; server_name admin; root /adm; }",
+                2,
+                "responds on every",
+            ),
+            ("server { root /srv; location /a/ { alias /b/;\nlocation /a/c/ { deny all; } } }", 2, "alias"),
+        ],
+    );
+    refuse(
+        Web::Lighttpd,
+        &[
+            (
+                "server.document-root = \"/srv\"\n$HTTP[\"host\"] == \"a\" { }\nelse $HTTP[\"host\"] == \"b\" { url.access-deny = (\"\") }",
+                3,
+                "else",
+            ),
+            (
+                "auth.require = ( \"/\" => ( \"method\" => \"basic\", \"realm\" => \"x\",\n\"require\" => \"host=a\" ) )",
+                1,
+                "host=a",
+            ),
+            (
+                "$SERVER[\"socket\"] == \"127.0.0.1:81\" {\nserver.document-root = \"/private\" }",
+                2,
+                "for one address",
+            ),
+            ("auth.backend = \"ldap\"", 1, "ldap"),
+            ("$HTTP[\"url\"] =^ \"/a\" {\nauth.backend.htpasswd.userfile = \"/u\" }", 2, "for some paths"),
+        ],
+    );
+    refuse(
+        Web::Caddy,
+        &[
+            (":80 {\n@a {\nremote_ip 10.0.0.1\nremote_ip 10.0.0.2\n}\nabort @a\n}", 6, "matcher"),
+            (":80 {\n@a header X-Key\nrespond @a 403\n}", 3, "matcher"),
+            (":80 {\n@a not path /open/*\nbasic_auth @a {\nann $2y$x\n}\n}", 3, "matcher"),
+            ("{\nservers {\ntrusted_proxies cloud\n}\n}\n:80 {\n}\n", 3, "trusted_proxies"),
+            (":80 {\nforward_auth a:1 {\n}\n}", 2, "forward_auth"),
+        ],
+    );
+}
+
+/// What was not converted is an error of the result, until its entry is removed.
+#[test]
+fn a_refused_conversion_serves_nothing() {
+    let text = "server {\nroot /srv; auth_request /a;\nperl x; }";
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let path = Path::new("/etc/x/site.toml");
+    let errors = site::config::load(path, &Text(path, &conversion.text)).expect_err("it has entries");
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 2, "{texts:#?}");
+    assert!(texts[0].contains("this was not converted: line 2: \\\"auth_request /a\\\""), "{texts:#?}");
+    let decided: Vec<&str> =
+        conversion.text.lines().filter(|line| !line.starts_with("    \"line ")).collect();
+    assert!(site::config::load(path, &Text(path, &decided.join("\n"))).is_ok());
 }

@@ -151,8 +151,8 @@ impl dialects::Disk for Disk {
         Ok(bytes)
     }
 
-    fn expand(&self, pattern: &Path) -> Vec<PathBuf> {
-        Source::expand(self, pattern).unwrap_or_default()
+    fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        Source::expand(self, pattern)
     }
 
     fn folders(&self, path: &Path) -> Vec<String> {

@@ -31,6 +31,8 @@ struct Lines {
     denied: Vec<At<String>>,
     allowed: Vec<At<String>>,
     denies_all: Option<u32>,
+    /// Folders whose password cannot be read.
+    closed: Vec<At<String>>,
     error_pages: Vec<At<(String, String)>>,
     proxies: Vec<At<(String, String)>>,
     types: Vec<At<(String, String)>>,
@@ -74,6 +76,13 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
 }
 
 impl Lines {
+    /// busybox leaves such a line out. A path that was to be protected stays closed.
+    fn close(&mut self, path: &str, line: Option<u32>, findings: &mut Findings) {
+        findings.warn(line, "this path has no password, so that it is denied", "write /path:user:password");
+        let path = path.trim_matches('/');
+        self.closed.push((if path.is_empty() { "/".to_owned() } else { format!("/{path}/") }, line));
+    }
+
     fn add(&mut self, number: u32, text: Result<&str, ()>, findings: &mut Findings) {
         let line = Some(number);
         let Ok(text) = text else {
@@ -85,6 +94,9 @@ impl Lines {
             return;
         }
         let Some((name, value)) = text.split_once(':').filter(|(_, value)| !value.is_empty()) else {
+            if text.starts_with('/') {
+                return self.close(text.trim_end_matches(':'), line, findings);
+            }
             return findings.warn(
                 line,
                 "this line has no value, and busybox leaves it out",
@@ -122,7 +134,7 @@ impl Lines {
                     let path = format!("/{}", name.trim_matches('/'));
                     self.users.entry(path).or_default().push(both(user, password));
                 }
-                None => findings.warn(line, "this path has no password", "write /path:user:password"),
+                None => self.close(name, line, findings),
             },
             _ => findings.warn(
                 line,
@@ -242,6 +254,12 @@ impl Reading<'_> {
         keys.set(None, "then", "deny");
         keys.set(None, "status", 404);
         self.document.section(None, "[[rule]]", keys);
+        for (path, line) in &self.lines.closed {
+            let mut keys = Keys::default();
+            keys.set(*line, "path", path.as_str());
+            keys.set(*line, "then", "deny");
+            self.document.section(*line, "[[rule]]", keys);
+        }
         let mut rule = |line: Option<u32>, addresses: Option<Vec<String>>, then: &str| {
             let mut keys = Keys::default();
             if let Some(addresses) = addresses {

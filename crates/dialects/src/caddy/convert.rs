@@ -64,7 +64,8 @@ fn global(options: &Directive, draft: &mut Draft) {
             "email" => draft.certificates.set(place, "email", option.argument(0)),
             "acme_ca" => draft.certificates.set(place, "authorities", option.argument(0)),
             "debug" => draft.log.set(place, "level", "debug"),
-            "admin" | "order" | "persist_config" | "grace_period" | "storage" | "servers" | "default_sni" => {
+            "servers" => servers(option, draft),
+            "admin" | "order" | "persist_config" | "grace_period" | "storage" | "default_sni" => {
                 draft.note(place, format!("{} has no effect", option.name), "nothing to do");
             }
             "auto_https" if option.argument(0) == "disable_redirects" || option.argument(0) == "off" => {
@@ -78,6 +79,36 @@ fn global(options: &Directive, draft: &mut Draft) {
             "log" => log(option, &mut None, draft),
             _ => draft.error(place, unconverted(option), "remove it, or find its like in the manual"),
         }
+    }
+}
+
+/// `trusted_proxies static`, without which all clients of a proxy would have its address.
+fn servers(option: &Directive, draft: &mut Draft) {
+    for inner in option.children() {
+        match (inner.name.as_str(), inner.argument(0)) {
+            ("trusted_proxies", "static") => {
+                let all = inner.arguments[1..].iter().flat_map(|text| networks(text));
+                draft.top.set(&inner.place, "trusted_proxies", all.map(str::to_owned).collect::<Vec<_>>());
+            }
+            ("protocols" | "metrics" | "keepalive_interval" | "timeouts" | "trusted_proxies_strict", _) => {
+                draft.note(
+                    &inner.place,
+                    format!("{} has no effect", inner.name),
+                    "see [http2] and [timeouts]",
+                );
+            }
+            _ => draft.error(&inner.place, unconverted(inner), "remove it, or find its like in the manual"),
+        }
+    }
+}
+
+/// The networks of a word.
+fn networks(text: &str) -> Vec<&str> {
+    match text {
+        "private_ranges" => {
+            vec!["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.0/8", "fd00::/8", "::1"]
+        }
+        address => vec![address],
     }
 }
 
@@ -228,20 +259,20 @@ impl Site<'_> {
             "path_regexp" if negation.is_empty() => {
                 matcher.paths.extend(regex::patterns(condition.arguments.last()?)?)
             }
+            // A second condition of a kind would replace the first.
+            "remote_ip" | "client_ip" if rule.get("address").is_some() => return None,
+            "method" | "host" if rule.get(&condition.name).is_some() => return None,
             "remote_ip" | "client_ip" => {
-                let private =
-                    ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"];
-                let mut all = Vec::new();
-                for address in &condition.arguments {
-                    match address.as_str() {
-                        "private_ranges" => all.extend(private.map(|range| format!("{negation}{range}"))),
-                        address => all.push(format!("{negation}{address}")),
-                    }
-                }
-                rule.set(place, "address", all);
+                let all = condition.arguments.iter().flat_map(|text| networks(text));
+                rule.set(place, "address", all.map(|range| format!("{negation}{range}")).collect::<Vec<_>>());
             }
             "method" => rule.set(place, "method", given(negation)),
             "host" if negation.is_empty() => rule.set(place, "host", given("")),
+            // The presence of a field, or its absence.
+            "header" if condition.argument(1).is_empty() || condition.argument(0).starts_with('!') => {
+                return None;
+            }
+            "header" if rule.get("field").is_some() => return None,
             "header" => rule.pair(
                 place,
                 "field",
@@ -436,6 +467,7 @@ impl Site<'_> {
                         scope.pair(&user.place, "users", &user.name, user.argument(0))
                     });
                 }
+                self.case(place, &paths);
                 self.each(&paths, place, host, |scope| scope.set(place, "auth", "basic"));
                 if let Some(realm) = arguments.get(1) {
                     self.each(&paths, place, host, |scope| scope.set(place, "realm", realm.as_str()));
@@ -502,10 +534,19 @@ impl Site<'_> {
         };
         if !paths.is_empty() {
             rule.set(&child.place, "path", paths.to_vec());
+            self.case(&child.place, paths);
         }
         rule.set(&child.place, "then", "deny");
         rule.set(&child.place, "status", status);
         host.scope.rules.push(rule);
+    }
+
+    /// What is protected in Caddy whatever the case of its path.
+    fn case(&mut self, place: &Place, paths: &[String]) {
+        if paths.iter().any(|path| path.chars().any(char::is_alphabetic)) {
+            let what = format!("{} is protected in this case only", paths.join(" "));
+            self.draft.warn(place, what, "write it in other cases, too, if an upstream ignores case");
+        }
     }
 
     /// For the host, or for the routes of these paths.
@@ -788,10 +829,15 @@ fn upstream_field(option: &Directive, own: &mut Scope, draft: &mut Draft) {
     match value {
         "{host}" | "{hostport}" | "{http.request.host}" if lower == "host" => {}
         _ if matches!(lower.as_str(), "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host") => {}
+        _ if name.starts_with(['+', '?', '>']) || option.arguments.len() > 2 || name.contains('*') => {
+            draft.error(&option.place, unconverted(option), "see proxy_headers");
+        }
         value if value.contains('{') => {
+            // The client could otherwise say what Caddy said.
+            own.pair(&option.place, "proxy_headers", name, false);
             draft.warn(
                 &option.place,
-                format!("{name} is not sent: it has a variable"),
+                format!("{name} is removed: its value has a variable"),
                 "upstreams have X-Forwarded-For",
             );
         }

@@ -87,7 +87,7 @@ impl<'r> Reader<'r> {
             return snippet.children().iter().map(|child| filled(child, arguments)).collect();
         }
         let mut all = Vec::new();
-        let found = self.disk.expand(&self.folder.join(directive.argument(0)));
+        let found = draft.files(self.disk, &self.folder.join(directive.argument(0)), place);
         if found.is_empty() && !directive.argument(0).contains('*') {
             let what = format!("\"{}\": there is no such snippet or file", directive.text());
             draft.error(place, what, "define it before");

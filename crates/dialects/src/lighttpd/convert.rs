@@ -84,9 +84,13 @@ fn sites(statements: &[Statement], draft: &mut Draft) {
     }
     let mut hosts = Vec::new();
     for statement in statements {
-        if let Statement::When { field, operator, operand, is_else: false, block, place } = statement
+        if let Statement::When { field, operator, operand, is_else, block, place } = statement
             && is_host(statement)
         {
+            if *is_else {
+                draft.error(place, "an else cannot be converted", "write its condition");
+                continue;
+            }
             let Some(names) = names(operator, operand) else {
                 draft.error(
                     place,
@@ -105,6 +109,17 @@ fn sites(statements: &[Statement], draft: &mut Draft) {
     }
     draft.hosts.push(host);
     draft.hosts.extend(hosts);
+    draft.hosts.iter_mut().for_each(exclude);
+}
+
+/// Files that are not sent have a route that says so, unless one runs them.
+fn exclude(host: &mut Host) {
+    for (pattern, place) in std::mem::take(&mut host.unsent) {
+        let route = host.route(&pattern, &place);
+        if route.get("interpreter").is_none() && route.get("cgi").is_none() && !route.responds() {
+            route.set(&place, "return", 403);
+        }
+    }
 }
 
 fn is_host(statement: &Statement) -> bool {
@@ -154,7 +169,7 @@ fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut D
                 ("$SERVER[\"socket\"]", "==") => {
                     let is_on = |inner: &Statement| matches!(inner, Statement::Set { name, value, .. } if name == "ssl.engine" && value.is_on());
                     listen(operand, block.iter().any(is_on), place, host, draft);
-                    block.iter().for_each(|inner| apply(inner, paths, host, draft));
+                    block.iter().for_each(|inner| of_socket(inner, paths, host, draft));
                 }
                 ("$HTTP[\"scheme\"]", "==") if operand == "http" && redirects_to_https(block) => {
                     host.scope.set(place, "https_redirect", true);
@@ -178,6 +193,26 @@ fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut D
                 }
                 _ => draft.error(place, unconverted(&whole), "see [[rule]], [[host]] and [[route]]"),
             }
+        }
+    }
+}
+
+/// A host responds on all addresses, so that one of them has nothing of its own but TLS.
+fn of_socket(inner: &Statement, paths: &[String], host: &mut Host, draft: &mut Draft) {
+    match inner {
+        Statement::Set { name, .. } if name.starts_with("ssl.") || name == "server.use-ipv6" => {
+            apply(inner, paths, host, draft);
+        }
+        Statement::Set { name, place, .. } => {
+            let what = format!("{} for one address", unconverted(name));
+            draft.error(place, what, "write a host with addresses of its own");
+        }
+        Statement::When { place, .. } => {
+            draft.error(
+                place,
+                "a condition for one address cannot be converted",
+                "see addresses of [[host]]",
+            );
         }
     }
 }
@@ -211,16 +246,32 @@ fn denies_all(block: &[Statement]) -> bool {
 fn url_patterns(operator: &str, operand: &str) -> Option<Vec<String>> {
     match operator {
         "==" => Some(vec![operand.to_owned()]),
-        "=^" => Some(prefixes(operand)),
+        "=^" => Some(beginnings(operand)),
         "=$" => Some(vec![format!("*{operand}")]).filter(|_| !operand.contains('/')),
         "=~" => regex::patterns(operand),
         _ => None,
     }
 }
 
-/// lighttpd compares the beginnings of texts, and here whole segments count.
+/// The folder, and the file.
 fn prefixes(text: &str) -> Vec<String> {
     if text.ends_with('/') { vec![text.to_owned()] } else { vec![format!("{text}/"), text.to_owned()] }
+}
+
+/// lighttpd compares the beginnings of texts.
+fn beginnings(text: &str) -> Vec<String> {
+    let longer = regex::longer_names(text);
+    prefixes(text).into_iter().chain(longer).collect()
+}
+
+/// The paths of a pattern, for a block or everywhere. `None`: patterns cannot say it.
+fn within(paths: &[String], pattern: &str) -> Option<Vec<String>> {
+    if paths.is_empty() {
+        return Some(vec![pattern.to_owned()]);
+    }
+    let folders = paths.iter().filter(|path| path.ends_with('/'));
+    let all: Option<Vec<String>> = folders.map(|path| regex::within(path, pattern)).collect();
+    all.filter(|all| !all.is_empty())
 }
 
 /// For the host, or for the routes of these paths.
@@ -241,7 +292,18 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
     let name = full.trim_end_matches('+');
     let text = value.text();
     match name {
-        "server.port" | "server.bind" | "ssl.engine" | "auth.backend" | "server.dir-listing.encoding" => {}
+        "server.port" | "server.bind" | "ssl.engine" | "server.dir-listing.encoding" => {}
+        "auth.backend" if matches!(text, "htpasswd" | "htdigest" | "plain") => {}
+        "auth.backend" => {
+            draft.error(place, unconverted(&format!("auth.backend \"{text}\"")), "see authorizer")
+        }
+        name if name.starts_with("auth.backend.") && !paths.is_empty() => {
+            draft.error(
+                place,
+                format!("{} for some paths", unconverted(name)),
+                "write it outside of the condition",
+            );
+        }
         "server.document-root" => {
             each(paths, place, host, |scope| scope.set(place, "root", text.trim_end_matches('/')))
         }
@@ -269,7 +331,10 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
         }
         "server.max-write-idle" => draft.timeouts.set(place, "write", number(value).clamp(1, 86_400)),
         "server.max-request-size" => {
-            let bytes = number(value).clamp(0, 1 << 30) << 10;
+            let Ok(number) = text.parse::<i64>() else {
+                return draft.error(place, unconverted(name), "write a number");
+            };
+            let bytes = number.clamp(0, 1 << 30) << 10;
             each(paths, place, host, |scope| {
                 scope.set(place, "max_body", if bytes == 0 { 1 << 40 } else { bytes })
             });
@@ -291,6 +356,7 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
             });
             draft.warn(place, format!("{name}: the status is that of the file"), "see error_pages");
         }
+        "connection.kbytes-per-second" | "server.kbytes-per-second" if text == "0" => {}
         "connection.kbytes-per-second" | "server.kbytes-per-second" if number(value) > 0 => {
             let mut limit = Scope::new(place.line);
             let by = if name.starts_with("conn") { "connection" } else { "all" };
@@ -321,11 +387,14 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
             }
         }
         "static-file.exclude-extensions" => {
-            draft.note(
-                place,
-                format!("{name}: files that a route runs are never sent"),
-                "deny others with [[route]]",
-            );
+            for ending in value.texts() {
+                match within(paths, &format!("*{ending}")) {
+                    Some(patterns) => {
+                        host.unsent.extend(patterns.into_iter().map(|pattern| (pattern, place.clone())))
+                    }
+                    None => draft.error(place, unconverted(name), "see return of [[route]]"),
+                }
+            }
         }
         "deflate.mimetypes" | "compress.filetype" => each(paths, place, host, |scope| {
             scope.set(place, "compress", true);
@@ -390,7 +459,14 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
         "url.rewrite-if-not-file" => fallback(value, place, host, draft),
         "cgi.assign" => {
             for (ending, program) in value.pairs() {
-                let patterns = if ending.is_empty() { paths.to_vec() } else { vec![format!("*{ending}")] };
+                let patterns = match ending {
+                    "" => Some(paths.to_vec()),
+                    ending => within(paths, &format!("*{ending}")),
+                };
+                let Some(patterns) = patterns else {
+                    draft.error(place, unconverted(name), "write the folders whose files are scripts");
+                    continue;
+                };
                 for pattern in patterns {
                     let route = host.route(&pattern, place);
                     route.set(place, "cgi", true);
@@ -405,6 +481,10 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
         "proxy.server" => upstreams(value, "http", paths, place, host, draft),
         "proxy.balance" | "fastcgi.balance" => {
             draft.warn(place, format!("{name} is not converted"), "see balance")
+        }
+        "extforward.forwarder" => trusted(value, place, draft),
+        "extforward.headers" | "extforward.params" | "extforward.hap-PROXY" => {
+            draft.note(place, format!("{name} has no effect"), "see trusted_proxies");
         }
         "proxy.header" | "proxy.forwarded" => {
             draft.note(
@@ -447,6 +527,18 @@ fn seconds(text: &str) -> Option<u64> {
     Some(total)
 }
 
+/// `extforward.forwarder = ("10.0.0.1" => "trust")`.
+fn trusted(value: &Datum, place: &Place, draft: &mut Draft) {
+    let all: Vec<String> = value.pairs().iter().map(|(address, _)| (*address).to_owned()).collect();
+    let is_known = |(address, trust): &(&str, &Datum)| *address != "all" && trust.text() == "trust";
+    match value.pairs().iter().all(is_known) && !all.is_empty() {
+        true => draft.top.set(place, "trusted_proxies", all),
+        false => {
+            draft.error(place, unconverted("extforward.forwarder"), "write the addresses of the proxies")
+        }
+    }
+}
+
 fn auth(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
     for (path, options) in value.pairs() {
         let option = |wanted: &str| {
@@ -461,7 +553,11 @@ fn auth(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
             match one.split_once('=') {
                 Some(("user", name)) => required.push(format!("user:{name}")),
                 Some(("group", name)) => required.push(format!("group:{name}")),
-                _ => {}
+                None if matches!(one, "" | "valid-user") => {}
+                _ => {
+                    let what = format!("auth.require: \"{}\" cannot be converted", one.escape_debug());
+                    draft.error(place, what, "write user=NAME, group=NAME or valid-user");
+                }
             }
         }
         let method = option("method");
@@ -472,7 +568,8 @@ fn auth(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
                 "write basic or digest",
             );
         }
-        for path in if path.is_empty() || path == "/" { vec!["/".to_owned()] } else { prefixes(path) } {
+        let everything = path.is_empty() || path == "/";
+        for path in if everything { vec!["/".to_owned()] } else { beginnings(path) } {
             let scope = if path == "/" { &mut host.scope } else { host.route(&path, place) };
             scope.set(place, "auth", if method == "digest" { "digest" } else { "basic" });
             scope.set(place, "realm", option("realm"));
@@ -613,7 +710,14 @@ fn upstreams(
             "" | "/" if paths.is_empty() => vec!["/".to_owned()],
             "" | "/" => paths.to_vec(),
             key if key.starts_with('/') => prefixes(key),
-            key => vec![format!("*{key}")],
+            key => match within(paths, &format!("*{key}")) {
+                Some(patterns) => patterns,
+                None => {
+                    let what = format!("{protocol}.server \"{}\" cannot be converted", key.escape_debug());
+                    draft.error(place, what, "write the folders of its files");
+                    continue;
+                }
+            },
         };
         for pattern in patterns {
             let route = host.route(&pattern, place);

@@ -300,7 +300,7 @@ impl<'r> Reader<'r> {
     }
 
     fn include(&mut self, pattern: &str, place: &Place, depth: usize, draft: &mut Draft) -> Vec<Statement> {
-        let found = self.disk.expand(&self.folder.join(pattern));
+        let found = draft.files(self.disk, &self.folder.join(pattern), place);
         if found.is_empty() && !pattern.contains('*') {
             draft.error(
                 place,

@@ -88,7 +88,7 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         }
     }
     for child in locations {
-        location(child, &mut host, &context, &named, draft);
+        location(child, &mut host, &context, &named, None, draft);
     }
     draft.hosts.push(host);
 }
@@ -261,8 +261,20 @@ fn condition(child: &Directive, host: &mut Host, draft: &mut Draft) {
     }
 }
 
+/// The location around another one.
+struct Outer<'o> {
+    patterns: &'o [String],
+    scope: &'o Scope,
+}
+
+/// The paths of expressions within a location.
+fn nested(outer: &Outer, all: &[String]) -> Option<Vec<String>> {
+    let prefix = outer.patterns.first()?;
+    all.iter().map(|pattern| regex::within(prefix, pattern)).collect()
+}
+
 /// The patterns of a location, with whether the route can have an alias.
-fn patterns(child: &Directive, draft: &mut Draft) -> Option<Vec<String>> {
+fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Option<Vec<String>> {
     let place = &child.place;
     let (kind, text) = match child.arguments.as_slice() {
         [text] => ("", text.as_str()),
@@ -274,6 +286,10 @@ fn patterns(child: &Directive, draft: &mut Draft) -> Option<Vec<String>> {
         "" | "^~" if text.starts_with('/') && !text.contains(['*', '?']) => Some(prefix(text, place, draft)),
         "~" | "~*" => {
             let found = regex::patterns(text);
+            let found = match outer {
+                Some(outer) => found.and_then(|all| nested(outer, &all)),
+                None => found,
+            };
             match &found {
                 Some(all) => {
                     let what = format!("{} became {}", child.text(), all.join(" "));
@@ -302,24 +318,26 @@ fn prefix(text: &str, place: &Place, draft: &mut Draft) -> Vec<String> {
     vec![format!("{text}/"), text.to_owned()]
 }
 
-pub fn location(
+fn location(
     child: &Directive,
     host: &mut Host,
     context: &Context,
     named: &[&Directive],
+    outer: Option<&Outer>,
     draft: &mut Draft,
 ) {
     if child.argument(0).starts_with('@') {
         return;
     }
-    let Some(patterns) = patterns(child, draft) else { return };
+    let Some(mut patterns) = patterns(child, outer, draft) else { return };
     let mut scope = Scope::new(child.place.line);
+    let mut inner_locations = Vec::new();
     let mut is_internal = false;
     for inner in child.children() {
         let place = &inner.place;
         let first = inner.argument(0);
         match inner.name.as_str() {
-            "location" => location(inner, host, context, named, draft),
+            "location" => inner_locations.push(inner),
             "alias" => scope.set(place, "alias", (context.path)(first)),
             "try_files" => try_files(inner, &mut scope, named, draft),
             "return" => respond(inner, &mut scope, context, draft),
@@ -331,11 +349,11 @@ pub fn location(
             "proxy_set_header" => proxy_header(inner, &mut scope, draft),
             "fastcgi_param" | "scgi_param" => variable(inner, &mut scope, draft),
             "internal" => is_internal = true,
+            "proxy_hide_header" | "fastcgi_hide_header" => scope.pair(place, "headers", first, false),
             "proxy_redirect"
             | "proxy_cookie_path"
             | "proxy_cookie_domain"
             | "proxy_pass_header"
-            | "proxy_hide_header"
             | "proxy_intercept_errors"
             | "fastcgi_intercept_errors"
             | "proxy_cache_bypass"
@@ -375,7 +393,97 @@ pub fn location(
             ["root", "alias", "proxy", "application"].iter().for_each(|name| scope.remove(name));
         }
     }
+    if let Some(outer) = outer {
+        inherit(&mut scope, outer.scope);
+        if outer.scope.get("alias").is_some() && !scope.responds() && scope.get("interpreter").is_none() {
+            draft.error(
+                &child.place,
+                "a location within one with an alias cannot be converted",
+                "write its whole path",
+            );
+        }
+    }
+    if scope.protects() {
+        let extra = guard(child, &mut patterns, draft);
+        if let Some(pattern) = extra {
+            guarded(&pattern, child, &scope, host);
+        }
+    }
+    for inner in inner_locations {
+        let outer = Outer { patterns: &patterns, scope: &scope };
+        location(inner, host, context, named, Some(&outer), draft);
+    }
     finish(&patterns, scope, host, draft);
+}
+
+/// What a location has from the one around it, unless it has its own.
+fn inherit(scope: &mut Scope, outer: &Scope) {
+    const OWN: [&str; 11] = [
+        "path",
+        "alias",
+        "proxy",
+        "application",
+        "interpreter",
+        "redirect",
+        "status",
+        "rewrite",
+        "return",
+        "fallback",
+        "fallback_for",
+    ];
+    let mut rest = outer.clone();
+    OWN.iter().for_each(|name| rest.remove(name));
+    // Rules of limit_except do not replace the others.
+    if scope.rules.iter().any(|rule| rule.get("method").is_none()) {
+        rest.rules.clear();
+    }
+    if !scope.limits.is_empty() {
+        rest.limits.clear();
+    }
+    scope.inherit(&rest);
+}
+
+/// Lets what protects have all the paths that it has in nginx: in every case, and the names that only begin with a prefix,
+/// which are returned.
+fn guard(child: &Directive, patterns: &mut Vec<String>, draft: &mut Draft) -> Option<String> {
+    match child.argument(0) {
+        "~*" => {
+            let all: Option<Vec<Vec<String>>> =
+                patterns.iter().map(|pattern| regex::any_case(pattern)).collect();
+            match all {
+                Some(all) => *patterns = all.concat(),
+                None => draft.error(
+                    &child.place,
+                    format!("{} protects paths whatever their case", child.text()),
+                    "write patterns in each case that there is",
+                ),
+            }
+            None
+        }
+        "~" | "=" => None,
+        _ => regex::longer_names(child.arguments.last().map_or("", String::as_str)),
+    }
+}
+
+/// The route of the names that only begin with a prefix. With `^~` it precedes expressions.
+fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host) {
+    let place = &child.place;
+    let mut own = scope.clone();
+    let maps =
+        own.get("alias").is_some() || own.text("proxy").is_some_and(|url| url.matches('/').count() > 2);
+    if maps {
+        ["alias", "proxy", "proxy_host", "proxy_headers", "fallback", "fallback_for"]
+            .iter()
+            .for_each(|name| own.remove(name));
+        own.set(place, "return", 404);
+    }
+    let route = host.route(pattern, place);
+    route.inherit(&own);
+    let at = host.routes.iter().position(|route| route.text("path") == Some(pattern));
+    if let Some(at) = at.filter(|_| child.argument(0) == "^~") {
+        let route = host.routes.remove(at);
+        host.routes.insert(0, route);
+    }
 }
 
 /// Gives the routes of these patterns what their location has.
@@ -399,7 +507,12 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
     let (is_script, has_alias) = (scope.get("interpreter").is_some(), scope.get("alias").is_some());
     for (at, path) in patterns.iter().enumerate() {
         if path == "/" && is_plain(&scope) {
-            host.scope.inherit(&scope);
+            // Other locations do not have what protects this one.
+            let (settings, protection) = scope.clone().split();
+            host.scope.inherit(&settings);
+            if protection.protects() {
+                host.route("/", &place).inherit(&protection);
+            }
             continue;
         }
         let is_prefix = path.ends_with('/');
@@ -554,8 +667,11 @@ fn proxy_header(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
         _ if OWN_FIELDS.contains(&lower.as_str()) => {}
         "" => scope.pair(place, "proxy_headers", name, false),
         value if !value.contains('$') => scope.pair(place, "proxy_headers", name, value),
+        value if value.strip_prefix("$http_") == Some(lower.replace('-', "_").as_str()) => {}
         _ => {
-            let what = format!("{name} is not sent: it has a variable");
+            // The client could otherwise say what nginx said.
+            scope.pair(place, "proxy_headers", name, false);
+            let what = format!("{name} is removed: its value has a variable");
             draft.warn(place, what, "upstreams have X-Forwarded-For, -Proto and -Host");
         }
     }
@@ -567,7 +683,7 @@ fn variable(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
         return;
     }
     if value.contains('$') {
-        return draft.warn(&child.place, format!("{name} is not sent: it has a variable"), "see env");
+        return draft.error(&child.place, unconverted(child), "env has no variables; write a value");
     }
     scope.pair(&child.place, "env", name, value);
 }

@@ -145,8 +145,8 @@ impl<'r> Reader<'r> {
             draft.error(place, "files include one another more than 16 deep", "remove an include");
             return Vec::new();
         }
-        let found = self.disk.expand(&pattern);
-        if found.is_empty() && !directive.argument(0).contains(['*', '?', '[']) {
+        let found = draft.files(self.disk, &pattern, place);
+        if found.is_empty() && !directive.argument(0).contains(['*', '?']) {
             draft.error(place, format!("{} is missing", directive.text()), "write the path of a file");
         }
         let mut all = Vec::new();

@@ -24,7 +24,7 @@ pub struct Context<'c> {
 }
 
 /// What has no effect here, and needs none.
-const NEEDLESS: [&str; 64] = [
+const NEEDLESS: [&str; 63] = [
     "sendfile",
     "tcp_nopush",
     "tcp_nodelay",
@@ -68,7 +68,6 @@ const NEEDLESS: [&str; 64] = [
     "proxy_buffer_size",
     "proxy_busy_buffers_size",
     "proxy_request_buffering",
-    "proxy_set_body",
     "proxy_headers_hash_max_size",
     "proxy_headers_hash_bucket_size",
     "fastcgi_buffers",
@@ -159,6 +158,7 @@ pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draf
             rule.set(place, "then", directive.name.as_str());
             scope.rules.push(rule);
         }
+        "limit_except" => limit_except(directive, scope, draft),
         "limit_rate" => rate(directive, scope, draft),
         "limit_rate_after" => {
             match (size(first), scope.limits.iter_mut().find(|limit| limit.get("download").is_some())) {
@@ -253,6 +253,29 @@ fn trusted(directive: &Directive, draft: &mut Draft) {
     };
     all.push(directive.argument(0).trim_end_matches(':').to_owned());
     draft.top.set(&directive.place, "trusted_proxies", all);
+}
+
+/// What is denied to other methods.
+fn limit_except(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
+    let mut methods = directive.arguments.clone();
+    if methods.iter().any(|method| method == "GET") {
+        methods.push("HEAD".to_owned());
+    }
+    let excepted: Vec<String> = methods.iter().map(|method| format!("!{method}")).collect();
+    for child in directive.children() {
+        if !matches!(child.name.as_str(), "allow" | "deny") || excepted.is_empty() {
+            draft.error(&child.place, unconverted(child), "see method of [[rule]]");
+            continue;
+        }
+        let place = &child.place;
+        let mut rule = Scope::new(place.line);
+        rule.set(place, "method", excepted.clone());
+        if child.argument(0) != "all" {
+            rule.set(place, "address", child.argument(0).trim_end_matches(':'));
+        }
+        rule.set(place, "then", child.name.as_str());
+        scope.rules.push(rule);
+    }
 }
 
 fn rate(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {

@@ -33,6 +33,7 @@ const MAX_LISTENERS: usize = 64;
 /// `None`: there are errors.
 pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> {
     let top = Section::open(Scope::Top, tree, errors);
+    reject_unconverted(&top);
     let listeners = listeners(&top);
     let limits = limits(&top);
     let (log, format) = log(&top);
@@ -81,6 +82,14 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
         scripts,
         log,
     })
+}
+
+/// Reports what a conversion has left to be decided.
+fn reject_unconverted(top: &Section) {
+    for entry in top.texts("unconverted").unwrap_or_default() {
+        let what = format!("this was not converted: {}", entry.value.escape_debug());
+        top.errors.add(entry.place, what, "write what takes its place, and remove this entry");
+    }
 }
 
 /// `None`: no field `Server`.

@@ -130,6 +130,15 @@ pub static CHAPTERS: &[Chapter] = &[
                        files is an error. A file has at most 1 MiB, and files include files at most eight levels deep.",
             },
             Key {
+                name: "unconverted",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "[\"line 14: satisfy any cannot be converted\"]",
+                text: "What `taipan convert` could not convert. Each entry is an error, so that a site does not serve without \
+                       what a line of the original has protected. Decide what takes its place, and remove the entry. See \
+                       [From nginx, Apache, lighttpd or Caddy](from-nginx.md).",
+            },
+            Key {
                 name: "host",
                 kind: Kind::Tables(Scope::Host),
                 default: Words("none"),
