@@ -3,6 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use taipan_http::status::Status;
 use tokio::sync::Notify;
@@ -26,6 +28,8 @@ pub struct DiskLookup {
 #[derive(Default)]
 pub(super) struct Pending {
     device: Device,
+    /// A helper thread has begun with it: it may not see what has changed since.
+    has_begun: Arc<AtomicBool>,
     result: RefCell<Option<Result<Rc<Entry>, Status>>>,
     done: Notify,
     /// The number of requests that wait. When the last of them is dropped, the lookup is cancelled.
@@ -38,7 +42,10 @@ impl DiskLookup {
     /// Errors: the status of the response.
     pub async fn find(self) -> Result<Rc<Entry>, Status> {
         let (files, path) = (self.files.clone(), self.key.1.clone());
-        let found = self.join_or_start().await;
+        let found = match self.wait_for_earlier().await {
+            Ok(()) => self.join_or_start().await,
+            Err(busy) => Err(busy),
+        };
         found.unwrap_or_else(|busy| Err(files.report_busy(path.as_str(), busy)))
     }
 
@@ -55,6 +62,17 @@ impl DiskLookup {
         });
     }
 
+    /// Where each request is compared with the disk, waits for the end of a lookup that has begun before the request.
+    async fn wait_for_earlier(&self) -> Result<(), Busy> {
+        let Files { services, pending, check_seconds, .. } = &*self.files;
+        let has_begun = |pending: &&Rc<Pending>| pending.has_begun.load(Ordering::SeqCst);
+        let earlier = pending.borrow().get(&self.key).filter(has_begun).cloned();
+        let Some(earlier) = earlier.filter(|_| *check_seconds == 0) else { return Ok(()) };
+        let _admitted = services.disk.admit(earlier.device)?;
+        let _waiter = Waiter::new(&earlier);
+        services.disk.wait(earlier.result()).await.map(drop)
+    }
+
     async fn join_or_start(self) -> Result<Result<Rc<Entry>, Status>, Busy> {
         let files = self.files.clone();
         let disk = &files.services.disk;
@@ -63,16 +81,7 @@ impl DiskLookup {
         let _admitted = disk.admit(device)?;
         let pending = running.unwrap_or_else(|| self.start(device));
         let _waiter = Waiter::new(&pending);
-        let result = async {
-            loop {
-                let done = pending.done.notified();
-                if let Some(result) = &*pending.result.borrow() {
-                    return result.clone();
-                }
-                done.await;
-            }
-        };
-        disk.wait(result).await
+        disk.wait(pending.result()).await
     }
 
     fn start(self, device: Device) -> Rc<Pending> {
@@ -83,7 +92,11 @@ impl DiskLookup {
         let task = tokio::task::spawn_local(async move {
             let LookupGuard { files, key: (host, path), pending } = &guard;
             let stamps = cached.as_ref().map_or(Vec::new(), |entry| entry.stamps.clone());
-            let lookup = move || query.lookup_if_changed(&stamps, Wait::Allowed);
+            let has_begun = pending.has_begun.clone();
+            let lookup = move || {
+                has_begun.store(true, Ordering::SeqCst);
+                query.lookup_if_changed(&stamps, Wait::Allowed)
+            };
             let result = match files.services.disk.run(device, Work::File, lookup).await {
                 Ok(result) => files.update(*host, path, cached, result, files.services.clock.read()),
                 Err(busy) => Err(files.report_busy(path.as_str(), busy)),
@@ -92,6 +105,18 @@ impl DiskLookup {
         });
         *pending.task.borrow_mut() = Some(task.abort_handle());
         pending
+    }
+}
+
+impl Pending {
+    async fn result(&self) -> Result<Rc<Entry>, Status> {
+        loop {
+            let done = self.done.notified();
+            if let Some(result) = &*self.result.borrow() {
+                return result.clone();
+            }
+            done.await;
+        }
     }
 }
 
