@@ -1,7 +1,7 @@
 //! How long a response is fresh, and how old it is (RFC 9111 §4.2).
 
 use taipan_http::date;
-use taipan_http::fields::{digits, is_name};
+use taipan_http::fields::{digits, is_name, list, trim_ows};
 use taipan_http::status::Status;
 
 use crate::directives::{Applies, Directives};
@@ -57,7 +57,7 @@ impl Directed {
     pub fn of(fields: &[Field], settings: &Settings) -> Directed {
         for target in &settings.targets {
             let found = match is_name(target.as_bytes(), "surrogate-control") {
-                true => surrogate_control(fields),
+                true => surrogate_control(fields, &settings.surrogate),
                 false => targeted::parse(values(fields, target)),
             };
             if let Some(directives) = found {
@@ -69,10 +69,21 @@ impl Directed {
     }
 }
 
-/// An older field, in which a parameter names the server that a directive is for: those for others do not count.
-fn surrogate_control(fields: &[Field]) -> Option<Directives> {
-    let members = taipan_http::fields::list(values(fields, "surrogate-control"));
-    let own: Vec<&[u8]> = members.filter(|member| !member.contains(&b';')).collect();
+/// An older field, in which a parameter names the server that a directive is for: those for others do not count, and those
+/// for this one count alone.
+fn surrogate_control(fields: &[Field], name: &str) -> Option<Directives> {
+    let (mut for_all, mut for_this): (Vec<&[u8]>, Vec<&[u8]>) = Default::default();
+    for member in list(values(fields, "surrogate-control")) {
+        let end = member.iter().rposition(|&byte| byte == b';');
+        match end.map(|end| (&member[..end], trim_ows(&member[end + 1..]))) {
+            None => for_all.push(member),
+            Some((directive, target)) if !name.is_empty() && target == name.as_bytes() => {
+                for_this.push(trim_ows(directive));
+            }
+            Some(_) => {}
+        }
+    }
+    let own = if for_this.is_empty() { for_all } else { for_this };
     (!own.is_empty()).then(|| Directives::parse(own.into_iter()))
 }
 
@@ -281,6 +292,10 @@ mod tests {
         );
         let other = [("Surrogate-Control", "max-age=5;other"), (CC, "max-age=60")];
         assert_eq!(freshness_with(&own, 200, &other).lifetime, 60);
+        let named = Settings { surrogate: "taipan".to_owned(), ..own };
+        let both = [("Surrogate-Control", "max-age=5, max-age=9 ; taipan"), (CC, "no-store")];
+        assert_eq!(freshness_with(&named, 200, &both).lifetime, 9);
+        assert_eq!(freshness_with(&named, 200, &other).lifetime, 60);
     }
 
     #[test]

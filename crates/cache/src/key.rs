@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use twox_hash::XxHash3_128;
 
-use crate::settings::Settings;
+use crate::settings::{Query, Settings};
 
 /// The canonical text, and its hash. Two keys are the same if their texts are: clients choose most of the text, so its hash
 /// alone decides nothing.
@@ -40,8 +40,13 @@ impl Parts<'_> {
         out.extend(self.authority.iter().map(u8::to_ascii_lowercase));
         out.extend_from_slice(self.path.as_bytes());
         if let Some(query) = self.query {
+            let end = out.len();
             out.push(b'?');
             settings.query.write(query, out);
+            // A page without parameters, and one whose parameters do not count, are the same.
+            if out.len() == end + 1 && settings.query != Query::All {
+                out.truncate(end);
+            }
         }
         out.push(b' ');
         out.extend_from_slice(self.upstream.as_bytes());
@@ -114,6 +119,17 @@ mod tests {
             text(&Parts { query: Some(""), ..PARTS }),
             "https://example.org/a/b? http://127.0.0.1:3000"
         );
+        let filtered = Settings { query: Query::Without(vec!["b".to_owned()]), ..Settings::default() };
+        let with = |query| {
+            let mut out = Vec::new();
+            Parts { query, ..PARTS }.write(&filtered, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            [with(None), with(Some("")), with(Some("b=1"))],
+            [text(&PARTS), text(&PARTS), text(&PARTS)]
+        );
+        assert_eq!(with(Some("b=1&a=2")), "https://example.org/a/b?a=2 http://127.0.0.1:3000");
         let raw = Parts { raw_path: "/a%2fb", query: Some("x=1"), ..PARTS };
         assert_eq!(text(&raw), "https://example.org/a/b?x=1 http://127.0.0.1:3000 /a%2fb");
         let key = Key::new(text(&raw).as_bytes());

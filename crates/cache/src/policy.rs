@@ -153,6 +153,24 @@ pub fn store(
     is_worthwhile(&stored, &policy, directives).then_some((stored, policy))
 }
 
+/// Whether an answer that validates a response lets it be stored on.
+pub fn stays_stored(stored: &Stored, settings: &Settings) -> bool {
+    let directives = Directed::of(&stored.fields, settings).directives;
+    is_storable(stored.status, &directives) && directives.private != Applies::Everywhere
+}
+
+/// The fields of an answer to a validation or to HEAD that may become those of a stored response. The others, such as
+/// `Set-Cookie`, are for the client that it was requested for.
+pub(crate) fn shared_fields<'f>(fields: &'f [Field], settings: &Settings) -> Vec<&'f Field> {
+    let directives = Directed::of(fields, settings).directives;
+    let is_public = shared(&directives, settings).cookies && settings.cookies == Cookies::IfPublic;
+    let is_shared = |field: &&Field| {
+        is_kept(&field.name, fields, &directives, settings)
+            && (is_public || !field.name.eq_ignore_ascii_case("set-cookie"))
+    };
+    fields.iter().filter(is_shared).collect()
+}
+
 /// The fields of a response that were not stored with it, but are for the client that it was requested for.
 pub fn unstored<'f>(fields: &'f [Field], stored: &'f Stored) -> impl Iterator<Item = &'f Field> {
     let is_stored = |field: &&Field| stored.fields.iter().any(|own| own.name == field.name);

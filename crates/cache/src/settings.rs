@@ -10,6 +10,8 @@ pub struct Settings {
     /// Fields like `CDN-Cache-Control`, in lower case. The first one that a response has counts in place of `Cache-Control`
     /// and `Expires` (RFC 9213 §2.2).
     pub targets: Vec<String>,
+    /// The name by which upstreams know the cache as a surrogate: it sends `Surrogate-Capability`. Empty: it has none.
+    pub surrogate: String,
     /// The freshness of a response that names none and may be stored. `None`: a fraction of its age.
     pub lifetime: Option<Seconds>,
     /// Percent of the time since `Last-Modified` for which a response without an explicit freshness is fresh (RFC 9111
@@ -71,6 +73,7 @@ impl Default for Settings {
         Settings {
             query: Query::All,
             targets: vec!["cdn-cache-control".to_owned()],
+            surrogate: String::new(),
             lifetime: None,
             heuristic: 10,
             longest_heuristic: 86_400,

@@ -449,3 +449,110 @@ fn says_in_the_log_and_in_the_statistics_what_the_cache_did() {
     app.get("", "");
     app.server.wait_for_output("\"cache\":\"hit\"", TIMEOUT);
 }
+
+#[test]
+fn a_response_to_head_updates_what_is_stored_or_removes_it() {
+    // The fields of the response to HEAD, and what a GET has then: a number, and `X-New`.
+    const ROWS: [(&str, &str, Option<&str>); 5] = [
+        ("Content-Length: 8\r\nETag: \"a\"\r\n", "number 1", Some("yes")),
+        ("ETag: \"a\"\r\n", "number 1", Some("yes")),
+        ("Content-Length: 9\r\nETag: \"a\"\r\n", "number 3", None),
+        ("Content-Length: 8\r\nETag: \"b\"\r\n", "number 3", None),
+        ("ETag: W/\"a\"\r\n", "number 3", None),
+    ];
+    for (answer, text, new) in ROWS {
+        let app = start(move |head, number| match head.starts_with("HEAD ") {
+            true => format!(
+                "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nX-New: yes\r\nSet-Cookie: own\r\n{answer}\r\n"
+            ),
+            false => ok("Cache-Control: max-age=60\r\nETag: \"a\"\r\nAge: 100\r\n", number),
+        });
+        assert_eq!(app.get("", "").text(), "number 1", "{answer}");
+        let mut client = app.server.connect();
+        client.send("HEAD /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.read_response_to_head().field("Set-Cookie"), Some("own"), "{answer}");
+        let then = app.get("", "");
+        assert_eq!(
+            (then.text().as_str(), then.field("X-New"), then.has("set-cookie")),
+            (text, new, false),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn a_validation_stores_no_cookie_that_is_for_one_user() {
+    for settings in ["response_cache_cookies = \"ignored\"", ""] {
+        let app = start_with(settings, "", |head, number| match head.contains("If-None-Match: \"a\"\r\n") {
+            true => "HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nSet-Cookie: id=secret\r\n\r\n"
+                .to_owned(),
+            false => ok("Cache-Control: max-age=60\r\nETag: \"a\"\r\nAge: 100\r\n", number),
+        });
+        assert_eq!(app.get("", "").text(), "number 1");
+        let own = app.get("", "");
+        assert_eq!((own.text().as_str(), own.field("Set-Cookie")), ("number 1", Some("id=secret")));
+        let other = app.get("", "");
+        assert!(did(&other).starts_with("taipan; hit"), "{}", did(&other));
+        assert_eq!((other.text().as_str(), other.field("Set-Cookie")), ("number 1", None), "{settings}");
+    }
+    // What has become private is for the user that has asked, and not stored any more.
+    let app = start(|head, number| match head.contains("If-None-Match: \"a\"\r\n") {
+        true => "HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60, private\r\n\r\n".to_owned(),
+        false => ok("Cache-Control: max-age=60\r\nETag: \"a\"\r\nAge: 100\r\n", number),
+    });
+    assert_eq!([app.get("", "").text(), app.get("", "").text()], ["number 1", "number 1"]);
+    assert_eq!(app.get("", "").text(), "number 3");
+}
+
+#[test]
+fn clients_of_the_list_purge_what_is_stored_for_a_url() {
+    let answer = |head: &str, number: usize| match head.starts_with("PURGE ") {
+        true => "HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        false => ok("Cache-Control: max-age=60\r\nVary: Accept-Language\r\n", number),
+    };
+    let purge = |app: &Fixture, path: &str| {
+        app.server.request(format!("PURGE /app/{path} HTTP/1.1\r\nHost: A\r\n\r\n")).status
+    };
+    let list = "response_cache_purge = [\"127.0.0.1\"]\nresponse_cache_query = [\"!utm_*\"]";
+    let app = start_with(list, "", answer);
+    let get = |path: &str| app.get(path, "").text();
+    assert_eq!([get("a"), get("a?x"), get("b")], ["number 1", "number 2", "number 3"]);
+    assert_eq!(app.get("a", "Accept-Language: de\r\n").text(), "number 4");
+    assert_eq!([purge(&app, "a?utm_x=1"), purge(&app, "never")], [200, 200]);
+    assert_eq!([get("a"), get("a?x"), get("b")], ["number 5", "number 2", "number 3"]);
+    assert_eq!(app.get("a", "Accept-Language: de\r\n").text(), "number 6");
+    assert_eq!(app.server.count("responses_purged"), 2);
+    // Others are refused, and without the key the application is asked.
+    for (settings, status) in [
+        ("response_cache_purge = [\"10.0.0.0/8\", \"unix\"]", 403),
+        ("response_cache_purge = []", 403),
+        ("", 405),
+        ("response_cache_purge = [\"0.0.0.0/0\"]\n[[route.rule]]\nmethod = \"PURGE\"\nthen = \"deny\"", 403),
+    ] {
+        let app = start_with(settings, "", answer);
+        assert_eq!(app.get("a", "").text(), "number 1", "{settings}");
+        assert_eq!(purge(&app, "a"), status, "{settings}");
+        assert_eq!(app.get("a", "").text(), "number 1", "{settings}");
+    }
+}
+
+#[test]
+fn an_application_can_address_the_cache_as_a_surrogate() {
+    let settings = "response_cache_surrogate = \"edge\"\nresponse_cache_targets = [\"Surrogate-Control\"]";
+    let app = start_with(settings, "", |head, number| {
+        assert!(head.contains("Surrogate-Capability: edge=\"Surrogate/1.0\"\r\n"), "{head}");
+        ok(
+            row(
+                head,
+                &[
+                    "Surrogate-Control: max-age=60;edge\r\nCache-Control: no-store\r\n",
+                    "Surrogate-Control: max-age=60;other\r\nCache-Control: no-store\r\n",
+                ],
+            ),
+            number,
+        )
+    });
+    let texts = |path: &str| [app.get(path, "").text(), app.get(path, "").text()];
+    assert_eq!(texts("0"), ["number 1", "number 1"]);
+    assert_eq!(texts("1"), ["number 2", "number 3"]);
+}

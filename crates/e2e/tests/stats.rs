@@ -81,6 +81,7 @@ const COUNTS: [&str; 68] = [
     "responses_revalidated",
     "responses_stale",
     "responses_stored",
+    "responses_purged",
 ];
 
 /// More than the backlog of the control socket.

@@ -556,6 +556,11 @@ fn print_application(site: &Site, id: UpstreamId) {
 /// Whether the response would be a stored one, or be stored.
 fn print_cache(route: &Route, head: &Head<'_>) {
     let Some(settings) = route.cache() else { return };
+    if head.token == "PURGE" && route.purgers.is_some() {
+        return terminal::out(format_args!(
+            "cache     emptied of what is stored for the URL, if the client is within \"response_cache_purge\""
+        ));
+    }
     if !request::is_eligible(head) {
         return terminal::out(format_args!(
             "cache     passed: only GET and HEAD without a body have stored responses"

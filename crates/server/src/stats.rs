@@ -46,6 +46,7 @@ counts! {
     ResponseMisses "response_misses" "requests that no stored response could answer",
     ResponsesAwaited "responses_awaited" "requests that waited for the response to another one",
     ResponsesStored "responses_stored" "responses stored",
+    ResponsesPurged "responses_purged" "requests with PURGE that removed what was stored",
     ResponsesRefreshed "responses_refreshed" "stored responses refreshed in the background",
     ShedCold "shed_cold" "requests shed: late loop, and they may need a disk",
     ShedAll "shed_all" "requests shed: very late loop",

@@ -30,6 +30,7 @@ use crate::jwt::Jwt;
 use crate::limit::{Limit, LimitId};
 use crate::listener::Listener;
 use crate::mime::MediaTypes;
+use crate::network::Networks;
 use crate::proxies::Proxies;
 use crate::published::Text;
 use crate::route::{Pattern, Routes};
@@ -156,6 +157,8 @@ pub struct Route {
     pub stores: bool,
     /// How they are stored, for routes that inherit it, too.
     pub caching: Arc<cache::settings::Settings>,
+    /// The clients that may remove what is stored, by PURGE. `None`: it is a method like others.
+    pub purgers: Option<Arc<Networks>>,
 }
 
 /// An account of the system. User and group are names or numbers. `None`: the first group of the user.
@@ -779,6 +782,7 @@ impl Route {
             enclosing: None,
             stores: false,
             caching: Arc::default(),
+            purgers: None,
         }
     }
 

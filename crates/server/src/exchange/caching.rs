@@ -2,6 +2,7 @@
 //! and stored. It follows all checks of access, so that a stored response is for those who would get it from the upstream.
 
 mod fetch;
+mod purge;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -24,7 +25,9 @@ use taipan_http::status::Status;
 use taipan_http::target::normalized;
 use tokio::task::spawn_local;
 
-use self::fetch::{Fetch, Fetched, OwnedHead, Refresh, Unstored, may_serve_if_error, whole, with_fields};
+use self::fetch::{
+    Fetch, Fetched, OwnedHead, Refresh, Unstored, may_serve_if_error, whole, with_fields, with_more,
+};
 use super::Exchange;
 use crate::cache::{self, CachedResponse, Found, Leader, Origin, Recording, Turn};
 use crate::request::body::RequestBody;
@@ -103,6 +106,11 @@ impl<'a> Exchange<'a> {
         self.write_key(settings, &upstream, &mut text);
         let text = String::from_utf8_lossy(&text).into_owned();
         let resource = Resource { route, settings: settings.clone(), text };
+        if self.head.token == "PURGE"
+            && let Some(clients) = &route.purgers
+        {
+            return self.purge(&resource, clients, &upstream).await;
+        }
         if !request::is_eligible(self.head) {
             return self.forward_past_cache(request, &handler, &resource, &upstream).await;
         }
@@ -248,9 +256,12 @@ impl<'a> Exchange<'a> {
         let fetch = Fetch::new(&self.responder.cache, &resource, self.identity(), stale.clone(), leader);
         // A part of what is not stored is not worth the whole.
         let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
-        let conditions = stale.as_ref().map(|entry| update::conditions(&entry.stored)).unwrap_or_default();
+        let mut conditions =
+            stale.as_ref().map(|entry| update::conditions(&entry.stored)).unwrap_or_default();
+        let capability = capability(&resource.settings);
+        conditions.extend(capability.as_deref().map(|value| (CAPABILITY, value.as_bytes())));
         let fields = match is_part {
-            true => self.head.fields.to_vec(),
+            true => with_more(self.head.fields, &conditions),
             false => whole(self.head.fields, &conditions),
         };
         let head = with_fields(self.head, &fields);
@@ -271,7 +282,10 @@ impl<'a> Exchange<'a> {
             outcome => return self.on_outcome(request, handler, outcome).await,
         };
         match fetch.take(self.services, self.head, response) {
-            Fetched::Confirmed(entry) => self.of_entry(route, &entry, CacheStatus::Revalidated),
+            Fetched::Confirmed(entry, unstored) => {
+                let response = self.of_entry(route, &entry, CacheStatus::Revalidated);
+                with_unstored(response, &unstored)
+            }
             Fetched::Entry(entry, unstored) => {
                 let status = CacheStatus::Forwarded(why);
                 let response = entry.respond(self.services, route, self.head, status);
@@ -370,8 +384,11 @@ impl<'a> Exchange<'a> {
         let Some(permit) = cache.refreshes.take() else { return };
         let Turn::Lead(leader) = cache.turn(&resource.text, 0) else { return };
         let identity = self.identity();
+        let capability = capability(&resource.settings);
+        let mut conditions = update::conditions(&entry.stored);
+        conditions.extend(capability.as_deref().map(|value| (CAPABILITY, value.as_bytes())));
         let refresh = Refresh {
-            head: OwnedHead::of(self.head, &update::conditions(&entry.stored)),
+            head: OwnedHead::of(self.head, &conditions),
             connection: ConnectionInfo { tls: None, ..request.connection },
             handler: handler.clone(),
             variables: self.variables.clone(),
@@ -383,6 +400,13 @@ impl<'a> Exchange<'a> {
             drop(permit);
         });
     }
+}
+
+/// Tells an upstream that there is a cache which reads `Surrogate-Control`.
+const CAPABILITY: &str = "Surrogate-Capability";
+
+fn capability(settings: &Settings) -> Option<String> {
+    (!settings.surrogate.is_empty()).then(|| format!("{}=\"Surrogate/1.0\"", settings.surrogate))
 }
 
 /// With the fields that are for this client alone.

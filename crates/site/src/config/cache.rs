@@ -5,11 +5,13 @@ use std::sync::Arc;
 use cache::settings::{Cookies, Query, Reload, Report, Settings};
 use taipan_http::fields::is_token;
 
-use super::section::Section;
+use super::section::{Given, Section};
+use crate::network::{Network, Networks};
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "response_cache_query",
     "response_cache_targets",
+    "response_cache_surrogate",
     "response_cache_lifetime",
     "response_cache_heuristic",
     "response_cache_heuristic_max",
@@ -24,6 +26,9 @@ const KEYS: [&str; 14] = [
     "response_cache_status",
 ];
 
+/// Networks of one list.
+const MOST_PURGERS: usize = 1024;
+
 /// The settings of a section. Sections that set nothing share what they inherit.
 pub fn caching(section: &Section, inherited: &Arc<Settings>) -> Arc<Settings> {
     if !KEYS.iter().any(|name| section.has(name)) {
@@ -34,6 +39,7 @@ pub fn caching(section: &Section, inherited: &Arc<Settings>) -> Arc<Settings> {
     Arc::new(Settings {
         query: query(section).unwrap_or_else(|| inherited.query.clone()),
         targets: names(section, "response_cache_targets").unwrap_or_else(|| inherited.targets.clone()),
+        surrogate: surrogate(section).unwrap_or_else(|| inherited.surrogate.clone()),
         lifetime: match seconds("response_cache_lifetime") {
             Some(0) => None,
             Some(seconds) => Some(seconds),
@@ -85,6 +91,38 @@ fn query(section: &Section) -> Option<Query> {
         true => Query::Only(owned(given.iter().map(|name| name.value).collect())),
         false => Query::Without(owned(excluded)),
     })
+}
+
+/// A token, or nothing.
+fn surrogate(section: &Section) -> Option<String> {
+    let name = section.text("response_cache_surrogate")?;
+    if !name.value.is_empty() && !is_token(name.value.as_bytes()) {
+        section.reject(
+            "response_cache_surrogate",
+            name.place,
+            "is not a name: a word without spaces and separators",
+        );
+    }
+    Some(name.value.to_owned())
+}
+
+/// The clients that may remove stored responses.
+pub fn purgers(section: &Section) -> Option<Arc<Networks>> {
+    let given = section.texts("response_cache_purge")?;
+    if given.len() > MOST_PURGERS {
+        let what = "\"response_cache_purge\" has too many entries";
+        let what_to_do = format!("expected at most {MOST_PURGERS}; merge networks");
+        section.errors.add(section.place_of("response_cache_purge"), what, what_to_do);
+    }
+    let read = |text: &Given<&str>| match Network::parse(text.value) {
+        Ok(network) => Some(network),
+        Err(error) => {
+            let what = format!("\"{}\" is not a network", text.value.escape_debug());
+            section.errors.add(text.place, what, error.to_string());
+            None
+        }
+    };
+    Some(Arc::new(Networks::new(given.iter().take(MOST_PURGERS).filter_map(read))))
 }
 
 /// Names of fields, in lower case.

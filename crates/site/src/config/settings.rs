@@ -10,7 +10,7 @@ use taipan_http::target::SafePath;
 use super::access::rules;
 use super::authentication::{authentication, has_authentication};
 use super::authorizers::{authorizers, subrequest};
-use super::cache::caching;
+use super::cache::{caching, purgers};
 use super::cors::sharing;
 use super::error::Place;
 use super::jwt::jwt;
@@ -85,6 +85,7 @@ pub fn route_settings(
         limits: limits.of(section, &inherited.limits),
         stores: section.flag("response_cache").unwrap_or(inherited.stores),
         caching,
+        purgers: purgers(section).or_else(|| inherited.purgers.clone()),
     }
 }
 

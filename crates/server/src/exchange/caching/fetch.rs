@@ -12,6 +12,7 @@ use ::cache::update::{self, Validated};
 use ::script::environment::Additions;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Names, Persistence, Version};
+use taipan_http::status::Status;
 use taipan_http::target::{Scheme, Target};
 
 use super::Resource;
@@ -44,7 +45,7 @@ pub type Unstored = Vec<(String, String)>;
 /// What becomes of an upstream's response.
 pub enum Fetched {
     /// It has confirmed what was stored.
-    Confirmed(Rc<CachedResponse>),
+    Confirmed(Rc<CachedResponse>, Unstored),
     /// It is stored.
     Entry(Rc<CachedResponse>, Unstored),
     /// It is stored when all of it is there. Perhaps its length is known.
@@ -106,6 +107,10 @@ impl Fetch {
                 Validated::Replaced => {}
             }
         }
+        if head.method == Method::Head {
+            self.on_head(services, &response);
+            return Fetched::Passed(response);
+        }
         let Unrendered { status, fields, content } = response;
         let times = Times { requested: self.began, received: services.clock.read() };
         let storable = policy::store(head, self.identity, status, &fields, times, &self.settings);
@@ -115,12 +120,10 @@ impl Fetch {
             Content::Stream(_, length) => length.is_none_or(|length| length <= self.settings.largest),
         };
         let Some((stored, policy)) = storable.filter(|_| fits) else {
-            self.forget(head);
+            self.forget();
             return Fetched::Passed(Unrendered { status, fields, content });
         };
-        let text =
-            |field: &StoredField| (field.name.to_string(), String::from_utf8_lossy(&field.value).into());
-        let unstored: Unstored = policy::unstored(&fields, &stored).map(text).collect();
+        let unstored = texts(policy::unstored(&fields, &stored));
         match content {
             Content::None(_) => Fetched::Entry(self.store(stored, policy, Vec::new()), unstored),
             Content::Whole(body) => Fetched::Entry(self.store(stored, policy, body), unstored),
@@ -154,21 +157,45 @@ impl Fetch {
     /// The upstream says that what is stored is still right.
     fn confirm(self, services: &Services, fields: &[StoredField]) -> Fetched {
         let Some(stale) = &self.stale else { return Fetched::Passed(not_modified(fields)) };
+        let entry = self.freshen(services, stale, fields);
+        Fetched::Confirmed(entry, texts(update::for_one_client(fields, &self.settings)))
+    }
+
+    /// Stores new fields of a response, if the response may still be stored with them.
+    fn freshen(
+        &self,
+        services: &Services,
+        old: &Rc<CachedResponse>,
+        fields: &[StoredField],
+    ) -> Rc<CachedResponse> {
         let times = Times { requested: self.began, received: services.clock.read() };
-        let stored = update::freshened(&stale.stored, fields, times);
+        let stored = update::freshened(&old.stored, fields, times, &self.settings);
+        let stays = policy::stays_stored(&stored, &self.settings);
         let policy = Policy::of(&stored, &self.settings);
-        let entry =
-            CachedResponse::new(stored, policy, self.settings.clone(), stale.body.clone(), self.origin);
+        let entry = CachedResponse::new(stored, policy, self.settings.clone(), old.body.clone(), self.origin);
         let entry = Rc::new(entry);
-        self.cache.update(&self.text, &entry);
-        Fetched::Confirmed(entry)
+        match stays {
+            true => self.cache.update(&self.text, &entry),
+            false => self.cache.remove(&self.text, old),
+        }
+        entry
+    }
+
+    /// A response to HEAD updates what is stored, or shows that it is not right any more (RFC 9111 §4.3.5).
+    fn on_head(&self, services: &Services, response: &Unrendered) {
+        let Some(stale) = self.stale.as_ref().filter(|_| response.status == Status::OK) else { return };
+        let announced = match response.content {
+            Content::None(length) => length,
+            Content::Whole(_) | Content::Stream(..) => None,
+        };
+        match update::describes(&stale.stored, stale.body.length(), &response.fields, announced) {
+            true => drop(self.freshen(services, stale, &response.fields)),
+            false => self.cache.remove(&self.text, stale),
+        }
     }
 
     /// The response is not stored: nor is the one that it replaces, and no request waits for the next one.
-    fn forget(&self, head: &Head<'_>) {
-        if head.method != Method::Get {
-            return;
-        }
+    fn forget(&self) {
         if let Some(stale) = &self.stale {
             self.cache.remove(&self.text, stale);
         }
@@ -178,9 +205,12 @@ impl Fetch {
     }
 }
 
+fn texts<'f>(fields: impl Iterator<Item = &'f StoredField>) -> Unstored {
+    fields.map(|field| (field.name.to_string(), String::from_utf8_lossy(&field.value).into())).collect()
+}
+
 fn not_modified(fields: &[StoredField]) -> Unrendered {
-    let status = taipan_http::status::Status::NOT_MODIFIED;
-    Unrendered { status, fields: fields.to_vec(), content: Content::None(None) }
+    Unrendered { status: Status::NOT_MODIFIED, fields: fields.to_vec(), content: Content::None(None) }
 }
 
 /// Whether a stored response is used although the upstream has failed (RFC 5861 §4).
@@ -244,9 +274,14 @@ impl OwnedHead {
 
 /// The fields of a request for the whole response, with these conditions in place of its own.
 pub fn whole<'f>(fields: &[Field<'f>], conditions: &[(&'static str, &'f [u8])]) -> Vec<Field<'f>> {
-    let own = fields.iter().filter(|field| !is_condition(field.name)).copied();
-    let more = conditions.iter().map(|(name, value)| Field { name: name.as_bytes(), value });
-    own.chain(more).collect()
+    let own: Vec<Field<'f>> = fields.iter().filter(|field| !is_condition(field.name)).copied().collect();
+    with_more(&own, conditions)
+}
+
+/// The fields of a request, and others.
+pub fn with_more<'f>(fields: &[Field<'f>], more: &[(&'static str, &'f [u8])]) -> Vec<Field<'f>> {
+    let more = more.iter().map(|(name, value)| Field { name: name.as_bytes(), value });
+    fields.iter().copied().chain(more).collect()
 }
 
 /// The same head with other fields.

@@ -1324,6 +1324,25 @@ pub static CHAPTERS: &[Chapter] = &[
                        in place of `Cache-Control` and `Expires`. `Surrogate-Control` is read, too, if it is listed.",
             },
             Key {
+                name: "response_cache_surrogate",
+                kind: Kind::Text,
+                default: Value("\"\""),
+                example: "\"taipan\"",
+                text: "The name by which an application can address the cache in `Surrogate-Control`, as in \
+                       `max-age=60;taipan`: such a directive counts alone, if `response_cache_targets` lists the \
+                       field. Requests that may be stored then have `Surrogate-Capability: taipan=\"Surrogate/1.0\"`.",
+            },
+            Key {
+                name: "response_cache_purge",
+                kind: Kind::Texts,
+                default: Words("PURGE is forwarded, as other methods are"),
+                example: "[\"127.0.0.1\", \"10.0.0.0/8\"]",
+                text: "Addresses and networks of the clients that may remove what is stored for a URL, by a request with the \
+                       method PURGE; `unix` stands for clients on a Unix socket. Other clients get 403. Such a request \
+                       passes the same rules of access, passwords, tokens and authorizers as any other. `[]`: every \
+                       client gets 403.",
+            },
+            Key {
                 name: "response_cache_tags",
                 kind: Kind::Texts,
                 default: Value("[\"Cache-Tag\", \"Surrogate-Key\"]"),
