@@ -1,6 +1,8 @@
 //! Proactive negotiation (RFC 9110 §12.5): the content coding of a response, and whether the client prefers JSON to
 //! HTML. Knows nothing of files: the available codings are an argument.
 
+pub mod language;
+
 use crate::fields::{list, trim_ows, unquoted, weight};
 
 /// A content coding (RFC 9110 §8.4.1, RFC 8878 and RFC 7932).

@@ -228,6 +228,12 @@ impl<'a> SafePath<'a> {
             .then(|| SafePath(Cow::Owned([&self.0, suffix].concat())))
     }
 
+    /// The path of `name` in the folder of this file. `None` for a folder, and if `name` is not a safe segment.
+    pub fn sibling(&self, name: &str) -> Option<SafePath<'static>> {
+        let folder = self.0.rfind('/').map_or("", |slash| &self.0[..=slash]);
+        (!self.is_folder() && is_segment(name)).then(|| SafePath(Cow::Owned([folder, name].concat())))
+    }
+
     /// The same path with a slash at its end.
     pub fn as_folder(&self) -> SafePath<'static> {
         let slash = if self.is_folder() { "" } else { "/" };
