@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alternates;
 mod available_dictionary;
 mod cached;
 mod chunked;
@@ -15,10 +16,12 @@ mod dates;
 mod dialects;
 mod environment;
 mod fastcgi;
+mod field_file;
 mod forwarded;
 mod head;
 mod hpack;
 mod http2;
+mod image_map;
 mod listing;
 mod log_line;
 mod origins;
@@ -32,6 +35,7 @@ mod throttle_file;
 mod upstream_head;
 mod web;
 
+pub use alternates::alternates;
 pub use available_dictionary::available_dictionary;
 pub use cached::cached;
 pub use chunked::chunked;
@@ -41,10 +45,12 @@ pub use dates::dates;
 pub use dialects::dialects;
 pub use environment::environment;
 pub use fastcgi::fastcgi;
+pub use field_file::field_file;
 pub use forwarded::forwarded;
 pub use head::head;
 pub use hpack::hpack;
 pub use http2::http2;
+pub use image_map::image_map;
 pub use listing::listing;
 pub use log_line::log_line;
 pub use origins::origins;
@@ -62,7 +68,7 @@ pub use web::{caddyfile, lighttpd, nginx};
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 27] = [
+pub const TARGETS: [(&str, Target); 30] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -90,4 +96,7 @@ pub const TARGETS: [(&str, Target); 27] = [
     ("nginx", nginx),
     ("lighttpd", lighttpd),
     ("caddyfile", caddyfile),
+    ("alternates", alternates),
+    ("field_file", field_file),
+    ("image_map", image_map),
 ];

@@ -49,6 +49,21 @@ const PIECES: [&[u8]; 32] = [
 ];
 
 #[test]
+fn alternates() {
+    run("alternates");
+}
+
+#[test]
+fn field_file() {
+    run("field_file");
+}
+
+#[test]
+fn image_map() {
+    run("image_map");
+}
+
+#[test]
 fn head() {
     run("head");
 }

@@ -73,6 +73,12 @@ pub mod decide;
 
 pub mod compress;
 
+pub mod alternates;
+
+pub mod field_file;
+
+pub mod image_map;
+
 pub mod mime;
 
 pub mod listing;
