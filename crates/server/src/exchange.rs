@@ -63,7 +63,7 @@ use self::logins::Logins;
 use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
 use crate::cache::Cache;
-use crate::content::{compress, delta, file, fixed, kept, listing};
+use crate::content::{compress, delta, file, fixed, image_map, kept, listing};
 use crate::files::folders::Folder;
 use crate::files::roots::OpenRoots;
 use crate::files::{DiskLookup, Entry, Files, HostKey, Probe, script};
@@ -669,6 +669,7 @@ impl<'a> Exchange<'a> {
         fallback: Option<&FallbackVariables>,
     ) -> Resolution<'a> {
         let services = self.services;
+        let entry = entry.select(self.head);
         let listing = match entry.folder_stamp() {
             Some(_) => self.route(path).files.listing,
             None => Listing::Off,
@@ -701,6 +702,9 @@ impl<'a> Exchange<'a> {
             }
             Decision::Unsatisfiable(chosen) => {
                 fixed::unsatisfiable(services, Some(self.route(path)), entry.size(chosen))
+            }
+            Decision::Click(map) => {
+                image_map::response(services, self.route(path), path, &map, self.head.target.query())
             }
             Decision::RedirectToFolder => return self.redirect_to_folder(path, fallback),
             Decision::List(preconditions) => return self.resolve_listing(path, entry, preconditions),

@@ -34,7 +34,7 @@ use taipan_http::target::{SafePath, Scheme};
 use crate::exchange::{self, Responder};
 use crate::files::beneath::{Root, Wait};
 use crate::files::folders::Wanted;
-use crate::files::lookup::{Lookup, Query};
+use crate::files::lookup::{Found, Lookup, Query};
 use crate::files::roots::{OpenRoots, Roots};
 use crate::files::script;
 use crate::flags::Explain;
@@ -317,7 +317,8 @@ fn print_authorizers(responder: &Responder, host: usize, head: &Head<'_>) {
 fn print_compression(responder: &Responder, host: usize, head: &Head<'_>) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let entry = responder.files.get(host.into(), path.as_str(), responder.services.clock.now());
-    let Some(Resource::File(_, offer)) = entry.as_ref().map(|entry| &entry.resource) else { return };
+    let Some(entry) = &entry else { return };
+    let Resource::File(_, offer) = &entry.select(head).resource else { return };
     let names = |codings: &Codings| codings.iter().map(Coding::as_str).collect::<Vec<_>>().join(", ");
     match offer {
         Offer::Kept(codings) => terminal::out(format_args!(
@@ -441,7 +442,7 @@ fn print_planned(
                     let is_absent = match lookup {
                         Lookup::Missing => true,
                         Lookup::Folder(_) => requested.is_folder() && planned.rules.listing == Listing::Off,
-                        Lookup::Denied | Lookup::File { .. } => false,
+                        Lookup::Denied | Lookup::Files(_) => false,
                     };
                     if is_absent {
                         return Responding::Nothing;
@@ -644,13 +645,15 @@ fn print_lookup(lookup: &Lookup) {
             "found     a file that may not be served: permissions, a link, or no regular file"
         )),
         Lookup::Folder(_) => terminal::out(format_args!("found     a folder without an index")),
-        Lookup::File { name, variants, .. } => {
-            for variant in variants {
-                terminal::out(format_args!(
-                    "found     {name}: {} bytes, coding {}",
-                    variant.stamp.size,
-                    variant.coding.as_str()
-                ));
+        Lookup::Files(files) => {
+            for Found { name, variants, .. } in files {
+                for variant in variants {
+                    terminal::out(format_args!(
+                        "found     {name}: {} bytes, coding {}",
+                        variant.stamp.size,
+                        variant.coding.as_str()
+                    ));
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
+use crate::alternates::AlternateRules;
 use crate::host::name_of;
 use crate::model::{Host, Route};
 use crate::network::Networks;
@@ -152,7 +153,8 @@ impl<'s> Verdict<'s> {
 /// by another.
 pub fn check<'s>(host: &'s Host, path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
     let of = |path: &SafePath<'_>| check_name(host.routes.get(host.routes.find(path)), path, facts);
-    other_names(path).iter().fold(of(path), |verdict, name| verdict.and(of(name)))
+    let alternates = &host.routes.get(host.routes.find(path)).files.alternates;
+    other_names(path, alternates).iter().fold(of(path), |verdict, name| verdict.and(of(name)))
 }
 
 /// As [`check`], for this name alone, whose route is `route`.
@@ -161,13 +163,23 @@ pub fn check_name<'s>(route: &'s Route, path: &SafePath<'_>, facts: Facts<'_>) -
 }
 
 /// Other names of what is at `path`: `X` for `X.gz`, which has the same content, and `/a/b` for `/a;x/b`, because
-/// applications remove such parameters. Allocates only if there are some.
-pub fn other_names(path: &SafePath<'_>) -> Vec<SafePath<'static>> {
+/// applications remove such parameters; and `X` for `X.de`, if files have languages. Allocates only if there are some.
+pub fn other_names(path: &SafePath<'_>, alternates: &AlternateRules) -> Vec<SafePath<'static>> {
     let mut names = Vec::new();
     names.extend(without_parameters(path));
     let plain = without_coding(names.first().unwrap_or(path));
     names.extend(plain);
+    let without_label = without_label(names.last().unwrap_or(path), alternates);
+    names.extend(without_label);
     names
+}
+
+/// `X` for the names of `X` in other languages and charsets.
+fn without_label(path: &SafePath<'_>, alternates: &AlternateRules) -> Option<SafePath<'static>> {
+    if alternates.is_empty() || path.is_folder() {
+        return None;
+    }
+    path.sibling(&alternates.parse(path.name())?.1)
 }
 
 /// The path without what follows a semicolon in a segment. Some applications resolve dot segments only then.

@@ -3,6 +3,8 @@
 //!
 //! Knows nothing of how a file is read or a response is sent.
 
+use std::sync::Arc;
+
 use taipan_http::conditional::{self, Validators, Verdict};
 use taipan_http::etag;
 use taipan_http::head::{Head, Method, Names};
@@ -12,6 +14,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use crate::compress::{Codings, tag_suffix};
+use crate::image_map::ImageMap;
 use crate::model::Listing;
 
 /// The resource of a path.
@@ -22,6 +25,11 @@ pub enum Resource {
     Denied,
     /// A folder without an index file.
     Folder,
+    /// A file that does not say what its response is.
+    Broken,
+    /// A whole response, which preconditions and ranges do not apply to (RFC 9110 §13.2.1). It is the only representation.
+    Fixed,
+    ImageMap(Arc<ImageMap>),
     /// At least one representation. The one without a content coding is the first, if there is one.
     File(Vec<Representation>, Offer),
 }
@@ -63,6 +71,8 @@ pub enum Decision {
     RedirectToFolder,
     /// A listing. The preconditions count only if the listing succeeds (RFC 9110 §13.2.1).
     List(Verdict),
+    /// Where the query of the request leads.
+    Click(Arc<ImageMap>),
     /// There is nothing to serve. The fallback responds, or else the server with this status.
     Absent(Status),
     Reject(Status),
@@ -100,6 +110,9 @@ pub fn decide(
     match resource {
         Resource::File(representations, offer) => decide_file(head, representations, *offer, now),
         Resource::Denied => Decision::Reject(Status::FORBIDDEN),
+        Resource::Broken => Decision::Reject(Status::INTERNAL_SERVER_ERROR),
+        Resource::Fixed => Decision::Full(0),
+        Resource::ImageMap(map) => Decision::Click(map.clone()),
         Resource::Folder | Resource::Missing => match absent(path, resource, listing) {
             Some(status) => Decision::Absent(status),
             // A listing exists and has no validators: only `*` matches it.
@@ -117,6 +130,7 @@ pub fn absent(path: &SafePath<'_>, resource: &Resource, listing: Listing) -> Opt
         (Resource::Missing, _) => Some(Status::NOT_FOUND),
         (Resource::Folder, Listing::Off) if path.is_folder() => Some(Status::FORBIDDEN),
         (Resource::Folder | Resource::Denied | Resource::File(..), _) => None,
+        (Resource::Broken | Resource::Fixed | Resource::ImageMap(_), _) => None,
     }
 }
 
@@ -267,6 +281,7 @@ pub fn whole(head: &Head<'_>, resource: &Resource) -> Option<Decision> {
             Some(full(head, representations, *offer, choose(head, representations, *offer)))
         }
         Resource::Missing | Resource::Denied | Resource::Folder => None,
+        Resource::Broken | Resource::Fixed | Resource::ImageMap(_) => None,
     }
 }
 

@@ -113,6 +113,17 @@ pub fn builtin_type(name: &str) -> Option<&'static str> {
     Some(BUILTIN[at].1)
 }
 
+/// A value of `Content-Type` with this charset, in place of the one that it has.
+pub fn with_charset(content_type: &str, charset: &str) -> String {
+    match parse(content_type) {
+        Some((_, Charset::Absent)) => format!("{content_type}; charset={charset}"),
+        Some((_, Charset::Given)) | None => {
+            let essence = content_type.split(';').next().unwrap_or(content_type).trim_end();
+            format!("{essence}; charset={charset}")
+        }
+    }
+}
+
 /// The extensions of a file name, the longest first. A name that only begins with a dot has none.
 fn extensions(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('.').filter(|(dot, _)| *dot > 0).map(|(dot, _)| &name[dot + 1..])

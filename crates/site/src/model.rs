@@ -16,6 +16,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use crate::access::{Rule, Rules};
+use crate::alternates::AlternateRules;
 use crate::authentication::{Authentication, USER_FIELD};
 use crate::authorizer::{Authorizer, Subrequest, is_same_name};
 use crate::certificates::Certificates;
@@ -259,17 +260,69 @@ pub struct FileRules {
     pub gunzip: bool,
     pub etag: EtagFrom,
     pub types: Arc<MediaTypes>,
+    /// The languages and charsets of files, by their names.
+    pub alternates: Arc<AlternateRules>,
+    pub special: SpecialFiles,
+    /// `None`: there are no metafiles.
+    pub meta: Option<Arc<MetaFiles>>,
     pub compress: Arc<CompressRules>,
     /// The URLs for which files are dictionaries, as the value of `match` in `Use-As-Dictionary`.
     pub dictionary: Option<String>,
     /// Files beneath the root that the configuration reads. They are never served.
     pub private: Arc<[SafePath<'static>]>,
+    /// The names of folders with metafiles. Nothing in them is served.
+    pub meta_folders: Arc<[String]>,
+}
+
+/// Which files are more than their content.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpecialFiles {
+    /// `*.asis` is a whole response.
+    pub as_is: bool,
+    /// `*.map` says where a click on an image leads.
+    pub image_maps: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Special {
+    AsIs,
+    ImageMap,
+}
+
+impl SpecialFiles {
+    /// What the file of this name is.
+    pub fn of(self, name: &str) -> Option<Special> {
+        match name.rsplit_once('.') {
+            Some((_, "asis")) if self.as_is => Some(Special::AsIs),
+            Some((_, "map")) if self.image_maps => Some(Special::ImageMap),
+            _ => None,
+        }
+    }
+}
+
+/// Where the further fields of a file are: in the file `FOLDER/NAME` and the suffix, beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetaFiles {
+    pub folder: String,
+    pub suffix: String,
+}
+
+impl Default for MetaFiles {
+    fn default() -> MetaFiles {
+        MetaFiles { folder: ".web".to_owned(), suffix: ".meta".to_owned() }
+    }
 }
 
 impl FileRules {
     /// Whether the file at a path beneath the root is never served.
     pub fn hides(&self, below: &SafePath<'_>) -> bool {
-        !self.private.is_empty() && self.private.iter().any(|own| own.as_str() == below.as_str())
+        self.private.iter().any(|own| own.as_str() == below.as_str())
+            || below.segments().any(|segment| self.meta_folders.iter().any(|folder| folder == segment))
+    }
+
+    /// Whether some files are never served.
+    pub fn has_hidden(&self) -> bool {
+        !self.private.is_empty() || !self.meta_folders.is_empty()
     }
 }
 
@@ -851,9 +904,13 @@ impl Default for FileRules {
             gunzip: true,
             etag: EtagFrom::Stat,
             types: Arc::default(),
+            alternates: Arc::default(),
+            special: SpecialFiles::default(),
+            meta: None,
             compress: Arc::default(),
             dictionary: None,
             private: Arc::default(),
+            meta_folders: Arc::default(),
         }
     }
 }

@@ -114,7 +114,7 @@ pub enum Cause {
     Route,
     /// A segment begins with a dot.
     Dotfile,
-    /// The configuration reads the file.
+    /// The configuration reads the file, or it is a metafile.
     Private,
     /// The route has scripts only, and none is at this path.
     NoScript,
@@ -330,7 +330,7 @@ fn plan_files<'s, 'p>(
     if route.files.dotfiles == Dotfiles::Deny && path.is_hidden() {
         return PlannedAction::Status(Status::NOT_FOUND, Cause::Dotfile);
     }
-    if !route.files.private.is_empty() {
+    if route.files.has_hidden() {
         return plan_without_private(host, route, root, strip, path);
     }
     let (rules, index) = (&route.files, index_files(host, route, &path));

@@ -98,7 +98,7 @@ pub fn error_page(
     let Some(size) = entry.known_size(chosen) else { return fixed::status(services, Some(route), status) };
     let prepared = &entry.prepared[chosen];
     let head = fixed::error_head(services, Some(route), status);
-    let kept = ["content-type", "content-encoding", "vary"];
+    let kept = ["content-type", "content-language", "content-encoding", "vary"];
     let head = copy_fields(head, prepared, |name| kept.iter().any(|k| k.eq_ignore_ascii_case(name)));
     with_content(head, prepared, ByteRange { from: 0, len: size })
 }

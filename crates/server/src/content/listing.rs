@@ -132,6 +132,7 @@ async fn render(files: &Files, route: &Route, query: &Query, filter: Filter<'_>)
         symlinks: route.files.symlinks,
         dotfiles: route.files.dotfiles,
         private: route.files.private.clone(),
+        meta_folders: route.files.meta_folders.clone(),
         limit: services.site.limits.listing_entries,
         first: services.site.cache.bytes / FRACTION_OF_CACHE,
         compress_from: route.files.compress.min,
@@ -231,6 +232,8 @@ struct Job {
     dotfiles: Dotfiles,
     /// Files beneath the root that are not listed.
     private: Arc<[SafePath<'static>]>,
+    /// Names that are not listed.
+    meta_folders: Arc<[String]>,
     /// Entries.
     limit: usize,
     /// Bytes to render at first.
@@ -267,8 +270,8 @@ impl Job {
     }
 
     fn hides(&self, name: &str) -> bool {
-        !self.private.is_empty()
-            && self.query.below.join(name).is_some_and(|path| self.private.contains(&path))
+        let is_private = || self.query.below.join(name).is_some_and(|path| self.private.contains(&path));
+        self.meta_folders.iter().any(|folder| folder == name) || (!self.private.is_empty() && is_private())
     }
 
     fn read(&self) -> Result<(Vec<Entry>, Extent), OpenError> {

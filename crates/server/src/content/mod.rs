@@ -4,6 +4,7 @@ pub mod compress;
 pub mod delta;
 pub mod file;
 pub mod fixed;
+pub mod image_map;
 mod inflate;
 pub mod kept;
 pub mod listing;

@@ -81,7 +81,9 @@ impl<'a> Exchange<'a> {
 
     fn check_names(&self, path: &SafePath<'_>, route: &'a Route) -> Result<(), Refused<'a>> {
         self.check_name(path, route)?;
-        access::other_names(path).iter().try_for_each(|name| self.check_name(name, self.route_of(name)))
+        access::other_names(path, &route.files.alternates)
+            .iter()
+            .try_for_each(|name| self.check_name(name, self.route_of(name)))
     }
 
     fn check_name(&self, path: &SafePath<'_>, route: &'a Route) -> Result<(), Refused<'a>> {

@@ -32,7 +32,7 @@ pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<Arc
 fn routes<'r>(host: &'r Host, path: &SafePath<'_>, planned: &'r Route) -> Vec<&'r Route> {
     let of = |path: &SafePath<'_>| host.routes.get(host.routes.find(path));
     let mut routes = vec![of(path), planned];
-    routes.extend(access::other_names(path).iter().map(of));
+    routes.extend(access::other_names(path, &of(path).files.alternates).iter().map(of));
     routes
 }
 

@@ -32,6 +32,7 @@ impl<'a> Exchange<'a> {
 
     /// The file at `path` as the page of an error.
     fn file(&self, route: &Route, status: Status, path: &SafePath<'_>, entry: &Rc<Entry>) -> Response {
+        let entry = entry.select(self.head);
         let chosen = match decide::whole(self.head, &entry.resource) {
             Some(Decision::Full(chosen)) => chosen,
             Some(Decision::Make(coding, meanwhile)) => {

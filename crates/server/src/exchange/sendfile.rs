@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use site::model::Route;
 use taipan_http::status::Status;
@@ -65,7 +66,8 @@ impl Exchange<'_> {
 /// Finds the file alone: neither an index file nor a precompressed file. Reads nothing of it.
 fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query<'static> {
     let query = Query::new(root, below, &route.files, 0);
-    Query { index: Cow::Borrowed(&[]), precompressed: Cow::Borrowed(&[]), gunzip: false, ..query }
+    let (index, precompressed) = (Cow::Borrowed(&[][..]), Cow::Borrowed(&[][..]));
+    Query { index, precompressed, gunzip: false, alternates: Arc::default(), meta: None, ..query }
         .into_owned()
 }
 
@@ -76,7 +78,9 @@ fn response(
     lookup: Lookup,
 ) -> Result<Response, Status> {
     let variant = match lookup {
-        Lookup::File { mut variants, .. } => variants.pop().ok_or(Status::NOT_FOUND)?,
+        Lookup::Files(mut files) => {
+            files.pop().and_then(|mut found| found.variants.pop()).ok_or(Status::NOT_FOUND)?
+        }
         Lookup::Missing => return Err(Status::NOT_FOUND),
         Lookup::Folder(_) | Lookup::Denied => return Err(Status::FORBIDDEN),
     };

@@ -4,24 +4,33 @@
 use std::cell::Cell;
 use std::io::Read;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
+use site::alternates::{AlternateRules, Differences, Label};
 use site::compress::{Codings, Kept, forbids_transform};
 use site::decide::{Offer, Representation, Resource};
+use site::field_file::{self, AsIs};
+use site::image_map::ImageMap;
 use site::memory;
-use site::model::{EtagFrom, HeaderRule, Route};
+use site::mime;
+use site::model::{EtagFrom, HeaderRule, Route, Special};
+use site::plan;
 use taipan_http::digits::write_hex;
+use taipan_http::etag::is_entity_tag;
+use taipan_http::head::Head;
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
-use taipan_http::target::SafePath;
+use taipan_http::target::{SafePath, encode_path};
 
 use super::HostKey;
 use super::beneath::OpenError;
 use super::deltas::Deltas;
-use super::lookup::{Lookup, Variant};
+use super::lookup::{Found, Lookup, Metafile, Variant};
 use super::open::{OpenFile, Stamp};
 use super::{Cached, Files, is_shortage};
 use crate::encoder;
+use crate::log;
 use crate::response_head::{DatedHead, HeadWriter};
 use crate::services::Services;
 
@@ -38,13 +47,24 @@ pub struct Entry {
     /// `None`: the file is no dictionary for other files.
     pub deltas: Option<Rc<Deltas>>,
     pub(super) origin: Origin,
+    /// `None`: the file has no alternates.
+    pub(super) alternates: Option<Alternates>,
+}
+
+/// The same file in other languages and charsets.
+#[derive(Clone)]
+pub(super) struct Alternates {
+    rules: Arc<AlternateRules>,
+    /// Of the entry itself, and of the others.
+    labels: Vec<Label>,
+    pub(super) others: Vec<Rc<Entry>>,
 }
 
 /// The files that stand for a path.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Origin {
-    /// The name of the index file. `None`: the path is that of the file itself.
-    index: Option<Box<str>>,
+    /// The name of an index file, or of an alternate. `None`: the path is that of the file itself.
+    name: Option<Box<str>>,
     /// The codings of the precompressed files.
     precompressed: Vec<Coding>,
     /// Only a gzip file exists.
@@ -107,34 +127,83 @@ impl Entry {
             Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), now),
             Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), now),
             Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], now),
-            Lookup::File { name, variants, .. } => {
-                let stamps = variants.iter().map(|variant| variant.stamp).collect();
-                let codings = variants.iter().map(|variant| variant.coding);
-                let origin = Origin {
-                    index: path.is_folder().then(|| name.as_str().into()),
-                    precompressed: codings.clone().filter(|coding| *coding != Coding::Identity).collect(),
-                    is_gzip_only: codings.clone().next().is_some_and(|first| first != Coding::Identity),
-                };
-                let Prepared { all, offer, deltas } = prepare(services, host, path, &name, variants);
-                let (representations, prepared) = all.into_iter().unzip();
-                let resource = Resource::File(representations, offer);
-                let checked_at = Cell::new(now);
-                Entry { resource, prepared, stamps, checked_at, making: Rc::default(), deltas, origin }
-            }
+            Lookup::Files(found) => Entry::of_files(services, host, path, found, now),
+        }
+    }
+
+    fn of_files(
+        services: &Services,
+        host: HostKey,
+        path: &SafePath<'_>,
+        found: Vec<Found>,
+        now: i64,
+    ) -> Entry {
+        let rules = services.route(host.host(), path).files.alternates.clone();
+        let labels: Vec<Label> = found.iter().map(|found| found.label).collect();
+        let stamps = found.iter().flat_map(Found::stamps).collect();
+        let differences = Differences::of(&labels);
+        let mut entries =
+            found.into_iter().map(|found| Entry::of_file(services, host, path, found, differences, now));
+        let Some(first) = entries.next() else {
+            return Entry::without_content(Resource::Missing, Vec::new(), now);
+        };
+        let others: Vec<Rc<Entry>> = entries.map(Rc::new).collect();
+        let alternates = (!others.is_empty()).then_some(Alternates { rules, labels, others });
+        Entry { stamps, alternates, ..first }
+    }
+
+    fn of_file(
+        services: &Services,
+        host: HostKey,
+        path: &SafePath<'_>,
+        found: Found,
+        differences: Differences,
+        now: i64,
+    ) -> Entry {
+        let route = services.route(host.host(), path);
+        let special = route.files.special.of(&found.name);
+        let Found { name, variants, .. } = &found;
+        let stamps: Vec<Stamp> = found.stamps().collect();
+        let codings = variants.iter().map(|variant| variant.coding);
+        let origin = Origin {
+            name: (path.is_folder() || name != path.name()).then(|| name.as_str().into()),
+            precompressed: codings.clone().filter(|coding| *coding != Coding::Identity).collect(),
+            is_gzip_only: codings.clone().next().is_some_and(|first| first != Coding::Identity),
+        };
+        let prepared = match special {
+            None => prepare(services, host, path, found, differences),
+            Some(Special::AsIs) => prepare_as_is(services, host, path, &found),
+            Some(Special::ImageMap) => prepare_image_map(&found),
+        };
+        let Prepared { resource, prepared, deltas } = prepared.unwrap_or_else(|mistake| {
+            log::error(format_args!("/{}: {mistake}", path.as_str()));
+            Prepared { resource: Resource::Broken, prepared: Vec::new(), deltas: None }
+        });
+        let (checked_at, making) = (Cell::new(now), Rc::default());
+        Entry { resource, prepared, stamps, checked_at, making, deltas, origin, alternates: None }
+    }
+
+    /// The alternate that the client prefers, or else the file itself.
+    #[inline]
+    pub fn select<'e>(self: &'e Rc<Entry>, head: &Head<'_>) -> &'e Rc<Entry> {
+        match &self.alternates {
+            None => self,
+            Some(alternates) => alternates.select(head).unwrap_or(self),
         }
     }
 
     fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
         let (prepared, checked_at) = (Vec::new(), Cell::new(now));
         let (making, origin) = (Rc::default(), Origin::default());
-        Entry { resource, prepared, stamps, checked_at, making, deltas: None, origin }
+        let (deltas, alternates) = (None, None);
+        Entry { resource, prepared, stamps, checked_at, making, deltas, origin, alternates }
     }
 
-    /// The path of the file that stands for `path`: that of an index file, or of a precompressed file, whose
+    /// The path of the file that stands for `path`: that of an index file, an alternate, or a precompressed file, whose
     /// representation is `chosen`. `None`: it is `path` itself.
     pub fn path_of_file(&self, path: &SafePath<'_>, chosen: Option<usize>) -> Option<SafePath<'static>> {
-        let Origin { index, precompressed, is_gzip_only } = &self.origin;
-        let index = index.as_ref().and_then(|name| path.join(name));
+        let Origin { name, precompressed, is_gzip_only } = &self.origin;
+        let file = name.as_ref().and_then(|name| file_at(path, name));
         let coding = match (&self.resource, chosen) {
             _ if *is_gzip_only => Some(Coding::Gzip),
             (Resource::File(representations, _), Some(chosen)) => {
@@ -143,10 +212,10 @@ impl Entry {
             }
             _ => None,
         };
-        match (index, coding) {
-            (index, None) => index,
+        match (file, coding) {
+            (file, None) => file,
             (None, Some(coding)) => path.with_suffix(coding.extension()),
-            (Some(index), Some(coding)) => index.with_suffix(coding.extension()),
+            (Some(file), Some(coding)) => file.with_suffix(coding.extension()),
         }
     }
 
@@ -169,45 +238,136 @@ impl Entry {
         };
         let bytes = self.prepared.iter().map(size).sum::<usize>();
         let descriptors = self.prepared.iter().filter(|one| !matches!(one.content, Content::Inline)).count();
+        let map = if let Resource::ImageMap(map) = &self.resource { map.memory() } else { 0 };
         let deltas = self.deltas.as_ref().map_or((0, 0), |deltas| deltas.cost());
-        (bytes + size_of::<Entry>() + deltas.0, descriptors + deltas.1)
+        let others =
+            self.alternates.iter().flat_map(|alternates| &alternates.others).map(|other| other.cost());
+        let others = others.fold((0, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));
+        (bytes + map + size_of::<Entry>() + deltas.0 + others.0, descriptors + deltas.1 + others.1)
     }
 }
 
-/// The representations of a file.
+impl Alternates {
+    /// `None`: the entry that these are the alternates of.
+    #[cold]
+    fn select(&self, head: &Head<'_>) -> Option<&Rc<Entry>> {
+        self.others.get(self.rules.choose(head, &self.labels).checked_sub(1)?)
+    }
+
+    /// With `new` in place of the alternate that `old` is a version of. `None`: there is none.
+    pub(super) fn replaced(
+        &self,
+        old: &Entry,
+        new: impl FnOnce(&Entry) -> Option<Entry>,
+    ) -> Option<Alternates> {
+        let at = self.others.iter().position(|other| Rc::ptr_eq(&other.making, &old.making))?;
+        let mut others = self.others.clone();
+        others[at] = Rc::new(new(&others[at])?);
+        Some(Alternates { others, ..self.clone() })
+    }
+}
+
+/// The file `name` of the folder `path`, or beside the file `path`.
+fn file_at(path: &SafePath<'_>, name: &str) -> Option<SafePath<'static>> {
+    if path.is_folder() { path.join(name) } else { path.sibling(name) }
+}
+
+/// What is sent of a file.
 struct Prepared {
-    all: Vec<(Representation, PreparedRepresentation)>,
-    offer: Offer,
+    resource: Resource,
+    prepared: Vec<PreparedRepresentation>,
     deltas: Option<Rc<Deltas>>,
 }
 
-/// `path` is the path of the request.
+/// A file that is a whole response. Errors: what is wrong with it.
+fn prepare_as_is(
+    services: &Services,
+    host: HostKey,
+    path: &SafePath<'_>,
+    found: &Found,
+) -> Result<Prepared, String> {
+    let route = services.route(host.host(), path);
+    let content = found.variants.first().and_then(|plain| plain.body.as_deref());
+    let content = content.ok_or_else(|| format!("{} is larger than 1 MiB", found.name))?;
+    let AsIs { status, fields, content } =
+        field_file::as_is(content).map_err(|mistake| format!("{}, {mistake}", found.name))?;
+    let value = |name: &str| {
+        fields.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
+    };
+    let mut head = HeadWriter::new(services, Some(route), status);
+    for (name, value) in &fields {
+        head = head.field(name, value);
+    }
+    if value("content-type").is_none() && !content.is_empty() {
+        let plain = found.name.strip_suffix(".asis").unwrap_or(&found.name);
+        head = head.field("Content-Type", route.files.types.lookup(plain));
+    }
+    if value("cache-control").is_none() {
+        head = head.optional("Cache-Control", services.cache_control(host.host(), path));
+    }
+    let size = content.len() as u64;
+    let head = if status.allows_body() { head.length(size) } else { head };
+    let (head, resource) = match status {
+        Status::OK => {
+            let etag = value("etag").filter(|tag| is_entity_tag(tag)).map(Box::from);
+            let modified =
+                value("last-modified").and_then(|date| taipan_http::date::parse(date, services.clock.now()));
+            let representation =
+                Representation { coding: Coding::Identity, size: Some(size), etag, modified };
+            (head.field("Accept-Ranges", "bytes"), Resource::File(vec![representation], Offer::Nothing))
+        }
+        _ => (head, Resource::Fixed),
+    };
+    let response = DatedHead::new(head.finish_with(content), &services.clock);
+    let prepared = vec![PreparedRepresentation { response, content: Content::Inline }];
+    Ok(Prepared { resource, prepared, deltas: None })
+}
+
+/// Errors: what is wrong with the file.
+fn prepare_image_map(found: &Found) -> Result<Prepared, String> {
+    let content = found.variants.first().and_then(|plain| plain.body.as_deref());
+    let content = content.ok_or_else(|| format!("{} is larger than 64 KiB", found.name))?;
+    let map = ImageMap::parse(content).map_err(|mistake| format!("{}, {mistake}", found.name))?;
+    Ok(Prepared { resource: Resource::ImageMap(Arc::new(map)), prepared: Vec::new(), deltas: None })
+}
+
+/// `path` is the path of the request. Errors: what is wrong with the metafile.
 fn prepare(
     services: &Services,
     host: HostKey,
     path: &SafePath<'_>,
-    name: &str,
-    variants: Vec<Variant>,
-) -> Prepared {
+    found: Found,
+    differences: Differences,
+) -> Result<Prepared, String> {
+    let Found { label, name, variants, metafile, .. } = found;
     let route = services.route(host.host(), path);
-    let types = &route.files.types;
+    let described = Description {
+        further: further_fields(metafile, &name)?,
+        ..Description::new(services, host, path, &name, label)
+    };
+    let described = described.with_type();
     let is_gzip_only = variants.first().is_some_and(|first| first.coding != Coding::Identity);
-    let (content_type, cache_control) = (types.lookup(name), services.cache_control(host.host(), path));
+    let (content_type, cache_control) = (&*described.content_type, services.cache_control(host.host(), path));
+    let own = described.further("cache-control").and_then(|value| std::str::from_utf8(value).ok());
+    let cache_control = own.or(cache_control);
     let offer = match &variants[..] {
         [plain] if plain.coding == Coding::Identity && !forbids(route, cache_control) => {
             offer(services, route, content_type, plain.stamp.size)
         }
         _ => Offer::Nothing,
     };
-    let is_dictionary = matches!(offer, Offer::Kept(_)) && encoder::encodes(Coding::Dcz);
+    let is_alternate = differences != Differences::default();
+    let is_dictionary = matches!(offer, Offer::Kept(_)) && encoder::encodes(Coding::Dcz) && !is_alternate;
     let dictionary = route.files.dictionary.as_ref().filter(|_| is_dictionary);
-    let vary = match dictionary {
+    let by_coding = match dictionary {
         Some(_) => Some("Accept-Encoding, Available-Dictionary"),
         None if variants.len() > 1 || is_gzip_only || offer != Offer::Nothing => Some("Accept-Encoding"),
         None => None,
     };
+    let vary: Vec<&str> = differences.fields().chain(by_coding).collect();
+    let vary = (!vary.is_empty()).then(|| vary.join(", "));
     let matched = dictionary.map(|urls| format!("match=\"{urls}\""));
-    let shared = Shared { services, route, content_type, cache_control, vary, dictionary: matched };
+    let shared = Shared { services, route, described: &described, cache_control, vary, dictionary: matched };
     let mut prepared = Vec::with_capacity(variants.len() + 1);
     for Variant { stamp, coding, fd, body } in variants {
         let file = fd.map(|fd| Rc::new(OpenFile::new(fd, stamp, services.disk.clone())));
@@ -217,7 +377,79 @@ fn prepare(
         }
         prepared.push(shared.unchanged(source, coding));
     }
-    Prepared { all: prepared, offer, deltas: dictionary.map(|_| Rc::default()) }
+    let (representations, prepared) = prepared.into_iter().unzip();
+    let resource = Resource::File(representations, offer);
+    Ok(Prepared { resource, prepared, deltas: dictionary.map(|_| Rc::default()) })
+}
+
+/// The fields of a metafile. Errors: what is wrong with it.
+fn further_fields(metafile: Option<Metafile>, name: &str) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let Some(Metafile { content, .. }) = metafile else { return Ok(Vec::new()) };
+    let content = content.ok_or_else(|| format!("the metafile of {name} is larger than 8 KiB"))?;
+    let fields =
+        field_file::metafile(&content).map_err(|mistake| format!("the metafile of {name}, {mistake}"))?;
+    Ok(fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect())
+}
+
+/// What the name of a file says.
+struct Description {
+    content_type: String,
+    content_language: Option<String>,
+    /// The URL of an alternate, which is always the same one.
+    content_location: Option<String>,
+    /// The fields of its metafile.
+    further: Vec<(String, Vec<u8>)>,
+}
+
+impl Description {
+    /// `name` is that of the file that stands for `path`.
+    fn new(services: &Services, host: HostKey, path: &SafePath<'_>, name: &str, label: Label) -> Description {
+        let files = &services.route(host.host(), path).files;
+        let content_language = files.alternates.language(label).map(str::to_owned);
+        let Some((_, plain)) = files.alternates.parse(name) else {
+            let content_type = files.types.lookup(name).to_owned();
+            return Description {
+                content_type,
+                content_language,
+                content_location: None,
+                further: Vec::new(),
+            };
+        };
+        let content_type = match files.alternates.charset(label) {
+            Some(charset) => mime::with_charset(files.types.lookup(&plain), charset),
+            None => files.types.lookup(&plain).to_owned(),
+        };
+        let rewritten = plan::rewritten(services.site.hosts.at(host.host()), path);
+        let content_location = file_at(rewritten.as_ref().unwrap_or(path), name).map(|file| {
+            let mut location = String::from("/");
+            encode_path(file.as_str(), &mut location);
+            location
+        });
+        Description { content_type, content_language, content_location, further: Vec::new() }
+    }
+
+    /// With the type that the metafile says.
+    fn with_type(mut self) -> Description {
+        let own =
+            self.further("content-type").and_then(|value| std::str::from_utf8(value).ok()).map(str::to_owned);
+        if let Some(own) = own {
+            self.content_type = own;
+        }
+        self
+    }
+
+    /// The value of a field of the metafile.
+    fn further(&self, name: &str) -> Option<&[u8]> {
+        self.further
+            .iter()
+            .find(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_slice())
+    }
+
+    /// A value that the metafile does not replace.
+    fn own<'v>(&self, name: &str, value: Option<&'v str>) -> Option<&'v str> {
+        value.filter(|_| self.further(name).is_none())
+    }
 }
 
 /// The largest file of which compressed copies are kept: what a strong level makes of it takes a second.
@@ -259,9 +491,9 @@ struct Source {
 struct Shared<'a> {
     services: &'a Services,
     route: &'a Route,
-    content_type: &'a str,
+    described: &'a Description,
     cache_control: Option<&'a str>,
-    vary: Option<&'static str>,
+    vary: Option<String>,
     /// The value of `Use-As-Dictionary` (RFC 9842 §2.1).
     dictionary: Option<String>,
 }
@@ -323,14 +555,22 @@ impl Shared<'_> {
         content: Content,
     ) -> PreparedRepresentation {
         let Representation { coding, size, etag, modified } = representation;
+        let Description { content_language, content_location, .. } = self.described;
+        let (language, location) = (content_language.as_deref(), content_location.as_deref());
         let head = HeadWriter::new(self.services, Some(self.route), Status::OK)
-            .field("Content-Type", self.content_type)
+            .field("Content-Type", &self.described.content_type)
+            .optional("Content-Language", self.described.own("content-language", language))
+            .optional("Content-Location", self.described.own("content-location", location))
             .optional("Last-Modified", modified.map(|t| self.services.past(t)).map(taipan_http::date::format))
             .optional("ETag", etag.as_deref())
             .optional("Cache-Control", self.cache_control)
             .optional("Content-Encoding", (*coding != Coding::Identity).then(|| coding.as_str()))
-            .optional("Vary", self.vary)
+            .optional("Vary", self.vary.as_deref())
             .optional("Use-As-Dictionary", self.dictionary.as_deref());
+        let is_applied =
+            |name: &str| ["content-type", "cache-control"].iter().any(|a| a.eq_ignore_ascii_case(name));
+        let further = self.described.further.iter().filter(|(name, _)| !is_applied(name));
+        let head = further.fold(head, |head, (name, value)| head.field(name, value));
         let head = match *size {
             Some(size) => head.field("Accept-Ranges", "bytes").length(size),
             None => head,

@@ -5,10 +5,14 @@
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
+use site::alternates::{AlternateRules, Label, MAX_ALTERNATES};
+use site::field_file::{MAX_AS_IS, MAX_FIELDS_SIZE};
+use site::image_map;
 use site::memory;
-use site::model::{EtagFrom, FileRules, Symlinks};
+use site::model::{EtagFrom, FileRules, MetaFiles, Special, SpecialFiles, Symlinks};
 use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
 
@@ -25,6 +29,9 @@ pub struct Query<'a> {
     pub symlinks: Symlinks,
     pub precompressed: Cow<'a, [Coding]>,
     pub gunzip: bool,
+    pub alternates: Arc<AlternateRules>,
+    pub special: SpecialFiles,
+    pub meta: Option<Arc<MetaFiles>>,
     /// Files up to this size are cached in memory. Larger ones are sent from their descriptor.
     pub keep_up_to: u64,
     /// Files up to this size are read, because their entity tag needs their content.
@@ -39,17 +46,39 @@ pub enum Lookup {
     Denied,
     /// A folder without an index file. The stamp is the folder's.
     Folder(Stamp),
-    /// At least one variant. The first is the plain file, if it exists.
-    File {
-        name: String,
-        variants: Vec<Variant>,
-        precompressed: Precompressed,
-    },
+    /// At least one. The others are the same file in other languages and charsets, in the order of preference.
+    Files(Vec<Found>),
+}
+
+/// A file, with its precompressed files.
+#[derive(Debug)]
+pub struct Found {
+    pub label: Label,
+    pub name: String,
+    /// At least one. The first is the plain file, if it exists.
+    pub variants: Vec<Variant>,
+    pub metafile: Option<Metafile>,
+    precompressed: Precompressed,
+}
+
+/// Further fields of a file.
+#[derive(Debug)]
+pub struct Metafile {
+    pub stamp: Stamp,
+    /// `None`: it is too large.
+    pub content: Option<Vec<u8>>,
+}
+
+impl Found {
+    /// In the order in which they are compared.
+    pub fn stamps(&self) -> impl Iterator<Item = Stamp> {
+        self.variants.iter().map(|variant| variant.stamp).chain(self.metafile.iter().map(|meta| meta.stamp))
+    }
 }
 
 /// How much is known of the precompressed files beside a plain file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Precompressed {
+enum Precompressed {
     /// There are those among the variants, and no others.
     Known,
     /// There may be others: the kernel does not have their names in memory.
@@ -72,7 +101,7 @@ const REREADS: usize = 2;
 
 impl<'a> Query<'a> {
     pub fn new(root: Root, path: SafePath<'a>, rules: &'a FileRules, keep_up_to: u64) -> Query<'a> {
-        let FileRules { index, symlinks, precompressed, gunzip, etag, .. } = rules;
+        let FileRules { index, symlinks, precompressed, gunzip, etag, alternates, special, meta, .. } = rules;
         let read_up_to =
             if *etag == EtagFrom::Content { memory::RESPONSE.max(keep_up_to) } else { keep_up_to };
         Query {
@@ -82,6 +111,9 @@ impl<'a> Query<'a> {
             symlinks: *symlinks,
             precompressed: Cow::Borrowed(precompressed),
             gunzip: *gunzip,
+            alternates: alternates.clone(),
+            special: *special,
+            meta: meta.clone(),
             keep_up_to,
             read_up_to,
         }
@@ -131,7 +163,8 @@ impl<'a> Query<'a> {
 impl Lookup {
     /// Whether there may be more variants than those that were found.
     pub fn is_partial(&self) -> bool {
-        matches!(self, Lookup::File { precompressed: Precompressed::Unknown, .. })
+        let Lookup::Files(all) = self else { return false };
+        all.iter().any(|found| found.precompressed == Precompressed::Unknown)
     }
 }
 
@@ -177,17 +210,26 @@ struct Candidate<'a> {
 
 enum Candidates<'a> {
     Folder(Stamp),
+    /// At least one, as in [`Lookup::Files`].
+    Files(Vec<(Label, Group<'a>)>),
+}
+
+/// The files of a [`Found`].
+struct Group<'a> {
     /// At least one.
-    Files(Vec<Candidate<'a>>, Precompressed),
+    files: Vec<Candidate<'a>>,
+    metafile: Option<Candidate<'a>>,
+    precompressed: Precompressed,
 }
 
 impl Candidates<'_> {
     fn stamps(&self) -> impl Iterator<Item = Stamp> {
-        let (folder, files) = match self {
+        let (folder, groups) = match self {
             Candidates::Folder(stamp) => (Some(*stamp), &[][..]),
-            Candidates::Files(files, _) => (None, &files[..]),
+            Candidates::Files(groups) => (None, &groups[..]),
         };
-        folder.into_iter().chain(files.iter().map(|file| file.stamp))
+        let files = groups.iter().flat_map(|(_, group)| group.files.iter().chain(&group.metafile));
+        folder.into_iter().chain(files.map(|file| file.stamp))
     }
 }
 
@@ -205,7 +247,7 @@ impl<'a> Run<'a> {
             Err(OpenError::Missing) if !path.is_folder() => None,
             Err(error) => return Err(error),
         };
-        self.files(path.borrowed(), plain)
+        self.alternates(path.borrowed(), plain)
     }
 
     fn index(&self, folder: Stamp) -> Result<Candidates<'a>, OpenError> {
@@ -217,7 +259,7 @@ impl<'a> Run<'a> {
                 Err(OpenError::Missing) => None,
                 Err(error) => return Err(error),
             };
-            match self.files(path, plain) {
+            match self.alternates(path, plain) {
                 Err(OpenError::Missing) => {}
                 found => return found,
             }
@@ -225,9 +267,45 @@ impl<'a> Run<'a> {
         Ok(Candidates::Folder(folder))
     }
 
+    /// The file at `path`, if it exists, and those that stand for it in other languages and charsets.
+    fn alternates(&self, path: SafePath<'a>, plain: Option<Inspected>) -> Result<Candidates<'a>, OpenError> {
+        let rules = &*self.query.alternates;
+        if rules.is_empty() {
+            return Ok(Candidates::Files(vec![(Label::default(), self.group(path, plain)?)]));
+        }
+        let mut groups = Vec::new();
+        let names = rules.names(path.name());
+        let label = rules.parse(path.name()).map_or(Label::default(), |(label, _)| label);
+        match self.group(path.clone(), plain) {
+            Ok(group) => groups.push((label, group)),
+            Err(OpenError::Missing) => {}
+            Err(error) => return Err(error),
+        }
+        for (label, name) in names {
+            if groups.len() >= MAX_ALTERNATES || groups.iter().any(|(other, _)| *other == label) {
+                continue;
+            }
+            let Some(path) = path.sibling(&name) else { continue };
+            match self.inspect(&path) {
+                Ok(found) if found.kind == FileType::RegularFile => {
+                    groups.push((label, self.group(path, Some(found))?));
+                }
+                // The others suffice.
+                Ok(_) | Err(OpenError::Missing | OpenError::Denied) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if groups.is_empty() {
+            return Err(OpenError::Missing);
+        }
+        rules.arrange(&mut groups);
+        Ok(Candidates::Files(groups))
+    }
+
     /// The file at `path`, if it exists, and its precompressed files.
-    fn files(&self, path: SafePath<'a>, plain: Option<Inspected>) -> Result<Candidates<'a>, OpenError> {
+    fn group(&self, path: SafePath<'a>, plain: Option<Inspected>) -> Result<Group<'a>, OpenError> {
         let codings: &[Coding] = match plain {
+            _ if self.query.special.of(path.name()).is_some() => &[],
             Some(_) => &self.query.precompressed,
             None if self.query.gunzip => &[Coding::Gzip],
             None => &[],
@@ -264,7 +342,23 @@ impl<'a> Run<'a> {
         if files.is_empty() {
             return Err(OpenError::Missing);
         }
-        Ok(Candidates::Files(files, precompressed))
+        let metafile = self.metafile(&path)?;
+        Ok(Group { files, metafile, precompressed })
+    }
+
+    fn metafile(&self, path: &SafePath<'_>) -> Result<Option<Candidate<'a>>, OpenError> {
+        let Some(meta) = &self.query.meta else { return Ok(None) };
+        let name = [path.name(), &meta.suffix].concat();
+        let Some(path) = path.sibling(&meta.folder).and_then(|folder| folder.join(&name)) else {
+            return Ok(None);
+        };
+        match self.inspect(&path) {
+            Ok(Inspected { kind: FileType::RegularFile, stamp, fd }) => {
+                Ok(Some(Candidate { path, coding: Coding::Identity, stamp, fd }))
+            }
+            Ok(_) | Err(OpenError::Missing) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn inspect(&self, path: &SafePath<'_>) -> Result<Inspected, OpenError> {
@@ -295,18 +389,26 @@ impl<'a> Run<'a> {
     }
 
     fn load(&self, candidates: Candidates<'_>) -> Result<Lookup, OpenError> {
-        let (files, precompressed) = match candidates {
+        let groups = match candidates {
             Candidates::Folder(stamp) => return Ok(Lookup::Folder(stamp)),
-            Candidates::Files(files, precompressed) => (files, precompressed),
+            Candidates::Files(groups) => groups,
         };
+        let load = |(label, group)| self.load_group(label, group);
+        Ok(Lookup::Files(groups.into_iter().map(load).collect::<Result<_, OpenError>>()?))
+    }
+
+    fn load_group(&self, label: Label, group: Group<'_>) -> Result<Found, OpenError> {
+        let Group { files, metafile, precompressed } = group;
         let Candidate { path, coding, .. } = &files[0];
         // The name without `.gz` has the media type, even where only the gzip file exists.
         let name = path.name();
         let name = name.strip_suffix(coding.extension()).unwrap_or(name).to_owned();
         // Without a plain file, the gzip file is inflated: into memory if it is small.
-        let read_up_to = match coding {
-            Coding::Gzip => memory::RESPONSE.max(self.query.read_up_to),
-            _ => self.query.read_up_to,
+        let read_up_to = match (self.query.special.of(&name), coding) {
+            (Some(Special::AsIs), _) => MAX_AS_IS,
+            (Some(Special::ImageMap), _) => image_map::MAX_SIZE,
+            (None, Coding::Gzip) => memory::RESPONSE.max(self.query.read_up_to),
+            (None, _) => self.query.read_up_to,
         };
         let mut variants = Vec::with_capacity(files.len());
         for file in files {
@@ -317,7 +419,14 @@ impl<'a> Run<'a> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Lookup::File { name, variants, precompressed })
+        let metafile = match metafile {
+            None => None,
+            Some(file) => {
+                let Variant { stamp, body, .. } = self.load_file(file, MAX_FIELDS_SIZE)?;
+                Some(Metafile { stamp, content: body })
+            }
+        };
+        Ok(Found { label, name, variants, metafile, precompressed })
     }
 
     fn load_file(&self, file: Candidate<'_>, read_up_to: u64) -> Result<Variant, OpenError> {
@@ -404,8 +513,8 @@ mod tests {
     fn found(query: &Query, wait: Wait) -> (Vec<Coding>, bool) {
         let lookup = query.lookup(wait).unwrap();
         let is_partial = lookup.is_partial();
-        let Lookup::File { variants, .. } = lookup else { panic!("a file") };
-        (variants.iter().map(|variant| variant.coding).collect(), is_partial)
+        let Lookup::Files(files) = lookup else { panic!("a file") };
+        (files[0].variants.iter().map(|variant| variant.coding).collect(), is_partial)
     }
 
     #[test]
@@ -423,8 +532,8 @@ mod tests {
     fn does_not_compare_files_with_those_that_are_not_known() {
         let files = Fixture::new("changed");
         let known = files.query(&[]);
-        let Lookup::File { variants, .. } = known.lookup(Wait::Never).unwrap() else { panic!("a file") };
-        let stamps: Vec<Stamp> = variants.iter().map(|variant| variant.stamp).collect();
+        let Lookup::Files(found) = known.lookup(Wait::Never).unwrap() else { panic!("a file") };
+        let stamps: Vec<Stamp> = found[0].variants.iter().map(|variant| variant.stamp).collect();
         assert!(matches!(known.lookup_if_changed(&stamps, Wait::Never), Ok(None)));
         let unknown = files.query(&[Coding::Zstd]);
         assert!(matches!(unknown.lookup_if_changed(&stamps, Wait::Never), Err(OpenError::WouldWait)));

@@ -76,7 +76,8 @@ impl Entry {
     fn with(&self, resource: Resource, prepared: Vec<PreparedRepresentation>) -> Entry {
         let (stamps, checked_at) = (self.stamps.clone(), self.checked_at.clone());
         let (making, deltas, origin) = (self.making.clone(), self.deltas.clone(), self.origin.clone());
-        Entry { resource, prepared, stamps, checked_at, making, deltas, origin }
+        let alternates = self.alternates.clone();
+        Entry { resource, prepared, stamps, checked_at, making, deltas, origin, alternates }
     }
 
     /// `None`: it is being made.
@@ -101,25 +102,47 @@ impl Files {
         coding: Coding,
         made: Option<Made>,
     ) {
-        let Some(now) = self.cached(host, path.as_str()).filter(|now| now.stamps == entry.stamps) else {
-            return;
+        let Some(now) = self.cached(host, path.as_str()) else { return };
+        let entry = match now.alternates.as_ref() {
+            _ if now.stamps == entry.stamps => self.with_made(host, path, &now, coding, made),
+            Some(alternates) => {
+                let replaced =
+                    alternates.replaced(entry, |entry| self.with_made(host, path, entry, coding, made));
+                replaced.map(|alternates| Entry {
+                    alternates: Some(alternates),
+                    ..now.with(now.resource.clone(), now.prepared.clone())
+                })
+            }
+            None => None,
         };
-        let Resource::File(representations, Offer::Kept(codings)) = &now.resource else { return };
+        let Some(entry) = entry else { return };
+        let (bytes, descriptors) = entry.cost();
+        let cached = Cached::Entry(Rc::new(entry));
+        self.table.borrow_mut().insert(host, path.as_str(), cached, bytes, descriptors);
+    }
+
+    /// The same file, with what was made of it.
+    fn with_made(
+        &self,
+        host: HostKey,
+        path: &SafePath<'_>,
+        now: &Entry,
+        coding: Coding,
+        made: Option<Made>,
+    ) -> Option<Entry> {
+        let Resource::File(representations, Offer::Kept(codings)) = &now.resource else { return None };
         let (mut representations, mut prepared) = (representations.clone(), now.prepared.clone());
         let offer = match made {
             Some(made) => {
                 let tag = |plain: &[u8]| etag::with_suffix(plain, tag_suffix(coding));
-                let made = self.prepare_made(host, path, &now, coding, tag, made);
+                let made = self.prepare_made(host, path, now, coding, tag, made);
                 representations.push(made.0);
                 prepared.push(made.1);
                 Offer::Kept(*codings)
             }
             None => Offer::Kept(codings.only(|other| other != coding)),
         };
-        let entry = now.with(Resource::File(representations, offer), prepared);
-        let (bytes, descriptors) = entry.cost();
-        let cached = Cached::Entry(Rc::new(entry));
-        self.table.borrow_mut().insert(host, path.as_str(), cached, bytes, descriptors);
+        Some(now.with(Resource::File(representations, offer), prepared))
     }
 
     /// An entry with what was made of `entry` as its only representation. Its tag is weak: a client that has the content

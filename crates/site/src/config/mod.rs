@@ -16,6 +16,7 @@ mod value;
 mod section;
 
 mod access;
+mod alternates;
 mod authentication;
 
 mod authorizers;

@@ -33,8 +33,27 @@ const WHAT_TO_DO: &str = "move it out of the folder that is served; requests for
 type Hidden = HashMap<PathBuf, Vec<SafePath<'static>>>;
 
 impl Configuration {
+    /// Hides the folders of metafiles in all routes, because a route for another pattern may have other keys.
+    fn hide_metafiles(&mut self) {
+        let routes = self.site.hosts.iter().flat_map(|host| host.routes.iter());
+        let mut folders: Vec<String> =
+            routes.filter_map(|route| Some(route.files.meta.as_ref()?.folder.clone())).collect();
+        folders.sort();
+        folders.dedup();
+        if folders.is_empty() {
+            return;
+        }
+        let folders: Arc<[String]> = folders.into();
+        for (_, routes) in self.site.hosts.folders_and_routes_mut() {
+            for route in routes.iter_mut() {
+                Arc::make_mut(&mut route.files).meta_folders = folders.clone();
+            }
+        }
+    }
+
     /// Hides the files in all routes. Paths are absolute by now.
     pub fn hide_files(&mut self) {
+        self.hide_metafiles();
         let files: Vec<(PathBuf, Place)> = KEYS
             .iter()
             .flat_map(|key| self.places.values(key))

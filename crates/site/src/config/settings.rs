@@ -8,6 +8,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::access::rules;
+use super::alternates;
 use super::authentication::{authentication, has_authentication};
 use super::authorizers::{authorizers, subrequest};
 use super::cache::{caching, purgers};
@@ -21,7 +22,8 @@ use super::toml::{Entry, Value};
 use crate::compress::{Codings, CompressRules, Kept, TypePattern};
 use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
-    Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Listing, Route, Symlinks,
+    Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Listing, MetaFiles, Route,
+    SpecialFiles, Symlinks,
 };
 use crate::route::Pattern;
 use crate::security_headers::Preset;
@@ -153,7 +155,7 @@ fn fallback(section: &Section, pattern: &Pattern, inherited: Option<&Fallback>) 
 }
 
 /// The keys of [`FileRules`], and `fallback`, which adds an index file.
-const FILE_KEYS: [&str; 17] = [
+const FILE_KEYS: [&str; 24] = [
     "index",
     "fallback",
     "listing",
@@ -171,6 +173,13 @@ const FILE_KEYS: [&str; 17] = [
     "types",
     "default_type",
     "charset",
+    "languages",
+    "charsets",
+    "as_is",
+    "image_maps",
+    "meta_files",
+    "meta_dir",
+    "meta_suffix",
 ];
 
 /// Hosts and routes that set nothing share what they inherit.
@@ -211,10 +220,39 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
         gunzip: section.flag("gunzip").unwrap_or(inherited.gunzip),
         etag: etag.unwrap_or(inherited.etag),
         types: types(section, &inherited.types),
+        alternates: alternates::rules(section, &inherited.alternates),
+        special: SpecialFiles {
+            as_is: section.flag("as_is").unwrap_or(inherited.special.as_is),
+            image_maps: section.flag("image_maps").unwrap_or(inherited.special.image_maps),
+        },
+        meta: meta_files(section, inherited.meta.as_ref()),
         compress: compress(section, &inherited.compress),
         dictionary: dictionary(section, inherited.dictionary.as_ref()),
         private: inherited.private.clone(),
+        meta_folders: inherited.meta_folders.clone(),
     }
+}
+
+/// `None`: there are no metafiles.
+fn meta_files(section: &Section, inherited: Option<&Arc<MetaFiles>>) -> Option<Arc<MetaFiles>> {
+    let is_on = section.flag("meta_files").unwrap_or(inherited.is_some());
+    if !is_on {
+        let what = "there are no metafiles here";
+        section.reject_keys(&["meta_dir", "meta_suffix"], what, "add meta_files = true");
+        return None;
+    }
+    let MetaFiles { folder, suffix } = inherited.map_or_else(MetaFiles::default, |own| MetaFiles::clone(own));
+    let name = |key: &str, inherited: String| {
+        let Some(given) = section.text(key) else { return inherited };
+        let is_name =
+            SafePath::parse("/").is_ok_and(|root| root.join(&["x", given.value].concat()).is_some());
+        if !is_name || matches!(given.value, "" | "." | "..") {
+            let what = format!("\"{}\" is no part of a name", given.value.escape_debug());
+            section.errors.add(given.place, what, "write meta_dir = \".web\" and meta_suffix = \".meta\"");
+        }
+        given.value.to_owned()
+    };
+    Some(Arc::new(MetaFiles { folder: name("meta_dir", folder), suffix: name("meta_suffix", suffix) }))
 }
 
 /// The inherited index files, and the file of a fallback that stands in this section: an application whose front

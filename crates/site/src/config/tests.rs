@@ -190,6 +190,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "group" if scope == Scope::Route => "cgi = true\nuser = \"a\"",
         "group" if matches!(scope, Scope::Scripts | Scope::Application) => "user = \"a\"",
         "env" if scope == Scope::Route => "cgi = true",
+        "meta_dir" | "meta_suffix" => "meta_files = true",
         _ => "",
     };
     // Some settings change the site only if a script or an application exists.

@@ -1035,6 +1035,65 @@ pub static CHAPTERS: &[Chapter] = &[
                        of its file. One that is older than its file is not sent.",
             },
             Key {
+                name: "languages",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "[\"en\", \"de\", \"pt-BR\"]",
+                text: "The languages that files have in their names, in order of preference: `FILE.de` or `FILE` with `.de` \
+                       before its extension beside `FILE`. The client gets the one that it prefers by `Accept-Language`, or \
+                       else the first that exists. A file without a language counts for the first of the list. At most 16. \
+                       `[]` turns this off. See [Languages](files.md#languages-and-charsets).",
+            },
+            Key {
+                name: "charsets",
+                kind: Kind::Pairs("a table of `SUFFIX = charset`"),
+                default: Words("none"),
+                example: "{ utf8 = \"utf-8\", latin1 = \"iso-8859-1\" }",
+                text: "The charsets that files have at the end of their names, in order of preference: `FILE.latin1`, or \
+                       `FILE.de.latin1` with a language. They set the charset in `Content-Type`, and the client chooses by \
+                       `Accept-Charset`. A file without a charset precedes those with one. At most 4. `{}` turns this off.",
+            },
+            Key {
+                name: "as_is",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether a file with the extension `asis` is a whole response: a status, fields, an empty line and the \
+                       content. See [As-is files](files.md#as-is-files).",
+            },
+            Key {
+                name: "image_maps",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether a file with the extension `map` is an image map, which says where a click on an image leads. \
+                       The map of a script in JavaScript has the same extension, so set it for the routes that have image \
+                       maps. See [Image maps](files.md#image-maps).",
+            },
+            Key {
+                name: "meta_files",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether a file may have a metafile with further fields of its response, as in CERN's server: \
+                       `.web/page.html.meta` for `page.html`. See [Metafiles](files.md#metafiles).",
+            },
+            Key {
+                name: "meta_dir",
+                kind: Kind::Text,
+                default: Value("\".web\""),
+                example: "\".meta\"",
+                text: "The name of the folders with metafiles, beside the files that they are for. Nothing in such a folder \
+                       is served, in all hosts.",
+            },
+            Key {
+                name: "meta_suffix",
+                kind: Kind::Text,
+                default: Value("\".meta\""),
+                example: "\".fields\"",
+                text: "What follows the name of the file in the name of its metafile.",
+            },
+            Key {
                 name: "compress",
                 kind: Kind::FlagOrChoices(&["br", "zstd", "gzip"]),
                 default: Value("true"),
