@@ -688,3 +688,85 @@ fn streams_bodies_of_unknown_length_or_buffers_them() {
     rows.check("buffered, sized", sized.send("def").read_response().status, 200);
     rows.check("its length", values(&told(&tells, "abcdef"), "Content-Length"), vec!["6".to_owned()]);
 }
+
+/// Responds before it has read the body of its request: with `early`, and when `proceed` says so, with `late`.
+fn early_upstream(proceed: Receiver<()>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        let mut streams = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept() {
+            let head = read_head(&mut stream)?;
+            if head.starts_with("POST") {
+                stream
+                    .write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 9\r\n\r\nearly")?;
+                proceed.recv().map_err(io::Error::other)?;
+                if head.starts_with("POST /all ") {
+                    let mut body = vec![0; 700_000];
+                    stream.read_exact(&mut body)?;
+                }
+                stream.write_all(b"late")?;
+            } else {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nnext")?;
+            }
+            // Closed, it would be reset, because the body is unread.
+            streams.push(stream);
+        }
+        io::Result::Ok(())
+    });
+    address
+}
+
+#[test]
+fn keeps_the_connection_behind_a_response_that_begins_before_its_request_has_ended() {
+    let (proceed, proceeds) = channel();
+    let address = early_upstream(proceeds);
+    let config = format!(
+        "[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\nmax_body = \"1MiB\"\nrequest_buffering = false\n"
+    );
+    let server = Site::new().config(&config).start();
+    let mut rows = Rows::new();
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let body = vec![b'x'; 700_000];
+    let chunk = [b"aae60\r\n", &body[..], b"\r\n0\r\n\r\n"].concat();
+    let (sized, endless) = ("Content-Length: 700000\r\n", [b"fffff\r\n", &body[..]].concat());
+    for (path, fields, begin, rest) in [
+        ("/all", sized, &body[..1], &body[1..]),
+        ("/part", sized, &body[..1], &body[1..]),
+        ("/part", chunked, &chunk[..9], &chunk[9..]),
+        ("/part", sized, &body[..1], &[]),
+        ("/part", chunked, &chunk[..9], b"nothing that ends a chunk"),
+        ("/part", chunked, &chunk[..9], &endless),
+    ] {
+        let row = format!("{path} {fields}{} bytes", rest.len());
+        let mut client = server.connect();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        client.send(head).send(begin);
+        let mut response = client.read_some().expect("the response begins");
+        let goes_on = rest.len() >= body.len() - 1 && rest != endless;
+        if path == "/all" {
+            client.send(rest);
+        }
+        proceed.send(()).expect("the upstream waits");
+        while !response.ends_with(b"early") {
+            response.extend(client.read_some().expect("the response goes on"));
+        }
+        let announced = String::from_utf8_lossy(&response).to_lowercase().contains("connection: close");
+        rows.check(&row, announced, false);
+        while !response.ends_with(b"late") {
+            response.extend(client.read_some().expect("the response goes on"));
+        }
+        match (path, goes_on) {
+            ("/all", _) => rows.check(&row, client.get("/next").text().as_str(), "next"),
+            (_, true) => {
+                client.send(rest);
+                rows.check(&row, client.get("/next").text().as_str(), "next");
+            }
+            (_, false) => {
+                _ = client.try_send(rest);
+                client.half_close();
+                rows.holds(&row, "it is closed without a reset", client.is_finished());
+            }
+        }
+    }
+}

@@ -64,8 +64,10 @@ pub enum Next {
 
 /// Whether all of a request has been read when its response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
+pub enum Reading {
     Complete,
+    /// What makes the response reads it on meanwhile. The rest is dropped behind the response.
+    Continues,
     Unread,
 }
 
@@ -123,10 +125,9 @@ impl Http1 {
         connections: &Connections,
         head: &Head<'_>,
         response: Response,
-        is_body_read: bool,
+        reading: Reading,
     ) -> Output {
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
-        let reading = if is_body_read { Reading::Complete } else { Reading::Unread };
         let persistence = self.persistence(connections, head, &response, reading);
         self.push(connections, response, Some(head), persistence, &mut batch);
         batch.finish()

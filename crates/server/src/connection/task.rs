@@ -14,7 +14,7 @@ use taipan_http::status::Status;
 use tokio::time::Instant;
 
 use super::client::Client;
-use super::h1::{Answered, Http1, Next};
+use super::h1::{Answered, Http1, Next, Reading};
 use super::h2::{self, Http2, is_preface};
 use super::idle;
 use super::log_guard::LogGuard;
@@ -143,6 +143,9 @@ impl Task {
             let next = match begun.take() {
                 Some(next) => next,
                 None => {
+                    if !self.transport.is_body_read() && !self.read_rest_of_body().await {
+                        return Ok(End::Linger);
+                    }
                     if !self.transport.has_input() {
                         if self.waited == Waited::No || self.connections.is_leaving() {
                             return Ok(End::Park);
@@ -210,23 +213,40 @@ impl Task {
         let request = Request { head: &head, connection, interim };
         let response = Box::pin(self.connections.responder.respond(request, body));
         let mut response = self.unless_interrupted(response).await?;
-        self.discard_unwanted_body(&mut response).await;
+        let reading = self.reading(&mut response).await;
         self.http.current = None;
-        Ok(self.http.output(&self.connections, &head, response, self.transport.is_body_read()))
+        Ok(self.http.output(&self.connections, &head, response, reading))
     }
 
-    /// Drops the received part of a body that nothing reads any more. The connection stays open if that was all of it.
-    async fn discard_unwanted_body(&self, response: &mut Response) {
+    /// How much of the request's body has been read. Drops the received part of one that nothing reads any more.
+    async fn reading(&self, response: &mut Response) -> Reading {
         poll_fn(|cx| {
-            let mut is_unwanted = |cx: &mut Context<'_>| {
-                response.body.stream().is_none_or(|stream| stream.poll_request_body(cx).is_ready())
-            };
-            if !self.transport.is_body_read() && is_unwanted(cx) {
+            let stream = response.body.stream();
+            let is_wanted = stream.is_some_and(|stream| stream.poll_request_body(cx).is_pending())
+                && !self.transport.withholds_continue();
+            if !self.transport.is_body_read() && !is_wanted {
                 _ = self.transport.poll_discard(cx);
             }
-            Poll::Ready(())
+            Poll::Ready(match self.transport.is_body_read() {
+                true => Reading::Complete,
+                false if is_wanted => Reading::Continues,
+                false => Reading::Unread,
+            })
         })
-        .await;
+        .await
+    }
+
+    /// Drops the rest of the body of a request whose response has been sent. The next request follows it. `false`: it is
+    /// malformed or too large, or the client is too slow or closes.
+    async fn read_rest_of_body(&mut self) -> bool {
+        self.waited = Waited::Yes;
+        // Boxed for the same reason as in `unless_interrupted`. The request counts as answered.
+        let watch: Pin<Box<dyn Future<Output = Interruption>>> = Box::pin(self.transport.watch());
+        tokio::select! {
+            biased;
+            () = poll_fn(|cx| self.transport.poll_drop_rest(cx)) => self.transport.is_body_read(),
+            _ = watch => false,
+        }
     }
 
     /// Awaits `made`, unless the client closes, is too slow, or is evicted.

@@ -65,6 +65,8 @@ struct Incoming {
     length: Length,
     rest: Remaining,
     taken: u64,
+    /// The most bytes of content that its consumer accepts.
+    limit: u64,
     /// The client expects `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     is_awaited: bool,
     /// `100 Continue`, where it is still to be sent.
@@ -72,8 +74,14 @@ struct Incoming {
 }
 
 impl Incoming {
-    const NONE: Incoming =
-        Incoming { length: Length::None, rest: Remaining::Done, taken: 0, is_awaited: false, interim: b"" };
+    const NONE: Incoming = Incoming {
+        length: Length::None,
+        rest: Remaining::Done,
+        taken: 0,
+        limit: u64::MAX,
+        is_awaited: false,
+        interim: b"",
+    };
 }
 
 impl Transport {
@@ -132,7 +140,7 @@ impl Transport {
         // A client that has begun to send the body does not wait.
         let interim = if is_awaited && !self.has_input() { CONTINUE } else { b"" };
         self.reads_body.set(false);
-        *self.body.borrow_mut() = Incoming { length, rest, taken: 0, is_awaited, interim };
+        *self.body.borrow_mut() = Incoming { length, rest, is_awaited, interim, ..Incoming::NONE };
     }
 
     /// True when all of the body has been read.
@@ -145,7 +153,20 @@ impl Transport {
         if self.body.borrow().is_awaited {
             return Poll::Ready(());
         }
-        while let Ok(Some(_)) = ready!(self.poll_read(cx, u64::MAX)) {}
+        while let Ok(Some(_)) = ready!(self.poll_content(cx, u64::MAX)) {}
+        Poll::Ready(())
+    }
+
+    /// Whether the client still waits for 100 (Continue). It does not get it any more.
+    pub fn withholds_continue(&self) -> bool {
+        let body = &mut *self.body.borrow_mut();
+        body.is_awaited && !std::mem::take(&mut body.interim).is_empty()
+    }
+
+    /// As `poll_discard`, of a body that has been read in part, within the limit of what has read it.
+    pub fn poll_drop_rest(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let limit = self.body.borrow().limit;
+        while let Ok(Some(_)) = ready!(self.poll_content(cx, limit)) {}
         Poll::Ready(())
     }
 
@@ -253,7 +274,11 @@ impl Transport {
 
     /// Sends `100 Continue` to a client that expects it.
     fn poll_continue(&self, cx: &mut Context<'_>) -> Poll<Result<(), Interruption>> {
-        let interim = std::mem::take(&mut self.body.borrow_mut().interim);
+        let interim = {
+            let body = &mut *self.body.borrow_mut();
+            body.is_awaited &= body.interim.is_empty();
+            std::mem::take(&mut body.interim)
+        };
         self.interims.borrow_mut().extend_from_slice(interim);
         loop {
             match self.send_interims() {
@@ -264,6 +289,38 @@ impl Transport {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => return Poll::Ready(Err(Interruption::Failed)),
             }
+        }
+    }
+
+    /// The next bytes of the body, as `ReadBody::poll_read`.
+    fn poll_content(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {
+        let broken = |broken| {
+            self.broken.set(Some(broken));
+            BodyError::Broken
+        };
+        // Bounded by the runtime's budget, which every read uses up.
+        loop {
+            ready!(self.poll_continue(cx)).map_err(broken)?;
+            let mut content = Vec::new();
+            let progress = {
+                let Incoming { rest, taken, .. } = &mut *self.body.borrow_mut();
+                let mut buffered = self.buffered.borrow_mut();
+                let (used, progress) = rest
+                    .take(&buffered, limit, |data| content.extend_from_slice(data))
+                    .map_err(BodyError::Rejected)?;
+                buffered.drain(..used);
+                *taken += content.len() as u64;
+                if matches!(progress, Progress::Complete) {
+                    *rest = Remaining::Done;
+                }
+                progress
+            };
+            if !content.is_empty() || matches!(progress, Progress::Complete) {
+                self.reads_body.set(false);
+                return Poll::Ready(Ok((!content.is_empty()).then_some(content)));
+            }
+            self.reads_body.set(true);
+            ready!(self.poll_receive(cx)).map_err(broken)?;
         }
     }
 
@@ -305,33 +362,7 @@ impl ReadBody for Transport {
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {
-        let broken = |broken| {
-            self.broken.set(Some(broken));
-            BodyError::Broken
-        };
-        // Bounded by the runtime's budget, which every read uses up.
-        loop {
-            ready!(self.poll_continue(cx)).map_err(broken)?;
-            let mut content = Vec::new();
-            let progress = {
-                let Incoming { rest, taken, .. } = &mut *self.body.borrow_mut();
-                let mut buffered = self.buffered.borrow_mut();
-                let (used, progress) = rest
-                    .take(&buffered, limit, |data| content.extend_from_slice(data))
-                    .map_err(BodyError::Rejected)?;
-                buffered.drain(..used);
-                *taken += content.len() as u64;
-                if matches!(progress, Progress::Complete) {
-                    *rest = Remaining::Done;
-                }
-                progress
-            };
-            if !content.is_empty() || matches!(progress, Progress::Complete) {
-                self.reads_body.set(false);
-                return Poll::Ready(Ok((!content.is_empty()).then_some(content)));
-            }
-            self.reads_body.set(true);
-            ready!(self.poll_receive(cx)).map_err(broken)?;
-        }
+        self.body.borrow_mut().limit = limit;
+        self.poll_content(cx, limit)
     }
 }
