@@ -114,6 +114,27 @@ impl Scope {
         self.limits.extend(other.limits.iter().cloned());
     }
 
+    /// What differs from the other.
+    pub fn without(mut self, other: &Scope) -> Scope {
+        self.keys.retain(|key| match other.get(&key.name) {
+            Some(value) => *value != key.value,
+            None => key.name != "auth" || key.value != "off".into(),
+        });
+        if self.has_rules_of(other) {
+            self.rules.clear();
+        }
+        self
+    }
+
+    fn has_rules_of(&self, other: &Scope) -> bool {
+        let values = |scope: &Scope| -> Vec<Vec<(String, Value)>> {
+            let keys =
+                |rule: &Scope| rule.keys.iter().map(|key| (key.name.clone(), key.value.clone())).collect();
+            scope.rules.iter().map(keys).collect()
+        };
+        values(self) == values(other)
+    }
+
     /// What protects, apart from the rest.
     pub fn split(mut self) -> (Scope, Scope) {
         let mut protection = Scope { line: self.line, ..Scope::default() };

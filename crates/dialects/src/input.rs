@@ -15,11 +15,12 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    pub const ALL: [Dialect; 6] = [
+    pub const ALL: [Dialect; 7] = [
         Dialect::Boa,
         Dialect::Thttpd,
         Dialect::Busybox,
         Dialect::Web(Web::Nginx),
+        Dialect::Web(Web::Apache),
         Dialect::Web(Web::Lighttpd),
         Dialect::Web(Web::Caddy),
     ];

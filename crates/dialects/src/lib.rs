@@ -14,6 +14,7 @@ pub mod boa;
 pub mod busybox;
 pub mod thttpd;
 
+mod apache;
 mod caddy;
 mod lighttpd;
 mod nginx;

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use crate::disk::Disk;
-use crate::{Conversion, caddy, lighttpd, nginx};
+use crate::{Conversion, apache, caddy, lighttpd, nginx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Web {
     Nginx,
+    Apache,
     Lighttpd,
     Caddy,
 }
@@ -17,6 +18,7 @@ impl Web {
     pub const fn name(self) -> &'static str {
         match self {
             Web::Nginx => "nginx",
+            Web::Apache => "apache",
             Web::Lighttpd => "lighttpd",
             Web::Caddy => "caddy",
         }
@@ -26,6 +28,7 @@ impl Web {
     pub fn of_file(file: &Path) -> Option<Web> {
         match file.file_name()?.to_str()? {
             "nginx.conf" => Some(Web::Nginx),
+            "apache2.conf" | ".htaccess" => Some(Web::Apache),
             "lighttpd.conf" => Some(Web::Lighttpd),
             "Caddyfile" => Some(Web::Caddy),
             _ => None,
@@ -35,6 +38,7 @@ impl Web {
     pub fn convert(self, file: &Path, disk: &dyn Disk) -> Conversion {
         match self {
             Web::Nginx => nginx::convert(file, disk),
+            Web::Apache => apache::convert(file, disk),
             Web::Lighttpd => lighttpd::convert(file, disk),
             Web::Caddy => caddy::convert(file, disk),
         }

@@ -20,8 +20,11 @@ impl Disk for Files {
         self.0.get(path).map(|text| text.clone().into_bytes()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn folders(&self, _: &Path) -> Vec<String> {
-        Vec::new()
+    fn folders(&self, path: &Path) -> Vec<String> {
+        let below = self.0.keys().filter_map(|file| file.parent()?.strip_prefix(path).ok());
+        let first = below
+            .filter_map(|rest| Some(rest.components().next()?.as_os_str().to_string_lossy().into_owned()));
+        first.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
     fn is_folder(&self, path: &Path) -> bool {
@@ -579,4 +582,223 @@ fn a_refused_conversion_serves_nothing() {
     let decided: Vec<&str> =
         conversion.text.lines().filter(|line| !line.starts_with("    \"line ")).collect();
     assert!(site::config::load(path, &Text(path, &decided.join("\n"))).is_ok());
+}
+
+#[test]
+fn converts_apache() {
+    check(
+        Web::Apache,
+        &[
+            (
+                "Listen 8080\nServerName example.org\nServerAlias *.example.net\nDocumentRoot /srv/www\nDirectoryIndex a.html\n\
+                 <Directory />\nRequire all denied\n</Directory>\n<Directory /srv/www>\nOptions Indexes\nRequire all granted\n</Directory>\n\
+                 Alias /icons/ /usr/share/icons/\n<Directory /usr/share/icons>\nRequire all granted\nOptions FollowSymLinks\n</Directory>\n",
+                &[
+                    "listen = [\"0.0.0.0:8080\", \"[::]:8080\"]",
+                    "[[host]]",
+                    "root = \"/srv/www\"",
+                    "index = [\"a.html\"]",
+                    "listing = true",
+                    "symlinks = \"never\"",
+                    "names = [\"example.org\", \"*.example.net\"]",
+                    "then = \"allow\"",
+                    "path = \"/icons/\"",
+                    "alias = \"/usr/share/icons\"",
+                    "listing = false",
+                    "symlinks = \"follow\"",
+                ],
+            ),
+            (
+                "Listen 80\nListen 443\n<VirtualHost *:80>\nServerName a.example\nRedirect permanent / https://a.example/\n</VirtualHost>\n\
+                 <VirtualHost *:443>\nServerName a.example\nDocumentRoot /srv/a\nSSLEngine on\nSSLCertificateFile /c.pem\n\
+                 SSLCertificateKeyFile /k.pem\nSSLProtocol all -SSLv3 -TLSv1 -TLSv1.1\nHeader always set X-A b\n</VirtualHost>\n",
+                &[
+                    "listen = [\"0.0.0.0:443 tls\", \"[::]:443 tls\", \"0.0.0.0:80\", \"[::]:80\"]",
+                    "versions = [\"1.2\", \"1.3\"]",
+                    "certificate = \"/c.pem\"",
+                    "certificate_key = \"/k.pem\"",
+                    "root = \"/srv/a\"",
+                    "headers = { X-A = \"b\" }",
+                    "https_redirect = true",
+                    "names = [\"a.example\"]",
+                ],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\n<Location /in>\nAuthType Basic\nAuthName x\nAuthUserFile /u\nAuthGroupFile /g\n\
+                 Require user ann\nRequire group staff\n</Location>\n<Location /out>\n<RequireAll>\nRequire ip 10.1\nRequire not ip 10.1.2.3\n\
+                 </RequireAll>\n</Location>\n<Location /any>\nAuthType Digest\nAuthName y\nAuthUserFile /d\nRequire valid-user\nRequire ip 10.0.0.0/8\n</Location>\n",
+                &[
+                    "path = \"/any/\"",
+                    "auth = \"digest\"",
+                    "user_files = \"/d\"",
+                    "[[host.route.rule]]",
+                    "address = [\"10.0.0.0/8\"]",
+                    "then = \"allow\"",
+                    "then = \"deny\"",
+                    "path = \"/in/\"",
+                    "require = [\"user:ann\", \"group:staff\"]",
+                    "path = \"/out/\"",
+                    "address = [\"10.1.2.3/32\"]",
+                    "then = \"deny\"",
+                    "address = [\"10.1.0.0/16\"]",
+                    "then = \"allow\"",
+                    "then = \"deny\"",
+                ],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\n<FilesMatch \"^\\.ht\">\nRequire all denied\n</FilesMatch>\n<Files \"*.bak\">\nOrder allow,deny\n\
+                 Deny from all\n</Files>\nScriptAlias /cgi-bin/ /usr/lib/cgi-bin/\n<Directory /usr/lib/cgi-bin>\nRequire all granted\n</Directory>\n\
+                 AddHandler cgi-script .cgi\n<Directory /srv/run>\nOptions +ExecCGI\n</Directory>\n<FilesMatch \\.php$>\n\
+                 SetHandler \"proxy:unix:/run/php.sock|fcgi://localhost\"\n</FilesMatch>\n",
+                &[
+                    "protocol = \"fastcgi\"",
+                    "path = \".ht*\"",
+                    "then = \"deny\"",
+                    "path = \"*.bak\"",
+                    "then = \"deny\"",
+                    "path = \"*.php\"",
+                    "interpreter = \"fastcgi\"",
+                    "path = \"/run/**/*.cgi\"",
+                    "cgi = true",
+                    "path = \"/cgi-bin/**/*.cgi\"",
+                    "return = 403",
+                    "path = \"*.cgi\"",
+                    "return = 403",
+                    "path = \"/cgi-bin/\"",
+                    "alias = \"/usr/lib/cgi-bin\"",
+                    "cgi = true",
+                ],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\nRewriteEngine on\nRewriteRule ^/old/(.*)$ /new/$1 [R=301,L]\n\
+                 RewriteRule ^/a$ /b [L]\nRewriteRule \\.sql$ - [F]\nRedirectMatch 404 /\\.git\nRedirect /x http://y.example/z\n\
+                 <Directory /srv>\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /index.php?q=$1 [L]\n</Directory>\n",
+                &[
+                    "fallback = \"/index.php?q=$rest\"",
+                    "path = \"/**/.git**\"",
+                    "return = 404",
+                    "path = \"/x/\"",
+                    "redirect = \"http://y.example/z/$rest$query\"",
+                    "path = \"/x\"",
+                    "redirect = \"http://y.example/z$query\"",
+                    "path = \"/old/\"",
+                    "redirect = \"/new/${rest}$query\"",
+                    "status = 301",
+                    "path = \"/a\"",
+                    "rewrite = \"/b\"",
+                    "path = \"*.sql\"",
+                    "return = 403",
+                ],
+            ),
+            (
+                "Listen 80\n<Proxy balancer://app>\nBalancerMember http://10.0.0.1:80 loadfactor=2\nBalancerMember http://10.0.0.2:80\n\
+                 ProxySet lbmethod=bybusyness\n</Proxy>\n<VirtualHost *:80>\nDocumentRoot /srv\nProxyPreserveHost On\nRequestHeader set X-IP %{REMOTE_ADDR}s\n\
+                 ProxyPass /static !\nProxyPass / balancer://app/\nProxyPassReverse / balancer://app/\nProxyPass /one http://10.0.0.3:81/ timeout=9\n</VirtualHost>\n",
+                &[
+                    "balance = \"least\"",
+                    "weights = [20, 10]",
+                    "address = [\"10.0.0.1:80\", \"10.0.0.2:80\"]",
+                    "address = [\"10.0.0.3:81\"]",
+                    "first_byte = \"9s\"",
+                    "path = \"/static/\"",
+                    "path = \"/\"",
+                    "proxy = \"http://app/\"",
+                    "path = \"/one/\"",
+                    "proxy = \"http://http/\"",
+                    "proxy_headers = { X-IP = false }",
+                ],
+            ),
+            (
+                "Define DIR /srv/x\nListen 80\nKeepAlive Off\nTimeout 60\nLimitRequestBody 1000\nUser www\nLogFormat \"%h %l %{User-Agent}i\" c\n\
+                 CustomLog /var/log/a c\nErrorLog /var/log/e\nDocumentRoot ${DIR}\nExpiresActive on\nExpiresByType image/png \"access plus 1 hour\"\n\
+                 ExpiresDefault A60\nErrorDocument 404 /404.html\nAddDefaultCharset utf-8\n<IfModule mod_none.c>\nSetEnv A b\n</IfModule>\n\
+                 <IfDefine NOT>\nNonsense\n</IfDefine>\n<IfVersion >= 2.4>\nAddType a/b .x .y\n</IfVersion>\n",
+                &[
+                    "user = \"www\"",
+                    "requests = 1",
+                    "write = 60",
+                    "access = \"/var/log/a\"",
+                    "format = \"combined\"",
+                    "error = \"/var/log/e\"",
+                    "root = \"/srv/x\"",
+                    "max_body = 1000",
+                    "cache_control = { \"*.png\" = \"max-age=3600\", \"/\" = \"max-age=60\" }",
+                    "error_pages = { 404 = \"/404.html\" }",
+                    "charset = \"utf-8\"",
+                    "types = { x = \"a/b\", y = \"a/b\" }",
+                ],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn apache_keeps_closed_what_it_cannot_say() {
+    refuse(
+        Web::Apache,
+        &[
+            ("DocumentRoot /srv\n<Location /a>\nRequire host example.org\n</Location>", 3, "require host"),
+            ("DocumentRoot /srv\n<If \"true\">\nRequire all denied\n</If>", 2, "if true"),
+            (
+                "DocumentRoot /srv\n<Location /a>\nAuthType Basic\nRequire valid-user\n</Location>",
+                2,
+                "no file of them",
+            ),
+            ("DocumentRoot /srv\n<Location /a>\nRequire ldap-user x\n</Location>", 3, "ldap-user"),
+            ("DocumentRoot /srv\n<Limit POST>\nRequire valid-user\n</Limit>", 2, "limit POST"),
+            (
+                "DocumentRoot /srv\nRewriteCond %{REMOTE_ADDR} !^10\nRewriteRule ^ - [F]",
+                3,
+                "rewriterule ^ - [F]",
+            ),
+            ("DocumentRoot /srv\nAddHandler application/x-httpd-php .php", 2, "x-httpd-php"),
+            ("DocumentRoot /srv\nProxyRequests On", 2, "proxyrequests"),
+            ("DocumentRoot /srv\n<Directory \"/srv/*/x\">\nRequire all denied\n</Directory>", 2, "srv/*/x"),
+            ("DocumentRoot /srv\nSecRuleEngine On", 2, "secruleengine"),
+            ("DocumentRoot ${NOT}", 1, "NOT is not defined"),
+            ("DocumentRoot /srv\n<Location /a>\n</Directory>", 3, "closes"),
+            ("DocumentRoot /srv\n<Location /a>", 2, "not closed"),
+            ("Include none.conf\nDocumentRoot /srv", 1, "is missing"),
+        ],
+    );
+    // Decided or not, the result denies.
+    for text in [
+        "DocumentRoot /srv\n<Location /a>\nRequire host example.org\n</Location>",
+        "DocumentRoot /srv\n<Location /a>\nAuthType Kerberos\nRequire valid-user\n</Location>",
+        "DocumentRoot /srv\n<Directory /srv/a>\nAllow from example.org\n</Directory>",
+        "DocumentRoot /srv\n<DirectoryMatch \"^/srv/[0-9]\">\nRequire all denied\n</DirectoryMatch>",
+    ] {
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
+        assert!(conversion.text.contains("then = \"deny\""), "{}", conversion.text);
+    }
+}
+
+#[test]
+fn reads_the_files_of_folders_where_apache_would() {
+    let server = "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nAllowOverride AuthConfig\nRequire all granted\n</Directory>\n";
+    let files = |text: &'static str| {
+        [("/etc/x/conf", server), ("/srv/.htaccess", text), ("/srv/sub/.htaccess", "Require ip 10")]
+    };
+    let conversion = converted(
+        Web::Apache,
+        "/etc/x/conf",
+        &files("AuthType Basic\nAuthName x\nAuthUserFile /u\nRequire valid-user\n"),
+    );
+    assert!(
+        conversion.text.contains("auth = \"basic\"") && conversion.text.contains("path = \"/sub/\""),
+        "{}",
+        conversion.text
+    );
+    assert!(conversion.text.contains("auth = \"off\""), "{}", conversion.text);
+    let conversion = converted(Web::Apache, "/etc/x/conf", &files("Options +Indexes"));
+    let error =
+        conversion.findings.iter().find(|finding| finding.severity == Severity::Error).expect("an error");
+    assert!(error.what.contains("/srv/.htaccess:1: options is not allowed here"), "{error:?}");
+    let conversion =
+        Web::Apache.convert(Path::new("/srv/.htaccess"), &Files::new(&[("/srv/.htaccess", "Deny from all")]));
+    assert!(
+        conversion.text.contains("root = \"/srv\"") && conversion.text.contains("then = \"deny\""),
+        "{}",
+        conversion.text
+    );
 }

@@ -347,8 +347,8 @@ const FLAGS: &[FlagRow] = &[
         short: None,
         value: Some("NAME"),
         commands: &["", "check", "reload", "upgrade", "stats", "purge", "drain", "undrain", "explain"],
-        help: "Read FILE as the configuration of another server: boa, thttpd or busybox (default: by the name of FILE, else \
-               as one of this program)",
+        help: "Read FILE as the configuration of another server, as for convert --from (default: by the name of FILE, else as \
+               one of this program)",
     },
     FlagRow {
         key: Key::Dialect,
@@ -356,7 +356,7 @@ const FLAGS: &[FlagRow] = &[
         short: None,
         value: Some("NAME"),
         commands: &[CONVERT],
-        help: "The server whose configuration FILE is, as for --dialect (default: by the name of FILE)",
+        help: "boa, thttpd, busybox, nginx, apache, lighttpd or caddy, whose FILE it is (default: by the name of FILE)",
     },
     FlagRow {
         key: Key::Personality,

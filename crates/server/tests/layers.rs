@@ -114,6 +114,7 @@ const SITE: &[&str] = &[
 const DIALECTS: &[&str] = &[
     "input boa thttpd busybox",
     "web",
+    "apache",
     "nginx",
     "lighttpd",
     "caddy",

@@ -1,0 +1,725 @@
+//! What a server or a `<VirtualHost>` becomes: its folders, locations and files are merged in Apache's order for each prefix
+//! of paths that one of them speaks of.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::disk::Disk;
+use crate::draft::{Draft, Host, Scope};
+use crate::regex;
+use crate::tree::{Directive, MAX_DEPTH, Place};
+
+use super::context::{Context, Handler, Reading, unconverted};
+use super::options::Overrides;
+use super::paths;
+use super::proxy::{self, Balancers};
+use super::read::Reader;
+
+/// Folders in which files `.htaccess` are looked for.
+const MAX_FOLDERS: usize = 20_000;
+
+pub struct World<'w, 'r> {
+    pub disk: &'w dyn Disk,
+    pub reader: &'w RefCell<Reader<'r>>,
+    pub balancers: &'w Balancers,
+    /// Makes a path absolute.
+    pub path: &'w dyn Fn(&str) -> String,
+}
+
+/// A prefix of paths, and the folder that it leads to.
+struct Tree {
+    url: String,
+    folder: String,
+    runs_scripts: bool,
+    place: Place,
+}
+
+enum Paths {
+    /// Without a slash at its end.
+    Prefix(String),
+    Patterns(Vec<String>),
+}
+
+pub struct Site<'s> {
+    world: &'s World<'s, 's>,
+    pub host: Host,
+    server: Context,
+    trees: Vec<Tree>,
+    folders: Vec<(String, Context)>,
+    locations: Vec<(Paths, Context, Place)>,
+    /// Their paths, and the directives: they are no files.
+    passes: Vec<(String, Directive)>,
+    preserves_host: bool,
+    access_file: String,
+}
+
+impl<'s> Site<'s> {
+    pub fn new(place: &Place, world: &'s World<'s, 's>) -> Site<'s> {
+        Site {
+            world,
+            host: Host { scope: Scope::new(place.line), ..Host::default() },
+            server: Context::new(place),
+            trees: Vec::new(),
+            folders: Vec::new(),
+            locations: Vec::new(),
+            passes: Vec::new(),
+            preserves_host: false,
+            access_file: ".htaccess".to_owned(),
+        }
+    }
+
+    /// `false`: it is no directive of a host.
+    pub fn add(&mut self, directive: &Directive, draft: &mut Draft) -> bool {
+        let place = &directive.place;
+        let first = directive.argument(0);
+        let reading = Reading { path: self.world.path, overrides: None };
+        match directive.name.as_str() {
+            "servername" => {
+                let name = first.rsplit("://").next().unwrap_or(first);
+                let name = name.split(':').next().unwrap_or(name).to_lowercase();
+                self.host.names.insert(0, name);
+            }
+            "serveralias" => {
+                for name in &directive.arguments {
+                    match name.trim_start_matches("*.").contains(['*', '?']) {
+                        true => draft.error(
+                            place,
+                            format!("the name {name} cannot be converted"),
+                            "write the names",
+                        ),
+                        false => self.host.names.push(name.to_lowercase()),
+                    }
+                }
+            }
+            "serveradmin" => self.server.keys.pair(place, "env", "SERVER_ADMIN", first),
+            "documentroot" => {
+                let folder = paths::folder(&(self.world.path)(first)).to_owned();
+                self.trees.retain(|tree| tree.url != "/");
+                self.trees.push(Tree { url: "/".into(), folder, runs_scripts: false, place: place.clone() });
+            }
+            "alias" | "scriptalias" | "aliasmatch" | "scriptaliasmatch" => self.alias(directive, draft),
+            "directory" => match first.contains(['*', '?', '[', '~']) {
+                true => self.unknown(directive, &reading, draft),
+                false => {
+                    let context = Context::read(directive.children(), place, &reading, draft);
+                    self.folders.push((paths::folder(&(self.world.path)(first)).to_owned(), context));
+                }
+            },
+            "directorymatch" => match paths::expression(first).filter(|_| !first.starts_with('^')) {
+                Some(patterns) => self.patterns(patterns, directive, &reading, draft),
+                None => self.unknown(directive, &reading, draft),
+            },
+            "location" if first != "~" && !first.contains(['*', '?', '[']) => {
+                let context = Context::read(directive.children(), place, &reading, draft);
+                let prefix = Paths::Prefix(paths::folder(first).to_owned());
+                self.locations.push((prefix, context, place.clone()));
+                self.located(directive, first, draft);
+            }
+            "location" | "locationmatch" => {
+                match paths::expression(directive.arguments.last().map_or("", String::as_str)) {
+                    Some(patterns) if first == "~" || directive.name == "locationmatch" => {
+                        self.patterns(patterns, directive, &reading, draft);
+                    }
+                    _ => self.unknown(directive, &reading, draft),
+                }
+            }
+            "proxypass" | "proxypassmatch" => self.passes.push((String::new(), directive.clone())),
+            "proxypreservehost" => self.preserves_host = first.eq_ignore_ascii_case("on"),
+            "proxyrequests" if first.eq_ignore_ascii_case("off") => {}
+            "proxy" | "proxymatch" => self.proxy_section(directive, draft),
+            "redirect" | "redirectpermanent" | "redirecttemp" | "redirectmatch" => {
+                self.redirect(directive, draft)
+            }
+            "userdir" if first.eq_ignore_ascii_case("disabled") => {}
+            "userdir" if directive.arguments.len() == 1 && !first.contains(['/', '*']) => {
+                self.host.scope.set(place, "user_folders", first);
+            }
+            "accessfilename" if directive.arguments.len() == 1 => first.clone_into(&mut self.access_file),
+            "customlog" | "transferlog" => self.log(directive, draft),
+            name if name.starts_with("ssl") && name != "sslrequiressl" => return self.tls(directive, draft),
+            _ => return self.server.add(directive, &reading, draft),
+        }
+        true
+    }
+
+    /// `<Proxy "*">`: whose requests may pass.
+    fn proxy_section(&mut self, section: &Directive, draft: &mut Draft) {
+        if section.argument(0).starts_with("balancer://") {
+            return;
+        }
+        let text = |child: &Directive| child.text().to_ascii_lowercase();
+        let grants = |child: &Directive| {
+            matches!(text(child).as_str(), "require all granted" | "allow from all") || child.name == "order"
+        };
+        if !section.children().iter().all(grants) {
+            draft.error(&section.place, unconverted(section), "write it as a location");
+        }
+    }
+
+    fn patterns(&mut self, patterns: Vec<String>, section: &Directive, reading: &Reading, draft: &mut Draft) {
+        let context = Context::read(section.children(), &section.place, reading, draft);
+        self.locations.push((Paths::Patterns(patterns), context, section.place.clone()));
+    }
+
+    /// A section whose paths are not known. What it denies is denied everywhere.
+    fn unknown(&mut self, section: &Directive, reading: &Reading, draft: &mut Draft) {
+        draft.error(&section.place, unconverted(section), "write the paths, or patterns with *");
+        let context = Context::read(section.children(), &section.place, reading, draft);
+        if context.has_access() && !context.is_granted() {
+            self.server.close();
+        }
+    }
+
+    /// What a location has that is not about files.
+    fn located(&mut self, section: &Directive, path: &str, draft: &mut Draft) {
+        for child in section.children() {
+            match child.name.as_str() {
+                "proxypass" => {
+                    let mut pass = child.clone();
+                    pass.arguments.insert(0, path.to_owned());
+                    self.passes.push((String::new(), pass));
+                }
+                "redirect" if child.arguments.len() == 1 => {
+                    let mut redirect = child.clone();
+                    redirect.arguments.insert(0, path.to_owned());
+                    self.redirect(&redirect, draft);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn alias(&mut self, directive: &Directive, draft: &mut Draft) {
+        let (from, to) = (directive.argument(0), directive.argument(1));
+        let place = directive.place.clone();
+        let runs_scripts = directive.name.starts_with("script");
+        let (from, to) = match directive.name.ends_with("match") {
+            true => match (regex::prefix(from), to.strip_suffix("$1")) {
+                (Some(from), Some(to)) if !to.contains('$') => (from, to.to_owned()),
+                _ => return draft.error(&place, unconverted(directive), "write an Alias"),
+            },
+            false => (from.to_owned(), to.to_owned()),
+        };
+        if to.is_empty() {
+            return draft.error(&place, unconverted(directive), "write the path and the folder");
+        }
+        let folder = paths::folder(&(self.world.path)(&to)).to_owned();
+        let url = paths::prefix(&from);
+        // The first one counts.
+        if !self.trees.iter().any(|tree| tree.url == url && url != "/") {
+            self.trees.push(Tree { url, folder, runs_scripts, place });
+        }
+    }
+
+    fn redirect(&mut self, directive: &Directive, draft: &mut Draft) {
+        let place = &directive.place;
+        let mut words = directive.arguments.as_slice();
+        let mut status: i64 = if directive.name == "redirectpermanent" { 301 } else { 302 };
+        if let Some(first) = words.first() {
+            let named = match first.to_ascii_lowercase().as_str() {
+                "permanent" => Some(301),
+                "temp" => Some(302),
+                "seeother" => Some(303),
+                "gone" => Some(410),
+                text => text.parse().ok().filter(|_| directive.name.starts_with("redirect")),
+            };
+            if let Some(named) = named {
+                (status, words) = (named, &words[1..]);
+            }
+        }
+        let is_match = directive.name == "redirectmatch";
+        let path = match words.first() {
+            Some(path) if is_match => regex::prefix(path).or_else(|| regex::exact(path)),
+            Some(path) if path.starts_with('/') => Some(path.clone()),
+            _ => None,
+        };
+        match (path, words.get(1), status) {
+            (None, None, 400..=599) if is_match => {
+                match words.first().and_then(|text| paths::expression(text)) {
+                    Some(patterns) => {
+                        patterns
+                            .iter()
+                            .for_each(|pattern| self.host.route(pattern, place).set(place, "return", status));
+                    }
+                    None => draft.error(place, unconverted(directive), "write paths, or patterns with *"),
+                }
+            }
+            (Some(path), None, 400..=599) => self.host.route(&path, place).set(place, "return", status),
+            (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) if is_match => {
+                let to = to.replace("$1", "${rest}");
+                match to.replace("${rest}", "").contains('$') {
+                    true => draft.error(place, unconverted(directive), "see redirects"),
+                    false => redirected(&mut self.host, &path, format!("{to}$query"), status, place),
+                }
+            }
+            (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) => {
+                if path == "/" && self.is_to_itself(to) {
+                    self.host.is_to_https = true;
+                    return;
+                }
+                let to = to.replace('$', "$$");
+                let folder = paths::prefix(&path);
+                let between = if path.ends_with('/') || to.ends_with('/') { "" } else { "/" };
+                redirected(&mut self.host, &folder, format!("{to}{between}$rest$query"), status, place);
+                if folder != path {
+                    redirected(&mut self.host, &path, format!("{to}$query"), status, place);
+                }
+            }
+            _ => draft.error(place, unconverted(directive), "see redirects"),
+        }
+    }
+
+    fn is_to_itself(&self, target: &str) -> bool {
+        let name = target.strip_prefix("https://").map(|rest| rest.trim_end_matches('/').to_lowercase());
+        name.is_some_and(|name| self.host.names.contains(&name))
+            && !self.host.listens.iter().any(|listen| listen.tls)
+    }
+
+    fn log(&mut self, directive: &Directive, draft: &mut Draft) {
+        match log_target(directive.argument(0), self.world.path) {
+            Some(target) => self.host.scope.set(&directive.place, "access_log", target),
+            None => draft.error(&directive.place, unconverted(directive), "write a file; see [log]"),
+        }
+    }
+
+    fn tls(&mut self, directive: &Directive, draft: &mut Draft) -> bool {
+        let place = &directive.place;
+        let first = directive.argument(0);
+        let scope = &mut self.host.scope;
+        let path = |text: &str| (self.world.path)(text);
+        match directive.name.as_str() {
+            "sslengine" => {}
+            "sslcertificatefile" => scope.set(place, "certificate", path(first)),
+            "sslcertificatekeyfile" => scope.set(place, "certificate_key", path(first)),
+            "sslcertificatechainfile" => {
+                draft.warn(place, "the chain is not read", "append it to the file of the certificate");
+            }
+            "sslcacertificatefile" => scope.set(place, "client_ca", path(first)),
+            "sslcarevocationfile" => scope.set(place, "client_crl", path(first)),
+            "sslverifyclient" => match first.to_ascii_lowercase().as_str() {
+                "require" => scope.set(place, "client_certificates", "required"),
+                "optional" => scope.set(place, "client_certificates", "optional"),
+                "none" => scope.set(place, "client_certificates", "off"),
+                _ => draft.error(place, unconverted(directive), "write require or optional"),
+            },
+            "sslprotocol" => {
+                let is_on = |version: &str| {
+                    let is = |sign: &str| {
+                        directive
+                            .arguments
+                            .iter()
+                            .any(|word| word.eq_ignore_ascii_case(&format!("{sign}{version}")))
+                    };
+                    let is_all = directive
+                        .arguments
+                        .iter()
+                        .any(|word| word.eq_ignore_ascii_case("all") || word.starts_with('-'));
+                    !is("-") && (is_all || is("") || is("+"))
+                };
+                let versions = [("TLSv1.2", "1.2"), ("TLSv1.3", "1.3")];
+                let versions =
+                    versions.iter().filter(|(name, _)| is_on(name)).map(|(_, version)| (*version).to_owned());
+                draft.tls.set(place, "versions", versions.collect::<Vec<_>>());
+            }
+            "sslciphersuite"
+            | "sslhonorcipherorder"
+            | "sslsessiontickets"
+            | "sslsessioncache"
+            | "sslsessioncachetimeout"
+            | "sslusestapling"
+            | "sslstaplingcache"
+            | "sslcompression"
+            | "sslrandomseed"
+            | "sslpassphrasedialog"
+            | "ssloptions"
+            | "sslopensslconfcmd"
+            | "sslcryptodevice"
+            | "sslstrictsnivhostcheck"
+            | "sslproxyengine"
+            | "sslstaplingresponsemaxage"
+            | "sslstaplingrespondertimeout"
+            | "sslstaplingreturnrespondererrors"
+            | "sslverifydepth"
+            | "sslproxyprotocol"
+            | "sslproxyciphersuite"
+            | "sslproxyverify"
+            | "sslproxycheckpeername"
+            | "sslproxycheckpeercn"
+            | "sslproxycheckpeerexpire" => {
+                draft.note(
+                    place,
+                    format!("{} has no effect", directive.name),
+                    "see [tls] and [[application]]",
+                );
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The host, with its routes.
+    pub fn finished(mut self, draft: &mut Draft) -> Host {
+        self.passes(draft);
+        self.find_access_files(draft);
+        self.folders.sort_by_key(|(path, _)| path.len());
+        let mut urls: BTreeSet<String> = self.trees.iter().map(|tree| tree.url.clone()).collect();
+        urls.insert("/".to_owned());
+        for (folder, _) in &self.folders {
+            urls.extend(self.urls(folder));
+        }
+        urls.extend(self.locations.iter().filter_map(|(paths, ..)| match paths {
+            Paths::Prefix(prefix) => Some(paths::prefix(prefix)),
+            Paths::Patterns(_) => None,
+        }));
+        urls.extend(self.passes.iter().map(|(url, _)| paths::prefix(url)));
+        self.globs(draft);
+        // Longer prefixes come first: so do the patterns within them.
+        for url in urls.iter().rev() {
+            self.scripts(url, draft);
+        }
+        for url in &urls {
+            self.prefix(url, draft);
+        }
+        self.server.rewrites.clone().apply(None, &mut self.host, draft);
+        for (folder, context) in std::mem::take(&mut self.folders) {
+            for url in self.urls(&folder) {
+                context.rewrites.apply(Some(&url), &mut self.host, draft);
+            }
+        }
+        let passes = self.host.scope.get("pass_authorization").is_some();
+        self.host.scope.remove("pass_authorization");
+        for route in &mut self.host.routes {
+            let runs = ["cgi", "interpreter", "application"].iter().any(|name| route.get(name).is_some());
+            if runs && passes {
+                route.preset("pass_authorization", true, "RewriteRule passes it.");
+            } else if !runs {
+                route.remove("pass_authorization");
+            }
+            if route.get("proxy").is_none() {
+                ["proxy_headers", "proxy_host"].iter().for_each(|name| route.remove(name));
+            }
+        }
+        for route in self.host.routes.iter_mut().filter(|route| route.responds()) {
+            ["listing", "symlinks", "index", "fallback", "fallback_for", "root", "cgi", "alias"]
+                .iter()
+                .for_each(|name| route.remove(name));
+        }
+        self.host
+    }
+
+    /// The prefixes of paths at which a folder's section begins to count.
+    fn urls(&self, folder: &str) -> Vec<String> {
+        let of_tree = |tree: &Tree| match paths::below(folder, &tree.folder) {
+            Some("") => Some(tree.url.clone()),
+            Some(rest) => Some(format!("{}{rest}/", tree.url)),
+            None => paths::below(&tree.folder, folder).map(|_| tree.url.clone()),
+        };
+        let mut all: Vec<String> = self.trees.iter().filter_map(of_tree).collect();
+        all.dedup();
+        all
+    }
+
+    /// What all sections together say about a prefix.
+    fn context(&self, url: &str) -> Context {
+        let mut context = self.server.clone();
+        let path = paths::folder(url);
+        let trees = self.trees.iter().filter(|tree| url.starts_with(&tree.url));
+        let is_passed = self
+            .passes
+            .iter()
+            .any(|(pass, directive)| directive.argument(1) != "!" && url.starts_with(&paths::prefix(pass)));
+        if let Some(tree) = trees.max_by_key(|tree| tree.url.len()).filter(|_| !is_passed) {
+            let rest = url[tree.url.len()..].trim_end_matches('/');
+            let folder = match (rest, tree.folder.as_str()) {
+                ("", folder) => folder.to_owned(),
+                (rest, "/") => format!("/{rest}"),
+                (rest, folder) => format!("{folder}/{rest}"),
+            };
+            for (_, own) in self.folders.iter().filter(|(outer, _)| paths::below(&folder, outer).is_some()) {
+                context = own.over(&context);
+            }
+        }
+        for (paths, own, _) in &self.locations {
+            if let Paths::Prefix(prefix) = paths
+                && paths::below(path, prefix).is_some()
+            {
+                context = own.over(&context);
+            }
+        }
+        context
+    }
+
+    fn prefix(&mut self, url: &str, draft: &mut Draft) {
+        let context = self.context(url);
+        let mut scope = context.scope(draft);
+        let tree = self.trees.iter().find(|tree| tree.url == url);
+        if url == "/" {
+            if let Some(tree) = tree {
+                self.host.scope.set(&tree.place, "root", tree.folder.as_str());
+            }
+            ["proxy_headers", "pass_authorization"].iter().for_each(|name| scope.remove(name));
+            if scope.text("auth") == Some("off") {
+                scope.remove("auth");
+            }
+            self.host.scope.inherit(&scope);
+            if tree.is_some_and(|tree| tree.runs_scripts) {
+                self.host.route("/", &Place::at(context.line.max(1))).set(&Place::at(1), "cgi", true);
+            }
+            return;
+        }
+        let place = tree.map_or(Place::at(context.line.max(1)), |tree| tree.place.clone());
+        let alias = tree.map(|tree| (tree.folder.clone(), tree.runs_scripts));
+        let host = self.host.scope.clone();
+        let route = self.host.route(url, &place);
+        if !route.responds()
+            && let Some((folder, runs_scripts)) = alias
+        {
+            route.set(&place, "alias", folder);
+            if runs_scripts {
+                route.set(&place, "cgi", true);
+            }
+        }
+        if let Some((handler, at)) = &context.handler {
+            handled(route, handler, context.options.unwrap_or_default().exec_cgi, at, draft);
+        }
+        route.inherit(&scope.clone().without(&host));
+        if host.get("fallback").is_some() && scope.get("fallback").is_none() && !route.responds() {
+            route.set(&place, "fallback", false);
+        }
+        if let Some((Handler::None, at)) = &context.handler {
+            self.without_programs(url, at);
+        }
+    }
+
+    /// Files below a prefix that programs run elsewhere. Here they are denied, because their source would be sent.
+    fn without_programs(&mut self, url: &str, place: &Place) {
+        let runs = |route: &&Scope| route.get("interpreter").is_some() || route.get("cgi").is_some();
+        let patterns =
+            self.host.routes.iter().filter(runs).filter_map(|route| regex::within(url, route.text("path")?));
+        for pattern in patterns.collect::<Vec<_>>() {
+            let mut route = Scope::new(place.line);
+            route.set(place, "path", pattern);
+            route.set(place, "return", 403);
+            self.host.routes.insert(0, route);
+        }
+    }
+
+    /// Sections of files, and of expressions.
+    fn globs(&mut self, draft: &mut Draft) {
+        let mut all: Vec<(String, Context, Place)> = Vec::new();
+        for (patterns, context, place) in &self.server.files {
+            all.extend(patterns.iter().map(|pattern| (pattern.clone(), context.clone(), place.clone())));
+        }
+        for (folder, outer) in &self.folders {
+            for url in self.urls(folder) {
+                for (patterns, context, place) in &outer.files {
+                    let within = |pattern: &String| match url.as_str() {
+                        "/" => Some(pattern.clone()),
+                        url => regex::within(url, pattern),
+                    };
+                    let found = patterns.iter().filter_map(within);
+                    all.extend(found.map(|pattern| (pattern, context.clone(), place.clone())));
+                }
+            }
+        }
+        for (paths, context, place) in &self.locations {
+            if let Paths::Patterns(patterns) = paths {
+                all.extend(patterns.iter().map(|pattern| (pattern.clone(), context.clone(), place.clone())));
+            }
+        }
+        // What denies comes first: the first pattern counts.
+        all.sort_by_key(|(_, context, _)| !context.has_access() || context.is_granted());
+        for (pattern, context, place) in all {
+            let mut scope = context.keys.clone();
+            if context.has_access() {
+                let own = context.over(&self.server).scope(draft);
+                for name in ["auth", "realm", "user_files", "group_files", "require", "satisfy"] {
+                    if let Some(value) = own.get(name).filter(|value| **value != "off".into()) {
+                        scope.set(&place, name, value.clone());
+                    }
+                }
+                scope.rules = own.rules;
+            }
+            let route = self.host.route(&pattern, &place);
+            if let Some((handler, at)) = &context.handler {
+                handled(route, handler, true, at, draft);
+            }
+            route.inherit(&scope);
+        }
+    }
+
+    /// Files with a handler by their ends, below a prefix.
+    fn scripts(&mut self, url: &str, draft: &mut Draft) {
+        let context = self.context(url);
+        let runs = context.options.unwrap_or_default().exec_cgi;
+        for (end, handler, place) in &context.handlers {
+            let name = format!("*.{}", end.trim_start_matches('.'));
+            let pattern = if url == "/" { Some(name) } else { regex::within(url, &name) };
+            let Some(pattern) = pattern else { continue };
+            let has_own = self.host.routes.iter().any(|route| route.text("path") == Some(&pattern));
+            if !has_own {
+                handled(self.host.route(&pattern, place), handler, runs, place, draft);
+            }
+        }
+    }
+
+    fn passes(&mut self, draft: &mut Draft) {
+        let mut passes = std::mem::take(&mut self.passes);
+        for (url, directive) in &mut passes {
+            let place = &directive.place;
+            let (from, to) = (directive.argument(0), directive.argument(1));
+            if directive.name == "proxypassmatch" {
+                self.pass_match(directive, draft);
+                from.clone_into(url);
+                continue;
+            }
+            from.clone_into(url);
+            let to = to.to_owned();
+            let folder = paths::prefix(from);
+            if to == "!" {
+                self.host.route(&folder, place);
+                continue;
+            }
+            let mut route = Scope::new(place.line);
+            if proxy::pass(&to, self.world.balancers, place, &mut route, draft).is_none() {
+                draft.error(place, unconverted(directive), "write a URL without variables");
+                route.set(place, "return", 502);
+            }
+            if self.preserves_host {
+                route.remove("proxy_host");
+            }
+            proxy::options(directive.arguments.get(2..).unwrap_or_default(), place, &route, draft);
+            let own = self.host.route(&folder, place);
+            if !own.responds() {
+                own.inherit(&route);
+            }
+        }
+        passes.retain(|(_, directive)| directive.name == "proxypass");
+        self.passes = passes;
+    }
+
+    fn pass_match(&mut self, directive: &Directive, draft: &mut Draft) {
+        let place = &directive.place;
+        let target = directive.argument(1);
+        let url = target.split_once("$1").map_or(target, |(before, _)| before);
+        let patterns = paths::expression(directive.argument(0));
+        let program = proxy::interpreter(url, place, draft);
+        match (patterns, program, regex::prefix(directive.argument(0)), target.strip_suffix("$1")) {
+            (Some(patterns), Some(program), ..) => {
+                for pattern in patterns {
+                    self.host.route(&pattern, place).set(place, "interpreter", program.as_str());
+                }
+                draft.warn(place, "the paths of scripts are those of the host", "see root and alias");
+            }
+            (_, None, Some(prefix), Some(url)) => {
+                let mut pass = directive.clone();
+                pass.name = "proxypass".to_owned();
+                pass.arguments = vec![prefix.clone(), url.to_owned()];
+                let mut route = Scope::new(place.line);
+                if proxy::pass(url, self.world.balancers, place, &mut route, draft).is_some() {
+                    self.host.route(&prefix, place).inherit(&route);
+                    return;
+                }
+                draft.error(place, unconverted(directive), "write a ProxyPass");
+            }
+            _ => draft.error(place, unconverted(directive), "write a ProxyPass"),
+        }
+    }
+
+    /// The `.htaccess` files beneath the roots, where they are allowed.
+    fn find_access_files(&mut self, draft: &mut Draft) {
+        let roots: Vec<(String, Place)> =
+            self.trees.iter().map(|tree| (tree.folder.clone(), tree.place.clone())).collect();
+        let mut read = BTreeSet::new();
+        let mut seen = 0;
+        for (root, place) in roots {
+            let mut open = vec![(root, 0)];
+            while let Some((folder, depth)) = open.pop() {
+                seen += 1;
+                if seen > MAX_FOLDERS || depth > MAX_DEPTH {
+                    draft.error(
+                        &place,
+                        "there are more than 20000 folders, or they are more than 16 deep",
+                        "set AllowOverride None",
+                    );
+                    return;
+                }
+                let overrides = self.overrides(&folder);
+                let path = Path::new(&folder).join(&self.access_file);
+                if !overrides.is_none() && read.insert(folder.clone()) {
+                    let found = self.world.reader.borrow_mut().htaccess(&path, &place, draft);
+                    if let Some(directives) = found {
+                        let reading = Reading { path: self.world.path, overrides: Some(overrides) };
+                        self.folders
+                            .push((folder.clone(), Context::read(&directives, &place, &reading, draft)));
+                    }
+                }
+                let is_wanted = !overrides.is_none()
+                    || self.folders.iter().any(|(own, context)| {
+                        own.starts_with(&folder)
+                            && context.overrides.is_some_and(|overrides| !overrides.is_none())
+                    });
+                if is_wanted {
+                    let names = self.world.disk.folders(Path::new(&folder));
+                    open.extend(
+                        names
+                            .into_iter()
+                            .map(|name| (format!("{}/{name}", folder.trim_end_matches('/')), depth + 1)),
+                    );
+                }
+            }
+        }
+    }
+
+    /// What `.htaccess` files of a folder may have: by default nothing.
+    fn overrides(&self, folder: &str) -> Overrides {
+        let around = self.folders.iter().filter(|(outer, _)| paths::below(folder, outer).is_some());
+        let given = around.filter_map(|(outer, context)| Some((outer.len(), context.overrides?)));
+        given.max_by_key(|(length, _)| *length).map_or(Overrides::default(), |(_, overrides)| overrides)
+    }
+}
+
+fn redirected(host: &mut Host, path: &str, to: String, status: i64, place: &Place) {
+    let route = host.route(path, place);
+    if !route.responds() {
+        route.set(place, "redirect", to);
+        route.set(place, "status", status);
+    }
+}
+
+/// Gives files a program. Without `ExecCGI`, a script is denied.
+fn handled(route: &mut Scope, handler: &Handler, runs: bool, place: &Place, draft: &mut Draft) {
+    match handler {
+        _ if route.responds() => {}
+        Handler::Cgi if runs => route.set(place, "cgi", true),
+        Handler::Cgi => route.set(place, "return", 403),
+        Handler::Unknown => route.set(place, "return", 403),
+        Handler::None => {}
+        Handler::Proxy(url) => match proxy::interpreter(url, place, draft) {
+            Some(name) => {
+                let is_prefix = route.text("path").is_some_and(|path| path.ends_with('/'));
+                route.set(place, if is_prefix { "application" } else { "interpreter" }, name);
+            }
+            None => {
+                draft.error(
+                    place,
+                    format!("the handler {} cannot be converted", url.escape_debug()),
+                    "see interpreter",
+                );
+                route.set(place, "return", 403);
+            }
+        },
+    }
+}
+
+/// As in `access`. `None`: there is no such log.
+pub fn log_target(text: &str, path: &dyn Fn(&str) -> String) -> Option<String> {
+    match text {
+        "/dev/stdout" | "/proc/self/fd/1" => Some("stdout".to_owned()),
+        "/dev/stderr" | "/proc/self/fd/2" => Some("stderr".to_owned()),
+        text if text == "syslog" || text.starts_with("syslog:") => Some("syslog".to_owned()),
+        text if text.starts_with('|') || text.is_empty() => None,
+        text => Some(path(text)),
+    }
+}

@@ -1,0 +1,16 @@
+//! Apache's httpd.conf, and the `.htaccess` files beneath its roots.
+
+mod convert;
+mod host;
+mod proxy;
+mod rewrite;
+
+mod context;
+
+mod access;
+mod options;
+mod paths;
+
+mod read;
+
+pub use convert::convert;

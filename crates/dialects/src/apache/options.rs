@@ -1,0 +1,130 @@
+//! `Options` and `AllowOverride`.
+
+use crate::tree::Directive;
+
+/// What is allowed in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    pub indexes: bool,
+    pub exec_cgi: bool,
+    pub follow: bool,
+    pub follow_owner: bool,
+    pub includes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { indexes: false, exec_cgi: false, follow: true, follow_owner: false, includes: false }
+    }
+}
+
+impl Options {
+    const NONE: Options =
+        Options { indexes: false, exec_cgi: false, follow: false, follow_owner: false, includes: false };
+
+    /// With `+` and `-`, these are changed; without, only what is named remains. `None`: there is no such option.
+    pub fn changed(self, words: &[String]) -> Option<Options> {
+        let is_relative = words.iter().all(|word| word.starts_with(['+', '-']));
+        let mut options = if is_relative { self } else { Options::NONE };
+        for word in words {
+            let is_on = !word.starts_with('-');
+            match word.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str() {
+                "indexes" => options.indexes = is_on,
+                "execcgi" => options.exec_cgi = is_on,
+                "followsymlinks" => options.follow = is_on,
+                "symlinksifownermatch" => options.follow_owner = is_on,
+                "includes" | "includesnoexec" => options.includes = is_on,
+                "multiviews" => {}
+                "all" => {
+                    options = Options {
+                        indexes: is_on,
+                        exec_cgi: is_on,
+                        follow: is_on,
+                        includes: is_on,
+                        ..options
+                    };
+                }
+                "none" => options = Options::NONE,
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+
+    /// As in `symlinks`.
+    pub fn symlinks(self) -> &'static str {
+        match (self.follow_owner, self.follow) {
+            (true, _) => "owner",
+            (false, true) => "follow",
+            (false, false) => "never",
+        }
+    }
+}
+
+/// What `.htaccess` files may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Overrides {
+    auth: bool,
+    files: bool,
+    indexes: bool,
+    limit: bool,
+    options: bool,
+}
+
+impl Overrides {
+    pub const ALL: Overrides =
+        Overrides { auth: true, files: true, indexes: true, limit: true, options: true };
+
+    pub fn parse(words: &[String]) -> Overrides {
+        let mut overrides = Overrides::default();
+        for word in words {
+            match word.split('=').next().unwrap_or_default().to_ascii_lowercase().as_str() {
+                "all" => overrides = Overrides::ALL,
+                "authconfig" => overrides.auth = true,
+                "fileinfo" => overrides.files = true,
+                "indexes" => overrides.indexes = true,
+                "limit" => overrides.limit = true,
+                "options" => overrides.options = true,
+                _ => {}
+            }
+        }
+        overrides
+    }
+
+    pub fn is_none(self) -> bool {
+        self == Overrides::default()
+    }
+
+    pub fn allows(self, directive: &Directive) -> bool {
+        match directive.name.as_str() {
+            "files" | "filesmatch" | "limit" | "limitexcept" | "requireall" | "requireany"
+            | "requirenone" => true,
+            "order" | "allow" | "deny" => self.limit,
+            "options" => self.options,
+            name if name.starts_with("auth") || name.starts_with("require") || name == "satisfy" => self.auth,
+            name if name.starts_with("expires") || name.starts_with("index") => self.indexes,
+            "directoryindex" | "addicon" | "adddescription" | "readmename" | "headername"
+            | "fallbackresource" => self.indexes,
+            _ => self.files,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_options_or_replaces_them() {
+        let change = |text: &str| {
+            let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+            Options::default().changed(&words)
+        };
+        assert_eq!(change("Indexes").map(|options| (options.indexes, options.follow)), Some((true, false)));
+        assert_eq!(change("+Indexes").map(|options| (options.indexes, options.follow)), Some((true, true)));
+        assert_eq!(change("-FollowSymLinks").map(Options::symlinks), Some("never"));
+        assert_eq!(change("None").map(Options::symlinks), Some("never"));
+        assert_eq!(change("+SymLinksIfOwnerMatch").map(Options::symlinks), Some("owner"));
+        assert_eq!(change("Nothing"), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! Paths of folders and of URLs, and the patterns of sections.
+
+use crate::regex;
+
+/// A folder without a slash at its end.
+pub fn folder(text: &str) -> &str {
+    match text.trim_end_matches('/') {
+        "" => "/",
+        folder => folder,
+    }
+}
+
+/// What is below a folder, or the folder itself: empty. Both without a slash at their ends.
+pub fn below<'p>(path: &'p str, outer: &str) -> Option<&'p str> {
+    if outer == "/" {
+        return path.strip_prefix('/');
+    }
+    let rest = path.strip_prefix(outer)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+}
+
+/// A prefix of URLs, with a slash at its end.
+pub fn prefix(text: &str) -> String {
+    format!("/{}/", text.trim_matches('/')).replace("//", "/")
+}
+
+/// The patterns of `<Files>`: names of files, or an expression of names.
+pub fn files(arguments: &[String], is_expression: bool) -> Option<Vec<String>> {
+    let (text, is_expression) = match arguments {
+        [text] => (text, is_expression),
+        [tilde, text] if tilde == "~" => (text, true),
+        _ => return None,
+    };
+    if !is_expression {
+        let is_usable = !text.is_empty() && !text.contains(['/', '[', '{']);
+        return is_usable.then(|| vec![text.clone()]);
+    }
+    let expression = text.strip_prefix('^').map_or_else(|| text.clone(), |rest| format!("^/{rest}"));
+    let all = regex::patterns(&expression)?;
+    let names = all.iter().map(|pattern| {
+        let pattern = pattern.strip_prefix("/**").map_or(pattern.clone(), |rest| format!("*{rest}"));
+        pattern.trim_start_matches('/').replace("**", "*")
+    });
+    let names: Vec<String> = names.collect();
+    names.iter().all(|name| !name.is_empty() && !name.contains('/') && name != "*").then_some(names)
+}
+
+/// The patterns of an expression of whole paths, such as that of `<LocationMatch>`.
+pub fn expression(text: &str) -> Option<Vec<String>> {
+    let text = text.replacen("(^|/)", "/", 1).replacen("(?:^|/)", "/", 1);
+    regex::patterns(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_what_is_below_a_folder() {
+        for (path, outer, expected) in [
+            ("/a/b", "/a", Some("b")),
+            ("/a", "/a", Some("")),
+            ("/ab", "/a", None),
+            ("/a", "/", Some("a")),
+            ("/", "/", Some("")),
+        ] {
+            assert_eq!(below(path, outer), expected, "{path} {outer}");
+        }
+        assert_eq!([prefix("/a"), prefix("/"), prefix("a/b/")], ["/a/", "/", "/a/b/"]);
+    }
+
+    #[test]
+    fn says_with_patterns_which_files_a_section_has() {
+        for (arguments, is_expression, expected) in [
+            (vec!["a.txt"], false, Some(vec!["a.txt"])),
+            (vec!["*.b?k"], false, Some(vec!["*.b?k"])),
+            (vec!["~", "\\.(a|b)$"], false, Some(vec!["*.a", "*.b"])),
+            (vec!["^\\.ht"], true, Some(vec![".ht*"])),
+            (vec!["\\.inc"], true, Some(vec!["*.inc*"])),
+            (vec![".+\\.ph(?:ar|p)$"], true, Some(vec!["*.phar", "*.php"])),
+            (vec!["[0-9]"], true, None),
+            (vec!["a/b"], false, None),
+        ] {
+            let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+            let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
+            assert_eq!(files(&arguments, is_expression), expected, "{arguments:?}");
+        }
+        assert_eq!(expression("(^|/)\\.git(/|$)").map(|all| all.len()), Some(1));
+    }
+}
