@@ -12,7 +12,23 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 68] = [
+const COUNTS: [&str; 85] = [
+    "http_1_0",
+    "http_1_1",
+    "http_2",
+    "unreadable",
+    "method_get",
+    "method_head",
+    "method_post",
+    "method_put",
+    "method_delete",
+    "method_options",
+    "method_trace",
+    "method_connect",
+    "method_patch",
+    "method_other",
+    "incomplete",
+    "received",
     "active",
     "idle",
     "parked",
@@ -144,8 +160,8 @@ fn text_and_json_have_every_count_of_every_worker() {
     }
     assert_eq!(
         json["all"].as_object().map(|all| all.len()),
-        Some(COUNTS.len() + 1),
-        "and the helpers: {json}"
+        Some(COUNTS.len() + 4),
+        "and status codes, two kinds of durations, and the helpers: {json}"
     );
 
     let output = server.run_command(&["stats"]);
@@ -163,7 +179,7 @@ fn text_and_json_have_every_count_of_every_worker() {
         env!("CARGO_PKG_VERSION"),
         server.serving_pid()
     )));
-    assert_eq!(text.lines().count(), COUNTS.len() + 4, "a row for each: {text}");
+    assert_eq!(text.lines().count(), COUNTS.len() + 10, "a row for each, and durations: {text}");
 }
 
 #[test]
@@ -294,7 +310,10 @@ fn counts_inherited_connections() {
     server.reload();
     assert!(wait_until(TIMEOUT, || server.count("inherited") == 7), "{}", server.stats());
     let after = server.stats();
-    assert!(after["process"] != before["process"] && after["all"]["accepted"] == 0, "{after}");
+    assert!(after["process"] != before["process"] && after["all"]["accepted"] == 7, "{after}");
+    let workers = after["workers"].as_array().expect("it is an array");
+    assert!(workers.iter().all(|worker| worker["accepted"] == 0), "{after}");
+    assert_eq!(after["since"], before["since"]);
     assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200));
 }
 

@@ -1,4 +1,4 @@
-//! The control socket: `taipan reload`, `taipan upgrade`, `taipan stats`, `taipan purge` and `taipan drain` send their
+//! The control socket: `taipan reload`, `taipan upgrade`, `taipan stats`, `taipan metrics`, `taipan purge` and `taipan drain` send their
 //! requests to a running program
 //! through it. Its name is a hash of the path of the configuration, or of the folder, that is served. It is an abstract
 //! socket (unix(7)), so that no file is left behind. Both ends accept only a peer that is root or the user that runs the
@@ -18,7 +18,7 @@ use cache::store::purge::{self, Purge};
 use dialects::Input;
 use rustix::net::sockopt::socket_peercred;
 
-use crate::ipc::Form;
+use crate::ipc::{Form, Syntax};
 use crate::terminal;
 
 /// How long `taipan reload` waits. A reload may have to wait for another one, and for roots on disks that do not
@@ -75,11 +75,13 @@ pub enum DrainChange {
 }
 
 /// The requests of one word or two.
-const REQUESTS: [(&str, Request); 4] = [
+const REQUESTS: [(&str, Request); 6] = [
     ("reload", Request::Reload),
     ("upgrade", Request::Upgrade),
     ("stats", Request::Stats(Form::Text)),
     ("stats json", Request::Stats(Form::Json)),
+    ("stats openmetrics", Request::Stats(Form::Metrics(Syntax::OpenMetrics))),
+    ("stats prometheus", Request::Stats(Form::Metrics(Syntax::Prometheus))),
 ];
 
 /// The first word of a purge.

@@ -20,6 +20,7 @@ mod folder_passwords;
 mod forward;
 mod limit;
 mod logins;
+mod monitor;
 mod panic_guard;
 mod raw;
 mod refusal;
@@ -41,6 +42,7 @@ use site::host::AddressGroup;
 use site::jwt::Jwt;
 use site::listing::{Format, SortOrder};
 use site::model::{Host, Listing, Route};
+use site::monitor::Monitor;
 use site::needs::Needs;
 use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan, UpstreamPlan, plan,
@@ -268,6 +270,8 @@ enum Resolution<'a> {
     Absent(&'a Route, Status),
     /// A folder to list.
     List(Box<listing::Query>),
+    /// How the server does.
+    Monitor(&'a Route, Monitor),
     /// A script or an application responds.
     Forward(RouteId, Box<HandlerKind>),
 }
@@ -432,7 +436,7 @@ impl<'a> Exchange<'a> {
             Resolution::Status(route, status) => self.status_fast(route, status),
             Resolution::Absent(route, _) => self.status_fast(route, Status::NOT_FOUND),
             Resolution::Refused(refused) => self.refused_fast(refused),
-            Resolution::List(_) | Resolution::Forward(..) => None,
+            Resolution::List(_) | Resolution::Monitor(..) | Resolution::Forward(..) => None,
         }
     }
 
@@ -512,6 +516,7 @@ impl<'a> Exchange<'a> {
                 Resolution::Status(route, status) => on_heap(|| self.status(route, status)).await,
                 Resolution::Absent(route, status) => return Err((route, status)),
                 Resolution::List(query) => on_heap(|| self.list(*query)).await,
+                Resolution::Monitor(route, monitor) => on_heap(|| self.monitor(route, monitor)).await,
                 // On the heap, because the internal redirects of a script nest.
                 Resolution::Forward(route, kind) => {
                     on_heap(|| self.forward(request, route, *kind, fallback)).await
@@ -636,6 +641,9 @@ impl<'a> Exchange<'a> {
             PlannedAction::Redirect(redirect) => Resolution::Response(self.redirect(route, &redirect)),
             PlannedAction::Status(status, Cause::NoScript) => Resolution::Absent(route, status),
             PlannedAction::Status(status, _) => Resolution::Status(route, status),
+            PlannedAction::Monitor(monitor) => {
+                self.other_method(route).unwrap_or(Resolution::Monitor(route, monitor))
+            }
             PlannedAction::Publish(text) => self.other_method(route).unwrap_or_else(|| {
                 let cache_control = self.services.cache_control(self.host, path);
                 Resolution::Response(fixed::published(self.services, route, text, cache_control))

@@ -414,6 +414,9 @@ fn print_planned(
             let location = redirect.location(head.target.query(), head.authority, head.scheme);
             terminal::out(format_args!("route     {}: {}, to {location}", route.name(), redirect.status));
         }
+        PlannedAction::Monitor(monitor) => {
+            terminal::out(format_args!("route     {}: {}", route.name(), monitor.name()));
+        }
         PlannedAction::Publish(_) => {
             terminal::out(format_args!("route     {}: a text of the configuration", route.name()));
         }

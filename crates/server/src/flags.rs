@@ -14,7 +14,7 @@ use cache::store::purge::{Purge, What};
 use dialects::{Dialect, Input, Start};
 
 use crate::control::{Drain, DrainChange, Request, SiteSource};
-use crate::ipc::Form;
+use crate::ipc::{Form, Syntax};
 
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,6 +188,11 @@ const COMMANDS: &[CommandRow] = &[
         help: "Print the counters of the running program",
     },
     CommandRow {
+        name: "metrics",
+        arguments: "-c FILE [--prometheus]",
+        help: "Print the metrics of the running program, as OpenMetrics",
+    },
+    CommandRow {
         name: "purge",
         arguments: "PATH -c FILE",
         help: "Remove PATH from the cache of responses, or more by --prefix, --tag or --all",
@@ -283,6 +288,7 @@ enum Key {
     Tls,
     Root,
     Json,
+    Prometheus,
     PurgeHost,
     PurgePrefix,
     PurgeTag,
@@ -334,6 +340,7 @@ const FLAGS: &[FlagRow] = &[
             "reload",
             "upgrade",
             "stats",
+            "metrics",
             "purge",
             "drain",
             "undrain",
@@ -346,7 +353,9 @@ const FLAGS: &[FlagRow] = &[
         long: "dialect",
         short: None,
         value: Some("NAME"),
-        commands: &["", "check", "reload", "upgrade", "stats", "purge", "drain", "undrain", "explain"],
+        commands: &[
+            "", "check", "reload", "upgrade", "stats", "metrics", "purge", "drain", "undrain", "explain",
+        ],
         help: "Read FILE as the configuration of another server, as for convert --from (default: by the name of FILE, else as \
                one of this program)",
     },
@@ -434,7 +443,7 @@ const FLAGS: &[FlagRow] = &[
         long: "root",
         short: Some('r'),
         value: Some("DIR"),
-        commands: &["upgrade", "stats", "purge", "drain", "undrain", "explain"],
+        commands: &["upgrade", "stats", "metrics", "purge", "drain", "undrain", "explain"],
         help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
                (default: the current folder)",
     },
@@ -445,6 +454,14 @@ const FLAGS: &[FlagRow] = &[
         value: None,
         commands: &["stats"],
         help: "Print JSON (default: text)",
+    },
+    FlagRow {
+        key: Key::Prometheus,
+        long: "prometheus",
+        short: None,
+        value: None,
+        commands: &["metrics"],
+        help: "Print the text format of Prometheus, such as for files of its node_exporter (default: OpenMetrics)",
     },
     FlagRow {
         key: Key::PurgeHost,
@@ -725,6 +742,7 @@ struct Given {
     user: Option<String>,
     tls: Vec<String>,
     form: Form,
+    syntax: Syntax,
     purges: Vec<What>,
     purge_host: Option<String>,
     socket: Option<String>,
@@ -815,6 +833,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Key::Help => return Ok(Command::Help),
             Key::Version => return Ok(Command::Version),
             Key::Json => given.form = Form::Json,
+            Key::Prometheus => given.syntax = Syntax::Prometheus,
             Key::Personality => return Err(UsageError(format!("{typed} has to be the first argument"))),
             Key::PurgeAll => given.purges.push(What::All),
             key if flag.value.is_none() => given.passwd.mark(key),
@@ -987,6 +1006,10 @@ impl Given {
             "stats" => {
                 let form = self.form;
                 self.control(Request::Stats(form))
+            }
+            "metrics" => {
+                let syntax = self.syntax;
+                self.control(Request::Stats(Form::Metrics(syntax)))
             }
             "purge" => self.purge(),
             command @ ("drain" | "undrain") => {

@@ -28,7 +28,7 @@ use crate::ipc::{
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads, Writes};
-use crate::stats::Report;
+use crate::stats::{Ledger, Report};
 use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ClientReading, ClientTls, ServerTls, TlsSetup};
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
@@ -60,6 +60,7 @@ pub struct GenerationSetup {
     pub predecessor: Option<Channel>,
     /// For the log: what the site has to do without, and why.
     pub warnings: Vec<String>,
+    pub ledger: Ledger,
 }
 
 /// Serves until the master ends the process, and returns the exit code. The process must have one thread.
@@ -78,8 +79,18 @@ pub fn run(setup: GenerationSetup) -> u8 {
 /// Gives up privileges and starts the threads.
 fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     let line = |text: String| vec![text];
-    let GenerationSetup { mut site, tls, folder, workers, sinks, identity, master, predecessor, warnings } =
-        setup;
+    let GenerationSetup {
+        mut site,
+        tls,
+        folder,
+        workers,
+        sinks,
+        identity,
+        master,
+        predecessor,
+        warnings,
+        ledger,
+    } = setup;
     // The limits of scripts are shared by the workers.
     site.workers = NonZeroUsize::new(workers.len());
     let (challenges, answered) = OpenChallenges::of(&site);
@@ -126,7 +137,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
         .map_or(Ok(()), disk::begin)
         .map_err(|e| line(format!("cannot start the thread of the cache: {e}")))?;
     let mut main =
-        MainThread { tls, clients, challenges, ..MainThread::new(master, predecessor, site, roots) };
+        MainThread { tls, clients, challenges, ..MainThread::new(master, predecessor, site, roots, ledger) };
     for sockets in workers {
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
@@ -168,6 +179,9 @@ struct MainThread {
     /// Workers send their events here.
     events: UnboundedReceiver<(usize, WorkerEvent)>,
     event_sender: UnboundedSender<(usize, WorkerEvent)>,
+    /// Workers ask for the statistics of all.
+    report_requests: UnboundedReceiver<oneshot::Sender<Report>>,
+    report_sender: UnboundedSender<oneshot::Sender<Report>>,
     master: Channel,
     predecessor: Option<Channel>,
     /// Receives this process's connections when another process serves.
@@ -183,6 +197,7 @@ struct MainThread {
     restart_limit: RestartLimit,
     /// Received, of rates that are not complete.
     rates: Vec<Rates>,
+    ledger: Ledger,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,12 +242,21 @@ impl WorkerHandle {
 }
 
 impl MainThread {
-    fn new(master: Channel, predecessor: Option<Channel>, site: Site, roots: OpenRoots) -> MainThread {
+    fn new(
+        master: Channel,
+        predecessor: Option<Channel>,
+        site: Site,
+        roots: OpenRoots,
+        ledger: Ledger,
+    ) -> MainThread {
         let (event_sender, events) = unbounded_channel();
+        let (report_sender, report_requests) = unbounded_channel();
         MainThread {
             workers: Vec::new(),
             events,
             event_sender,
+            report_requests,
+            report_sender,
             master,
             predecessor,
             successor: None,
@@ -245,6 +269,7 @@ impl MainThread {
             phase: Phase::Starting,
             restart_limit: RestartLimit::of_servers(),
             rates: Vec::new(),
+            ledger,
         }
     }
 
@@ -261,7 +286,9 @@ impl MainThread {
     ) -> io::Result<UnboundedSender<WorkerCommand>> {
         let (commands, receiver) = unbounded_channel();
         let (site, tls, clients) = (self.site.clone(), self.tls.clone(), self.clients.clone());
-        let start = Start { site, tls, clients, roots: self.roots.clone(), sockets: sockets.try_clone()? };
+        let (roots, sockets, counts) = (self.roots.clone(), sockets.try_clone()?, self.ledger.own[number]);
+        let reports = self.report_sender.clone();
+        let start = Start { site, tls, clients, roots, sockets, counts, reports };
         let events = self.event_sender.clone();
         let work = move || {
             let on_serving = || _ = events.send((number, WorkerEvent::Serving));
@@ -321,6 +348,7 @@ impl MainThread {
                     WorkerEvent::Left => self.workers[number].state = State::Gone,
                     WorkerEvent::Failed(why) => self.on_failure(number, &why)?,
                 },
+                Some(to) = self.report_requests.recv() => self.report_stats(|report| _ = to.send(report)),
                 () = until(restart) => self.restart()?,
                 () = until(forget) => forget = self.forget_tickets(),
                 () = until(stopped) => return Ok(INTERRUPTED),
@@ -474,18 +502,22 @@ impl MainThread {
         self.workers.iter_mut().for_each(|worker| worker.sockets = WorkerSockets::default());
     }
 
-    fn report_stats(&self, write: impl FnOnce(&Report) + Send + 'static) {
+    fn report_stats(&self, write: impl FnOnce(Report) + Send + 'static) {
         let responses = self.request(WorkerCommand::Count);
         let uptime = self.began.elapsed();
+        let ledger = self.ledger.clone();
         tokio::spawn(async move {
+            let workers = in_time(responses).await;
             let report = Report {
+                since: ledger.since,
+                counts: ledger.sum(),
                 process: std::process::id(),
                 uptime,
                 dropped_lines: log::dropped(),
                 files: disk::stats(),
-                workers: in_time(responses).await,
+                workers,
             };
-            write(&report);
+            write(report);
         });
     }
 
@@ -583,13 +615,17 @@ mod tests {
     use super::*;
     use crate::listen::Socket;
     use crate::peer::Family;
+    use crate::stats::{CounterMemory, Values};
 
     /// With one worker that cannot start: its listener is a file.
     fn with_failing_worker(phase: Phase) -> (MainThread, Channel) {
         let (master, far_end) = Channel::pair().unwrap();
         let site = Site::folder(std::env::temp_dir(), Vec::new());
         let roots = OpenRoots::of(&site);
-        let mut main = MainThread { phase, ..MainThread::new(master, None, site, roots) };
+        let memory = CounterMemory::create(1, 0).unwrap();
+        let ledger =
+            Ledger { since: 0, past: Values::default(), earlier: Arc::new([]), own: memory.into_blocks() };
+        let mut main = MainThread { phase, ..MainThread::new(master, None, site, roots, ledger) };
         let file = File::open("/proc/self/status").unwrap();
         let listeners =
             vec![Socket { fd: file.into(), family: Family::Tcp, protocols: Protocols::default() }];

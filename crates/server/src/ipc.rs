@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 
 use crate::sys;
 
-pub use generation::{Form, GenerationEvent, InheritedConnection, MasterCommand, Rates};
+pub use generation::{Form, GenerationEvent, InheritedConnection, MasterCommand, Rates, Syntax};
 
 /// Descriptors beside one message: at most the three standard streams of a program.
 pub const MAX_DESCRIPTORS: usize = 3;

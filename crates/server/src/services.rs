@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use site::model::{Route, Site};
 use taipan_http::target::SafePath;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 pub use self::scratch::Scratch;
 use crate::background::Background;
@@ -17,7 +19,7 @@ use crate::disk::{Closing, Disk};
 use crate::log::access::AccessLogs;
 use crate::overload::{Overload, Shedding};
 use crate::semaphore::Semaphore;
-use crate::stats::{Count, Counts};
+use crate::stats::{Count, Counts, Report};
 use crate::tls::ServerTls;
 
 pub struct Services {
@@ -33,12 +35,28 @@ pub struct Services {
     pub counts: Counts,
     pub overload: Overload,
     pub scratch: RefCell<Scratch>,
+    /// `None`: there is no main thread.
+    reports: Option<UnboundedSender<oneshot::Sender<Report>>>,
+    /// Whether the worker accepts no more.
+    pub is_leaving: Cell<bool>,
+    /// When the present turn of the loop began, of `clock::micros`.
+    turn: Cell<u64>,
     boundaries: Cell<u64>,
 }
 
 impl Services {
     /// Must be called within the worker's runtime. Also returns the queue of files to close, for `Disk::close_files`.
     pub fn new(site: Site, tls: Option<Arc<ServerTls>>) -> (Rc<Services>, Closing) {
+        Services::counting(site, tls, Counts::new(), None)
+    }
+
+    /// With counters that other processes may read.
+    pub fn counting(
+        site: Site,
+        tls: Option<Arc<ServerTls>>,
+        counts: Counts,
+        reports: Option<UnboundedSender<oneshot::Sender<Report>>>,
+    ) -> (Rc<Services>, Closing) {
         let clock = Clock::start();
         let (disk, closing) = Disk::new(&site.limits, site.timeouts.disk);
         let services = Services {
@@ -47,7 +65,10 @@ impl Services {
             background: Background::new(site.cache.waiting_copies()),
             encoders: Semaphore::new(site.limits.compressed_streams),
             access: AccessLogs::new(&site),
-            counts: Counts::new(),
+            counts,
+            reports,
+            is_leaving: Cell::new(false),
+            turn: Cell::new(clock::micros()),
             overload: Overload::new(site.timeouts.delay),
             scratch: RefCell::new(Scratch::new(&site.limits)),
             boundaries: Cell::new(clock::micros()),
@@ -80,10 +101,24 @@ impl Services {
         format!("taipan-{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// The time for the log at which a request begins. Without a log, the clock is not read.
+    /// The statistics of all workers. `None`: the main thread is ending.
+    pub async fn report(&self) -> Option<Report> {
+        let (sender, report) = oneshot::channel();
+        self.reports.as_ref()?.send(sender).ok()?;
+        report.await.ok()
+    }
+
+    /// A turn of the loop begins: requests have come that nothing has looked at yet.
     #[inline]
-    pub fn access_time(&self) -> u64 {
-        if self.access.is_on() { clock::micros() } else { 0 }
+    pub fn begin_turn(&self) {
+        self.turn.set(clock::micros());
+    }
+
+    /// When requests that were found in this turn of the loop began. So that the clock is read once for all of them, and the
+    /// time for which they have waited for one another counts.
+    #[inline]
+    pub fn turn(&self) -> u64 {
+        self.turn.get()
     }
 
     /// Must a request that may wait for a disk be shed? Counts it if so.

@@ -1,109 +1,31 @@
-//! Statistics: each worker counts in cells of its own, and sends a snapshot on request. The main thread adds the snapshots
-//! up and writes them, as text or as JSON.
+//! Statistics: each worker counts in memory of its own (`layout`, `memory`), and sends its present state on request. The main
+//! thread adds them up, and writes them as text, as JSON or as metrics.
 
-use std::cell::Cell;
+pub mod histogram;
+mod layout;
+mod memory;
+mod metrics;
+
 use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use taipan_http::date;
+
+use self::layout::NAMES;
+pub use self::layout::{BLOCK, Count, Counts, Values};
+pub use self::memory::CounterMemory;
 use crate::disk::Queue;
 use crate::ipc::Form;
 
 /// Endpoints in one report, which fits into the buffer of a socket.
 const MAX_ENDPOINTS: usize = 200;
 
-macro_rules! counts {
-    ($($name:ident $key:literal $text:literal,)*) => {
-        /// The counters.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Count { $($name,)* }
-
-        /// The key in JSON, and the words in text, in the order of `Count`.
-        const NAMES: &[(&str, &str)] = &[$(($key, $text),)*];
-    };
-}
-
-counts! {
-    Accepted "accepted" "connections accepted",
-    Inherited "inherited" "connections taken over from an earlier process",
-    HandedOver "handed_over" "connections handed over to a later process",
-    Rejected "rejected" "connections rejected with 503: at capacity",
-    PerClient "rejected_per_client" "connections rejected with 503: too many of a client",
-    AcceptFailed "accept_failed" "accepting failed: no descriptors or no memory",
-    Evicted "evicted" "idle connections closed to make room",
-    EvictedSlow "evicted_slow" "slow connections closed to make room",
-    Panicked "panicked" "connections ended by a panic",
-    Status1xx "status_1xx" "responses 1xx",
-    Status2xx "status_2xx" "responses 2xx",
-    Status3xx "status_3xx" "responses 3xx",
-    Status4xx "status_4xx" "responses 4xx",
-    Status5xx "status_5xx" "responses 5xx",
-    Bytes "bytes" "bytes sent",
-    CacheHits "cache_hits" "cache hits",
-    CacheMisses "cache_misses" "cache misses",
-    ResponseHits "response_hits" "stored responses sent: fresh",
-    ResponsesStale "responses_stale" "stored responses sent: stale",
-    ResponsesRevalidated "responses_revalidated" "stored responses sent: confirmed by the upstream",
-    ResponseMisses "response_misses" "requests that no stored response could answer",
-    ResponsesAwaited "responses_awaited" "requests that waited for the response to another one",
-    ResponsesStored "responses_stored" "responses stored",
-    ResponsesPurged "responses_purged" "requests with PURGE that removed what was stored",
-    ResponsesRefreshed "responses_refreshed" "stored responses refreshed in the background",
-    ShedCold "shed_cold" "requests shed: late loop, and they may need a disk",
-    ShedAll "shed_all" "requests shed: very late loop",
-    Proxied "proxied" "PROXY headers read",
-    ProxyFailed "proxy_failed" "connections closed: no PROXY header, or not from a trusted proxy",
-    WrongPasswords "wrong_passwords" "wrong passwords",
-    LoginsDelayed "logins_delayed" "requests rejected with 429: they have to wait after wrong passwords",
-    LoginsBusy "logins_busy" "requests rejected with 503: too many passwords to compare",
-    Handshakes "handshakes" "TLS handshakes",
-    HandshakesResumed "handshakes_resumed" "TLS handshakes that resumed a session",
-    HandshakesFailed "handshakes_failed" "TLS handshakes that failed",
-    HandshakesPerClient "handshakes_per_client" "TLS connections closed before the handshake: too many of a client",
-    StreamsRefused "streams_refused" "HTTP/2 requests refused: too many at the same time",
-    TimeoutHandshake "timeout_handshake" "timed out: TLS handshake",
-    TimeoutHead "timeout_head" "timed out: request head",
-    TimeoutBody "timeout_body" "timed out: request body",
-    TimeoutWrite "timeout_write" "timed out: client did not read its response",
-    TimeoutIdle "timeout_idle" "timed out: idle",
-    TimeoutDisk "timeout_disk" "timed out: disk",
-    TimeoutUpgraded "timeout_upgraded" "timed out: upgraded connection",
-    Abandoned "abandoned" "lookups and scripts abandoned: client disconnected",
-    Scripts "scripts" "scripts started",
-    UpstreamRequests "upstream_requests" "requests to applications",
-    Upgraded "upgraded" "connections upgraded to another protocol",
-    UpgradesRejected "upgrades_rejected" "requests rejected with 503: too many upgraded connections",
-    ScriptsFailed "scripts_failed" "scripts failed: not started, or invalid response",
-    ScriptsTimeout "scripts_timeout" "scripts ended because they took too long",
-    ScriptsKilled "scripts_killed" "scripts that ended by a signal",
-    LimitedRequests "limited_requests" "requests rejected by a limit: too many in a time",
-    LimitedConcurrent "limited_concurrent" "requests rejected by a limit: too many at once",
-    LimitedShare "limited_share" "requests rejected with 503: shares too small",
-    LimitedDryRun "limited_dry_run" "requests that a limit would reject: dry run",
-    LimitQueued "limit_queued" "requests that waited for others to end",
-    LimitAbandoned "limit_abandoned" "requests that left the queue: client disconnected",
-    ThrottlePauses "throttle_pauses" "pauses of throttled responses and bodies",
-    BreakersOpened "breakers_opened" "circuit breakers opened",
-    BreakersRejected "breakers_rejected" "requests rejected with 503: circuit breaker open",
-    ScriptsRejected "scripts_rejected" "requests rejected with 503: too many scripts",
-}
-
-/// The counters of one worker. Counting needs no lock and no atomic.
-pub struct Counts([Cell<u64>; NAMES.len()]);
-
-/// A value for each counter.
-#[derive(Debug, Clone)]
-struct Values([u64; NAMES.len()]);
-
-impl Default for Values {
-    fn default() -> Values {
-        Values([0; NAMES.len()])
-    }
-}
-
 /// The counters and the present state of a worker.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    counts: Values,
+    pub counts: Values,
     /// Connections with a running request.
     pub active: u64,
     /// Connections between two requests that still have a task.
@@ -149,6 +71,12 @@ impl BreakerState {
     }
 }
 
+impl EndpointSnapshot {
+    fn is_up(&self) -> bool {
+        self.state == "up"
+    }
+}
+
 /// An endpoint of an application, as a worker knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointSnapshot {
@@ -166,49 +94,14 @@ pub struct EndpointSnapshot {
     pub reason: String,
 }
 
-impl Counts {
-    pub fn new() -> Counts {
-        Counts([const { Cell::new(0) }; NAMES.len()])
-    }
-
-    #[inline]
-    pub fn add(&self, what: Count, n: u64) {
-        let cell = &self.0[what as usize];
-        cell.set(cell.get() + n);
-    }
-
-    pub fn get(&self, what: Count) -> u64 {
-        self.0[what as usize].get()
-    }
-
-    /// Counts a response by its status class.
-    #[inline]
-    pub fn add_response(&self, status: taipan_http::status::Status) {
-        let class = usize::from(status.code() / 100).clamp(1, 5);
-        let cell = &self.0[Count::Status1xx as usize + class - 1];
-        cell.set(cell.get() + 1);
-    }
-
-    pub fn snapshot(&self) -> Snapshot {
-        let mut counts = Values::default();
-        for (n, cell) in counts.0.iter_mut().zip(&self.0) {
-            *n = cell.get();
-        }
-        Snapshot { counts, ..Snapshot::default() }
-    }
-}
-
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts::new()
-    }
-}
-
 impl Snapshot {
+    /// The counters, without the present state.
+    pub fn of(counts: &Counts) -> Snapshot {
+        Snapshot { counts: counts.values(), ..Snapshot::default() }
+    }
+
     fn add(&mut self, other: &Snapshot) {
-        for (sum, n) in self.counts.0.iter_mut().zip(other.counts.0) {
-            *sum += n;
-        }
+        self.counts.add(&other.counts);
         self.active += other.active;
         self.idle += other.idle;
         self.parked += other.parked;
@@ -248,7 +141,13 @@ impl Snapshot {
 
     /// The present state and the counters, each with its key and its text.
     fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        let now = [
+        let counts = NAMES.iter().zip(self.counts.counts()).map(|((key, text), n)| (*key, *text, *n));
+        self.now().into_iter().chain(counts)
+    }
+
+    /// The present state.
+    fn now(&self) -> [(&'static str, &'static str, u64); 7] {
+        [
             ("active", "connections active now", self.active),
             ("idle", "connections idle now", self.idle),
             ("parked", "connections parked now", self.parked),
@@ -256,9 +155,7 @@ impl Snapshot {
             ("scripts_waiting", "requests waiting for a script now", self.scripts_waiting),
             ("upgraded_now", "upgraded connections now", self.upgraded),
             ("delay_us", "microseconds by which the last tick was late", self.delay.as_micros() as u64),
-        ];
-        let counts = NAMES.iter().zip(self.counts.0).map(|((key, text), n)| (*key, *text, n));
-        now.into_iter().chain(counts)
+        ]
     }
 }
 
@@ -290,8 +187,35 @@ impl StoredFiles {
     }
 }
 
+/// The counters of a process and of those before it.
+#[derive(Clone)]
+pub struct Ledger {
+    /// When the counting began, in seconds since 1970.
+    pub since: i64,
+    /// Of processes that had ended when this one began.
+    pub past: Values,
+    /// Of processes that had not. They may still count.
+    pub earlier: Arc<[CounterMemory]>,
+    /// Of the workers of this process.
+    pub own: Vec<&'static [AtomicU64; BLOCK]>,
+}
+
+impl Ledger {
+    /// Everything that has been counted.
+    pub fn sum(&self) -> Values {
+        let mut sum = self.past.clone();
+        self.earlier.iter().for_each(|memory| sum.add(&memory.sum()));
+        self.own.iter().for_each(|block| sum.add(&Values::of(block)));
+        sum
+    }
+}
+
 /// The statistics of a process. A worker that does not respond has no snapshot.
 pub struct Report {
+    /// When the counting began, in seconds since 1970.
+    pub since: i64,
+    /// Of all workers, and of the processes before this one.
+    pub counts: Values,
     pub process: u32,
     pub uptime: Duration,
     pub dropped_lines: u64,
@@ -305,21 +229,23 @@ impl Report {
         match form {
             Form::Text => self.text(),
             Form::Json => self.json(),
+            Form::Metrics(syntax) => self.metrics(syntax),
         }
     }
 
     fn total(&self) -> Snapshot {
         let mut total = Snapshot::default();
         self.workers.iter().flatten().for_each(|worker| total.add(worker));
-        total
+        Snapshot { counts: self.counts.clone(), ..total }
     }
 
     fn text(&self) -> String {
         let mut out = format!(
-            "taipan {}, process {}, serving for {} s\n\n{:>52}{:>16}",
+            "taipan {}, process {}, serving for {} s, counting since {}\n\n{:>52}{:>16}",
             env!("CARGO_PKG_VERSION"),
             self.process,
             self.uptime.as_secs(),
+            String::from_utf8_lossy(&date::format(self.since)),
             "",
             "all"
         );
@@ -340,6 +266,13 @@ impl Report {
         _ = writeln!(out, "{:<52}{:>16}", "log lines dropped", self.dropped_lines);
         for (_, text, n) in self.files.iter().flat_map(StoredFiles::rows) {
             _ = writeln!(out, "{text:<52}{n:>16}");
+        }
+        let counts = &self.counts;
+        for (what, (buckets, _)) in [("first byte", counts.first_byte()), ("last byte", counts.durations())] {
+            for (name, part) in [("half", 0.5), ("90 %", 0.9), ("99 %", 0.99)] {
+                let what = format!("microseconds until the {what}: {name} of the responses");
+                _ = writeln!(out, "{what:<52}{:>16}", histogram::quantile(&buckets, part).unwrap_or(0));
+            }
         }
         for queue in self.total().queues {
             let what = format!("helper threads on device {}:{}", queue.device.0, queue.device.1);
@@ -368,10 +301,11 @@ impl Report {
 
     fn json(&self) -> String {
         let mut out = format!(
-            "{{\"version\":\"{}\",\"process\":{},\"uptime_s\":{},\"log_lines_dropped\":{},",
+            "{{\"version\":\"{}\",\"process\":{},\"uptime_s\":{},\"since\":{},\"log_lines_dropped\":{},",
             env!("CARGO_PKG_VERSION"),
             self.process,
             self.uptime.as_secs(),
+            self.since,
             self.dropped_lines
         );
         if let Some(files) = &self.files {
@@ -442,6 +376,21 @@ fn object(snapshot: &Snapshot, out: &mut String) {
     for (key, _, n) in snapshot.rows() {
         _ = write!(out, "\"{key}\":{n},");
     }
+    out.push_str("\"codes\":{");
+    for (number, (code, n)) in snapshot.counts.codes().enumerate() {
+        let comma = if number > 0 { "," } else { "" };
+        _ = write!(out, "{comma}\"{code}\":{n}");
+    }
+    out.push_str("},");
+    for (key, (buckets, sum)) in
+        [("first_byte_us", snapshot.counts.first_byte()), ("duration_us", snapshot.counts.durations())]
+    {
+        _ = write!(out, "\"{key}\":{{\"count\":{},\"sum\":{sum}", buckets.iter().sum::<u64>());
+        for (name, part) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+            _ = write!(out, ",\"{name}\":{}", histogram::quantile(&buckets, part).unwrap_or(0));
+        }
+        out.push_str("},");
+    }
     out.push_str("\"helpers\":[");
     for (number, queue) in snapshot.queues.iter().enumerate() {
         let comma = if number > 0 { "," } else { "" };
@@ -462,7 +411,7 @@ mod tests {
     fn text_and_json_have_every_counter_once() {
         let counts = Counts::new();
         counts.add(Count::Bytes, 7);
-        counts.add_response(taipan_http::status::Status::NOT_FOUND);
+        counts.add_response(taipan_http::status::Status::NOT_FOUND, None);
         let endpoint = EndpointSnapshot {
             application: "app".to_owned(),
             name: "10.0.0.1:80".to_owned(),
@@ -475,10 +424,18 @@ mod tests {
         };
         let breaker = |state| vec![BreakerSnapshot { application: "app".to_owned(), state }];
         let endpoints = vec![endpoint];
-        let worker =
-            Snapshot { parked: 3, endpoints, breakers: breaker(BreakerState::Closed), ..counts.snapshot() };
+        let worker = Snapshot {
+            parked: 3,
+            endpoints,
+            breakers: breaker(BreakerState::Closed),
+            ..Snapshot::of(&counts)
+        };
         let other = Snapshot { breakers: breaker(BreakerState::HalfOpen), ..worker.clone() };
+        let mut sum = worker.counts.clone();
+        sum.add(&other.counts);
         let report = Report {
+            since: 0,
+            counts: sum,
             process: 1,
             uptime: Duration::from_secs(5),
             dropped_lines: 2,

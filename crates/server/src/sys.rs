@@ -11,6 +11,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::AtomicU64;
 
 use nix::unistd::{ForkResult, Pid};
 use rustix::io::{Errno, FdFlags};
@@ -120,6 +121,53 @@ pub fn adopt(number: RawFd) -> io::Result<OwnedFd> {
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
+}
+
+/// Numbers in a file in memory, which other processes may map, too (mmap(2): MAP_SHARED).
+pub struct SharedNumbers {
+    start: ptr::NonNull<AtomicU64>,
+    count: usize,
+}
+
+// SAFETY: atomics may be used from all threads, and the mapping belongs to no thread.
+unsafe impl Send for SharedNumbers {}
+// SAFETY: as above.
+unsafe impl Sync for SharedNumbers {}
+
+impl SharedNumbers {
+    /// The first `count` numbers of a file, which must be that long, and sealed against shrinking: access behind its end is
+    /// a fatal signal.
+    pub fn map(fd: BorrowedFd<'_>, count: usize) -> io::Result<SharedNumbers> {
+        let bytes = count.checked_mul(size_of::<AtomicU64>()).ok_or(io::ErrorKind::InvalidInput)?;
+        let (how, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: the kernel chooses the address, so that no other memory changes.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, how, flags, fd.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = ptr::NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(SharedNumbers { start, count })
+    }
+
+    pub fn get(&self) -> &[AtomicU64] {
+        // SAFETY: so many are mapped until this is dropped; a page begins at a multiple of their alignment, any bits are a
+        // number, and all processes access them as atomics.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+
+    /// They stay mapped for as long as the process lives.
+    pub fn leak(self) -> &'static [AtomicU64] {
+        let numbers = std::mem::ManuallyDrop::new(self);
+        // SAFETY: as in `get`, and nothing unmaps them.
+        unsafe { std::slice::from_raw_parts(numbers.start.as_ptr(), numbers.count) }
+    }
+}
+
+impl Drop for SharedNumbers {
+    fn drop(&mut self) {
+        // SAFETY: this mapping, and all borrows of it have ended. It fails for no mapping.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.count * size_of::<AtomicU64>()) };
+    }
 }
 
 /// The process in which `fork` returns.

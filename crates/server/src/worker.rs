@@ -5,11 +5,12 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use cache::store::purge::Purge;
 use site::model::Site;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -27,7 +28,7 @@ use crate::log::access;
 use crate::pool::Pool;
 use crate::services::Services;
 use crate::spawner::Spawner;
-use crate::stats::Snapshot;
+use crate::stats::{BLOCK, Counts, Report, Snapshot};
 use crate::tls::{ClientTls, ServerTls};
 
 /// Idle helper threads end after this.
@@ -62,6 +63,10 @@ pub struct Start {
     pub clients: Vec<Option<ClientTls>>,
     pub roots: OpenRoots,
     pub sockets: WorkerSockets,
+    /// What the worker counts in.
+    pub counts: &'static [AtomicU64; BLOCK],
+    /// The main thread sends a report of all workers to what is sent here.
+    pub reports: UnboundedSender<oneshot::Sender<Report>>,
 }
 
 /// The sockets that a worker inherits.
@@ -113,24 +118,23 @@ async fn work(
     commands: UnboundedReceiver<WorkerCommand>,
     on_serving: impl FnOnce(),
 ) -> io::Result<()> {
-    let Start { site, tls, clients, roots, sockets } = start;
+    let Start { site, tls, clients, roots, sockets, counts, reports } = start;
     let WorkerSockets { listeners, spawner, pools, forward_proxy } = sockets;
     let pools = pools.into_iter().zip(clients).collect();
-    let (connections, closing) = build(site, tls, roots, spawner, pools, forward_proxy)?;
+    let services = Services::counting(site, tls, Counts::over(counts), Some(reports));
+    let (connections, closing) = build(services, roots, spawner, pools, forward_proxy)?;
     serve(connections, listeners, closing, commands, on_serving).await
 }
 
 /// Builds the parts of a worker. Must be called within its runtime. Also returns the queue of files to close, for
 /// `Disk::close_files`.
 pub fn build(
-    site: Site,
-    tls: Option<Arc<ServerTls>>,
+    (services, closing): (Rc<Services>, Closing),
     roots: OpenRoots,
     spawner: Option<Channel>,
     pools: Vec<(Channel, Option<ClientTls>)>,
     forward_proxy: Option<Channel>,
 ) -> io::Result<(Rc<Connections>, Closing)> {
-    let (services, closing) = Services::new(site, tls);
     let spawner = spawner.map(Spawner::new).transpose()?;
     let open = |((channel, tls), application)| Pool::new(channel, application, tls);
     let pools = pools.into_iter().zip(&services.site.upstreams).map(open).collect::<io::Result<_>>()?;

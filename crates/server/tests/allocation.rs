@@ -135,7 +135,11 @@ fn a_warm_request_allocates_nothing() {
         IS_WORKER.set(true);
         let roots = OpenRoots::of(&site);
         let sockets = WorkerSockets { listeners, ..WorkerSockets::default() };
-        worker::run(Start { site, tls: None, clients: Vec::new(), roots, sockets }, commands, || ())
+        let counts =
+            Box::leak(Box::new([const { std::sync::atomic::AtomicU64::new(0) }; server::stats::BLOCK]));
+        let (reports, _) = tokio::sync::mpsc::unbounded_channel();
+        let start = Start { site, tls: None, clients: Vec::new(), roots, sockets, counts, reports };
+        worker::run(start, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();
     let plain = allocations(&mut client, PLAIN, "Accept-Ranges");

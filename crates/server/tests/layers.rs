@@ -90,7 +90,8 @@ const SITE: &[&str] = &[
     "plan",
     "walk",
     // The types of a configuration, which name one another.
-    "model host folder route template upstream forwarding authorizer jwt tls certificates access authentication limit",
+    "model host folder route template upstream forwarding authorizer jwt tls certificates access authentication limit \
+     monitor",
     "balance",
     "health",
     "proxies",
@@ -171,9 +172,9 @@ const SERVER: &[&str] = &[
     "signature",
     "tls",
     "file_stamps",
-    "stats",
     "overload",
     "log",
+    "stats",
     "privileged_file",
     "privilege",
     "sandbox",

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod model;
+pub mod monitor;
 
 pub mod address;
 

@@ -31,6 +31,7 @@ use crate::jwt::Jwt;
 use crate::limit::{Limit, LimitId};
 use crate::listener::Listener;
 use crate::mime::MediaTypes;
+use crate::monitor::Monitor;
 use crate::network::Networks;
 use crate::proxies::Proxies;
 use crate::published::Text;
@@ -237,6 +238,8 @@ pub enum Action {
     Return(Status),
     /// A text of the configuration.
     Publish(Arc<Text>),
+    /// How the server does.
+    Monitor(Monitor),
 }
 
 /// What leads to a folder.

@@ -13,6 +13,7 @@ use taipan_http::target::{SafePath, Scheme};
 use crate::authentication::is_never_served;
 use crate::folder::{HostFolder, UserFolders};
 use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, NamedRoot, Route};
+use crate::monitor::Monitor;
 use crate::published::Text;
 use crate::route::{Pattern, RouteId};
 use crate::template::{Template, Variables};
@@ -48,6 +49,7 @@ pub enum PlannedAction<'s, 'p> {
     Redirect(RedirectPlan<'s, 'p>),
     Status(Status, Cause),
     Publish(&'s Text),
+    Monitor(Monitor),
 }
 
 /// A file or a folder beneath a root, if it exists.
@@ -163,7 +165,8 @@ impl<'s, 'p> Plan<'s, 'p> {
             PlannedAction::Upstream(_)
             | PlannedAction::Redirect(_)
             | PlannedAction::Status(..)
-            | PlannedAction::Publish(_) => None,
+            | PlannedAction::Publish(_)
+            | PlannedAction::Monitor(_) => None,
         }
     }
 
@@ -222,6 +225,7 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
         Action::Rewrite { .. } => PlannedAction::Status(Status::INTERNAL_SERVER_ERROR, Cause::Rewrite),
         Action::Return(status) => PlannedAction::Status(*status, Cause::Route),
         Action::Publish(text) => PlannedAction::Publish(text),
+        Action::Monitor(monitor) => PlannedAction::Monitor(*monitor),
     };
     Plan { route, walk: scripts, action }
 }
@@ -429,6 +433,7 @@ mod tests {
             }
             PlannedAction::Upstream(planned) => format!("{} {}", planned.script_name, planned.path_info),
             PlannedAction::Publish(text) => text.body.clone(),
+            PlannedAction::Monitor(monitor) => monitor.name().to_owned(),
             PlannedAction::Status(status, cause) => format!("{} {cause:?}", status.code()),
         }
     }

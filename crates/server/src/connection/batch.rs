@@ -100,7 +100,7 @@ impl<'a> Batch<'a> {
 impl Drop for Batch<'_> {
     /// Writes the log lines of responses that are not sent because the next one panics.
     fn drop(&mut self) {
-        self.services.access.write(&self.records, 0, Some(why_dropped()));
+        self.services.access.write(&self.services.counts, &self.records, 0, None, Some(why_dropped()));
     }
 }
 

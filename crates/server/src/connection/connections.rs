@@ -28,7 +28,7 @@ use super::stream::{Socket, Stream};
 use super::table::ConnectionTable;
 use super::task::{Start, Task};
 use super::{Deadlines, Phase, tls};
-use crate::clock::Ticks;
+use crate::clock::{self, Ticks};
 use crate::content::fixed;
 use crate::exchange::Responder;
 use crate::ipc::{Channel, InheritedConnection};
@@ -163,7 +163,13 @@ impl Connections {
     #[inline]
     pub fn finish(&self, output: Output, ended: Option<&str>) {
         self.services.counts.add(Count::Bytes, output.sent());
-        self.services.access.write(&output.records, output.sent(), ended);
+        self.services.access.write(
+            &self.services.counts,
+            &output.records,
+            output.sent(),
+            output.first(),
+            ended,
+        );
         self.services.scratch.borrow_mut().take_back(output.into_buffers());
     }
 
@@ -358,7 +364,7 @@ impl Connections {
         let response = Response::from_head(self.at_capacity.get(&self.services.clock));
         let mut http = Http1::new(client.peer(), 0, socket.scheme());
         http.group = client.group();
-        http.began = self.services.access_time();
+        http.began = clock::micros();
         self.give_task(socket, client, http, Vec::new(), Start::Reject(permit, response));
     }
 
@@ -402,7 +408,7 @@ impl Connections {
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        let mut snapshot = self.services.counts.snapshot();
+        let mut snapshot = Snapshot::of(&self.services.counts);
         snapshot.idle = self.table.idle() as u64;
         snapshot.active = self.table.len() as u64 - snapshot.idle;
         snapshot.parked = self.idle.len() as u64;
@@ -473,6 +479,7 @@ impl Connections {
 
     fn set_mode(&self, mode: Mode) {
         self.mode.set(mode);
+        self.services.is_leaving.set(true);
         self.mode_set.notify_waiters();
         self.acceptor.close();
     }

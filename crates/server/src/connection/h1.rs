@@ -197,7 +197,7 @@ impl Http1 {
     pub fn log_aborted(&mut self, connections: &Connections, input: &[u8], status: Status, why: &str) {
         if let Some(batch) = self.incomplete(connections, input, status) {
             let (out, records) = batch.into_buffers();
-            connections.services.access.write(&records, 0, Some(why));
+            connections.services.access.write(&connections.services.counts, &records, 0, None, Some(why));
             connections.services.scratch.borrow_mut().take_back((out, records));
         }
     }
@@ -308,7 +308,7 @@ impl Http1 {
     ) {
         response.settle();
         self.requests = self.requests.saturating_add(1);
-        connections.services.counts.add_response(response.status());
+        connections.services.counts.add_response(response.status(), head);
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = connection_line(&response, persistence, version);
         let host = head.map_or(0, |h| connections.services.site.hosts.find_in(self.group, h.authority));

@@ -32,6 +32,7 @@ use tokio::task::AbortHandle;
 use super::client;
 use super::output::{CLIENT_CLOSED, Output};
 use super::table::ConnectionState;
+use crate::clock;
 use crate::connection::Connections;
 use crate::exchange;
 use crate::handshake::TlsFacts;
@@ -279,7 +280,7 @@ impl Http2 {
         fields: &mut FieldList,
         gathered: &mut Gathered<'_>,
     ) -> usize {
-        let began = connections.services.access_time();
+        let began = clock::micros();
         let mut used = 0;
         while used < input.len() && gathered.accepts_more() && self.state != State::Failed {
             let event = match self.frames.receive(&input[used..], fields, &mut gathered.out) {
@@ -508,7 +509,7 @@ impl Http2 {
     ) {
         self.requests = self.requests.saturating_add(1);
         let services = &connections.services;
-        services.counts.add_response(response.status());
+        services.counts.add_response(response.status(), head);
         let request = LoggedRequest {
             client: origin.client,
             head,
@@ -760,7 +761,7 @@ fn log_unanswered(
     status: Status,
     why: &'static str,
 ) {
-    services.counts.add_response(status);
+    services.counts.add_response(status, head);
     let Origin { client, group, began, .. } = origin;
     let host = head.map_or(0, |head| services.site.hosts.find_in(group, head.authority));
     let request = LoggedRequest { client, head, host, time: services.clock.now(), began, tls };
@@ -769,7 +770,7 @@ fn log_unanswered(
         LoggedResponse { status, head: 0, length: Some(0), user: None, upstream: None, cache: None };
     services.access.record(&mut records, &request, response);
     records.end_early(why);
-    services.access.write(&records, 0, Some(why));
+    services.access.write(&services.counts, &records, 0, None, Some(why));
 }
 
 /// Writes the log line of a request whose stream ended before it had a task.

@@ -317,6 +317,7 @@ impl IdleSet {
 pub async fn serve(connections: Rc<Connections>) -> io::Result<()> {
     loop {
         connections.idle.poll_events().await?;
+        connections.services.begin_turn();
         let events = std::mem::take(&mut *connections.idle.events.borrow_mut());
         for event in &events {
             let (key, flags) = (event.data.u64() as usize, event.flags);
@@ -364,6 +365,7 @@ fn visit(connections: &Rc<Connections>, key: usize, flags: EventFlags) {
 /// Visits a connection that was just accepted. It is registered only if it stays: one that closes behind its first
 /// response never is.
 pub fn visit_new(connections: &Rc<Connections>, socket: Socket, client: Client) {
+    connections.services.begin_turn();
     let mut connection = IdleConnection::new(socket, client, 0, connections.services.clock.ticks());
     let visit = catch_unwind(AssertUnwindSafe(|| receive(connections, &mut connection, EventFlags::empty())));
     match visit {
@@ -403,7 +405,10 @@ fn give_http2_task(
 /// Reads the input, makes the responses, and sends them, as far as that does not block.
 #[inline]
 fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags: EventFlags) -> Visit {
-    for _ in 0..READS_PER_VISIT {
+    for read in 0..READS_PER_VISIT {
+        if read > 0 {
+            connections.services.begin_turn();
+        }
         let received = {
             let scratch = &mut *connections.services.scratch.borrow_mut();
             let space = scratch.space_behind(&[]);
@@ -430,7 +435,8 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
         let mut http = connection.http1();
         http.is_early = connection.socket.is_handshaking();
         http.tls = connection.socket.logged_tls();
-        http.began = connections.services.access_time();
+        http.began = connections.services.turn();
+        connections.services.counts.add(Count::Received, have as u64);
         let Answered { used, next } = http.answer(connections, have);
         match next {
             Next::Send(output) => match send(connections, connection, http, output, used..have) {

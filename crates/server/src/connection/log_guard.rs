@@ -39,6 +39,12 @@ impl DerefMut for LogGuard<'_> {
 
 impl Drop for LogGuard<'_> {
     fn drop(&mut self) {
-        self.services.access.write(&self.output.records, self.output.sent(), Some(why_dropped()));
+        self.services.access.write(
+            &self.services.counts,
+            &self.output.records,
+            self.output.sent(),
+            self.output.first(),
+            Some(why_dropped()),
+        );
     }
 }

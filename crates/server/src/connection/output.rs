@@ -10,6 +10,7 @@ use site::memory;
 use tokio::time::Instant;
 
 use super::stream::{More, SendStream};
+use crate::clock;
 use crate::disk::Work;
 use crate::files::beneath::Wait;
 use crate::files::open;
@@ -76,6 +77,8 @@ pub struct Output {
     free: usize,
     /// All bytes sent.
     sent: u64,
+    /// When the first was, of `clock::micros`. `None`: all of it was sent at once.
+    first: Option<u64>,
     /// Bytes that the client had taken when this was last measured, from the first byte of this output on. Negative while
     /// earlier output is still in flight.
     taken: Option<i64>,
@@ -115,18 +118,29 @@ impl Output {
         persistence: Persistence,
     ) -> Output {
         let free = out.len();
-        Output { out, response, at: 0, free, sent: 0, taken: None, coding, records, persistence }
+        Output { out, response, at: 0, free, sent: 0, first: None, taken: None, coding, records, persistence }
     }
 
     /// Sends what the stream takes, and at most one slice of a file. `now` is the present second. Errors: `WouldBlock`
     /// when the stream takes no more.
     #[inline]
     pub fn send(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
-        let sent = self.send_some(stream, now)?;
+        let sent = self.send_some(stream, now);
+        if !matches!(sent, Ok(Sent::All)) {
+            self.note_first();
+        }
+        let sent = sent?;
         if matches!(sent, Sent::All | Sent::NeedsBody | Sent::Throttled(_)) {
             stream.try_flush()?;
         }
         Ok(sent)
+    }
+
+    /// Not all is sent: notes when the first byte was.
+    fn note_first(&mut self) {
+        if self.sent > 0 && self.first.is_none() {
+            self.first = Some(clock::micros());
+        }
     }
 
     #[inline]
@@ -308,6 +322,12 @@ impl Output {
     #[inline]
     pub fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// When the first byte was sent. `None`: all of it was sent at once.
+    #[inline]
+    pub fn first(&self) -> Option<u64> {
+        self.first
     }
 
     /// Notes how much the client has taken by now.

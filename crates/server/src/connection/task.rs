@@ -25,6 +25,7 @@ use super::tls::Failure;
 use super::transport::{Interruption, Transport};
 use super::tunnel::{self, Tunneling};
 use super::{Event, Phase};
+use crate::clock;
 use crate::connection::Connections;
 use crate::log::access::{Records, why_dropped};
 use crate::request::ConnectionInfo;
@@ -153,7 +154,7 @@ impl Task {
                         self.transport.enter(Phase::Idle);
                         self.waited = Waited::No;
                         self.transport.receive().await?;
-                        self.http.began = self.connections.services.access_time();
+                        self.http.began = clock::micros();
                     }
                     if self.begins_http2() {
                         return Ok(End::Http2);

@@ -22,6 +22,7 @@ use crate::clock::Ticks;
 use crate::connection::Connections;
 use crate::request::body::{BodyError, Length, ReadBody};
 use crate::request::interim::SendInterim;
+use crate::stats::Count;
 
 /// Bytes of input that are kept while a response is being made. Then no more is read.
 const READ_AHEAD: usize = 16 * 1024;
@@ -260,6 +261,7 @@ impl Transport {
             Err(_) => return Poll::Ready(Err(Interruption::Failed)),
         };
         self.entry.state.moved(came.len() as u64);
+        self.connections.services.counts.add(Count::Received, came.len() as u64);
         append(&mut buffered, came);
         Poll::Ready(Ok(()))
     }

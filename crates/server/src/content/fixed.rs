@@ -85,6 +85,20 @@ pub fn text(services: &Services, text: &str) -> Response {
     Response::from_head(head.length(text.len() as u64).finish_with(text.as_bytes()))
 }
 
+/// A text that holds only now, which no cache keeps.
+pub fn unstored(
+    services: &Services,
+    route: &Route,
+    status: Status,
+    media_type: &str,
+    text: &str,
+) -> Response {
+    let head = HeadWriter::new(services, Some(route), status)
+        .field("Content-Type", media_type)
+        .field("Cache-Control", "no-store");
+    Response::from_head(head.length(text.len() as u64).finish_with(text.as_bytes()))
+}
+
 /// A text of the configuration.
 pub fn published(services: &Services, route: &Route, text: &Text, cache_control: Option<&str>) -> Response {
     let head = HeadWriter::new(services, Some(route), Status::OK)

@@ -18,6 +18,6 @@ impl Drop for PanicGuard<'_> {
         let response = error_response(self.services, Method::Unknown, Status::INTERNAL_SERVER_ERROR, None);
         let mut records = Records::default();
         self.services.access.record(&mut records, &self.request, response.logged(0));
-        self.services.access.write(&records, 0, Some(why_dropped()));
+        self.services.access.write(&self.services.counts, &records, 0, None, Some(why_dropped()));
     }
 }

@@ -52,6 +52,17 @@ pub enum Form {
     #[default]
     Text,
     Json,
+    Metrics(Syntax),
+}
+
+/// The text formats of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Syntax {
+    /// OpenMetrics 1.0.
+    #[default]
+    OpenMetrics,
+    /// That of Prometheus, version 0.0.4.
+    Prometheus,
 }
 
 /// From a generation to the master.
@@ -101,6 +112,10 @@ impl Message<'_> for MasterCommand {
             MasterCommand::LogStats => Encoder::new(b'G'),
             MasterCommand::Stats { form: Form::Text, to } => Encoder::new(b'T').fd(to),
             MasterCommand::Stats { form: Form::Json, to } => Encoder::new(b'J').fd(to),
+            MasterCommand::Stats { form: Form::Metrics(Syntax::OpenMetrics), to } => {
+                Encoder::new(b'O').fd(to)
+            }
+            MasterCommand::Stats { form: Form::Metrics(Syntax::Prometheus), to } => Encoder::new(b'M').fd(to),
             MasterCommand::Challenge { number, name, pem } => {
                 let head = Encoder::new(b'C').u32(*number).u32(name.len() as u32);
                 head.bytes(name).bytes(pem)
@@ -125,6 +140,8 @@ impl Message<'_> for MasterCommand {
             b'G' => MasterCommand::LogStats,
             b'T' => MasterCommand::Stats { form: Form::Text, to: fields.fd()? },
             b'J' => MasterCommand::Stats { form: Form::Json, to: fields.fd()? },
+            b'O' => MasterCommand::Stats { form: Form::Metrics(Syntax::OpenMetrics), to: fields.fd()? },
+            b'M' => MasterCommand::Stats { form: Form::Metrics(Syntax::Prometheus), to: fields.fd()? },
             b'C' => {
                 let (number, length) = (fields.u32()?, fields.u32()?);
                 let name = fields.bytes(length.try_into().ok()?)?.to_vec();
@@ -237,6 +254,8 @@ mod tests {
             MasterCommand::LogStats,
             MasterCommand::Stats { form: Form::Text, to: fd() },
             MasterCommand::Stats { form: Form::Json, to: fd() },
+            MasterCommand::Stats { form: Form::Metrics(Syntax::OpenMetrics), to: fd() },
+            MasterCommand::Stats { form: Form::Metrics(Syntax::Prometheus), to: fd() },
             MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },
             MasterCommand::Ping,
             MasterCommand::Purge { number: 7, purge: b"path - /x".to_vec() },

@@ -20,6 +20,7 @@ use crate::buffer::append;
 use crate::clock;
 use crate::handshake::TlsFacts;
 use crate::peer::Peer;
+use crate::stats::{Count, Counts};
 
 /// Lines are sent to the log thread when they have this many bytes, or after `FLUSH_AFTER`.
 const BLOCK: usize = 32 * 1024;
@@ -47,6 +48,8 @@ const _: () = assert!(size_of::<Item>() <= memory::LOG_RECORD as usize);
 /// The log fields of requests whose responses are being sent.
 #[derive(Default)]
 pub struct Records {
+    /// When each of them began, also of those without a line.
+    begun: Vec<u64>,
     bytes: Vec<u8>,
     items: Vec<Item>,
 }
@@ -104,6 +107,7 @@ impl AccessLogs {
     /// Records the fields of a line.
     #[inline]
     pub fn record(&self, records: &mut Records, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
+        records.begun.push(request.began);
         let log = self.of_host.get(request.host).copied().unwrap_or(0);
         if self.logs[log].is_none() {
             return;
@@ -111,10 +115,24 @@ impl AccessLogs {
         records.push(log, request, response);
     }
 
-    /// Writes the lines of `records`, whose responses have `sent` bytes together.
+    /// Counts how long the responses of `records` took, which have `sent` bytes together, and writes their lines. `first`: when
+    /// the first byte was sent. `None`: all of it was sent at once.
     #[inline]
-    pub fn write(&self, records: &Records, mut sent: u64, ended: Option<&str>) {
-        let now = if records.items.is_empty() { return } else { clock::micros() };
+    pub fn write(
+        &self,
+        counts: &Counts,
+        records: &Records,
+        mut sent: u64,
+        first: Option<u64>,
+        ended: Option<&str>,
+    ) {
+        let now = if records.begun.is_empty() { return } else { clock::micros() };
+        for began in &records.begun {
+            counts.add_durations(*began, first, now);
+        }
+        if ended.is_some() {
+            counts.add(Count::Incomplete, records.begun.len() as u64);
+        }
         for item in &records.items {
             let whole = item.length.map_or(sent, |l| (item.head + l).min(sent));
             sent -= whole;
@@ -122,12 +140,6 @@ impl AccessLogs {
             let cut = item.length.is_none_or(|l| body < l);
             self.write_line(records, item, body, now, item.ended.or(ended.filter(|_| cut)));
         }
-    }
-
-    /// Is any line written at all?
-    #[inline]
-    pub fn is_on(&self) -> bool {
-        self.logs.len() > 1
     }
 
     /// Waits until a buffer has a line.
@@ -234,6 +246,7 @@ pub struct LoggedRequest<'a> {
 
 impl Records {
     pub fn clear(&mut self) {
+        self.begun.clear();
         self.bytes.clear();
         self.items.clear();
     }
@@ -241,7 +254,7 @@ impl Records {
     /// Have they reached the limit of one connection?
     #[inline]
     pub fn are_full(&self) -> bool {
-        self.items.len() >= memory::LOG_RECORDS as usize
+        self.begun.len() >= memory::LOG_RECORDS as usize
     }
 
     /// Sets why the last request stayed incomplete.

@@ -13,6 +13,7 @@ use site::memory;
 use site::model::{Level, Sink, Site};
 use site::tls::PrivateKeys;
 
+use super::counters::Counters;
 use super::lifecycle::{Event, State};
 use super::process::{ChannelState, Generation, Retirement, SpawnerProcess};
 use super::sockets::{ListenError, Sockets};
@@ -332,6 +333,7 @@ impl Master {
         let pools = self.join_pools(&pools, workers)?;
         // Behind those, which must not inherit the channels to the signer.
         let (tls, signer) = self.prepare_tls(workers, &accounts).map_err(NotStarted::ByTls)?;
+        let counters = self.counters.create(workers)?;
         let (ours, theirs) = Channel::pair()?;
         let (handoff, predecessor) = match !self.generations.is_empty() || self.predecessor.is_some() {
             true => {
@@ -346,6 +348,7 @@ impl Master {
                 let names = sinks.iter().map(|sink| sink.sink().clone()).collect();
                 let state = State::Starting;
                 self.helpers.retain(|(other, _)| Some(*other) != spawner.map(|spawner| spawner.pid));
+                self.counters.begin(pid, counters);
                 self.generations.push(Generation {
                     pid,
                     channel: ours,
@@ -363,6 +366,8 @@ impl Master {
             Fork::Child => {
                 drop((ours, handoff, signer));
                 let prepared = self.preparation.take().map(|p| (p.site, p.tls.warnings, p.folder));
+                let earlier = std::mem::replace(&mut self.counters, Counters::new(Vec::new()));
+                let ledger = earlier.into_ledger(counters);
                 self.release_in_child();
                 let code = prepared.zip(shares).map(|((site, warnings, folder), listeners)| {
                     let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
@@ -383,6 +388,7 @@ impl Master {
                         master: theirs,
                         predecessor,
                         warnings: complaint.into_iter().chain(warnings).collect(),
+                        ledger,
                     })
                 });
                 std::process::exit(code.unwrap_or(1).into())
@@ -458,6 +464,7 @@ impl Master {
         self.preparation = None;
         self.change = None;
         self.queued_reload = None;
+        self.counters = Counters::new(Vec::new());
     }
 
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.

@@ -85,6 +85,7 @@ impl Master {
             }
             let Some(index) = self.generations.iter().position(|g| g.pid == pid) else { continue };
             let mut generation = self.generations.remove(index);
+            self.counters.end(pid);
             if let Some(spawner) = generation.spawner {
                 let grace = spawner.grace + spawner::KILL_TIMEOUT + GRACE;
                 self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), grace)));

@@ -11,6 +11,7 @@ pub mod sockets;
 
 mod change;
 
+mod counters;
 mod pools;
 mod purges;
 
@@ -51,6 +52,7 @@ use crate::supervisor::{KillTimer, RestartLimit};
 use crate::{sandbox, start, terminal};
 use certificates::CertificateKeeper;
 use change::{Cause, Change, Preparation, Tls};
+use counters::Counters;
 use lifecycle::{Action, State};
 use notify::Notify;
 use process::{ChannelState, Generation, PoolProcess};
@@ -135,6 +137,7 @@ struct Master {
     change: Option<Change>,
     /// Clients that have requested a reload during a change; `Some` without clients after a signal.
     queued_reload: Option<Vec<Client>>,
+    counters: Counters,
     purges: Vec<RunningPurge>,
     /// Of the last purge.
     purge_number: u32,
@@ -218,7 +221,7 @@ impl Master {
                 (None, Inherited { sockets, ..Inherited::default() })
             }
         };
-        let Inherited { sockets, control, tickets } = inherited;
+        let Inherited { sockets, control, tickets, counters } = inherited;
         // Scripts may have the same user, and could trace this process and its forked children or read their memory. Exec
         // resets the attribute.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| fail("forbid tracing")(e.into()))?;
@@ -243,6 +246,7 @@ impl Master {
             preparation: None,
             change: None,
             queued_reload: None,
+            counters: Counters::new(counters),
             purges: Vec::new(),
             purge_number: 0,
             predecessor,

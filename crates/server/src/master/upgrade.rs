@@ -18,6 +18,7 @@ use super::sockets::{Origin, Sockets};
 use super::{GRACE, Master, Phase};
 use crate::control::{Client, Control};
 use crate::ipc::{Channel, Decoder, Encoder, Message, Received};
+use crate::stats::CounterMemory;
 use crate::tls::TicketSecrets;
 use crate::{log, sys};
 
@@ -43,6 +44,8 @@ enum Handoff {
     Control(OwnedFd),
     /// A pipe with the secrets of session tickets.
     Tickets(OwnedFd),
+    /// Memory that generations of the old program and of earlier ones count in.
+    Counters(OwnedFd),
     End,
 }
 
@@ -65,6 +68,7 @@ impl Message<'_> for Handoff {
             }
             Handoff::Control(fd) => Encoder::new(b'C').fd(fd),
             Handoff::Tickets(fd) => Encoder::new(b'K').fd(fd),
+            Handoff::Counters(fd) => Encoder::new(b'N').fd(fd),
             Handoff::End => Encoder::new(b'E'),
         }
     }
@@ -75,6 +79,7 @@ impl Message<'_> for Handoff {
             b'P' => Origin::Passed,
             b'C' => return Some(Handoff::Control(fields.fd()?)),
             b'K' => return Some(Handoff::Tickets(fields.fd()?)),
+            b'N' => return Some(Handoff::Counters(fields.fd()?)),
             b'E' => return Some(Handoff::End),
             _ => return None,
         };
@@ -136,6 +141,9 @@ impl Master {
         }
         if let Some(tickets) = &self.tls.tickets {
             to.send_until(&Handoff::Tickets(tickets.to_pipe()?), until)?;
+        }
+        for fd in self.counters.files()? {
+            to.send_until(&Handoff::Counters(fd), until)?;
         }
         to.send_until(&Handoff::End, until)
     }
@@ -249,6 +257,7 @@ pub(super) struct Inherited {
     pub(super) sockets: Sockets,
     pub(super) control: Option<Control>,
     pub(super) tickets: Option<TicketSecrets>,
+    pub(super) counters: Vec<CounterMemory>,
 }
 
 /// The old program, in the new one.
@@ -273,6 +282,10 @@ impl Predecessor {
                 }
                 Received::Message(Handoff::Control(fd)) => inherited.control = Some(Control::inherit(fd)?),
                 Received::Message(Handoff::Tickets(fd)) => inherited.tickets = TicketSecrets::from_pipe(fd),
+                // What cannot be read is not counted.
+                Received::Message(Handoff::Counters(fd)) => {
+                    inherited.counters.extend(CounterMemory::adopt(fd))
+                }
                 Received::Message(Handoff::End) => break,
                 Received::End => return Err(io::Error::other("the old program has ended")),
             }

@@ -381,6 +381,18 @@ impl Pool {
         self.breaker.as_ref()
     }
 
+    /// Whether no endpoint gets requests. One whose processes are started when they are needed is not down.
+    pub fn is_down(&self) -> bool {
+        let table = self.table.borrow();
+        let mut entries = table.entries().iter();
+        !table.entries().is_empty() && entries.all(|entry| entry.state.get() != Availability::Up)
+    }
+
+    /// Of its application.
+    pub fn application(&self) -> &str {
+        &self.upstream.name
+    }
+
     /// For the statistics. `None`: there is no circuit breaker.
     pub fn breaker_snapshot(&self) -> Option<BreakerSnapshot> {
         let state = self.breaker.as_ref()?.borrow().state(Instant::now());

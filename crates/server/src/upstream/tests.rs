@@ -21,6 +21,7 @@ use crate::files::roots::OpenRoots;
 use crate::ipc::Channel;
 use crate::peer::Family;
 use crate::peer::Peer;
+use crate::services::Services;
 use crate::spawner::groups::{self, Settings};
 use crate::stats::Count;
 use crate::worker;
@@ -88,7 +89,8 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
         };
         let spawner_thread = std::thread::spawn(move || groups::serve(theirs, settings, None, None));
         let roots = OpenRoots::of(&site);
-        let (connections, _closing) = worker::build(site, None, roots, Some(ours), Vec::new(), None).unwrap();
+        let (connections, _closing) =
+            worker::build(Services::new(site, None), roots, Some(ours), Vec::new(), None).unwrap();
         let spawner = connections.responder.upstreams.spawner.clone().unwrap();
         let listening = tokio::task::spawn_local(spawner.receive_events());
         let serving = tokio::task::spawn_local(idle::serve(connections.clone()));

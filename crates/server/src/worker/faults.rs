@@ -29,6 +29,7 @@ use crate::connection::Connections;
 use crate::files::roots::OpenRoots;
 use crate::log;
 use crate::master::sockets::Sockets;
+use crate::services::Services;
 use crate::sys::faulty::plan::{self, CALLS, Call, Case, Which};
 use cases::Choice;
 use check::Harm;
@@ -237,7 +238,7 @@ fn run(fixture: &Fixture, site: &Site, over: Transport, case: Option<Case>, expe
         let server = bound.iter().next().map(|bound| bound.actual.clone()).unwrap();
         let sockets = bound.per_worker(&[], 1).unwrap().into_iter().flatten().collect();
         let (connections, closing) =
-            build(site.clone(), None, OpenRoots::of(site), None, Vec::new(), None).unwrap();
+            build(Services::new(site.clone(), None), OpenRoots::of(site), None, Vec::new(), None).unwrap();
         let (tell, commands) = unbounded_channel();
         let living = spawn_local(serve(connections.clone(), sockets, closing, commands, || ()));
         plan::arm(case);

@@ -27,6 +27,7 @@ use crate::host::{Canonical, HostAddress, Hosts, HostsError};
 use crate::model::{
     AccessLog, Account, Action, Host, Interpreter, LogFormat, NamedRoot, Route, Script, Scripts,
 };
+use crate::monitor::{self, Monitor};
 use crate::plan::MAX_REWRITES;
 use crate::published::Text;
 use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesError};
@@ -37,7 +38,8 @@ use crate::upstream::Upstream;
 /// The keys of which a host needs at least one.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
 /// The keys of which a route has at most one.
-const ACTIONS: [&str; 7] = ["root", "alias", "application", "proxy", "redirect", "rewrite", "return"];
+const ACTIONS: [&str; 8] =
+    ["root", "alias", "application", "proxy", "redirect", "rewrite", "return", "monitor"];
 /// The paths of user folders.
 const USER_PATHS: &str = "/~*/**";
 /// Error statuses that need a field which a route cannot set.
@@ -402,9 +404,11 @@ fn inherits_action(prefix: &Route, pattern: &Pattern, inherited: &Inherited<'_>)
     }
     match prefix.action {
         Action::Files { .. } | Action::NamedFiles(_) => true,
-        Action::Upstream(_) | Action::Redirect { .. } | Action::Return(_) | Action::Publish(_) => {
-            matches!(pattern, Pattern::Glob(_))
-        }
+        Action::Upstream(_)
+        | Action::Redirect { .. }
+        | Action::Return(_)
+        | Action::Publish(_)
+        | Action::Monitor(_) => matches!(pattern, Pattern::Glob(_)),
         Action::Rewrite { .. } => false,
     }
 }
@@ -495,6 +499,9 @@ fn route<'s, 'c>(
     let action = action(section, &pattern, inherited);
     let route = route_settings(section, pattern, &inherited.route, inherited.upstreams, inherited.limits);
     let action = action?;
+    let route = Route { action, ..route };
+    reject_open(section, &route);
+    let action = route.action.clone();
     let Inherited { environment: outer, scripts, upstreams, .. } = inherited;
     let script = scripts::script(section, &route.pattern, &action, outer, scripts, upstreams);
     let route = Route { action, script, ..route };
@@ -530,7 +537,20 @@ fn action(section: &Section, pattern: &Pattern, inherited: &Inherited<'_>) -> Op
             redirect(section, pattern, section.text("redirect")?.value, &entry.place, status)
         }
         "rewrite" => rewrite(section, pattern, section.text("rewrite")?.value, &entry.place),
+        "monitor" => Monitor::from_name(section.choice("monitor")?).map(Action::Monitor),
         _ => return_status(section),
+    }
+}
+
+/// Reports a route that would show every client how the server does.
+fn reject_open(section: &Section, route: &Route) {
+    let Action::Monitor(monitor) = route.action else { return };
+    if monitor.is_private() && monitor::is_open(route) {
+        let what =
+            format!("every client could read \"{}\", which says much about this server", monitor.name());
+        let what_to_do = "add rules of access, such as [[route.rule]] address = \"127.0.0.1\" then = \"allow\" and \
+                          [[route.rule]] then = \"deny\", or ask for passwords with auth = \"basic\"";
+        section.errors.add(section.place_of("monitor"), what, what_to_do);
     }
 }
 

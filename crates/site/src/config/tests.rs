@@ -689,6 +689,7 @@ fn planned(site: &Site, authority: &str, path: &str) -> String {
         }
         PlannedAction::Status(status, _) => status.code().to_string(),
         PlannedAction::Publish(text) => text.body.clone(),
+        PlannedAction::Monitor(monitor) => monitor.name().to_owned(),
     }
 }
 

@@ -87,6 +87,7 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
         PlannedAction::Redirect(redirect) => redirect.status.code().to_string(),
         PlannedAction::Status(status, _) => status.code().to_string(),
         PlannedAction::Publish(text) => text.body.clone(),
+        PlannedAction::Monitor(monitor) => monitor.name().to_owned(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::connection::output::{CHANGED, CLIENT_CLOSED};
 use crate::files::open;
 use crate::log::access::{Records, why_dropped};
@@ -28,6 +29,8 @@ pub struct Outgoing {
     records: Records,
     /// Bytes for the log: of the head and of the content.
     sent: u64,
+    /// When its head was sent, of `clock::micros`.
+    first: u64,
     /// Why it ends before its end. `None`: it is complete.
     ended: Option<&'static str>,
 }
@@ -75,6 +78,7 @@ impl Outgoing {
             granted,
             records,
             sent,
+            first: clock::micros(),
             ended: Some(CLIENT_CLOSED),
         }
     }
@@ -263,6 +267,6 @@ fn append_file(part: &mut FilePart, limit: usize, out: &mut Vec<u8>) -> Result<C
 impl Drop for Outgoing {
     fn drop(&mut self) {
         let ended = self.ended.map(|why| if std::thread::panicking() { why_dropped() } else { why });
-        self.services.access.write(&self.records, self.sent, ended);
+        self.services.access.write(&self.services.counts, &self.records, self.sent, Some(self.first), ended);
     }
 }

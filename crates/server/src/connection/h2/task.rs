@@ -321,6 +321,7 @@ impl Http2Task {
             }
         };
         self.entry.state.moved(have as u64);
+        self.shared.connections.services.counts.add(Count::Received, have as u64);
         let mut used = 0;
         while used < have && self.outputs.len() < OUTPUTS && self.then != Then::Close {
             used += self.answer(used, have);

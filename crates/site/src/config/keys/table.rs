@@ -6,6 +6,7 @@ use taipan_http::head::MAX_FIELDS;
 
 use super::KeyDefault::{Required, Value, Words};
 use super::{Chapter, Key, Kind, Scope};
+use crate::monitor::Monitor;
 
 const DAY: u64 = 86_400;
 
@@ -504,8 +505,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("that of the prefix around a glob or a path, or else the root of the host"),
                 example: "\"/mnt/other\"",
                 text: "Another root for these paths: with `/mnt/other`, `/a/x` is `/mnt/other/a/x`. A route has at most \
-                       one of `root`, `alias`, `application`, `proxy`, `redirect`, `rewrite` and `return`. With none of them \
-                       it only changes settings.",
+                       one of `root`, `alias`, `application`, `proxy`, `redirect`, `rewrite`, `return` and `monitor`. With none \
+                       of them it only changes settings.",
             },
             Key {
                 name: "alias",
@@ -549,6 +550,16 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "410",
                 text: "Responds with this status and its error page. 401, 405, 407, 416 and 426 are not possible, because \
                        they need fields of their own.",
+            },
+            Key {
+                name: "monitor",
+                kind: Kind::Choice(Monitor::NAMES),
+                default: Words("none"),
+                example: "\"metrics\"",
+                text: "Responds with how the server does: `\"metrics\"` for Prometheus and others that read OpenMetrics, \
+                       `\"healthy\"` with 200 as long as the process serves, and `\"ready\"` with 200 as long as it should \
+                       get requests, and 503 when it is about to end or no endpoint of an application is up. Metrics need \
+                       rules of access or credentials. See [Watching it](watching.md).",
             },
             Key {
                 name: "cgi",

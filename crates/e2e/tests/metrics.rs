@@ -1,0 +1,275 @@
+//! Metrics and health: every request is counted once, also over a reload; Prometheus reads the metrics; and a load balancer
+//! learns whether a process should get requests.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::thread;
+
+use e2e::upstream::upstream;
+use e2e::{BackgroundProcess, Client, Response, Server, Signal, Site, TIMEOUT, free_port, tool, wait_until};
+
+/// Only this machine reads the metrics.
+const ROUTE: &str = "[[route]]\npath = \"/-/metrics\"\nmonitor = \"metrics\"\n\
+                     [[route.rule]]\naddress = \"127.0.0.0/8\"\nthen = \"allow\"\n\
+                     [[route.rule]]\nthen = \"deny\"\n";
+
+fn site(config: &str) -> Site {
+    let moved = "[[route]]\npath = \"/moved\"\nredirect = \"/a.txt\"\n";
+    Site::new().file("a.txt", "hello\n").config(&format!("{config}\n{moved}{ROUTE}"))
+}
+
+/// The samples of metrics: names with their labels, and values.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let split = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+        (name.to_owned(), value.parse().unwrap_or_else(|_| panic!("{line}")))
+    };
+    lines.map(split).collect()
+}
+
+fn metrics(server: &Server) -> BTreeMap<String, f64> {
+    let output = server.run_command(&["metrics"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    samples(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// One request of each kind, over connections of their own. Each has its protocol, its method and its status.
+const KINDS: [(&str, &str, &str, u16); 8] = [
+    ("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1", "GET", 200),
+    ("GET /a.txt HTTP/1.0\r\n\r\n", "HTTP/1.0", "GET", 200),
+    ("HEAD /a.txt HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1", "HEAD", 200),
+    ("GET /moved HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1", "GET", 302),
+    ("GET /missing HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1", "GET", 404),
+    ("POST /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1", "POST", 405),
+    ("BREW /a.txt HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1", "other", 501),
+    ("nonsense\r\n\r\n", "unreadable", "", 400),
+];
+const CLIENTS: usize = 4;
+const ROUNDS: usize = 25;
+
+/// Adds what one client's requests are to be counted as, and sends them.
+fn send_every_kind(server: &Server) -> (u64, u64) {
+    let (mut sent, mut received) = (0, 0);
+    for _ in 0..ROUNDS {
+        for (request, _, _, status) in KINDS {
+            let mut client = server.connect();
+            let response = client.request(request);
+            assert_eq!(response.status, status, "{request}");
+            sent += request.len() as u64;
+            received += (response.raw_head.len() + response.body.len()) as u64;
+        }
+    }
+    (sent, received)
+}
+
+#[test]
+fn counts_every_request_once_over_workers_and_a_reload() {
+    let server = site("workers = 2").start();
+    let (mut sent, mut received) = (0, 0);
+    for generation in 1..=2u64 {
+        let totals: Vec<(u64, u64)> = thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| send_every_kind(&server))).collect();
+            clients.into_iter().map(|client| client.join().expect("it does not panic")).collect()
+        });
+        sent += totals.iter().map(|(sent, _)| sent).sum::<u64>();
+        received += totals.iter().map(|(_, received)| received).sum::<u64>();
+        let each = generation * (CLIENTS * ROUNDS) as u64;
+        let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+        let mut add = |name: String| *expected.entry(name).or_default() += each;
+        for (_, protocol, method, status) in KINDS {
+            add(format!("taipan_requests_total{{protocol=\"{protocol}\"}}"));
+            add(format!("taipan_responses_total{{code=\"{status}\"}}"));
+            if !method.is_empty() {
+                add(format!("taipan_requests_by_method_total{{method=\"{method}\"}}"));
+            }
+            for histogram in ["first_byte", "duration"] {
+                add(format!("taipan_response_{histogram}_seconds_count"));
+                add(format!("taipan_response_{histogram}_seconds_bucket{{le=\"+Inf\"}}"));
+            }
+            add("taipan_accepted_total".to_owned());
+        }
+        expected.insert("taipan_received_bytes_total".to_owned(), sent);
+        expected.insert("taipan_sent_bytes_total".to_owned(), received);
+        let found = || -> BTreeMap<String, u64> {
+            let found = metrics(&server);
+            expected
+                .keys()
+                .map(|name| (name.clone(), found.get(name).copied().unwrap_or(0.0) as u64))
+                .collect()
+        };
+        // The last responses are counted when they have been sent, which their clients may see earlier.
+        _ = wait_until(TIMEOUT, || found() == expected);
+        assert_eq!(found(), expected, "generation {generation}");
+        server.reload();
+    }
+}
+
+/// `promtool check metrics`
+fn check_with_promtool(text: &[u8]) {
+    let mut promtool = tool("promtool")
+        .args(["check", "metrics"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    promtool.stdin.take().expect("it is piped").write_all(text).expect("it reads");
+    let output = promtool.wait_with_output().expect("it ends");
+    let complaints = [output.stdout, output.stderr].concat();
+    assert!(
+        output.status.success() && complaints.is_empty(),
+        "{}\n{}",
+        String::from_utf8_lossy(&complaints),
+        String::from_utf8_lossy(text)
+    );
+}
+
+fn get_metrics(server: &Server, accept: &str) -> Response {
+    server.connect().get_with("/-/metrics", &format!("Accept: {accept}\r\n"))
+}
+
+#[test]
+fn metrics_are_valid_for_promtool_in_the_format_that_the_client_takes() {
+    let backend = upstream(|mut stream, _| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+    });
+    let backend = backend.trim_start_matches("http://");
+    let proxy = format!(
+        "[[application]]\nname = \"my app\"\nprotocol = \"http\"\naddress = [\"{backend}\"]\n\
+         [[route]]\npath = \"/app/\"\napplication = \"my app\"\n"
+    );
+    let server = site(&format!("workers = 2\n{proxy}")).start();
+    assert_eq!(server.get("/app/x").status, 200);
+    assert_eq!(server.get("/a.txt").status, 200);
+    for (accept, media_type, is_open) in [
+        (
+            "application/openmetrics-text; version=1.0.0",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            true,
+        ),
+        ("text/plain", "text/plain; version=0.0.4; charset=utf-8", false),
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8", false),
+    ] {
+        let response = get_metrics(&server, accept);
+        assert_eq!((response.status, response.field("content-type")), (200, Some(media_type)));
+        assert_eq!(response.field("cache-control"), Some("no-store"));
+        assert_eq!(response.text().ends_with("# EOF\n"), is_open);
+        let endpoint = format!("{{application=\"my app\",endpoint=\"{backend}\"}}");
+        assert_eq!(samples(&response.text()).get(&format!("taipan_endpoint_up{endpoint}")), Some(&1.0));
+        if !is_open {
+            check_with_promtool(&response.body);
+        }
+    }
+    let output = server.run_command(&["metrics", "--prometheus"]);
+    check_with_promtool(&output.stdout);
+    assert_eq!(
+        server.request("POST /-/metrics HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").status,
+        405
+    );
+}
+
+#[test]
+fn prometheus_scrapes_the_metrics() {
+    let server = site("workers = 2").start();
+    for _ in 0..10 {
+        assert_eq!(server.get("/a.txt").status, 200);
+    }
+    let (port, folder) = (free_port(), server.home().join("prometheus"));
+    fs::create_dir(&folder).expect("it is our folder");
+    let config = folder.join("prometheus.yml");
+    let text = format!(
+        "global:\n  scrape_interval: 200ms\n  scrape_timeout: 200ms\nscrape_configs:\n- job_name: taipan\n  \
+         metrics_path: /-/metrics\n  static_configs:\n  - targets: ['{}']\n",
+        server.addr()
+    );
+    fs::write(&config, text).expect("it is our folder");
+    let mut command = tool("prometheus");
+    command.arg(format!("--config.file={}", config.display()));
+    command.arg(format!("--storage.tsdb.path={}", folder.join("data").display()));
+    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    let _prometheus = BackgroundProcess::start(&mut command);
+    let address = ([127, 0, 0, 1], port).into();
+    let query = |expression: &str| {
+        let Ok(probe) = std::net::TcpStream::connect(address) else { return String::new() };
+        drop(probe);
+        Client::tcp(address).get(&format!("/api/v1/query?query={expression}")).text()
+    };
+    for (expression, expected) in [
+        ("taipan_responses_total%7Bcode%3D%22200%22%7D%3E%3D10", "\"code\":\"200\""),
+        (
+            "taipan_response_duration_seconds_count%3E%3D10",
+            "\"__name__\":\"taipan_response_duration_seconds_count\"",
+        ),
+        ("up%3D%3D1", "\"job\":\"taipan\""),
+    ] {
+        let found = wait_until(TIMEOUT, || query(expression).contains(expected));
+        assert!(found, "{expression}: {}", query(expression));
+    }
+}
+
+#[test]
+fn metrics_that_everybody_could_read_are_refused() {
+    let route = "[[route]]\npath = \"/-/metrics\"\nmonitor = \"metrics\"\n";
+    let rule = |rule: &str| format!("{route}[[route.rule]]\n{rule}\n");
+    let rows = [
+        (route.to_owned(), false),
+        (rule("address = \"192.0.2.1\"\nthen = \"deny\""), false),
+        (rule("user_agent = \"curl*\"\nthen = \"deny\""), false),
+        (rule("address = \"!127.0.0.1\"\nthen = \"deny\""), true),
+        (rule("then = \"deny\""), true),
+        (format!("[[rule]]\naddress = \"!127.0.0.1\"\nthen = \"deny\"\n{route}"), true),
+        (route.replace("metrics\"\n", "healthy\"\n"), true),
+    ];
+    for (config, is_valid) in rows {
+        let site = Site::new().config(&config);
+        let output = e2e::run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert_eq!(output.status.code() == Some(0), is_valid, "{config}\n{text}");
+        assert_eq!(text.contains("every client could read \"metrics\""), !is_valid, "{config}\n{text}");
+    }
+}
+
+#[test]
+fn is_healthy_while_it_serves_and_ready_until_it_ends() {
+    let routes = "[[route]]\npath = \"/-/healthy\"\nmonitor = \"healthy\"\n\
+                  [[route]]\npath = \"/-/ready\"\nmonitor = \"ready\"\n";
+    let server = site(&format!("workers = 1\n{routes}")).start();
+    for path in ["/-/healthy", "/-/ready"] {
+        let response = server.get(path);
+        assert_eq!((response.status, response.text()), (200, "ok\n".to_owned()));
+    }
+    let clients = ["/-/healthy", "/-/ready"].map(|path| {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n"));
+        client
+    });
+    assert!(wait_until(TIMEOUT, || server.count("active") == 2));
+    server.signal(Signal::TERM);
+    let statuses = clients.map(|mut client| {
+        assert!(
+            wait_until(TIMEOUT, || std::net::TcpStream::connect(server.addr()).is_err()),
+            "it still accepts"
+        );
+        client.send("\r\n").read_response().status
+    });
+    assert_eq!(statuses, [200, 503]);
+}
+
+#[test]
+fn is_not_ready_without_an_endpoint_of_an_application() {
+    let application = format!(
+        "[[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = [\"127.0.0.1:{}\"]\n\
+         [application.health]\npath = \"/\"\ninterval = \"100ms\"\nfall = 1\n\
+         [[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         [[route]]\npath = \"/-/ready\"\nmonitor = \"ready\"\n",
+        free_port()
+    );
+    let server = site(&application).start();
+    let is_unready = || {
+        let response = server.get("/-/ready");
+        (response.status, response.text())
+            == (503, "no endpoint of the application \"app\" is up\n".to_owned())
+    };
+    assert!(wait_until(TIMEOUT, is_unready), "{}", server.get("/-/ready").text());
+}

@@ -1,0 +1,63 @@
+//! The memory that generations count in. It outlives them, and is handed to the program of an upgrade, so that nothing that
+//! was counted is lost. The master only reads it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nix::unistd::Pid;
+
+use crate::clock;
+use crate::stats::{CounterMemory, Ledger, Values};
+
+/// Memories of earlier programs, whose generations may still count. The oldest of more of them counts no more.
+const MAX_INHERITED: usize = 16;
+
+pub(super) struct Counters {
+    /// When the counting began, in seconds since 1970.
+    since: i64,
+    /// Of generations that have ended.
+    past: Values,
+    /// Of earlier programs, and of this one's generations.
+    living: Vec<(Option<Pid>, CounterMemory)>,
+}
+
+impl Counters {
+    /// With what earlier programs have counted.
+    pub(super) fn new(inherited: Vec<CounterMemory>) -> Counters {
+        let since = inherited.iter().map(CounterMemory::since).fold(clock::wall(), i64::min);
+        let mut past = Values::default();
+        let ended = inherited.len().saturating_sub(MAX_INHERITED);
+        inherited[..ended].iter().for_each(|memory| past.add(&memory.sum()));
+        let living = inherited.into_iter().skip(ended).map(|memory| (None, memory)).collect();
+        Counters { since, past, living }
+    }
+
+    /// Memory for a generation that is going to be started.
+    pub(super) fn create(&self, workers: usize) -> io::Result<CounterMemory> {
+        CounterMemory::create(workers, self.since)
+    }
+
+    /// A generation counts in this memory.
+    pub(super) fn begin(&mut self, generation: Pid, memory: CounterMemory) {
+        self.living.push((Some(generation), memory));
+    }
+
+    pub(super) fn end(&mut self, generation: Pid) {
+        let ended = self.living.extract_if(.., |(pid, _)| *pid == Some(generation));
+        ended.for_each(|(_, memory)| self.past.add(&memory.sum()));
+    }
+
+    /// What a generation that counts in `own` knows.
+    pub(super) fn into_ledger(self, own: CounterMemory) -> Ledger {
+        let earlier: Arc<[CounterMemory]> = self.living.into_iter().map(|(_, memory)| memory).collect();
+        Ledger { since: self.since, past: self.past, earlier, own: own.into_blocks() }
+    }
+
+    /// What a successor takes over.
+    pub(super) fn files(&self) -> io::Result<Vec<OwnedFd>> {
+        let past = CounterMemory::of(&self.past, self.since)?.fd().try_clone()?;
+        let living = self.living.iter().map(|(_, memory)| memory.fd().try_clone());
+        std::iter::once(Ok(past)).chain(living).collect()
+    }
+}

@@ -1,0 +1,434 @@
+//! The statistics as metrics, in the text formats of OpenMetrics and of Prometheus. Every family has a prefix, a help text
+//! and a number of label sets that the configuration bounds, or the code.
+
+use std::fmt::Write;
+
+use super::layout::{Count, NAMES};
+use super::{BreakerState, EndpointSnapshot, MAX_ENDPOINTS, Report, StoredFiles, histogram};
+use crate::disk::Queue;
+use crate::ipc::Syntax;
+
+/// The upper bounds of the buckets are the powers of two between these, in microseconds, and the middles between them: 64 µs
+/// to 134 s.
+const BOUNDS: std::ops::Range<u32> = 6..28;
+
+/// Counters that are one family, with their values of its label.
+struct Group {
+    name: &'static str,
+    label: &'static str,
+    help: &'static str,
+    members: &'static [(Count, &'static str)],
+}
+
+const GROUPS: &[Group] = &[
+    Group {
+        name: "requests",
+        label: "protocol",
+        help: "Requests by the protocol of their head.",
+        members: &[
+            (Count::Http10, "HTTP/1.0"),
+            (Count::Http11, "HTTP/1.1"),
+            (Count::Http2, "HTTP/2"),
+            (Count::Unreadable, "unreadable"),
+        ],
+    },
+    Group {
+        name: "requests_by_method",
+        label: "method",
+        help: "Requests with a valid head by their method.",
+        members: &[
+            (Count::MethodGet, "GET"),
+            (Count::MethodHead, "HEAD"),
+            (Count::MethodPost, "POST"),
+            (Count::MethodPut, "PUT"),
+            (Count::MethodDelete, "DELETE"),
+            (Count::MethodOptions, "OPTIONS"),
+            (Count::MethodTrace, "TRACE"),
+            (Count::MethodConnect, "CONNECT"),
+            (Count::MethodPatch, "PATCH"),
+            (Count::MethodOther, "other"),
+        ],
+    },
+    Group {
+        name: "timeouts",
+        label: "phase",
+        help: "Connections and requests that exceeded the time of a phase.",
+        members: &[
+            (Count::TimeoutHandshake, "handshake"),
+            (Count::TimeoutHead, "head"),
+            (Count::TimeoutBody, "body"),
+            (Count::TimeoutWrite, "write"),
+            (Count::TimeoutIdle, "idle"),
+            (Count::TimeoutDisk, "disk"),
+            (Count::TimeoutUpgraded, "upgraded"),
+            (Count::ScriptsTimeout, "script"),
+        ],
+    },
+    Group {
+        name: "rejections",
+        label: "reason",
+        help: "Requests and connections that a limit has rejected.",
+        members: &[
+            (Count::Rejected, "connections"),
+            (Count::PerClient, "connections_per_client"),
+            (Count::HandshakesPerClient, "handshakes_per_client"),
+            (Count::StreamsRefused, "streams"),
+            (Count::ShedCold, "late_loop_cold"),
+            (Count::ShedAll, "late_loop"),
+            (Count::LimitedRequests, "requests"),
+            (Count::LimitedConcurrent, "concurrent"),
+            (Count::LimitedShare, "share"),
+            (Count::LoginsDelayed, "wrong_passwords"),
+            (Count::LoginsBusy, "password_comparisons"),
+            (Count::UpgradesRejected, "upgraded"),
+            (Count::ScriptsRejected, "scripts"),
+            (Count::BreakersRejected, "circuit_breaker"),
+            (Count::ProxyFailed, "proxy_header"),
+        ],
+    },
+];
+
+/// Counters that `responses_total` and the families below have already.
+const ELSEWHERE: &[Count] = &[
+    Count::Status1xx,
+    Count::Status2xx,
+    Count::Status3xx,
+    Count::Status4xx,
+    Count::Status5xx,
+    Count::Bytes,
+    Count::Received,
+];
+
+/// The type of a family.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+}
+
+struct Text {
+    syntax: Syntax,
+    out: String,
+}
+
+impl Report {
+    pub fn metrics(&self, syntax: Syntax) -> String {
+        let mut text = Text { syntax, out: String::with_capacity(32 * 1024) };
+        self.push_process(&mut text);
+        self.push_counts(&mut text);
+        self.push_durations(&mut text);
+        self.push_present(&mut text);
+        self.push_upstreams(&mut text);
+        if syntax == Syntax::OpenMetrics {
+            text.out.push_str("# EOF\n");
+        }
+        text.out
+    }
+
+    fn push_process(&self, text: &mut Text) {
+        text.family("build", Type::Info, "", "The version of the program.");
+        text.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        text.family(
+            "counting_start_time_seconds",
+            Type::Gauge,
+            "seconds",
+            "When the counting began, since 1970.",
+        );
+        text.sample("counting_start_time_seconds", &[], self.since);
+        text.family(
+            "generation_uptime_seconds",
+            Type::Gauge,
+            "seconds",
+            "How long the present configuration is served.",
+        );
+        text.sample("generation_uptime_seconds", &[], self.uptime.as_secs());
+        text.family(
+            "workers",
+            Type::Gauge,
+            "",
+            "Workers that respond to the request for these metrics, and others.",
+        );
+        let responding = self.workers.iter().flatten().count();
+        text.sample("workers", &[("responds", "yes")], responding);
+        text.sample("workers", &[("responds", "no")], self.workers.len() - responding);
+        text.family(
+            "log_lines_dropped",
+            Type::Counter,
+            "",
+            "Log lines that were dropped because the queue was full.",
+        );
+        text.sample("log_lines_dropped_total", &[], self.dropped_lines);
+    }
+
+    fn push_counts(&self, text: &mut Text) {
+        for Group { name, label, help, members } in GROUPS {
+            text.family(name, Type::Counter, "", help);
+            for (count, value) in *members {
+                text.sample(&format!("{name}_total"), &[(label, value)], self.counts.get(*count));
+            }
+        }
+        text.family("responses", Type::Counter, "", "Responses by their status code.");
+        for (code, n) in self.counts.codes() {
+            text.sample("responses_total", &[("code", &code.to_string())], n);
+        }
+        for (name, count, help) in [
+            ("sent_bytes", Count::Bytes, "Bytes sent to clients, without TLS."),
+            ("received_bytes", Count::Received, "Bytes received from clients, without TLS."),
+        ] {
+            text.family(name, Type::Counter, "bytes", help);
+            text.sample(&format!("{name}_total"), &[], self.counts.get(count));
+        }
+        let grouped = |at: usize| {
+            let mut members = GROUPS.iter().flat_map(|group| group.members.iter().map(|(count, _)| count));
+            members.any(|count| *count as usize == at) || ELSEWHERE.iter().any(|count| *count as usize == at)
+        };
+        for (at, ((key, help), n)) in NAMES.iter().zip(self.counts.counts()).enumerate() {
+            if !grouped(at) {
+                text.family(key, Type::Counter, "", &sentence(help));
+                text.sample(&format!("{key}_total"), &[], n);
+            }
+        }
+        let files = self.files.iter().flat_map(StoredFiles::rows);
+        for (key, help, n) in files {
+            let (name, kind, unit) = match key {
+                "file_bytes" => ("cache_file_bytes".to_owned(), Type::Gauge, "bytes"),
+                "files" => ("cache_files".to_owned(), Type::Gauge, ""),
+                key => (format!("cache_{key}"), Type::Counter, ""),
+            };
+            text.family(&name, kind, unit, &sentence(help));
+            text.sample(&if kind == Type::Counter { format!("{name}_total") } else { name }, &[], n);
+        }
+    }
+
+    fn push_durations(&self, text: &mut Text) {
+        for (name, help, (buckets, sum)) in [
+            (
+                "response_first_byte_seconds",
+                "From the first byte of a request to the first byte of its response.",
+                self.counts.first_byte(),
+            ),
+            (
+                "response_duration_seconds",
+                "From the first byte of a request to the last byte of its response.",
+                self.counts.durations(),
+            ),
+        ] {
+            text.family(name, Type::Histogram, "seconds", help);
+            let bucket = format!("{name}_bucket");
+            for power in BOUNDS {
+                for micros in [1u64 << power, 3 << (power - 1)] {
+                    let bound = (micros as f64 / 1e6).to_string();
+                    text.sample(&bucket, &[("le", &bound)], histogram::below(&buckets, micros));
+                }
+            }
+            let count: u64 = buckets.iter().sum();
+            text.sample(&bucket, &[("le", "+Inf")], count);
+            text.sample(
+                &format!("{name}_sum"),
+                &[],
+                format_args!("{}.{:06}", sum / 1_000_000, sum % 1_000_000),
+            );
+            text.sample(&format!("{name}_count"), &[], count);
+        }
+    }
+
+    fn push_present(&self, text: &mut Text) {
+        let now = self.total();
+        text.family("connections", Type::Gauge, "", "Connections by their state.");
+        for (state, n) in
+            [("active", now.active), ("idle", now.idle + now.parked), ("upgraded", now.upgraded)]
+        {
+            text.sample("connections", &[("state", state)], n);
+        }
+        text.family(
+            "scripts_now",
+            Type::Gauge,
+            "",
+            "Scripts and requests to applications that run, and that wait.",
+        );
+        text.sample("scripts_now", &[("state", "running")], now.scripts_running);
+        text.sample("scripts_now", &[("state", "waiting")], now.scripts_waiting);
+        text.family("loop_delay_seconds", Type::Gauge, "seconds", "How late the latest loop was.");
+        text.sample("loop_delay_seconds", &[], format_args!("{:.6}", now.delay.as_secs_f64()));
+        if !now.queues.is_empty() {
+            text.family("helper_operations", Type::Gauge, "", "Operations of helper threads by device.");
+        }
+        for Queue { device: (major, minor), running, waiting } in &now.queues {
+            let device = format!("{major}:{minor}");
+            text.sample("helper_operations", &[("device", &device), ("state", "running")], running);
+            text.sample("helper_operations", &[("device", &device), ("state", "waiting")], waiting);
+        }
+    }
+
+    fn push_upstreams(&self, text: &mut Text) {
+        let now = self.total();
+        let endpoints: Vec<&EndpointSnapshot> = now.endpoints.iter().take(MAX_ENDPOINTS).collect();
+        type Value = fn(&EndpointSnapshot) -> u64;
+        let families: [(&str, Type, &str, Value); 4] = [
+            ("endpoint_up", Type::Gauge, "Whether an endpoint gets requests.", |endpoint| {
+                u64::from(endpoint.is_up())
+            }),
+            ("endpoint_in_flight", Type::Gauge, "Requests at an endpoint.", |endpoint| endpoint.in_flight),
+            ("endpoint_requests", Type::Counter, "Requests to an endpoint.", |endpoint| endpoint.requests),
+            ("endpoint_failures", Type::Counter, "Failures of an endpoint.", |endpoint| endpoint.failures),
+        ];
+        for (name, kind, help, value) in families.iter().filter(|_| !endpoints.is_empty()) {
+            text.family(name, *kind, "", help);
+            let sample = if *kind == Type::Counter { format!("{name}_total") } else { (*name).to_owned() };
+            for endpoint in &endpoints {
+                let labels = [("application", &*endpoint.application), ("endpoint", &*endpoint.name)];
+                text.sample(&sample, &labels, value(endpoint));
+            }
+        }
+        if !now.breakers.is_empty() {
+            text.family("breaker_open", Type::Gauge, "", "Whether a circuit breaker rejects requests.");
+        }
+        for breaker in now.breakers.iter().take(MAX_ENDPOINTS) {
+            let open = u8::from(breaker.state == BreakerState::Open);
+            text.sample("breaker_open", &[("application", &breaker.application)], open);
+        }
+    }
+}
+
+impl Text {
+    /// Begins a family. `unit`: empty, or the end of its name.
+    fn family(&mut self, name: &str, kind: Type, unit: &str, help: &str) {
+        let is_open = self.syntax == Syntax::OpenMetrics;
+        let (suffix, kind) = match (kind, is_open) {
+            (Type::Counter, true) => ("", "counter"),
+            (Type::Counter, false) => ("_total", "counter"),
+            (Type::Gauge, _) => ("", "gauge"),
+            (Type::Histogram, _) => ("", "histogram"),
+            (Type::Info, true) => ("", "info"),
+            (Type::Info, false) => ("_info", "gauge"),
+        };
+        _ = writeln!(self.out, "# TYPE taipan_{name}{suffix} {kind}");
+        if is_open && !unit.is_empty() {
+            _ = writeln!(self.out, "# UNIT taipan_{name} {unit}");
+        }
+        _ = writeln!(self.out, "# HELP taipan_{name}{suffix} {help}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        _ = write!(self.out, "taipan_{name}");
+        for (number, (label, value)) in labels.iter().enumerate() {
+            let separator = if number == 0 { '{' } else { ',' };
+            _ = write!(self.out, "{separator}{label}=\"");
+            push_escaped(value, &mut self.out);
+            self.out.push('"');
+        }
+        self.out.push_str(if labels.is_empty() { " " } else { "} " });
+        _ = writeln!(self.out, "{value}");
+    }
+}
+
+/// As the value of a label.
+fn push_escaped(value: &str, out: &mut String) {
+    for c in value.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+}
+
+/// With a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).chain(['.']).collect()
+}
+
+impl Syntax {
+    /// The value of `Content-Type`.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Syntax::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Syntax::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use taipan_http::status::Status;
+
+    use super::*;
+    use crate::stats::{BreakerSnapshot, Counts, Snapshot};
+
+    fn report() -> Report {
+        let counts = Counts::new();
+        counts.add(Count::Bytes, 7);
+        counts.add_response(Status::NOT_FOUND, None);
+        counts.add_durations(0, None, 100);
+        counts.add_durations(0, Some(2_000), 3_000_000);
+        let endpoint = EndpointSnapshot {
+            application: "a \"b\\\n".to_owned(),
+            name: "10.0.0.1:80".to_owned(),
+            state: "down",
+            age: Duration::from_secs(7),
+            in_flight: 1,
+            requests: 20,
+            failures: 3,
+            reason: String::new(),
+        };
+        let breakers = vec![BreakerSnapshot { application: "app".to_owned(), state: BreakerState::HalfOpen }];
+        let worker = Snapshot { parked: 3, endpoints: vec![endpoint], breakers, ..Snapshot::of(&counts) };
+        Report {
+            since: 5,
+            counts: worker.counts.clone(),
+            process: 1,
+            uptime: Duration::from_secs(5),
+            dropped_lines: 2,
+            files: Some(StoredFiles::default()),
+            workers: vec![Some(worker), None],
+        }
+    }
+
+    #[test]
+    fn every_family_is_there_once_and_every_counter_in_one() {
+        for syntax in [Syntax::OpenMetrics, Syntax::Prometheus] {
+            let text = report().metrics(syntax);
+            let families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+            let names: HashSet<&str> = families.iter().filter_map(|line| line.split(' ').next()).collect();
+            assert_eq!(names.len(), families.len());
+            let samples = text.lines().filter(|line| line.contains("_total"));
+            let members: usize = GROUPS.iter().map(|group| group.members.len()).sum();
+            assert!(samples.count() >= members + NAMES.len() - members - ELSEWHERE.len());
+            assert_eq!(text.ends_with("# EOF\n"), syntax == Syntax::OpenMetrics);
+        }
+    }
+
+    #[test]
+    fn values_are_those_of_the_counters() {
+        let text = report().metrics(Syntax::OpenMetrics);
+        for line in [
+            "taipan_responses_total{code=\"404\"} 1",
+            "taipan_sent_bytes_total 7",
+            "# TYPE taipan_requests counter",
+            "# UNIT taipan_sent_bytes bytes",
+            "taipan_requests_total{protocol=\"unreadable\"} 1",
+            "taipan_response_first_byte_seconds_bucket{le=\"0.000096\"} 0",
+            "taipan_response_first_byte_seconds_bucket{le=\"0.000128\"} 1",
+            "taipan_response_first_byte_seconds_bucket{le=\"0.002048\"} 2",
+            "taipan_response_duration_seconds_bucket{le=\"2.097152\"} 1",
+            "taipan_response_duration_seconds_bucket{le=\"+Inf\"} 2",
+            "taipan_response_duration_seconds_sum 3.000100",
+            "taipan_response_duration_seconds_count 2",
+            "taipan_connections{state=\"idle\"} 3",
+            "taipan_workers{responds=\"no\"} 1",
+            "taipan_endpoint_up{application=\"a \\\"b\\\\\\n\",endpoint=\"10.0.0.1:80\"} 0",
+            "taipan_endpoint_requests_total{application=\"a \\\"b\\\\\\n\",endpoint=\"10.0.0.1:80\"} 20",
+            "taipan_breaker_open{application=\"app\"} 0",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+        }
+    }
+}
