@@ -48,6 +48,12 @@ const _: () = assert!(size_of::<Item>() <= memory::LOG_RECORD as usize);
 /// The log fields of requests whose responses are being sent.
 #[derive(Default)]
 pub struct Records {
+    /// `None`: there are none yet. Boxed, because it moves with its output.
+    kept: Option<Box<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
     /// When each of them began, also of those without a line.
     begun: Vec<u64>,
     bytes: Vec<u8>,
@@ -107,6 +113,7 @@ impl AccessLogs {
     /// Records the fields of a line.
     #[inline]
     pub fn record(&self, records: &mut Records, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
+        let records = records.kept.get_or_insert_default();
         records.begun.push(request.began);
         let log = self.of_host.get(request.host).copied().unwrap_or(0);
         if self.logs[log].is_none() {
@@ -126,7 +133,8 @@ impl AccessLogs {
         first: Option<u64>,
         ended: Option<&str>,
     ) {
-        let now = if records.begun.is_empty() { return } else { clock::micros() };
+        let Some(records) = records.kept.as_deref().filter(|kept| !kept.begun.is_empty()) else { return };
+        let now = clock::micros();
         for began in &records.begun {
             counts.add_durations(*began, first, now);
         }
@@ -153,7 +161,7 @@ impl AccessLogs {
         }
     }
 
-    fn write_line(&self, records: &Records, item: &Item, sent: u64, now: u64, ended: Option<&str>) {
+    fn write_line(&self, records: &Kept, item: &Item, sent: u64, now: u64, ended: Option<&str>) {
         let Some(Some(lines)) = self.logs.get(item.log) else { return };
         let lines = &mut *lines.borrow_mut();
         if lines.bytes.is_empty() {
@@ -246,31 +254,39 @@ pub struct LoggedRequest<'a> {
 
 impl Records {
     pub fn clear(&mut self) {
-        self.begun.clear();
-        self.bytes.clear();
-        self.items.clear();
+        if let Some(kept) = &mut self.kept {
+            kept.begun.clear();
+            kept.bytes.clear();
+            kept.items.clear();
+        }
     }
 
     /// Have they reached the limit of one connection?
     #[inline]
     pub fn are_full(&self) -> bool {
-        self.begun.len() >= memory::LOG_RECORDS as usize
+        self.kept.as_ref().is_some_and(|kept| kept.begun.len() >= memory::LOG_RECORDS as usize)
     }
 
     /// Sets why the last request stayed incomplete.
     pub fn end_early(&mut self, why: &'static str) {
-        if let Some(item) = self.items.last_mut() {
+        if let Some(item) = self.last() {
             item.ended = Some(why);
         }
     }
 
     /// Sets the rule that the last request broke.
     pub fn name_rule(&mut self, rule: &'static Rule) {
-        if let Some(item) = self.items.last_mut() {
+        if let Some(item) = self.last() {
             item.why = Some(rule);
         }
     }
 
+    fn last(&mut self) -> Option<&mut Item> {
+        self.kept.as_mut()?.items.last_mut()
+    }
+}
+
+impl Kept {
     fn push(&mut self, log: usize, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
         let client = request.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
