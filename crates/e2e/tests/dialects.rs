@@ -529,3 +529,25 @@ fn the_devices_of_the_manual_are_served() {
     let mebibytes: f64 = typical.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(f64::MAX);
     rows.check(format!("memory: {typical}"), typical.contains("MiB") && mebibytes < 16.0, true);
 }
+
+#[test]
+fn boa_lists_folders_by_its_program_or_its_cache() {
+    let maker = "#!/bin/sh\necho \"list of $1 for $2\"\n";
+    let conf = |text: &str| {
+        format!("Port 0\nListen 127.0.0.1\nDefaultType text/plain\nDocumentRoot HOME/www\n{text}")
+    };
+    let serve_with = |text: &str| {
+        let site = site().script_beside_root("maker", maker);
+        serve(site, "boa.conf", &conf(text), &["-f", "boa.conf", "-d"])
+    };
+    let server = serve_with("DirectoryMaker HOME/maker\nDirectoryCache HOME/cache\n");
+    let expected = format!("list of {}/sub/ for /sub/\n", server.root().display());
+    assert_eq!(server.get("/sub/").text(), expected);
+    drop(server);
+    let server = serve_with("DirectoryCache HOME/cache\n");
+    let listing = server.get("/sub/");
+    assert!(listing.status == 200 && listing.text().contains("page.html"), "{listing}");
+    drop(server);
+    let server = serve_with("");
+    assert_eq!(server.get("/sub/").status, 403);
+}

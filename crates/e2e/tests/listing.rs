@@ -472,3 +472,93 @@ fn an_empty_folder_says_so() {
     assert!(server.get("/").text().contains("Empty"));
     assert_eq!(listed(&server, "/"), Vec::<String>::new());
 }
+
+/// Makes a list of its arguments, the names in the folder, and its environment.
+const LISTER: &str =
+    "#!/bin/sh\necho \"<p>$# from $1 for $2\"\nfor f in \"$1\"*; do echo \"<li>${f##*/}\"; done\nenv\n";
+
+fn listed_by(program: &str) -> Site {
+    Site::new()
+        .script_beside_root("maker", program)
+        .file("docs/a.txt", "a")
+        .file("docs/b c.txt", "b")
+        .file("with index/index.html", "index")
+        .file("own/x.txt", "x")
+        .file("off/x.txt", "x")
+        .file("secret/x.txt", "x")
+        .config(
+            "listing_program = \"maker\"\n[[route]]\npath = \"/own/\"\nlisting = true\n[[route]]\npath = \"/off/\"\n\
+             listing = false\n[[route]]\npath = \"/secret/\"\n[[route.rule]]\nthen = \"deny\"",
+        )
+}
+
+#[test]
+fn a_program_makes_listings() {
+    let server = listed_by(LISTER).start();
+    let mut rows = Rows::new();
+    let root = server.root().display().to_string();
+    let docs = server.get("/docs/");
+    rows.check("/docs/", docs.status, 200);
+    rows.check("/docs/", docs.field("content-type"), Some("text/html; charset=utf-8"));
+    for part in [&*format!("<p>2 from {root}/docs/ for /docs/\n"), "<li>a.txt\n<li>b c.txt\n", "PATH="] {
+        rows.holds(part, &docs.text(), docs.text().contains(part));
+    }
+    let top = server
+        .request("GET /?sort=size HTTP/1.1\r\nHost: a\r\nX-Field: x\r\nProxy: http://evil.example\r\n\r\n");
+    rows.holds("the root", &top.text(), top.text().contains(&format!("<p>2 from {root}/ for /\n")));
+    // The program gets nothing of the request besides its path.
+    rows.holds(
+        "the root",
+        &top.text(),
+        !top.text().contains("HTTP_") && !top.text().contains("QUERY_STRING"),
+    );
+    let head = server.request("HEAD /docs/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    rows.check("head", (head.status, head.body.len()), (200, 0));
+    for (path, status, content) in [
+        ("/docs", 301, ""),
+        ("/docs/a.txt", 200, "a"),
+        ("/with%20index/", 200, "index"),
+        ("/off/", 403, ""),
+        ("/secret/", 403, ""),
+        ("/none/", 404, ""),
+        ("/docs/..", 200, ""),
+    ] {
+        let response = server.get(path);
+        rows.check(path, response.status, status);
+        if !content.is_empty() {
+            rows.check(path, response.text().as_str(), content);
+        }
+    }
+    let own = server.get("/own/").text();
+    rows.holds("/own/", &own, own.contains("<!DOCTYPE html>") && own.contains("x.txt"));
+    let post = server.request("POST /docs/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+    rows.check("post", post.status, 405);
+}
+
+#[test]
+fn a_program_without_a_listing_is_an_error() {
+    let mut rows = Rows::new();
+    for (program, status) in
+        [("#!/bin/sh\nexit 1\n", 502), ("#!/bin/sh\n", 502), ("#!/no/such/interpreter\n", 502)]
+    {
+        let server = listed_by(program).start();
+        rows.check(program, server.get("/docs/").status, status);
+    }
+}
+
+#[test]
+fn check_and_explain_know_the_program() {
+    let site = listed_by(LISTER);
+    let config = site.write_config();
+    let explained =
+        e2e::run(["explain".as_ref(), "-c".as_ref(), config.as_os_str(), "GET".as_ref(), "/docs/".as_ref()]);
+    let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+    assert!(explained.contains("listing   made by ") && explained.contains("/maker"), "{explained}");
+    fs::remove_file(site.home().join("maker")).expect("it is ours");
+    let checked = e2e::run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    let text = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(
+        !checked.status.success() && text.contains("/maker") && text.contains("cannot be executed"),
+        "{text}"
+    );
+}

@@ -339,12 +339,13 @@ fn sandbox_in_force(site: &Site) -> Option<Finding> {
 /// The interpreters that cannot be executed. Otherwise, the first request would find out.
 fn interpreters(site: &Site) -> Vec<Finding> {
     let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
+    let scripts = routes.flat_map(|route| [&route.script, &route.lister]);
     let all: BTreeSet<&Path> =
-        routes.filter_map(|route| program(route.script.as_ref()?.interpreter.as_ref()?)).collect();
+        scripts.filter_map(|script| program(script.as_ref()?.interpreter.as_ref()?)).collect();
     let problem = |path: &Path| {
         let error = access(path, Access::EXEC_OK).err()?;
         let text = format!("the interpreter {} cannot be executed ({error}); install it", path.display());
-        Some(Finding::error(&["interpreter"], path, text))
+        Some(Finding::error(&["interpreter", "listing_program"], path, text))
     };
     all.into_iter().filter_map(problem).collect()
 }

@@ -756,6 +756,11 @@ impl<'a> Exchange<'a> {
         let (Some(planned), Some(folder)) = (plan.files(), entry.folder_stamp()) else {
             return Resolution::Status(route, Status::NOT_FOUND);
         };
+        if let (Some(_), Some(root)) = (&route.lister, planned.root.path()) {
+            let (folder, path) = (root.join(planned.below().as_str()), path.clone().into_owned());
+            let id = self.host().routes.find(&planned.path);
+            return Resolution::Forward(id, Box::new(HandlerKind::Lister { folder, path }));
+        }
         let root = match self.responder.files.root(self.key, &planned, self.now) {
             Ok(root) => root,
             Err(status) => return Resolution::Status(route, status),

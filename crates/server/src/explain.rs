@@ -442,13 +442,20 @@ fn print_planned(
             match query.lookup(Wait::Allowed) {
                 Ok(lookup) => {
                     print_lookup(&lookup);
-                    let is_absent = match lookup {
+                    let is_absent = match &lookup {
                         Lookup::Missing => true,
                         Lookup::Folder(_) => requested.is_folder() && planned.rules.listing == Listing::Off,
                         Lookup::Denied | Lookup::Files(_) => false,
                     };
                     if is_absent {
                         return Responding::Nothing;
+                    }
+                    if let (Lookup::Folder(_), true, Some(lister)) =
+                        (&lookup, requested.is_folder(), &route.lister)
+                        && let Some(Interpreter::Program(program)) = &lister.interpreter
+                    {
+                        terminal::out(format_args!("listing   made by {}", program.display()));
+                        return Responding::Script;
                     }
                 }
                 Err(error) => terminal::out(format_args!("found     {error:?}")),

@@ -85,6 +85,11 @@ impl Jail {
             (Action::NamedFiles(NamedRoot::OfHost), Some(folder)) => (&folder.base, 0, Some(folder)),
             _ => return,
         };
+        if let Some(Interpreter::Program(path)) =
+            route.lister.as_ref().and_then(|own| own.interpreter.as_ref())
+        {
+            self.require_program(path, &format!("listings of the route {}", route.name()));
+        }
         match route.script.as_ref().map(|script| &script.interpreter) {
             None | Some(Some(Interpreter::Upstream(_))) => {}
             Some(Some(Interpreter::Program(path))) => self.require_program(path, &scripts_of(route)),

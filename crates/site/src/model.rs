@@ -137,6 +137,8 @@ pub struct Route {
     pub max_body: u64,
     /// How files are run, or what an upstream receives: only with [`Action::Upstream`], or files of no user.
     pub script: Option<Script>,
+    /// The program that makes listings. Its interpreter is always a program. `None`: the server makes them.
+    pub lister: Option<Script>,
     /// The authorizers of a request, in the order in which they are called.
     pub authorizers: Vec<Arc<Authorizer>>,
     /// The settings of authorizers that speak HTTP.
@@ -700,7 +702,7 @@ impl Site {
 
     /// Whether any route has scripts or an upstream.
     pub fn has_scripts(&self) -> bool {
-        self.hosts.iter().any(|host| host.routes.has_scripts())
+        self.hosts.iter().any(|host| host.routes.has_scripts() || host.lister_routes().next().is_some())
     }
 
     /// Routes whose files run as CGI programs.
@@ -775,8 +777,19 @@ impl Host {
         of_routes.chain(of_names).chain(homes)
     }
 
-    /// Routes whose files run as CGI programs.
+    /// Routes that start programs.
     pub fn program_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
+        self.script_routes().chain(self.lister_routes())
+    }
+
+    /// Routes with a program that makes listings.
+    pub fn lister_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
+        let has_files = |route: &&Route| matches!(route.action, Action::Files { .. });
+        self.routes.iter().filter(has_files).filter_map(|route| Some((route, route.lister.as_ref()?)))
+    }
+
+    /// Routes whose files run as CGI programs.
+    pub fn script_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
         let runs = |route: &&Route| route.action.may_have_scripts() && route.upstream().is_none();
         self.routes.iter().filter(runs).filter_map(|route| Some((route, route.script.as_ref()?)))
     }
@@ -839,6 +852,7 @@ impl Route {
             stores: false,
             caching: Arc::default(),
             purgers: None,
+            lister: None,
         }
     }
 

@@ -542,7 +542,11 @@ fn folders_mut(route: &mut Route) -> impl Iterator<Item = &mut PathBuf> {
         Some(Interpreter::Program(path)) => Some(path),
         _ => None,
     };
-    root.into_iter().chain(interpreter)
+    let lister = match route.lister.as_mut().and_then(|lister| lister.interpreter.as_mut()) {
+        Some(Interpreter::Program(path)) => Some(path),
+        _ => None,
+    };
+    root.into_iter().chain(interpreter).chain(lister)
 }
 
 #[cfg(test)]

@@ -185,8 +185,17 @@ impl Reading<'_> {
             Some(given) => top.set(given.at(), "index", vec![given.value.to_owned()]),
             None => top.set(None, "index", Vec::new()),
         }
-        if let Some(given) = self.directives.text("DirectoryMaker") {
-            top.set(given.at(), "listing", true);
+        match (self.directives.text("DirectoryMaker"), self.directives.text("DirectoryCache")) {
+            (Some(given), _) => {
+                let program = (self.path)(given.value);
+                match self.disk.is_file(Path::new(&program)) {
+                    true => top.set(given.at(), "listing_program", program),
+                    false => top.set(given.at(), "listing", true),
+                }
+            }
+            // Boa made them itself, and kept them there.
+            (None, Some(given)) => top.set(given.at(), "listing", true),
+            (None, None) => {}
         }
         top.explained(None, "dotfiles", "deny", "Boa sends files whose name begins with a dot.");
         top.explained(None, "symlinks", "follow", "Boa follows every link. \"beneath\" is safer.");
@@ -523,11 +532,6 @@ impl Reading<'_> {
                 "/foo.LL.html is not looked up as /foo.html",
                 "make links, or rewrites in a configuration of taipan",
             ),
-            (
-                "DirectoryMaker",
-                "the server makes listings itself",
-                "nothing to do, unless the program did more",
-            ),
             ("CGILog", "what scripts write to standard error is in the error log", "nothing to do"),
         ];
         for given in self.directives.each(&["Allow", "Deny"]) {
@@ -540,6 +544,12 @@ impl Reading<'_> {
             if let Some(given) = self.directives.text(name) {
                 self.findings.note(given.at(), format!("{name}: {what}"), *what_to_do);
             }
+        }
+        if let Some(given) = self.directives.text("DirectoryMaker")
+            && !self.disk.is_file(Path::new(&(self.path)(given.value)))
+        {
+            let what = "DirectoryMaker: there is no such program, so that the server makes listings itself";
+            self.findings.warn(given.at(), what, "nothing to do, unless the program did more");
         }
         for (name, what, what_to_do) in WARNINGS {
             if let Some(given) = self.directives.text(name) {

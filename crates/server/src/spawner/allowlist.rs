@@ -29,6 +29,10 @@ struct AccountRules {
     folders: HashSet<Vec<u8>>,
     /// Folders of names, which contain scripts.
     named: HashSet<Arc<HostFolder>>,
+    /// Programs that make listings.
+    listers: HashSet<Vec<u8>>,
+    /// The folders that they list, and those beneath them. Without a slash at the end.
+    listed: HashSet<Vec<u8>>,
     /// `NAME=VALUE`, as configured.
     additions: HashSet<Vec<u8>>,
 }
@@ -79,16 +83,27 @@ impl Allowlist {
     pub fn of(site: &Site, credentials: impl Fn(Option<&Account>) -> Option<Credentials>) -> Allowlist {
         let mut allowlist = Allowlist::default();
         for host in site.hosts.iter() {
-            for (route, script) in host.program_routes() {
-                let account = script.account.as_ref();
-                let name = account.map_or(String::new(), Account::to_string);
-                let new = || AccountRules { credentials: credentials(account), ..AccountRules::default() };
-                let rules = allowlist.0.entry(name.into_bytes()).or_insert_with(new);
+            for (route, script) in host.script_routes() {
+                let rules = allowlist.rules_of(script, &credentials);
                 rules.add_folder(host, route);
                 rules.add(script);
             }
+            for (route, lister) in host.lister_routes() {
+                allowlist.rules_of(lister, &credentials).add_lister(route, lister);
+            }
         }
         allowlist
+    }
+
+    fn rules_of(
+        &mut self,
+        script: &Script,
+        credentials: &impl Fn(Option<&Account>) -> Option<Credentials>,
+    ) -> &mut AccountRules {
+        let account = script.account.as_ref();
+        let name = account.map_or(String::new(), Account::to_string);
+        let new = || AccountRules { credentials: credentials(account), ..AccountRules::default() };
+        self.0.entry(name.into_bytes()).or_insert_with(new)
     }
 
     /// The credentials to start the program with; an inner `None`: those of the spawner. `None`: the program must not
@@ -103,9 +118,7 @@ impl AccountRules {
     fn add_folder(&mut self, host: &Host, route: &Route) {
         match (&route.action, &host.folder) {
             (Action::Files { root, .. }, _) => {
-                let root = root.as_os_str().as_bytes();
-                let last = root.iter().rposition(|byte| *byte != b'/');
-                self.folders.insert(last.map_or(&root[..0], |last| &root[..=last]).to_vec());
+                self.folders.insert(without_slash(root));
             }
             (_, Some(folder)) => {
                 self.named.insert(folder.clone());
@@ -114,15 +127,32 @@ impl AccountRules {
         }
     }
 
+    fn add_lister(&mut self, route: &Route, lister: &Script) {
+        if let (Action::Files { root, .. }, Some(Interpreter::Program(path))) =
+            (&route.action, &lister.interpreter)
+        {
+            self.listed.insert(without_slash(root));
+            self.listers.insert(path.as_os_str().as_bytes().to_vec());
+        }
+        self.add_variables(lister);
+    }
+
     fn add(&mut self, script: &Script) {
         if let Some(Interpreter::Program(path)) = &script.interpreter {
             self.interpreters.insert(path.as_os_str().as_bytes().to_vec());
         }
+        self.add_variables(script);
+    }
+
+    fn add_variables(&mut self, script: &Script) {
         let additions = script.environment.iter();
         self.additions.extend(additions.map(|(name, value)| [name.as_bytes(), b"=", value].concat()));
     }
 
     fn permits(&self, request: &SpawnRequest<'_>) -> bool {
+        if self.listers.contains(request.program.to_bytes()) && self.lists(request.arguments) {
+            return message::strings(request.environment).all(|own| self.additions.contains(own.to_bytes()));
+        }
         let script = match self.interpreters.contains(request.program.to_bytes()) {
             true => message::strings(request.arguments).nth(1).unwrap_or_default(),
             false => request.program,
@@ -131,14 +161,19 @@ impl AccountRules {
             && message::strings(request.environment).all(|variable| self.sets(variable))
     }
 
+    /// Are these the arguments of a program that makes listings: its own path, a folder, and the path of a request?
+    fn lists(&self, arguments: &[u8]) -> bool {
+        let arguments: Vec<&CStr> = message::strings(arguments).collect();
+        let [_, folder, title] = arguments[..] else { return false };
+        let Some(folder) = folder.to_bytes().strip_suffix(b"/") else { return false };
+        title.to_bytes().starts_with(b"/")
+            && (self.listed.contains(folder) || is_beneath(folder, |one| self.listed.contains(one)))
+    }
+
     /// Is it beneath one of the folders, by its name?
     fn has(&self, path: &[u8]) -> bool {
-        let steps = || path.split(|byte| *byte == b'/').skip(1);
-        // Its folders, the longest first; there are as many as steps.
-        let folders = || (0..path.len()).rev().filter(|at| path[*at] == b'/').map(|at| &path[..at]);
-        path.starts_with(b"/")
-            && steps().all(|step| !matches!(step, b"" | b"." | b".."))
-            && (folders().any(|folder| self.folders.contains(folder))
+        is_beneath(path, |_| true)
+            && (is_beneath(path, |folder| self.folders.contains(folder))
                 || self.named.iter().any(|folder| folder.below(Path::new(OsStr::from_bytes(path))).is_some()))
     }
 
@@ -151,6 +186,22 @@ impl AccountRules {
         };
         variable.contains(&b'=') && (self.additions.contains(variable) || of_request())
     }
+}
+
+fn without_slash(root: &Path) -> Vec<u8> {
+    let root = root.as_os_str().as_bytes();
+    let last = root.iter().rposition(|byte| *byte != b'/');
+    last.map_or(&root[..0], |last| &root[..=last]).to_vec()
+}
+
+/// Is `path` absolute and plain, and one of its folders wanted?
+fn is_beneath(path: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> bool {
+    let mut steps = path.split(|byte| *byte == b'/').skip(1);
+    // Its folders, the longest first; there are as many as steps.
+    let mut folders = (0..path.len()).rev().filter(|at| path[*at] == b'/').map(|at| &path[..at]);
+    path.starts_with(b"/")
+        && steps.all(|step| !matches!(step, b"" | b"." | b".."))
+        && folders.any(is_wanted)
 }
 
 /// No program takes its settings from a request's fields, but for the one that it takes for its proxy.
@@ -192,6 +243,36 @@ mod tests {
 
     fn route(root: &str) -> Route {
         Route::new(Pattern::EVERYTHING, Action::Files { root: root.into(), strip: 0 })
+    }
+
+    #[test]
+    fn listings_are_of_folders_of_their_routes() {
+        let program = Some(Interpreter::Program("/usr/lib/boa_indexer".into()));
+        let lister = Script { interpreter: program, ..of_any_account() };
+        let mut rules = AccountRules::default();
+        rules.add_lister(&route("/srv/www/"), &lister);
+        for (program, arguments, expected) in [
+            (c"/usr/lib/boa_indexer", &b"x\0/srv/www/\0/\0"[..], true),
+            (c"/usr/lib/boa_indexer", b"x\0/srv/www/a/b/\0/a/b/\0", true),
+            (c"/usr/lib/boa_indexer", b"x\0/srv/www\0/\0", false),
+            (c"/usr/lib/boa_indexer", b"x\0/srv/\0/\0", false),
+            (c"/usr/lib/boa_indexer", b"x\0/srv/wwwx/\0/\0", false),
+            (c"/usr/lib/boa_indexer", b"x\0/srv/www/../etc/\0/\0", false),
+            (c"/usr/lib/boa_indexer", b"x\0/srv/www/\0-title\0", false),
+            (c"/usr/lib/boa_indexer", b"x\0/srv/www/\0/\0-more\0", false),
+            (c"/usr/lib/boa_indexer", b"x\0/srv/www/\0", false),
+            (c"/bin/sh", b"x\0/srv/www/\0/\0", false),
+            // Its files are no scripts.
+            (c"/srv/www/a.cgi", b"x\0", false),
+        ] {
+            let environment = &b""[..];
+            let request = SpawnRequest { program, folder: c"/", account: c"", arguments, environment };
+            assert_eq!(rules.permits(&request), expected, "{request:?}");
+        }
+        let (program, arguments) = (c"/usr/lib/boa_indexer", &b"x\0/srv/www/\0/\0"[..]);
+        let environment = &b"LD_PRELOAD=/tmp/x\0"[..];
+        let request = SpawnRequest { program, folder: c"/", account: c"", arguments, environment };
+        assert!(!rules.permits(&request));
     }
 
     #[track_caller]

@@ -42,6 +42,7 @@ use taipan_http::target::Scheme;
 
 use self::affinity::{affinity, set_cookie};
 use self::cgi::Stdin;
+use self::cgi::headless::Headless;
 use self::concurrency::ConcurrencyLimit;
 use self::exchange::{BodySource, Exchange, Failure, Kind, NoResponse, Timeouts};
 use self::fastcgi::FastCgi;
@@ -256,7 +257,14 @@ async fn forward_to_script(
     };
     let script = cgi::start(services, spawner, request, program, stdin, permit).await?;
     let timeouts = Timeouts::of_scripts(services);
-    let exchange = Exchange::new(services, Box::new(script), Kind::Script, timeouts, request, source);
+    let script: Box<dyn Transport> = match handler.kind {
+        HandlerKind::Lister { .. } => {
+            let types = &services.site.hosts.at(handler.host).routes.get(handler.route).files.types;
+            Box::new(Headless::new(script, types.lookup("index.html")))
+        }
+        _ => Box::new(script),
+    };
+    let exchange = Exchange::new(services, script, Kind::Script, timeouts, request, source);
     let interims = Interims::new(services, handler, None);
     match receive(exchange, handler, request, &interims, None).await {
         Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),

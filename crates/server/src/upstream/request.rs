@@ -22,7 +22,7 @@ use taipan_http::fields::{host_and_port, trim_ows};
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::status::Status;
-use taipan_http::target::normalized;
+use taipan_http::target::{SafePath, normalized};
 
 use super::http2::Http2Request;
 use super::upgrade::{Upgrade, is_extended_connect};
@@ -76,6 +76,12 @@ pub enum HandlerKind {
     },
     /// Decides whether the request may pass.
     Authorizer(Arc<Authorizer>),
+    /// A program that makes a listing of this folder.
+    Lister {
+        folder: PathBuf,
+        /// The path of the request.
+        path: SafePath<'static>,
+    },
 }
 
 /// The part of the response that the client reads.
@@ -138,6 +144,7 @@ impl Handler {
     pub fn upstream(&self, services: &Services) -> Option<UpstreamId> {
         match self.kind {
             HandlerKind::Authorizer(ref authorizer) => Some(authorizer.upstream),
+            HandlerKind::Lister { .. } => None,
             _ => services.site.hosts.at(self.host).routes.get(self.route).upstream(),
         }
     }
@@ -165,6 +172,7 @@ impl Handler {
             HandlerKind::Script(step) => format!("/{}", step.script_name.as_str()),
             HandlerKind::Application { name, .. } => name.clone(),
             HandlerKind::Authorizer(_) => String::new(),
+            HandlerKind::Lister { path, .. } => format!("/{}", path.as_str()),
         }
     }
 
@@ -176,12 +184,16 @@ impl Handler {
         match &self.kind {
             HandlerKind::Script(step) => &step.path_info,
             HandlerKind::Application { path_info, .. } => path_info,
-            HandlerKind::Authorizer(_) => "",
+            HandlerKind::Authorizer(_) | HandlerKind::Lister { .. } => "",
         }
     }
 
     fn script<'w>(&self, services: &'w Services) -> Option<&'w Script> {
-        services.site.hosts.at(self.host).routes.get(self.route).script.as_ref()
+        let route = services.site.hosts.at(self.host).routes.get(self.route);
+        match self.kind {
+            HandlerKind::Lister { .. } => route.lister.as_ref(),
+            _ => route.script.as_ref(),
+        }
     }
 
     /// The request of `head`, whose body has `length` bytes, without the client's own fields of the names in `asserted`.
@@ -214,7 +226,12 @@ impl Handler {
         let upstream = self.upstream(services).and_then(|id| services.site.upstreams.get(id));
         let mut upgrade = None;
         let message = match upstream.map(|upstream| upstream.protocol) {
-            None => Message::Program(self.program(services, own, head, &environment()?)?),
+            None => Message::Program(match (&self.kind, own) {
+                (HandlerKind::Lister { folder, path }, Some(own)) => {
+                    Program::lister(own, folder, path).ok_or(Status::INTERNAL_SERVER_ERROR)?
+                }
+                _ => self.program(services, own, head, &environment()?)?,
+            }),
             Some(Protocol::FastCgi) => {
                 let role = if self.is_authorizer() { Role::Authorizer } else { Role::Responder };
                 Message::FastCgi(role, environment()?)
@@ -323,7 +340,7 @@ impl Handler {
                 let root = walk::document_root(host, of_host, Path::new("/"));
                 (root.join(name.trim_start_matches('/')), root)
             }
-            HandlerKind::Authorizer(_) => {
+            HandlerKind::Authorizer(_) | HandlerKind::Lister { .. } => {
                 let root = walk::document_root(host, of_host, Path::new("/"));
                 (root.to_owned(), root)
             }
@@ -437,6 +454,20 @@ impl Program {
             script.and_then(|script| script.account.as_ref()).map_or(String::new(), Account::to_string);
         let account = CString::new(account).ok()?;
         Some(Program { program, arguments, environment: environment.to_vec(), folder, account })
+    }
+
+    /// A program with the arguments of Boa's DirectoryMaker: a folder, and the path of the request. `None`: a path has a NUL.
+    fn lister(script: &Script, folder: &Path, path: &SafePath<'_>) -> Option<Program> {
+        let Some(Interpreter::Program(program)) = &script.interpreter else { return None };
+        let (program, folder) = (c_string(program)?, c_string(folder)?);
+        let title = CString::new(format!("/{}", path.as_str())).ok()?;
+        let variables =
+            script.environment.iter().map(|(name, value)| [name.as_bytes(), b"=", value].concat());
+        let variables: Vec<CString> = variables.filter_map(|variable| CString::new(variable).ok()).collect();
+        let account = CString::new(script.account.as_ref().map_or(String::new(), Account::to_string)).ok()?;
+        let (arguments, environment) =
+            (block([&*program, &folder, &title]), block(variables.iter().map(CString::as_c_str)));
+        Some(Program { program, arguments, environment, folder, account })
     }
 
     pub fn spawn_request(&self) -> SpawnRequest<'_> {

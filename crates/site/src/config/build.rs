@@ -21,7 +21,7 @@ use crate::host::Hosts;
 use crate::listener::Listener;
 use crate::model::{
     AccessLog, CacheFiles, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat,
-    SERVER_HEADER, Sandbox, Scripts, SignalSet, Site, Timeouts,
+    SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site, Timeouts,
 };
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
@@ -193,14 +193,18 @@ fn chroot(
         );
     }
     let routes = || hosts.into_iter().flat_map(|hosts| hosts.iter()).flat_map(|host| host.routes.iter());
-    let interpreters = routes().filter_map(|route| match &route.script.as_ref()?.interpreter {
-        Some(Interpreter::Program(path)) => Some((path, "interpreter")),
+    let program = |script: &'_ Option<Script>| match &script.as_ref()?.interpreter {
+        Some(Interpreter::Program(path)) => Some(path.clone()),
         Some(Interpreter::Upstream(_)) | None => None,
+    };
+    let interpreters = routes().flat_map(|route| {
+        let interpreter = program(&route.script).map(|path| (path, "interpreter"));
+        interpreter.into_iter().chain(program(&route.lister).map(|path| (path, "listing_program")))
     });
     check_chroot(top, &folder, upstreams, top.place_of("chroot"));
-    let private = scripts.sendfile.iter().map(|folder| (folder, "sendfile"));
+    let private = scripts.sendfile.iter().map(|folder| (folder.clone(), "sendfile"));
     // The default spool is a path within the chroot.
-    let spool = (scripts.spool != Scripts::default().spool).then_some((&scripts.spool, "spool"));
+    let spool = (scripts.spool != Scripts::default().spool).then(|| (scripts.spool.clone(), "spool"));
     for (path, name) in interpreters.chain(private).chain(spool) {
         if !path.starts_with(&folder) {
             let what =

@@ -60,7 +60,7 @@ pub fn hosts(
     let environment = scripts::environment(top, &scripts::default_environment());
     let users = folders::users(top);
     let inherited = Inherited {
-        route: route_settings(top, Pattern::EVERYTHING, &nothing, upstreams, limits),
+        route: route_settings(top, Pattern::EVERYTHING, &nothing, upstreams, limits, scripts),
         environment,
         users: folders::user_folders(top, None, &users),
         scripts,
@@ -91,7 +91,7 @@ pub fn hosts(
         }
         let environment = scripts::environment(section, &inherited.environment);
         let settings = Inherited {
-            route: route_settings(section, Pattern::EVERYTHING, &inherited.route, upstreams, limits),
+            route: route_settings(section, Pattern::EVERYTHING, &inherited.route, upstreams, limits, scripts),
             environment,
             scripts,
             upstreams,
@@ -359,7 +359,14 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>)
         return Some(Route { pattern, action, within: None, script: None, ..outer.route.clone() });
     };
     let environment = scripts::environment(section, &outer.environment);
-    let mut route = route_settings(section, pattern, &outer.route, inherited.upstreams, inherited.limits);
+    let mut route = route_settings(
+        section,
+        pattern,
+        &outer.route,
+        inherited.upstreams,
+        inherited.limits,
+        inherited.scripts,
+    );
     if let (Pattern::Glob(_), Some(prefix)) = (&route.pattern, outer.section) {
         restrict(&mut route, section, prefix, &outer.route);
     }
@@ -493,11 +500,25 @@ fn route<'s, 'c>(
     };
     if !has_action && !has_root(inherited) && is_within {
         // It applies only within prefixes: see `combined`.
-        let route = route_settings(section, pattern, &inherited.route, inherited.upstreams, inherited.limits);
+        let route = route_settings(
+            section,
+            pattern,
+            &inherited.route,
+            inherited.upstreams,
+            inherited.limits,
+            inherited.scripts,
+        );
         return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
     }
     let action = action(section, &pattern, inherited);
-    let route = route_settings(section, pattern, &inherited.route, inherited.upstreams, inherited.limits);
+    let route = route_settings(
+        section,
+        pattern,
+        &inherited.route,
+        inherited.upstreams,
+        inherited.limits,
+        inherited.scripts,
+    );
     let action = action?;
     let route = Route { action, ..route };
     reject_open(section, &route);

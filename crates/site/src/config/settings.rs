@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use script::environment::Credentials;
 use taipan_http::fields::{is_token, text_len};
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
@@ -16,14 +17,16 @@ use super::cors::sharing;
 use super::error::Place;
 use super::jwt::jwt;
 use super::limits::LimitReader;
+use super::scripts::default_environment;
 use super::section::{FlagOrChoices, Section, text};
 use super::tls::hsts;
 use super::toml::{Entry, Value};
 use crate::compress::{Codings, CompressRules, Kept, TypePattern};
+use crate::forwarding::Forwarding;
 use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
-    Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Listing, MetaFiles, Route,
-    SpecialFiles, Symlinks,
+    Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter, Listing,
+    MetaFiles, Route, Script, Scripts, SpecialFiles, Symlinks,
 };
 use crate::route::Pattern;
 use crate::security_headers::Preset;
@@ -53,6 +56,7 @@ pub fn route_settings(
     inherited: &Route,
     upstreams: &[Upstream],
     limits: &LimitReader<'_>,
+    scripts: &Scripts,
 ) -> Route {
     let fallback = fallback(section, &pattern, inherited.fallback.as_ref());
     let fallback_for = section.choice("fallback_for").map(|word| match word {
@@ -75,6 +79,7 @@ pub fn route_settings(
         fallback_for: fallback_for.unwrap_or(inherited.fallback_for),
         max_body: section.size("max_body").unwrap_or(inherited.max_body),
         script: inherited.script.clone(),
+        lister: lister(section, inherited.lister.as_ref(), scripts),
         authorizers: authorizers(section, &inherited.authorizers, &subrequest, upstreams),
         subrequest,
         jwt: jwt(section, inherited.jwt.as_ref()),
@@ -155,7 +160,7 @@ fn fallback(section: &Section, pattern: &Pattern, inherited: Option<&Fallback>) 
 }
 
 /// The keys of [`FileRules`], and `fallback`, which adds an index file.
-const FILE_KEYS: [&str; 24] = [
+const FILE_KEYS: [&str; 25] = [
     "index",
     "fallback",
     "listing",
@@ -180,6 +185,7 @@ const FILE_KEYS: [&str; 24] = [
     "meta_files",
     "meta_dir",
     "meta_suffix",
+    "listing_program",
 ];
 
 /// Hosts and routes that set nothing share what they inherit.
@@ -213,7 +219,10 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
     });
     FileRules {
         index: index(section).unwrap_or_else(|| with_fallback(section, &inherited.index, fallback)),
-        listing: listing.unwrap_or(inherited.listing),
+        listing: match section.has("listing_program") {
+            true => Listing::On,
+            false => listing.unwrap_or(inherited.listing),
+        },
         dotfiles: dotfiles.unwrap_or(inherited.dotfiles),
         symlinks: symlinks.unwrap_or(inherited.symlinks),
         precompressed: precompressed(section).unwrap_or_else(|| inherited.precompressed.clone()),
@@ -231,6 +240,25 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
         private: inherited.private.clone(),
         meta_folders: inherited.meta_folders.clone(),
     }
+}
+
+/// The program that makes listings. Where only `listing` is set, the server makes them, or there are none.
+fn lister(section: &Section, inherited: Option<&Script>, scripts: &Scripts) -> Option<Script> {
+    let Some(program) = section.path("listing_program") else {
+        return inherited.filter(|_| !section.has("listing")).cloned();
+    };
+    if section.flag("listing") == Some(false) {
+        let what = "there are no listings here";
+        section.reject_keys(&["listing_program"], what, "remove it, or listing = false");
+    }
+    Some(Script {
+        interpreter: Some(Interpreter::Program(program)),
+        environment: default_environment(),
+        credentials: Credentials::Withheld,
+        processes: scripts.processes,
+        account: scripts.account.clone(),
+        forwarding: Forwarding::default(),
+    })
 }
 
 /// `None`: there are no metafiles.

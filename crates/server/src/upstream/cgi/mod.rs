@@ -4,6 +4,7 @@
 //! A monitor runs beside the exchange, and goes on when that has ended. It logs what the script writes to its error
 //! stream, ends a script that takes too long or that no exchange needs, and learns how it has exited.
 
+pub mod headless;
 pub mod script_io;
 
 use std::cell::{Cell, RefCell};

@@ -1021,6 +1021,15 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "Whether the response for a folder without index file lists its entries. Otherwise it is 403.",
             },
             Key {
+                name: "listing_program",
+                kind: Kind::Path,
+                default: Words("none"),
+                example: "\"/usr/lib/boa/boa_indexer\"",
+                text: "A program that makes listings, as Boa's `DirectoryMaker`. Its arguments are the path of the folder and \
+                       the path of the request, and it writes HTML without fields. It sets `listing`, too. A route that sets \
+                       only `listing` has no program. See [Files](files.md#programs-that-make-listings).",
+            },
+            Key {
                 name: "dotfiles",
                 kind: Kind::Choice(&["deny", "allow"]),
                 default: Value("\"deny\""),
