@@ -12,7 +12,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::config::{Configuration, Places};
 use site::listener::Listener;
 use site::memory::{self, Use};
-use site::model::{Account, Action, CacheFiles, Interpreter, Sandbox, Scripts, Site};
+use site::model::{Account, Action, CacheFiles, Interpreter, Sandbox, Scripts, Sink, Site};
 use site::published::Expiry;
 use site::upstream::Upstream;
 
@@ -25,7 +25,9 @@ use crate::privilege::Identity;
 use crate::spawner::cgroup;
 use crate::tls::material::{Keys, Reading};
 use crate::tls::{ClientReading, Material, TicketSecrets};
-use crate::{acme, clock, config, control, jail, privilege, privileged_file, sandbox, start, terminal, tls};
+use crate::{
+    acme, clock, config, control, jail, log, privilege, privileged_file, sandbox, start, terminal, tls,
+};
 
 /// `config` is the file of the command line, for a finding without a position.
 fn show(finding: &Finding, config: &Path, places: &Places) {
@@ -119,6 +121,7 @@ fn findings(source: &SiteSource, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     all.extend(cache_folder(site, identity.as_ref()));
     all.extend(interpreters(site));
     all.extend(commands(site));
+    all.extend(log_commands(site));
     all.extend(accounts(site));
     all.extend(cgroup::problem(&site.scripts).map(|why| {
         let folder = site.scripts.cgroups.as_ref().and_then(|cgroups| cgroups.folder.clone());
@@ -367,6 +370,16 @@ fn commands(site: &Site) -> Vec<Finding> {
         Some(Finding::error(&["command"], program, text))
     };
     site.upstreams.iter().filter_map(problem).collect()
+}
+
+/// The commands of logs that cannot be executed.
+fn log_commands(site: &Site) -> Vec<Finding> {
+    let problem = |sink: &Sink| {
+        let Sink::Command(words) = sink else { return None };
+        let why = log::command_problem(words)?;
+        Some(Finding::error(&["access", "error", "access_log"], &words[0], why))
+    };
+    site.sinks().into_iter().filter_map(problem).collect()
 }
 
 /// The accounts of scripts and applications that do not exist.

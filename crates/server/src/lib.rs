@@ -44,6 +44,7 @@ pub mod acme;
 pub mod acme;
 
 pub mod forward_proxy;
+pub mod logger;
 pub mod pool;
 #[cfg(feature = "tls")]
 pub mod signer;

@@ -20,8 +20,8 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::{self, Gid, Uid};
 use rustix::fs::{
-    Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fchmod, fchown, fstat, fstatfs, ftruncate, open,
-    openat, readlinkat, unlinkat,
+    Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, fchmod, fchown, fstat, fstatfs, ftruncate,
+    open, openat, readlinkat, renameat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{geteuid, getgroups};
@@ -268,6 +268,54 @@ impl Location {
             Rights::Of(_) if !mode.contains(Mode::WUSR | Mode::XUSR) => Err(self.refused(Errno::ACCESS)),
             Rights::Of(_) | Rights::Own => Ok(()),
         }
+    }
+
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// The regular files in the folder whose names are UTF-8, with their sizes.
+    pub fn entries(&self) -> Result<Vec<(String, u64)>, Errno> {
+        let folder =
+            openat(&self.folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut files = Vec::new();
+        for entry in Dir::read_from(&folder)? {
+            let Ok(name) = entry?.file_name().to_owned().into_string() else { continue };
+            let found = statat(&self.folder, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+            if let Ok(found) = found
+                && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+            {
+                files.push((name, found.st_size as u64));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Device and number of an entry of the folder.
+    pub fn inode(&self, name: &OsStr) -> Result<(u64, u64), Errno> {
+        let found = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((found.st_dev, found.st_ino))
+    }
+
+    pub fn rename_entry(&self, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
+        self.with_rights(|| renameat(&self.folder, from, &self.folder, to))
+    }
+
+    pub fn remove_entry(&self, name: &OsStr) -> Result<(), Errno> {
+        self.with_rights(|| unlinkat(&self.folder, name, AtFlags::empty()))
+    }
+
+    /// Opens an entry of the folder for reading.
+    pub fn open_entry(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        self.with_rights(|| openat(&self.folder, name, flags, Mode::empty()))
+    }
+
+    /// Makes a file in the folder, with the mode and the group of a log.
+    pub fn create_entry(&self, name: &OsStr) -> Result<OwnedFd, Refusal> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = self.with_rights(|| openat(&self.folder, name, flags, LOG_MODE));
+        self.give_away(made.map_err(|errno| self.refused(errno))?, LOG_MODE)
     }
 
     pub fn remove(&self) -> Result<(), Errno> {

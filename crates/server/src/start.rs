@@ -203,10 +203,8 @@ pub fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
 fn sink(text: &str) -> Option<Sink> {
     match text {
         "off" => None,
-        "stdout" => Some(Sink::Stdout),
-        "stderr" => Some(Sink::Stderr),
-        "syslog" => Some(Sink::Syslog),
-        path => Some(Sink::File(path.into())),
+        // A path of the command line needs no slash.
+        _ => Sink::parse(text, Path::new("")).or_else(|| Some(Sink::File(text.into()))),
     }
 }
 

@@ -108,6 +108,8 @@ const SITE: &[&str] = &[
     "cors",
     "security_headers",
     "published",
+    "rotation",
+    "sink",
     "endpoint",
     "address",
 ];
@@ -156,6 +158,7 @@ const SERVER: &[&str] = &[
     "upstream",
     "acme",
     "forward_proxy",
+    "logger",
     "pool",
     "spawner",
     "signer",

@@ -14,6 +14,10 @@ pub mod address;
 
 pub mod endpoint;
 
+pub mod sink;
+
+pub mod rotation;
+
 pub mod listener;
 
 pub mod upstream;

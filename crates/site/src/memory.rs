@@ -300,7 +300,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: if site.has_scripts() { site.scripts.queue as u64 } else { 0 },
         },
         Use { what: "clients that limits count", each: LIMITED_CLIENT, count: limited_clients(site) },
-        block((site.log.queue as u64).saturating_add(workers.saturating_mul(logs(site).len() as u64))),
+        block(
+            (site.log.queue as u64)
+                .saturating_mul(1 + readers(site))
+                .saturating_add(workers.saturating_mul(logs(site).len() as u64)),
+        ),
     ];
     uses.retain(|line| line.sum() > 0);
     uses
@@ -437,13 +441,16 @@ fn logs_requests(site: &Site) -> bool {
     site.log.access.is_some() || site.hosts.iter().any(|host| host.access_log.is_some())
 }
 
+/// Commands and peers that logs go to. Each has a queue.
+fn readers(site: &Site) -> u64 {
+    site.sinks().into_iter().filter(|sink| matches!(sink, Sink::Command(_) | Sink::Tcp(_))).count() as u64
+}
+
 /// The files that logs are written to.
 pub fn logs(site: &Site) -> BTreeSet<&Path> {
-    let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
-    let sinks = own.chain(&site.log.access).map(|log| &log.sink).chain([&site.log.error]);
-    let files = sinks.filter_map(|sink| match sink {
+    let files = site.sinks().into_iter().filter_map(|sink| match sink {
         Sink::File(path) => Some(path.as_path()),
-        Sink::Stdout | Sink::Stderr | Sink::Syslog => None,
+        Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::Command(_) | Sink::Tcp(_) => None,
     });
     files.collect()
 }

@@ -35,8 +35,10 @@ use crate::monitor::Monitor;
 use crate::network::Networks;
 use crate::proxies::Proxies;
 use crate::published::Text;
+use crate::rotation::Rotation;
 use crate::route::{Pattern, Routes};
 use crate::security_headers::Preset;
+pub use crate::sink::Sink;
 use crate::template::Template;
 use crate::tls::{HostTls, Tls};
 use crate::upstream::{Upstream, UpstreamId};
@@ -564,20 +566,14 @@ pub struct Log {
     pub level: Level,
     /// Blocks of lines that may wait for the writer. Further ones are dropped and counted.
     pub queue: usize,
+    /// `None`: files grow until another program rotates them.
+    pub rotation: Option<Rotation>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {
     pub sink: Sink,
     pub format: LogFormat,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Sink {
-    Stdout,
-    Stderr,
-    Syslog,
-    File(PathBuf),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -603,7 +599,30 @@ pub enum Level {
     Debug,
 }
 
+impl Log {
+    /// Whether the logger writes there: a process that rotates files, starts commands and connects.
+    pub fn has_logger(&self, sink: &Sink) -> bool {
+        match sink {
+            Sink::File(_) => self.rotation.is_some(),
+            Sink::Command(_) | Sink::Tcp(_) => true,
+            Sink::Stdout | Sink::Stderr | Sink::Syslog => false,
+        }
+    }
+}
+
 impl Site {
+    /// Where the logs go, each place once, and the error log first.
+    pub fn sinks(&self) -> Vec<&Sink> {
+        let mut sinks = vec![&self.log.error];
+        let own = self.hosts.iter().filter_map(|host| host.access_log.as_ref());
+        for access in own.chain(self.log.access.as_ref()) {
+            if !sinks.contains(&&access.sink) {
+                sinks.push(&access.sink);
+            }
+        }
+        sinks
+    }
+
     /// Of the files that a worker keeps open: those that are stored responses.
     pub fn response_descriptors(&self) -> usize {
         if self.stores_responses() { self.cache.descriptors / 4 } else { 0 }
@@ -1064,6 +1083,6 @@ impl Default for Resources {
 
 impl Default for Log {
     fn default() -> Log {
-        Log { access: None, error: Sink::Stderr, level: Level::Warn, queue: 256 }
+        Log { access: None, error: Sink::Stderr, level: Level::Warn, queue: 256, rotation: None }
     }
 }

@@ -17,11 +17,14 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::{Access, access};
 use site::log_line;
 use site::model::{Level, Log, Sink, Site};
 
 pub use line_limit::LineLimit;
 pub use sink::OpenSink;
+
+use crate::{encoder, privileged_file};
 
 /// Empty blocks that are kept for reuse, so that a busy worker need not allocate.
 const SPARE_BLOCKS: usize = 64;
@@ -65,14 +68,34 @@ static DIRECT: Mutex<Option<(OpenSink, Level)>> = Mutex::new(None);
 
 /// Opens every log of a site; the error log is the first. Errors: the log that cannot be opened, and why.
 pub fn open(site: &Site) -> Result<Vec<OpenSink>, String> {
-    let mut sinks = vec![site.log.error.clone()];
-    let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
-    for access in own.chain(site.log.access.as_ref()) {
-        if !sinks.contains(&access.sink) {
-            sinks.push(access.sink.clone());
-        }
+    let coding = site.log.rotation.as_ref().and_then(|rotation| rotation.compress);
+    if let Some(coding) = coding.filter(|coding| !encoder::encodes(*coding)) {
+        let coding = coding.as_str();
+        return Err(format!("this build cannot compress rotated logs in {coding}; add compress = \"none\" to rotate"));
     }
-    sinks.iter().map(OpenSink::open).collect()
+    let open = |sink: &Sink| match site.log.has_logger(sink) {
+        true => by_logger(sink),
+        false => OpenSink::open(sink),
+    };
+    site.sinks().into_iter().map(open).collect()
+}
+
+/// Errors: the logger could not write there.
+fn by_logger(sink: &Sink) -> Result<OpenSink, String> {
+    match sink {
+        // The logger opens it later, and this tells whether it can.
+        Sink::File(path) => drop(privileged_file::open_log(path)?),
+        Sink::Command(words) => command_problem(words).map_or(Ok(()), Err)?,
+        Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::Tcp(_) => {}
+    }
+    Ok(OpenSink::by_logger(sink))
+}
+
+/// Why a command that reads a log cannot be executed.
+pub fn command_problem(words: &[String]) -> Option<String> {
+    let program = words.first()?;
+    let error = access(program.as_str(), Access::EXEC_OK).err()?;
+    Some(format!("the command of a log, {program}, cannot be executed ({error}); install it"))
 }
 
 /// Sets the sink and the level of the error log in a process without a log thread.

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
 use site::model::Sink;
 
 use crate::privileged_file;
@@ -29,6 +30,8 @@ enum To {
     Stdout,
     Stderr,
     File(File),
+    /// A pipe to the logger. `None`: it is not connected yet.
+    Logger(Option<File>),
     Daemon(Option<UnixDatagram>),
 }
 
@@ -38,9 +41,20 @@ impl OpenSink {
             Sink::Stdout => To::Stdout,
             Sink::Stderr => To::Stderr,
             Sink::Syslog => To::Daemon(connect().ok()),
-            Sink::File(path) => To::File(privileged_file::open_log(path)?),
+            Sink::File(path) => {
+                let file = privileged_file::open_log(path)?;
+                // Says to a logger that the file is still written, if a later configuration rotates it.
+                _ = flock(&file, FlockOperation::NonBlockingLockShared);
+                To::File(file)
+            }
+            Sink::Command(_) | Sink::Tcp(_) => To::Logger(None),
         };
         Ok(OpenSink { sink: sink.clone(), to, lost: 0, torn: false })
+    }
+
+    /// The logger writes there. Lines are lost until `replace` gives a pipe to it.
+    pub fn by_logger(sink: &Sink) -> OpenSink {
+        OpenSink { sink: sink.clone(), to: To::Logger(None), lost: 0, torn: false }
     }
 
     pub fn sink(&self) -> &Sink {
@@ -49,8 +63,10 @@ impl OpenSink {
 
     /// Writes to `file` from now on.
     pub fn replace(&mut self, file: File) {
-        if let To::File(old) = &mut self.to {
-            *old = file;
+        match &mut self.to {
+            To::File(old) => *old = file,
+            To::Logger(old) => *old = Some(file),
+            To::Stdout | To::Stderr | To::Daemon(_) => {}
         }
     }
 
@@ -58,6 +74,7 @@ impl OpenSink {
     pub fn into_file(self) -> Option<File> {
         match self.to {
             To::File(file) => Some(file),
+            To::Logger(file) => file,
             To::Stdout | To::Stderr | To::Daemon(_) => None,
         }
     }
@@ -67,7 +84,8 @@ impl OpenSink {
         let has_capacity = match &self.to {
             To::Stdout => takes_bytes(io::stdout()),
             To::Stderr => takes_bytes(io::stderr()),
-            To::File(file) => takes_bytes(file),
+            To::File(file) | To::Logger(Some(file)) => takes_bytes(file),
+            To::Logger(None) => false,
             To::Daemon(_) => true,
         };
         if has_capacity {
@@ -79,7 +97,8 @@ impl OpenSink {
         let left = match &mut self.to {
             To::Stdout => whole(&mut io::stdout().lock(), lines, &mut self.torn),
             To::Stderr => whole(&mut io::stderr().lock(), lines, &mut self.torn),
-            To::File(file) => whole(file, lines, &mut self.torn),
+            To::File(file) | To::Logger(Some(file)) => whole(file, lines, &mut self.torn),
+            To::Logger(None) => lines,
             To::Daemon(socket) => send_lines(socket, lines),
         };
         self.lost += left.iter().filter(|&&b| b == b'\n').count() as u64;

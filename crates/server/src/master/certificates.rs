@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -132,6 +131,7 @@ impl Master {
         let (ours, theirs) = Channel::pair()?;
         let identity = Identity::of(site).map_err(io::Error::other)?;
         let (settings, sandbox) = (site.certificates.clone(), site.sandbox);
+        let errors = self.open_error_log().or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
         match sys::fork()? {
             Fork::Parent(pid) => {
                 self.certificates.processes.push(AcmeProcess {
@@ -146,8 +146,6 @@ impl Master {
             }
             Fork::Child => {
                 drop(ours);
-                let errors =
-                    OpenSink::open(&site.log.error).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
                 self.release_in_child();
                 if let Ok(errors) = errors {
                     log::write_to(errors, site.log.level.max(Level::Error));
@@ -249,10 +247,9 @@ impl Master {
 
     /// Sends the error log, as it is opened now.
     pub(super) fn send_log_to_acme(&self) {
-        let Some(log) = self.site.as_ref().map(|site| &site.log) else { return };
-        let Ok(Some(file)) = OpenSink::open(&log.error).map(OpenSink::into_file) else { return };
-        if let (Some(channel), Ok(file)) = (self.certificates.channel(), file.as_fd().try_clone_to_owned()) {
-            _ = channel.send(&AcmeCommand::Log(file));
+        let Some(channel) = self.certificates.channel() else { return };
+        if let Ok(Some(file)) = self.open_error_log().map(OpenSink::into_file) {
+            _ = channel.send(&AcmeCommand::Log(file.into()));
         }
     }
 

@@ -15,6 +15,7 @@ use site::tls::PrivateKeys;
 
 use super::counters::Counters;
 use super::lifecycle::{Event, State};
+use super::loggers::LoggerPlan;
 use super::process::{ChannelState, Generation, Retirement, SpawnerProcess};
 use super::sockets::{ListenError, Sockets};
 use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT};
@@ -45,6 +46,8 @@ pub(super) struct Change {
     pub(super) users: FileStamps,
     pub(super) sockets: Sockets,
     pub(super) generation: Pid,
+    /// They write its logs.
+    pub(super) loggers: Vec<LoggerPlan>,
     pub(super) errors: Option<OpenSink>,
     /// The predecessor sends its connections through this channel.
     pub(super) handoff: Option<OwnedFd>,
@@ -73,7 +76,17 @@ pub(super) struct Preparation {
     /// The folder of `taipan DIR`, opened with the rights of this process.
     pub(super) folder: Option<Root>,
     pub(super) sockets: Sockets,
+    pub(super) sinks: Vec<OpenSink>,
     pub(super) cause: Cause,
+}
+
+/// A generation that is starting.
+struct Started {
+    generation: Pid,
+    loggers: Vec<LoggerPlan>,
+    /// The error log, for the master.
+    errors: Option<OpenSink>,
+    handoff: Option<OwnedFd>,
 }
 
 pub(super) enum Cause {
@@ -178,16 +191,17 @@ impl Master {
         if self.site.is_none() {
             sockets.set_options(&site);
         }
-        self.preparation = Some(Preparation { site, tls, folder, sockets, cause });
-        let started = self.start_generation(workers, accounts, sinks);
+        self.preparation = Some(Preparation { site, tls, folder, sockets, sinks, cause });
+        let started = self.start_generation(workers, accounts);
         let Some(Preparation { site, tls, sockets, cause, .. }) = self.preparation.take() else {
             return Ok(());
         };
         match started {
-            Ok((generation, errors, handoff)) => {
+            Ok(Started { generation, loggers, errors, handoff }) => {
                 let kill = KillTimer::start(Instant::now(), START_TIMEOUT);
                 let users = stamps_of_users(&site);
-                let change = Change { site, tls, users, sockets, generation, errors, handoff, kill, cause };
+                let change =
+                    Change { site, tls, users, sockets, generation, loggers, errors, handoff, kill, cause };
                 self.change = Some(change);
                 Ok(())
             }
@@ -316,16 +330,12 @@ impl Master {
         Root::open(root).map(Some).map_err(|e| format!("cannot open {}: {e}", root.display()))
     }
 
-    fn start_generation(
-        &mut self,
-        workers: usize,
-        accounts: Accounts,
-        mut sinks: Vec<OpenSink>,
-    ) -> Result<(Pid, Option<OpenSink>, Option<OwnedFd>), NotStarted> {
+    fn start_generation(&mut self, workers: usize, accounts: Accounts) -> Result<Started, NotStarted> {
         let place = self.place_of_cgroups();
+        let loggers = self.start_loggers(accounts.own.as_ref())?;
         // First, so that pools do not inherit the channels that follow.
-        let pools = self.start_pools(accounts.own.as_ref())?;
-        let (spawner, spawners, complaint) = self.start_spawner(workers, &accounts, place, &mut sinks)?;
+        let pools = self.start_pools(accounts.own.as_ref(), &loggers)?;
+        let (spawner, spawners, complaint) = self.start_spawner(workers, &accounts, place)?;
         if let Some(spawner) = spawner {
             // If the fork below fails, the spawner is killed.
             self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), START_TIMEOUT)));
@@ -343,6 +353,9 @@ impl Master {
         };
         let share = |p: &Preparation| p.sockets.per_worker(&p.site.listeners, workers);
         let shares = self.preparation.as_ref().map(share).transpose()?;
+        // As late as possible, so that no other process has the pipes: a logger ends with its writers.
+        let mut sinks = self.preparation.as_mut().map_or_else(Vec::new, |p| std::mem::take(&mut p.sinks));
+        self.connect_logs(&mut sinks, &loggers)?;
         match sys::fork()? {
             Fork::Parent(pid) => {
                 let names = sinks.iter().map(|sink| sink.sink().clone()).collect();
@@ -361,7 +374,10 @@ impl Master {
                     waiting: Vec::new(),
                     retirement: Retirement::NotBegun,
                 });
-                Ok((pid, sinks.into_iter().next(), handoff))
+                let errors = sinks.into_iter().next();
+                // One of its own: lines of two processes in one pipe could mix.
+                let errors = errors.and_then(|errors| self.open_log(errors.sink(), &loggers).ok());
+                Ok(Started { generation: pid, loggers, errors, handoff })
             }
             Fork::Child => {
                 drop((ours, handoff, signer));
@@ -410,7 +426,6 @@ impl Master {
         workers: usize,
         accounts: &Accounts,
         place: Result<Option<PathBuf>, String>,
-        sinks: &mut Vec<OpenSink>,
     ) -> io::Result<(Option<SpawnerProcess>, Vec<Channel>, Option<String>)> {
         let site = self.preparation.as_ref().map(|preparation| &preparation.site);
         let Some(site) = site.filter(|site| site.has_scripts()) else {
@@ -435,7 +450,6 @@ impl Master {
             Fork::Parent(pid) => Ok((Some(SpawnerProcess { pid, grace }), ours, complaint)),
             Fork::Child => {
                 drop(ours);
-                sinks.clear();
                 self.release_in_child();
                 // The spawner must not keep a rotated log file open.
                 if let Ok(stderr) = OpenSink::open(&Sink::Stderr) {
@@ -459,6 +473,7 @@ impl Master {
         self.generations.clear();
         self.helpers.clear();
         self.pools.clear();
+        self.loggers.clear();
         self.certificates.clear();
         self.tls = Tls::default();
         self.preparation = None;
@@ -470,7 +485,8 @@ impl Master {
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.
     pub(super) fn complete_change(&mut self) -> Result<(), Vec<String>> {
         let Some(change) = self.change.take() else { return Ok(()) };
-        let Change { site, tls, users, sockets, generation, errors, handoff, mut cause, .. } = change;
+        let Change { site, tls, users, sockets, generation, loggers, errors, handoff, mut cause, .. } =
+            change;
         if let Some(errors) = errors {
             log::write_to(errors, site.log.level);
         }
@@ -533,7 +549,10 @@ impl Master {
         self.schedule_look(Instant::now());
         self.schedule_look_at_users(Instant::now());
         self.release_pools();
+        self.loggers_in_use = loggers;
         self.send_log_to_pools();
+        self.send_log_to_acme();
+        self.release_loggers();
         self.resend_challenges();
         if let Some(starter) = &mut self.starter {
             starter.ready();
@@ -596,8 +615,9 @@ impl Master {
             log::error(format_args!("{line}"));
         }
         self.notify.ready();
-        // Ends the pools that only the failed change needed.
+        // Ends the processes that only the failed change needed.
         self.release_pools();
+        self.release_loggers();
         match cause {
             Cause::Start | Cause::Renewal | Cause::Crash => {}
             Cause::Reload(clients) => {

@@ -67,7 +67,8 @@ impl Master {
             if self.signer_ended(status) {
                 continue;
             }
-            if self.on_pool_exit(pid, &end) || self.on_acme_exit(pid, &end) {
+            if self.on_pool_exit(pid, &end) || self.on_acme_exit(pid, &end) || self.on_logger_exit(pid, &end)
+            {
                 continue;
             }
             if self.successor.as_ref().is_some_and(|s| s.pid() == pid) {
@@ -213,6 +214,8 @@ impl Master {
             Some((restart, Timer::RestartSigner(generation.pid)))
         });
         let pools = self.pools.iter().filter_map(|pool| Some((pool.kill.as_ref()?.due(), Timer::Pool)));
+        let loggers =
+            self.loggers.iter().filter_map(|logger| Some((logger.kill.as_ref()?.due(), Timer::Logger)));
         let upgrade = self.successor.as_ref().filter(|_| self.phase == Phase::Serving);
         let others = [
             self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
@@ -224,6 +227,9 @@ impl Master {
             self.next_look.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::Certificates)),
             self.next_look_at_users.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::UserFiles)),
             self.next_epoch.map(|at| (at, Timer::Tickets)),
+            self.restart_loggers
+                .filter(|_| self.phase == Phase::Serving)
+                .map(|at| (at, Timer::RestartLoggers)),
             // The end of a change restarts the generation, or schedules it again.
             self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
         ];
@@ -232,6 +238,7 @@ impl Master {
             .chain(helpers)
             .chain(signers)
             .chain(pools)
+            .chain(loggers)
             .chain(others.into_iter().flatten())
             .collect()
     }
@@ -242,6 +249,7 @@ impl Master {
             self.on_timer(timer, now);
         }
         self.end_pools(now);
+        self.end_loggers(now);
         self.look_after_certificates();
         self.serve_renewed();
     }
@@ -265,7 +273,8 @@ impl Master {
             Timer::RestartSigner(generation) => self.restart_signer(generation),
             Timer::Purges => self.advance_purges(),
             // `on_timers` looks after them.
-            Timer::Pool | Timer::Acme => {}
+            Timer::Pool | Timer::Logger | Timer::Acme => {}
+            Timer::RestartLoggers => self.replace_loggers(),
             Timer::StartTimeout => {
                 if let Some(change) = &mut self.change
                     && change.kill.expires(now)
@@ -302,6 +311,7 @@ impl Master {
         let has_children = !self.generations.is_empty()
             || !self.helpers.is_empty()
             || !self.pools.is_empty()
+            || !self.loggers.is_empty()
             || !self.certificates.is_empty();
         match self.phase {
             _ if has_children => None,

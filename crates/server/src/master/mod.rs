@@ -12,6 +12,7 @@ pub mod sockets;
 mod change;
 
 mod counters;
+mod loggers;
 mod pools;
 mod purges;
 
@@ -39,7 +40,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
-use site::model::{Log, Site};
+use site::model::Site;
 
 use crate::control::{Client, Control, Request};
 use crate::detach::{self, Starter};
@@ -54,6 +55,7 @@ use certificates::CertificateKeeper;
 use change::{Cause, Change, Preparation, Tls};
 use counters::Counters;
 use lifecycle::{Action, State};
+use loggers::{LoggerPlan, LoggerProcess};
 use notify::Notify;
 use process::{ChannelState, Generation, PoolProcess};
 use purges::RunningPurge;
@@ -129,6 +131,13 @@ struct Master {
     /// Spawners and signers that are ending, because their generations have ended; each is killed at its time.
     helpers: Vec<(Pid, KillTimer)>,
     pools: Vec<PoolProcess>,
+    loggers: Vec<LoggerProcess>,
+    /// Of the site that is served.
+    loggers_in_use: Vec<LoggerPlan>,
+    /// They have crashed, and are replaced at `restart_loggers`.
+    lost_loggers: Vec<LoggerPlan>,
+    logger_limit: RestartLimit,
+    restart_loggers: Option<Instant>,
     /// Folders in which scripts have had control groups.
     cgroups: BTreeSet<PathBuf>,
     /// The resources of a change that is being prepared: here, so that forked children can drop them.
@@ -185,6 +194,8 @@ enum Timer {
     RestartSigner(Pid),
     /// `end_pools` compares the deadlines of the pools.
     Pool,
+    Logger,
+    RestartLoggers,
     Acme,
     StartTimeout,
     UpgradeTimeout,
@@ -242,6 +253,11 @@ impl Master {
             generations: Vec::new(),
             helpers: Vec::new(),
             pools: Vec::new(),
+            loggers: Vec::new(),
+            loggers_in_use: Vec::new(),
+            lost_loggers: Vec::new(),
+            logger_limit: RestartLimit::of_servers(),
+            restart_loggers: None,
             cgroups: BTreeSet::new(),
             preparation: None,
             change: None,
@@ -401,8 +417,12 @@ impl Master {
     }
 
     fn reopen_logs(&mut self) {
+        self.reopen_in_loggers();
         for generation in &self.generations {
             for (number, sink) in generation.sinks.iter().enumerate() {
+                if self.has_logger(sink) {
+                    continue;
+                }
                 match OpenSink::open(sink).map(OpenSink::into_file) {
                     Ok(Some(file)) => {
                         let command = MasterCommand::Log { sink: number as u32, file: file.into() };
@@ -415,14 +435,15 @@ impl Master {
                 }
             }
         }
-        if let Some(Log { error, level, .. }) = self.site.as_ref().map(|site| &site.log)
-            && let Ok(errors) = OpenSink::open(error)
-        {
-            log::write_to(errors, *level);
+        let is_of_logger = |site: &Site| self.has_logger(&site.log.error);
+        if self.site.as_ref().is_some_and(|site| !is_of_logger(site)) {
+            self.take_error_log();
+            self.send_log_to_pools();
+            self.send_log_to_acme();
         }
-        self.send_log_to_pools();
-        self.send_log_to_acme();
-        if let Some(change) = &mut self.change {
+        if self.change.as_ref().is_some_and(|change| !is_of_logger(&change.site))
+            && let Some(change) = &mut self.change
+        {
             change.errors = OpenSink::open(&change.site.log.error).ok();
         }
     }

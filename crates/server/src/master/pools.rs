@@ -13,6 +13,7 @@ use site::model::{Level, Log, Site};
 use site::upstream::Upstream;
 
 use super::lifecycle::State;
+use super::loggers::LoggerPlan;
 use super::process::{Circumstances, PoolProcess, Service};
 use super::{Master, Phase};
 use crate::control::{Client, Drain};
@@ -29,7 +30,11 @@ use crate::sys::{self, Fork};
 impl Master {
     /// Starts the pools of the applications that have none, and returns the pools of all, behind them that of the
     /// forward proxy. Errors: of `fork`, or there is no such user.
-    pub(super) fn start_pools(&mut self, identity: Option<&Identity>) -> io::Result<Vec<Pid>> {
+    pub(super) fn start_pools(
+        &mut self,
+        identity: Option<&Identity>,
+        loggers: &[LoggerPlan],
+    ) -> io::Result<Vec<Pid>> {
         let Some(site) = self.preparation.as_ref().map(|preparation| preparation.site.clone()) else {
             return Ok(Vec::new());
         };
@@ -38,7 +43,7 @@ impl Master {
             let circumstances = circumstances(&site, &service, identity)?;
             pools.push(match self.pool_of(&service, &circumstances) {
                 Some(pool) => pool.pid,
-                None => self.start_pool(&site, index, service, circumstances)?,
+                None => self.start_pool(&site, index, service, circumstances, loggers)?,
             });
         }
         Ok(pools)
@@ -71,6 +76,7 @@ impl Master {
         index: usize,
         service: Service,
         circumstances: Circumstances,
+        loggers: &[LoggerPlan],
     ) -> io::Result<Pid> {
         let (ours, theirs) = Channel::pair()?;
         let identity = circumstances.identity.clone();
@@ -80,6 +86,8 @@ impl Master {
                 Setup::ForwardProxy(Box::new(ForwardProxySetup::of(site, rules.clone(), theirs, identity)))
             }
         };
+        let Log { error, level, .. } = &site.log;
+        let errors = self.open_log(error, loggers).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
         match sys::fork()? {
             Fork::Parent(pid) => {
                 let channel = Some(ours);
@@ -88,9 +96,6 @@ impl Master {
             }
             Fork::Child => {
                 drop(ours);
-                let Log { error, level, .. } = &site.log;
-                // The master, which is this process, has opened it before under the same account.
-                let errors = OpenSink::open(error).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
                 self.release_in_child();
                 if let Ok(errors) = errors {
                     log::write_to(errors, (*level).max(Level::Error));
@@ -120,8 +125,10 @@ impl Master {
 
     /// Sends the error log, as it is opened now, to the pools.
     pub(super) fn send_log_to_pools(&self) {
-        let Some(log) = self.site.as_ref().map(|site| &site.log) else { return };
-        let Ok(Some(file)) = OpenSink::open(&log.error).map(OpenSink::into_file) else { return };
+        if self.pools.is_empty() {
+            return;
+        }
+        let Ok(Some(file)) = self.open_error_log().map(OpenSink::into_file) else { return };
         for channel in self.pools.iter().filter_map(|pool| pool.channel.as_ref()) {
             if let Ok(file) = file.as_fd().try_clone_to_owned().map(File::from) {
                 _ = channel.send(&PoolCommand::Log(file.into()));

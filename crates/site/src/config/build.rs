@@ -16,6 +16,8 @@ use super::settings::account_name;
 use super::tls::{check_listeners, tls};
 use super::toml::Table;
 use super::upstreams::{check_chroot, resolution, upstreams};
+use taipan_http::negotiate::Coding;
+
 use crate::address::Address;
 use crate::host::Hosts;
 use crate::listener::Listener;
@@ -25,6 +27,7 @@ use crate::model::{
 };
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
+use crate::rotation::{Period, RotatedNames, Rotation};
 use crate::upstream::Upstream;
 
 /// Addresses that a site listens on.
@@ -347,6 +350,53 @@ fn log(top: &Section) -> (Log, LogFormat) {
         error: section.sink("error").flatten().unwrap_or(defaults.error),
         level: level.unwrap_or(defaults.level),
         queue: section.count("queue").unwrap_or(defaults.queue),
+        rotation: section.section("rotate", Scope::Rotate).map(|section| rotation(&section)),
     };
     (log, format)
+}
+
+fn rotation(section: &Section) -> Rotation {
+    let second = section.text("at").map_or(0, |at| {
+        time_of_day(at.value).unwrap_or_else(|| {
+            section.reject("at", at.place, "is no time of the day, such as \"03:30\"");
+            0
+        })
+    });
+    let period = section.choice("every").map(|word| match word {
+        "hour" => Period::Hour,
+        _ => Period::Day(second),
+    });
+    if section.has("at") && !matches!(period, Some(Period::Day(_))) {
+        section.reject_keys(&["at"], "has no effect", "add every = \"day\"");
+    }
+    let size = section.size("size");
+    if size.is_none() && period.is_none() {
+        let what = "\"rotate\" does not say when";
+        section.errors.add(section.place(), what, "add every = \"day\", or size = \"100MiB\"");
+    }
+    Rotation {
+        size,
+        period,
+        keep: section.count("keep").unwrap_or(14),
+        keep_size: section.size("keep_size"),
+        compress: match section.choice("compress") {
+            Some("none") => None,
+            Some("zstd") => Some(Coding::Zstd),
+            _ => Some(Coding::Gzip),
+        },
+        names: match section.choice("names") {
+            Some("number") => RotatedNames::Number,
+            _ => RotatedNames::Date,
+        },
+    }
+}
+
+/// `03:30` in seconds.
+fn time_of_day(text: &str) -> Option<i64> {
+    let (hour, minute) = text.split_once(':')?;
+    let number = |text: &str, below: i64| -> Option<i64> {
+        let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|number| is_number && *number < below)
+    };
+    Some(number(hour, 24)? * 3600 + number(minute, 60)? * 60)
 }

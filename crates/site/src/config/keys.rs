@@ -32,12 +32,13 @@ pub enum Scope {
     Tls,
     Certificates,
     Log,
+    Rotate,
     SecurityTxt,
     Jwt,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 22] = [
+    pub const ALL: [Scope; 23] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -58,6 +59,7 @@ impl Scope {
         Scope::Tls,
         Scope::Certificates,
         Scope::Log,
+        Scope::Rotate,
         Scope::SecurityTxt,
         Scope::Jwt,
     ];
@@ -85,6 +87,7 @@ impl Scope {
             Scope::Tls => "[tls]",
             Scope::Certificates => "[certificates]",
             Scope::Log => "[log]",
+            Scope::Rotate => "[log.rotate]",
             Scope::SecurityTxt => "[security_txt]",
             Scope::Jwt => "jwt",
         }
@@ -136,6 +139,9 @@ pub enum Kind {
     Tables(Scope),
 }
 
+const SINK: &str = "\"stdout\", \"stderr\", \"syslog\", a path with a slash in it, \"|/program arguments\" or \
+                    \"tcp://host:port\"";
+
 impl Kind {
     /// The words behind "expected" in an error message.
     pub fn expected(self) -> String {
@@ -163,10 +169,8 @@ impl Kind {
             Kind::Choice(words) => format!("one of {}", quoted(words)),
             Kind::Choices(words) => format!("an array of {}", quoted(words)),
             Kind::FlagOrChoices(words) => format!("true, false, or an array of {}", quoted(words)),
-            Kind::Sink => "\"stdout\", \"stderr\", \"syslog\" or a path with a slash in it".to_owned(),
-            Kind::SinkOrFalse => {
-                "\"stdout\", \"stderr\", \"syslog\" or a path with a slash in it, or false".to_owned()
-            }
+            Kind::Sink => SINK.to_owned(),
+            Kind::SinkOrFalse => format!("{SINK}, or false"),
             Kind::Pairs(what) => what.to_owned(),
             Kind::Section(scope) => format!("a section {}", scope.name()),
             Kind::SectionOrFalse(_) => "a table, or false".to_owned(),

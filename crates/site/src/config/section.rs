@@ -225,10 +225,12 @@ impl<'c> Section<'c> {
     pub fn sink(&self, name: &str) -> Option<Option<Sink>> {
         let given = self.read(name, |kind, node| match node.value {
             Value::Flag(false) if kind == Kind::SinkOrFalse => Some(None),
-            _ => value::sink(text(node)?, node.place.folder()).map(Some),
+            _ => Sink::parse(text(node)?, node.place.folder()).map(Some),
         })?;
-        if let Some(Sink::File(path)) = &given.value {
-            self.mark(name, path, given.place);
+        match &given.value {
+            Some(Sink::File(path)) => self.mark(name, path, given.place),
+            Some(Sink::Command(words)) => self.mark(name, &words[0], given.place),
+            _ => {}
         }
         Some(given.value)
     }

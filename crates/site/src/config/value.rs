@@ -1,12 +1,10 @@
 //! Parses durations, sizes, log sinks and host names.
 
-use std::path::Path;
 use std::time::Duration;
 
 use taipan_http::fields::is_host;
 
 use crate::host::MAX_NAME;
-use crate::model::Sink;
 
 const DURATIONS: [(&str, u64); 6] =
     [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("y", 31_536_000_000)];
@@ -71,17 +69,6 @@ pub fn size_text(size: u64) -> String {
 fn spelled(value: u64, units: &[(&str, u64)]) -> String {
     let fits = units.iter().rev().find(|(_, factor)| value.is_multiple_of(*factor));
     fits.map_or_else(|| value.to_string(), |(unit, factor)| format!("{}{unit}", value / factor))
-}
-
-/// Parses a sink: a word or a path. A path needs a slash, so that a misspelt word is not taken for a path.
-pub fn sink(text: &str, folder: &Path) -> Option<Sink> {
-    Some(match text {
-        "stdout" => Sink::Stdout,
-        "stderr" => Sink::Stderr,
-        "syslog" => Sink::Syslog,
-        path if path.contains('/') && !path.ends_with('/') => Sink::File(folder.join(path)),
-        _ => return None,
-    })
 }
 
 /// Checks the name of a host. Errors say what to write.
@@ -209,16 +196,5 @@ mod tests {
             assert!(check_host_name(bad).is_err(), "{bad}");
         }
         assert!(check_host_name(&"a".repeat(254)).is_err());
-    }
-
-    #[test]
-    fn parses_sinks() {
-        let folder = Path::new("/etc");
-        assert_eq!(sink("syslog", folder), Some(Sink::Syslog));
-        assert_eq!(sink("/var/log/a", folder), Some(Sink::File("/var/log/a".into())));
-        assert_eq!(sink("./a", folder), Some(Sink::File("/etc/./a".into())));
-        for bad in ["", "stdrr", "access.log", "/var/log/"] {
-            assert_eq!(sink(bad, folder), None, "{bad}");
-        }
     }
 }

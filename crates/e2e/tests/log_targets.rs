@@ -1,0 +1,352 @@
+//! Logs that go to commands and TCP peers, and files that the server rotates: no line is lost where it can be delivered,
+//! no request waits where it cannot, and what is lost is counted.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Instant;
+
+use e2e::{Rows, Server, Signal, Site, TIMEOUT, command, output_of, run, signal_process, wait_until};
+
+fn site(log: &str) -> Site {
+    Site::new().file("a.txt", "0123456789").config(&format!("workers = 2\n[log]\nformat = \"boa\"\n{log}"))
+}
+
+/// Requests with numbers, so that each line is different.
+fn request(server: &Server, numbers: std::ops::Range<u32>) {
+    let mut client = server.connect();
+    for number in numbers {
+        assert_eq!(client.get(&format!("/a.txt?{number}")).status, 200);
+    }
+}
+
+/// How often each number is in these lines.
+fn numbers<'l>(lines: impl IntoIterator<Item = &'l str>) -> BTreeMap<u32, usize> {
+    let mut found = BTreeMap::new();
+    for line in lines {
+        let number = line.split_once("/a.txt?").and_then(|(_, rest)| rest.split_once(' '));
+        let number = number.and_then(|(number, _)| number.parse().ok());
+        *found.entry(number.unwrap_or_else(|| panic!("no line of a request: {line}"))).or_default() += 1;
+    }
+    found
+}
+
+/// Each number once.
+fn each_once(numbers: std::ops::Range<u32>) -> BTreeMap<u32, usize> {
+    numbers.map(|number| (number, 1)).collect()
+}
+
+/// The lines on standard error that begin so, without the beginning.
+fn lines_with(server: &Server, start: &str) -> Vec<String> {
+    server.errors().all().iter().filter_map(|line| line.strip_prefix(start)).map(str::to_owned).collect()
+}
+
+fn wait_for_lines(server: &Server, start: &str, count: usize) -> Vec<String> {
+    wait_until(TIMEOUT, || lines_with(server, start).len() >= count);
+    let found = lines_with(server, start);
+    assert!(found.len() >= count, "{} of {count} lines with {start}:\n{}", found.len(), server.stderr());
+    found
+}
+
+#[test]
+fn a_command_gets_every_line_and_the_last_ones_at_the_stop() {
+    let mut server = site(r#"access = "|$exec sed -u s/^/one:/ >&2""#).start();
+    request(&server, 0..20);
+    wait_for_lines(&server, "one:", 20);
+    request(&server, 20..300);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
+    let lines = wait_for_lines(&server, "one:", 300);
+    assert_eq!(numbers(lines.iter().map(String::as_str)), each_once(0..300));
+}
+
+#[test]
+fn a_command_that_ends_is_started_again_and_the_next_one_gets_the_rest_in_whole_lines() {
+    // The shell reads byte by byte: it takes one line and the beginning of the next one.
+    let server = site(r#"access = "|$read -r line; echo got:$line >&2; exec head -c 5 >/dev/null""#).start();
+    request(&server, 0..6);
+    let lines = wait_for_lines(&server, "got:", 6);
+    assert_eq!(numbers(lines.iter().map(String::as_str)), each_once(0..6));
+    let ended = server.wait_for_line("it has ended: exit code 0", TIMEOUT);
+    assert!(ended.contains("it is tried again"), "{ended}");
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_is_refused() {
+    let mut rows = Rows::new();
+    for (access, reason) in [
+        ("|/nonexistent/logger -x", "/nonexistent/logger, cannot be executed"),
+        ("|/etc/passwd", "/etc/passwd, cannot be executed"),
+        ("|cat", "expected"),
+        ("|/bin/cat 'x", "expected"),
+        ("tcp://example.org", "expected"),
+    ] {
+        let site = site(&format!("access = \"{access}\""));
+        let config = site.write_config();
+        let started = errors_of_start(&config);
+        rows.holds(access, &format!("the start says {reason}: {started}"), started.contains(reason));
+        let checked = run([Path::new("check"), Path::new("-c"), &config]);
+        let checked = String::from_utf8_lossy(&checked.stderr).into_owned();
+        rows.holds(access, &format!("the check says {reason}: {checked}"), checked.contains(reason));
+        rows.holds(access, &format!("the check says where: {checked}"), checked.contains("site.toml:"));
+    }
+}
+
+#[test]
+fn a_command_that_does_not_read_delays_no_request_and_the_losses_are_counted() {
+    let mut server = site("access = \"|/bin/sleep 1000\"\nqueue = 1").start();
+    let started = Instant::now();
+    request(&server, 0..8000);
+    assert!(started.elapsed() < 2 * TIMEOUT);
+    let reported = server.wait_for_line("log lines were dropped: log |/bin/sleep 1000", TIMEOUT);
+    assert!(reported.contains("error"), "{reported}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(2 * TIMEOUT).code(), Some(0));
+    // What was lost is all that was logged, because the command has read nothing.
+    let lost = |line: &str| {
+        let (before, _) = line.split_once(" log lines were dropped")?;
+        before.rsplit(' ').next()?.parse::<u32>().ok()
+    };
+    let lost: u32 = server.errors().all().iter().filter_map(|line| lost(line)).sum();
+    assert_eq!(lost, 8000, "{}", server.stderr());
+}
+
+/// What a start says that fails.
+fn errors_of_start(config: &Path) -> String {
+    let output = output_of(command().arg("-c").arg(config));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Lines that a peer receives on its next connection.
+fn receive(listener: &TcpListener, count: usize) -> Vec<String> {
+    let (stream, _) = listener.accept().expect("the server connects");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("it is a socket");
+    BufReader::new(stream).lines().take(count).map(|line| line.expect("a line comes")).collect()
+}
+
+#[test]
+fn a_peer_gets_lines_by_tcp_and_again_after_it_was_away() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let mut server = site(&format!("access = \"tcp://localhost:{port}\"")).start();
+    request(&server, 0..5);
+    let first = receive(&listener, 5);
+    assert_eq!(numbers(first.iter().map(String::as_str)), each_once(0..5));
+    // The peer has closed the connection. It gets the lines on the next one.
+    server.wait_for_line("closed the connection", TIMEOUT);
+    request(&server, 5..10);
+    let second = receive(&listener, 5);
+    assert_eq!(numbers(second.iter().map(String::as_str)), each_once(5..10));
+    drop(listener);
+    server.wait_for_line("cannot connect to 127.0.0.1", TIMEOUT);
+    request(&server, 10..12);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(2 * TIMEOUT).code(), Some(0));
+    assert!(server.stderr().contains("2 log lines were dropped"), "{}", server.stderr());
+}
+
+#[test]
+fn a_peer_that_never_reads_delays_no_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let server = site(&format!("access = \"tcp://127.0.0.1:{port}\"\nqueue = 1")).start();
+    let (_stream, _) = listener.accept().expect("the server connects");
+    let mut client = server.connect();
+    let agent = "x".repeat(6000);
+    // The kernel holds some megabytes for the peer.
+    let is_reported = || {
+        (0..100).for_each(|_| {
+            assert_eq!(client.get_with("/a.txt", &format!("User-Agent: {agent}\r\n")).status, 200)
+        });
+        server.stderr().contains("log lines were dropped: log tcp://127.0.0.1")
+    };
+    assert!(wait_until(3 * TIMEOUT, is_reported), "{}", server.stderr());
+}
+
+#[test]
+fn a_reload_keeps_a_logger_or_replaces_it_without_losing_lines() {
+    let config = |name: &str, more: &str| {
+        format!("{more}\n[log]\nformat = \"boa\"\naccess = \"|$exec sed -u s/^/{name}:/ >&2\"")
+    };
+    let server = Site::new().file("a.txt", "a").config(&config("one", "")).start();
+    request(&server, 0..50);
+    let before = server.serving_pids();
+    server.configure(&config("one", "etag = \"content\""));
+    server.reload();
+    let after = server.serving_pids();
+    assert_eq!(before[0], after[0], "the logger stays");
+    request(&server, 50..100);
+    server.configure(&config("two", ""));
+    server.reload();
+    request(&server, 100..150);
+    let one = wait_for_lines(&server, "one:", 100);
+    let two = wait_for_lines(&server, "two:", 50);
+    assert_eq!(numbers(one.iter().map(String::as_str)), each_once(0..100));
+    assert_eq!(numbers(two.iter().map(String::as_str)), each_once(100..150));
+    assert!(wait_until(TIMEOUT, || !server.serving_pids().contains(&before[0])), "the old logger ends");
+}
+
+#[test]
+fn a_logger_that_was_killed_is_replaced() {
+    let server = site(r#"access = "|$exec sed -u s/^/one:/ >&2""#).start();
+    request(&server, 0..10);
+    wait_for_lines(&server, "one:", 10);
+    let logger = server.serving_pids()[0];
+    signal_process(logger, Signal::KILL);
+    server.wait_for_line("the process that writes logs has ended: killed by SIGKILL", TIMEOUT);
+    assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 2), "{:?}", server.serving_pids());
+    // Lines that are written before the serving process has the new pipe are lost.
+    let mut number = 1000;
+    let arrives = || {
+        request(&server, number..number + 1);
+        number += 1;
+        lines_with(&server, "one:").len() > 10
+    };
+    assert!(wait_until(TIMEOUT, arrives), "{}", server.stderr());
+}
+
+/// The log and all its rotated files, decompressed: name and text.
+fn rotated(server: &Server) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(server.home().join("logs")).expect("the folder is there") {
+        let path = entry.expect("it can be read").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = fs::read(&path).unwrap_or_default();
+        let mut text = String::new();
+        match () {
+            () if name.starts_with('.') => continue,
+            () if name.ends_with(".gz") => {
+                flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).expect("it is gzip");
+            }
+            () => text = String::from_utf8(bytes).expect("it is text"),
+        }
+        files.insert(name, text);
+    }
+    files
+}
+
+fn rotating(rotate: &str) -> Site {
+    site(&format!("access = \"logs/access.log\"\nrotate = {rotate}")).file_beside_root("logs/x", "")
+}
+
+#[test]
+fn a_file_is_rotated_by_its_size_without_losing_a_line_of_any_worker_nor_at_a_reload() {
+    let server = rotating(r#"{ size = "4KiB", keep = 1000, names = "number" }"#).start();
+    std::thread::scope(|scope| {
+        for part in 0..4 {
+            let server = &server;
+            scope.spawn(move || request(server, part * 200..(part + 1) * 200));
+        }
+        server.reload();
+        server.signal(Signal::USR1);
+    });
+    let all = || -> Vec<String> {
+        rotated(&server)
+            .iter()
+            .filter(|(name, _)| *name != "x")
+            .flat_map(|(_, text)| text.lines().map(str::to_owned))
+            .collect()
+    };
+    assert!(wait_until(TIMEOUT, || all().len() >= 800), "{} lines", all().len());
+    let is_compressed = || {
+        let files = rotated(&server);
+        let of_log = files.keys().filter(|name| name.starts_with("access.log."));
+        of_log.clone().count() > 15 && of_log.clone().all(|name| name.ends_with(".gz"))
+    };
+    assert!(wait_until(TIMEOUT, is_compressed), "{:?}", rotated(&server).keys());
+    assert_eq!(numbers(all().iter().map(String::as_str)), each_once(0..800));
+    for (name, text) in rotated(&server) {
+        assert!(text.len() <= 4096, "{name} has {} bytes", text.len());
+        assert!(name == "x" || text.is_empty() || text.ends_with('\n'), "{name}");
+    }
+}
+
+#[test]
+fn only_as_many_rotated_files_are_kept_as_configured() {
+    let server = rotating(r#"{ size = "4KiB", keep = 3, compress = "none" }"#).start();
+    request(&server, 0..400);
+    let is_kept = || {
+        let files = rotated(&server);
+        let last = files.iter().any(|(_, text)| text.contains("?399 "));
+        last && files.keys().filter(|name| name.starts_with("access.log-20")).count() == 3
+    };
+    assert!(wait_until(TIMEOUT, is_kept), "{:?}", rotated(&server).keys());
+    assert!(!server.stderr().contains("error"), "{}", server.stderr());
+}
+
+#[test]
+fn a_file_that_another_program_has_renamed_is_opened_again_at_the_signal() {
+    let server = rotating(r#"{ every = "day" }"#).start();
+    let path = |name: &str| server.home().join("logs").join(name);
+    request(&server, 0..5);
+    let has = |name: &str, count: usize| {
+        wait_until(TIMEOUT, || fs::read_to_string(path(name)).unwrap_or_default().lines().count() == count)
+    };
+    assert!(has("access.log", 5));
+    fs::rename(path("access.log"), path("moved")).expect("it is ours");
+    request(&server, 5..8);
+    assert!(has("moved", 8), "until the signal, the server writes to the old file");
+    server.signal(Signal::USR1);
+    assert!(wait_until(TIMEOUT, || path("access.log").exists()));
+    request(&server, 8..10);
+    assert!(has("access.log", 2) && has("moved", 8));
+}
+
+#[test]
+fn a_file_of_an_earlier_day_is_rotated_when_the_server_starts_to_write() {
+    let site = rotating(r#"{ every = "day" }"#).file_beside_root("logs/access.log", "old\n");
+    let old = fs::File::options().write(true).open(site.home().join("logs/access.log")).expect("it is ours");
+    old.set_modified(std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000))
+        .expect("it is ours");
+    drop(old);
+    let server = site.start();
+    request(&server, 0..1);
+    let is_rotated = || {
+        let files = rotated(&server);
+        files.get("access.log").is_some_and(|text| text.contains("?0 "))
+            && files.iter().any(|(name, text)| {
+                name.starts_with("access.log-") && name.ends_with(".gz") && text == "old\n"
+            })
+    };
+    assert!(wait_until(TIMEOUT, is_rotated), "{:?}", rotated(&server));
+}
+
+#[test]
+fn a_folder_that_was_removed_costs_lines_but_no_request() {
+    let server = rotating(r#"{ size = "4KiB" }"#).start();
+    request(&server, 0..1);
+    fs::remove_dir_all(server.home().join("logs")).expect("it is ours");
+    request(&server, 1..200);
+    let reported = server.wait_for_line("it is tried again", TIMEOUT);
+    assert!(reported.contains("logs/access.log"), "{reported}");
+    request(&server, 200..201);
+}
+
+#[test]
+fn a_full_disk_costs_lines_which_are_counted_but_no_request() {
+    let server = site("access = \"/dev/full\"\nrotate = { size = \"4KiB\" }").start();
+    request(&server, 0..200);
+    server.wait_for_line("log lines were dropped: /dev/full cannot be written", TIMEOUT);
+    request(&server, 200..201);
+    assert!(Path::new("/dev/full").exists(), "a device is not rotated");
+}
+
+#[test]
+fn a_rotation_that_is_never_due_is_refused() {
+    let mut rows = Rows::new();
+    for (rotate, reason) in [
+        ("{}", "does not say when"),
+        ("{ keep = 5 }", "does not say when"),
+        ("{ size = \"1\" }", "expected a size"),
+        ("{ every = \"week\" }", "expected one of"),
+        ("{ every = \"day\", at = \"25:00\" }", "no time of the day"),
+        ("{ every = \"hour\", at = \"03:00\" }", "has no effect"),
+        ("{ size = \"1MiB\", kept = 3 }", "keep"),
+    ] {
+        let site = rotating(rotate);
+        let started = errors_of_start(&site.write_config());
+        rows.holds(rotate, &format!("it says {reason}: {started}"), started.contains(reason));
+    }
+}

@@ -1,0 +1,211 @@
+//! A log file that is rotated: before it gets too large, and at certain times. The lines of a block stay together as far
+//! as the size allows.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, FlockOperation, flock};
+use site::model::Sink;
+use site::rotation::Rotation;
+
+use crate::log::{self, OpenSink};
+use crate::privileged_file::{Location, open_log};
+
+/// After a rotation that has failed, the next one waits for so long.
+const RETRY: Duration = Duration::from_secs(10);
+/// Lines that could not be written are reported at most this often.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// Held while names of rotated files change.
+pub type Names = Arc<Mutex<()>>;
+
+pub struct RotatedFile {
+    path: PathBuf,
+    rotation: Rotation,
+    sink: OpenSink,
+    /// The file that `sink` writes to. `None`: it could not be opened.
+    file: Option<File>,
+    size: u64,
+    /// Devices and FIFOs are not rotated.
+    is_regular: bool,
+    /// When it is rotated next, in seconds since 1970.
+    due: Option<i64>,
+    /// After a failure, no rotation is tried before.
+    not_before: Option<Instant>,
+    reported: Option<Instant>,
+    finishing: Sender<PathBuf>,
+    names: Names,
+}
+
+impl RotatedFile {
+    /// `finishing` gets the path when there is something to compress or to remove.
+    pub fn open(
+        path: PathBuf,
+        rotation: Rotation,
+        now: i64,
+        finishing: Sender<PathBuf>,
+        names: Names,
+    ) -> RotatedFile {
+        // Replaced at once.
+        let sink = OpenSink::by_logger(&Sink::File(path.clone()));
+        let mut file = RotatedFile {
+            path,
+            rotation,
+            sink,
+            file: None,
+            size: 0,
+            is_regular: true,
+            due: None,
+            not_before: None,
+            reported: None,
+            finishing,
+            names,
+        };
+        if let Err(why) = file.begin(now) {
+            log::error(format_args!("{why}"));
+        }
+        // What an earlier process has left.
+        _ = file.finishing.send(file.path.clone());
+        file
+    }
+
+    /// When it is rotated next, in seconds since 1970, if a time matters.
+    pub fn due(&self) -> Option<i64> {
+        self.due.filter(|_| self.size > 0 && self.not_before.is_none())
+    }
+
+    /// Writes whole lines.
+    pub fn write(&mut self, mut lines: &[u8], now: i64) {
+        self.rotate_if_due(now);
+        if self.file.is_none() {
+            self.retry(|file| file.begin(now));
+        }
+        while !lines.is_empty() {
+            let fits = self.fitting(lines);
+            if fits == 0 && self.size > 0 && self.may_try() {
+                self.rotate(now);
+                continue;
+            }
+            // One line alone may be larger than a file; and without a rotation, the file grows.
+            let first = lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| at + 1);
+            let taken = if fits == 0 && self.size > 0 { lines.len() } else { fits.max(first) };
+            let (now_written, rest) = lines.split_at(taken);
+            self.sink.write(now_written);
+            self.size += taken as u64;
+            lines = rest;
+        }
+        self.report_lost();
+    }
+
+    pub fn rotate_if_due(&mut self, now: i64) {
+        if self.due().is_some_and(|due| due <= now) && self.may_try() {
+            self.rotate(now);
+        }
+    }
+
+    /// Another program has renamed the file.
+    pub fn reopen(&mut self, now: i64) {
+        if !self.is_at_its_path()
+            && let Err(why) = self.begin(now)
+        {
+            log::error(format_args!("{why}; the server continues to write to the old file"));
+        }
+    }
+
+    /// Bytes of whole lines that the file takes before it is too large.
+    fn fitting(&self, lines: &[u8]) -> usize {
+        let Some(most) = self.rotation.size.filter(|_| self.is_regular) else { return lines.len() };
+        let most = most.saturating_sub(self.size).min(lines.len() as u64) as usize;
+        lines[..most].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+    }
+
+    fn may_try(&self) -> bool {
+        self.not_before.is_none_or(|at| at <= Instant::now())
+    }
+
+    fn retry(&mut self, work: impl FnOnce(&mut RotatedFile) -> Result<(), String>) {
+        if !self.may_try() {
+            return;
+        }
+        match work(self) {
+            Ok(()) => self.not_before = None,
+            Err(why) => {
+                self.not_before = Some(Instant::now() + RETRY);
+                log::error(format_args!("{why}; it is tried again in {} s", RETRY.as_secs()));
+            }
+        }
+    }
+
+    fn rotate(&mut self, now: i64) {
+        self.retry(|file| {
+            // Another process has done it: one that leaves, or logrotate.
+            if file.is_at_its_path() {
+                file.rename(now).map_err(|why| format!("cannot rotate {}: {why}", file.path.display()))?;
+            }
+            file.begin(now)?;
+            // Fails only if the thread has ended.
+            _ = file.finishing.send(file.path.clone());
+            Ok(())
+        });
+    }
+
+    fn rename(&self, now: i64) -> Result<(), String> {
+        let names = self.names.clone();
+        let _held = names.lock().unwrap_or_else(PoisonError::into_inner);
+        let location = Location::of(&self.path).map_err(|why| why.to_string())?;
+        let base = location.name().to_string_lossy().into_owned();
+        let all: Vec<String> = location
+            .entries()
+            .map_err(|errno| errno.to_string())?
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        for (from, to) in self.rotation.shifts(&base, &all) {
+            location
+                .rename_entry(OsStr::new(&from), OsStr::new(&to))
+                .map_err(|errno| format!("{from}: {errno}"))?;
+        }
+        let to = OsString::from(self.rotation.name(&base, now, &all));
+        location.rename_entry(location.name(), &to).map_err(|errno| errno.to_string())
+    }
+
+    /// Opens the file at the path.
+    fn begin(&mut self, now: i64) -> Result<(), String> {
+        let file = open_log(&self.path)?;
+        // Says to other processes that a rotated file is still written.
+        _ = flock(&file, FlockOperation::NonBlockingLockShared);
+        let found = rustix::fs::fstat(&file).map_err(|errno| format!("{}: {errno}", self.path.display()))?;
+        let copy = file.try_clone().map_err(|error| format!("{}: {error}", self.path.display()))?;
+        self.size = found.st_size as u64;
+        self.is_regular = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        // A file of yesterday is due at once.
+        let since = if self.size > 0 { found.st_mtime } else { now };
+        self.due = self.rotation.next(since).filter(|_| self.is_regular);
+        self.sink.replace(copy);
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Does the path still lead to the file that is written?
+    fn is_at_its_path(&self) -> bool {
+        let Some(file) = &self.file else { return false };
+        let (Ok(own), Ok(found)) = (rustix::fs::fstat(file), rustix::fs::stat(&self.path)) else {
+            return false;
+        };
+        (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino)
+    }
+
+    fn report_lost(&mut self) {
+        let lost = self.sink.lost();
+        if lost == 0 || self.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY) {
+            return;
+        }
+        self.reported = Some(Instant::now());
+        self.sink.subtract_lost(lost);
+        log::error(format_args!("{lost} log lines were dropped: {} cannot be written", self.path.display()));
+    }
+}

@@ -1,0 +1,29 @@
+//! The messages from the master to a logger.
+
+use std::os::fd::OwnedFd;
+
+use crate::ipc::{Decoder, Encoder, Message};
+
+pub enum LoggerCommand {
+    /// Lines for the target with this index come out of a pipe.
+    Writer { target: u32, pipe: OwnedFd },
+    /// Files are opened again, because another program has renamed them.
+    Reopen,
+}
+
+impl Message<'_> for LoggerCommand {
+    fn encode(&self) -> Encoder<'_> {
+        match self {
+            LoggerCommand::Writer { target, pipe } => Encoder::new(b'W').u32(*target).fd(pipe),
+            LoggerCommand::Reopen => Encoder::new(b'O'),
+        }
+    }
+
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<LoggerCommand> {
+        Some(match kind {
+            b'W' => LoggerCommand::Writer { target: fields.u32()?, pipe: fields.fd()? },
+            b'O' => LoggerCommand::Reopen,
+            _ => return None,
+        })
+    }
+}

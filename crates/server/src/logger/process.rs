@@ -1,0 +1,435 @@
+//! The process of a logger. It ends when the master and all writers have left it and their lines are delivered, or when
+//! the time for that is over.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::thread::CapabilitySet;
+use site::endpoint::Resolution;
+use site::model::Sink;
+use site::rotation::Rotation;
+use tokio::io::Interest;
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{sleep, timeout, timeout_at};
+
+use super::connection::Connection;
+use super::files::{Names, RotatedFile};
+use super::finishing;
+use super::lines::WholeLines;
+use super::message::LoggerCommand;
+use super::queue::Queue;
+use crate::ipc::{Channel, Received};
+use crate::log;
+use crate::names::{Resolver, SystemNames};
+use crate::privilege::Identity;
+use crate::spawner::process::{Privileges, settle_in};
+use crate::supervisor::{self, RestartLimit};
+use crate::{sandbox, sys, terminal};
+
+const FAILED: u8 = 1;
+/// How long the last lines may take to be delivered, and a command to end then.
+pub const DELIVERY: Duration = Duration::from_secs(5);
+/// A reader that lasts so long has done its work: the pauses before the next one begin anew.
+const LASTS: Duration = Duration::from_secs(10);
+/// Bytes of one read.
+const READ: usize = 64 * 1024;
+/// Dropped lines are reported at most this often.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// For folders of other users, and for the group of new files.
+const FILES: CapabilitySet = CapabilitySet::SETUID
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::FOWNER);
+
+/// What a logger writes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Targets {
+    /// Files, with the rights of the master.
+    Files(Vec<Sink>, Rotation),
+    /// Commands and peers, with the account that serves.
+    Readers(Vec<Sink>),
+}
+
+impl Targets {
+    pub fn sinks(&self) -> &[Sink] {
+        match self {
+            Targets::Files(sinks, _) | Targets::Readers(sinks) => sinks,
+        }
+    }
+}
+
+/// What the process starts with.
+pub struct LoggerSetup {
+    pub targets: Targets,
+    /// Bytes that may wait for a command or a peer.
+    pub queue: usize,
+    pub resolution: Resolution,
+    pub identity: Option<Identity>,
+    pub privileges: Privileges,
+    pub master: Channel,
+    /// Its own messages, if one of its targets is the error log.
+    pub own: Option<(u32, OwnedFd)>,
+}
+
+/// Runs until its work is done, and returns the exit code. The process must have one thread.
+pub fn run(setup: LoggerSetup) -> u8 {
+    match serve(setup) {
+        Ok(()) => 0,
+        Err(why) => {
+            terminal::err(format_args!("taipan: logger: {why}"));
+            FAILED
+        }
+    }
+}
+
+fn serve(setup: LoggerSetup) -> Result<(), String> {
+    let LoggerSetup { targets, queue, resolution, identity, privileges, master, own } = setup;
+    let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
+    match &targets {
+        Targets::Files(..) => {
+            // Its capabilities are given up below.
+            settle_in(None, None, Privileges::ByFile, CapabilitySet::empty())?;
+            sandbox::keep_only(FILES).map_err(|errno| failed("give up capabilities")(errno.into()))?;
+        }
+        Targets::Readers(_) => settle_in(None, identity, privileges, CapabilitySet::empty())?,
+    }
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
+    let (all, finished) = match targets {
+        Targets::Files(sinks, rotation) => {
+            let (files, finished) = open_files(sinks, &rotation)?;
+            (files, Some(finished))
+        }
+        Targets::Readers(sinks) => {
+            (sinks.into_iter().map(|sink| Target::reader(sink, queue)).collect(), None)
+        }
+    };
+    let logger = Rc::new(Logger { targets: all, writers: Cell::new(0), left: Notify::new() });
+    let result = runtime.block_on(logger.clone().work(master, own, &resolution)).map_err(failed("go on"));
+    // The thread ends with the last sender. What it has not finished is found at the next start.
+    drop((logger, runtime));
+    if let Some(finished) = finished {
+        _ = finished.recv_timeout(DELIVERY);
+    }
+    result
+}
+
+/// Also returns what is disconnected when all files are finished.
+fn open_files(sinks: Vec<Sink>, rotation: &Rotation) -> Result<(Vec<Target>, mpsc::Receiver<()>), String> {
+    let (sender, paths) = mpsc::channel();
+    let (done, finished) = mpsc::channel();
+    let names = Names::default();
+    let (of_thread, of_names) = (rotation.clone(), names.clone());
+    let work = move || {
+        finishing::run(&of_thread, &paths, &of_names);
+        drop::<mpsc::Sender<()>>(done);
+    };
+    std::thread::Builder::new()
+        .name("compress".into())
+        .spawn(work)
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
+    let paths =
+        sinks.into_iter().filter_map(|sink| if let Sink::File(path) = sink { Some(path) } else { None });
+    let open = |path: PathBuf| {
+        let file = RotatedFile::open(path, rotation.clone(), now(), sender.clone(), names.clone());
+        Target::File(RefCell::new(file))
+    };
+    Ok((paths.map(open).collect(), finished))
+}
+
+struct Logger {
+    targets: Vec<Target>,
+    /// Pipes whose end has not come, without its own.
+    writers: Cell<usize>,
+    left: Notify,
+}
+
+enum Target {
+    File(RefCell<RotatedFile>),
+    Reader(Rc<Reader>),
+}
+
+/// A command or a peer, with what waits for it.
+struct Reader {
+    sink: Sink,
+    queue: RefCell<Queue>,
+    /// Something was queued, or nothing more will be.
+    changed: Notify,
+    is_ending: Cell<bool>,
+    /// `is_ending` was set.
+    ended: Notify,
+    reported: Cell<Option<Instant>>,
+}
+
+impl Target {
+    fn reader(sink: Sink, queue: usize) -> Target {
+        Target::Reader(Rc::new(Reader {
+            sink,
+            queue: RefCell::new(Queue::new(queue)),
+            changed: Notify::new(),
+            is_ending: Cell::new(false),
+            ended: Notify::new(),
+            reported: Cell::new(None),
+        }))
+    }
+
+    fn write(&self, lines: &[u8]) {
+        match self {
+            Target::File(file) => file.borrow_mut().write(lines, now()),
+            Target::Reader(reader) => {
+                reader.queue.borrow_mut().push(lines);
+                reader.changed.notify_one();
+                reader.report_lost("it reads too slowly, or cannot be reached");
+            }
+        }
+    }
+}
+
+impl Logger {
+    async fn work(
+        self: Rc<Logger>,
+        master: Channel,
+        own: Option<(u32, OwnedFd)>,
+        resolution: &Resolution,
+    ) -> io::Result<()> {
+        let master = sys::watch(master, Interest::READABLE)?;
+        let feeds = self.feed_readers(resolution);
+        if let Some((target, pipe)) = own {
+            self.add_writer(target, pipe, Counting::No);
+        }
+        // Ends with the master, or when the master needs the logger no more.
+        loop {
+            tokio::select! {
+                command = master.async_io(Interest::READABLE, Channel::receive::<LoggerCommand>) => match command {
+                    Ok(Received::Message(LoggerCommand::Writer { target, pipe })) => {
+                        self.add_writer(target, pipe, Counting::Yes);
+                    }
+                    Ok(Received::Message(LoggerCommand::Reopen)) => {
+                        self.files().for_each(|file| file.borrow_mut().reopen(now()));
+                    }
+                    Ok(Received::End) | Err(_) => break,
+                },
+                () = self.next_rotation() => {
+                    self.files().for_each(|file| file.borrow_mut().rotate_if_due(now()));
+                }
+            }
+        }
+        while self.writers.get() > 0 {
+            self.left.notified().await;
+        }
+        let until = tokio::time::Instant::now() + 3 * DELIVERY;
+        for reader in self.readers() {
+            reader.is_ending.set(true);
+            reader.ended.notify_one();
+            reader.changed.notify_one();
+        }
+        for feed in feeds {
+            // Its task ends a reader that does not take the last lines.
+            _ = timeout_at(until, feed).await;
+        }
+        Ok(())
+    }
+
+    /// Starts a task for each command and peer.
+    fn feed_readers(&self, resolution: &Resolution) -> Vec<JoinHandle<()>> {
+        let has_names =
+            self.readers().any(|reader| matches!(&reader.sink, Sink::Tcp(address) if address.is_name()));
+        let resolver =
+            has_names.then(|| Resolver::new(resolution, SystemNames::read()).ok()).flatten().map(Rc::new);
+        let feed = |reader: &Rc<Reader>| {
+            let (reader, resolver) = (reader.clone(), resolver.clone());
+            spawn_local(async move { reader.feed(resolver.as_deref()).await })
+        };
+        self.readers().map(feed).collect()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &RefCell<RotatedFile>> {
+        self.targets.iter().filter_map(|target| match target {
+            Target::File(file) => Some(file),
+            Target::Reader(_) => None,
+        })
+    }
+
+    fn readers(&self) -> impl Iterator<Item = &Rc<Reader>> {
+        self.targets.iter().filter_map(|target| match target {
+            Target::Reader(reader) => Some(reader),
+            Target::File(_) => None,
+        })
+    }
+
+    /// Waits until a file may be due: at most a minute, because the clock may be set.
+    async fn next_rotation(&self) {
+        let due = self.files().filter_map(|file| file.borrow().due()).min();
+        let wait = due.map_or(60, |due| (due - now()).clamp(1, 60));
+        sleep(Duration::from_secs(wait as u64)).await;
+    }
+
+    fn add_writer(self: &Rc<Logger>, target: u32, pipe: OwnedFd, counting: Counting) {
+        if self.targets.len() <= target as usize {
+            return;
+        }
+        let counted = usize::from(counting == Counting::Yes);
+        self.writers.update(|count| count + counted);
+        let logger = self.clone();
+        spawn_local(async move {
+            logger.receive(target as usize, pipe).await;
+            logger.writers.update(|count| count - counted);
+            logger.left.notify_one();
+        });
+    }
+
+    /// Passes lines on until the writer has closed its end.
+    async fn receive(&self, target: usize, pipe: OwnedFd) {
+        let target = &self.targets[target];
+        let Ok(pipe) = rustix::io::ioctl_fionbio(&pipe, true)
+            .map_err(io::Error::from)
+            .and_then(|()| sys::watch(pipe, Interest::READABLE))
+        else {
+            return;
+        };
+        let mut lines = WholeLines::default();
+        let mut bytes = vec![0; READ];
+        loop {
+            let read =
+                pipe.async_io(Interest::READABLE, |pipe| Ok(rustix::io::read(pipe, &mut bytes)?)).await;
+            match read {
+                Ok(count) if count > 0 => lines.receive(&bytes[..count], |whole| target.write(whole)),
+                _ => break,
+            }
+            // One writer that never stops must not keep the others waiting.
+            tokio::task::yield_now().await;
+        }
+        lines.finish(|whole| target.write(whole));
+    }
+}
+
+/// Does the logger stay for this writer?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counting {
+    Yes,
+    No,
+}
+
+impl Reader {
+    /// Keeps the reader running or connected, and writes what is queued, until the logger ends.
+    async fn feed(&self, resolver: Option<&Resolver>) {
+        let mut limit = RestartLimit::of_applications();
+        while !self.is_done() {
+            let began = Instant::now();
+            let mut connection = match self.connect(resolver).await {
+                Ok(connection) => connection,
+                Err(why) => {
+                    self.pause(&mut limit, &why).await;
+                    continue;
+                }
+            };
+            let Some(why) = self.pump(&connection).await else {
+                self.finish(connection).await;
+                break;
+            };
+            connection.end().await;
+            self.queue.borrow_mut().rewind(connection.unread());
+            if began.elapsed() >= LASTS {
+                limit.reset();
+            }
+            self.pause(&mut limit, &why).await;
+        }
+        self.queue.borrow_mut().clear();
+        self.reported.set(None);
+        self.report_lost("it did not take the last lines in time");
+    }
+
+    async fn connect(&self, resolver: Option<&Resolver>) -> Result<Connection, String> {
+        match &self.sink {
+            Sink::Command(words) => Connection::start(words),
+            Sink::Tcp(address) => Connection::connect(address, resolver).await,
+            Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::File(_) => Err("it is no reader".to_owned()),
+        }
+    }
+
+    /// Writes until the reader ends, and says why it has. `None`: the logger ends, and everything is written, or the time
+    /// for it is over.
+    async fn pump(&self, connection: &Connection) -> Option<String> {
+        let late = async {
+            self.ending().await;
+            sleep(DELIVERY).await;
+        };
+        let written = async {
+            loop {
+                if self.is_done() {
+                    return None;
+                }
+                let block = self.queue.borrow().front().map(<[u8]>::to_vec);
+                match block {
+                    Some(block) => match connection.write(&block).await {
+                        Ok(count) => self.queue.borrow_mut().advance(count),
+                        Err(error) => return Some(format!("cannot write to it: {error}")),
+                    },
+                    None => self.changed.notified().await,
+                }
+                self.report_lost("it has read too slowly, or could not be reached");
+            }
+        };
+        tokio::select! {
+            // Its end says more than an error of `write`.
+            biased;
+            why = connection.ended() => Some(why),
+            () = late => None,
+            failed = written => failed,
+        }
+    }
+
+    /// Lets the reader read to the end.
+    async fn finish(&self, mut connection: Connection) {
+        if self.queue.borrow().is_empty() {
+            _ = timeout(DELIVERY, connection.close()).await;
+        }
+        connection.end().await;
+        self.queue.borrow_mut().rewind(connection.unread());
+    }
+
+    async fn pause(&self, limit: &mut RestartLimit, why: &str) {
+        let pause = limit.count(Instant::now());
+        log::error(format_args!("log {}: {why}; it is tried again {}", self.sink, supervisor::text(pause)));
+        let is_ending = timeout(pause, self.ending()).await.is_ok();
+        // At the end, one more attempt follows at once, and then no other.
+        if is_ending && limit.ends() > 1 {
+            self.queue.borrow_mut().clear();
+        }
+    }
+
+    /// Pending until the logger ends.
+    async fn ending(&self) {
+        while !self.is_ending.get() {
+            self.ended.notified().await;
+        }
+    }
+
+    /// The logger ends, and nothing waits.
+    fn is_done(&self) -> bool {
+        self.is_ending.get() && self.queue.borrow().is_empty()
+    }
+
+    fn report_lost(&self, why: &str) {
+        if self.reported.get().is_some_and(|at| at.elapsed() < REPORT_EVERY) {
+            return;
+        }
+        let lost = self.queue.borrow_mut().take_lost();
+        if lost > 0 {
+            self.reported.set(Some(Instant::now()));
+            log::error(format_args!("{lost} log lines were dropped: log {}: {why}", self.sink));
+        }
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs() as i64)
+}

@@ -1,0 +1,277 @@
+//! The loggers: the processes that write logs which take more than appending to a file. A logger outlives a configuration
+//! if the next one has the same logs; one that has crashed is replaced, and the others go on.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use site::endpoint::Resolution;
+use site::model::{Level, Sink, Site};
+
+use super::{Master, Phase};
+use crate::ipc::{Channel, MasterCommand};
+use crate::log::{self, OpenSink};
+use crate::logger::message::LoggerCommand;
+use crate::logger::process::{DELIVERY, LoggerSetup, Targets, run};
+use crate::privilege::Identity;
+use crate::spawner::process::Privileges;
+use crate::supervisor::{self, KillTimer};
+use crate::sys::{self, Fork};
+
+/// Bytes of a pipe to a logger: a few blocks of lines. The kernel may give less.
+const PIPE: usize = 256 * 1024;
+/// Bytes of a block of lines.
+const BLOCK: usize = 32 * 1024;
+
+/// What a logger is started with. One with the same plan need not be started again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LoggerPlan {
+    targets: Targets,
+    queue: usize,
+    resolution: Resolution,
+    identity: Option<Identity>,
+    privileges: Privileges,
+    errors: Sink,
+    level: Level,
+}
+
+pub(super) struct LoggerProcess {
+    pid: Pid,
+    plan: LoggerPlan,
+    /// `None`: the process ends when its writers have left.
+    channel: Option<Channel>,
+    /// When it is killed, if it has not ended.
+    pub(super) kill: Option<KillTimer>,
+}
+
+impl LoggerPlan {
+    /// The loggers of a site. The one that writes the error log is the first.
+    fn of(site: &Site, identity: Option<&Identity>) -> Vec<LoggerPlan> {
+        let sinks = site.sinks().into_iter().filter(|sink| site.log.has_logger(sink)).cloned();
+        let (files, readers): (Vec<Sink>, Vec<Sink>) = sinks.partition(|sink| matches!(sink, Sink::File(_)));
+        let files = site.log.rotation.clone().map(|rotation| Targets::Files(files, rotation));
+        let plan = |targets| LoggerPlan {
+            targets,
+            queue: site.log.queue.saturating_mul(BLOCK),
+            resolution: site.resolution.clone(),
+            identity: identity.cloned(),
+            privileges: Privileges::of(site),
+            errors: site.log.error.clone(),
+            level: site.log.level.max(Level::Error),
+        };
+        let mut plans: Vec<LoggerPlan> =
+            files.into_iter().chain([Targets::Readers(readers)]).map(plan).collect();
+        plans.retain(|plan| !plan.targets.sinks().is_empty());
+        plans.sort_by_key(|plan| plan.index(&site.log.error).is_none());
+        plans
+    }
+
+    /// The index of a target.
+    fn index(&self, sink: &Sink) -> Option<u32> {
+        self.targets.sinks().iter().position(|target| target == sink).map(|index| index as u32)
+    }
+}
+
+impl Master {
+    /// Starts the loggers of the site that is being prepared, as far as they do not run. Errors: of `fork`.
+    pub(super) fn start_loggers(&mut self, identity: Option<&Identity>) -> io::Result<Vec<LoggerPlan>> {
+        let site = self.preparation.as_ref().map(|preparation| &preparation.site);
+        let plans = site.map_or_else(Vec::new, |site| LoggerPlan::of(site, identity));
+        for plan in &plans {
+            if !self.loggers.iter().any(|logger| logger.channel.is_some() && logger.plan == *plan) {
+                self.start_logger(plan, &plans)?;
+            }
+        }
+        Ok(plans)
+    }
+
+    fn start_logger(&mut self, plan: &LoggerPlan, plans: &[LoggerPlan]) -> io::Result<()> {
+        let (ours, theirs) = Channel::pair()?;
+        let mut own = None;
+        let errors = match plan.index(&plan.errors) {
+            Some(index) => {
+                let (output, input) = pipe()?;
+                own = Some((index, output));
+                let mut errors = OpenSink::by_logger(&plan.errors);
+                errors.replace(File::from(input));
+                Ok(errors)
+            }
+            None => self.open_log(&plan.errors, plans),
+        };
+        match sys::fork()? {
+            Fork::Parent(pid) => {
+                self.loggers.push(LoggerProcess { pid, plan: plan.clone(), channel: Some(ours), kill: None });
+                Ok(())
+            }
+            Fork::Child => {
+                drop(ours);
+                let LoggerPlan { targets, queue, resolution, identity, privileges, level, .. } = plan.clone();
+                self.release_in_child();
+                if let Ok(errors) = errors.or_else(|_| OpenSink::open(&Sink::Stderr)) {
+                    log::write_to(errors, level);
+                }
+                let setup =
+                    LoggerSetup { targets, queue, resolution, identity, privileges, master: theirs, own };
+                std::process::exit(run(setup).into())
+            }
+        }
+    }
+
+    /// Opens a log directly, or by the logger of one of these plans.
+    pub(super) fn open_log(&self, sink: &Sink, plans: &[LoggerPlan]) -> Result<OpenSink, String> {
+        let has_logger = plans.iter().any(|plan| plan.index(sink).is_some());
+        if !has_logger {
+            return OpenSink::open(sink);
+        }
+        let mut opened = OpenSink::by_logger(sink);
+        let pipe =
+            self.pipe_to(sink, plans).map_err(|error| format!("cannot use the log {sink}: {error}"))?;
+        opened.replace(File::from(pipe));
+        Ok(opened)
+    }
+
+    /// Opens the error log of the site that is served.
+    pub(super) fn open_error_log(&self) -> Result<OpenSink, String> {
+        let site = self.site.as_ref().ok_or("nothing is served")?;
+        self.open_log(&site.log.error, &self.loggers_in_use)
+    }
+
+    /// Connects those of the logs that a logger writes.
+    pub(super) fn connect_logs(&self, sinks: &mut [OpenSink], plans: &[LoggerPlan]) -> io::Result<()> {
+        for sink in sinks {
+            if plans.iter().any(|plan| plan.index(sink.sink()).is_some()) {
+                let pipe = self.pipe_to(sink.sink(), plans)?;
+                sink.replace(File::from(pipe));
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a pipe to a logger that lines are written into.
+    fn pipe_to(&self, sink: &Sink, plans: &[LoggerPlan]) -> io::Result<OwnedFd> {
+        let of_plan = |logger: &LoggerProcess| {
+            let target = plans.contains(&logger.plan).then(|| logger.plan.index(sink)).flatten()?;
+            Some((logger.channel.as_ref()?.try_clone().ok()?, target))
+        };
+        let (channel, target) =
+            self.loggers.iter().rev().find_map(of_plan).ok_or(io::ErrorKind::NotConnected)?;
+        let (output, input) = pipe()?;
+        channel.send_until(&LoggerCommand::Writer { target, pipe: output }, Instant::now() + super::GRACE)?;
+        Ok(input)
+    }
+
+    /// Leaves the loggers that no configuration needs. Each ends when its writers have ended.
+    pub(super) fn release_loggers(&mut self) {
+        let next = self.change.as_ref().map_or(&[][..], |change| &change.loggers);
+        for logger in &mut self.loggers {
+            if !self.loggers_in_use.contains(&logger.plan) && !next.contains(&logger.plan) {
+                logger.channel = None;
+            }
+        }
+    }
+
+    /// Whether a running logger writes there.
+    pub(super) fn has_logger(&self, sink: &Sink) -> bool {
+        let next = self.change.iter().flat_map(|change| &change.loggers);
+        self.loggers_in_use.iter().chain(next).any(|plan| plan.index(sink).is_some())
+    }
+
+    /// Another program has renamed files.
+    pub(super) fn reopen_in_loggers(&self) {
+        for channel in self.loggers.iter().filter_map(|logger| logger.channel.as_ref()) {
+            // Fails only if the logger has ended, and then the next one opens the files.
+            _ = channel.send(&LoggerCommand::Reopen);
+        }
+    }
+
+    /// `false`: the process was no logger.
+    pub(super) fn on_logger_exit(&mut self, pid: Pid, end: &str) -> bool {
+        let Some(at) = self.loggers.iter().position(|logger| logger.pid == pid) else { return false };
+        let logger = self.loggers.remove(at);
+        if logger.channel.is_none() || self.phase != Phase::Serving {
+            return true;
+        }
+        let now = Instant::now();
+        let pause = self.logger_limit.count(now);
+        self.lost_loggers.push(logger.plan);
+        self.restart_loggers = Some(now + pause);
+        log::error(format_args!(
+            "the process that writes logs has ended: {end}; it is replaced {}",
+            supervisor::text(pause)
+        ));
+        true
+    }
+
+    /// Replaces the loggers that have crashed, and gives their logs to the processes that write them.
+    pub(super) fn replace_loggers(&mut self) {
+        self.restart_loggers = None;
+        let mut plans = self.loggers_in_use.clone();
+        plans.extend(self.change.iter().flat_map(|change| change.loggers.clone()));
+        for plan in std::mem::take(&mut self.lost_loggers) {
+            if !plans.contains(&plan) {
+                continue;
+            }
+            if let Err(error) = self.start_logger(&plan, &plans) {
+                log::error(format_args!("cannot start the process that writes logs: {error}"));
+                self.restart_loggers = Some(Instant::now() + self.logger_limit.count(Instant::now()));
+                self.lost_loggers.push(plan);
+                continue;
+            }
+            for generation in &self.generations {
+                for (number, sink) in generation.sinks.iter().enumerate() {
+                    if plan.index(sink).is_some()
+                        && let Ok(pipe) = self.pipe_to(sink, &plans)
+                    {
+                        _ = generation.channel.send(&MasterCommand::Log { sink: number as u32, file: pipe });
+                    }
+                }
+            }
+        }
+        self.take_error_log();
+        self.send_log_to_pools();
+        self.send_log_to_acme();
+    }
+
+    /// The master's own messages go to the error log as it is opened now.
+    pub(super) fn take_error_log(&self) {
+        let level = self.site.as_ref().map(|site| site.log.level);
+        if let (Some(level), Ok(errors)) = (level, self.open_error_log()) {
+            log::write_to(errors, level);
+        }
+    }
+
+    /// Ends the loggers when every other child has ended and there will be no other.
+    pub(super) fn end_loggers(&mut self, now: Instant) {
+        let has_writers = !self.generations.is_empty()
+            || !self.helpers.is_empty()
+            || !self.pools.is_empty()
+            || !self.certificates.is_empty();
+        if self.phase == Phase::Serving || has_writers || self.loggers.is_empty() {
+            return;
+        }
+        for logger in &mut self.loggers {
+            if logger.channel.take().is_some()
+                && let Ok(stderr) = OpenSink::open(&Sink::Stderr)
+            {
+                // The master itself is a writer.
+                log::write_to(stderr, Level::Error);
+            }
+            let timer = logger.kill.get_or_insert_with(|| KillTimer::start(now, 4 * DELIVERY));
+            if timer.expires(now) {
+                // Fails only if it has ended.
+                _ = kill(logger.pid, Signal::SIGKILL);
+            }
+        }
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
+    // If the user has too many pipes, it stays smaller.
+    _ = fcntl_setpipe_size(&input, PIPE);
+    Ok((output, input))
+}

@@ -1,0 +1,234 @@
+//! When a log file is rotated, what the rotated file is called, and which old ones are removed. Pure: it knows nothing of
+//! files, and the time is handed in.
+
+use std::cmp::Ordering;
+
+use taipan_http::date::civil;
+use taipan_http::negotiate::Coding;
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
+/// Names with one date that are tried. A file of the last one is replaced.
+const MAX_SAME_DATE: u32 = 9999;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rotation {
+    /// The most bytes of a file, unless one line has more.
+    pub size: Option<u64>,
+    pub period: Option<Period>,
+    /// Rotated files that are kept.
+    pub keep: usize,
+    /// Bytes of rotated files that are kept.
+    pub keep_size: Option<u64>,
+    /// `None`: rotated files stay as they are.
+    pub compress: Option<Coding>,
+    pub names: RotatedNames,
+}
+
+/// When a file that has lines is rotated, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// At each full hour.
+    Hour,
+    /// At this second of each day.
+    Day(i64),
+}
+
+/// What distinguishes rotated files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotatedNames {
+    /// `access.log-20261122`, or with the time as well where there may be several in a day.
+    Date,
+    /// `access.log.1`, which is the last one.
+    Number,
+}
+
+/// The place of a rotated file in the order of time, the last one first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Age {
+    Number(u64),
+    Date(std::cmp::Reverse<(String, u64)>),
+}
+
+impl Rotation {
+    /// The first time after `time` at which a file is rotated. `None`: only its size matters.
+    pub fn next(&self, time: i64) -> Option<i64> {
+        let (every, offset) = match self.period? {
+            Period::Hour => (HOUR, 0),
+            Period::Day(second) => (DAY, second),
+        };
+        Some((time - offset).div_euclid(every) * every + every + offset)
+    }
+
+    /// The renames that make way for `access.log.1`, in their order, if rotated files have numbers.
+    pub fn shifts(&self, base: &str, names: &[String]) -> Vec<(String, String)> {
+        if self.names == RotatedNames::Date {
+            return Vec::new();
+        }
+        let number = |name: &String| match self.age(base, name)? {
+            Age::Number(number) => Some((number, name.clone())),
+            Age::Date(_) => None,
+        };
+        let mut numbered: Vec<(u64, String)> = names.iter().filter_map(number).collect();
+        numbered.sort();
+        // Those behind a gap stay where they are.
+        let mut free = 1;
+        numbered.retain(|(number, _)| {
+            let is_in_the_way = *number <= free;
+            free = free.max(number + 1);
+            is_in_the_way
+        });
+        let renamed = |(number, name): &(u64, String)| {
+            let behind = &name[base.len() + 1 + number.to_string().len()..];
+            (name.clone(), format!("{base}.{}{behind}", number + 1))
+        };
+        numbered.iter().rev().map(renamed).collect()
+    }
+
+    /// The name of a file that is rotated now, when `shifts` have been carried out.
+    pub fn name(&self, base: &str, now: i64, names: &[String]) -> String {
+        if self.names == RotatedNames::Number {
+            return format!("{base}.1");
+        }
+        let date = civil(now);
+        let mut name = format!("{base}-{:04}{:02}{:02}", date.year, date.month, date.day);
+        if self.size.is_some() || !matches!(self.period, Some(Period::Day(_))) {
+            name.push_str(&format!("-{:02}{:02}{:02}", date.hour, date.minute, date.second));
+        }
+        let is_taken = |name: &str| names.iter().any(|other| plain(other) == name);
+        let candidates = (1..MAX_SAME_DATE).map(|number| format!("{name}.{number}"));
+        let first = std::iter::once(name.clone()).chain(candidates).find(|candidate| !is_taken(candidate));
+        first.unwrap_or(name)
+    }
+
+    /// The rotated files that are not kept. `files`: the names in the folder, with their sizes.
+    pub fn removed(&self, base: &str, files: &[(String, u64)]) -> Vec<String> {
+        let rotated = |(name, size): &(String, u64)| Some((self.age(base, name)?, name.clone(), *size));
+        let mut rotated: Vec<_> = files.iter().filter_map(rotated).collect();
+        rotated.sort();
+        let mut total = 0_u64;
+        let is_kept = |(at, size): (usize, u64)| {
+            total = total.saturating_add(size);
+            at < self.keep && self.keep_size.is_none_or(|most| total <= most)
+        };
+        let kept = rotated.iter().map(|(_, _, size)| *size).enumerate().map(is_kept).take_while(|kept| *kept);
+        let kept = kept.count();
+        rotated.drain(..kept);
+        rotated.into_iter().map(|(_, name, _)| name).collect()
+    }
+
+    /// Whether this is a rotated file that is not compressed yet.
+    pub fn is_to_be_compressed(&self, base: &str, name: &str) -> bool {
+        self.compress.is_some() && plain(name) == name && self.age(base, name).is_some()
+    }
+
+    /// What a compressed file's name ends with.
+    pub fn extension(&self) -> &'static str {
+        match self.compress {
+            Some(Coding::Zstd) => ".zst",
+            _ => ".gz",
+        }
+    }
+
+    /// `None`: it is no rotated file of this log.
+    fn age(&self, base: &str, name: &str) -> Option<Age> {
+        let rest = plain(name).strip_prefix(base)?;
+        match self.names {
+            RotatedNames::Number => Some(Age::Number(number(rest.strip_prefix('.')?)?)),
+            RotatedNames::Date => {
+                let rest = rest.strip_prefix('-')?;
+                let (date, count) = match rest.split_once('.') {
+                    Some((date, count)) => (date, number(count)?),
+                    None => (rest, 0),
+                };
+                let (day, time) = date.split_once('-').unwrap_or((date, "000000"));
+                let is_date = digits(day, 8) && digits(time, 6);
+                is_date.then(|| Age::Date(std::cmp::Reverse((format!("{day}{time}"), count))))
+            }
+        }
+    }
+}
+
+/// Without what a compressed file's name ends with.
+fn plain(name: &str) -> &str {
+    name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name)
+}
+
+fn digits(text: &str, count: usize) -> bool {
+    text.len().cmp(&count) == Ordering::Equal && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Without a sign or a leading zero.
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|number: &u64| *number > 0 && number.to_string() == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rotation(names: RotatedNames) -> Rotation {
+        let compress = Some(Coding::Gzip);
+        Rotation { size: None, period: Some(Period::Day(0)), keep: 3, keep_size: None, compress, names }
+    }
+
+    fn names(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn is_due_at_the_next_hour_or_at_a_time_of_the_day() {
+        let next = |period, time| Rotation { period, ..rotation(RotatedNames::Date) }.next(time);
+        assert_eq!(next(None, 5), None);
+        assert_eq!(next(Some(Period::Hour), 0), Some(HOUR));
+        assert_eq!(next(Some(Period::Hour), HOUR - 1), Some(HOUR));
+        assert_eq!(next(Some(Period::Day(0)), DAY), Some(2 * DAY));
+        assert_eq!(next(Some(Period::Day(3 * HOUR)), DAY), Some(DAY + 3 * HOUR));
+        assert_eq!(next(Some(Period::Day(3 * HOUR)), DAY + 3 * HOUR), Some(2 * DAY + 3 * HOUR));
+        assert_eq!(next(Some(Period::Day(3 * HOUR)), -1), Some(3 * HOUR));
+    }
+
+    #[test]
+    fn names_a_file_by_its_date_and_keeps_every_name_apart() {
+        let of_day = rotation(RotatedNames::Date);
+        // 2026-11-22T15:30:59Z
+        let now = 1_795_361_459;
+        assert_eq!(of_day.name("a.log", now, &[]), "a.log-20261122");
+        let taken = names("a.log a.log-20261122.gz a.log-20261122.1");
+        assert_eq!(of_day.name("a.log", now, &taken), "a.log-20261122.2");
+        let by_size = Rotation { size: Some(1), ..of_day.clone() };
+        assert_eq!(by_size.name("a.log", now, &[]), "a.log-20261122-153059");
+        let of_hour = Rotation { period: Some(Period::Hour), ..of_day };
+        assert_eq!(of_hour.name("a.log", now, &[]), "a.log-20261122-153059");
+    }
+
+    #[test]
+    fn shifts_numbers_up_to_the_first_gap() {
+        let shifts = |files: &str| {
+            let shifts = rotation(RotatedNames::Number).shifts("a.log", &names(files));
+            shifts.iter().map(|(from, to)| format!("{from}>{to}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(shifts("a.log b.log.1 a.log.01 a.log.x a.log.1.tmp"), "");
+        assert_eq!(shifts("a.log a.log.1 a.log.2.gz a.log.4"), "a.log.2.gz>a.log.3.gz a.log.1>a.log.2");
+        assert_eq!(shifts("a.log.2 a.log.3"), "");
+        assert_eq!(rotation(RotatedNames::Number).name("a.log", 0, &[]), "a.log.1");
+    }
+
+    #[test]
+    fn removes_the_oldest_beyond_the_count_and_the_bytes() {
+        let files = |text: &str| -> Vec<(String, u64)> { names(text).into_iter().map(|n| (n, 10)).collect() };
+        let dates = "x a.log a.log-20261101.gz a.log-20261122 a.log-20261122.1 a.log-20261122-000001 a.log-x";
+        let removed = rotation(RotatedNames::Date).removed("a.log", &files(dates));
+        assert_eq!(removed, ["a.log-20261101.gz"]);
+        let few = Rotation { keep_size: Some(25), ..rotation(RotatedNames::Date) };
+        assert_eq!(few.removed("a.log", &files(dates)), ["a.log-20261122", "a.log-20261101.gz"]);
+        let numbers = rotation(RotatedNames::Number);
+        assert_eq!(
+            numbers.removed("a.log", &files("a.log.10 a.log.2.gz a.log.1 a.log.3 a.log")),
+            ["a.log.10"]
+        );
+        assert!(few.is_to_be_compressed("a.log", "a.log-20261122.1"));
+        assert!(!few.is_to_be_compressed("a.log", "a.log-20261122.gz"));
+        assert!(!few.is_to_be_compressed("a.log", "a.log"));
+    }
+}
