@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +44,8 @@ pub enum Command {
     },
     Wrap(Wrap),
     Passwd(Passwd),
+    Resolve(Resolve),
+    Report(Report),
     Generate(Document),
     Help,
     Version,
@@ -95,6 +97,32 @@ pub enum Scripts {
     Program(OsString, Vec<OsString>),
     /// The file that the request names, beneath one of these folders.
     Beneath(Vec<PathBuf>),
+}
+
+/// Which names `resolve` writes, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolve {
+    /// `-` is standard input.
+    pub files: Vec<PathBuf>,
+    /// The file that keeps names between runs.
+    pub names: Option<PathBuf>,
+    /// The folder for a file of each host. `None`: all lines go to standard output.
+    pub split: Option<PathBuf>,
+    /// Only names that lead back to their address.
+    pub confirm: bool,
+    /// Questions at the same time.
+    pub jobs: usize,
+    pub timeout: Duration,
+    /// `None`: those of the system.
+    pub server: Option<SocketAddr>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// `-` is standard input.
+    pub files: Vec<PathBuf>,
+    /// `None`: it is printed as text.
+    pub html: Option<PathBuf>,
 }
 
 /// What `passwd` does, and for which user.
@@ -224,6 +252,16 @@ const COMMANDS: &[CommandRow] = &[
         help: "Set the password of USER in a password file, with the flags of Apache's htpasswd",
     },
     CommandRow {
+        name: REPORT,
+        arguments: "[FILE]...",
+        help: "Print what access logs say: visits, pages, statuses, referers, slowest; or --html a page",
+    },
+    CommandRow {
+        name: RESOLVE,
+        arguments: "[FILE]...",
+        help: "Print access logs with names in place of the addresses of clients",
+    },
+    CommandRow {
         name: "generate",
         arguments: "man|bash|zsh|fish",
         help: "Print the manual page, or the completions for a shell",
@@ -263,6 +301,10 @@ const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
 const WRAP: &str = "fcgi-wrap";
 
 const PASSWD: &str = "passwd";
+
+const REPORT: &str = "report";
+
+const RESOLVE: &str = "resolve";
 
 const CONVERT: &str = "convert";
 
@@ -307,6 +349,12 @@ enum Key {
     Print,
     Cost,
     Rounds,
+    Html,
+    Names,
+    Split,
+    Confirm,
+    Jobs,
+    Dns,
     Hash(NewHash),
     Bcrypt,
     Sha512,
@@ -518,6 +566,62 @@ const FLAGS: &[FlagRow] = &[
         value: Some("SECONDS"),
         commands: &["healthcheck"],
         help: "Wait at most SECONDS for the response (default: 5)",
+    },
+    FlagRow {
+        key: Key::Timeout,
+        long: "timeout",
+        short: None,
+        value: Some("SECONDS"),
+        commands: &[RESOLVE],
+        help: "Wait at most SECONDS for the answer to a question (default: 2)",
+    },
+    FlagRow {
+        key: Key::Names,
+        long: "names",
+        short: None,
+        value: Some("FILE"),
+        commands: &[RESOLVE],
+        help: "Keep names in FILE for the next run, an hour to a week (default: only for this run)",
+    },
+    FlagRow {
+        key: Key::Split,
+        long: "split",
+        short: None,
+        value: Some("DIR"),
+        commands: &[RESOLVE],
+        help: "Append the lines of each host to DIR/HOST.log (default: print all lines)",
+    },
+    FlagRow {
+        key: Key::Confirm,
+        long: "confirm",
+        short: None,
+        value: None,
+        commands: &[RESOLVE],
+        help: "Use only names that lead back to their address (default: any name)",
+    },
+    FlagRow {
+        key: Key::Jobs,
+        long: "jobs",
+        short: None,
+        value: Some("N"),
+        commands: &[RESOLVE],
+        help: "Ask at most N questions at the same time (default: 64)",
+    },
+    FlagRow {
+        key: Key::Dns,
+        long: "dns",
+        short: None,
+        value: Some("ADDRESS"),
+        commands: &[RESOLVE],
+        help: "Ask the DNS server at ADDRESS, with a port (default: those of the system)",
+    },
+    FlagRow {
+        key: Key::Html,
+        long: "html",
+        short: None,
+        value: Some("FILE"),
+        commands: &[REPORT],
+        help: "Write one page of HTML, which needs nothing else (default: print text)",
     },
     FlagRow {
         key: Key::Socket,
@@ -748,6 +852,12 @@ struct Given {
     socket: Option<String>,
     processes: Option<usize>,
     folders: Vec<PathBuf>,
+    html: Option<PathBuf>,
+    names: Option<PathBuf>,
+    split: Option<PathBuf>,
+    confirm: bool,
+    jobs: Option<usize>,
+    dns: Option<SocketAddr>,
     passwd: GivenPasswd,
 }
 
@@ -834,6 +944,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Key::Version => return Ok(Command::Version),
             Key::Json => given.form = Form::Json,
             Key::Prometheus => given.syntax = Syntax::Prometheus,
+            Key::Confirm => given.confirm = true,
             Key::Personality => return Err(UsageError(format!("{typed} has to be the first argument"))),
             Key::PurgeAll => given.purges.push(What::All),
             key if flag.value.is_none() => given.passwd.mark(key),
@@ -936,6 +1047,19 @@ impl GivenPasswd {
     }
 }
 
+/// Without arguments, standard input.
+fn inputs(arguments: Vec<OsString>) -> Vec<PathBuf> {
+    match arguments.is_empty() {
+        true => vec![PathBuf::from("-")],
+        false => arguments.into_iter().map(PathBuf::from).collect(),
+    }
+}
+
+fn socket_address(value: OsString) -> Result<SocketAddr, UsageError> {
+    let text = text(value)?;
+    text.parse().map_err(|_| UsageError(format!("{text} is no address with a port, such as 127.0.0.1:53")))
+}
+
 /// The only one of flags that exclude one another.
 fn only(keys: &[Key], otherwise: &str) -> Result<Option<Key>, UsageError> {
     match keys {
@@ -964,6 +1088,11 @@ impl Given {
             Key::Socket => self.socket = Some(text(value)?),
             Key::Processes => self.processes = Some(number(value, typed, 1..=1024)?),
             Key::Folder => self.folders.push(value.into()),
+            Key::Html => self.html = Some(value.into()),
+            Key::Names => self.names = Some(value.into()),
+            Key::Split => self.split = Some(value.into()),
+            Key::Jobs => self.jobs = Some(number(value, typed, 1..=1024)?),
+            Key::Dns => self.dns = Some(socket_address(value)?),
             Key::Cost => self.passwd.cost = Some(number(value, typed, Bounds::COST)?),
             Key::Rounds => self.passwd.rounds = Some(number(value, typed, Bounds::ROUNDS)?),
             Key::Digest => self.passwd.realm = Some(text(value)?),
@@ -1059,6 +1188,16 @@ impl Given {
                 Ok(Command::Wrap(Wrap { socket, processes: processes.unwrap_or(16), scripts }))
             }
             PASSWD => Ok(Command::Passwd(self.passwd.command(self.arguments)?)),
+            REPORT => Ok(Command::Report(Report { files: inputs(self.arguments), html: self.html })),
+            RESOLVE => Ok(Command::Resolve(Resolve {
+                files: inputs(self.arguments),
+                names: self.names,
+                split: self.split,
+                confirm: self.confirm,
+                jobs: self.jobs.unwrap_or(64),
+                timeout: Duration::from_secs(self.timeout.unwrap_or(2)),
+                server: self.dns,
+            })),
             "generate" => {
                 self.exactly(1, "generate takes one of man, bash, zsh and fish")?;
                 match self.arguments[0].to_str() {

@@ -22,6 +22,10 @@ pub mod fcgi_wrap;
 
 pub mod passwd;
 
+pub mod log_input;
+pub mod report;
+pub mod resolve;
+
 pub mod master;
 
 pub mod config;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use server::flags::{self, Command, UsageError};
 use server::{
-    certificates, check, control, convert, explain, fcgi_wrap, healthcheck, master, passwd, terminal,
+    certificates, check, control, convert, explain, fcgi_wrap, healthcheck, master, passwd, report, resolve,
+    terminal,
 };
 
 fn main() -> ExitCode {
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
         Command::Wrap(wrap) => fcgi_wrap::wrap(&wrap),
         Command::Passwd(flags) => passwd::passwd(&flags),
+        Command::Report(flags) => report::report(&flags),
+        Command::Resolve(flags) => resolve::resolve(&flags),
         Command::Generate(document) => print(&flags::document(document)),
         Command::Help => print(&flags::help()),
         Command::Version => print(concat!("taipan ", env!("CARGO_PKG_VERSION"), "\n")),

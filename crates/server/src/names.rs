@@ -13,7 +13,7 @@ use hickory_resolver::config::{
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::{Hosts, TokioResolver, system_conf};
 use site::endpoint::{EndpointAddress, Family, Resolution};
 
@@ -99,6 +99,37 @@ impl Resolver {
         addresses.truncate(MAX_ADDRESSES);
         let ttl = Duration::from_secs(ttl.into()).clamp(self.min_ttl, self.max_ttl);
         Ok(Resolved { addresses, ttl })
+    }
+
+    /// The name of an address, with the time for which it is used. `None`: it has none. Errors: no server has answered.
+    pub async fn name_of(&self, address: IpAddr) -> Result<Option<(String, Duration)>, String> {
+        let lookup = match self.inner.lookup(Name::from(address), RecordType::PTR).await {
+            Ok(lookup) => lookup,
+            Err(NetError::Dns(DnsError::NoRecordsFound(none)))
+                if matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(describe(error)),
+        };
+        let name = |record: &Record| match &record.data {
+            RData::PTR(name) => {
+                let name = name.0.to_ascii();
+                let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
+                Some((name, Duration::from_secs(record.ttl.into())))
+            }
+            _ => None,
+        };
+        Ok(lookup.answers().iter().find_map(name))
+    }
+
+    /// As `name_of`, but only a name that has the address, too.
+    pub async fn confirmed_name(&self, address: IpAddr) -> Result<Option<(String, Duration)>, String> {
+        let Some((name, ttl)) = self.name_of(address).await? else { return Ok(None) };
+        let kind = if address.is_ipv4() { RecordType::A } else { RecordType::AAAA };
+        // A name that has no such addresses, or is none, belongs to another host.
+        let found = self.of_type(&name, kind).await;
+        Ok(found.is_ok_and(|found| found.addresses.contains(&address)).then_some((name, ttl)))
     }
 
     /// The targets with the best priority (RFC 2782) that have addresses.

@@ -13,6 +13,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("cache", CACHE),
     ("site", SITE),
     ("dialects", DIALECTS),
+    ("report", REPORT),
     ("server", SERVER),
     ("load", LOAD),
 ];
@@ -131,6 +132,8 @@ const DIALECTS: &[&str] = &[
     "finding",
 ];
 
+const REPORT: &[&str] = &["html text", "tables", "summary", "agent", "top", "entry"];
+
 const LOAD: &[&str] = &[
     "worker", "progress", "engine", "flags", "report", "verify", "h2", "tls", "run", "plan", "urls", "shape",
 ];
@@ -145,6 +148,9 @@ const SERVER: &[&str] = &[
     "jail",
     "fcgi_wrap",
     "passwd",
+    "report",
+    "resolve",
+    "log_input",
     // The master, and the process that serves one configuration.
     "master",
     "start",

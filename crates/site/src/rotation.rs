@@ -75,7 +75,9 @@ impl Rotation {
         let mut free = 1;
         numbered.retain(|(number, _)| {
             let is_in_the_way = *number <= free;
-            free = free.max(number + 1);
+            if is_in_the_way {
+                free = number + 1;
+            }
             is_in_the_way
         });
         let renamed = |(number, name): &(u64, String)| {

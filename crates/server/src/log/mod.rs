@@ -71,7 +71,9 @@ pub fn open(site: &Site) -> Result<Vec<OpenSink>, String> {
     let coding = site.log.rotation.as_ref().and_then(|rotation| rotation.compress);
     if let Some(coding) = coding.filter(|coding| !encoder::encodes(*coding)) {
         let coding = coding.as_str();
-        return Err(format!("this build cannot compress rotated logs in {coding}; add compress = \"none\" to rotate"));
+        return Err(format!(
+            "this build cannot compress rotated logs in {coding}; add compress = \"none\" to rotate"
+        ));
     }
     let open = |sink: &Sink| match site.log.has_logger(sink) {
         true => by_logger(sink),

@@ -140,7 +140,7 @@ fn open_files(sinks: Vec<Sink>, rotation: &Rotation) -> Result<(Vec<Target>, mps
         sinks.into_iter().filter_map(|sink| if let Sink::File(path) = sink { Some(path) } else { None });
     let open = |path: PathBuf| {
         let file = RotatedFile::open(path, rotation.clone(), now(), sender.clone(), names.clone());
-        Target::File(RefCell::new(file))
+        Target::File(Box::new(RefCell::new(file)))
     };
     Ok((paths.map(open).collect(), finished))
 }
@@ -153,7 +153,7 @@ struct Logger {
 }
 
 enum Target {
-    File(RefCell<RotatedFile>),
+    File(Box<RefCell<RotatedFile>>),
     Reader(Rc<Reader>),
 }
 
@@ -253,7 +253,7 @@ impl Logger {
 
     fn files(&self) -> impl Iterator<Item = &RefCell<RotatedFile>> {
         self.targets.iter().filter_map(|target| match target {
-            Target::File(file) => Some(file),
+            Target::File(file) => Some(&**file),
             Target::Reader(_) => None,
         })
     }

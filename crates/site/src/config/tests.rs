@@ -155,6 +155,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Tls => &[("", "[tls]")],
         Scope::Certificates => &[("", "[certificates]")],
         Scope::Log => &[("", "[log]")],
+        Scope::Rotate => &[("", "[log.rotate]"), ("every", "every = \"day\"")],
         Scope::Jwt => &[("", "[jwt]"), ("keys", "keys = \"keys.pem\"")],
         Scope::SecurityTxt => &[
             ("", "[security_txt]"),
@@ -424,7 +425,7 @@ fn rejects_a_value_of_another_kind() {
     check_after(
         "[log]\nerror = \"stdrr\"",
         &[
-            "site.toml:4: \"error\" cannot be \"stdrr\"; expected \"stdout\", \"stderr\", \"syslog\" or a path with a slash in it",
+            "site.toml:4: \"error\" cannot be \"stdrr\"; expected \"stdout\", \"stderr\", \"syslog\", a path with a slash in it, \"|/program arguments\" or \"tcp://host:port\"",
         ],
     );
     check_after("pid_file = \"\"", &["site.toml:3: \"pid_file\" is not a path; expected a path as a string"]);

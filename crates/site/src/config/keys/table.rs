@@ -3063,7 +3063,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 name: "rotate",
                 kind: Kind::Section(Scope::Rotate),
                 default: Words("none: another program rotates the files"),
-                example: "{ every = \"day\", keep = 30, compress = \"zstd\" }",
+                example: "[log.rotate]\nevery = \"day\"\nkeep = 30",
                 text: "The server rotates the files of all logs: see [Logs](logs.md#rotation).",
             },
         ],

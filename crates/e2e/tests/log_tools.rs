@@ -1,0 +1,321 @@
+//! `taipan resolve` and `taipan report`: what they make of logs, and of what is no log.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use e2e::{Folder, Rows, command, output_of, run};
+
+/// A DNS server (RFC 1035) that knows names of 192.0.2.1, 192.0.2.3 and 2001:db8::1.
+struct Dns {
+    address: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+fn encoded(name: &str) -> Vec<u8> {
+    let labels = name.split('.').flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat());
+    labels.chain([0]).collect()
+}
+
+/// The answer to a question: its type and data. `None`: there is no such name.
+fn record(name: &str) -> Option<(u16, Vec<u8>)> {
+    let six = format!("1.{}8.b.d.0.1.0.0.2.ip6.arpa", "0.".repeat(23));
+    Some(match name {
+        "1.2.0.192.in-addr.arpa" => (12, encoded("one.example")),
+        // A name that belongs to another host.
+        "3.2.0.192.in-addr.arpa" => (12, encoded("liar.example")),
+        // A name that would break a line.
+        "4.2.0.192.in-addr.arpa" => (12, encoded("a b\"\n127")),
+        "one.example" => (1, vec![192, 0, 2, 1]),
+        "liar.example" => (1, vec![198, 51, 100, 1]),
+        name if name == six => (12, encoded("six.example")),
+        _ => return None,
+    })
+}
+
+fn answer(packet: &[u8], asked: &Mutex<Vec<String>>) -> Option<Vec<u8>> {
+    let mut labels = Vec::new();
+    let mut at = 12;
+    loop {
+        let length = usize::from(*packet.get(at)?);
+        if length == 0 {
+            break;
+        }
+        labels.push(String::from_utf8_lossy(packet.get(at + 1..=at + length)?).to_lowercase());
+        at += 1 + length;
+    }
+    let name = labels.join(".");
+    let question = packet.get(12..at + 5)?;
+    asked.lock().expect("no panic").push(name.clone());
+    let found = record(&name).filter(|(kind, _)| question.ends_with(&[0, *kind as u8, 0, 1]));
+    let mut reply = packet[..2].to_vec();
+    reply.extend([
+        0x81,
+        if found.is_some() { 0x80 } else { 0x83 },
+        0,
+        1,
+        0,
+        u8::from(found.is_some()),
+        0,
+        0,
+        0,
+        0,
+    ]);
+    reply.extend(question);
+    if let Some((kind, data)) = found {
+        reply.extend([0xc0, 12, 0, kind as u8, 0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
+        reply.extend(data);
+    }
+    Some(reply)
+}
+
+impl Dns {
+    fn start() -> Dns {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let address = socket.local_addr().expect("it is bound").to_string();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let of_thread = asked.clone();
+        thread::spawn(move || {
+            let mut packet = [0; 1024];
+            while let Ok((length, peer)) = socket.recv_from(&mut packet) {
+                if let Some(answer) = answer(&packet[..length], &of_thread) {
+                    socket.send_to(&answer, peer).expect("it asks");
+                }
+            }
+        });
+        Dns { address, asked }
+    }
+
+    fn questions(&self) -> usize {
+        self.asked.lock().expect("no panic").len()
+    }
+}
+
+const TIME: &str = "[20/Nov/2026:07:49:41 +0000]";
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).expect("it is text")
+}
+
+/// Runs a command with this standard input.
+fn with_input(words: &[&str], input: impl Into<Vec<u8>>) -> Output {
+    let mut child = command()
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let (mut stdin, input) = (child.stdin.take().expect("it is a pipe"), input.into());
+    let writer = thread::spawn(move || _ = stdin.write_all(&input));
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("no panic");
+    output
+}
+
+#[test]
+fn resolve_replaces_the_first_address_of_each_line_and_leaves_the_rest_as_it_is() {
+    let dns = Dns::start();
+    let mut rows = Rows::new();
+    for (line, expected) in [
+        (
+            format!("192.0.2.1 - - {TIME} \"GET /192.0.2.1 HTTP/1.1\" 200 1"),
+            format!("one.example - - {TIME} \"GET /192.0.2.1 HTTP/1.1\" 200 1"),
+        ),
+        (
+            format!("2001:db8::1 - - {TIME} \"GET / HTTP/1.1\" 200 1"),
+            format!("six.example - - {TIME} \"GET / HTTP/1.1\" 200 1"),
+        ),
+        (
+            format!("a.example 192.0.2.1 - - {TIME} \"-\" 400 0"),
+            format!("a.example one.example - - {TIME} \"-\" 400 0"),
+        ),
+        (
+            "{\"time\":\"2026-11-20T07:49:41Z\",\"client\":\"192.0.2.1\",\"status\":200}".to_owned(),
+            "{\"time\":\"2026-11-20T07:49:41Z\",\"client\":\"one.example\",\"status\":200}".to_owned(),
+        ),
+        // No name, an answer that is no name, no address, no format, and nothing.
+        ("192.0.2.2 - - x".to_owned(), "192.0.2.2 - - x".to_owned()),
+        ("192.0.2.4 - - x".to_owned(), "192.0.2.4 - - x".to_owned()),
+        ("host.example - - x".to_owned(), "host.example - - x".to_owned()),
+        ("\u{1}\u{2}{{ [ \"".to_owned(), "\u{1}\u{2}{{ [ \"".to_owned()),
+        (String::new(), String::new()),
+    ] {
+        let found = text(&with_input(&["resolve", "--dns", &dns.address], format!("{line}\n")));
+        rows.check(&line, found, format!("{expected}\n"));
+    }
+}
+
+#[test]
+fn resolve_keeps_names_between_runs_and_asks_once_for_each_address() {
+    let (dns, folder) = (Dns::start(), Folder::new());
+    let log: String = (0..3000).map(|at| format!("192.0.2.{} - - x{at}\n", 1 + at % 3)).collect();
+    let (log, names) = (folder.file("access.log", log), folder.path().join("names"));
+    let resolve = || {
+        text(&run([
+            Path::new("resolve"),
+            "--dns".as_ref(),
+            dns.address.as_ref(),
+            "--names".as_ref(),
+            &names,
+            &log,
+        ]))
+    };
+    let first = resolve();
+    assert_eq!(dns.questions(), 3, "one for each address, also for one without a name");
+    assert!(first.starts_with("one.example - - x0\n192.0.2.2 - - x1\nliar.example - - x2\n"), "{first:.200}");
+    assert_eq!(first.lines().count(), 3000);
+    assert!(
+        first.lines().enumerate().all(|(at, line)| line.ends_with(&format!(" x{at}"))),
+        "the order is kept"
+    );
+    assert_eq!(resolve(), first);
+    assert_eq!(dns.questions(), 3, "the second run asks nothing");
+    // What is not written by the program is left out.
+    fs::write(&names, "192.0.2.1 99999999999999 evil\n192.0.2.1 x y\n\u{0}\n192.0.2.2 1 old.example\n")
+        .expect("it is ours");
+    assert_eq!(resolve(), first);
+}
+
+#[test]
+fn resolve_confirms_names_by_request() {
+    let dns = Dns::start();
+    let found = with_input(&["resolve", "--confirm", "--dns", &dns.address], "192.0.2.1 a\n192.0.2.3 b\n");
+    assert_eq!(text(&found), "one.example a\n192.0.2.3 b\n");
+}
+
+#[test]
+fn resolve_leaves_addresses_as_they_are_where_no_server_answers() {
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let address = silent.local_addr().expect("it is bound").to_string();
+    let found = with_input(&["resolve", "--timeout", "1", "--dns", &address], "192.0.2.1 a\nb\n");
+    assert_eq!(text(&found), "192.0.2.1 a\nb\n");
+}
+
+#[test]
+fn resolve_splits_lines_by_host() {
+    let (dns, folder) = (Dns::start(), Folder::new());
+    let line = |host: &str| format!("{host} 192.0.2.1 - - {TIME} \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n");
+    let input =
+        [line("a.example"), line("B.example:80"), line("../up"), "nonsense\n".to_owned(), line("a.example")]
+            .concat();
+    let to = folder.path().join("by-host");
+    let found = with_input(&["resolve", "--dns", &dns.address, "--split", &to.to_string_lossy()], input);
+    assert_eq!(text(&found), "");
+    let read = |name: &str| fs::read_to_string(to.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut names: Vec<_> =
+        fs::read_dir(&to).expect("it is there").map(|e| e.expect("it can be read").file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a.example.log", "b.example.log", "other.log"]);
+    assert_eq!(read("a.example.log").lines().count(), 2);
+    assert!(read("a.example.log").contains("one.example - -"));
+    assert_eq!(read("other.log").lines().count(), 2);
+}
+
+#[test]
+fn report_counts_a_day_in_every_format_plain_or_compressed() {
+    let folder = Folder::new();
+    let agent = "Mozilla/5.0 (X11; Linux x86_64; rv:120.0) Gecko/20100101 Firefox/120.0";
+    let lines = [
+        format!("192.0.2.1 - - {TIME} \"GET /page?x=1 HTTP/1.1\" 200 1000 \"https://r.example/\" \"{agent}\" a.example 0.5 -"),
+        format!("192.0.2.1 - - {TIME} \"GET /style.css HTTP/1.1\" 200 500 \"-\" \"{agent}\""),
+        format!("a.example 192.0.2.2 - - {TIME} \"GET /missing HTTP/1.0\" 404 0 \"\" \"Testbot/1.0\""),
+        "{\"time\":\"2026-11-20T07:49:41Z\",\"client\":\"192.0.2.3\",\"host\":\"b.example\",\"method\":\"GET\",\"target\":\"/page\",\"version\":\"HTTP/2\",\"status\":200,\"sent\":1000,\"duration\":2.25,\"referer\":null,\"user_agent\":null}".to_owned(),
+        "no line of a log".to_owned(),
+    ]
+    .join("\n");
+    let plain = folder.file("access.log", &lines);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(lines.as_bytes()).expect("memory suffices");
+    let gzip = folder.file("access.log.gz", gzip.finish().expect("memory suffices"));
+    let mut rows = Rows::new();
+    for path in [&plain, &gzip] {
+        let found = text(&run([Path::new("report"), path]));
+        let squeezed: String = found.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "2026-11-20 07:49:41 to 2026-11-20 07:49:41",
+            "4 requests",
+            "3 visits",
+            "2.5 kB sent",
+            "1 not found",
+            "1 lines of no known format",
+            "/page 2",
+            "/style.css 1",
+            "/missing 1",
+            "r.example 1",
+            "Testbot 1",
+            "Firefox 2",
+            "/page 2.25 s",
+        ] {
+            rows.holds(
+                path.to_string_lossy().as_bytes(),
+                &format!("has {part}: {squeezed}"),
+                squeezed.contains(part),
+            );
+        }
+    }
+    let both = text(&run([Path::new("report"), &plain, &gzip]));
+    assert!(both.contains("8  requests"), "{both}");
+}
+
+#[test]
+fn report_writes_a_page_that_shows_hostile_fields_as_text_and_loads_nothing() {
+    let folder = Folder::new();
+    let evil = "<script>alert(1)</script><img src=http://evil.example/>";
+    let line = format!(
+        "192.0.2.1 - - {TIME} \"GET /{evil} HTTP/1.1\" 200 1 \"http://{evil}\" \"{evil}\u{202e}\x1b[31m\"\n"
+    );
+    let (log, page) = (folder.file("access.log", line), folder.path().join("report.html"));
+    assert_eq!(text(&run([Path::new("report"), "--html".as_ref(), &page, &log])), "");
+    let mut html = String::new();
+    fs::File::open(&page).and_then(|mut file| file.read_to_string(&mut html)).expect("it is written");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"));
+    assert!(html.contains("&lt;script&gt;alert(1)"), "it is shown");
+    assert!(
+        !html.contains("<script")
+            && !html.contains("<img")
+            && !html.contains('\x1b')
+            && !html.contains('\u{202e}')
+    );
+    assert!(html.contains("default-src 'none'") && html.contains("<svg"));
+    let terminal = text(&run([Path::new("report"), &log]));
+    assert!(!terminal.contains('\x1b') && terminal.contains("\\u{1b}"), "{terminal}");
+}
+
+#[test]
+fn what_is_no_log_is_refused_with_a_sentence() {
+    let folder = Folder::new();
+    let (page, damaged) =
+        (folder.file("page.html", "<p>\n<p>\n"), folder.file("damaged.gz", [0x1f, 0x8b, 8, 0, 1, 2]));
+    let mut rows = Rows::new();
+    for (words, reason) in [
+        (vec!["report".into(), page.clone()], "none of 2 lines has the format of an access log"),
+        (vec!["report".into(), damaged.clone()], "cannot read"),
+        (vec!["report".into(), folder.path().join("missing")], "cannot read"),
+        (vec!["report".into(), folder.path().to_owned()], "cannot read"),
+        (
+            vec![
+                "report".into(),
+                "--html".into(),
+                folder.path().join("no/folder.html"),
+                folder.file("a", ""),
+            ],
+            "cannot write",
+        ),
+        (vec!["resolve".into(), folder.path().join("missing")], "cannot read"),
+        (vec!["resolve".into(), "--names".into(), folder.path().to_owned(), page], "cannot read the names"),
+        (vec!["resolve".into(), "--dns".into(), "nowhere".into()], "no address with a port"),
+        (vec!["resolve".into(), "--jobs".into(), "0".into()], "1 to 1024"),
+        (vec!["report".into(), "--split".into(), "x".into()], "not a flag of taipan report"),
+    ] {
+        let output = output_of(command().args(&words).stdin(Stdio::null()));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.holds(format!("{words:?}"), &format!("says {reason}: {errors}"), errors.contains(reason));
+        rows.check(format!("{words:?}"), output.status.success(), false);
+    }
+}

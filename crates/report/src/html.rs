@@ -1,0 +1,166 @@
+//! The report as one page of HTML: style and charts (SVG) are within it, it needs no script, and it loads nothing.
+
+use std::fmt::Write;
+
+use crate::summary::Summary;
+use crate::tables::{self, Chart, Table};
+
+const STYLE: &str = "
+:root{color-scheme:light dark;--back:#fbfbfa;--text:#1c1c1a;--soft:#6b6a65;--line:#dddcd6;--bar:#3a7d5c;--card:#fff}
+@media(prefers-color-scheme:dark){:root{--back:#161615;--text:#e8e7e3;--soft:#a09f98;--line:#343430;--bar:#5fb08a;--card:#1f1f1d}}
+body{margin:0 auto;padding:1.5rem;max-width:75rem;background:var(--back);color:var(--text);font:15px/1.45 system-ui,sans-serif}
+h1{font-size:1.5rem;margin:0}h2{font-size:1.05rem;margin:0 0 .6rem}p{color:var(--soft);margin:.2rem 0 1rem}
+dl{display:flex;flex-wrap:wrap;gap:.7rem;margin:1rem 0 1.5rem}
+dl div{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.6rem 1rem;min-width:7rem}
+dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-size:1.35rem;font-variant-numeric:tabular-nums}
+main{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr));gap:1rem}
+section{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:1rem;overflow-x:auto;min-width:0}
+section.wide{grid-column:1/-1}
+table{border-collapse:collapse;width:100%;font-size:.87rem}
+th{text-align:right;color:var(--soft);font-weight:500}th:first-child,td:first-child{text-align:left;width:55%}
+td{border-top:1px solid var(--line);padding:.22rem 0 .22rem .8rem;text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+td:first-child{padding-left:0;white-space:normal;overflow-wrap:anywhere}
+svg{display:block;width:100%}svg rect{fill:var(--bar)}td svg{height:3px;margin-top:2px}
+.chart{height:9rem;margin-bottom:.8rem}details summary{color:var(--soft);cursor:pointer}
+";
+
+pub fn render(summary: &Summary) -> String {
+    let span = tables::span(summary);
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"robots\" content=\"noindex\">\n\
+         <title>Access report</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <header><h1>Access report</h1><p>{span}</p></header>\n<dl>\n"
+    );
+    for (name, value) in tables::facts(summary) {
+        _ = writeln!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    }
+    out.push_str("</dl>\n<main>\n");
+    for table in tables::tables(summary) {
+        write_section(&table, &mut out);
+    }
+    out.push_str("</main>\n</body>\n</html>\n");
+    out
+}
+
+fn write_section(table: &Table, out: &mut String) {
+    let class = if table.chart == Chart::Columns { " class=\"wide\"" } else { "" };
+    _ = writeln!(out, "<section{class}><h2>{}</h2>", table.title);
+    if !table.note.is_empty() {
+        _ = writeln!(out, "<p>{}</p>", table.note);
+    }
+    let most = table.rows.iter().map(|row| row.weight).max().unwrap_or(0).max(1);
+    if table.chart == Chart::Columns {
+        write_columns(table, most, out);
+        out.push_str("<details><summary>as a table</summary>\n");
+    }
+    write_table(table, most, out);
+    if table.chart == Chart::Columns {
+        out.push_str("</details>\n");
+    }
+    out.push_str("</section>\n");
+}
+
+fn write_columns(table: &Table, most: u64, out: &mut String) {
+    let width = table.rows.len().max(1) * 10;
+    _ = writeln!(
+        out,
+        "<svg class=\"chart\" viewBox=\"0 0 {width} 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+        table.title
+    );
+    for (at, row) in table.rows.iter().enumerate() {
+        let height = 100.0 * row.weight as f64 / most as f64;
+        let (left, top) = (at * 10 + 1, 100.0 - height);
+        _ = write!(out, "<rect x=\"{left}\" y=\"{top:.2}\" width=\"8\" height=\"{height:.2}\"><title>");
+        escape(&format!("{}: {}", row.label, row.cells.first().map_or("", String::as_str)), out);
+        out.push_str("</title></rect>\n");
+    }
+    out.push_str("</svg>\n");
+}
+
+fn write_table(table: &Table, most: u64, out: &mut String) {
+    _ = write!(out, "<table><thead><tr><th scope=\"col\">{}</th>", table.what);
+    for column in &table.columns {
+        _ = write!(out, "<th scope=\"col\">{column}</th>");
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for row in &table.rows {
+        out.push_str("<tr><td>");
+        escape(&row.label, out);
+        if table.chart == Chart::Bars {
+            let width = 100.0 * row.weight as f64 / most as f64;
+            _ = write!(
+                out,
+                "<svg viewBox=\"0 0 100 1\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"{width:.2}\" height=\"1\"/></svg>"
+            );
+        }
+        out.push_str("</td>");
+        for cell in &row.cells {
+            out.push_str("<td>");
+            escape(cell, out);
+            out.push_str("</td>");
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table>\n");
+}
+
+fn escape(text: &str, out: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The page without what it writes itself.
+    fn tags(page: &str) -> Vec<&str> {
+        page.split('<').skip(1).filter_map(|rest| rest.split(['>', ' ', '\n']).next()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn no_line_adds_an_element(target in "[ -~]{0,60}", agent in "\\PC{0,60}", client in "[!-~]{1,20}") {
+            let mut summary = Summary::default();
+            let target = target.replace(['"', '\\'], "<");
+            let agent = agent.replace(['"', '\\'], "<script>");
+            let line = format!(
+                "{client} - - [20/Nov/2026:07:49:41 +0000] \"GET {target} HTTP/1.1\" 200 1 \"{target}\" \"{agent}\""
+            );
+            summary.add_line(line.as_bytes());
+            let page = render(&summary);
+            let known = [
+                "!DOCTYPE", "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "p", "dl", "dt", "dd",
+                "div", "main", "section", "svg", "rect", "details", "summary", "table", "thead", "tbody", "tr", "th", "td",
+            ];
+            for tag in tags(&page) {
+                prop_assert!(known.contains(&tag.trim_start_matches('/')), "{tag:?}");
+            }
+            prop_assert!(!page.contains("<script") && !page.contains("http://"));
+            crate::text::render(&summary);
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut summary = Summary::default();
+            summary.add_line(&bytes);
+            summary.add_line(&[b"{", &bytes[..]].concat());
+            summary.add_line(&[b"a - - [20/Nov/2026:07:49:41 +0000] \"", &bytes[..]].concat());
+            render(&summary);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `taipan report`: what access logs say, as text or as a page of HTML.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use report::summary::Summary;
+
+use crate::flags::Report;
+use crate::log_input::LogInput;
+use crate::terminal;
+
+/// Reads all logs, and prints or writes the report.
+pub fn report(flags: &Report) -> ExitCode {
+    match run(flags) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            terminal::err(format_args!("taipan: {why}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(flags: &Report) -> Result<(), String> {
+    let mut summary = Summary::default();
+    for path in &flags.files {
+        let mut input = LogInput::open(path)?;
+        let failed = |error| format!("cannot read {}: {error}", path.display());
+        let add = |summary: &mut Summary, lines: &[u8]| {
+            lines
+                .strip_suffix(b"\n")
+                .unwrap_or(lines)
+                .split(|byte| *byte == b'\n')
+                .for_each(|line| summary.add_line(line));
+        };
+        while input.next(|lines| add(&mut summary, lines)).map_err(failed)? {}
+    }
+    if summary.all.requests == 0 && summary.unknown_lines > 0 {
+        return Err(format!("none of {} lines has the format of an access log", summary.unknown_lines));
+    }
+    match &flags.html {
+        Some(path) => write(path, &report::html::render(&summary)),
+        None => {
+            terminal::print(&report::text::render(&summary));
+            Ok(())
+        }
+    }
+}
+
+/// A reader sees the old page or the new one.
+fn write(path: &Path, page: &str) -> Result<(), String> {
+    let failed = |error| format!("cannot write {}: {error}", path.display());
+    let Some(name) = path.file_name() else { return Err(format!("{} is no file", path.display())) };
+    let mut part = name.to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(part);
+    let written = fs::File::create_new(&part)
+        .and_then(|mut file| file.write_all(page.as_bytes()))
+        .and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        // Nothing is left behind.
+        _ = fs::remove_file(&part);
+    }
+    written.map_err(failed)
+}
