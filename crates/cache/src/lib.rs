@@ -14,6 +14,7 @@ pub mod status;
 
 pub mod freshness;
 
+pub mod parts;
 pub mod stored;
 pub mod vary;
 

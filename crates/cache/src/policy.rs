@@ -3,11 +3,13 @@
 use taipan_http::fields::{is_name, list};
 use taipan_http::head::Head;
 use taipan_http::head::Method;
+use taipan_http::range::ByteRange;
 use taipan_http::status::Status;
 
 use crate::directives::{Applies, Directives, RequestDirectives};
-use crate::fields::{Field, values};
+use crate::fields::{Field, only, values};
 use crate::freshness::{Directed, Explicit, Freshness, Stale, is_heuristic};
+use crate::parts::content_range;
 use crate::request::Identity;
 use crate::settings::{Cookies, Reload, Settings};
 use crate::stored::{Stored, Times};
@@ -151,6 +153,33 @@ pub fn store(
     let stored = Stored { status, fields, times, variant };
     let policy = Policy::directed(&stored, &directed, settings);
     is_worthwhile(&stored, &policy, directives).then_some((stored, policy))
+}
+
+/// A part of a response that may be stored.
+pub struct StoredPart {
+    /// As of the whole response.
+    pub stored: Stored,
+    pub policy: Policy,
+    pub range: ByteRange,
+    /// Bytes of the whole.
+    pub size: u64,
+}
+
+/// As `store`, for a 206 whose body has `length` bytes. `None`: it may not be stored, or does not say what part it is.
+pub fn store_part(
+    head: &Head<'_>,
+    identity: Identity,
+    fields: &[Field],
+    length: u64,
+    times: Times,
+    settings: &Settings,
+) -> Option<StoredPart> {
+    let (range, size) = content_range(only(fields, "content-range")?, length)?;
+    let of_whole: Vec<Field> =
+        fields.iter().filter(|field| !field.name.eq_ignore_ascii_case("content-range")).cloned().collect();
+    let (stored, policy) = store(head, identity, Status::OK, &of_whole, times, settings)?;
+    // Without a validation of its own, a part is used only while it is fresh.
+    (policy.freshness.left(times.received) > 0).then_some(StoredPart { stored, policy, range, size })
 }
 
 /// Whether an answer that validates a response lets it be stored on.

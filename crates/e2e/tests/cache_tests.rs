@@ -43,8 +43,9 @@ const OPTIONAL: [&str; 11] = [
     // Requests with cookies, and responses that set them, are for one user.
     "other-cookie",
     "other-set-cookie",
-    // Parts are not stored.
+    // The stored part has no validator, without which parts must not be combined (RFC 9111 §3.4).
     "partial-store-partial-complete",
+    // The response has five bytes, and its `Content-Range` says that they are six.
     "partial-store-partial-reuse-partial",
     "partial-store-partial-reuse-partial-absent",
     "partial-store-partial-reuse-partial-byterange",

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-use e2e::{Response, Server, Site, TIMEOUT, wait_until};
+use e2e::http2::{Http2, Http2Request};
+use e2e::{Client, Response, Server, Site, TIMEOUT, Tls, wait_until};
 
 /// An upstream, and the server in front of it.
 struct Fixture {
@@ -555,4 +556,412 @@ fn an_application_can_address_the_cache_as_a_surrogate() {
     let texts = |path: &str| [app.get(path, "").text(), app.get(path, "").text()];
     assert_eq!(texts("0"), ["number 1", "number 1"]);
     assert_eq!(texts("1"), ["number 2", "number 3"]);
+}
+
+const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz";
+
+/// The range of the alphabet that a request asks for, as a 206, unless `If-Range` names another tag. Otherwise all of it.
+fn in_part(head: &str, fields: &str, etag: &str) -> String {
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+    let etag_field = if etag.is_empty() { String::new() } else { format!("ETag: {etag}\r\n") };
+    let size = ALPHABET.len();
+    let range = field("Range: bytes=").filter(|_| field("If-Range: ").is_none_or(|tag| tag == etag));
+    let Some((first, last)) = range.and_then(|range| range.split_once('-')) else {
+        return format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n{etag_field}{fields}\r\n{ALPHABET}");
+    };
+    let number = |text: &str| text.parse::<usize>().ok();
+    let (first, last) = match number(first) {
+        Some(first) => (first, number(last).unwrap_or(size - 1)),
+        None => (size - number(last).expect("a number"), size - 1),
+    };
+    let part = &ALPHABET[first..=last];
+    format!(
+        "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {first}-{last}/{size}\r\n\
+         Content-Length: {}\r\n{etag_field}{fields}\r\n{part}",
+        part.len()
+    )
+}
+
+#[test]
+fn keeps_parts_and_completes_them() {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = heads.clone();
+    let app = start(move |head, _| {
+        seen.lock().expect("a head").push(head.to_owned());
+        in_part(head, "Cache-Control: max-age=60\r\nContent-Type: text/x\r\n", "\"a\"")
+    });
+    let part = |range: &str| {
+        let response = app.get("", &format!("Range: bytes={range}\r\n"));
+        assert_eq!((response.status, response.field("Content-Type")), (206, Some("text/x")), "{range}");
+        response.text()
+    };
+    assert_eq!(part("0-4"), "abcde");
+    assert_eq!([part("0-4"), part("1-3"), part("4-4")], ["abcde", "bcd", "e"]);
+    let hit = app.get("", "Range: bytes=2-3\r\nIf-Range: \"a\"\r\n");
+    assert!(did(&hit).starts_with("taipan; hit; ttl="), "{}", did(&hit));
+    assert_eq!((hit.text().as_str(), hit.field("Content-Range")), ("cd", Some("bytes 2-3/26")));
+    assert_eq!(app.requests(), 1);
+    assert_eq!([part("-6"), part("-2"), part("24-"), part("20-21")], ["uvwxyz", "yz", "yz", "uv"]);
+    assert_eq!(app.requests(), 2);
+    // Not all of it is there; then it is.
+    assert_eq!([part("3-8"), part("0-8"), part("8-8")], ["defghi", "abcdefghi", "i"]);
+    assert_eq!((app.requests(), app.server.count("response_parts_stored")), (3, 3));
+    // The whole: only what is missing is requested.
+    let whole = app.get("", "");
+    assert_eq!((whole.status, whole.text().as_str(), whole.has("content-range")), (200, ALPHABET, false));
+    let last = heads.lock().expect("a head").last().cloned().expect("a head");
+    assert!(last.contains("\r\nRange: bytes=9-19\r\n") && last.contains("\r\nIf-Range: \"a\"\r\n"), "{last}");
+    assert_eq!([app.get("", "").text().as_str(), &part("5-6"), &part("-1")], [ALPHABET, "fg", "z"]);
+    assert_eq!(app.get("", "If-None-Match: \"a\"\r\n").status, 304);
+    assert_eq!(app.requests(), 4);
+}
+
+#[test]
+fn never_combines_parts_of_different_responses() {
+    const CONTROL: &str = "Cache-Control: max-age=60\r\n";
+    // The upstream obeys `If-Range`, and sends another whole response.
+    let app = start(|head, number| match number {
+        1 => in_part(head, CONTROL, "\"a\""),
+        _ => ok("Cache-Control: max-age=60\r\nETag: \"b\"\r\n", number),
+    });
+    assert_eq!(app.get("", "Range: bytes=0-3\r\n").text(), "abcd");
+    assert_eq!([app.get("", "").text(), app.get("", "Range: bytes=0-3\r\n").text()], ["number 2", "numb"]);
+    assert_eq!(app.requests(), 2);
+    // It ignores `If-Range`, and sends the rest of another one; or says that there is no rest.
+    let other = in_part("Range: bytes=4-\r\n", CONTROL, "\"b\"");
+    let none = "HTTP/1.1 416 No\r\nContent-Range: bytes */3\r\nContent-Length: 0\r\n\r\n".to_owned();
+    let weak = in_part("Range: bytes=4-\r\n", CONTROL, "W/\"a\"");
+    let shorter = in_part("Range: bytes=4-\r\n", CONTROL, "\"a\"").replace("/26", "/27");
+    let cut = in_part("Range: bytes=4-\r\n", CONTROL, "\"a\"").replace("xyz", "<cut>");
+    for second in [other, none, weak, shorter, cut] {
+        let shown = second.clone();
+        let app = start(move |head, number| match number {
+            1 => in_part(head, CONTROL, "\"a\""),
+            2 => second.clone(),
+            _ => ok("Cache-Control: max-age=60\r\n", number),
+        });
+        assert_eq!(app.get("", "Range: bytes=0-3\r\n").text(), "abcd", "{shown}");
+        assert_eq!([app.get("", "").text(), app.get("", "").text()], ["number 3", "number 3"], "{shown}");
+    }
+    // Later parts replace those of another response.
+    let app = start(|head, number| in_part(head, CONTROL, if number == 1 { "\"a\"" } else { "\"b\"" }));
+    let part = |range: &str| app.get("", &format!("Range: bytes={range}\r\n")).text();
+    assert_eq!([part("0-3"), part("4-7"), part("4-5"), part("0-1")], ["abcd", "efgh", "ef", "ab"]);
+    assert_eq!(app.requests(), 3);
+}
+
+#[test]
+fn stores_only_parts_that_say_what_they_are() {
+    // The fields of a 206 with five bytes, those of the requests, and how many of two requests reach the upstream.
+    const ROWS: [(&str, &str, usize); 12] = [
+        ("Cache-Control: max-age=60\r\nContent-Range: bytes 0-4/26\r\n", "", 1),
+        ("Cache-Control: max-age=60\r\nContent-Range: bytes 0-5/26\r\n", "", 2),
+        ("Cache-Control: max-age=60\r\nContent-Range: bytes 0-4/*\r\n", "", 2),
+        ("Cache-Control: max-age=60\r\nContent-Range: bytes 0-4/3\r\n", "", 2),
+        ("Cache-Control: max-age=60\r\n", "", 2),
+        ("Cache-Control: max-age=0\r\nContent-Range: bytes 0-4/26\r\n", "", 2),
+        ("Cache-Control: no-store\r\nContent-Range: bytes 0-4/26\r\n", "", 2),
+        ("Cache-Control: private, max-age=60\r\nContent-Range: bytes 0-4/26\r\n", "", 2),
+        ("Cache-Control: max-age=60\r\nSet-Cookie: a\r\nContent-Range: bytes 0-4/26\r\n", "", 2),
+        ("Cache-Control: max-age=60\r\nContent-Range: bytes 0-4/26\r\n", "Authorization: a\r\n", 2),
+        ("Cache-Control: public, max-age=60\r\nContent-Range: bytes 0-4/26\r\n", "Authorization: a\r\n", 1),
+        ("Cache-Control: max-age=60\r\nContent-Range: bytes 0-4/26\r\n", "Cache-Control: no-store\r\n", 2),
+    ];
+    for (fields, request, expected) in ROWS {
+        let app = start(move |_, _| {
+            format!("HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\n{fields}\r\nabcde")
+        });
+        for _ in 0..2 {
+            let response = app.get("", &format!("Range: bytes=0-4\r\n{request}"));
+            assert_eq!((response.status, response.text().as_str()), (206, "abcde"), "{fields}{request}");
+        }
+        assert_eq!(app.requests(), expected, "{fields}{request}");
+    }
+    // Without a strong tag, a part is used and never completed.
+    for etag in ["", "W/\"a\""] {
+        let app = start(move |head, _| {
+            assert!(!head.contains("Range: bytes=5-"), "{head}");
+            in_part(head, "Cache-Control: max-age=60\r\n", etag)
+        });
+        let part = |range: &str| app.get("", &format!("Range: bytes={range}\r\n")).text();
+        assert_eq!([part("0-4"), part("1-2")], ["abcde", "bc"]);
+        assert_eq!(app.requests(), 1, "{etag}");
+        assert_eq!([app.get("", "").text(), app.get("", "").text()], [ALPHABET, ALPHABET]);
+        assert_eq!(app.requests(), 2, "{etag}");
+    }
+}
+
+#[test]
+fn what_empties_the_cache_removes_parts_too() {
+    let purges = "response_cache_purge = [\"127.0.0.1\"]";
+    let app = start_with(purges, "", |head, _| match head.starts_with("POST ") {
+        true => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+        false => in_part(head, "Cache-Control: max-age=60\r\nCache-Tag: t\r\n", "\"a\""),
+    });
+    let part = || app.get("", "Range: bytes=0-3\r\n").text();
+    let removes = |what: &str, remove: &dyn Fn()| {
+        let before = app.requests();
+        assert_eq!([part(), part()], ["abcd", "abcd"], "{what}");
+        assert_eq!(app.requests(), before + 1, "{what}");
+        remove();
+    };
+    let send = |method: &str| {
+        app.server.request(format!("{method} /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")).status
+    };
+    removes("POST", &|| assert_eq!(send("POST"), 204));
+    // The POST itself has reached the upstream.
+    removes("PURGE", &|| assert_eq!(send("PURGE"), 200));
+    removes("taipan purge", &|| {
+        let output = app.server.run_command(&["purge", "--tag", "t"]);
+        assert!(output.status.success() && output.stdout.starts_with(b"removed: 1 "), "{output:?}");
+    });
+    removes("the last", &|| ());
+}
+
+#[test]
+fn compresses_a_stored_response_once() {
+    let page = "<p>a line of a page</p>\n".repeat(3000);
+    let of_upstream = page.clone();
+    let app = start_with("compress_scripts = true", "", move |head, _| {
+        let fields = "Cache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Type: text/html\r\n";
+        match head.contains("If-None-Match") {
+            true => format!("HTTP/1.1 304 Not Modified\r\n{fields}X-New: yes\r\n\r\n"),
+            false => {
+                let old = if head.starts_with("GET /app/old") { "Age: 100\r\n" } else { "" };
+                format!(
+                    "HTTP/1.1 200 OK\r\n{fields}{old}Content-Length: {}\r\n\r\n{of_upstream}",
+                    of_upstream.len()
+                )
+            }
+        }
+    });
+    let gzip = "Accept-Encoding: gzip\r\n";
+    let inflated = |response: &Response| {
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&response.body[..]).read_to_string(&mut text).expect("it is gzip");
+        text
+    };
+    for path in ["", "old"] {
+        let made = app.server.count("response_copies");
+        app.get(path, gzip);
+        // The copy of what was stored is made at the first hit.
+        let is_made = || {
+            assert_eq!(inflated(&app.get(path, gzip)), page);
+            app.server.count("response_copies") > made
+        };
+        assert!(wait_until(TIMEOUT, is_made), "{}", app.server.stats());
+        let copy = app.get(path, gzip);
+        assert_eq!(inflated(&copy), page);
+        assert_eq!(copy.field("Content-Length"), Some(copy.body.len().to_string().as_str()));
+        assert_eq!(
+            (copy.field("Content-Encoding"), copy.field("ETag"), copy.field("Vary")),
+            (Some("gzip"), Some("W/\"a\""), Some("Accept-Encoding"))
+        );
+        assert!(did(&copy).starts_with("taipan; hit"), "{}", did(&copy));
+        assert_eq!(copy.field("X-New"), (path == "old").then_some("yes"));
+        assert_eq!(app.get(path, &format!("{gzip}If-None-Match: W/\"a\"\r\n")).status, 304);
+        let plain = app.get(path, "");
+        assert_eq!(
+            (plain.text(), plain.field("ETag"), plain.field("Vary")),
+            (page.clone(), Some("\"a\""), Some("Accept-Encoding"))
+        );
+        let part = app.get(path, &format!("{gzip}Range: bytes=3-8\r\n"));
+        assert_eq!((part.status, part.text().as_str(), part.has("content-encoding")), (206, "a line", false));
+        assert_eq!(app.server.count("response_copies"), made + 1);
+    }
+    // Without the key, and where copies are off, nothing is kept.
+    for settings in ["", "compress_scripts = true\ncompress_kept = \"off\""] {
+        let page = page.clone();
+        let app = start_with(settings, "", move |_, _| {
+            format!(
+                "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{page}",
+                page.len()
+            )
+        });
+        let is_encoded = [0, 1, 2].map(|_| app.get("", gzip).has("content-encoding"));
+        assert_eq!(is_encoded, [!settings.is_empty(); 3]);
+        assert_eq!((app.server.count("response_copies"), app.requests()), (0, 1), "{settings}");
+    }
+}
+
+/// Answers requests by FastCGI with the number of each.
+fn serve_fastcgi(stream: &mut UnixStream, requests: &AtomicUsize) -> Option<()> {
+    loop {
+        let mut head = [0; 8];
+        stream.read_exact(&mut head).ok()?;
+        let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
+        stream.read_exact(&mut vec![0; length + usize::from(head[6])]).ok()?;
+        // The end of the request's body.
+        if head[1] == 5 && length == 0 {
+            let number = requests.fetch_add(1, Ordering::SeqCst) + 1;
+            let output = format!("Cache-Control: max-age=60\r\nContent-Type: text/x\r\n\r\nnumber {number}");
+            let record = |kind: u8, content: &[u8]| {
+                [&[1, kind, head[2], head[3], 0, content.len() as u8, 0, 0], content].concat()
+            };
+            let bytes = [record(6, output.as_bytes()), record(6, b""), record(3, &[0; 8])].concat();
+            stream.write_all(&bytes).ok()?;
+        }
+    }
+}
+
+#[test]
+fn responses_of_every_kind_of_upstream_are_stored_for_every_protocol() {
+    let site = Site::new().every_protocol();
+    let listener = UnixListener::bind(site.home().join("fastcgi")).expect("it is our folder");
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = requests.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, counted) = (stream.expect("it listens"), counted.clone());
+            thread::spawn(move || serve_fastcgi(&mut stream, &counted));
+        }
+    });
+    let counts = site.home().join("counts");
+    let script = format!(
+        "#!/bin/sh\necho >> {0}\nprintf 'Cache-Control: max-age=60\\nContent-Type: text/x\\n\\nnumber %d' $(wc -l < {0})\n",
+        counts.display()
+    );
+    let address = site.home().join("fastcgi").display().to_string();
+    let server = site
+        .script("s.cgi", script)
+        .config(&format!(
+            "workers = 1\nresponse_cache = true\n[[route]]\npath = \"*.cgi\"\ncgi = true\n\
+             [[route]]\npath = \"/fast/\"\napplication = \"fast\"\n\
+             [[application]]\nname = \"fast\"\nprotocol = \"fastcgi\"\naddress = \"unix:{address}\"\n"
+        ))
+        .start();
+    for path in ["/s.cgi", "/fast/x"] {
+        let get = |method: &str, fields: &str| {
+            let mut client = server.connect();
+            client.send(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+            match method {
+                "HEAD" => client.read_response_to_head(),
+                _ => client.read_response(),
+            }
+        };
+        // The key has the scheme: each response is stored once for it, and once by HTTP.
+        let by_http = get("GET", "").text();
+        for _ in 0..2 {
+            let again = get("GET", "");
+            assert_eq!(again.text(), by_http, "{path}");
+            assert!(did(&again).starts_with("taipan; hit"), "{path}: {}", did(&again));
+        }
+        assert_eq!(get("HEAD", "").field("Content-Length"), Some("8"), "{path}");
+        let part = get("GET", "Range: bytes=0-2\r\n");
+        assert_eq!((part.status, part.text().as_str()), (206, "num"), "{path}");
+    }
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn hits_over_tls_and_http2_are_those_of_http1() {
+    let site = Site::new().certificate();
+    let path = site.home().join("peer");
+    let listener = UnixListener::bind(&path).expect("it is our folder");
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = requests.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, counted) = (stream.expect("it listens"), counted.clone());
+            thread::spawn(move || {
+                while read_request(&mut stream).is_some() {
+                    let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+                    let bytes = ok("Cache-Control: max-age=60\r\nETag: \"a\"\r\n", number);
+                    if stream.write_all(bytes.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let server = site
+        .config(&format!(
+            "listen = \"127.0.0.1:0 tls\"\ncertificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\nworkers = 1\n\
+             [[route]]\npath = \"/\"\napplication = \"app\"\nresponse_cache = true\n\
+             [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:{}\"\n",
+            path.display()
+        ))
+        .start();
+    let mut plain = Client::tls(server.addr(), &Tls::new());
+    let first = plain.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(first.text(), "number 1");
+    let tls = Tls::new().protocols(&["h2"]);
+    let mut http2 = Http2::over(Client::tls(server.addr(), &tls)).expect("it accepts");
+    let secure = |method: &str, fields: &[(&str, &str)]| {
+        let mut request = Http2Request::new(method, "/", fields);
+        request
+            .fields
+            .iter_mut()
+            .filter(|(name, _)| name == b":scheme")
+            .for_each(|(_, value)| *value = b"https".to_vec());
+        request
+    };
+    for _ in 0..2 {
+        let hit = http2.request(&secure("GET", &[])).expect("a response");
+        assert_eq!(hit.text(), "number 1");
+        assert!(did(&hit).starts_with("taipan; hit; ttl="), "{}", did(&hit));
+        let hit = plain.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(hit.text(), "number 1");
+    }
+    let part = http2.request(&secure("GET", &[("range", "bytes=-1")])).expect("a response");
+    assert_eq!((part.status, part.text().as_str()), (206, "1"));
+    let same = http2.request(&secure("GET", &[("if-none-match", "\"a\"")])).expect("a response");
+    assert_eq!((same.status, same.body.len()), (304, 0));
+    let head = http2.request(&secure("HEAD", &[])).expect("a response");
+    assert_eq!((head.field("content-length"), head.body.len()), (Some("8"), 0));
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_hit_is_refused_where_a_user_or_a_rule_refuses_it() {
+    // Two users with the password "secret".
+    let hash = "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
+    let settings = format!(
+        "auth = \"basic\"\nrealm = \"r\"\nusers = {{ ann = \"{hash}\", bob = \"{hash}\" }}\n\
+         [[route.rule]]\nfield = {{ X-Denied = \"?*\" }}\nthen = \"deny\""
+    );
+    let ann = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
+    let bob = "Authorization: Basic Ym9iOnNlY3JldA==\r\n";
+    for (control, for_bob) in [("public, max-age=60", "number 1"), ("max-age=60", "number 2")] {
+        let fields = format!("Cache-Control: {control}\r\n");
+        let app = start_with(&settings, "", move |_, number| ok(&fields, number));
+        assert_eq!(
+            [app.get("", ann).text().as_str(), &app.get("", bob).text()],
+            ["number 1", for_bob],
+            "{control}"
+        );
+        let before = app.requests();
+        assert_eq!(app.get("", "").status, 401, "{control}");
+        assert_eq!(app.get("", "Authorization: Basic YW5uOng=\r\n").status, 401, "{control}");
+        assert_eq!(app.get("", &format!("{ann}X-Denied: 1\r\n")).status, 403, "{control}");
+        assert_eq!(app.requests(), before, "{control}");
+    }
+}
+
+#[test]
+fn a_purge_reaches_the_process_before_a_reload() {
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let of_upstream = gate.clone();
+    let app = start(move |head, number| {
+        if head.contains(" /app/slow ") {
+            let (is_open, changed) = &*of_upstream;
+            let guard = is_open.lock().expect("it is ours");
+            drop(changed.wait_timeout_while(guard, TIMEOUT, |is_open| !*is_open).expect("it is ours"));
+        }
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    assert_eq!([app.get("a", "").text(), app.get("a", "").text()], ["number 1", "number 1"]);
+    let mut slow = app.server.connect();
+    slow.send("GET /app/slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(wait_until(TIMEOUT, || app.requests() == 2), "the request is running");
+    app.server.reload();
+    // The successor begins without it, and each of both has it then.
+    assert_eq!([app.get("a", "").text(), app.get("a", "").text()], ["number 3", "number 3"]);
+    let output = app.server.run_command(&["purge", "--prefix", "/app/"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("removed: 2 "), "{text}");
+    assert_eq!(app.get("a", "").text(), "number 4");
+    *gate.0.lock().expect("it is ours") = true;
+    gate.1.notify_all();
+    assert_eq!(slow.read_response().text(), "number 2");
 }

@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 85] = [
+const COUNTS: [&str; 87] = [
     "http_1_0",
     "http_1_1",
     "http_2",
@@ -98,6 +98,8 @@ const COUNTS: [&str; 85] = [
     "responses_stale",
     "responses_stored",
     "responses_purged",
+    "response_parts_stored",
+    "response_copies",
 ];
 
 /// More than the backlog of the control socket.

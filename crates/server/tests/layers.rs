@@ -71,6 +71,7 @@ const CACHE: &[&str] = &[
     "freshness",
     "stored",
     "vary",
+    "parts",
     "request",
     "targeted",
     "directives",

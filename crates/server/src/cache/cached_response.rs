@@ -23,6 +23,7 @@ use taipan_http::date;
 use taipan_http::response::ResponseHead;
 
 use super::body::StoredBody;
+use super::copies::Copies;
 use super::stamps;
 use crate::clock;
 use crate::files::beneath::Wait;
@@ -41,6 +42,7 @@ pub struct CachedResponse {
     /// When it was requested or validated last, in microseconds of the monotonic clock.
     requested: u64,
     modified: Option<i64>,
+    pub copies: Copies,
     head: RefCell<Option<AgedHead>>,
 }
 
@@ -85,7 +87,8 @@ impl CachedResponse {
         let modified =
             only(&stored.fields, "last-modified").and_then(|value| date::parse(value, stored.times.received));
         let Origin { hash, requested } = origin;
-        CachedResponse { stored, policy, settings, body, hash, requested, modified, head: RefCell::default() }
+        let (copies, head) = Default::default();
+        CachedResponse { stored, policy, settings, body, hash, requested, modified, copies, head }
     }
 
     /// When it was requested or validated last, in microseconds of the monotonic clock.
@@ -102,10 +105,11 @@ impl CachedResponse {
     /// Bytes of memory that it takes, and descriptors.
     pub fn cost(&self) -> (usize, usize) {
         let fields = 2 * self.stored.cost() + size_of::<CachedResponse>();
+        let (copies, files) = self.copies.cost();
         match &self.body {
             // Once more behind the head.
-            StoredBody::Bytes(bytes) => (fields + 2 * bytes.len(), 0),
-            StoredBody::File { file, .. } => (fields + file.memory(), 1),
+            StoredBody::Bytes(bytes) => (fields + copies + 2 * bytes.len(), files),
+            StoredBody::File { file, .. } => (fields + copies + file.memory(), files + 1),
         }
     }
 

@@ -5,7 +5,9 @@
 
 mod body;
 mod cached_response;
+mod copies;
 pub mod disk;
+mod partial;
 mod pending;
 pub mod purges;
 mod recording;
@@ -21,6 +23,7 @@ use cache::policy::Policy;
 use cache::settings::Settings;
 use cache::store::head::Label;
 use cache::store::purge::{Epoch, Purge};
+use cache::stored::Stored;
 use site::memory;
 use taipan_http::head::Field;
 
@@ -33,6 +36,7 @@ use crate::services::Services;
 pub use self::body::StoredBody;
 pub use self::cached_response::{CachedResponse, Origin, stored_body, writer};
 use self::disk::{DiskTier, FoundResponse};
+pub use self::partial::PartialResponse;
 use self::pending::Flights;
 pub use self::pending::{Leader, Turn};
 pub use self::recording::Recording;
@@ -43,9 +47,13 @@ pub struct Cache {
     services: Rc<Services>,
     /// By the text of the key.
     table: RefCell<Table<Vec<Rc<CachedResponse>>>>,
+    /// Of which only parts are there. By the text of the key, one for each.
+    parts: RefCell<Table<Rc<PartialResponse>>>,
     flights: Rc<Flights>,
     /// `None`: there are no files.
     disk: Option<DiskTier>,
+    /// Compressed copies that are being made.
+    copies: Semaphore,
     /// Responses that are refreshed in the background.
     pub refreshes: Semaphore,
     /// Bytes of bodies that are being received.
@@ -70,6 +78,10 @@ const MOST_KEYS: usize = 1_000_000;
 const SMALL: usize = 2048;
 /// The one host of the table: the text of a key has the host.
 const HOST: usize = 0;
+/// The part of the memory that is for parts of responses: one by so many.
+const PARTS: usize = 8;
+/// Compressed copies that are made at the same time.
+const MOST_COPIES: usize = 8;
 /// The most responses that are refreshed in the background at the same time.
 const MOST_REFRESHES: usize = 256;
 
@@ -79,11 +91,15 @@ impl Cache {
         let bytes = limits.responses;
         let entries = (bytes / SMALL).min(MOST_KEYS);
         let descriptors = services.site.response_descriptors();
-        let table = RefCell::new(Table::new(Cost { entries, descriptors, bytes }));
+        let for_parts = bytes / PARTS;
+        let table = RefCell::new(Table::new(Cost { entries, descriptors, bytes: bytes - for_parts }));
+        let parts = RefCell::new(Table::new(Cost { entries, descriptors: 0, bytes: for_parts }));
+        let copies = Semaphore::new(MOST_COPIES);
         let refreshes = Semaphore::new(MOST_REFRESHES);
         let disk = DiskTier::of_process(&services.disk, memory::RESPONSE);
         let (flights, text) = (Rc::default(), RefCell::default());
-        Rc::new(Cache { services, table, flights, disk, refreshes, received: Rc::default(), text })
+        let received = Rc::default();
+        Rc::new(Cache { services, table, parts, flights, disk, copies, refreshes, received, text })
     }
 
     /// What a request with these fields selects.
@@ -140,6 +156,42 @@ impl Cache {
         }
     }
 
+    /// The parts of what a request with these fields selects.
+    pub fn find_parts(&self, text: &str, fields: &[Field<'_>]) -> Option<Rc<PartialResponse>> {
+        let mut parts = self.parts.borrow_mut();
+        let found = parts.get(HOST.into(), text)?;
+        (found.is_valid() && found.stored.variant.matches(fields)).then(|| found.clone())
+    }
+
+    /// Stores a part of a response, with those that are there. The whole response, if nothing is missing.
+    pub fn store_part(&self, text: &str, part: PartialResponse) -> Option<Rc<CachedResponse>> {
+        let label = |tags: &[u8]| {
+            purges::shared()
+                .forbid_storing(Epoch(part.origin.requested), &Label { key: text.as_bytes(), tags })
+        };
+        if !part.is_valid() || label(&tags_of(&part.stored, &part.settings)) {
+            return None;
+        }
+        let known = self.parts.borrow_mut().get(HOST.into(), text).cloned();
+        let known = known.filter(|known| known.stored.variant == part.stored.variant);
+        let part = known.and_then(|known| known.with(&part)).unwrap_or(part);
+        let Some(bytes) = part.whole() else {
+            let cost = part.cost();
+            self.parts.borrow_mut().insert(HOST.into(), text, Rc::new(part), cost, 0);
+            return None;
+        };
+        self.remove_parts(text);
+        let PartialResponse { stored, policy, settings, origin, .. } = part;
+        let body = stored_body(&self.services, bytes);
+        let entry = Rc::new(CachedResponse::new(stored, policy, settings, body, origin));
+        self.store(text, &entry);
+        Some(entry)
+    }
+
+    pub fn remove_parts(&self, text: &str) {
+        self.parts.borrow_mut().remove(HOST.into(), text);
+    }
+
     /// Stores a response of which only the fields are new.
     pub fn update(&self, text: &str, entry: &Rc<CachedResponse>) {
         if self.is_purged(text, entry) {
@@ -162,6 +214,7 @@ impl Cache {
         if !entry.is_valid() {
             return;
         }
+        self.remove_parts(text);
         let mut table = self.table.borrow_mut();
         let known = table.get(HOST.into(), text).map(std::mem::take).unwrap_or_default();
         let mut entries = vec![entry];
@@ -169,12 +222,15 @@ impl Cache {
             |old: &Rc<CachedResponse>| old.is_valid() && old.stored.variant != entries[0].stored.variant;
         let others: Vec<_> = known.into_iter().filter(is_other).take(MOST_VARIANTS - 1).collect();
         entries.extend(others);
-        let add = |(bytes, descriptors), entry: &Rc<CachedResponse>| {
-            let (more, file) = entry.cost();
-            (bytes + more, descriptors + file)
-        };
-        let (bytes, descriptors) = entries.iter().fold((0, 0), add);
-        table.insert(HostKey::from(HOST), text, entries, bytes, descriptors);
+        insert(&mut table, text, entries);
+    }
+
+    /// Counts again what the variants of a key cost, because a compressed copy has been added to one of them.
+    fn recount(&self, text: &str) {
+        let mut table = self.table.borrow_mut();
+        if let Some(entries) = table.get(HOST.into(), text).map(std::mem::take) {
+            insert(&mut table, text, entries);
+        }
     }
 
     /// Removes one variant, which has turned out to be wrong.
@@ -193,6 +249,7 @@ impl Cache {
     pub fn invalidate(&self, key: &Key) {
         stamps::invalidate(key.hash(), clock::micros());
         if let Ok(text) = std::str::from_utf8(key.text()) {
+            self.remove_parts(text);
             self.table.borrow_mut().remove(HOST.into(), text);
         }
         if let Some(disk) = &self.disk {
@@ -208,6 +265,12 @@ impl Cache {
             entries.retain(|entry| !purge.matches(&Label { key: text.as_bytes(), tags: &tags(entry) }));
             removed += before - entries.len();
             !entries.is_empty()
+        });
+        self.parts.borrow_mut().retain(|text, parts| {
+            let tags = tags_of(&parts.stored, &parts.settings);
+            let matches = purge.matches(&Label { key: text.as_bytes(), tags: &tags });
+            removed += usize::from(matches);
+            !matches
         });
         removed as u64
     }
@@ -236,5 +299,19 @@ impl Cache {
 
 /// The tags of a response, with spaces between them.
 fn tags(entry: &CachedResponse) -> Vec<u8> {
-    entry.stored.tags(&entry.settings).collect::<Vec<_>>().join(&b' ')
+    tags_of(&entry.stored, &entry.settings)
+}
+
+fn tags_of(stored: &Stored, settings: &Settings) -> Vec<u8> {
+    stored.tags(settings).collect::<Vec<_>>().join(&b' ')
+}
+
+/// Inserts the variants of a key, with what all of them cost.
+fn insert(table: &mut Table<Vec<Rc<CachedResponse>>>, text: &str, entries: Vec<Rc<CachedResponse>>) {
+    let add = |(bytes, descriptors), entry: &Rc<CachedResponse>| {
+        let (more, files) = entry.cost();
+        (bytes + more, descriptors + files)
+    };
+    let (bytes, descriptors) = entries.iter().fold((0, 0), add);
+    table.insert(HostKey::from(HOST), text, entries, bytes, descriptors);
 }

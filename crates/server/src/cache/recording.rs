@@ -37,7 +37,7 @@ impl Reserved {
     }
 
     /// Whether this many bytes more may be kept.
-    fn add(&mut self, bytes: usize) -> bool {
+    pub fn add(&mut self, bytes: usize) -> bool {
         let fits = (self.own + bytes) as u64 <= self.largest && self.all.get() + bytes <= self.most;
         if fits {
             self.own += bytes;

@@ -97,6 +97,21 @@ impl CachedResponse {
         self.with_last_fields(services, writer(services, route, &partial), status)
     }
 
+    /// `bytes` are those of a range of `size` bytes.
+    pub fn part_of(
+        &self,
+        services: &Services,
+        route: &Route,
+        range: ByteRange,
+        size: u64,
+        bytes: &[u8],
+        status: CacheStatus,
+    ) -> Response {
+        let head = self.partial_head(services, route, status);
+        let head = head.field("Content-Range", range::content_range(range, size)).length(range.len);
+        Response { cache: Some(status), ..Response::from_head(head.finish_with(bytes)) }
+    }
+
     fn part_response(
         &self,
         services: &Services,

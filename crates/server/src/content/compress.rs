@@ -51,6 +51,12 @@ pub fn negotiated(
     }
 }
 
+/// The coding that `negotiated` would use. `None`: it would leave the content as it is.
+pub fn wanted(rules: &CompressRules, head: &Head<'_>, response: &Response) -> Option<Coding> {
+    let coding = if gains(rules, response) { chosen(rules, head) } else { Coding::Identity };
+    (coding != Coding::Identity).then_some(coding)
+}
+
 /// The coding for content that the server makes. `None`: content of this type is not compressed.
 pub fn coding(rules: &CompressRules, head: &Head<'_>, content_type: &str) -> Option<Coding> {
     rules.gains(content_type.as_bytes(), None).then(|| chosen(rules, head))

@@ -28,8 +28,9 @@ use tokio::task::spawn_local;
 use self::fetch::{
     Fetch, Fetched, OwnedHead, Refresh, Unstored, may_serve_if_error, whole, with_fields, with_more,
 };
-use super::Exchange;
-use crate::cache::{self, CachedResponse, Found, Leader, Origin, Recording, Turn};
+use super::{Exchange, on_heap};
+use crate::cache::{self, CachedResponse, Found, Leader, Origin, PartialResponse, Recording, Turn};
+use crate::content::compress;
 use crate::request::body::RequestBody;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, BodyStream, Response};
@@ -45,6 +46,13 @@ enum Looked {
     /// The request is forwarded, perhaps to validate what is stored.
     Forward(Option<Rc<CachedResponse>>, Forwarded),
     GatewayTimeout,
+}
+
+/// What is requested to complete a response.
+struct Rest {
+    parts: Rc<PartialResponse>,
+    /// The value of `Range`.
+    range: String,
 }
 
 /// One resource of a route with a cache.
@@ -82,7 +90,36 @@ impl<'a> Exchange<'a> {
             Use::WhileRevalidating | Use::Validate(_) | Use::GatewayTimeout | Use::Bypass => return None,
         };
         self.services.counts.add(Count::ResponseHits, 1);
-        Some(self.compressed(route, entry.respond(self.services, route, self.head, status)))
+        Some(self.of_stored(route, &entry, status, |text| self.write_key(settings, name, text)))
+    }
+
+    /// A stored response, or a compressed copy of it. Without a copy, it is compressed while it is sent, and a copy is made.
+    /// `write_key` appends its key.
+    #[inline]
+    fn of_stored(
+        &self,
+        route: &Route,
+        entry: &Rc<CachedResponse>,
+        status: CacheStatus,
+        write_key: impl FnOnce(&mut Vec<u8>),
+    ) -> Response {
+        let response = entry.respond(self.services, route, self.head, status);
+        let rules = &route.files.compress;
+        if !rules.scripts {
+            return response;
+        }
+        let Some(coding) = compress::wanted(rules, self.head, &response) else {
+            return self.compressed(route, response);
+        };
+        if let Some(copy) = entry.copies.get(coding) {
+            return copy.respond(self.services, route, self.head, status);
+        }
+        let mut text = Vec::new();
+        write_key(&mut text);
+        if let Ok(text) = std::str::from_utf8(&text) {
+            self.responder.cache.make_copy(text, entry, coding, rules.kept);
+        }
+        self.compressed(route, response)
     }
 
     /// Appends the text of the key of the request. `upstream` is what would answer.
@@ -118,12 +155,15 @@ impl<'a> Exchange<'a> {
         let directives = request::directives(self.head);
         let mut leader = None;
         self.responder.cache.load(&resource.text, self.head.fields, settings).await;
+        if let Some(response) = self.of_parts(&resource, &directives) {
+            return response;
+        }
         for look in 1..=LOOKS {
             let (stale, why) = match self.look(&resource, &directives) {
-                Looked::Respond(entry, status) => return self.of_entry(route, &entry, status),
+                Looked::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
                 Looked::Refresh(entry) => {
                     self.refresh(request, &handler, &resource, &entry);
-                    return self.of_entry(route, &entry, CacheStatus::Stale);
+                    return self.of_entry(&resource, &entry, CacheStatus::Stale);
                 }
                 Looked::GatewayTimeout => {
                     let response = self.status(route, Status::GATEWAY_TIMEOUT).await;
@@ -132,7 +172,9 @@ impl<'a> Exchange<'a> {
                 Looked::Forward(stale, why) => (stale, why),
             };
             let is_last = look == LOOKS;
-            if self.head.method == Method::Get && why != Forwarded::Bypass && !is_last {
+            // What answers a request for a part is of no use to others.
+            let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
+            if self.head.method == Method::Get && why != Forwarded::Bypass && !is_part && !is_last {
                 match self.responder.cache.turn(&resource.text, settings.waiting) {
                     Turn::Lead(own) => leader = Some(own),
                     Turn::Wait(waiting) => {
@@ -158,7 +200,29 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    fn of_entry(&self, route: &Route, entry: &CachedResponse, status: CacheStatus) -> Response {
+    /// The response to a request for a range, if no whole response is stored, and the parts that are have all of it.
+    fn of_parts(&self, resource: &Resource<'_>, directives: &RequestDirectives) -> Option<Response> {
+        if !self.head.names.contains(Names::RANGE) {
+            return None;
+        }
+        let cache = &self.responder.cache;
+        if matches!(cache.find(&resource.text, self.head.fields), Found::Entry(_)) {
+            return None;
+        }
+        let parts = cache.find_parts(&resource.text, self.head.fields)?;
+        let now = self.services.clock.now();
+        match parts.policy.decide(directives, self.identity(), &resource.settings, now) {
+            Use::Fresh => {}
+            Use::WhileRevalidating | Use::Stale | Use::Validate(_) | Use::GatewayTimeout | Use::Bypass => {
+                return None;
+            }
+        }
+        let response = parts.respond(self.services, resource.route, self.head, CacheStatus::Hit)?;
+        self.services.counts.add(Count::ResponseHits, 1);
+        Some(response)
+    }
+
+    fn of_entry(&self, resource: &Resource<'_>, entry: &Rc<CachedResponse>, status: CacheStatus) -> Response {
         let count = match status {
             CacheStatus::Hit => Count::ResponseHits,
             CacheStatus::Stale | CacheStatus::StaleIfError => Count::ResponsesStale,
@@ -166,7 +230,7 @@ impl<'a> Exchange<'a> {
             CacheStatus::Forwarded(_) | CacheStatus::OnlyIfCached => Count::ResponseMisses,
         };
         self.services.counts.add(count, 1);
-        self.compressed(route, entry.respond(self.services, route, self.head, status))
+        self.of_stored(resource.route, entry, status, |text| text.extend_from_slice(resource.text.as_bytes()))
     }
 
     fn identity(&self) -> Identity {
@@ -251,13 +315,18 @@ impl<'a> Exchange<'a> {
         let route = resource.route;
         self.services.counts.add(Count::ResponseMisses, 1);
         if self.services.sheds_cold() {
-            return self.on_upstream_failure(route, stale, Status::SERVICE_UNAVAILABLE).await;
+            return self.on_upstream_failure(&resource, stale, Status::SERVICE_UNAVAILABLE).await;
         }
         let fetch = Fetch::new(&self.responder.cache, &resource, self.identity(), stale.clone(), leader);
         // A part of what is not stored is not worth the whole.
         let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
+        let rest = if stale.is_none() && !is_part { self.rest(&resource) } else { None };
         let mut conditions =
             stale.as_ref().map(|entry| update::conditions(&entry.stored)).unwrap_or_default();
+        if let Some(Rest { parts, range }) = &rest {
+            conditions.push(("Range", range.as_bytes()));
+            conditions.extend(parts.etag().map(|etag| ("If-Range", etag)));
+        }
         let capability = capability(&resource.settings);
         conditions.extend(capability.as_deref().map(|value| (CAPABILITY, value.as_bytes())));
         let fields = match is_part {
@@ -272,18 +341,29 @@ impl<'a> Exchange<'a> {
         let outcome = upstream::forward(&upstreams, forwarded, handler, &self.variables, body, &log).await;
         let response = match outcome {
             Outcome::Unrendered(response) => *response,
-            Outcome::Failed(status) => return self.on_upstream_failure(route, stale, status).await,
+            Outcome::Failed(status) => return self.on_upstream_failure(&resource, stale, status).await,
             Outcome::Suspended(left) => {
-                return match self.stale_if_error(route, stale) {
+                return match self.stale_if_error(&resource, stale) {
                     Some(response) => response,
                     None => self.unavailable(route, left).await,
                 };
             }
             outcome => return self.on_outcome(request, handler, outcome).await,
         };
+        let is_rest = matches!(response.status, Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE);
+        if rest.is_some() && is_rest {
+            return match fetch.complete(self.services, self.head, response).await {
+                Some(entry) => self.of_entry(&resource, &entry, CacheStatus::Forwarded(why)),
+                // It is another one now. What was stored of it is of no use.
+                None => {
+                    self.responder.cache.remove_parts(&resource.text);
+                    on_heap(|| self.fetch(request, handler, resource, None, why, None)).await
+                }
+            };
+        }
         match fetch.take(self.services, self.head, response) {
             Fetched::Confirmed(entry, unstored) => {
-                let response = self.of_entry(route, &entry, CacheStatus::Revalidated);
+                let response = self.of_entry(&resource, &entry, CacheStatus::Revalidated);
                 with_unstored(response, &unstored)
             }
             Fetched::Entry(entry, unstored) => {
@@ -291,7 +371,7 @@ impl<'a> Exchange<'a> {
                 let response = entry.respond(self.services, route, self.head, status);
                 self.compressed(route, with_unstored(response, &unstored))
             }
-            Fetched::Stale(entry) => self.of_entry(route, &entry, CacheStatus::StaleIfError),
+            Fetched::Stale(entry) => self.of_entry(&resource, &entry, CacheStatus::StaleIfError),
             Fetched::Recording(parts, recording, length, unstored) => {
                 let (stored, policy) = *parts;
                 let response = self.of_recording(&resource, stored, policy, recording, length, why);
@@ -307,19 +387,33 @@ impl<'a> Exchange<'a> {
     /// The upstream has not responded. A stale response is used, if it allows that.
     async fn on_upstream_failure(
         &self,
-        route: &Route,
+        resource: &Resource<'_>,
         stale: Option<Rc<CachedResponse>>,
         status: Status,
     ) -> Response {
-        match self.stale_if_error(route, stale) {
+        match self.stale_if_error(resource, stale) {
             Some(response) => response,
-            None => self.status(route, status).await,
+            None => self.status(resource.route, status).await,
         }
     }
 
-    fn stale_if_error(&self, route: &Route, stale: Option<Rc<CachedResponse>>) -> Option<Response> {
+    fn stale_if_error(&self, resource: &Resource<'_>, stale: Option<Rc<CachedResponse>>) -> Option<Response> {
         let entry = stale.filter(|entry| may_serve_if_error(entry, self.services.clock.now()))?;
-        Some(self.of_entry(route, &entry, CacheStatus::StaleIfError))
+        Some(self.of_entry(resource, &entry, CacheStatus::StaleIfError))
+    }
+
+    /// What is missing of the response, if parts of it are stored and the rest is worth a request of its own.
+    fn rest(&self, resource: &Resource<'_>) -> Option<Rest> {
+        if self.head.method != Method::Get {
+            return None;
+        }
+        let parts = self.responder.cache.find_parts(&resource.text, self.head.fields)?;
+        let is_worthwhile = parts.etag().is_some()
+            && parts.policy.is_for(self.identity())
+            && parts.parts.size() <= resource.settings.largest;
+        let missing = parts.parts.missing().filter(|_| is_worthwhile)?;
+        let range = ::cache::parts::range(missing, parts.parts.size());
+        Some(Rest { parts, range })
     }
 
     /// A response that is sent while it is stored.

@@ -61,6 +61,8 @@ counts! {
     ResponseMisses "response_misses" "requests that no stored response could answer",
     ResponsesAwaited "responses_awaited" "requests that waited for the response to another one",
     ResponsesStored "responses_stored" "responses stored",
+    ResponsePartsStored "response_parts_stored" "parts of responses stored",
+    ResponseCopies "response_copies" "compressed copies of stored responses made",
     ResponsesPurged "responses_purged" "requests with PURGE that removed what was stored",
     ResponsesRefreshed "responses_refreshed" "stored responses refreshed in the background",
     ShedCold "shed_cold" "requests shed: late loop, and they may need a disk",

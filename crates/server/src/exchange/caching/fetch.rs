@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::cache::Field as StoredField;
-use ::cache::policy::{self, Policy};
+use ::cache::policy::{self, Policy, StoredPart};
 use ::cache::request::{Identity, is_condition};
 use ::cache::settings::Settings;
 use ::cache::stored::{Stored, Times};
@@ -16,9 +16,10 @@ use taipan_http::status::Status;
 use taipan_http::target::{Scheme, Target};
 
 use super::Resource;
-use crate::cache::{Cache, CachedResponse, Leader, Origin, Recording, stored_body};
+use crate::cache::{Cache, CachedResponse, Leader, Origin, PartialResponse, Recording, stored_body};
 use crate::request::body::RequestBody;
 use crate::request::{ConnectionInfo, Request};
+use crate::response::BodyStream;
 use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::{self, Content, Handler, Outcome, Unrendered, Upstreams};
@@ -111,6 +112,9 @@ impl Fetch {
             self.on_head(services, &response);
             return Fetched::Passed(response);
         }
+        if response.status == Status::PARTIAL_CONTENT {
+            return Fetched::Passed(self.take_part(services, head, response));
+        }
         let Unrendered { status, fields, content } = response;
         let times = Times { requested: self.began, received: services.clock.read() };
         let storable = policy::store(head, self.identity, status, &fields, times, &self.settings);
@@ -144,6 +148,91 @@ impl Fetch {
         }
     }
 
+    /// A part that is sent to the client that has asked for it, and stored, if it may be.
+    fn take_part(self, services: &Services, head: &Head<'_>, response: Unrendered) -> Unrendered {
+        let Unrendered { status, fields, content } = response;
+        let length = match &content {
+            Content::Whole(body) => Some(body.len() as u64),
+            Content::Stream(_, length) => *length,
+            Content::None(_) => None,
+        };
+        let part = length.and_then(|length| self.part(services, head, &fields, length));
+        let (Some(part), Some(length)) = (part, length) else {
+            return Unrendered { status, fields, content };
+        };
+        let reserved = self.cache.reserve(self.settings.largest);
+        let store = move |body| drop(self.store_part(part, body));
+        let content = match content {
+            Content::Stream(stream, _) => {
+                let recording = Recording::new(stream, Some(length), reserved, store, || {});
+                Content::Stream(Box::new(recording), Some(length))
+            }
+            Content::Whole(body) => {
+                store(body.clone());
+                Content::Whole(body)
+            }
+            Content::None(length) => Content::None(length),
+        };
+        Unrendered { status, fields, content }
+    }
+
+    fn part(
+        &self,
+        services: &Services,
+        head: &Head<'_>,
+        fields: &[StoredField],
+        length: u64,
+    ) -> Option<StoredPart> {
+        let times = Times { requested: self.began, received: services.clock.read() };
+        let part = policy::store_part(head, self.identity, fields, length, times, &self.settings);
+        part.filter(|part| part.range.len <= self.settings.largest)
+    }
+
+    /// The whole response, if nothing is missing any more.
+    fn store_part(&self, part: StoredPart, body: Vec<u8>) -> Option<Rc<CachedResponse>> {
+        let part = PartialResponse::new(part, body, self.settings.clone(), self.origin)?;
+        self.cache.services().counts.add(Count::ResponsePartsStored, 1);
+        self.cache.store_part(&self.text, part)
+    }
+
+    /// The whole response, of which the upstream has sent the rest. `None`: it is the rest of another one.
+    pub async fn complete(
+        self,
+        services: &Services,
+        head: &Head<'_>,
+        response: Unrendered,
+    ) -> Option<Rc<CachedResponse>> {
+        let Unrendered { status, fields, content } = response;
+        if status != Status::PARTIAL_CONTENT {
+            return None;
+        }
+        let body = match content {
+            Content::Whole(body) => body,
+            Content::Stream(stream, Some(length)) => self.read(services, stream, length).await?,
+            Content::Stream(_, None) | Content::None(_) => return None,
+        };
+        let part = self.part(services, head, &fields, body.len() as u64)?;
+        self.store_part(part, body)
+    }
+
+    /// Reads a body that is as long as this, and may be stored.
+    async fn read(
+        &self,
+        services: &Services,
+        mut stream: Box<dyn BodyStream>,
+        length: u64,
+    ) -> Option<Vec<u8>> {
+        let mut reserved = self.cache.reserve(self.settings.largest);
+        if !reserved.add(usize::try_from(length).ok()?) {
+            return None;
+        }
+        let mut body = stream.take_buffered();
+        while (body.len() as u64) < length {
+            body.extend_from_slice(&stream.next(services).await.ok()??);
+        }
+        (body.len() as u64 == length).then_some(body)
+    }
+
     /// Stores a whole response.
     fn store(self, stored: Stored, policy: Policy, body: Vec<u8>) -> Rc<CachedResponse> {
         let services = self.cache.services();
@@ -173,7 +262,7 @@ impl Fetch {
         let stays = policy::stays_stored(&stored, &self.settings);
         let policy = Policy::of(&stored, &self.settings);
         let entry = CachedResponse::new(stored, policy, self.settings.clone(), old.body.clone(), self.origin);
-        let entry = Rc::new(entry);
+        let entry = Rc::new(entry.with_copies_of(old));
         match stays {
             true => self.cache.update(&self.text, &entry),
             false => self.cache.remove(&self.text, old),

@@ -1,0 +1,183 @@
+//! Compressed copies of stored responses, which are made once, in the background, and kept with the response.
+//!
+//! Knows nothing of the request for which a copy is made.
+
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cache::Field;
+use cache::fields::values;
+use cache::stored::Stored;
+use site::compress::Kept;
+use taipan_http::etag;
+use taipan_http::fields::list;
+use taipan_http::negotiate::Coding;
+
+use super::Cache;
+use super::body::StoredBody;
+use super::cached_response::{CachedResponse, Origin, stored_body};
+use crate::encoder::{self, Effort};
+use crate::files::beneath::Wait;
+use crate::files::open::read;
+use crate::stats::Count;
+
+/// Bytes of the largest body that gets a copy. A larger one is compressed while it is sent.
+const LARGEST: u64 = 1 << 20;
+/// Percent of the body. A copy that is not smaller does not gain.
+const GAIN: usize = 95;
+
+/// The copies of one response.
+#[derive(Default)]
+pub struct Copies(RefCell<Vec<(Coding, Copy)>>);
+
+#[derive(Clone)]
+enum Copy {
+    BeingMade,
+    NoGain,
+    Made(Rc<CachedResponse>),
+}
+
+/// The bytes of a body, for another thread.
+enum Source {
+    Bytes(Vec<u8>),
+    File { fd: Arc<OwnedFd>, at: u64, length: usize },
+}
+
+impl Copies {
+    pub fn get(&self, coding: Coding) -> Option<Rc<CachedResponse>> {
+        self.0.borrow().iter().find_map(|(own, copy)| match copy {
+            Copy::Made(copy) if *own == coding => Some(copy.clone()),
+            Copy::Made(_) | Copy::BeingMade | Copy::NoGain => None,
+        })
+    }
+
+    fn begin(&self, coding: Coding) -> bool {
+        let mut copies = self.0.borrow_mut();
+        let is_new = copies.iter().all(|(own, _)| *own != coding);
+        if is_new {
+            copies.push((coding, Copy::BeingMade));
+        }
+        is_new
+    }
+
+    fn end(&self, coding: Coding, copy: Copy) {
+        let mut copies = self.0.borrow_mut();
+        copies.retain(|(own, _)| *own != coding);
+        copies.push((coding, copy));
+    }
+
+    fn made(&self) -> Vec<(Coding, Rc<CachedResponse>)> {
+        let copies = self.0.borrow();
+        let made = copies.iter().filter_map(|(coding, copy)| match copy {
+            Copy::Made(copy) => Some((*coding, copy.clone())),
+            Copy::BeingMade | Copy::NoGain => None,
+        });
+        made.collect()
+    }
+
+    /// Bytes of memory that they take, and descriptors.
+    pub fn cost(&self) -> (usize, usize) {
+        let add = |(bytes, files), (_, copy): (Coding, Rc<CachedResponse>)| {
+            let (more, file) = copy.cost();
+            (bytes + more, files + file)
+        };
+        self.made().into_iter().fold((0, 0), add)
+    }
+}
+
+impl CachedResponse {
+    /// With the copies of a response that has the same body, and other fields.
+    pub fn with_copies_of(self, old: &CachedResponse) -> CachedResponse {
+        for (coding, copy) in old.copies.made() {
+            let copy = Rc::new(self.encoded(coding, copy.body.clone()));
+            self.copies.end(coding, Copy::Made(copy));
+        }
+        self
+    }
+
+    fn encoded(&self, coding: Coding, body: StoredBody) -> CachedResponse {
+        let origin = Origin { requested: self.requested(), ..Origin::NOWHERE };
+        CachedResponse::new(
+            encoded(&self.stored, coding),
+            self.policy.clone(),
+            self.settings.clone(),
+            body,
+            origin,
+        )
+    }
+
+    /// `None`: it is too large.
+    fn source(&self) -> Option<Source> {
+        if self.body.length() > LARGEST {
+            return None;
+        }
+        Some(match &self.body {
+            StoredBody::Bytes(bytes) => Source::Bytes(bytes.to_vec()),
+            StoredBody::File { file, at, length } => {
+                Source::File { fd: file.fd.clone(), at: *at, length: *length as usize }
+            }
+        })
+    }
+}
+
+impl Cache {
+    /// Makes the copy in the background. Does nothing if it is being made, if too many others are, or if it does not gain.
+    pub fn make_copy(self: &Rc<Cache>, text: &str, entry: &Rc<CachedResponse>, coding: Coding, kept: Kept) {
+        let effort = match kept {
+            Kept::Strong => Effort::Strong,
+            Kept::Quick => Effort::Quick,
+            Kept::Nothing => return,
+        };
+        let Some(source) = entry.source() else { return };
+        let Some(permit) = self.copies.take() else { return };
+        if !entry.copies.begin(coding) {
+            return;
+        }
+        let Some(result) = self.services.background.run(move || source.encode(coding, effort)) else {
+            // Too much work waits. It is tried again.
+            entry.copies.0.borrow_mut().retain(|(own, _)| *own != coding);
+            return;
+        };
+        let (cache, entry, text) = (self.clone(), entry.clone(), text.to_owned());
+        tokio::task::spawn_local(async move {
+            let _permit = permit;
+            let Ok(Some(bytes)) = result.await else { return entry.copies.end(coding, Copy::NoGain) };
+            let copy = entry.encoded(coding, stored_body(&cache.services, bytes));
+            entry.copies.end(coding, Copy::Made(Rc::new(copy)));
+            cache.services.counts.add(Count::ResponseCopies, 1);
+            cache.recount(&text);
+        });
+    }
+}
+
+impl Source {
+    /// `None`: it does not gain, or it fails, and would fail again.
+    fn encode(self, coding: Coding, effort: Effort) -> Option<Vec<u8>> {
+        let content = match self {
+            Source::Bytes(bytes) => bytes,
+            Source::File { fd, at, length } => read(&fd, at, length, Wait::Allowed).ok()??,
+        };
+        let bytes = encoder::encode(coding, effort, &content).ok()?;
+        (bytes.len() <= content.len() * GAIN / 100).then_some(bytes)
+    }
+}
+
+/// The fields of a response in this coding.
+fn encoded(stored: &Stored, coding: Coding) -> Stored {
+    let mut copy = stored.clone();
+    copy.fields.retain(|field| !field.name.eq_ignore_ascii_case("accept-ranges"));
+    for field in copy.fields.iter_mut().filter(|field| field.name.eq_ignore_ascii_case("etag")) {
+        // The same bytes need not come again (RFC 9110 §8.8.1).
+        field.value = etag::weak(&field.value).into();
+    }
+    let add = |name: &str, value: &str| Field { name: name.into(), value: value.as_bytes().into() };
+    copy.fields.push(add("Content-Encoding", coding.as_str()));
+    let varies =
+        list(values(&stored.fields, "vary")).any(|name| name.eq_ignore_ascii_case(b"accept-encoding"));
+    if !varies {
+        copy.fields.push(add("Vary", "Accept-Encoding"));
+    }
+    copy
+}
