@@ -25,6 +25,7 @@ mod image_map;
 mod listing;
 mod log_line;
 mod origins;
+mod page;
 mod password_file;
 mod proxy_header;
 mod range;
@@ -54,6 +55,7 @@ pub use image_map::image_map;
 pub use listing::listing;
 pub use log_line::log_line;
 pub use origins::origins;
+pub use page::page;
 pub use password_file::password_file;
 pub use proxy_header::proxy_header;
 pub use range::range;
@@ -68,7 +70,7 @@ pub use web::{caddyfile, lighttpd, nginx};
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 30] = [
+pub const TARGETS: [(&str, Target); 31] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -93,6 +95,7 @@ pub const TARGETS: [(&str, Target); 30] = [
     ("available_dictionary", available_dictionary),
     ("cached", cached),
     ("stored_file", stored_file),
+    ("page", page),
     ("nginx", nginx),
     ("lighttpd", lighttpd),
     ("caddyfile", caddyfile),

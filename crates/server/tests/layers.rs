@@ -11,6 +11,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("script", SCRIPT),
     ("auth", AUTH),
     ("cache", CACHE),
+    ("ssi", SSI),
     ("site", SITE),
     ("dialects", DIALECTS),
     ("report", REPORT),
@@ -80,6 +81,21 @@ const CACHE: &[&str] = &[
     "settings",
 ];
 
+const SSI: &[&str] = &[
+    "page",
+    "evaluate",
+    "scan",
+    "esi",
+    "directive",
+    "expression",
+    "template",
+    "variables",
+    "reference",
+    "coding",
+    "format",
+    "mistake",
+];
+
 const SITE: &[&str] = &[
     "config",
     "memory",
@@ -105,6 +121,7 @@ const SITE: &[&str] = &[
     "text",
     "field_file",
     "alternates",
+    "includes",
     "compress",
     "listener",
     "cors",
