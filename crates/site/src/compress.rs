@@ -109,7 +109,7 @@ impl TypePattern {
     }
 
     /// `media_type`: without parameters, in any case.
-    fn matches(&self, media_type: &[u8]) -> bool {
+    pub(crate) fn matches(&self, media_type: &[u8]) -> bool {
         match self {
             TypePattern::Exact(text) => media_type.eq_ignore_ascii_case(text.as_bytes()),
             TypePattern::Family(start) => starts_with(media_type, start.as_bytes()),

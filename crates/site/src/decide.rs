@@ -30,6 +30,8 @@ pub enum Resource {
     /// A whole response, which preconditions and ranges do not apply to (RFC 9110 §13.2.1). It is the only representation.
     Fixed,
     ImageMap(Arc<ImageMap>),
+    /// A file with directives, whose content is made for each request.
+    Page,
     /// At least one representation. The one without a content coding is the first, if there is one.
     File(Vec<Representation>, Offer),
 }
@@ -69,6 +71,8 @@ pub enum Decision {
     Unsatisfiable(usize),
     /// To the same path with a slash at its end.
     RedirectToFolder,
+    /// The directives of the page are carried out.
+    Assemble,
     /// A listing. The preconditions count only if the listing succeeds (RFC 9110 §13.2.1).
     List(Verdict),
     /// Where the query of the request leads.
@@ -92,7 +96,7 @@ impl Decision {
         match self {
             Decision::Full(chosen) | Decision::Make(_, chosen) => Some(*chosen),
             Decision::Part(chosen, _) | Decision::Parts(chosen, _) => Some(*chosen),
-            Decision::Stream(_) => Some(0),
+            Decision::Stream(_) | Decision::Assemble => Some(0),
             _ => None,
         }
     }
@@ -113,6 +117,7 @@ pub fn decide(
         Resource::Broken => Decision::Reject(Status::INTERNAL_SERVER_ERROR),
         Resource::Fixed => Decision::Full(0),
         Resource::ImageMap(map) => Decision::Click(map.clone()),
+        Resource::Page => Decision::Assemble,
         Resource::Folder | Resource::Missing => match absent(path, resource, listing) {
             Some(status) => Decision::Absent(status),
             // A listing exists and has no validators: only `*` matches it.
@@ -130,7 +135,7 @@ pub fn absent(path: &SafePath<'_>, resource: &Resource, listing: Listing) -> Opt
         (Resource::Missing, _) => Some(Status::NOT_FOUND),
         (Resource::Folder, Listing::Off) if path.is_folder() => Some(Status::FORBIDDEN),
         (Resource::Folder | Resource::Denied | Resource::File(..), _) => None,
-        (Resource::Broken | Resource::Fixed | Resource::ImageMap(_), _) => None,
+        (Resource::Broken | Resource::Fixed | Resource::ImageMap(_) | Resource::Page, _) => None,
     }
 }
 
@@ -281,7 +286,7 @@ pub fn whole(head: &Head<'_>, resource: &Resource) -> Option<Decision> {
             Some(full(head, representations, *offer, choose(head, representations, *offer)))
         }
         Resource::Missing | Resource::Denied | Resource::Folder => None,
-        Resource::Broken | Resource::Fixed | Resource::ImageMap(_) => None,
+        Resource::Broken | Resource::Fixed | Resource::ImageMap(_) | Resource::Page => None,
     }
 }
 

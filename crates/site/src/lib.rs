@@ -83,6 +83,7 @@ pub mod alternates;
 pub mod field_file;
 
 pub mod image_map;
+pub mod includes;
 
 pub mod mime;
 

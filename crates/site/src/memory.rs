@@ -39,6 +39,9 @@ pub const LOG_RECORD: u64 = 256;
 pub const INFLATE: u64 = 112 * 1024;
 /// The encoder of a response that is compressed while it is sent, and its output.
 pub const ENCODER: u64 = 2560 * 1024;
+/// A page that is assembled: the variables of the request and those that it sets, its beginning, and a directive whose end
+/// is not there yet.
+const PAGE: u64 = 256 * 1024;
 /// A file that is compressed to be kept: its content, the encoder and the result.
 pub const COMPRESSION: u64 = 40 * 1024 * 1024;
 /// Dictionaries have this fraction of the bytes of the cache, beside the cache.
@@ -228,6 +231,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             what: "bodies generated while they are sent",
             each: inflates.max(listing_entries.saturating_mul(LISTING_ENTRY)),
             count: of_each_worker(limits.body_streams),
+        },
+        Use {
+            what: "pages: variables, and what is made before it is sent",
+            each: PAGE,
+            count: if any_route(site, |route| route.files.includes.are_on()) { connections } else { 0 },
         },
         Use {
             what: "responses compressed while they are sent",

@@ -397,6 +397,8 @@ static BUILTIN: &[(&str, &str)] = &[
     ("rst", "text/plain"),
     ("rtf", "application/rtf"),
     ("sh", "text/plain"),
+    ("shtm", "text/html"),
+    ("shtml", "text/html"),
     ("sig", "application/pgp-signature"),
     ("snap", "application/vnd.snap"),
     ("sql", "application/sql"),

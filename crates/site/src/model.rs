@@ -27,6 +27,7 @@ use crate::folder::{HostFolder, UserFolders};
 use crate::forward_proxy::ForwardProxy;
 use crate::forwarding::{Forwarding, Spelling};
 use crate::host::{Canonical, HostAddress, Hosts};
+use crate::includes::{IncludeLimits, Includes};
 use crate::jwt::Jwt;
 use crate::limit::{Limit, LimitId};
 use crate::listener::Listener;
@@ -273,6 +274,7 @@ pub struct FileRules {
     /// `None`: there are no metafiles.
     pub meta: Option<Arc<MetaFiles>>,
     pub compress: Arc<CompressRules>,
+    pub includes: Arc<Includes>,
     /// The URLs for which files are dictionaries, as the value of `match` in `Use-As-Dictionary`.
     pub dictionary: Option<String>,
     /// Files beneath the root that the configuration reads. They are never served.
@@ -409,6 +411,7 @@ pub struct Limits {
     pub generations: usize,
     /// Entries in one listing.
     pub listing_entries: usize,
+    pub includes: IncludeLimits,
 }
 
 #[derive(Debug, Clone)]
@@ -944,6 +947,7 @@ impl Default for FileRules {
             special: SpecialFiles::default(),
             meta: None,
             compress: Arc::default(),
+            includes: Arc::default(),
             dictionary: None,
             private: Arc::default(),
             meta_folders: Arc::default(),
@@ -981,6 +985,7 @@ impl Default for Limits {
             unsent: 0,
             generations: 16,
             listing_entries: 10_000,
+            includes: IncludeLimits::default(),
         }
     }
 }

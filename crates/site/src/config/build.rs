@@ -20,6 +20,7 @@ use taipan_http::negotiate::Coding;
 
 use crate::address::Address;
 use crate::host::Hosts;
+use crate::includes::IncludeLimits;
 use crate::listener::Listener;
 use crate::model::{
     AccessLog, CacheFiles, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat,
@@ -250,6 +251,11 @@ fn limits(top: &Section) -> Limits {
         unsent: size("unsent", defaults.unsent),
         generations: count("generations", defaults.generations),
         listing_entries: count("listing_entries", defaults.listing_entries),
+        includes: IncludeLimits {
+            count: count("includes", defaults.includes.count),
+            depth: count("include_depth", defaults.includes.depth),
+            bytes: size("include_bytes", defaults.includes.bytes),
+        },
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use script::environment::Credentials;
+use ssi::scan::Languages;
 use taipan_http::fields::{is_token, text_len};
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
@@ -23,6 +24,7 @@ use super::tls::hsts;
 use super::toml::{Entry, Value};
 use crate::compress::{Codings, CompressRules, Kept, TypePattern};
 use crate::forwarding::Forwarding;
+use crate::includes::Includes;
 use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
     Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter, Listing,
@@ -160,7 +162,7 @@ fn fallback(section: &Section, pattern: &Pattern, inherited: Option<&Fallback>) 
 }
 
 /// The keys of [`FileRules`], and `fallback`, which adds an index file.
-const FILE_KEYS: [&str; 25] = [
+const FILE_KEYS: [&str; 28] = [
     "index",
     "fallback",
     "listing",
@@ -172,6 +174,9 @@ const FILE_KEYS: [&str; 25] = [
     "compress_from",
     "compress_kept",
     "compress_scripts",
+    "includes",
+    "include_files",
+    "include_types",
     "dictionary",
     "gunzip",
     "etag",
@@ -236,6 +241,7 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
         },
         meta: meta_files(section, inherited.meta.as_ref()),
         compress: compress(section, &inherited.compress),
+        includes: includes(section, &inherited.includes),
         dictionary: dictionary(section, inherited.dictionary.as_ref()),
         private: inherited.private.clone(),
         meta_folders: inherited.meta_folders.clone(),
@@ -348,10 +354,43 @@ fn compress(section: &Section, inherited: &Arc<CompressRules>) -> Arc<CompressRu
         codings,
         streamed,
         kept,
-        types: compress_types(section).unwrap_or_else(|| types.clone()),
+        types: media_types(section, "compress_types").unwrap_or_else(|| types.clone()),
         min: section.size("compress_from").unwrap_or(*min),
         scripts: section.flag("compress_scripts").unwrap_or(*scripts),
     })
+}
+
+fn includes(section: &Section, inherited: &Arc<Includes>) -> Arc<Includes> {
+    if !["includes", "include_files", "include_types"].iter().any(|name| section.has(name)) {
+        return inherited.clone();
+    }
+    let languages = section.flag_or_choices("includes").map(|given| match given {
+        FlagOrChoices::Flag(ssi) => Languages { ssi, esi: false },
+        FlagOrChoices::Choices(words) => {
+            Languages { ssi: words.contains(&"ssi"), esi: words.contains(&"esi") }
+        }
+    });
+    let includes = Includes {
+        languages: languages.unwrap_or(inherited.languages),
+        suffixes: include_files(section).unwrap_or_else(|| inherited.suffixes.clone()),
+        types: media_types(section, "include_types").unwrap_or_else(|| inherited.types.clone()),
+    };
+    if includes.are_on() && includes.suffixes.is_empty() && includes.types.is_empty() {
+        let what_to_do = "name endings in \"include_files\", or remove \"includes\"";
+        section.errors.add(section.place_of("include_files"), "nothing is a page", what_to_do);
+    }
+    Arc::new(includes)
+}
+
+fn include_files(section: &Section) -> Option<Vec<String>> {
+    let suffixes = section.texts("include_files")?;
+    for suffix in &suffixes {
+        if suffix.value.is_empty() || suffix.value.contains(['/', '\0']) {
+            let what = format!("\"{}\" is not the end of a file name", suffix.value.escape_debug());
+            section.errors.add(suffix.place, what, "write an extension with its dot, e.g. \".shtml\"");
+        }
+    }
+    Some(suffixes.into_iter().map(|suffix| suffix.value.to_owned()).collect())
 }
 
 /// The value of `match`. `false` removes the inherited one.
@@ -367,9 +406,9 @@ fn dictionary(section: &Section, inherited: Option<&String>) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn compress_types(section: &Section) -> Option<Vec<TypePattern>> {
+fn media_types(section: &Section, name: &str) -> Option<Vec<TypePattern>> {
     let mut types = Vec::new();
-    for given in section.texts("compress_types")? {
+    for given in section.texts(name)? {
         match TypePattern::parse(given.value) {
             Some(pattern) => types.push(pattern),
             None => {

@@ -1159,6 +1159,29 @@ pub static CHAPTERS: &[Chapter] = &[
                        first: the length of a compressed page over TLS can disclose a secret in it.",
             },
             Key {
+                name: "includes",
+                kind: Kind::FlagOrChoices(&["ssi", "esi"]),
+                default: Value("false"),
+                example: "[\"esi\"]",
+                text: "The languages of [pages](includes.md) whose directives the server carries out: `ssi` for server-side \
+                       includes, `esi` for Edge Side Includes. `true` is `[\"ssi\"]`.",
+            },
+            Key {
+                name: "include_files",
+                kind: Kind::Texts,
+                default: Value("[\".shtml\"]"),
+                example: "[\".shtml\", \".html\"]",
+                text: "The ends of the names of files that are pages, with `includes`.",
+            },
+            Key {
+                name: "include_types",
+                kind: Kind::Texts,
+                default: Value("[\"text/html\"]"),
+                example: "[\"text/html\", \"+xml\"]",
+                text: "The media types of the responses of scripts and upstreams that are pages, with `includes`. `[]`: only \
+                       files are pages.",
+            },
+            Key {
                 name: "dictionary",
                 kind: Kind::TextOrFalse,
                 default: Words("none"),
@@ -1720,6 +1743,28 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("10000"),
                 example: "1000",
                 text: "Entries in a listing. Of a folder with more, the listing has the first ones by name, and says so.",
+            },
+            Key {
+                name: "includes",
+                kind: count(0, 100_000),
+                default: Value("256"),
+                example: "64",
+                text: "What one response may include, and ask sizes and times of, in all its [pages](includes.md). In the place \
+                       of more stands the error message of the page.",
+            },
+            Key {
+                name: "include_depth",
+                kind: count(0, 32),
+                default: Value("8"),
+                example: "2",
+                text: "Pages that are included in pages, in one another. In the place of more stands the error message.",
+            },
+            Key {
+                name: "include_bytes",
+                kind: size(0, 1 << 40),
+                default: Value("\"16MiB\""),
+                example: "\"1MiB\"",
+                text: "Bytes that the directives of one response may make or include. The response is cut off behind them.",
             },
         ],
     },
