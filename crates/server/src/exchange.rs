@@ -21,6 +21,7 @@ mod forward;
 mod limit;
 mod logins;
 mod monitor;
+mod pages;
 mod panic_guard;
 mod raw;
 mod refusal;
@@ -62,6 +63,7 @@ use self::authentication::Passed;
 pub use self::authorizer::authorizers;
 use self::folder_passwords::FolderPasswordFiles;
 use self::logins::Logins;
+use self::pages::Inclusion;
 use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
 use crate::cache::Cache;
@@ -104,6 +106,8 @@ pub struct Responder {
     pub limits: Option<&'static LimitTable>,
     /// For lines about requests that a limit would reject.
     pub dry_runs: LineLimit,
+    /// For lines about directives that cannot be carried out.
+    pub mistakes: LineLimit,
     pub logins: Logins,
     pub folder_passwords: FolderPasswordFiles,
 }
@@ -131,6 +135,7 @@ impl Responder {
         let (upstreams, cache) = (Rc::new(upstreams), Cache::new(services.clone()));
         let (needs, answers) = (Needs::of(&services.site), Answers::default());
         let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
+        let mistakes = LineLimit::default();
         let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
         Responder {
             services,
@@ -143,6 +148,7 @@ impl Responder {
             answers,
             limits,
             dry_runs,
+            mistakes,
             logins,
             folder_passwords,
         }
@@ -151,7 +157,13 @@ impl Responder {
     /// The response to a request without a body, which began at `began` of `clock::micros`. `None`: it has to wait for
     /// something. The request has its log line even if this panics.
     #[inline]
-    pub fn fast(&self, head: &Head<'_>, client: Peer, group: AddressGroup, began: u64) -> Option<Response> {
+    pub fn fast(
+        self: &Rc<Self>,
+        head: &Head<'_>,
+        client: Peer,
+        group: AddressGroup,
+        began: u64,
+    ) -> Option<Response> {
         let host = self.services.site.hosts.find_in(group, head.authority);
         let mut exchange = Exchange::new(self, host, head, client);
         let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began, tls: None };
@@ -166,11 +178,13 @@ impl Responder {
 
     /// The response to a request. A body that nothing has read is discarded first, unless the client waits for 100
     /// (Continue).
-    pub async fn respond(&self, request: Request<'_>, body: RequestBody) -> Response {
+    pub async fn respond(self: &Rc<Self>, request: Request<'_>, body: RequestBody) -> Response {
         let method = request.head.method;
         let ConnectionInfo { client, group, tls, .. } = request.connection;
         let host = self.services.site.hosts.find_in(group, request.head.authority);
-        let mut exchange = Exchange { body, tls, ..Exchange::new(self, host, request.head, client) };
+        let connection = Some(request.connection);
+        let mut exchange =
+            Exchange { body, tls, connection, ..Exchange::new(self, host, request.head, client) };
         let admitted = match self.limits {
             None => Ok(None),
             Some(limits) => Box::pin(exchange.admit(limits)).await,
@@ -223,7 +237,7 @@ fn omit_content_for_head(method: Method, response: Response) -> Response {
 }
 
 struct Exchange<'a> {
-    responder: &'a Responder,
+    responder: &'a Rc<Responder>,
     services: &'a Services,
     host: usize,
     /// Whose files are served.
@@ -234,6 +248,10 @@ struct Exchange<'a> {
     client: Peer,
     /// `None`: the connection has no TLS, or this is the fast path.
     tls: Option<&'a TlsFacts>,
+    /// `None`: this is the fast path.
+    connection: Option<ConnectionInfo<'a>>,
+    /// The page that includes the response. `None`: it is for the client.
+    inclusion: Option<Inclusion>,
     now: i64,
     /// `None` once an upstream reads it.
     body: RequestBody,
@@ -272,6 +290,8 @@ enum Resolution<'a> {
     List(Box<listing::Query>),
     /// How the server does.
     Monitor(&'a Route, Monitor),
+    /// A page to assemble.
+    Assemble(Rc<Entry>),
     /// A script or an application responds.
     Forward(RouteId, Box<HandlerKind>),
 }
@@ -292,7 +312,7 @@ fn on_heap<F: Future>(future: impl FnOnce() -> F) -> Pin<Box<F>> {
 
 impl<'a> Exchange<'a> {
     #[inline]
-    fn new(responder: &'a Responder, host: usize, head: &'a Head<'a>, client: Peer) -> Exchange<'a> {
+    fn new(responder: &'a Rc<Responder>, host: usize, head: &'a Head<'a>, client: Peer) -> Exchange<'a> {
         let services = &*responder.services;
         Exchange {
             responder,
@@ -303,6 +323,8 @@ impl<'a> Exchange<'a> {
             head,
             client,
             tls: None,
+            connection: None,
+            inclusion: None,
             now: services.clock.now(),
             body: RequestBody::None,
             max_body: services.site.limits.body,
@@ -436,7 +458,8 @@ impl<'a> Exchange<'a> {
             Resolution::Status(route, status) => self.status_fast(route, status),
             Resolution::Absent(route, _) => self.status_fast(route, Status::NOT_FOUND),
             Resolution::Refused(refused) => self.refused_fast(refused),
-            Resolution::List(_) | Resolution::Monitor(..) | Resolution::Forward(..) => None,
+            Resolution::List(_) | Resolution::Monitor(..) => None,
+            Resolution::Assemble(_) | Resolution::Forward(..) => None,
         }
     }
 
@@ -517,6 +540,7 @@ impl<'a> Exchange<'a> {
                 Resolution::Absent(route, status) => return Err((route, status)),
                 Resolution::List(query) => on_heap(|| self.list(*query)).await,
                 Resolution::Monitor(route, monitor) => on_heap(|| self.monitor(route, monitor)).await,
+                Resolution::Assemble(entry) => on_heap(|| self.assemble(path, &entry)).await,
                 // On the heap, because the internal redirects of a script nest.
                 Resolution::Forward(route, kind) => {
                     on_heap(|| self.forward(request, route, *kind, fallback)).await
@@ -715,6 +739,7 @@ impl<'a> Exchange<'a> {
                 image_map::response(services, self.route(path), path, &map, self.head.target.query())
             }
             Decision::RedirectToFolder => return self.redirect_to_folder(path, fallback),
+            Decision::Assemble => return Resolution::Assemble(entry.clone()),
             Decision::List(preconditions) => return self.resolve_listing(path, entry, preconditions),
             Decision::Absent(status) => {
                 return Resolution::Absent(self.route(path), status);

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use cache::request::{self, Identity};
 use cache::settings::Cookies;
@@ -17,6 +18,7 @@ use site::decide::{Offer, Resource};
 use site::folder::{FolderName, HostFolder};
 use site::forwarding::{RawReading, UNCHANGED};
 use site::host::{AddressGroup, name_of};
+use site::includes::Includes;
 use site::limit::{self, LimitId};
 use site::model::{Account, HeaderRule, Host, Interpreter, Listing, Route, Site};
 use site::needs::Needs;
@@ -60,7 +62,7 @@ pub fn explain(flags: &Explain) -> ExitCode {
             // Authorizers are not called, and the request has no connection.
             let needs = Needs { authorizers: false, refusals: false, ..Needs::of(&site) };
             let responder = Responder::without_upstreams(Services::new(site, None).0, roots);
-            let responder = Responder { needs, ..responder };
+            let responder = Rc::new(Responder { needs, ..responder });
             print_explanation(&responder, &request(flags), flags).await
         })
     });
@@ -99,7 +101,7 @@ fn scheme(flags: &Explain) -> Scheme {
     named.unwrap_or(Scheme::Http)
 }
 
-async fn print_explanation(responder: &Responder, bytes: &[u8], flags: &Explain) -> io::Result<()> {
+async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Explain) -> io::Result<()> {
     let escaped = head::escape_target(bytes).map(|(escaped, _)| escaped);
     let mut store = FieldStore::new();
     let head = match head::parse(
@@ -399,6 +401,7 @@ fn print_planned(
             }
             print_application(site, planned.upstream);
             print_cache(responder.services.site.hosts.at(host).routes.get(planned.route), head);
+            print_pages(&route.files.includes);
             if let Some(upstream) = site.upstreams.get(planned.upstream)
                 && upstream.protocol == Protocol::Http
             {
@@ -442,6 +445,7 @@ fn print_planned(
             match query.lookup(Wait::Allowed) {
                 Ok(lookup) => {
                     print_lookup(&lookup);
+                    print_page(&lookup, &planned.rules.includes);
                     let is_absent = match &lookup {
                         Lookup::Missing => true,
                         Lookup::Folder(_) => requested.is_folder() && planned.rules.listing == Listing::Off,
@@ -500,6 +504,7 @@ fn print_walk(
             let step = fallback_step.as_ref().unwrap_or(step);
             print_run(&responder.services.site, host, step, of_host);
             print_cache(host.routes.get(step.route), head);
+            print_pages(&host.routes.get(step.route).files.includes);
             print_query(fallback);
         }
         Verdict::Denied(at) => {
@@ -645,6 +650,22 @@ fn print_run(site: &Site, host: &Host, step: &Step, of_host: Option<&Path>) {
         if let Some(translated) = site::walk::path_translated(host, of_host, &step.path_info) {
             terminal::out(format_args!("          PATH_TRANSLATED {}", translated.display()));
         }
+    }
+}
+
+/// Prints whether a file is a page.
+fn print_page(lookup: &Lookup, includes: &Includes) {
+    if let Lookup::Files(files) = lookup
+        && files.iter().any(|found| includes.cover_file(&found.name))
+    {
+        terminal::out(format_args!("page      {includes}: the directives of the file are carried out"));
+    }
+}
+
+/// Prints whether a response of a script or an upstream may be a page.
+fn print_pages(includes: &Includes) {
+    if includes.cover_responses() {
+        terminal::out(format_args!("page      {includes}: if its media type is one of \"include_types\""));
     }
 }
 

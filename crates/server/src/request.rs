@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod interim;
+pub mod owned;
 pub mod throttled;
 
 use std::net::SocketAddr;

@@ -51,7 +51,7 @@ const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Connections {
     pub services: Rc<Services>,
-    pub responder: Responder,
+    pub responder: Rc<Responder>,
     pub deadlines: Deadlines,
     pub idle: IdleSet,
     pub acceptor: Acceptor,
@@ -121,7 +121,7 @@ impl Connections {
             successor: RefCell::default(),
             successor_set: Notify::new(),
             services,
-            responder,
+            responder: Rc::new(responder),
         })
     }
 

@@ -21,6 +21,7 @@ use crate::stats::Count;
 const USER_VARIABLE: &str = "HTTP_REMOTE_USER";
 
 /// Credentials that have passed.
+#[derive(Clone)]
 pub(super) struct Passed {
     authentication: Arc<Authentication>,
     /// The path whose folder had no users of its own, or had those of the authentication.

@@ -26,12 +26,13 @@ use taipan_http::target::normalized;
 use tokio::task::spawn_local;
 
 use self::fetch::{
-    Fetch, Fetched, OwnedHead, Refresh, Unstored, may_serve_if_error, whole, with_fields, with_more,
+    Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more,
 };
 use super::{Exchange, on_heap};
 use crate::cache::{self, CachedResponse, Found, Leader, Origin, PartialResponse, Recording, Turn};
 use crate::content::compress;
 use crate::request::body::RequestBody;
+use crate::request::owned::{OwnedHead, with_fields};
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, BodyStream, Response};
 use crate::response_head::HeadWriter;
@@ -75,7 +76,8 @@ impl<'a> Exchange<'a> {
         let is_checked = route.authorizers.is_empty()
             && route.jwt.is_none()
             && plan.walk.is_none()
-            && !route.passes_raw_paths();
+            && !route.passes_raw_paths()
+            && !route.files.includes.cover_responses();
         if !is_checked || !request::is_eligible(self.head) {
             return None;
         }
@@ -105,11 +107,12 @@ impl<'a> Exchange<'a> {
     ) -> Response {
         let response = entry.respond(self.services, route, self.head, status);
         let rules = &route.files.compress;
-        if !rules.scripts {
-            return response;
+        // A page is assembled for each request.
+        if !rules.scripts || route.files.includes.cover_responses() {
+            return self.processed(route, response);
         }
         let Some(coding) = compress::wanted(rules, self.head, &response) else {
-            return self.compressed(route, response);
+            return self.processed(route, response);
         };
         if let Some(copy) = entry.copies.get(coding) {
             return copy.respond(self.services, route, self.head, status);
@@ -119,7 +122,7 @@ impl<'a> Exchange<'a> {
         if let Ok(text) = std::str::from_utf8(&text) {
             self.responder.cache.make_copy(text, entry, coding, rules.kept);
         }
-        self.compressed(route, response)
+        self.processed(route, response)
     }
 
     /// Appends the text of the key of the request. `upstream` is what would answer.
@@ -369,7 +372,7 @@ impl<'a> Exchange<'a> {
             Fetched::Entry(entry, unstored) => {
                 let status = CacheStatus::Forwarded(why);
                 let response = entry.respond(self.services, route, self.head, status);
-                self.compressed(route, with_unstored(response, &unstored))
+                self.processed(route, with_unstored(response, &unstored))
             }
             Fetched::Stale(entry) => self.of_entry(&resource, &entry, CacheStatus::StaleIfError),
             Fetched::Recording(parts, recording, length, unstored) => {
@@ -379,7 +382,7 @@ impl<'a> Exchange<'a> {
             }
             Fetched::Passed(response) => {
                 let response = self.of_passed(&resource, response, why);
-                self.compressed(route, response)
+                self.processed(route, response)
             }
         }
     }
@@ -447,7 +450,7 @@ impl<'a> Exchange<'a> {
             }
             None => Response { body: Body::Stream(body), ..Response::from_head(writer.finish()) },
         };
-        self.compressed(route, Response { cache: Some(status), ..response })
+        self.processed(route, Response { cache: Some(status), ..response })
     }
 
     /// A response that is not stored.
@@ -482,7 +485,7 @@ impl<'a> Exchange<'a> {
         let mut conditions = update::conditions(&entry.stored);
         conditions.extend(capability.as_deref().map(|value| (CAPABILITY, value.as_bytes())));
         let refresh = Refresh {
-            head: OwnedHead::of(self.head, &conditions),
+            head: OwnedHead::of(self.head, &whole(self.head.fields, &conditions)),
             connection: ConnectionInfo { tls: None, ..request.connection },
             handler: handler.clone(),
             variables: self.variables.clone(),

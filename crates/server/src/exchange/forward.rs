@@ -100,10 +100,10 @@ impl Exchange<'_> {
     ) -> Response {
         let route = self.route_at(handler.route);
         match outcome {
-            Outcome::Response(response) => self.compressed(route, response),
+            Outcome::Response(response) => self.processed(route, response),
             Outcome::Sendfile(file) => {
                 let response = on_heap(|| self.sendfile(route, &file)).await;
-                self.compressed(route, response)
+                self.processed(route, response)
             }
             Outcome::InternalRedirect(target) => {
                 on_heap(|| self.redirect_internally(request, handler, &target)).await
@@ -131,7 +131,12 @@ impl Exchange<'_> {
         }
     }
 
-    pub(super) fn compressed(&self, route: &Route, response: Response) -> Response {
+    /// The response of a script or an upstream, with its directives carried out, and compressed.
+    pub(super) fn processed(&self, route: &Route, response: Response) -> Response {
+        let response = match route.files.includes.cover_responses() {
+            true => self.assemble_response(route, response),
+            false => response,
+        };
         match route.files.compress.scripts {
             true => compress::negotiated(self.services, &route.files.compress, self.head, response),
             false => response,
@@ -170,6 +175,8 @@ impl Exchange<'_> {
             variables: std::mem::take(&mut self.variables),
             upstream: self.upstream.take(),
             tls: self.tls,
+            connection: self.connection,
+            inclusion: self.inclusion.clone(),
             ..Exchange::new(self.responder, self.host, &head, self.client)
         };
         let response = on_heap(|| exchange.respond(Request { head: &head, ..request })).await;

@@ -28,6 +28,7 @@ use super::beneath::OpenError;
 use super::deltas::Deltas;
 use super::lookup::{Found, Lookup, Metafile, Variant};
 use super::open::{OpenFile, Stamp};
+use super::page::{PageFile, PageOrFile, page};
 use super::{Cached, Files, is_shortage};
 use crate::encoder;
 use crate::log;
@@ -46,6 +47,8 @@ pub struct Entry {
     pub(super) making: Rc<Cell<Codings>>,
     /// `None`: the file is no dictionary for other files.
     pub deltas: Option<Rc<Deltas>>,
+    /// `None`: it is no page.
+    pub page: Option<Rc<PageFile>>,
     pub(super) origin: Origin,
     /// `None`: the file has no alternates.
     pub(super) alternates: Option<Alternates>,
@@ -161,6 +164,14 @@ impl Entry {
         now: i64,
     ) -> Entry {
         let route = services.route(host.host(), path);
+        let found = match route.files.includes.cover_file(&found.name) {
+            false => found,
+            true => match page(services, &route.files.includes, found) {
+                PageOrFile::File(found) => found,
+                PageOrFile::None => return Entry::without_content(Resource::Missing, Vec::new(), now),
+                PageOrFile::Page(page, stamps) => return Entry::of_page(page, path, stamps, now),
+            },
+        };
         let special = route.files.special.of(&found.name);
         let Found { name, variants, .. } = &found;
         let stamps: Vec<Stamp> = found.stamps().collect();
@@ -180,7 +191,8 @@ impl Entry {
             Prepared { resource: Resource::Broken, prepared: Vec::new(), deltas: None }
         });
         let (checked_at, making) = (Cell::new(now), Rc::default());
-        Entry { resource, prepared, stamps, checked_at, making, deltas, origin, alternates: None }
+        let page = None;
+        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, alternates: None }
     }
 
     /// The alternate that the client prefers, or else the file itself.
@@ -195,8 +207,17 @@ impl Entry {
     fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
         let (prepared, checked_at) = (Vec::new(), Cell::new(now));
         let (making, origin) = (Rc::default(), Origin::default());
-        let (deltas, alternates) = (None, None);
-        Entry { resource, prepared, stamps, checked_at, making, deltas, origin, alternates }
+        let (deltas, page, alternates) = (None, None, None);
+        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, alternates }
+    }
+
+    fn of_page(page: PageFile, path: &SafePath<'_>, stamps: Vec<Stamp>, now: i64) -> Entry {
+        let name = (path.is_folder() || *page.name != *path.name()).then(|| page.name.clone());
+        Entry {
+            page: Some(Rc::new(page)),
+            origin: Origin { name, ..Origin::default() },
+            ..Entry::without_content(Resource::Page, stamps, now)
+        }
     }
 
     /// The path of the file that stands for `path`: that of an index file, an alternate, or a precompressed file, whose
@@ -225,6 +246,11 @@ impl Entry {
         self.checked_at.set(i64::MAX);
     }
 
+    /// The stamp of the file without a coding.
+    pub fn stamp(&self) -> Option<&Stamp> {
+        self.stamps.first()
+    }
+
     /// `None`: it is not a folder.
     pub fn folder_stamp(&self) -> Option<Stamp> {
         matches!(self.resource, Resource::Folder).then(|| self.stamps.first().copied()).flatten()
@@ -240,10 +266,14 @@ impl Entry {
         let descriptors = self.prepared.iter().filter(|one| !matches!(one.content, Content::Inline)).count();
         let map = if let Resource::ImageMap(map) = &self.resource { map.memory() } else { 0 };
         let deltas = self.deltas.as_ref().map_or((0, 0), |deltas| deltas.cost());
+        let page = self.page.as_ref().map_or((0, 0), |page| page.cost());
         let others =
             self.alternates.iter().flat_map(|alternates| &alternates.others).map(|other| other.cost());
         let others = others.fold((0, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));
-        (bytes + map + size_of::<Entry>() + deltas.0 + others.0, descriptors + deltas.1 + others.1)
+        (
+            bytes + map + size_of::<Entry>() + deltas.0 + page.0 + others.0,
+            descriptors + deltas.1 + page.1 + others.1,
+        )
     }
 }
 

@@ -76,8 +76,8 @@ impl Entry {
     fn with(&self, resource: Resource, prepared: Vec<PreparedRepresentation>) -> Entry {
         let (stamps, checked_at) = (self.stamps.clone(), self.checked_at.clone());
         let (making, deltas, origin) = (self.making.clone(), self.deltas.clone(), self.origin.clone());
-        let alternates = self.alternates.clone();
-        Entry { resource, prepared, stamps, checked_at, making, deltas, origin, alternates }
+        let (page, alternates) = (self.page.clone(), self.alternates.clone());
+        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, alternates }
     }
 
     /// `None`: it is being made.

@@ -14,6 +14,7 @@ mod host_key;
 pub mod lookup;
 pub mod made;
 pub mod open;
+pub mod page;
 pub mod roots;
 pub mod script;
 pub mod table;

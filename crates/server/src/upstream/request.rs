@@ -17,8 +17,9 @@ use site::proxies::Via;
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream, UpstreamId};
 use site::walk::{self, Step};
+use ssi::scan::Languages;
 use taipan_http::digits::write_ip;
-use taipan_http::fields::{host_and_port, trim_ows};
+use taipan_http::fields::{host_and_port, is_name, trim_ows};
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::status::Status;
@@ -36,6 +37,8 @@ use crate::services::Services;
 use crate::spawner::SpawnRequest;
 use crate::spawner::message::block;
 
+/// Edge Architecture Specification §2.1: what this server does with a response.
+const CAPABILITY: &str = "Surrogate-Capability";
 /// SERVER_SOFTWARE (RFC 3875 §4.1.17).
 const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 
@@ -213,6 +216,12 @@ impl Handler {
             let is_asserted = |field: &Field<'_>| asserted.iter().any(|name| is_same_name(field.name, name));
             kept = head.fields.iter().filter(|field| !is_asserted(field)).copied().collect();
             head.fields = &kept;
+        }
+        let for_page: Vec<Field<'_>>;
+        let includes = &services.site.hosts.at(self.host).routes.get(self.route).files.includes;
+        if includes.cover_responses() && !self.is_authorizer() {
+            for_page = fields_for_page(head.fields, includes.languages);
+            head.fields = &for_page;
         }
         let head = &head;
         let own = self.script(services);
@@ -488,6 +497,13 @@ fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<Upstr
         }
     }
     additions
+}
+
+/// The fields of a request whose response may be a page: it is read here, and the upstream may write Edge Side Includes.
+fn fields_for_page<'f>(fields: &[Field<'f>], languages: Languages) -> Vec<Field<'f>> {
+    let capability = Field { name: CAPABILITY.as_bytes(), value: b"taipan=\"ESI/1.0\"" };
+    let kept = fields.iter().filter(|field| !is_name(field.name, "accept-encoding")).copied();
+    kept.chain(languages.esi.then_some(capability)).collect()
 }
 
 /// `192.0.2.7 "GET /cgi-bin/a.cgi"`.

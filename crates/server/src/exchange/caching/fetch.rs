@@ -10,14 +10,13 @@ use ::cache::settings::Settings;
 use ::cache::stored::{Stored, Times};
 use ::cache::update::{self, Validated};
 use ::script::environment::Additions;
-use taipan_http::framing::Framing;
-use taipan_http::head::{Field, Head, Method, Names, Persistence, Version};
+use taipan_http::head::{Field, Head, Method};
 use taipan_http::status::Status;
-use taipan_http::target::{Scheme, Target};
 
 use super::Resource;
 use crate::cache::{Cache, CachedResponse, Leader, Origin, PartialResponse, Recording, stored_body};
 use crate::request::body::RequestBody;
+use crate::request::owned::OwnedHead;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::BodyStream;
 use crate::services::Services;
@@ -65,15 +64,6 @@ pub struct Refresh {
     pub variables: Additions,
     pub upstreams: Rc<Upstreams>,
     pub fetch: Fetch,
-}
-
-/// The head of a GET that outlives its request.
-pub struct OwnedHead {
-    raw_target: String,
-    fields: Vec<(Vec<u8>, Vec<u8>)>,
-    authority: Vec<u8>,
-    scheme: Scheme,
-    version: Version,
 }
 
 impl Fetch {
@@ -325,42 +315,6 @@ impl Refresh {
     }
 }
 
-impl OwnedHead {
-    /// The head of a GET for the same, with these conditions in place of its own.
-    pub fn of(head: &Head<'_>, conditions: &[(&'static str, &[u8])]) -> OwnedHead {
-        let fields = whole(head.fields, conditions);
-        OwnedHead {
-            raw_target: head.raw_target.to_owned(),
-            fields: fields.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect(),
-            authority: head.authority.to_vec(),
-            scheme: head.scheme,
-            version: head.version,
-        }
-    }
-
-    fn fields(&self) -> Vec<Field<'_>> {
-        self.fields.iter().map(|(name, value)| Field { name, value }).collect()
-    }
-
-    fn head<'h>(&'h self, fields: &'h [Field<'h>]) -> Option<Head<'h>> {
-        Some(Head {
-            method: Method::Get,
-            token: "GET",
-            raw_target: &self.raw_target,
-            target: Target::parse(Method::Get, &self.raw_target).ok()?,
-            scheme: self.scheme,
-            is_early: false,
-            version: self.version,
-            fields,
-            names: names(fields),
-            authority: &self.authority,
-            persistence: Persistence::KeepAlive,
-            framing: Framing::None,
-            expects_continue: false,
-        })
-    }
-}
-
 /// The fields of a request for the whole response, with these conditions in place of its own.
 pub fn whole<'f>(fields: &[Field<'f>], conditions: &[(&'static str, &'f [u8])]) -> Vec<Field<'f>> {
     let own: Vec<Field<'f>> = fields.iter().filter(|field| !is_condition(field.name)).copied().collect();
@@ -371,13 +325,4 @@ pub fn whole<'f>(fields: &[Field<'f>], conditions: &[(&'static str, &'f [u8])]) 
 pub fn with_more<'f>(fields: &[Field<'f>], more: &[(&'static str, &'f [u8])]) -> Vec<Field<'f>> {
     let more = more.iter().map(|(name, value)| Field { name: name.as_bytes(), value });
     fields.iter().copied().chain(more).collect()
-}
-
-/// The same head with other fields.
-pub fn with_fields<'h>(head: &Head<'h>, fields: &'h [Field<'h>]) -> Head<'h> {
-    Head { fields, names: names(fields), ..*head }
-}
-
-fn names(fields: &[Field<'_>]) -> Names {
-    fields.iter().fold(Names::NONE, |names, field| names.union(Names::of(field.name)))
 }

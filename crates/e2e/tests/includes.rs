@@ -1,0 +1,318 @@
+//! Pages with server-side includes, and with Edge Side Includes: what they include, what they refuse, and how their
+//! responses are sent.
+
+use std::io::{Read, Write};
+use std::sync::mpsc;
+
+use e2e::upstream::upstream;
+use e2e::{ReadError, Rows, Server, Site, TIMEOUT, wait_until};
+
+const ERROR: &str = "[an error occurred while processing this directive]";
+
+/// A site with these files, whose pages are those with `.shtml`.
+fn pages(files: &[(&str, &str)]) -> Site {
+    let site = files.iter().fold(Site::new(), |site, (name, content)| site.file(name, content));
+    site.config("includes = true\nindex = [\"index.shtml\", \"index.html\"]")
+}
+
+#[test]
+fn pages_are_assembled() {
+    let server = pages(&[
+        ("plain.shtml", "no directives"),
+        ("index.shtml", "<!--#include file=\"part.html\" --> <!--#echo var=\"DOCUMENT_NAME\" -->"),
+        ("part.html", "part <!--#echo var=\"DOCUMENT_URI\" -->"),
+        ("a.shtml", "[<!--#include virtual=\"d/b.shtml?x=<y>\" -->|<!--#echo var=\"set\" -->]"),
+        ("d/b.shtml", "<!--#set var=\"set\" value=\"in b\" -->b<!--#include file=\"c.txt\" -->"),
+        ("d/c.txt", "c"),
+        ("uri.shtml", "<!--#echo var=\"DOCUMENT_URI\" --> <!--#echo var=\"QUERY_STRING\" --> <!--#echo var=\"REQUEST_METHOD\" --> <!--#echo var=\"HTTP_USER_AGENT\" -->"),
+        ("if.shtml", "<!--#if expr=\"$QUERY_STRING = /^a=([0-9]+)$/\" -->number $1 <!--#echo var=\"1\" --><!--#elif expr=\"$QUERY_STRING\" -->other<!--#else -->none<!--#endif -->"),
+        ("size.shtml", "<!--#config sizefmt=\"bytes\" timefmt=\"%Y-%m-%d %H:%M:%S %Z\" --><!--#fsize file=\"part.html\" --> <!--#flastmod virtual=\"/d/c.txt\" --> <!--#echo var=\"LAST_MODIFIED\" -->"),
+        ("exec.shtml", "<!--#exec cmd=\"id\" -->"),
+        ("other.html", "<!--#echo var=\"DOCUMENT_URI\" -->"),
+    ])
+    .modified("d/c.txt", 86_400)
+    .modified("size.shtml", 2 * 86_400)
+    .every_protocol()
+    .start();
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/plain.shtml", "no directives"),
+        ("/other.html", "<!--#echo var=\"DOCUMENT_URI\" -->"),
+        ("/", "part <!--#echo var=\"DOCUMENT_URI\" --> index.shtml"),
+        ("/a.shtml", "[bc|in b]"),
+        ("/uri.shtml?a=%3Cb%3E&c", "/uri.shtml a=%3Cb%3E&amp;c GET (none)"),
+        ("/if.shtml?a=12", "number $1 12"),
+        ("/if.shtml?b", "other"),
+        ("/if.shtml", "none"),
+        ("/size.shtml", "37 1970-01-02 00:00:00 UTC 1970-01-03 00:00:00 UTC"),
+        ("/exec.shtml", ERROR),
+    ] {
+        let response = server.get(target);
+        rows.check(target, (response.status, response.text().as_str()), (200, expected));
+        rows.check(target, response.field("content-type"), Some("text/html; charset=utf-8"));
+    }
+    let line = server.wait_for_line("exec", TIMEOUT);
+    rows.holds(&line, "the page /exec.shtml", line.contains("the page /exec.shtml: \"exec\" is refused"));
+}
+
+#[test]
+fn parts_are_those_that_the_client_may_have() {
+    let page = |directive: &str| format!("a{directive}b");
+    let site = pages(&[
+        ("secret/part.html", "secret"),
+        ("d/part.html", "part"),
+        ("d/.hidden", "hidden"),
+        ("denied/part.html", "denied"),
+        ("loop.shtml", "x<!--#include virtual=\"/d/../loop.shtml\" -->"),
+        ("one.shtml", "1<!--#include virtual=\"/two.shtml\" -->"),
+        ("two.shtml", "2<!--#include virtual=\"/one.shtml\" -->"),
+        ("deep.shtml", "x<!--#include virtual=\"?x$QUERY_STRING\" -->"),
+        ("deep/1.shtml", "1<!--#include file=\"2.shtml\" -->"),
+        ("deep/2.shtml", "2<!--#include file=\"3.shtml\" -->"),
+        ("deep/3.shtml", "3<!--#include file=\"4.shtml\" -->"),
+        ("deep/4.shtml", "4<!--#include file=\"5.txt\" -->"),
+        ("deep/5.txt", "5"),
+    ])
+    .file_beside_root("outside.txt", "outside")
+    .file_beside_root("users", "ann:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\n");
+    let cases: &[(&str, &str, &str)] = &[
+        ("parent", "<!--#include file=\"../part.html\" -->", ERROR),
+        ("absolute", "<!--#include file=\"/etc/passwd\" -->", ERROR),
+        ("encoded", "<!--#include virtual=\"/d/%2e%2e/%2e%2e/outside.txt\" -->", ERROR),
+        ("up", "<!--#include virtual=\"../../outside.txt\" -->", ERROR),
+        ("below", "<!--#include virtual=\"../d/./part.html\" -->", "part"),
+        ("hidden", "<!--#include file=\".hidden\" -->", ERROR),
+        ("missing", "<!--#include file=\"missing\" -->", ERROR),
+        ("folder", "<!--#include virtual=\"/d/\" -->", ERROR),
+        ("redirect", "<!--#include virtual=\"/d\" -->", ERROR),
+        ("host", "<!--#include virtual=\"http://127.0.0.1/\" -->", ERROR),
+        ("denied", "<!--#include virtual=\"/denied/part.html\" -->", ERROR),
+        ("size", "<!--#fsize virtual=\"/denied/part.html\" -->", ERROR),
+        ("time", "<!--#flastmod virtual=\"/secret/part.html\" -->", ERROR),
+        ("secret", "<!--#include virtual=\"/secret/part.html\" -->", ERROR),
+        ("instead", "<!--#include file=\"missing\" onerror=\"/d/part.html\" -->", "part"),
+        ("never", "<!--#include file=\"missing\" onerror=\"missing\" -->", ERROR),
+        ("silent", "<!--#config errmsg=\"\" --><!--#include file=\"missing\" -->", ""),
+    ];
+    let site = cases
+        .iter()
+        .fold(site, |site, (name, directive, _)| site.file(&format!("d/{name}.shtml"), page(directive)));
+    let server = site
+        .config(
+            "[limits]\ninclude_depth = 3\n\
+             [[rule]]\npath = \"/denied/\"\nthen = \"deny\"\n\
+             [[route]]\npath = \"/secret/\"\nauth = \"basic\"\nuser_files = \"users\"\n",
+        )
+        .start();
+    let mut rows = Rows::new();
+    for (name, _, expected) in cases {
+        let response = server.get(&format!("/d/{name}.shtml"));
+        rows.check(name, (response.status, response.text()), (200, page(expected)));
+    }
+    for (target, expected) in [
+        ("/loop.shtml", format!("x{ERROR}")),
+        ("/one.shtml", format!("12{ERROR}")),
+        ("/deep.shtml?a", format!("xx{ERROR}")),
+        ("/deep/1.shtml", format!("1234{ERROR}")),
+        ("/deep/2.shtml", "2345".to_owned()),
+    ] {
+        rows.check(target, server.get(target).text(), expected);
+    }
+    // With the password, the same page has the part.
+    let with_password =
+        server.connect().get_with("/d/secret.shtml", "Authorization: Basic YW5uOnNlY3JldA==\r\n");
+    rows.check("with a password", with_password.text(), page("secret"));
+}
+
+#[test]
+fn responses_have_validators_where_files_alone_decide_them() {
+    let server = pages(&[
+        ("page.shtml", "<!--#include file=\"a.html\" --><!--#include file=\"nested.shtml\" -->"),
+        ("nested.shtml", "<!--#include file=\"b.html\" -->"),
+        ("a.html", "a"),
+        ("b.html", "b"),
+        ("time.shtml", "<!--#echo var=\"DATE_GMT\" -->"),
+        ("missing.shtml", "<!--#include file=\"missing\" -->"),
+    ])
+    .modified("page.shtml", 86_400)
+    .modified("nested.shtml", 86_400)
+    .modified("a.html", 86_400)
+    .modified("b.html", 4 * 86_400)
+    .config("[cache]\ncheck = \"0s\"")
+    .start();
+    let mut client = server.connect();
+    let first = client.get("/page.shtml");
+    assert_eq!(first.text(), "ab");
+    assert_eq!(first.field("last-modified"), Some("Mon, 05 Jan 1970 00:00:00 GMT"));
+    assert!(!first.has("accept-ranges"));
+    let tag = first.field("etag").expect("files alone decide the content").to_owned();
+    let mut rows = Rows::new();
+    for (fields, expected) in [
+        (format!("If-None-Match: {tag}\r\n"), 304),
+        ("If-None-Match: \"other\"\r\n".to_owned(), 200),
+        ("If-Modified-Since: Mon, 05 Jan 1970 00:00:00 GMT\r\n".to_owned(), 304),
+        ("If-Modified-Since: Sun, 04 Jan 1970 00:00:00 GMT\r\n".to_owned(), 200),
+        ("If-Match: \"other\"\r\n".to_owned(), 412),
+        (format!("If-Match: {tag}\r\n"), 200),
+        ("Range: bytes=0-0\r\n".to_owned(), 200),
+    ] {
+        let response = client.get_with("/page.shtml", &fields);
+        rows.check(&fields, response.status, expected);
+    }
+    client.send("HEAD /page.shtml HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.read_response_to_head();
+    rows.check("HEAD", (head.status, head.field("etag").map(str::to_owned)), (200, Some(tag.clone())));
+    // A part changes, two pages below.
+    server.files().file("www/b.html", "c");
+    server.files().set_modified("www/b.html", 5 * 86_400);
+    let changed = client.get_with("/page.shtml", &format!("If-None-Match: {tag}\r\n"));
+    rows.check("changed", (changed.status, changed.text()), (200, "ac".to_owned()));
+    for volatile in ["/time.shtml", "/missing.shtml"] {
+        let response = client.get_with(volatile, "If-Modified-Since: Mon, 01 Jan 2090 00:00:00 GMT\r\n");
+        let has_validators = response.has("etag") || response.has("last-modified");
+        rows.check(volatile, (response.status, has_validators), (200, false));
+    }
+}
+
+#[test]
+fn scripts_are_included_and_may_fail() {
+    let server = pages(&[
+        ("page.shtml", "[<!--#include virtual=\"/cgi-bin/echo?a=$QUERY_STRING\" -->]"),
+        ("fails.shtml", "[<!--#include virtual=\"/cgi-bin/fails\" -->]"),
+        ("status.shtml", "[<!--#include virtual=\"/cgi-bin/status\" onerror=\"/cgi-bin/echo?b\" -->]"),
+        ("cut.shtml", "[<!--#include virtual=\"/cgi-bin/cut\" -->]"),
+    ])
+    .script(
+        "cgi-bin/echo",
+        "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s %s' \"$REQUEST_METHOD\" \"$QUERY_STRING\"\n",
+    )
+    .script("cgi-bin/fails", "#!/bin/sh\nexit 1\n")
+    .script("cgi-bin/status", "#!/bin/sh\nprintf 'Status: 404\\nContent-Type: text/plain\\n\\nno'\n")
+    .script("cgi-bin/cut", "#!/bin/sh\nprintf 'Content-Type: text/plain\\nContent-Length: 9\\n\\nabc'\n")
+    .config("[[route]]\npath = \"/cgi-bin/\"\ncgi = true")
+    .start();
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/page.shtml?q", "[GET a=q]".to_owned()),
+        ("/fails.shtml", format!("[{ERROR}]")),
+        ("/status.shtml", "[GET b]".to_owned()),
+        ("/cut.shtml", format!("[abc{ERROR}]")),
+    ] {
+        rows.check(target, server.get(target).text(), expected);
+    }
+}
+
+#[test]
+fn large_parts_are_streamed_and_bounded() {
+    let large = "0123456789abcdef".repeat(64 * 1024);
+    let text = "x".repeat(200_000);
+    let page = format!("{text}<!--#include file=\"large.txt\" -->{text}");
+    let server = pages(&[
+        ("page.shtml", &page),
+        ("twice.shtml", "<!--#include file=\"large.txt\" --><!--#include file=\"large.txt\" -->"),
+        ("many.shtml", &"<!--#include file=\"small.txt\" -->".repeat(5)),
+        ("large.txt", &large),
+        ("small.txt", "s"),
+    ])
+    .config("[limits]\ninclude_bytes = \"1500KiB\"\nincludes = 3")
+    .start();
+    let mut client = server.connect();
+    client.send("GET /twice.shtml HTTP/1.1\r\nHost: a\r\n\r\n");
+    match client.try_read_response() {
+        Err(ReadError::Closed { .. } | ReadError::Reset) => {}
+        other => panic!("{other:?}"),
+    }
+    server.wait_for_line("include_bytes", TIMEOUT);
+    let expected = format!("{text}{large}{text}");
+    let whole = server.get("/page.shtml");
+    assert!(whole.text() == expected, "{} bytes", whole.body.len());
+    let old = server.request("GET /page.shtml HTTP/1.0\r\n\r\n");
+    assert!(old.text() == expected && !old.has("content-length"));
+    assert_eq!(server.get("/many.shtml").text(), format!("sss{ERROR}{ERROR}"));
+}
+
+/// The content of a request that an upstream has received, to be answered by the test.
+fn paused_upstream() -> (String, mpsc::Receiver<std::net::TcpStream>) {
+    let (sender, receiver) = mpsc::channel();
+    let url = upstream(move |stream, _| {
+        _ = sender.send(stream);
+        Ok(())
+    });
+    (url, receiver)
+}
+
+#[test]
+fn what_is_before_a_slow_part_is_sent_at_once() {
+    let (url, requests) = paused_upstream();
+    let server = pages(&[("page.shtml", "first<!--#include virtual=\"/slow\" -->last")])
+        .config(&format!("[[route]]\npath = \"/slow\"\nproxy = \"{url}\""))
+        .start();
+    let mut client = server.connect();
+    client.send("GET /page.shtml HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut stream = requests.recv_timeout(TIMEOUT).expect("the page includes it");
+    let mut received = Vec::new();
+    while !received.ends_with(b"first\r\n") {
+        received.extend(client.read_some().expect("the beginning is sent"));
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow").unwrap();
+    let rest = String::from_utf8_lossy(&client.read_some().expect("the rest follows")).into_owned();
+    assert!(rest.contains("slow"), "{rest}");
+    // A client that leaves takes the request for the part with it.
+    let mut client = server.connect();
+    client.send("GET /page.shtml HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut stream = requests.recv_timeout(TIMEOUT).expect("the page includes it");
+    client.reset();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "the server closes the connection");
+    assert!(wait_until(TIMEOUT, || server.get("/page.txt").status == 404), "the server goes on");
+}
+
+/// An upstream with a page of Edge Side Includes and its fragments.
+fn fragments() -> String {
+    upstream(|mut stream, head| {
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        let page = "<p><esi:include src=\"/fragment?a&amp;b\"/></p><esi:remove>no</esi:remove>\
+                    <esi:comment text=\"x\"/><!--esi <b>yes</b>-->\
+                    <esi:include src=\"/missing\" alt=\"/fragment?alt\"/>\
+                    <esi:include src=\"/missing\" onerror=\"continue\"/>.";
+        let (status, content_type, body) = match target {
+            "/page" => ("200 OK", "text/html", page.to_owned()),
+            "/plain" => ("200 OK", "text/plain", page.to_owned()),
+            "/broken" => ("200 OK", "text/html", "a<esi:include src=\"/missing\"/>b".to_owned()),
+            "/missing" => ("404 Not Found", "text/plain", "missing".to_owned()),
+            _ => ("200 OK", "text/html", format!("[{target}]")),
+        };
+        let encodings =
+            if head.to_ascii_lowercase().contains("accept-encoding") { "X-Codings: yes\r\n" } else { "" };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nETag: \"x\"\r\n{encodings}Content-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())
+    })
+}
+
+fn with_esi(more: &str) -> Server {
+    let route = format!("[[route]]\npath = \"/\"\nproxy = \"{}\"\nincludes = [\"esi\"]\n{more}", fragments());
+    Site::new().config_without_root(&route).start()
+}
+
+#[test]
+fn edge_side_includes_assemble_the_responses_of_upstreams() {
+    for more in ["", "response_cache = true\n"] {
+        let server = with_esi(more);
+        for _ in 0..2 {
+            let page = server.connect().get_with("/page", "Accept-Encoding: gzip\r\n");
+            assert_eq!(page.text(), "<p>[/fragment?a&b]</p> <b>yes</b>[/fragment?alt].", "{page}");
+            assert!(!page.has("etag") && !page.has("content-length"), "{page}");
+        }
+        let plain = server.get("/plain");
+        assert!(plain.text().contains("<esi:include") && plain.has("etag"));
+        let mut client = server.connect();
+        client.send("GET /broken HTTP/1.1\r\nHost: a\r\n\r\n");
+        match client.try_read_response() {
+            Err(ReadError::Closed { .. } | ReadError::Reset) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Pages: files, and responses of scripts and upstreams, whose directives are carried out while they are sent. What they
+//! include are requests of the same client, which go through the exchange like any other.
+//!
+//! Knows nothing of the languages of pages.
+
+mod assembly;
+mod file_stream;
+mod parts;
+mod stream;
+
+use std::rc::Rc;
+
+use site::model::Route;
+use taipan_http::conditional::{self, Validators, Verdict};
+use taipan_http::head::Method;
+use taipan_http::response::{Builder, ResponseHead};
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
+
+pub(super) use self::assembly::Inclusion;
+use self::assembly::{Assembly, Document, Place};
+use self::file_stream::FileStream;
+use self::stream::{Begun, PageStream, Source};
+use super::Exchange;
+use crate::content::compress;
+use crate::files::Entry;
+use crate::files::page::PageContent;
+use crate::log;
+use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
+use crate::response_head::HeadWriter;
+use crate::services::Services;
+
+/// Fields that describe the bytes before directives were carried out, or that are for this server.
+const OTHER: [&str; 11] = [
+    "accept-ranges",
+    "content-digest",
+    "content-length",
+    "content-md5",
+    "content-range",
+    "date",
+    "digest",
+    "etag",
+    "last-modified",
+    "repr-digest",
+    "surrogate-control",
+];
+
+impl Exchange<'_> {
+    /// The response to GET or HEAD with a page.
+    pub(super) async fn assemble(&self, path: &SafePath<'_>, entry: &Rc<Entry>) -> Response {
+        let route = self.route(path);
+        let Some(page) = &entry.page else { return self.status(route, Status::NOT_FOUND).await };
+        let parts = match (&page.content, &self.inclusion) {
+            (PageContent::Parsed(_), None) => self.parts(path, entry).await,
+            _ => None,
+        };
+        let etag = parts.as_ref().and_then(|parts| parts.etag(route.files.etag));
+        let modified = parts.as_ref().map(|parts| parts.modified);
+        let validators = Validators { etag: etag.as_deref(), modified };
+        let head = |status| {
+            HeadWriter::new(self.services, Some(route), status)
+                .optional("ETag", etag.as_deref())
+                .optional(
+                    "Last-Modified",
+                    modified.map(|at| self.services.past(at)).map(taipan_http::date::format),
+                )
+                .optional("Cache-Control", self.services.cache_control(self.host, path))
+        };
+        match conditional::evaluate(self.head, Some(&validators), self.now) {
+            Verdict::Proceed => {}
+            Verdict::NotModified => return Response::from_head(head(Status::NOT_MODIFIED).finish()),
+            Verdict::PreconditionFailed => return self.status(route, Status::PRECONDITION_FAILED).await,
+        }
+        let head = head(Status::OK).field("Content-Type", route.files.types.lookup(&page.name));
+        if self.head.method == Method::Head {
+            return Response::from_head(head.finish());
+        }
+        let Some(inclusion) = self.inclusion(Some(document(path, entry, &page.name))) else {
+            return self.status(route, Status::INTERNAL_SERVER_ERROR).await;
+        };
+        let source = match &page.content {
+            PageContent::Parsed(_) => Source::parsed(page.clone()),
+            PageContent::File(file) => {
+                let part = FilePart { file: file.clone(), at: 0, left: file.stamp.size };
+                Source::scanned(Box::new(FileStream::new(part)), route.files.includes.languages)
+            }
+        };
+        let stream = PageStream::new(inclusion, source);
+        let is_of_files = parts.is_some();
+        let Some(response) = self.begin(stream, head).await else {
+            return self.status(route, Status::BAD_GATEWAY).await;
+        };
+        match (&self.inclusion, is_of_files || route.files.compress.scripts) {
+            (None, true) => compress::negotiated(self.services, &route.files.compress, self.head, response),
+            _ => response,
+        }
+    }
+
+    /// Makes as much of the content as needs no waiting. If that is all, its length is known. `None`: it cannot be made.
+    async fn begin(&self, mut stream: PageStream, head: HeadWriter<'_>) -> Option<Response> {
+        match stream.begin(self.services).await {
+            Begun::All(content) => {
+                let head = head.length(content.len() as u64);
+                Some(Response::from_head(head.finish_with(&content)))
+            }
+            Begun::Part => {
+                let body = Body::Stream(Box::new(stream));
+                Some(Response { body, ..Response::from_head(head.finish()) })
+            }
+            Begun::Failed => None,
+        }
+    }
+
+    /// The response of a script or an upstream, if it is a page; or as it is.
+    pub(super) fn assemble_response(&self, route: &Route, response: Response) -> Response {
+        let includes = &route.files.includes;
+        let field = |wanted: &str| {
+            let mut fields = response.head.fields();
+            fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
+        };
+        let status = response.status();
+        let is_page = field("content-type").is_some_and(|value| includes.cover_type(value))
+            && status.allows_body()
+            && status != Status::PARTIAL_CONTENT;
+        if !is_page {
+            return response;
+        }
+        if field("content-encoding").is_some() {
+            if let Some(omitted) = self.responder.mistakes.admit(self.now) {
+                let path = self.head.raw_target.escape_debug();
+                log::warn(format_args!(
+                    "{path}: an encoded response is not searched for directives{omitted}"
+                ));
+            }
+            return response;
+        }
+        let Some(inclusion) = self.inclusion(None) else { return response };
+        let head = rewritten(&response.head);
+        let content = response.bytes()[response.head.head_len()..].to_vec();
+        let inner: Box<dyn BodyStream> = match response.body {
+            // The response to HEAD.
+            Body::Nothing if content.is_empty() => {
+                return Response { cache: response.cache, ..Response::from_head(head) };
+            }
+            Body::Nothing => Box::new(Whole(Some(content))),
+            Body::Stream(inner) | Body::Sized(inner, _) => inner,
+            Body::File(part) => Box::new(FileStream::new(part)),
+            Body::Parts(_) | Body::Tunnel(_) => return response,
+        };
+        let stream = PageStream::new(inclusion, Source::scanned(inner, includes.languages));
+        let body = Body::Stream(Box::new(stream));
+        let Response { broken_rule, cache, .. } = response;
+        Response { body, broken_rule, cache, ..Response::from_head(head) }
+    }
+
+    /// What the pages of this response share, and the place of this one. `document`: of the page, if it is a file. `None`: the
+    /// request has no connection.
+    fn inclusion(&self, document: Option<Document>) -> Option<Inclusion> {
+        match &self.inclusion {
+            // Its own place has been made for it.
+            Some(inclusion) => Some(inclusion.clone()),
+            None => {
+                let path = self.head.target.path().unwrap_or("/");
+                let document = document.unwrap_or_else(|| Document::of_path(path));
+                let assembly = Assembly::new(self, document)?;
+                Some(Inclusion { assembly: Rc::new(assembly), place: Rc::new(Place::first(self.head)) })
+            }
+        }
+    }
+}
+
+fn document(path: &SafePath<'_>, entry: &Entry, name: &str) -> Document {
+    Document {
+        uri: format!("/{}", path.as_str()),
+        name: name.to_owned(),
+        modified: entry.stamp().map(|stamp| stamp.modified_seconds()),
+    }
+}
+
+/// The head, without the fields of its content.
+fn rewritten(head: &ResponseHead) -> ResponseHead {
+    let date = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("date")).map(|(_, value)| value);
+    let date = date.and_then(|date| date.try_into().ok()).unwrap_or([b' '; taipan_http::date::LEN]);
+    let mut builder = Builder::new(head.status(), &date);
+    for (name, value) in head.fields() {
+        if !OTHER.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            builder = builder.field(name, value);
+        }
+    }
+    builder.finish()
+}
+
+/// Content that is there already.
+struct Whole(Option<Vec<u8>>);
+
+impl BodyStream for Whole {
+    fn next<'a>(&'a mut self, _: &'a Services) -> NextChunk<'a> {
+        Box::pin(std::future::ready(Ok(self.0.take())))
+    }
+}

@@ -1,0 +1,441 @@
+//! One response that is assembled of pages: what they share, where each of them stands, and the requests for what they
+//! include.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use ::script::environment::{
+    Additions, CgiRequest, Claims, Credentials, Environment, Limits as EnvironmentLimits, environment,
+};
+use site::decide::{Decision, Resource};
+use site::proxies::Via;
+use ssi::coding::percent_decode;
+use ssi::reference::{Reference, Unresolved};
+use ssi::variables::{Request as PageRequest, Variables};
+use taipan_http::fields::{host_and_port, is_name};
+use taipan_http::head::{Field, Head};
+use taipan_http::status::Status;
+use taipan_http::target::{SafePath, Scheme};
+
+use super::super::Exchange;
+use super::super::authentication::Passed;
+use crate::exchange::Responder;
+use crate::request::Request;
+use crate::request::owned::{OwnedConnection, OwnedHead};
+use crate::response::Response;
+
+/// Fields of the client's request that are not those of a request for a part: they are about its body, its coding, the state
+/// of the client, or the connection.
+const OTHER: [&str; 19] = [
+    "accept-encoding",
+    "available-dictionary",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "dictionary-id",
+    "expect",
+    "http2-settings",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "range",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+/// Variables of scripts that say nothing of a page.
+const OF_SCRIPTS: [&str; 7] = [
+    "GATEWAY_INTERFACE",
+    "PATH_INFO",
+    "PATH_TRANSLATED",
+    "REDIRECT_STATUS",
+    "SCRIPT_FILENAME",
+    "SCRIPT_NAME",
+    "DOCUMENT_ROOT",
+];
+/// Variables that tell who the user is, and which the login of the page has set.
+const OF_USER: [&str; 3] = ["REMOTE_USER", "HTTP_REMOTE_USER", "AUTH_TYPE"];
+
+/// What the pages of one response share.
+pub struct Assembly {
+    responder: Rc<Responder>,
+    host: usize,
+    head: OwnedHead,
+    /// Of the client's request: that of `head` is GET.
+    method: String,
+    target: String,
+    connection: OwnedConnection,
+    passed: Vec<Passed>,
+    additions: Additions,
+    document: Document,
+    /// Made when a page asks for the first of its variables.
+    environment: OnceCell<Environment>,
+    pub variables: RefCell<Variables>,
+    /// What may still be included, and how many bytes may still be made.
+    left: Cell<usize>,
+    bytes_left: Cell<u64>,
+}
+
+/// The page that the client has asked for.
+pub struct Document {
+    /// Its path, decoded.
+    pub uri: String,
+    pub name: String,
+    /// `None`: it is not a file.
+    pub modified: Option<i64>,
+}
+
+/// Where a page stands among those that include one another.
+pub struct Place {
+    /// Its path, encoded.
+    pub path: String,
+    /// Its path, decoded, and its query.
+    key: String,
+    depth: usize,
+    above: Option<Rc<Place>>,
+}
+
+/// The page that includes something.
+#[derive(Clone)]
+pub struct Inclusion {
+    pub assembly: Rc<Assembly>,
+    pub place: Rc<Place>,
+}
+
+/// Why something is not included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Problem {
+    Reference(Unresolved),
+    /// It is no path of this server.
+    Path,
+    TooMany(usize),
+    TooDeep(usize),
+    /// A page would include itself.
+    Recursion,
+    Status(Status),
+    /// Its content cannot be read to the end.
+    Cut,
+    /// It has no size or time: it is no file.
+    NoFile,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Reference(Unresolved::Malformed) | Problem::Path => write!(out, "this is not a path"),
+            Problem::Reference(Unresolved::OtherHost) => {
+                write!(out, "it is on another host; a route of this one can lead there")
+            }
+            Problem::Reference(Unresolved::Outside) => {
+                write!(out, "\"file\" stays in the folder of its page; use \"virtual\"")
+            }
+            Problem::TooMany(limit) => {
+                write!(out, "the response has included {limit} times; see \"includes\"")
+            }
+            Problem::TooDeep(limit) => {
+                write!(out, "it is more than {limit} pages deep; see \"include_depth\"")
+            }
+            Problem::Recursion => write!(out, "the page would include itself"),
+            Problem::Status(status) => write!(out, "the response is {status}"),
+            Problem::Cut => write!(out, "it is not complete"),
+            Problem::NoFile => write!(out, "there is no file"),
+        }
+    }
+}
+
+/// The size and the time of a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    pub size: u64,
+    pub modified: i64,
+}
+
+impl Document {
+    /// `path`: encoded.
+    pub fn of_path(path: &str) -> Document {
+        let name = percent_decode(path.rsplit('/').next().unwrap_or_default());
+        Document { uri: percent_decode(path), name, modified: None }
+    }
+}
+
+impl Place {
+    /// That of the page of a request.
+    pub fn first(head: &Head<'_>) -> Place {
+        let path = head.target.path().unwrap_or("/");
+        let key = key(path, head.target.query()).unwrap_or_default();
+        Place { path: path.to_owned(), key, depth: 0, above: None }
+    }
+
+    /// Whether it is the page of the client's request.
+    pub fn is_first(&self) -> bool {
+        self.above.is_none()
+    }
+
+    /// That of what this page includes. `target`: a path, perhaps with a query.
+    fn of_part(self: &Rc<Place>, target: &str, limit: usize) -> Result<Place, Problem> {
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        let key = key(path, query).ok_or(Problem::Path)?;
+        let mut above = Some(self);
+        while let Some(place) = above {
+            if place.key == key {
+                return Err(Problem::Recursion);
+            }
+            above = place.above.as_ref();
+        }
+        if self.depth >= limit {
+            return Err(Problem::TooDeep(limit));
+        }
+        Ok(Place { path: path.to_owned(), key, depth: self.depth + 1, above: Some(self.clone()) })
+    }
+}
+
+/// The same for each spelling of a path.
+fn key(path: &str, query: Option<&str>) -> Option<String> {
+    let path = SafePath::parse(path).ok()?;
+    Some(match query {
+        Some(query) => format!("{}?{query}", path.as_str()),
+        None => path.as_str().to_owned(),
+    })
+}
+
+impl Assembly {
+    /// `None`: the exchange has no connection.
+    pub(in crate::exchange) fn new(exchange: &Exchange<'_>, document: Document) -> Option<Assembly> {
+        let is_kept = |field: &&Field<'_>| !OTHER.iter().any(|other| is_name(field.name, other));
+        let fields: Vec<Field<'_>> = exchange.head.fields.iter().filter(is_kept).copied().collect();
+        let mut additions = Additions::default();
+        for (name, value) in exchange.variables.iter().filter(|(name, _)| OF_USER.contains(name)) {
+            // The same as that of the page.
+            _ = additions.add(name, value);
+        }
+        let limits = exchange.services.site.limits.includes;
+        Some(Assembly {
+            responder: exchange.responder.clone(),
+            host: exchange.host,
+            head: OwnedHead::of(exchange.head, &fields),
+            method: exchange.head.token.to_owned(),
+            target: exchange.head.raw_target.to_owned(),
+            connection: OwnedConnection::of(exchange.connection.as_ref()?),
+            passed: exchange.passed.clone(),
+            additions,
+            document,
+            environment: OnceCell::new(),
+            variables: RefCell::default(),
+            left: Cell::new(limits.count),
+            bytes_left: Cell::new(limits.bytes),
+        })
+    }
+
+    pub fn responder(&self) -> &Rc<Responder> {
+        &self.responder
+    }
+
+    /// Counts what was made or included. `false`: it is too much.
+    pub fn count_bytes(&self, bytes: usize) -> bool {
+        let left = self.bytes_left.get().checked_sub(bytes as u64);
+        self.bytes_left.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    fn environment(&self) -> &Environment {
+        self.environment.get_or_init(|| self.make_environment().unwrap_or_default())
+    }
+
+    /// `None`: the request has too many fields.
+    fn make_environment(&self) -> Option<Environment> {
+        let fields = self.head.fields();
+        let head = self.head.head_for(&self.target, &fields)?;
+        let site = &self.responder.services.site;
+        let connection = self.connection.info();
+        let authority = std::str::from_utf8(head.authority).unwrap_or_default();
+        let (name, port) = host_and_port(authority);
+        let own_name = site.hosts.at(self.host).names.iter().find(|name| !name.starts_with('*'));
+        let server_port = match (connection.via, connection.local) {
+            (Via::Nothing, Some(local)) => local.port(),
+            _ => port.unwrap_or(head.scheme.default_port()),
+        };
+        let request = CgiRequest {
+            method: &self.method,
+            protocol: head.version.as_str(),
+            scheme: head.scheme,
+            is_early: false,
+            tls: &[],
+            path: head.target.path().unwrap_or("/"),
+            query: head.target.query(),
+            query_string: head.target.query(),
+            host: authority,
+            server_name: if name.is_empty() { own_name.map_or("localhost", String::as_str) } else { name },
+            server_port,
+            software: "taipan",
+            server: connection.local,
+            remote: connection.client.ip(),
+            remote_port: connection.client.port(),
+            script_name: &self.document.uri,
+            path_info: "",
+            path_translated: b"",
+            script_filename: b"",
+            document_root: b"",
+            body: None,
+            fields: &fields,
+            credentials: Credentials::Withheld,
+            claims: match connection.via {
+                Via::Nothing => Claims::Withheld,
+                Via::TrustedProxy => Claims::Passed,
+            },
+        };
+        environment(&request, &self.additions, EnvironmentLimits::default()).ok()
+    }
+}
+
+impl PageRequest for Assembly {
+    fn variable(&self, name: &str) -> Option<String> {
+        match name {
+            "DOCUMENT_URI" => Some(self.document.uri.clone()),
+            "DOCUMENT_NAME" => Some(self.document.name.clone()),
+            "DOCUMENT_PATH_INFO" => Some(String::new()),
+            _ if OF_SCRIPTS.contains(&name) => None,
+            _ => {
+                let value = self.environment().value(name)?;
+                Some(String::from_utf8_lossy(value).into_owned())
+            }
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let of_document = ["DOCUMENT_URI", "DOCUMENT_NAME"].map(str::to_owned);
+        let name = |(name, _): (&[u8], &[u8])| String::from_utf8_lossy(name).into_owned();
+        let of_request = self.environment().iter().map(name);
+        of_document
+            .into_iter()
+            .chain(of_request)
+            .filter(|name| !OF_SCRIPTS.contains(&name.as_str()))
+            .collect()
+    }
+
+    fn now(&self) -> i64 {
+        self.responder.services.clock.now()
+    }
+
+    fn modified(&self) -> Option<i64> {
+        self.document.modified
+    }
+}
+
+impl Inclusion {
+    /// Takes the place of what a reference names. Errors: it is not included.
+    pub fn enter(&self, reference: &Reference) -> Result<(Inclusion, String), Problem> {
+        let limits = self.assembly.responder.services.site.limits.includes;
+        let left = self.assembly.left.get().checked_sub(1).ok_or(Problem::TooMany(limits.count))?;
+        self.assembly.left.set(left);
+        let target = match reference.resolve(&self.place.path) {
+            Err(Unresolved::OtherHost) => self.own_target(reference.text()),
+            target => target,
+        };
+        let target = target.map_err(Problem::Reference)?;
+        let place = self.place.of_part(&target, limits.depth)?;
+        Ok((Inclusion { assembly: self.assembly.clone(), place: Rc::new(place) }, target))
+    }
+
+    /// The path of a URL of this host.
+    fn own_target(&self, url: &str) -> Result<String, Unresolved> {
+        let authority = std::str::from_utf8(self.assembly.head.authority()).unwrap_or_default();
+        let behind = [Scheme::Http, Scheme::Https].iter().find_map(|scheme| {
+            url.strip_prefix(scheme.as_str())?.strip_prefix("://")?.strip_prefix(authority)
+        });
+        match behind.filter(|path| path.starts_with('/') && !authority.is_empty()) {
+            Some(path) => Reference::Virtual(path.to_owned()).resolve("/"),
+            None => Err(Unresolved::OtherHost),
+        }
+    }
+
+    /// The response that the client would get for `target`, but for the whole of it, and without a coding.
+    pub async fn request(self, target: String) -> Result<Response, Problem> {
+        let assembly = self.assembly.clone();
+        let fields = assembly.head.fields();
+        let (head, connection) = assembly.part_head(&target, &fields)?;
+        let request = Request { head: &head, connection, interim: None };
+        let response = assembly.exchange(self, &head).respond(request).await;
+        match response.status() {
+            Status::OK | Status::NO_CONTENT => Ok(response),
+            status => Err(Problem::Status(status)),
+        }
+    }
+
+    /// The size and the time of the file that the client would get for `target`.
+    pub async fn facts(self, target: String) -> Result<Facts, Problem> {
+        let assembly = self.assembly.clone();
+        let fields = assembly.head.fields();
+        let (head, connection) = assembly.part_head(&target, &fields)?;
+        let request = Request { head: &head, connection, interim: None };
+        let mut exchange = assembly.exchange(self, &head);
+        exchange.file_facts(request).await.map_err(|response| match response {
+            Some(response) => Problem::Status(response.status()),
+            None => Problem::NoFile,
+        })
+    }
+}
+
+impl Assembly {
+    fn part_head<'h>(
+        &'h self,
+        target: &'h str,
+        fields: &'h [Field<'h>],
+    ) -> Result<(Head<'h>, crate::request::ConnectionInfo<'h>), Problem> {
+        let limit = self.responder.services.site.limits.head.target;
+        let head = self.head.head_for(target, fields).filter(|_| target.len() <= limit);
+        Ok((head.ok_or(Problem::Path)?, self.connection.info()))
+    }
+
+    /// An exchange for a part. The login of the page counts for it, where the same users may have it.
+    fn exchange<'e>(&'e self, inclusion: Inclusion, head: &'e Head<'e>) -> Exchange<'e> {
+        let connection = self.connection.info();
+        Exchange {
+            tls: connection.tls,
+            connection: Some(connection),
+            inclusion: Some(inclusion),
+            passed: self.passed.clone(),
+            variables: self.additions.clone(),
+            ..Exchange::new(&self.responder, self.host, head, connection.client)
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// Errors: the response to a client that may not have the file; or `None`: there is no file.
+    async fn file_facts(&mut self, request: Request<'_>) -> Result<Facts, Option<Response>> {
+        let path = self.path().map_err(Some)?;
+        if let Some(response) = self.refused(&path) {
+            return Err(Some(response));
+        }
+        if self.responder.needs.host_folders {
+            self.choose_folder().await.map_err(Some)?;
+        }
+        self.enforce(request, |exchange| exchange.check_access(&path)).await.map_err(Some)?;
+        let plan = self.plan(path.clone());
+        self.authorize(request, &path, plan.route).await.map_err(Some)?;
+        if let Some(walk) = &plan.walk
+            && self.walk(&path, plan.route, walk, None).await.is_some()
+        {
+            return Err(None);
+        }
+        let planned = plan.files().ok_or(None)?;
+        self.user_status(&planned).await.map_err(|_| None)?;
+        let entry = self.find(&path, &planned).await.map_err(|_| None)?;
+        if !matches!(entry.resource, Resource::File(..) | Resource::Page) {
+            return Err(None);
+        }
+        self.enforce(request, |exchange| exchange.check_served(&path, &entry, &Decision::Full(0)))
+            .await
+            .map_err(Some)?;
+        let stamp = entry.stamp().ok_or(None)?;
+        Ok(Facts { size: stamp.size, modified: stamp.modified_seconds() })
+    }
+}
