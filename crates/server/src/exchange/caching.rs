@@ -25,9 +25,7 @@ use taipan_http::status::Status;
 use taipan_http::target::normalized;
 use tokio::task::spawn_local;
 
-use self::fetch::{
-    Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more,
-};
+use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more};
 use super::{Exchange, on_heap};
 use crate::cache::{self, CachedResponse, Found, Leader, Origin, PartialResponse, Recording, Turn};
 use crate::content::compress;

@@ -199,9 +199,7 @@ fn is_beneath(path: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut steps = path.split(|byte| *byte == b'/').skip(1);
     // Its folders, the longest first; there are as many as steps.
     let mut folders = (0..path.len()).rev().filter(|at| path[*at] == b'/').map(|at| &path[..at]);
-    path.starts_with(b"/")
-        && steps.all(|step| !matches!(step, b"" | b"." | b".."))
-        && folders.any(is_wanted)
+    path.starts_with(b"/") && steps.all(|step| !matches!(step, b"" | b"." | b"..")) && folders.any(is_wanted)
 }
 
 /// No program takes its settings from a request's fields, but for the one that it takes for its proxy.
