@@ -16,24 +16,30 @@ pub const MAX_FIELDS_SIZE: u64 = 8 * 1024;
 pub const MAX_FIELDS: usize = 64;
 
 /// Fields that the server sets, or that belong to one connection (RFC 9110 §7.6.1).
-const OWN: [&str; 14] = [
+const OWN: [&str; 12] = [
     "accept-ranges",
     "connection",
     "content-length",
     "content-range",
     "date",
     "keep-alive",
-    "proxy-authenticate",
     "proxy-connection",
     "server",
     "te",
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "www-authenticate",
 ];
 /// What a metafile does not say of its file, because the file does.
-const OF_FILE: [&str; 5] = ["content-encoding", "etag", "last-modified", "location", "status"];
+const OF_FILE: [&str; 7] = [
+    "content-encoding",
+    "etag",
+    "last-modified",
+    "location",
+    "proxy-authenticate",
+    "status",
+    "www-authenticate",
+];
 /// Fields that a response has once.
 const ONCE: [&str; 5] = ["content-type", "etag", "expires", "last-modified", "location"];
 
@@ -235,6 +241,10 @@ mod tests {
             ("Set-Cookie: a\nSet-Cookie: b\n\n", "200 Set-Cookie=a;Set-Cookie=b;"),
             ("A:\n\n", "200 A=;"),
             ("Status: 204\n\n", "204 "),
+            (
+                "Status: 401\nWWW-Authenticate: Basic realm=\"a\"\n\n",
+                "401 WWW-Authenticate=Basic realm=\"a\";",
+            ),
             ("Status: 599\n\n", "599 "),
             // Mistakes.
             ("", "line 0: an empty line must follow the fields"),
@@ -283,6 +293,7 @@ mod tests {
             ("Status: 404\n", "line 1: a metafile cannot set this field"),
             ("Last-Modified: x\n", "line 1: a metafile cannot set this field"),
             ("Location: /x\n", "line 1: a metafile cannot set this field"),
+            ("WWW-Authenticate: x\n", "line 1: a metafile cannot set this field"),
             ("Content-Encoding: gzip\n", "line 1: a metafile cannot set this field"),
             ("Trailer: x\n", "line 1: only the server sets this field"),
             ("x\n", "line 1: not a field; write \"Name: value\""),

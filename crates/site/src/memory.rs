@@ -6,11 +6,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::alternates::MAX_ALTERNATES;
 use crate::authorizer::{MAX_ANSWER, MAX_ANSWERS};
 use crate::compress::Kept;
+use crate::field_file::MAX_AS_IS;
+use crate::image_map;
 use crate::limit::{By, Limit};
 use crate::listener::Listener;
-use crate::model::{Limits, Listing, Route, Sink, Site};
+use crate::model::{Limits, Listing, Route, Sink, Site, SpecialFiles};
 
 /// A worker's buffer for input from clients and scripts. It grows if two request heads of the largest size need more.
 pub const BUFFER: u64 = 64 * 1024;
@@ -46,6 +49,8 @@ const PAGE: u64 = 256 * 1024;
 pub const COMPRESSION: u64 = 40 * 1024 * 1024;
 /// Dictionaries have this fraction of the bytes of the cache, beside the cache.
 pub const DICTIONARIES: u64 = 8;
+/// A file as it is, and in three codings.
+const CODINGS: u64 = 4;
 /// A cached file or miss, without its path.
 pub const CACHE_ENTRY: u64 = 512;
 /// A file of a stored response, in the index of all workers.
@@ -274,6 +279,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             each: cache.bytes as u64 / DICTIONARIES,
             count: if any_route(site, |route| route.files.dictionary.is_some()) { workers } else { 0 },
         },
+        Use {
+            what: "files in other languages, as-is files and image maps being read",
+            each: special_files(site),
+            count: of_each_worker(limits.disk_threads),
+        },
         Use { what: "stacks of disk threads", each: DISK_STACK, count: of_each_worker(limits.disk_threads) },
         Use {
             what: "lookups that wait for a disk",
@@ -316,6 +326,22 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
     ];
     uses.retain(|line| line.sum() > 0);
     uses
+}
+
+/// Bytes that one lookup reads of files whose content it needs, besides the plain file.
+fn special_files(site: &Site) -> u64 {
+    let small = RESPONSE.max(site.cache.file);
+    let alternates = match any_route(site, |route| !route.files.alternates.is_empty()) {
+        true => small.saturating_mul(MAX_ALTERNATES as u64 * CODINGS),
+        false => 0,
+    };
+    let special = |route: &Route| match route.files.special {
+        SpecialFiles { as_is: true, .. } => MAX_AS_IS,
+        SpecialFiles { image_maps: true, .. } => image_map::MAX_SIZE,
+        SpecialFiles { .. } => 0,
+    };
+    let special = site.hosts.iter().flat_map(|host| host.routes.iter()).map(special).max().unwrap_or(0);
+    alternates.max(special)
 }
 
 /// Descriptors at worst.

@@ -30,6 +30,8 @@ pub struct Query<'a> {
     pub precompressed: Cow<'a, [Coding]>,
     pub gunzip: bool,
     pub alternates: Arc<AlternateRules>,
+    /// Paths that are no alternates, whatever their names are.
+    pub private: Arc<[SafePath<'static>]>,
     pub special: SpecialFiles,
     pub meta: Option<Arc<MetaFiles>>,
     /// Files up to this size are cached in memory. Larger ones are sent from their descriptor.
@@ -101,7 +103,18 @@ const REREADS: usize = 2;
 
 impl<'a> Query<'a> {
     pub fn new(root: Root, path: SafePath<'a>, rules: &'a FileRules, keep_up_to: u64) -> Query<'a> {
-        let FileRules { index, symlinks, precompressed, gunzip, etag, alternates, special, meta, .. } = rules;
+        let FileRules {
+            index,
+            symlinks,
+            precompressed,
+            gunzip,
+            etag,
+            alternates,
+            private,
+            special,
+            meta,
+            ..
+        } = rules;
         let read_up_to =
             if *etag == EtagFrom::Content { memory::RESPONSE.max(keep_up_to) } else { keep_up_to };
         Query {
@@ -112,6 +125,7 @@ impl<'a> Query<'a> {
             precompressed: Cow::Borrowed(precompressed),
             gunzip: *gunzip,
             alternates: alternates.clone(),
+            private: private.clone(),
             special: *special,
             meta: meta.clone(),
             keep_up_to,
@@ -285,7 +299,9 @@ impl<'a> Run<'a> {
             if groups.len() >= MAX_ALTERNATES || groups.iter().any(|(other, _)| *other == label) {
                 continue;
             }
-            let Some(path) = path.sibling(&name) else { continue };
+            let Some(path) = path.sibling(&name).filter(|path| !self.query.private.contains(path)) else {
+                continue;
+            };
             match self.inspect(&path) {
                 Ok(found) if found.kind == FileType::RegularFile => {
                     groups.push((label, self.group(path, Some(found))?));
@@ -526,6 +542,31 @@ mod tests {
         assert_eq!(found(&query, Wait::Never), (all.clone(), true));
         assert_eq!(found(&query, Wait::Allowed), (all.clone(), false));
         assert_eq!(found(&query, Wait::Never), (all, false), "now the kernel has its absence in memory");
+    }
+
+    #[test]
+    fn finds_a_file_in_other_languages() {
+        let files = Fixture::new("languages");
+        for name in ["page.de", "page.de.gz", "page.en", "page.fr"] {
+            fs::write(files.0.join(name), name).unwrap();
+        }
+        let languages = ["en", "de", "fr"].map(str::to_owned).to_vec();
+        let rules = AlternateRules { languages, ..AlternateRules::default() };
+        let private = SafePath::parse("/page.fr").unwrap().into_owned();
+        let query = files.query(&[Coding::Gzip]);
+        let query = Query { alternates: Arc::new(rules), private: [private].into(), ..query };
+        let names = |lookup: Lookup| {
+            let Lookup::Files(files) = lookup else { panic!("files") };
+            let shown = |found: &Found| format!("{} {}", found.name, found.variants.len());
+            files.iter().map(shown).collect::<Vec<_>>()
+        };
+        // The plain file would be in English, too, and the French one is private.
+        assert_eq!(names(query.lookup(Wait::Allowed).unwrap()), ["page.en 1", "page.de 2"]);
+        fs::remove_file(files.0.join("page.en")).unwrap();
+        assert_eq!(names(query.lookup(Wait::Allowed).unwrap()), ["page 2", "page.de 2"]);
+        let path = SafePath::parse("/page.de").unwrap();
+        let query = Query { path, ..query };
+        assert_eq!(names(query.lookup(Wait::Allowed).unwrap()), ["page.de 2"]);
     }
 
     #[test]
