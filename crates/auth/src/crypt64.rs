@@ -33,6 +33,16 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Six bits of a character. `None`: another character.
+pub fn digit(character: u8) -> Option<u32> {
+    ALPHABET.iter().position(|&known| known == character).map(|digit| digit as u32)
+}
+
+/// The character of the lowest six bits.
+pub fn character(bits: u32) -> u8 {
+    ALPHABET[(bits & 63) as usize]
+}
+
 /// Only characters of the alphabet.
 pub fn is_text(text: &[u8]) -> bool {
     text.iter().all(|character| ALPHABET.contains(character))

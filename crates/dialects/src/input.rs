@@ -44,7 +44,7 @@ impl Dialect {
         match program.file_name()?.to_str()? {
             "boa" => Some(Dialect::Boa),
             "thttpd" => Some(Dialect::Thttpd),
-            "httpd" => Some(Dialect::Busybox),
+            "httpd" | "busybox" => Some(Dialect::Busybox),
             _ => None,
         }
     }

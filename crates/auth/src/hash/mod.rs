@@ -15,6 +15,8 @@ mod yescrypt;
 
 mod md5_crypt;
 
+mod des_crypt;
+
 mod sha1;
 
 use std::fmt;
@@ -23,6 +25,7 @@ use subtle::ConstantTimeEq;
 
 use argon2id::Argon2id;
 use bcrypt::Bcrypt;
+use des_crypt::DesCrypt;
 use md5_crypt::Md5Crypt;
 use sha_crypt::ShaCrypt;
 use sha1::Sha1Hash;
@@ -48,6 +51,7 @@ enum Inner {
     Yescrypt(Yescrypt),
     Md5Crypt(Md5Crypt),
     Sha1(Sha1Hash),
+    DesCrypt(DesCrypt),
     Plain(Box<[u8]>),
 }
 
@@ -67,14 +71,18 @@ pub enum Kind {
     SaltedSha1,
     /// `{SHA}`.
     Sha1,
+    DesCrypt,
     Plain,
 }
 
-/// What a password file may have in place of a hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What a password file may have in place of a hash that is worth its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum PlainText {
     #[default]
     Refuse,
+    /// A hash of crypt(3) with DES, which each of today's computers guesses.
+    Des,
+    /// The password.
     Accept,
 }
 
@@ -104,13 +112,17 @@ impl Kind {
             Self::Md5Crypt => "MD5-crypt",
             Self::SaltedSha1 => "salted SHA-1",
             Self::Sha1 => "SHA-1",
+            Self::DesCrypt => "DES-crypt",
             Self::Plain => "plain text",
         }
     }
 
     /// A stolen file of this kind gives away passwords of usual strength.
     pub const fn is_weak(self) -> bool {
-        matches!(self, Self::Apr1 | Self::Md5Crypt | Self::SaltedSha1 | Self::Sha1 | Self::Plain)
+        matches!(
+            self,
+            Self::Apr1 | Self::Md5Crypt | Self::SaltedSha1 | Self::Sha1 | Self::DesCrypt | Self::Plain
+        )
     }
 }
 
@@ -141,6 +153,7 @@ impl Hash {
             Inner::Yescrypt(_) => Kind::Yescrypt,
             Inner::Md5Crypt(hash) => hash.kind(),
             Inner::Sha1(hash) => hash.kind(),
+            Inner::DesCrypt(_) => Kind::DesCrypt,
             Inner::Plain(_) => Kind::Plain,
         }
     }
@@ -168,6 +181,7 @@ impl Hash {
             Inner::Yescrypt(hash) => hash.verify(password),
             Inner::Md5Crypt(hash) => hash.verify(password),
             Inner::Sha1(hash) => hash.verify(password),
+            Inner::DesCrypt(hash) => hash.verify(password),
             Inner::Plain(own) => same(own, password),
         }
     }
@@ -192,6 +206,7 @@ impl Inner {
         match plain {
             PlainText::Accept if password.is_empty() => Err(HashError::Empty),
             PlainText::Accept => Ok(Self::Plain(password.into())),
+            PlainText::Des => DesCrypt::parse(password).map(Self::DesCrypt),
             PlainText::Refuse => Err(HashError::Unknown),
         }
     }
@@ -210,7 +225,7 @@ impl fmt::Display for HashError {
             Self::TooLong => write!(f, "the hash has more than {MAX_FIELD} bytes"),
             Self::Unknown => f.write_str(
                 "this is no hash of a known kind (argon2id, yescrypt, bcrypt, SHA-crypt, apr1, {SHA}); make one with \
-                 taipan passwd",
+                 taipan passwd, or see des_passwords for hashes of 13 characters",
             ),
             Self::Bcrypt2x => {
                 f.write_str("$2x$ marks hashes of a faulty bcrypt; set the password again with taipan passwd")

@@ -97,6 +97,37 @@ fn accepts_plain_text_only_where_the_caller_does() {
     }
 }
 
+/// Made by libxcrypt.
+#[test]
+fn compares_hashes_of_des_only_where_the_caller_does() {
+    for (field, password) in [
+        ("abJnggxhB/yWI", &b"password"[..]),
+        ("abYH7TYgEKz2Q", b"abcdefgh"),
+        // More than eight characters do not count.
+        ("abYH7TYgEKz2Q", b"abcdefghij"),
+        ("abmF1QH4PEr.E", b""),
+        ("abLgvQIonbATI", b"a b"),
+        ("./H7.I.sVn7zo", b"test"),
+        ("zZ5x4y8hS4SZE", b"secret"),
+        // Nor does the eighth bit.
+        ("Q9mWlQosJp.do", "été".as_bytes()),
+    ] {
+        let hash = Hash::parse(field.as_bytes(), PlainText::Des).expect("it is accepted");
+        assert_eq!((hash.kind(), hash.kind().is_weak()), (Kind::DesCrypt, true));
+        assert!(hash.verify(password), "{field}");
+        assert!(!hash.verify(b"other") && !hash.verify(b"passwore"), "{field}");
+        assert_eq!(Hash::parse(field.as_bytes(), PlainText::Refuse), Err(HashError::Unknown));
+    }
+    for (field, expected) in [
+        ("abYH7TYgEKz2R", HashError::Malformed(Kind::DesCrypt)),
+        ("ab:H7TYgEKz2Q", HashError::Malformed(Kind::DesCrypt)),
+        ("abYH7TYgEKz2", HashError::Unknown),
+        ("a password", HashError::Unknown),
+    ] {
+        assert_eq!(Hash::parse(field.as_bytes(), PlainText::Des), Err(expected), "{field}");
+    }
+}
+
 #[test]
 fn refuses_hashes_that_cost_too_much() {
     let table = [

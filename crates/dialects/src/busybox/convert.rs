@@ -10,13 +10,16 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
-use crate::finding::Findings;
+use crate::finding::{Findings, Severity};
 use crate::words;
 
 const FILE: &str = "/etc/httpd.conf";
 const REALM: &str = "Web Server Authentication";
 /// What is beneath it is run.
 const SCRIPTS: &str = "/cgi-bin";
+/// Folders beneath the root in which a file is looked for, and how deep.
+const MAX_FOLDERS: usize = 10_000;
+const MAX_DEPTH: usize = 16;
 /// How long the head of a request may take.
 const HEAD_TIME: &str = "60s";
 
@@ -60,9 +63,11 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     }
     let file = file.unwrap_or_else(|| FILE.into());
     let home = lines.home.as_ref().map_or(home.clone(), |(own, _)| home.join(own));
+    let inner = inner(&home, &mut lines, disk, &mut findings);
     let mut reading = Reading {
         flags,
         lines: &lines,
+        inner: &inner,
         home: home.to_string_lossy().into_owned(),
         disk,
         findings,
@@ -75,7 +80,75 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     Conversion { file, text, lines, findings }
 }
 
+/// The files of the folders beneath the root, the deepest first, with their paths. Their passwords are added to the others.
+fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Findings) -> Vec<(String, Lines)> {
+    let mut all = Vec::new();
+    let mut open = vec![(String::new(), 0)];
+    let mut seen = 0;
+    while let Some((path, depth)) = open.pop() {
+        let folder = home.join(path.trim_start_matches('/'));
+        seen += 1;
+        if seen > MAX_FOLDERS || depth > MAX_DEPTH {
+            let what = format!(
+                "{} has more than {MAX_FOLDERS} folders, or more than {MAX_DEPTH} in one another",
+                home.display()
+            );
+            findings.error(None, what, "convert the file, and add the rules of httpd.conf files beneath it");
+            return all;
+        }
+        let names = disk.folders(&folder).into_iter();
+        open.extend(names.map(|name| (format!("{path}/{name}"), depth + 1)));
+        let file = folder.join("httpd.conf");
+        if path.is_empty() || !disk.is_file(&file) {
+            continue;
+        }
+        match disk.read(&file) {
+            Ok(bytes) => {
+                let mut own = Lines::default();
+                for (_, text) in words::lines(&bytes) {
+                    own.add_of(&file, text, findings);
+                }
+                for (below, users) in std::mem::take(&mut own.users) {
+                    let below = if below == "/" { path.clone() } else { format!("{path}{below}") };
+                    lines
+                        .users
+                        .entry(below)
+                        .or_default()
+                        .extend(users.into_iter().map(|(user, _)| (user, None)));
+                }
+                for (below, _) in std::mem::take(&mut own.closed) {
+                    lines.closed.push((format!("{path}{below}"), None));
+                }
+                all.push((path, own));
+            }
+            Err(error) => {
+                findings.error(
+                    None,
+                    format!("{} cannot be read: {error}", file.display()),
+                    "check its permissions",
+                );
+            }
+        }
+    }
+    all.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+    all
+}
+
 impl Lines {
+    /// A line of another file than the one that is read.
+    fn add_of(&mut self, file: &Path, text: Result<&str, ()>, findings: &mut Findings) {
+        let mut own = Findings::default();
+        self.add(0, text, &mut own);
+        for finding in own.into_sorted() {
+            let what = format!("{}: {}", file.display(), finding.what);
+            match finding.severity {
+                Severity::Error => findings.error(None, what, finding.what_to_do),
+                Severity::Warning => findings.warn(None, what, finding.what_to_do),
+                Severity::Notice => findings.note(None, what, finding.what_to_do),
+            }
+        }
+    }
+
     /// busybox leaves such a line out. A path that was to be protected stays closed.
     fn close(&mut self, path: &str, line: Option<u32>, findings: &mut Findings) {
         findings.warn(line, "this path has no password, so that it is denied", "write /path:user:password");
@@ -148,6 +221,8 @@ impl Lines {
 struct Reading<'r> {
     flags: &'r Flags,
     lines: &'r Lines,
+    /// Those of folders, by their paths.
+    inner: &'r [(String, Lines)],
     home: String,
     disk: &'r dyn Disk,
     findings: Findings,
@@ -260,21 +335,35 @@ impl Reading<'_> {
             keys.set(*line, "then", "deny");
             self.document.section(*line, "[[rule]]", keys);
         }
+        for (path, lines) in self.inner {
+            self.networks(Some(path), lines);
+        }
+        self.networks(None, self.lines);
+    }
+
+    /// The networks of a file. Those of a folder's replace the others there.
+    fn networks(&mut self, path: Option<&str>, lines: &Lines) {
         let mut rule = |line: Option<u32>, addresses: Option<Vec<String>>, then: &str| {
             let mut keys = Keys::default();
+            if let Some(path) = path {
+                keys.set(None, "path", format!("{path}/"));
+            }
+            let line = line.filter(|_| path.is_none());
             if let Some(addresses) = addresses {
                 keys.set(line, "address", addresses);
             }
             keys.set(line, "then", then);
             self.document.section(line, "[[rule]]", keys);
         };
-        for (networks, then) in [(&self.lines.denied, "deny"), (&self.lines.allowed, "allow")] {
+        for (networks, then) in [(&lines.denied, "deny"), (&lines.allowed, "allow")] {
             if let Some((_, line)) = networks.first() {
                 rule(*line, Some(networks.iter().map(|(network, _)| network.clone()).collect()), then);
             }
         }
-        if self.lines.denies_all.is_some() {
-            rule(self.lines.denies_all, None, "deny");
+        match (lines.denies_all, path) {
+            (Some(line), _) => rule(Some(line), None, "deny"),
+            (None, Some(_)) => rule(None, None, "allow"),
+            (None, None) => {}
         }
     }
 

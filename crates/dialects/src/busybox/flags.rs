@@ -30,7 +30,9 @@ impl Flags {
     /// Errors: one line.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Start, String> {
         let mut flags = Flags::default();
-        let mut arguments = arguments.into_iter();
+        // The word stands in front of the flags where the program is called busybox.
+        let mut arguments = arguments.into_iter().peekable();
+        _ = arguments.next_if(|first| first == "httpd");
         while let Some(argument) = arguments.next() {
             let argument = argument.to_string_lossy().into_owned();
             let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
@@ -107,6 +109,7 @@ mod tests {
         };
         for line in [
             "-f -v -c /etc/h.conf -h /www -p [::1]:8080 -u www:web -r R",
+            "httpd -fv -c /etc/h.conf -h /www -p [::1]:8080 -u www:web -r R",
             "-fvc/etc/h.conf -h/www -p[::1]:8080 -uwww:web -rR",
         ] {
             let start = Start::Serve { input: Input::Busybox(expected.clone()), background: false };
@@ -118,7 +121,7 @@ mod tests {
 
     #[test]
     fn rejects_what_cannot_be_done() {
-        for line in ["-x", "file", "-p", "-i", "-m x", "-"] {
+        for line in ["-x", "file", "ls", "-f httpd", "-p", "-i", "-m x", "-"] {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

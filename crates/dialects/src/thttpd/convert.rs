@@ -171,6 +171,7 @@ impl Reading<'_> {
     fn passwords(&mut self) {
         let top = &mut self.document.top;
         top.set(None, "auth", "basic");
+        top.explained(None, "des_passwords", true, "htpasswd of thttpd made such hashes, which are weak.");
         let file = format!("{}/.htpasswd", self.root());
         let line = self.options.line_of("globalpasswd");
         let top = &mut self.document.top;

@@ -21,7 +21,7 @@ use crate::model::{Route, Site};
 use crate::route::RouteId;
 
 /// The keys that a route may have of its own.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "auth",
     "realm",
     "users",
@@ -31,6 +31,7 @@ const KEYS: [&str; 10] = [
     "require",
     "satisfy",
     "plain_passwords",
+    "des_passwords",
     "folder_passwords",
 ];
 const ADD_AUTH: &str = "add auth = \"basic\" or \"digest\"";
@@ -74,10 +75,7 @@ fn settings(section: &Section, inherited: &Authentication) -> Authentication {
         "inherited" => FolderPasswords::Inherited,
         _ => FolderPasswords::Off,
     });
-    let plain = section.flag("plain_passwords").map(|accepts| match accepts {
-        true => PlainText::Accept,
-        false => PlainText::Refuse,
-    });
+    let plain = plain_text(section);
     let mut own = Authentication {
         scheme: scheme.unwrap_or(inherited.scheme),
         realm: realm(section).unwrap_or_else(|| inherited.realm.clone()),
@@ -101,6 +99,25 @@ fn settings(section: &Section, inherited: &Authentication) -> Authentication {
         section.errors.warn(section.place_of(key), what, ADD_AUTH);
     }
     own
+}
+
+/// `None`: neither key is there.
+fn plain_text(section: &Section) -> Option<PlainText> {
+    let (plain, des) = (section.flag("plain_passwords"), section.flag("des_passwords"));
+    if plain == Some(true) && des == Some(true) {
+        let what = "\"plain_passwords\" and \"des_passwords\" cannot both be true";
+        section.errors.add(
+            section.place_of("des_passwords"),
+            what,
+            "a hash could be a password; remove one of them",
+        );
+    }
+    match (plain, des) {
+        (Some(true), _) => Some(PlainText::Accept),
+        (_, Some(true)) => Some(PlainText::Des),
+        (None, None) => None,
+        _ => Some(PlainText::Refuse),
+    }
 }
 
 fn check(section: &Section, own: &Authentication) {
@@ -215,7 +232,7 @@ pub fn read_files(site: &mut Site, source: &dyn Source, errors: &Errors) {
 struct Files<'a> {
     source: &'a dyn Source,
     errors: &'a Errors,
-    users: HashMap<(PathBuf, bool), Arc<Users>>,
+    users: HashMap<(PathBuf, PlainText), Arc<Users>>,
     digest_users: HashMap<PathBuf, Arc<DigestUsers>>,
     groups: HashMap<PathBuf, Arc<Groups>>,
 }
@@ -241,7 +258,7 @@ impl<'a> Files<'a> {
     }
 
     fn users(&mut self, path: &Path, plain: PlainText) -> Arc<Users> {
-        let key = (path.to_owned(), plain == PlainText::Accept);
+        let key = (path.to_owned(), plain);
         if let Some(users) = self.users.get(&key) {
             return users.clone();
         }

@@ -878,6 +878,15 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "Whether files may have passwords without a hash, as old servers took them. Others can read them there.",
             },
             Key {
+                name: "des_passwords",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether files may have hashes of 13 characters, which htpasswd of thttpd and of old systems made \
+                       with DES. Any computer finds such a password in a day, and eight characters of it count: set \
+                       passwords again with `taipan passwd`, and remove the key.",
+            },
+            Key {
                 name: "folder_passwords",
                 kind: Kind::Choice(&["off", "folder", "inherited"]),
                 default: Value("\"off\""),
