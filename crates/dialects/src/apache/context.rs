@@ -13,7 +13,7 @@ use super::rewrite::Rewrites;
 const TABLES: [&str; 4] = ["headers", "types", "error_pages", "env"];
 
 /// What has no effect here, and needs none.
-const NEEDLESS: [&str; 48] = [
+const NEEDLESS: [&str; 52] = [
     "serversignature",
     "servertokens",
     "usecanonicalname",
@@ -62,6 +62,10 @@ const NEEDLESS: [&str; 48] = [
     "keptbodysize",
     "addoutputfilter",
     "metadir",
+    "removetype",
+    "removelanguage",
+    "removecharset",
+    "removeencoding",
 ];
 
 /// Types of media and the ends of their files, for what is said by type.
@@ -323,8 +327,13 @@ impl Context {
             "addhandler" | "sethandler" | "removehandler" => self.handler(directive, draft),
             "setoutputfilter" | "addoutputfilterbytype" if first.eq_ignore_ascii_case("deflate") => {
                 self.keys.set(place, "compress", true);
-                if directive.arguments.len() > 1 {
-                    self.keys.set(place, "compress_types", directive.arguments[1..].to_vec());
+                let mut types = match self.keys.get("compress_types") {
+                    Some(Value::Texts(types)) => types.clone(),
+                    _ => Vec::new(),
+                };
+                types.extend(directive.arguments.iter().skip(1).cloned());
+                if !types.is_empty() {
+                    self.keys.set(place, "compress_types", types);
                 }
             }
             name if name.starts_with("rewrite") && name != "rewritebase" => {

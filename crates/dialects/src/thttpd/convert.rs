@@ -105,12 +105,15 @@ impl Reading<'_> {
         let line = port.as_ref().and_then(|port| port.line);
         let addresses = match self.options.value("host") {
             None => everywhere(self.disk),
-            Some(host) => match host.value.trim_matches(['[', ']']).parse::<IpAddr>() {
-                Ok(address) => vec![address],
-                Err(_) => {
-                    let what = format!("the host {} is not an IP address", host.value.escape_debug());
+            Some(host) => match addresses_of(host.value.trim_matches(['[', ']']), self.disk) {
+                addresses if addresses.is_empty() => {
+                    let what = format!(
+                        "the host {} is no IP address, and /etc/hosts does not have it",
+                        host.value.escape_debug()
+                    );
                     return self.findings.error(host.line, what, "write the address that it has");
                 }
+                addresses => addresses,
             },
         };
         let port = port.map_or(80, |port| port.value);
@@ -274,4 +277,24 @@ impl Reading<'_> {
         keys.set(None, "error", if self.is_on("debug") { "stderr" } else { "syslog" });
         self.document.section(None, "[log]", keys);
     }
+}
+
+/// An address, or those of a name in /etc/hosts: the network may not be there yet when a device starts.
+fn addresses_of(host: &str, disk: &dyn Disk) -> Vec<IpAddr> {
+    if let Ok(address) = host.parse() {
+        return vec![address];
+    }
+    let text = disk.read(Path::new("/etc/hosts")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut found: Vec<IpAddr> = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        let address = words.next().and_then(|word| word.parse().ok());
+        if let Some(address) = address.filter(|_| words.any(|name| name.eq_ignore_ascii_case(host)))
+            && !found.contains(&address)
+        {
+            found.push(address);
+        }
+    }
+    found
 }

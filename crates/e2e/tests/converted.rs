@@ -1,0 +1,419 @@
+//! Configurations of nginx, Apache, lighttpd and Caddy: what `taipan convert` makes of them is served, and decides as the
+//! original does when it is read itself. Those that Debian ships are converted, too, and two of its servers run beside.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use e2e::{
+    BackgroundProcess, Folder, Rows, Server, Site, TIMEOUT, command, debian_package, free_port, is_root,
+    path_of, wait_until,
+};
+
+const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\n";
+/// Of `ann` with the password `open sesame`.
+const USERS: &str = "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n";
+
+/// `HOME` in the texts is the folder of the test. All of them say the same.
+const SERVERS: &[(&str, &str)] = &[
+    (
+        "nginx",
+        "events { worker_connections 100; }\nhttp {\n default_type text/plain;\n types { text/html html; }\n server {\n\
+         listen 127.0.0.1:0;\n root HOME/www;\n index index.html;\n error_page 404 /missing.html;\n add_header X-Own yes always;\n\
+         location /old/ { return 301 /new/$1; }\n location = /gone { return 410; }\n location /docs/ { alias HOME/docs/; autoindex on; }\n\
+         location /locked { auth_basic x; auth_basic_user_file HOME/users; }\n location ~ \\.bak$ { deny all; }\n\
+         location /near/ { allow 127.0.0.1; deny all; }\n location /far/ { allow 192.0.2.1; deny all; }\n }\n}\n",
+    ),
+    (
+        "apache",
+        "Listen 127.0.0.1:0\nDocumentRoot HOME/www\nDirectoryIndex index.html\nErrorDocument 404 /missing.html\nHeader always set X-Own yes\n\
+         <Directory />\nOptions None\nRequire all granted\n</Directory>\n\
+         Redirect 301 /old /new\nRedirect gone /gone\nAlias /docs HOME/docs\n<Directory HOME/docs>\nOptions Indexes\n</Directory>\n\
+         <Location /locked>\nAuthType Basic\nAuthName x\nAuthUserFile HOME/users\nRequire valid-user\n</Location>\n\
+         <LocationMatch \"^/locked[^/]\">\nRequire all denied\n</LocationMatch>\n\
+         <FilesMatch \"\\.bak$\">\nRequire all denied\n</FilesMatch>\n<Location /near>\nRequire ip 127\n</Location>\n\
+         <Location /far>\nOrder deny,allow\nDeny from all\nAllow from 192.0.2.1\n</Location>\n",
+    ),
+    (
+        "lighttpd",
+        "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\nindex-file.names = ( \"index.html\" )\n\
+         mimetype.assign = ( \".html\" => \"text/html\" )\nsetenv.add-response-header = ( \"X-Own\" => \"yes\" )\n\
+         url.redirect = ( \"^/old/(.*)$\" => \"/new/$1\" )\nalias.url = ( \"/docs/\" => \"HOME/docs/\" )\n\
+         $HTTP[\"url\"] =^ \"/docs/\" { dir-listing.activate = \"enable\" }\nauth.backend = \"htpasswd\"\n\
+         auth.backend.htpasswd.userfile = \"HOME/users\"\nauth.require = ( \"/locked\" => ( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" ) )\n\
+         url.access-deny = ( \".bak\" )\n$HTTP[\"url\"] =^ \"/far/\" {\n $HTTP[\"remoteip\"] != \"192.0.2.1\" { url.access-deny = ( \"\" ) }\n}\n",
+    ),
+    (
+        "caddy",
+        "http://:0 {\n bind 127.0.0.1\n root * HOME/www\n header X-Own yes\n redir /old/* /new/{path} 301\n respond /gone 410\n\
+         handle_path /docs/* {\n root * HOME/docs\n file_server browse\n }\n basic_auth /locked* {\n ann $2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n }\n\
+         @bak path *.bak\n respond @bak 403\n @far {\n path /far/*\n not remote_ip 192.0.2.1\n }\n respond @far 403\n file_server\n}\n",
+    ),
+];
+
+fn site() -> Site {
+    Site::new()
+        .file("index.html", "page")
+        .file("missing.html", "not here")
+        .file("locked/x", "secret")
+        .file("locked.txt", "secret, too")
+        .file("a.bak", "old")
+        .file("near/x", "near")
+        .file("far/x", "far")
+        .file_beside_root("docs/one.html", "one")
+        .file_beside_root("users", USERS)
+}
+
+/// Converts the configuration, and serves the result.
+fn converted(server: &str, text: &str) -> Server {
+    let site = site();
+    let home = site.home().display().to_string();
+    let site = site.file_beside_root("original", text.replace("HOME", &home));
+    let output = command()
+        .args(["convert", "original", "--from", server])
+        .current_dir(site.home())
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{server}: {said}");
+    // Root needs an account to serve as.
+    let user = if is_root() { &b"user = \"root\"\n"[..] } else { b"" };
+    fs::write(site.home().join("site.toml"), [user, &output.stdout].concat()).expect("it is our folder");
+    site.start_with(1, |site| {
+        let mut taipan = command();
+        taipan.args(["-c", "site.toml"]).current_dir(site.home());
+        taipan
+    })
+}
+
+#[test]
+fn converted_configurations_are_served() {
+    let mut rows = Rows::new();
+    for (name, text) in SERVERS {
+        let server = converted(name, text);
+        let get = |path: &str| {
+            let response = server.get(path);
+            (response.status, response.text())
+        };
+        rows.check(format!("{name} page"), get("/"), (200, "page".to_owned()));
+        rows.check(format!("{name} field"), server.get("/").field("x-own"), Some("yes"));
+        let redirect = server.get("/old/a");
+        rows.check(format!("{name} redirect"), redirect.status, 301);
+        rows.check(
+            format!("{name} location"),
+            redirect.field("location").is_some_and(|to| to.starts_with("/new/")),
+            true,
+        );
+        rows.check(format!("{name} alias"), get("/docs/one.html"), (200, "one".to_owned()));
+        rows.check(format!("{name} listing"), get("/docs/").1.contains("one.html"), true);
+        rows.check(format!("{name} no listing"), get("/near/").0 >= 400, true);
+        rows.check(format!("{name} far"), get("/far/x").0, 403);
+        rows.check(format!("{name} near"), get("/near/x"), (200, "near".to_owned()));
+        for path in ["/locked/x", "/locked.txt", "/locked/none", "/%6cocked/x", "//locked/x"] {
+            rows.check(format!("{name} {path}"), matches!(get(path).0, 401 | 403), true);
+        }
+        let known = "GET /locked/x HTTP/1.1\r\nHost: x\r\nAuthorization: Basic YW5uOndyb25n\r\n\r\n";
+        rows.check(format!("{name} wrong password"), server.request(known).status, 401);
+        for path in ["/a.bak", "/none.bak", "/a.bak/x", "/near/../a.bak"] {
+            rows.check(format!("{name} {path}"), get(path).0 >= 400, true);
+        }
+        rows.check(format!("{name} denied"), get("/a.bak").0, 403);
+    }
+}
+
+/// What `explain` prints, without where a rule stands.
+fn explained(folder: &Path, file: &[&str], path: &str, from: &str) -> String {
+    let mut explain = command();
+    explain.args(["explain", "GET", path, "--from", from, "-c"]).args(file).current_dir(folder);
+    let output = explain.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let kept = text.lines().filter(|line| !line.trim_start().starts_with("Date:"));
+    kept.map(|line| line.split(", by the rule in").next().unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn converted_configurations_decide_as_the_originals() {
+    let mut rows = Rows::new();
+    for (name, text) in SERVERS {
+        let site = site();
+        let home = site.home().to_owned();
+        let site = site.file_beside_root("original", text.replace("HOME", &home.display().to_string()));
+        let convert = command()
+            .args(["convert", "original", "--from", name])
+            .current_dir(&home)
+            .output()
+            .expect("it starts");
+        fs::write(home.join("site.toml"), &convert.stdout).expect("it is our folder");
+        for path in [
+            "/",
+            "/old/a?b",
+            "/docs/",
+            "/locked/x",
+            "/locked.txt",
+            "/a.bak",
+            "/far/x",
+            "/missing",
+            "/../etc/passwd",
+        ] {
+            for from in ["127.0.0.1", "192.0.2.1"] {
+                let original = explained(&home, &["original", "--dialect", name], path, from);
+                assert!(original.contains("request "), "{name} {path}: {original}");
+                rows.check(
+                    format!("{name} {path} {from}"),
+                    explained(&home, &["site.toml"], path, from).as_str(),
+                    original.as_str(),
+                );
+            }
+        }
+        drop(site);
+    }
+}
+
+#[test]
+fn a_conversion_that_left_something_out_does_not_serve() {
+    let home = Folder::new();
+    home.file("nginx.conf", "server { root /srv;\nlocation /a/ { auth_request /check; } }\n");
+    let convert =
+        command().args(["convert", "nginx.conf"]).current_dir(home.path()).output().expect("it starts");
+    assert_eq!(convert.status.code(), Some(1));
+    home.file("site.toml", String::from_utf8(convert.stdout).expect("it is text"));
+    for arguments in [&["check", "-c", "site.toml"][..], &["-c", "site.toml"]] {
+        let output = command().args(arguments).current_dir(home.path()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("this was not converted: line 2: "), "{said}");
+    }
+}
+
+/// The result of a conversion: whether it succeeded, the text, and what was said.
+fn convert(file: &Path, from: &str) -> (bool, String, String) {
+    let output = command().arg("convert").arg(file).args(["--from", from]).output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_configuration_of_lighttpd_in_debian_is_converted() {
+    assert!(Path::new(&path_of("lighttpd")).exists());
+    let (succeeds, text, said) = convert(Path::new("/etc/lighttpd/lighttpd.conf"), "lighttpd");
+    assert!(succeeds, "{said}");
+    assert!(text.contains("root = \"/var/www/html\"") && text.contains("path = \"*.inc\""), "{text}");
+}
+
+#[test]
+fn debian_nginx_common_configuration_is_converted() {
+    let package = debian_package("nginx-common").join("etc/nginx");
+    let home = Folder::new();
+    let shown = home.path().display().to_string();
+    // The files that Debian includes by their paths.
+    for (from, to) in [
+        ("nginx.conf", "nginx.conf"),
+        ("sites-available/default", "sites-enabled/default"),
+        ("mime.types", "mime.types"),
+    ] {
+        let text = fs::read_to_string(package.join(from)).expect("the package has it");
+        home.file(to, text.replace("/etc/nginx", &shown));
+    }
+    let (succeeds, text, said) = convert(&home.path().join("nginx.conf"), "nginx");
+    assert!(succeeds, "{said}");
+    assert!(text.contains("root = \"/var/www/html\"") && text.contains("default = true"), "{text}");
+}
+
+#[test]
+fn debian_apache2_configuration_is_converted() {
+    let package = debian_package("apache2").join("etc/apache2");
+    let home = Folder::new();
+    let etc = home.path().join("apache2");
+    let copied = Command::new("cp").arg("-R").arg(&package).arg(&etc).status().expect("it starts");
+    assert!(copied.success());
+    // What Debian enables when it installs the package.
+    let modules = "access_compat alias auth_basic authn_core authn_file authz_core authz_host authz_user autoindex deflate dir \
+                   env filter mime mpm_event negotiation reqtimeout setenvif status";
+    let mut enabled: Vec<String> = Vec::new();
+    for module in modules.split(' ') {
+        enabled.extend(["load", "conf"].map(|end| format!("mods-available/{module}.{end}")));
+    }
+    enabled.push("sites-available/000-default.conf".to_owned());
+    for file in enabled.iter().filter(|file| etc.join(file).exists()) {
+        let target = etc.join(file.replace("available", "enabled"));
+        fs::create_dir_all(target.parent().expect("it has one")).expect("it is our folder");
+        fs::copy(etc.join(file), target).expect("it is our folder");
+    }
+    let (succeeds, text, said) = convert(&etc.join("apache2.conf"), "apache");
+    let mut rows = Rows::new();
+    rows.check(format!("converted: {said}"), succeeds, true);
+    for line in [
+        "user = \"www-data\"",
+        "root = \"/var/www/html\"",
+        "path = \".ht*\"",
+        "alias = \"/usr/share/apache2/icons\"",
+    ] {
+        rows.check(line, text.lines().any(|own| own == line), true);
+    }
+}
+
+/// Another server at a port, with the same root.
+fn beside(mut program: Command, port: u16) -> BackgroundProcess {
+    let process = BackgroundProcess::start(&mut program);
+    let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+    assert!(wait_until(TIMEOUT, listens), "it does not listen:\n{}", process.errors().text());
+    process
+}
+
+/// The status of a response, and fields of it: to compare two servers.
+fn facts(bytes: &[u8], fields: &[&str]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    let field = |name: &&str| {
+        let line =
+            head.lines().find(|line| line.to_lowercase().starts_with(&format!("{}:", name.to_lowercase())));
+        line.map_or("none".to_owned(), |line| {
+            line.split_once(':').map_or("", |(_, value)| value.trim()).to_owned()
+        })
+    };
+    let own: Vec<String> = fields.iter().map(field).collect();
+    let body = if status == "200" { body.len().to_string() } else { String::new() };
+    format!("{status} {} {body}", own.join(" | "))
+}
+
+fn port_of(server: &Server) -> u16 {
+    let url = server.url("");
+    url.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok()).expect("it has a port")
+}
+
+fn sent(port: u16, request: &str) -> Vec<u8> {
+    use std::io::{Read, Write};
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("it is a socket");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut bytes = Vec::new();
+    _ = stream.read_to_end(&mut bytes);
+    bytes
+}
+
+/// The variables of a script that both servers set, by their names.
+fn environment(bytes: &[u8], names: &[&str]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let value = |name: &&str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name}=")));
+        line.unwrap_or(name).trim_end().to_owned()
+    };
+    names.iter().map(value).collect()
+}
+
+#[test]
+fn debian_busybox_responds_as_its_dialect_does() {
+    let program = debian_package("busybox").join("bin/busybox");
+    let conf = "/locked:ann:open\nI:index.html\n.own:image/x-own\nD:192.0.2.0/24\n";
+    let site =
+        site().file("a.own", "own").script("cgi-bin/env.sh", SCRIPT).file_beside_root("httpd.conf", conf);
+    let port = free_port();
+    let home = site.home().to_owned();
+    let mut other = Command::new(program);
+    other
+        .args(["httpd", "-f", "-p", &format!("127.0.0.1:{port}"), "-h"])
+        .arg(home.join("www"))
+        .arg("-c")
+        .arg(home.join("httpd.conf"));
+    let _other = beside(other, port);
+    let server = site.start_with(1, |site| {
+        let mut taipan = command();
+        let flags = ["--busybox", "httpd", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c"];
+        taipan.args(flags).arg(site.home().join("httpd.conf")).current_dir(site.home());
+        taipan
+    });
+    let own = port_of(&server);
+    let mut rows = Rows::new();
+    for (request, fields) in [
+        ("GET /a.own HTTP/1.0\r\n\r\n", &["Content-Type", "Content-Length", "Last-Modified"][..]),
+        ("GET / HTTP/1.0\r\n\r\n", &["Content-Type", "Content-Length", "Last-Modified"]),
+        ("GET /near HTTP/1.0\r\n\r\n", &["Location"]),
+        ("GET /none HTTP/1.0\r\n\r\n", &[]),
+        ("GET /locked/x HTTP/1.0\r\n\r\n", &[]),
+        ("GET /locked/x HTTP/1.0\r\nAuthorization: Basic YW5uOm9wZW4=\r\n\r\n", &["Content-Length"]),
+        ("GET /locked/x HTTP/1.0\r\nAuthorization: Basic YW5uOndyb25n\r\n\r\n", &[]),
+    ] {
+        // busybox redirects to a folder with 302.
+        let theirs = facts(&sent(port, request), fields).replace("302 ", "301 ");
+        rows.check(request, facts(&sent(own, request), fields).as_str(), theirs.as_str());
+    }
+    // SERVER_PROTOCOL is always HTTP/1.1 there, and that of the request here.
+    let request = "GET /cgi-bin/env.sh/a/b?c=d%20e HTTP/1.0\r\nUser-Agent: u\r\nCookie: k=v\r\nReferer: http://r/\r\n\r\n";
+    let names = [
+        "REQUEST_METHOD",
+        "QUERY_STRING",
+        "SCRIPT_NAME",
+        "PATH_INFO",
+        "REMOTE_ADDR",
+        "REQUEST_URI",
+        "HTTP_USER_AGENT",
+        "HTTP_COOKIE",
+        "HTTP_REFERER",
+        "GATEWAY_INTERFACE",
+        "SCRIPT_FILENAME",
+    ];
+    rows.check(
+        "environment",
+        environment(&sent(own, request), &names).join("\n").as_str(),
+        environment(&sent(port, request), &names).join("\n").as_str(),
+    );
+}
+
+#[test]
+fn debian_mini_httpd_logs_and_responds_as_thttpd_does() {
+    let package = debian_package("mini-httpd");
+    let (succeeds, text, said) = convert(&package.join("etc/mini-httpd.conf"), "thttpd");
+    let mut rows = Rows::new();
+    rows.check(format!("its file: {said}"), succeeds, true);
+    rows.check("its folder", text.contains("/var/www/html"), true);
+    let site = site().script("run.cgi", SCRIPT);
+    let (home, port) = (site.home().to_owned(), free_port());
+    let mut other = Command::new(package.join("usr/sbin/mini_httpd"));
+    other.args(["-D", "-h", "127.0.0.1", "-p", &port.to_string(), "-c", "**.cgi", "-u", "root", "-d"]);
+    other.arg(home.join("www")).arg("-l").arg(home.join("theirs"));
+    let _other = beside(other, port);
+    let server = site.start_with(1, |site| {
+        let mut taipan = command();
+        let flags = ["--thttpd", "-D", "-h", "127.0.0.1", "-p", "0", "-c", "**.cgi", "-d", "www", "-l"];
+        taipan.args(flags).arg(site.home().join("ours")).current_dir(site.home());
+        taipan
+    });
+    let own = port_of(&server);
+    let requests = [
+        (
+            "GET /near/x HTTP/1.0\r\nReferer: http://r/\r\nUser-Agent: u\r\n\r\n",
+            &["Content-Length", "Last-Modified"][..],
+        ),
+        ("GET /none HTTP/1.0\r\n\r\n", &[]),
+        ("HEAD /near/x HTTP/1.0\r\n\r\n", &["Content-Length"]),
+    ];
+    for (request, fields) in requests {
+        let (theirs, ours) = (facts(&sent(port, request), fields), facts(&sent(own, request), fields));
+        rows.check(request, ours.as_str(), theirs.as_str());
+    }
+    // Without what is in brackets, which is the time, and the sizes of error pages.
+    let lines = |name: &str| {
+        let path = home.join(name);
+        wait_until(TIMEOUT, || fs::read_to_string(&path).unwrap_or_default().contains("HEAD"));
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let line = text.lines().find(|line| line.contains("http://r/")).unwrap_or_default().to_owned();
+        let (before, rest) = line.split_once('[').unwrap_or_default();
+        format!("{before}{}", rest.split_once(']').unwrap_or_default().1)
+    };
+    rows.check("log", lines("ours").as_str(), lines("theirs").as_str());
+    let request = "GET /run.cgi?c HTTP/1.0\r\nUser-Agent: u\r\n\r\n";
+    let names = [
+        "REQUEST_METHOD",
+        "QUERY_STRING",
+        "SCRIPT_NAME",
+        "REMOTE_ADDR",
+        "HTTP_USER_AGENT",
+        "GATEWAY_INTERFACE",
+    ];
+    rows.check(
+        "environment",
+        environment(&sent(own, request), &names).join("\n").as_str(),
+        environment(&sent(port, request), &names).join("\n").as_str(),
+    );
+}
