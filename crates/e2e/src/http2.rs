@@ -49,6 +49,8 @@ pub struct Http2Request {
     /// Names in lower case.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub body: Vec<u8>,
+    /// Behind the body.
+    pub trailers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Why there is no response.
@@ -92,7 +94,7 @@ impl Http2Request {
     pub fn new(method: &str, path: &str, fields: &[(&str, &str)]) -> Http2Request {
         let pseudo = [(":method", method), (":scheme", "http"), (":authority", "localhost"), (":path", path)];
         let fields = pseudo.iter().chain(fields).map(|(name, value)| ((*name).into(), (*value).into()));
-        Http2Request { fields: fields.collect(), body: Vec::new() }
+        Http2Request { fields: fields.collect(), body: Vec::new(), trailers: Vec::new() }
     }
 
     fn is_head(&self) -> bool {
@@ -166,11 +168,16 @@ impl Http2 {
                 }
                 continue;
             }
-            let flags = if after.is_empty() { flag::END_STREAM } else { 0 };
+            let ends = after.is_empty() && request.trailers.is_empty();
+            let flags = if ends { flag::END_STREAM } else { 0 };
             self.send_frame(frame::DATA, flags, stream, part)?;
             self.window -= part.len() as i64;
             incoming.window -= part.len() as i64;
             rest = after;
+        }
+        if rest.is_empty() && !request.trailers.is_empty() {
+            let flags = flag::END_HEADERS | flag::END_STREAM;
+            self.send_frame(frame::HEADERS, flags, stream, &block(&request.trailers))?;
         }
         while !self.receive(&mut incoming)? {}
         incoming.finish()
@@ -352,12 +359,9 @@ impl fmt::Display for Http2Error {
 
 /// HEADERS, and CONTINUATION if they are long.
 fn headers(stream: u32, request: &Http2Request) -> Vec<u8> {
-    let mut block = Vec::new();
-    for (name, value) in &request.fields {
-        hpack::write_field(&mut block, Indexing::Without, name, value);
-    }
+    let block = block(&request.fields);
     let mut kind = frame::HEADERS;
-    let mut flags = if request.body.is_empty() { flag::END_STREAM } else { 0 };
+    let mut flags = if request.body.is_empty() && request.trailers.is_empty() { flag::END_STREAM } else { 0 };
     let mut bytes = Vec::new();
     let count = block.chunks(MAX_PAYLOAD).count();
     for (at, part) in block.chunks(MAX_PAYLOAD).enumerate() {
@@ -366,6 +370,14 @@ fn headers(stream: u32, request: &Http2Request) -> Vec<u8> {
         (kind, flags) = (frame::CONTINUATION, 0);
     }
     bytes
+}
+
+fn block(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        hpack::write_field(&mut block, Indexing::Without, name, value);
+    }
+    block
 }
 
 /// Appends a frame.

@@ -206,7 +206,8 @@ impl Request {
             (b":path", &self.target),
         ];
         let pseudo = pseudo.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
-        Http2Request { fields: pseudo.chain(self.fields.iter().cloned()).collect(), body: self.body.clone() }
+        let fields = pseudo.chain(self.fields.iter().cloned()).collect();
+        Http2Request { fields, body: self.body.clone(), trailers: Vec::new() }
     }
 }
 

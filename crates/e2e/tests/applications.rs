@@ -593,7 +593,7 @@ fn passes_client_requests_to_an_http_application() {
             ("cookie", &["d=e"]),
             ("x-hop", &[]),
             ("keep-alive", &[]),
-            ("te", &[]),
+            ("te", &["trailers"]),
             ("x-forwarded-for", &["127.0.0.1"]),
             ("x-forwarded-proto", &["http"]),
             ("x-forwarded-host", &["www.example:81"]),

@@ -70,7 +70,7 @@ fn open(client: &mut Http2, path: &str, protocol: &str) -> u32 {
     ];
     let fields = pseudo.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     // With a body, so that HEADERS does not end the stream.
-    client.open(&Http2Request { fields, body: vec![0] }).expect("the server reads")
+    client.open(&Http2Request { fields, body: vec![0], trailers: Vec::new() }).expect("the server reads")
 }
 
 /// The next frame of a stream.

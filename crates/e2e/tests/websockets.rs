@@ -119,7 +119,8 @@ fn extended_connect(address: SocketAddr) -> Link {
     ];
     let fields = fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     // With a body, so that HEADERS does not end the stream.
-    let stream = client.open(&Http2Request { fields, body: vec![0] }).expect("the server reads");
+    let stream =
+        client.open(&Http2Request { fields, body: vec![0], trailers: Vec::new() }).expect("the server reads");
     let mut link = Link::Stream { client, stream, windows: [65_535; 2] };
     loop {
         let frame = link.next_frame();

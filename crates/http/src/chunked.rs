@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112 §7.1), decoded and encoded. The decoder is a state machine over single
 //! bytes, so the result does not depend on how the input is cut. It does not copy data. It checks the syntax of chunk
-//! extensions and trailer fields and discards them, because the server knows none. Knows nothing of heads and
-//! connections.
+//! extensions and discards them, because the server knows none. It keeps trailer fields for a caller that passes them.
+//! Knows nothing of heads and connections.
 
 use crate::fields::is_token;
 use crate::rule::rules;
@@ -72,6 +72,8 @@ pub struct Decoder {
     extensions: usize,
     /// Bytes of the trailer section so far.
     trailers: usize,
+    /// The lines of the trailer section. `None`: they are discarded.
+    kept: Option<Vec<u8>>,
 }
 
 impl Default for ChunkLimits {
@@ -83,7 +85,21 @@ impl Default for ChunkLimits {
 
 impl Decoder {
     pub const fn new(limits: ChunkLimits) -> Decoder {
-        Decoder { state: State::Size { digits: 0 }, limits, size: 0, line: 0, extensions: 0, trailers: 0 }
+        let state = State::Size { digits: 0 };
+        Decoder { state, limits, size: 0, line: 0, extensions: 0, trailers: 0, kept: None }
+    }
+
+    /// As `new`, with the trailer section kept.
+    pub fn keeping_trailers(limits: ChunkLimits) -> Decoder {
+        Decoder { kept: Some(Vec::new()), ..Decoder::new(limits) }
+    }
+
+    /// The lines of the trailer section, once, at the end of the body.
+    pub fn take_trailers(&mut self) -> Vec<u8> {
+        match (self.state, &mut self.kept) {
+            (State::Done, Some(kept)) => std::mem::take(kept),
+            _ => Vec::new(),
+        }
     }
 
     /// Reads up to the next event and returns it with the number of consumed bytes. The next call takes the rest of
@@ -159,7 +175,11 @@ impl Decoder {
             }
             Section::Trailers => {
                 self.trailers += 1;
-                if self.trailers > self.limits.trailers { Err(ChunkError::TrailersTooLarge) } else { Ok(()) }
+                if self.trailers > self.limits.trailers {
+                    return Err(ChunkError::TrailersTooLarge);
+                }
+                self.kept.iter_mut().for_each(|kept| kept.push(byte));
+                Ok(())
             }
         }
     }

@@ -23,6 +23,8 @@ pub mod framing;
 
 pub mod chunked;
 
+pub mod trailers;
+
 pub mod rule;
 
 pub mod response;

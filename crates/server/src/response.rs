@@ -14,6 +14,7 @@ use cache::status::CacheStatus;
 use taipan_http::response::ResponseHead;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
+use taipan_http::trailers::Trailers;
 
 use crate::files::open::OpenFile;
 use crate::limits::Throttle;
@@ -75,9 +76,6 @@ pub struct FilePart {
 
 pub type NextChunk<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Vec<u8>>>> + 'a>>;
 
-/// Names in lower case, and values.
-pub type Trailers = Vec<(String, Vec<u8>)>;
-
 /// A body that is made while it is sent.
 pub trait BodyStream {
     /// The next chunk, never empty; `None` at the end. Errors: the body cannot be completed.
@@ -98,7 +96,7 @@ pub trait BodyStream {
         Vec::new()
     }
 
-    /// The fields behind the content, once, at its end.
+    /// The fields behind the content that the client reads, once, at its end.
     fn take_trailers(&mut self) -> Trailers {
         Trailers::new()
     }

@@ -22,6 +22,7 @@ const CRATES: &[(&str, &[&str])] = &[
 const HTTP: &[&str] = &[
     "chunked",
     "client",
+    "trailers",
     "conditional",
     "forwarded",
     "negotiate",

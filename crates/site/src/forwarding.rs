@@ -26,6 +26,7 @@ pub struct Forwarding {
     /// Fields of the request that are set or removed.
     pub fields: Vec<HeaderRule>,
     pub bodies: Bodies,
+    pub trailers: PassedTrailers,
 }
 
 /// When an upstream gets the body of a request.
@@ -38,6 +39,25 @@ pub enum Bodies {
     Streamed,
     /// When all of it is there.
     Buffered,
+}
+
+/// Which messages keep the fields behind their content.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PassedTrailers {
+    #[default]
+    All,
+    Responses,
+    None,
+}
+
+impl PassedTrailers {
+    pub fn pass_in_requests(self) -> bool {
+        self == PassedTrailers::All
+    }
+
+    pub fn pass_in_responses(self) -> bool {
+        self != PassedTrailers::None
+    }
 }
 
 /// How an upstream gets a path.
@@ -58,6 +78,7 @@ pub static UNCHANGED: Forwarding = Forwarding {
     host: None,
     fields: Vec::new(),
     bodies: Bodies::Sized,
+    trailers: PassedTrailers::All,
 };
 
 /// A path that its route passes on as it was sent, as routes and rules read it.

@@ -272,3 +272,28 @@ proptest! {
         prop_assert_eq!(decode([&*body], SMALL), (chunks.concat(), Ok(Some(len))));
     }
 }
+
+#[test]
+fn keeps_the_trailer_section_where_it_is_wanted() {
+    let body = b"2\r\nab\r\n0\r\nA: b\r\nC:\td \r\n\r\nnext";
+    for step in [1, 2, 5, body.len()] {
+        let mut decoder = Decoder::keeping_trailers(SMALL);
+        let mut discarding = Decoder::new(SMALL);
+        for part in body.chunks(step) {
+            for decoder in [&mut decoder, &mut discarding] {
+                let mut rest = part;
+                while let (used, Event::Data(_)) = decoder.next(rest).unwrap() {
+                    rest = &rest[used..];
+                }
+            }
+        }
+        let lines: Vec<(Vec<u8>, Vec<u8>)> = crate::trailers::lines(&decoder.take_trailers())
+            .map(|(name, value)| (name.to_vec(), value.to_vec()))
+            .collect();
+        assert_eq!(lines, [(b"A".to_vec(), b"b".to_vec()), (b"C".to_vec(), b"d".to_vec())], "{step}");
+        assert!(decoder.take_trailers().is_empty() && discarding.take_trailers().is_empty());
+    }
+    let mut incomplete = Decoder::keeping_trailers(SMALL);
+    incomplete.next(b"0\r\nA: b\r\n").unwrap();
+    assert!(incomplete.take_trailers().is_empty());
+}

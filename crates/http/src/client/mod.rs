@@ -11,6 +11,7 @@ use self::lines::{
 use crate::framing::Framing;
 use crate::head::{Persistence, Version};
 use crate::status::Status;
+use crate::trailers;
 
 /// The head of a final response. `fields` has no hop-by-hop fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Head {
     pub fields: FieldSection,
     /// The protocol that a 101 switches to.
     pub upgrade: Option<String>,
+    /// The names of the fields that may follow the content, as `Trailer` announces them.
+    pub trailer: Option<String>,
 }
 
 /// The head of an interim response, but for 101. `fields` has no hop-by-hop fields.
@@ -146,9 +149,10 @@ impl Parser {
         let closes = version == Version::Http10
             || fields.connection_options().any(|option| option.eq_ignore_ascii_case(b"close"));
         let persistence = if closes { Persistence::Close } else { self.persistence };
+        let trailer = trailers::announced(fields.values("trailer"), |_| false);
         fields.remove_connection_options();
         fields.remove_hop_by_hop();
-        Ok(Head { status, framing, persistence, fields, upgrade: None })
+        Ok(Head { status, framing, persistence, fields, upgrade: None, trailer })
     }
 
     /// The head of a 101, which has no content and names one protocol (RFC 9110 §7.8).
@@ -164,7 +168,7 @@ impl Parser {
         fields.remove_connection_options();
         fields.remove_hop_by_hop();
         let (status, persistence) = (Status::SWITCHING_PROTOCOLS, Persistence::Close);
-        Ok(Head { status, framing, persistence, fields, upgrade })
+        Ok(Head { status, framing, persistence, fields, upgrade, trailer: None })
     }
 }
 

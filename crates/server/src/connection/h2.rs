@@ -27,6 +27,7 @@ use taipan_h2::server::{self, Connection, Event, StreamId};
 use taipan_http::head::{Field, FieldStore, Head, HeadError, Method};
 use taipan_http::status::Status;
 use taipan_http::target::Scheme;
+use taipan_http::trailers::{self, Trailers};
 use tokio::task::AbortHandle;
 
 use super::client;
@@ -38,7 +39,7 @@ use crate::exchange;
 use crate::handshake::TlsFacts;
 use crate::log::access::{LoggedRequest, LoggedResponse, Records, why_dropped};
 use crate::peer::Peer;
-use crate::response::{Body, BodyStream, Response, Trailers};
+use crate::response::{Body, BodyStream, Response};
 use crate::semaphore::Permit;
 use crate::services::Services;
 use crate::stats::Count;
@@ -317,7 +318,13 @@ impl Http2 {
                 Some(Event::Refused { .. }) => self.services.counts.add(Count::StreamsRefused, 1),
                 Some(Event::WindowOpened) => {}
                 Some(Event::Data { stream, data, end }) => self.on_data(stream, data, end, gathered),
-                Some(Event::Trailers { stream }) => self.on_data(stream, &[], true, gathered),
+                Some(Event::Trailers { stream }) => {
+                    if let Some(incoming) = self.incoming(stream) {
+                        let fields = fields.fields().map(|field| (field.name, field.value));
+                        incoming.trailers = trailers::passed(fields, |_| false);
+                    }
+                    self.on_data(stream, &[], true, gathered);
+                }
                 Some(Event::Reset { stream, by, .. }) => {
                     self.end(stream, if by == server::Peer::Client { RESET } else { MALFORMED });
                 }

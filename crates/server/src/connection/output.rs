@@ -7,6 +7,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use site::memory;
+use taipan_http::trailers;
 use tokio::time::Instant;
 
 use super::stream::{More, SendStream};
@@ -256,7 +257,7 @@ impl Output {
             (Some(chunk), Coding::None) => self.out = chunk,
             (Some(chunk), Coding::Chunked) => Coding::Chunked.write(chunk, &mut self.out),
             (None, Coding::Chunked) => {
-                self.out.extend_from_slice(taipan_http::chunked::LAST_CHUNK);
+                trailers::write_last_chunk(&stream.take_trailers(), &mut self.out);
                 self.response = None;
             }
             (None, Coding::None) => self.response = None,

@@ -12,6 +12,7 @@ use std::time::Duration;
 use taipan_http::head::{Field, Head};
 use taipan_http::response::{CONTINUE, write_interim};
 use taipan_http::status::Status;
+use taipan_http::trailers::Trailers;
 
 use super::h1::body::{Progress, Remaining};
 use super::stream::{More, SendStream, Socket, Stream};
@@ -66,6 +67,8 @@ struct Incoming {
     length: Length,
     rest: Remaining,
     taken: u64,
+    /// The fields behind it.
+    trailers: Trailers,
     /// The most bytes of content that its consumer accepts.
     limit: u64,
     /// The client expects `100 Continue` before it sends the body (RFC 9110 §10.1.1).
@@ -79,6 +82,7 @@ impl Incoming {
         length: Length::None,
         rest: Remaining::Done,
         taken: 0,
+        trailers: Trailers::new(),
         limit: u64::MAX,
         is_awaited: false,
         interim: b"",
@@ -305,14 +309,15 @@ impl Transport {
             ready!(self.poll_continue(cx)).map_err(broken)?;
             let mut content = Vec::new();
             let progress = {
-                let Incoming { rest, taken, .. } = &mut *self.body.borrow_mut();
+                let Incoming { rest, taken, trailers, .. } = &mut *self.body.borrow_mut();
                 let mut buffered = self.buffered.borrow_mut();
                 let (used, progress) = rest
                     .take(&buffered, limit, |data| content.extend_from_slice(data))
                     .map_err(BodyError::Rejected)?;
                 buffered.drain(..used);
                 *taken += content.len() as u64;
-                if matches!(progress, Progress::Complete) {
+                if matches!(progress, Progress::Complete) && !matches!(rest, Remaining::Done) {
+                    *trailers = rest.take_trailers();
                     *rest = Remaining::Done;
                 }
                 progress
@@ -361,6 +366,10 @@ impl ReadBody for Transport {
 
     fn awaits_continue(&self) -> bool {
         self.body.borrow().is_awaited
+    }
+
+    fn take_trailers(&self) -> Trailers {
+        std::mem::take(&mut self.body.borrow_mut().trailers)
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use taipan_http::rule::{BODY_TOO_LARGE, Rule};
 use taipan_http::status::Status;
+use taipan_http::trailers::Trailers;
 
 /// The length of a body, as its head announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,11 @@ pub trait ReadBody {
     /// Whether the client waits for 100 (Continue) before it sends the body (RFC 9110 §10.1.1). Reading sends it.
     fn awaits_continue(&self) -> bool;
 
+    /// The fields behind the body that may be passed on, once, at its end.
+    fn take_trailers(&self) -> Trailers {
+        Trailers::new()
+    }
+
     /// The next bytes, never empty; `None` at the end. Errors: the body is malformed, or larger than `limit`.
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>>;
 }
@@ -62,6 +68,13 @@ impl RequestBody {
         match self {
             RequestBody::None => true,
             RequestBody::Stream(body) => body.bytes_read() == 0,
+        }
+    }
+
+    pub fn take_trailers(&self) -> Trailers {
+        match self {
+            RequestBody::None => Trailers::new(),
+            RequestBody::Stream(body) => body.take_trailers(),
         }
     }
 

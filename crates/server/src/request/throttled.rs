@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use taipan_http::trailers::Trailers;
 use tokio::time::Sleep;
 
 use super::body::{BodyError, Length, ReadBody};
@@ -45,6 +46,10 @@ impl ReadBody for ThrottledBody {
 
     fn awaits_continue(&self) -> bool {
         self.body.awaits_continue()
+    }
+
+    fn take_trailers(&self) -> Trailers {
+        self.body.take_trailers()
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {

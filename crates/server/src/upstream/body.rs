@@ -7,12 +7,13 @@ use std::task::{Context, Poll};
 use taipan_http::chunked::{ChunkLimits, Decoder, Event};
 use taipan_http::framing::Framing;
 use taipan_http::head::Persistence;
+use taipan_http::trailers::{self, Trailers};
 
 use super::exchange::{Exchange, Kind};
 use super::head::UpstreamHead;
 use super::transport::ReadError;
 use crate::log;
-use crate::response::{BodyStream, NextChunk, Trailers};
+use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
 use crate::spawner::Exit;
 use crate::stats::Count;
@@ -34,6 +35,8 @@ struct Framed {
     rest: Rest,
     /// Bytes follow the end.
     has_excess: bool,
+    /// The lines of the trailer section of a chunked body.
+    trailers: Vec<u8>,
 }
 
 enum Rest {
@@ -83,8 +86,16 @@ impl BodyStream for UpstreamBody {
         }
     }
 
+    /// A field that the route sets or removes is that of the head.
     fn take_trailers(&mut self) -> Trailers {
-        self.exchange.trailers()
+        let Some((host, route)) = self.exchange.response_trailers else { return Trailers::new() };
+        let route = self.exchange.services.site.hosts.at(host).routes.get(route);
+        let is_of_route = |name: &[u8]| route.headers.iter().any(|rule| rule.replaces(name));
+        let of_http1 = std::mem::take(&mut self.framed.trailers);
+        let mut passed = trailers::passed(trailers::lines(&of_http1), is_of_route);
+        let of_http2 = self.exchange.trailers();
+        passed.extend(of_http2.into_iter().filter(|(name, _)| !is_of_route(name.as_bytes())));
+        passed
     }
 
     fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -158,9 +169,9 @@ impl Framed {
         let rest = match framing {
             Framing::Sized(bytes) => Rest::Sized(bytes),
             Framing::None => Rest::Open,
-            Framing::Chunked => Rest::Chunked(Box::new(Decoder::new(ChunkLimits::default()))),
+            Framing::Chunked => Rest::Chunked(Box::new(Decoder::keeping_trailers(ChunkLimits::default()))),
         };
-        Framed { rest, has_excess: false }
+        Framed { rest, has_excess: false, trailers: Vec::new() }
     }
 
     /// The bytes of the body that `raw` has. Errors: the broken rule.
@@ -185,6 +196,7 @@ impl Framed {
                         Event::Data(data) => body.extend_from_slice(data),
                         Event::End => {
                             self.has_excess = used < raw.len();
+                            self.trailers = decoder.take_trailers();
                             self.rest = Rest::Done;
                             return Ok(body);
                         }

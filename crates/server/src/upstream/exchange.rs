@@ -9,22 +9,23 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use site::route::RouteId;
 use site::upstream::Upstream;
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;
+use taipan_http::trailers::Trailers;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 
 use super::head::{HeadParser, Step, UpstreamHead};
 use super::interim::Interims;
-use super::request::UpstreamRequest;
+use super::request::{RequestTrailers, UpstreamRequest};
 use super::transport::{ReadError, Retry, Reuse, Transport};
 use super::upgrade::Upgrade;
 use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::PooledConnection;
 use crate::request::body::{BodyError, Rejection, RequestBody};
-use crate::response::Trailers;
 use crate::services::Services;
 use crate::spawner::Exit;
 use crate::stats::Count;
@@ -46,6 +47,9 @@ pub struct Exchange {
     pub authority: Rc<str>,
     /// The protocol that the request asks for, and the permit for it.
     pub upgrade: Option<Upgrade>,
+    trailers: RequestTrailers,
+    /// As in `UpstreamRequest`.
+    pub response_trailers: Option<(usize, RouteId)>,
     /// `None`: it is a script.
     pub attempt: Option<AttemptLog>,
     /// Whether the attempt has its time of connecting.
@@ -148,6 +152,10 @@ impl Pump {
                 Some(_) => {}
                 None => {
                     if self.is_open {
+                        let trailers = exchange.trailers.passed(self.source.take_trailers());
+                        if !trailers.is_empty() {
+                            transport.put_trailers(trailers);
+                        }
                         _ = ready!(transport.poll_end_body(cx));
                     }
                     return Poll::Ready(Ok(()));
@@ -171,6 +179,13 @@ impl Pump {
 }
 
 impl BodySource {
+    fn take_trailers(&self) -> Trailers {
+        match self {
+            BodySource::Client(body, _) => body.take_trailers(),
+            BodySource::Empty | BodySource::Spool(_) => Trailers::new(),
+        }
+    }
+
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, BodyError>> {
         match self {
             BodySource::Empty => Poll::Ready(Ok(None)),
@@ -208,6 +223,8 @@ impl Exchange {
             upstream_name: request.upstream_name.clone(),
             authority: request.authority.clone(),
             upgrade: request.upgrade.clone(),
+            trailers: request.trailers.clone(),
+            response_trailers: request.response_trailers,
             attempt: None,
             is_connected: Cell::new(false),
             began,

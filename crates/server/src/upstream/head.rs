@@ -20,6 +20,8 @@ pub struct UpstreamHead {
     pub excess: Excess,
     /// The protocol that a 101 switches to.
     pub upgrade: Option<String>,
+    /// The names of the fields that may follow the content.
+    pub trailer: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,13 +93,22 @@ impl From<cgi::Head> for UpstreamHead {
         let cgi::Head { kind, status, framing, fields } = head;
         let is_local_redirect = kind == cgi::Kind::LocalRedirect;
         let (persistence, excess) = (Persistence::Close, Excess::Ignored);
-        UpstreamHead { status, framing, persistence, fields, is_local_redirect, excess, upgrade: None }
+        UpstreamHead {
+            status,
+            framing,
+            persistence,
+            fields,
+            is_local_redirect,
+            excess,
+            upgrade: None,
+            trailer: None,
+        }
     }
 }
 
 impl From<http::Head> for UpstreamHead {
     fn from(head: http::Head) -> UpstreamHead {
-        let http::Head { status, framing, persistence, fields, upgrade } = head;
+        let http::Head { status, framing, persistence, fields, upgrade, trailer } = head;
         UpstreamHead {
             status,
             framing,
@@ -106,6 +117,7 @@ impl From<http::Head> for UpstreamHead {
             is_local_redirect: false,
             excess: Excess::Malformed,
             upgrade,
+            trailer,
         }
     }
 }

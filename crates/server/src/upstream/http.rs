@@ -1,7 +1,7 @@
 //! A request by HTTP/1.1 (RFC 9112): the client's side. The response decides whether the connection can have another
 //! request.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -15,6 +15,7 @@ use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::forwarded;
 use taipan_http::head::{Head, Method, Persistence};
 use taipan_http::target::{SafePath, encode_path};
+use taipan_http::trailers::{self, Trailers};
 
 use super::head::HeadParser;
 use super::transport::{Connection, ReadError, Retry, Transport};
@@ -70,11 +71,20 @@ impl Next<'_> {
     }
 }
 
+/// What the client reads of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepts {
+    Content,
+    /// Also the fields behind it.
+    Trailers,
+}
+
 pub struct Http {
     connection: Connection,
     head_parser: fn() -> HeadParser,
     body_ended: Cell<bool>,
     coding: Coding,
+    trailers: RefCell<Trailers>,
 }
 
 /// How the end of the body is found.
@@ -94,13 +104,23 @@ impl Http {
         head_parser: fn() -> HeadParser,
     ) -> Http {
         let connection = Connection::new(services, connection, head.to_vec());
-        Http { connection, head_parser, body_ended: Cell::new(false), coding: Coding::Length }
+        let trailers = RefCell::default();
+        Http { connection, head_parser, body_ended: Cell::new(false), coding: Coding::Length, trailers }
     }
 
-    /// As `new`, with a body of unknown length.
-    pub fn chunked(services: &Rc<Services>, connection: PooledConnection, head: &[u8]) -> Http {
+    /// As `new`, with a body of unknown length, behind which there may be fields of these names.
+    pub fn chunked(
+        services: &Rc<Services>,
+        connection: PooledConnection,
+        head: &[u8],
+        trailer: Option<&str>,
+    ) -> Http {
         let fields = head.strip_suffix(b"\r\n").unwrap_or(head);
-        let head = [fields, b"Transfer-Encoding: chunked\r\n\r\n"].concat();
+        let mut head = [fields, b"Transfer-Encoding: chunked\r\n"].concat();
+        if let Some(names) = trailer {
+            put(&mut head, &[b"Trailer: ", names.as_bytes(), b"\r\n"]);
+        }
+        put(&mut head, &[b"\r\n"]);
         Http { coding: Coding::Chunked, ..Http::new(services, connection, &head, HeadParser::http) }
     }
 }
@@ -122,10 +142,17 @@ impl Transport for Http {
 
     fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.coding == Coding::Chunked && !self.body_ended.get() {
-            _ = ready!(self.connection.poll_write(cx, b"0\r\n\r\n"))?;
+            ready!(self.connection.poll_flush(cx))?;
+            let mut end = Vec::new();
+            trailers::write_last_chunk(&self.trailers.take(), &mut end);
+            _ = ready!(self.connection.poll_write(cx, &end))?;
         }
         self.body_ended.set(true);
         self.connection.poll_flush(cx)
+    }
+
+    fn put_trailers(&self, trailers: Trailers) {
+        self.trailers.replace(trailers);
     }
 
     fn is_connected(&self) -> bool {
@@ -206,7 +233,8 @@ pub fn request_head(
         write_number(bytes, &mut out);
         out.extend_from_slice(b"\r\n");
     }
-    put_end(next, &mut out);
+    let accepts = Accepts::of(head, forwarding);
+    put_end(next, accepts, &mut out);
     out
 }
 
@@ -251,8 +279,17 @@ pub fn subrequest_head(
     if !matches!(token, "GET" | "HEAD") {
         put(&mut out, &[b"Content-Length: 0\r\n"]);
     }
-    put_end(Next::of(persistence), &mut out);
+    put_end(Next::of(persistence), Accepts::Content, &mut out);
     out
+}
+
+impl Accepts {
+    /// RFC 9110 §10.1.4.
+    pub fn of(head: &Head<'_>, forwarding: &Forwarding) -> Accepts {
+        let mut codings = head.values("te").flat_map(|value| value.split(|byte| *byte == b','));
+        let is_asked = codings.any(|coding| trim_ows(coding).eq_ignore_ascii_case(b"trailers"));
+        if is_asked && forwarding.trailers.pass_in_responses() { Accepts::Trailers } else { Accepts::Content }
+    }
 }
 
 /// The client's fields that `passes` selects, without those of the connection. A name with an underscore is left out,
@@ -303,11 +340,13 @@ fn put_origin(head: &Head<'_>, connection: ConnectionInfo, forwarding: &Forwardi
     }
 }
 
-fn put_end(next: Next<'_>, out: &mut Vec<u8>) {
-    match next {
-        Next::Request => put(out, &[b"\r\n"]),
-        Next::Close => put(out, &[b"Connection: close\r\n\r\n"]),
-        Next::Upgrade(protocol, key) => {
+fn put_end(next: Next<'_>, accepts: Accepts, out: &mut Vec<u8>) {
+    match (next, accepts) {
+        (Next::Request, Accepts::Content) => put(out, &[b"\r\n"]),
+        (Next::Request, Accepts::Trailers) => put(out, &[b"Connection: TE\r\nTE: trailers\r\n\r\n"]),
+        (Next::Close, Accepts::Content) => put(out, &[b"Connection: close\r\n\r\n"]),
+        (Next::Close, Accepts::Trailers) => put(out, &[b"Connection: close, TE\r\nTE: trailers\r\n\r\n"]),
+        (Next::Upgrade(protocol, key), _) => {
             if let Some(key) = key {
                 put(out, &[b"Sec-WebSocket-Key: ", key.as_bytes(), b"\r\n"]);
             }

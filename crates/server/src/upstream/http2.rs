@@ -16,6 +16,7 @@ use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use taipan_http::head::Persistence;
+use taipan_http::trailers::{self, Trailers};
 
 use super::head::HeadParser;
 use super::http::Http;
@@ -23,7 +24,6 @@ use super::transport::{ReadError, Retry, Sent, Transport};
 use crate::pool::http2::{Http2Connection, Http2Stream, Protocol, handshake};
 use crate::pool::message::EndpointId;
 use crate::pool::{PooledConnection, Reporter};
-use crate::response::Trailers;
 use crate::services::Services;
 
 /// Bytes that are passed at a time.
@@ -39,6 +39,8 @@ pub struct Http2 {
     reporter: Option<Reporter>,
     /// The request's body has ended, perhaps before the request was sent.
     body_ended: Cell<bool>,
+    /// The fields behind it.
+    request_trailers: RefCell<Trailers>,
 }
 
 enum State {
@@ -83,6 +85,8 @@ pub struct Http2Request<'a> {
     pub accepts_trailers: bool,
     /// The length of its body is not known.
     pub is_open_ended: bool,
+    /// The names of the fields that may follow the body.
+    pub trailer: Option<&'a str>,
 }
 
 impl Http2 {
@@ -96,6 +100,7 @@ impl Http2 {
         let parts = request.to_http2()?;
         let (services, head, is_open_ended) =
             (services.clone(), request.head.to_vec(), request.is_open_ended);
+        let trailer = request.trailer.map(str::to_owned);
         let opening = async move {
             let failed = |connection: PooledConnection, why: String| {
                 connection.report_failure(&why);
@@ -104,7 +109,7 @@ impl Http2 {
             match handshake(&connection).await {
                 Err(error) => Err(failed(connection, error.to_string())),
                 Ok(Protocol::Http1) => Ok(Opened::Http1(match is_open_ended {
-                    true => Http::chunked(&services, connection, &head),
+                    true => Http::chunked(&services, connection, &head, trailer.as_deref()),
                     false => Http::new(&services, connection, &head, HeadParser::http),
                 })),
                 Ok(Protocol::Http2) => match Http2Connection::begin(connection).await {
@@ -123,7 +128,8 @@ impl Http2 {
     }
 
     fn new(state: State, endpoint: EndpointId, reporter: Option<Reporter>) -> Http2 {
-        Http2 { state: RefCell::new(state), endpoint, reporter, body_ended: Cell::new(false) }
+        let (state, request_trailers) = (RefCell::new(state), RefCell::default());
+        Http2 { state, endpoint, reporter, body_ended: Cell::new(false), request_trailers }
     }
 
     /// Ready when the request has been sent, or is HTTP/1.1's.
@@ -138,6 +144,7 @@ impl Http2 {
                 State::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
                     Ok(Opened::Http1(http)) => {
                         if self.body_ended.get() {
+                            http.put_trailers(self.request_trailers.take());
                             _ = http.poll_end_body(cx);
                         }
                         State::Http1(http)
@@ -188,6 +195,23 @@ impl Open {
         let sent = self.body.send_data(Bytes::copy_from_slice(taken), false);
         sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         Poll::Ready(Ok(taken.len()))
+    }
+
+    fn end_body(&mut self, trailers: &Trailers) -> io::Result<()> {
+        let mut fields = HeaderMap::new();
+        for (name, value) in trailers {
+            // Neither can fail: they were received as names and values.
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
+            {
+                fields.append(name, value);
+            }
+        }
+        let sent = match fields.is_empty() {
+            true => self.body.send_data(Bytes::new(), true),
+            false => self.body.send_trailers(fields),
+        };
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, Failed>> {
@@ -255,6 +279,10 @@ impl Failed {
 }
 
 impl Transport for Http2 {
+    fn put_trailers(&self, trailers: Trailers) {
+        self.request_trailers.replace(trailers);
+    }
+
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_open(cx))?;
         match &*self.state.borrow() {
@@ -277,10 +305,14 @@ impl Transport for Http2 {
         let is_first = !self.body_ended.replace(true);
         ready!(self.poll_open(cx))?;
         match &mut *self.state.borrow_mut() {
-            State::Http1(http) => http.poll_end_body(cx),
+            State::Http1(http) => {
+                if is_first {
+                    http.put_trailers(self.request_trailers.take());
+                }
+                http.poll_end_body(cx)
+            }
             State::Open(open) if is_first && is_open => {
-                let sent = open.body.send_data(Bytes::new(), true);
-                Poll::Ready(sent.map_err(|_| io::ErrorKind::BrokenPipe.into()))
+                Poll::Ready(open.end_body(&self.request_trailers.take()))
             }
             _ => Poll::Ready(Ok(())),
         }
@@ -381,6 +413,9 @@ impl Http2Request<'_> {
         if self.accepts_trailers {
             fields.append(http::header::TE, HeaderValue::from_static("trailers"));
         }
+        if let Some(names) = self.trailer {
+            fields.append(http::header::TRAILER, HeaderValue::from_str(names).map_err(|_| MALFORMED)?);
+        }
         let uri = Uri::builder().scheme(self.scheme).authority(authority).path_and_query(&*plain(target));
         let mut request = Request::new(());
         *request.version_mut() = Version::HTTP_2;
@@ -424,15 +459,10 @@ fn render<B>(response: &Response<B>) -> Result<Vec<u8>, &'static str> {
     Ok(out)
 }
 
-/// Fields about the content and the connection mean nothing behind it (RFC 9110 §6.5.1).
+/// Those that a client may get.
 fn of_trailers(fields: &HeaderMap) -> Trailers {
-    let is_of_head = |name: &str| {
-        OF_CONNECTIONS.contains(&name)
-            || name.starts_with("content-")
-            || matches!(name, "trailer" | "date" | "server" | "location" | "set-cookie" | "www-authenticate")
-    };
-    let passed = fields.iter().filter(|(name, _)| !is_of_head(name.as_str()));
-    passed.map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
+    let fields = fields.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    trailers::passed(fields, |_| false)
 }
 
 fn describe(error: &h2::Error) -> String {

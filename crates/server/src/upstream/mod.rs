@@ -403,7 +403,12 @@ fn open(
         }
         (Message::Http(head), Checkout::Exclusive(connection)) => {
             if request.is_open_ended {
-                return Ok(Box::new(Http::chunked(services, connection, head)));
+                return Ok(Box::new(Http::chunked(
+                    services,
+                    connection,
+                    head,
+                    request.trailers.announced.as_deref(),
+                )));
             }
             if request.upgrade.is_some() && upstream.http2 && !connection.is_reused() {
                 connection.offer_http1();

@@ -11,20 +11,22 @@ use script::arguments::arguments;
 use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits, environment};
 use script::fastcgi::Role;
 use site::authorizer::{Authorizer, Subrequest, is_same_name, variable};
-use site::forwarding::{Spelling, UNCHANGED};
-use site::model::{Account, Interpreter, QueryArguments, Script};
+use site::forwarding::{Forwarding, Spelling, UNCHANGED};
+use site::model::{Account, HeaderRule, Interpreter, QueryArguments, Script};
 use site::proxies::Via;
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream, UpstreamId};
 use site::walk::{self, Step};
 use ssi::scan::Languages;
 use taipan_http::digits::write_ip;
-use taipan_http::fields::{host_and_port, is_name, trim_ows};
+use taipan_http::fields::{host_and_port, is_name};
 use taipan_http::framing::Framing;
-use taipan_http::head::{Field, Head, Method, Persistence};
+use taipan_http::head::{Field, Head, Method, Persistence, Version};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, normalized};
+use taipan_http::trailers::{Trailers, announced};
 
+use super::http::Accepts;
 use super::http2::Http2Request;
 use super::upgrade::{Upgrade, is_extended_connect};
 use super::{http, scgi};
@@ -109,14 +111,48 @@ pub struct UpstreamRequest {
     /// For the error log: `192.0.2.7 "GET /cgi-bin/a.cgi"`.
     pub label: Rc<str>,
     pub upgrade: Option<Upgrade>,
-    /// Whether the client reads fields behind the content.
-    pub accepts_trailers: bool,
+    /// What the client reads of a response, as its request says.
+    pub accepts: Accepts,
+    /// The fields behind its body.
+    pub trailers: RequestTrailers,
+    /// The route whose client gets the fields behind the response. `None`: they are dropped.
+    pub response_trailers: Option<(usize, RouteId)>,
     /// Whether the upstream gets the body without its length.
     pub is_open_ended: bool,
     /// The requested host.
     pub authority: Rc<str>,
     /// The upstream: `the script`, or `the application "app"`.
     pub upstream_name: Rc<str>,
+}
+
+/// Which fields behind the body of a request are sent on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestTrailers {
+    /// Names that this server or the route sets. `None`: no field is sent on.
+    withheld: Option<Rc<[String]>>,
+    /// The names that the client has announced.
+    pub announced: Option<Rc<str>>,
+}
+
+impl RequestTrailers {
+    fn of(head: &Head<'_>, forwarding: &Forwarding, asserted: &[String]) -> RequestTrailers {
+        if !head.framing.has_body() || !forwarding.trailers.pass_in_requests() {
+            return RequestTrailers::default();
+        }
+        let of_route = forwarding.fields.iter().map(HeaderRule::name);
+        let withheld: Rc<[String]> =
+            of_route.chain(asserted.iter().map(String::as_str)).map(str::to_owned).collect();
+        let is_withheld = |name: &[u8]| withheld.iter().any(|own| is_same_name(name, own));
+        let announced = announced(head.values("trailer"), is_withheld).map(Rc::from);
+        RequestTrailers { withheld: Some(withheld), announced }
+    }
+
+    /// Those of `trailers` that are sent on.
+    pub fn passed(&self, mut trailers: Trailers) -> Trailers {
+        let Some(withheld) = &self.withheld else { return Trailers::new() };
+        trailers.retain(|(name, _)| !withheld.iter().any(|own| is_same_name(name.as_bytes(), own)));
+        trailers
+    }
 }
 
 /// All but the body, by protocol.
@@ -289,14 +325,21 @@ impl Handler {
         let upstream_name =
             upstream.map_or_else(|| "the script".into(), |upstream| upstream.to_string().into());
         let authority = std::str::from_utf8(head.authority).unwrap_or_default().into();
-        let accepts_trailers = accepts_trailers(head);
+        let forwarding = own.map_or(&UNCHANGED, |own| &own.forwarding);
+        let accepts = Accepts::of(head, forwarding);
+        // By HTTP/2, fields that a client does not know cost it nothing.
+        let reads_trailers = accepts == Accepts::Trailers || head.version == Version::Http2;
+        let passes_trailers = reads_trailers && forwarding.trailers.pass_in_responses();
+        let trailers = RequestTrailers::of(head, forwarding, asserted);
         Ok(UpstreamRequest {
             message,
             wanted,
             repeats,
             label,
             upgrade,
-            accepts_trailers,
+            accepts,
+            trailers,
+            response_trailers: passes_trailers.then_some((self.host, self.route)),
             is_open_ended: false,
             authority,
             upstream_name,
@@ -416,24 +459,19 @@ impl Handler {
 
 impl UpstreamRequest {
     /// What HTTP/2 needs, beside the head that HTTP/1.1 would have.
-    pub fn http2<'a>(&self, head: &'a [u8], upstream: &Upstream) -> Http2Request<'a> {
+    pub fn http2<'a>(&'a self, head: &'a [u8], upstream: &Upstream) -> Http2Request<'a> {
         Http2Request {
             head,
             scheme: upstream.scheme(),
-            accepts_trailers: self.accepts_trailers,
+            accepts_trailers: self.accepts == Accepts::Trailers,
             is_open_ended: self.is_open_ended,
+            trailer: self.trailers.announced.as_deref().filter(|_| self.is_open_ended),
         }
     }
 
     pub fn sharing(&self) -> Sharing {
         if self.upgrade.is_none() { Sharing::Allowed } else { Sharing::No }
     }
-}
-
-/// RFC 9110 §10.1.4.
-fn accepts_trailers(head: &Head<'_>) -> bool {
-    let mut codings = head.values("te").flat_map(|value| value.split(|byte| *byte == b','));
-    codings.any(|coding| trim_ows(coding).eq_ignore_ascii_case(b"trailers"))
 }
 
 impl Program {

@@ -109,6 +109,7 @@ async fn of_client(
     }
     let services = exchange.services.clone();
     let authority = exchange.authority.clone();
+    let trailer = head.trailer.as_deref().filter(|_| exchange.response_trailers.is_some());
     // On the heap, because the internal redirects of a script nest.
     let content = match Box::pin(content(exchange, wanted, &head, received)).await {
         Ok(content) => content,
@@ -133,6 +134,10 @@ async fn of_client(
     for (name, value) in fields(&head) {
         let rewritten = rewritten(name, value);
         writer = writer.field(name, rewritten.as_deref().map_or(value, str::as_bytes));
+    }
+    // Content with a length has no place for them by HTTP/1.1.
+    if let (Some(names), Content::Stream(_, None)) = (trailer, &content) {
+        writer = writer.field("Trailer", names);
     }
     Outcome::Response(content.respond(writer))
 }

@@ -10,11 +10,11 @@ use std::task::{Context, Poll, ready};
 use script::fastcgi::client::Client;
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;
+use taipan_http::trailers::Trailers;
 
 use super::head::HeadParser;
 use crate::pool::PooledConnection;
 use crate::pool::message::EndpointId;
-use crate::response::Trailers;
 use crate::services::Services;
 use crate::spawner::Exit;
 
@@ -31,6 +31,9 @@ pub trait Transport {
     fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_ready(cx)
     }
+
+    /// The fields that follow the body, where the framing of the request has a place for them.
+    fn put_trailers(&self, _: Trailers) {}
 
     /// The rest of the body will not be written.
     fn abandon_body(&self) {}

@@ -9,7 +9,9 @@ use super::settings::{field_name, is_field_value, reject_second_rule};
 use super::toml::{Entry, Node, Table, Value};
 use crate::balance::Balance;
 use crate::endpoint::EndpointAddress;
-use crate::forwarding::{Authority, Bodies, Forwarding, ProxyUrl, Replacement, Scheme, Spelling};
+use crate::forwarding::{
+    Authority, Bodies, Forwarding, PassedTrailers, ProxyUrl, Replacement, Scheme, Spelling,
+};
 use crate::model::{Action, HeaderRule};
 use crate::route::Pattern;
 use crate::upstream::{Endpoints, External, Protocol, Upstream, UpstreamId, UpstreamTls};
@@ -19,8 +21,15 @@ const CONNECTIONS: usize = 64;
 /// Addresses of one upstream.
 const MAX_ADDRESSES: usize = 64;
 /// Keys of a route whose upstream speaks HTTP.
-const KEYS: [&str; 6] =
-    ["proxy_balance", "proxy_path", "proxy_host", "proxy_headers", "proxy_upgrade", "request_buffering"];
+const KEYS: [&str; 7] = [
+    "proxy_balance",
+    "proxy_path",
+    "proxy_host",
+    "proxy_headers",
+    "proxy_upgrade",
+    "proxy_trailers",
+    "request_buffering",
+];
 /// The protocol that a route forwards by default.
 const WEBSOCKET: &str = "websocket";
 /// Fields of a request that the server writes itself, and what to do instead.
@@ -232,6 +241,11 @@ pub fn forwarding(
             Some(true) => Bodies::Buffered,
             Some(false) => Bodies::Streamed,
             None => Bodies::Sized,
+        },
+        trailers: match section.choice("proxy_trailers") {
+            Some("responses") => PassedTrailers::Responses,
+            Some("none") => PassedTrailers::None,
+            _ => PassedTrailers::All,
         },
     }
 }

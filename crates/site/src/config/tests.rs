@@ -183,9 +183,8 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "hsts_preload" => "hsts = \"1y\"\nhsts_subdomains = true",
         "cgroup_memory" | "cgroup_tasks" => "cgroup = \"auto\"",
         "proxy_balance" => "proxy = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]",
-        "proxy_path" | "proxy_host" | "proxy_headers" | "proxy_upgrade" | "request_buffering" => {
-            "proxy = \"http://127.0.0.1:1\""
-        }
+        "proxy_path" | "proxy_host" | "proxy_headers" | "proxy_upgrade" | "proxy_trailers"
+        | "request_buffering" => "proxy = \"http://127.0.0.1:1\"",
         "script_processes" | "pass_authorization" => "cgi = true",
         "user" if scope == Scope::Route => "cgi = true",
         "group" if scope == Scope::Route => "cgi = true\nuser = \"a\"",

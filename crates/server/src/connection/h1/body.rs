@@ -4,6 +4,7 @@ use taipan_http::chunked::{self, Event};
 use taipan_http::framing::Framing;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
+use taipan_http::trailers::{self, Trailers};
 
 use crate::request::body::Rejection;
 
@@ -25,9 +26,19 @@ impl Remaining {
             Framing::None | Framing::Sized(0) => Remaining::Done,
             Framing::Sized(bytes) => Remaining::Sized(bytes),
             Framing::Chunked => Remaining::Chunked {
-                decoder: Box::new(chunked::Decoder::new(chunked::ChunkLimits::default())),
+                decoder: Box::new(chunked::Decoder::keeping_trailers(chunked::ChunkLimits::default())),
                 seen: 0,
             },
+        }
+    }
+
+    /// The fields behind a body that has ended.
+    pub fn take_trailers(&mut self) -> Trailers {
+        match self {
+            Remaining::Chunked { decoder, .. } => {
+                trailers::passed(trailers::lines(&decoder.take_trailers()), |_| false)
+            }
+            Remaining::Sized(_) | Remaining::Done => Trailers::new(),
         }
     }
 

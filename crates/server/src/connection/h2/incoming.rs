@@ -4,6 +4,7 @@ use std::task::Waker;
 
 use taipan_http::framing::Framing;
 use taipan_http::head::Head;
+use taipan_http::trailers::Trailers;
 
 use crate::request::body::Length;
 
@@ -12,6 +13,8 @@ pub struct Incoming {
     /// What has come and is not consumed.
     pub bytes: Vec<u8>,
     pub is_ended: bool,
+    /// The fields behind it.
+    pub trailers: Trailers,
     /// Bytes consumed.
     pub consumed: u64,
     /// The client expects 100 (Continue) before it sends the body (RFC 9110 §10.1.1).
@@ -53,6 +56,7 @@ impl Incoming {
             length,
             bytes: Vec::new(),
             is_ended,
+            trailers: Trailers::new(),
             consumed: 0,
             is_awaited: head.expects_continue,
             interim,
@@ -67,6 +71,7 @@ impl Incoming {
             length: Length::None,
             bytes: Vec::new(),
             is_ended: true,
+            trailers: Trailers::new(),
             consumed: 0,
             is_awaited: false,
             interim: Interim::NotNeeded,

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use taipan_h2::server::StreamId;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
+use taipan_http::trailers::Trailers;
 
 use super::Http2;
 use super::incoming::{Incoming, Interim, Reader};
@@ -104,6 +105,10 @@ impl ReadBody for StreamBody {
 
     fn awaits_continue(&self) -> bool {
         self.with(false, |incoming| incoming.is_awaited)
+    }
+
+    fn take_trailers(&self) -> Trailers {
+        self.with(Trailers::new(), |incoming| std::mem::take(&mut incoming.trailers))
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {

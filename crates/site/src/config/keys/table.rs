@@ -645,6 +645,15 @@ pub static CHAPTERS: &[Chapter] = &[
                        proxy](proxy.md#websocket).",
             },
             Key {
+                name: "proxy_trailers",
+                kind: Kind::Choice(&["all", "responses", "none"]),
+                default: Value("\"all\""),
+                example: "\"responses\"",
+                text: "Whose trailer fields are passed, the fields behind a content, to and from an upstream that speaks HTTP: \
+                       those of requests and responses, of responses alone, or none. See \
+                       [Trailers](proxy.md#trailers).",
+            },
+            Key {
                 name: "request_buffering",
                 kind: Kind::Flag,
                 default: Words("only for a body without a length, and an upstream that speaks HTTP/1.1"),
