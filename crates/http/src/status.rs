@@ -12,7 +12,7 @@ macro_rules! statuses {
         impl Status {
             $(pub const $name: Status = Status($code);)*
 
-            /// The reason phrase of RFC 9110 §15, RFC 6585 or RFC 7538. A code that is not in the table has an
+            /// The reason phrase of RFC 9110 §15, RFC 6585, RFC 7538 or RFC 4918. A code that is not in the table has an
             /// empty phrase (RFC 9112 §4 allows it).
             pub const fn reason(self) -> &'static str {
                 match self.0 {
@@ -31,11 +31,13 @@ statuses! {
     100 CONTINUE "Continue"
     101 SWITCHING_PROTOCOLS "Switching Protocols"
     103 EARLY_HINTS "Early Hints"
+    104 UPLOAD_RESUMPTION_SUPPORTED "Upload Resumption Supported"
     200 OK "OK"
     201 CREATED "Created"
     202 ACCEPTED "Accepted"
     204 NO_CONTENT "No Content"
     206 PARTIAL_CONTENT "Partial Content"
+    207 MULTI_STATUS "Multi-Status"
     300 MULTIPLE_CHOICES "Multiple Choices"
     301 MOVED_PERMANENTLY "Moved Permanently"
     302 FOUND "Found"
@@ -61,6 +63,8 @@ statuses! {
     417 EXPECTATION_FAILED "Expectation Failed"
     421 MISDIRECTED_REQUEST "Misdirected Request"
     422 UNPROCESSABLE_CONTENT "Unprocessable Content"
+    423 LOCKED "Locked"
+    424 FAILED_DEPENDENCY "Failed Dependency"
     425 TOO_EARLY "Too Early"
     426 UPGRADE_REQUIRED "Upgrade Required"
     428 PRECONDITION_REQUIRED "Precondition Required"
@@ -73,6 +77,7 @@ statuses! {
     503 SERVICE_UNAVAILABLE "Service Unavailable"
     504 GATEWAY_TIMEOUT "Gateway Timeout"
     505 HTTP_VERSION_NOT_SUPPORTED "HTTP Version Not Supported"
+    507 INSUFFICIENT_STORAGE "Insufficient Storage"
 }
 
 impl Status {

@@ -1,0 +1,41 @@
+//! Records of text: a line for each, with tabs between its values.
+
+/// Writes a line.
+pub fn write(values: &[&str], out: &mut String) {
+    for (number, value) in values.iter().enumerate() {
+        if number > 0 {
+            out.push('\t');
+        }
+        for character in value.chars() {
+            match character {
+                '\\' => out.push_str("\\\\"),
+                '\t' => out.push_str("\\t"),
+                '\n' => out.push_str("\\n"),
+                other => out.push(other),
+            }
+        }
+    }
+    out.push('\n');
+}
+
+/// The values of a line. `None`: it has another number of them.
+pub fn read<const N: usize>(line: &str) -> Option<[String; N]> {
+    let values: Vec<String> = line.split('\t').map(unescaped).collect();
+    values.try_into().ok()
+}
+
+fn unescaped(value: &str) -> String {
+    let (mut out, mut characters) = (String::new(), value.chars());
+    while let Some(character) = characters.next() {
+        out.push(match character {
+            '\\' => match characters.next() {
+                Some('t') => '\t',
+                Some('n') => '\n',
+                Some(other) => other,
+                None => '\\',
+            },
+            other => other,
+        });
+    }
+    out
+}

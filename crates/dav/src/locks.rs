@@ -1,0 +1,282 @@
+//! Write locks (RFC 4918 §6 and §7) of one folder and all beneath it, and the text in which they are stored.
+//!
+//! A path is one beneath that folder, without a slash at its ends: the folder itself is the empty path.
+
+use crate::lines;
+
+/// Locks of one folder. A further one is refused.
+pub const MAX_LOCKS: usize = 1000;
+/// Bytes of the element `owner` of a lock.
+pub const MAX_OWNER: usize = 2048;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Exclusive,
+    Shared,
+}
+
+/// What a lock is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// A file, or a folder and the names in it.
+    Resource,
+    /// And everything beneath it.
+    Tree,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    /// A URL.
+    pub token: String,
+    pub path: String,
+    pub extent: Extent,
+    pub scope: Scope,
+    /// The element `owner`, as the client has sent it.
+    pub owner: String,
+    /// The user who has it. Empty: anyone who knows the token.
+    pub user: String,
+    /// Seconds since 1970.
+    pub expires: i64,
+}
+
+/// What a request does to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// Its content or its properties change.
+    Content,
+    /// Its name comes or goes, which changes the folder that it is in.
+    Name,
+    /// The same, with everything beneath it.
+    Tree,
+}
+
+/// The tokens that a client has sent, and its user.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Holder {
+    pub tokens: Vec<String>,
+    pub user: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Locks {
+    all: Vec<Lock>,
+}
+
+impl Locks {
+    /// The locks that have not expired. What is not a lock is left out.
+    pub fn parse(text: &str, now: i64) -> Locks {
+        let all = text.lines().filter_map(Lock::parse).filter(|lock| lock.expires > now).take(MAX_LOCKS);
+        Locks { all: all.collect() }
+    }
+
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        self.all.iter().for_each(|lock| lock.write(&mut out));
+        out
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.all.len() >= MAX_LOCKS
+    }
+
+    /// The locks that are on `path`, of its own or of a folder that it is in.
+    pub fn on<'l>(&'l self, path: &str) -> impl Iterator<Item = &'l Lock> {
+        self.all.iter().filter(move |lock| lock.is_on(path))
+    }
+
+    /// A lock that keeps another one from being added.
+    pub fn conflict(&self, path: &str, extent: Extent, scope: Scope) -> Option<&Lock> {
+        let meets =
+            |lock: &&Lock| lock.is_on(path) || (extent == Extent::Tree && is_beneath(&lock.path, path));
+        let excludes = |lock: &&Lock| scope == Scope::Exclusive || lock.scope == Scope::Exclusive;
+        self.all.iter().filter(meets).find(excludes)
+    }
+
+    /// A lock that keeps `holder` from touching `path`.
+    pub fn blocking(&self, path: &str, touch: Touch, holder: &Holder) -> Option<&Lock> {
+        let mut paths = vec![path];
+        if touch != Touch::Content
+            && let Some(folder) = folder_of(path)
+        {
+            paths.push(folder);
+        }
+        if touch == Touch::Tree {
+            paths.extend(self.all.iter().map(|lock| &*lock.path).filter(|own| is_beneath(own, path)));
+        }
+        paths.into_iter().find_map(|path| self.unheld(path, holder))
+    }
+
+    /// A lock on `path`, unless the holder has one of the locks on it: of several shared ones, one is enough.
+    fn unheld(&self, path: &str, holder: &Holder) -> Option<&Lock> {
+        match self.on(path).any(|lock| lock.is_of(holder)) {
+            true => None,
+            false => self.on(path).next(),
+        }
+    }
+
+    pub fn add(&mut self, lock: Lock) {
+        self.all.push(lock);
+    }
+
+    /// The lock on `path` with one of the holder's tokens.
+    pub fn held(&mut self, path: &str, holder: &Holder) -> Option<&mut Lock> {
+        self.all.iter_mut().find(|lock| lock.is_on(path) && lock.is_of(holder))
+    }
+
+    pub fn remove(&mut self, token: &str) {
+        self.all.retain(|lock| lock.token != token);
+    }
+
+    /// Removes the locks of `path` and beneath it: there is nothing any more. Whether there were any.
+    pub fn remove_tree(&mut self, path: &str) -> bool {
+        let before = self.all.len();
+        self.all.retain(|lock| lock.path != path && !is_beneath(&lock.path, path));
+        self.all.len() < before
+    }
+}
+
+impl Lock {
+    pub fn is_on(&self, path: &str) -> bool {
+        self.path == path || (self.extent == Extent::Tree && is_beneath(path, &self.path))
+    }
+
+    pub fn is_of(&self, holder: &Holder) -> bool {
+        let is_of_user = self.user.is_empty() || self.user == holder.user;
+        is_of_user && holder.tokens.contains(&self.token)
+    }
+
+    fn parse(line: &str) -> Option<Lock> {
+        let [token, path, extent, scope, expires, user, owner] = lines::read(line)?;
+        let extent = match extent.as_str() {
+            "tree" => Extent::Tree,
+            "resource" => Extent::Resource,
+            _ => return None,
+        };
+        let scope = match scope.as_str() {
+            "exclusive" => Scope::Exclusive,
+            "shared" => Scope::Shared,
+            _ => return None,
+        };
+        Some(Lock { token, path, extent, scope, owner, user, expires: expires.parse().ok()? })
+    }
+
+    fn write(&self, out: &mut String) {
+        let Lock { token, path, extent, scope, owner, user, expires } = self;
+        let extent = match extent {
+            Extent::Tree => "tree",
+            Extent::Resource => "resource",
+        };
+        let scope = match scope {
+            Scope::Exclusive => "exclusive",
+            Scope::Shared => "shared",
+        };
+        lines::write(&[token, path, extent, scope, &expires.to_string(), user, owner], out);
+    }
+}
+
+/// Whether `path` lies in `folder`, at any depth.
+pub fn is_beneath(path: &str, folder: &str) -> bool {
+    match folder {
+        "" => !path.is_empty(),
+        folder => path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')),
+    }
+}
+
+/// The folder that a path is in. `None`: it is the outermost one.
+pub fn folder_of(path: &str) -> Option<&str> {
+    (!path.is_empty()).then(|| path.rfind('/').map_or("", |slash| &path[..slash]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(path: &str, extent: Extent, scope: Scope) -> Lock {
+        let token = format!("urn:{path}");
+        Lock {
+            token,
+            path: path.to_owned(),
+            extent,
+            scope,
+            owner: "<o>\t\n\\".into(),
+            user: "ann".into(),
+            expires: 100,
+        }
+    }
+
+    fn holder(user: &str, tokens: &[&str]) -> Holder {
+        Holder { user: user.to_owned(), tokens: tokens.iter().map(|token| (*token).to_owned()).collect() }
+    }
+
+    #[test]
+    fn blocks_who_does_not_hold_it() {
+        let mut locks = Locks::default();
+        locks.add(lock("a/b", Extent::Resource, Scope::Exclusive));
+        locks.add(lock("t", Extent::Tree, Scope::Exclusive));
+        let nobody = Holder::default();
+        for (path, touch, expected) in [
+            ("a/b", Touch::Content, Some("a/b")),
+            ("a/b/c", Touch::Content, None),
+            ("a/b/c", Touch::Name, Some("a/b")),
+            ("a/bc", Touch::Name, None),
+            ("a", Touch::Name, None),
+            ("a", Touch::Tree, Some("a/b")),
+            ("", Touch::Tree, Some("a/b")),
+            ("t/u/v", Touch::Content, Some("t")),
+            ("t", Touch::Content, Some("t")),
+            ("tu", Touch::Tree, None),
+        ] {
+            let found = locks.blocking(path, touch, &nobody).map(|lock| lock.path.as_str());
+            assert_eq!(found, expected, "{path} {touch:?}");
+        }
+        assert_eq!(locks.blocking("a/b", Touch::Tree, &holder("ann", &["urn:a/b"])), None);
+        assert!(locks.blocking("a/b", Touch::Tree, &holder("bob", &["urn:a/b"])).is_some(), "it is of ann");
+        assert!(locks.blocking("", Touch::Tree, &holder("ann", &["urn:a/b"])).is_some(), "not of t");
+    }
+
+    #[test]
+    fn shared_locks_exclude_exclusive_ones_only() {
+        let mut locks = Locks::default();
+        locks.add(lock("a/b", Extent::Resource, Scope::Shared));
+        let conflict = |path, extent, scope| locks.conflict(path, extent, scope).is_some();
+        assert!(!conflict("a/b", Extent::Resource, Scope::Shared));
+        assert!(conflict("a/b", Extent::Resource, Scope::Exclusive));
+        assert!(!conflict("a", Extent::Resource, Scope::Exclusive));
+        assert!(conflict("a", Extent::Tree, Scope::Exclusive));
+        let mut both = locks.clone();
+        both.add(Lock {
+            token: "urn:2".into(),
+            user: "bob".into(),
+            ..lock("a/b", Extent::Resource, Scope::Shared)
+        });
+        assert_eq!(both.blocking("a/b", Touch::Content, &holder("bob", &["urn:2"])), None, "one is enough");
+    }
+
+    #[test]
+    fn texts_are_read_as_they_were_written() {
+        let mut locks = Locks::default();
+        locks.add(lock("a\tb", Extent::Tree, Scope::Shared));
+        locks.add(lock("", Extent::Resource, Scope::Exclusive));
+        assert_eq!(Locks::parse(&locks.text(), 99), locks);
+        assert!(Locks::parse(&locks.text(), 100).is_empty(), "they have expired");
+        assert_eq!(Locks::parse(&format!("half a li\n{}x", locks.text()), 0), locks);
+    }
+
+    #[test]
+    fn removes_what_is_beneath() {
+        let mut locks = Locks::default();
+        for path in ["a", "a/b", "ab"] {
+            locks.add(lock(path, Extent::Resource, Scope::Shared));
+        }
+        assert!(locks.remove_tree("a"));
+        assert!(!locks.remove_tree("a"));
+        assert_eq!(locks.all.len(), 1);
+        assert!(locks.held("ab", &holder("ann", &["urn:ab"])).is_some());
+        locks.remove("urn:ab");
+        assert!(locks.is_empty());
+    }
+}
