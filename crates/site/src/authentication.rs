@@ -11,6 +11,7 @@ use auth::hash::PlainText;
 use auth::users::Users;
 
 use crate::access::Verdict;
+use crate::publishing::is_own_name;
 
 /// The name of a password file in a folder that is served.
 pub const FOLDER_FILE: &str = ".htpasswd";
@@ -160,7 +161,7 @@ impl Demand {
 
 /// Whether a segment of a path is never served.
 pub fn is_never_served(segment: &str) -> bool {
-    NEVER_SERVED.iter().any(|name| name.eq_ignore_ascii_case(segment))
+    NEVER_SERVED.iter().any(|name| name.eq_ignore_ascii_case(segment)) || is_own_name(segment)
 }
 
 #[cfg(test)]

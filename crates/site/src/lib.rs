@@ -30,6 +30,8 @@ pub mod security_headers;
 
 pub mod published;
 
+pub mod publishing;
+
 pub mod balance;
 
 pub mod health;

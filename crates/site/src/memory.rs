@@ -75,6 +75,8 @@ pub const HTTP2_WINDOW: u64 = 64 * 1024;
 pub const HTTP2_CONNECTION: u64 = 64 * HTTP2_WINDOW;
 /// A remembered answer of an authorizer, without its fields.
 const ANSWER: usize = 256;
+/// Folders per worker whose members are listed or copied by WebDAV at the same time.
+pub const PUBLISHED_FOLDERS: usize = 8;
 /// A block of log lines.
 pub const LOG_BLOCK: u64 = 32 * 1024;
 /// Clients that one limit of speed or of requests counts.
@@ -205,7 +207,8 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
     let of_each_worker = |count: usize| (count as u64).saturating_mul(workers);
     let connections = of_each_worker(limits.connections.saturating_add(limits.rejections));
     let path = limits.head.target as u64;
-    let listing_entries = match any_route(site, |route| route.files.listing == Listing::On) {
+    let lists = |route: &Route| route.files.listing == Listing::On || route.publishing.is_dav();
+    let listing_entries = match any_route(site, lists) {
         true => limits.listing_entries as u64,
         false => 0,
     };
@@ -316,6 +319,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             what: "requests that wait for a script",
             each: limits.head.head as u64,
             count: if site.has_scripts() { site.scripts.queue as u64 } else { 0 },
+        },
+        Use {
+            what: "clients that publish: members of folders",
+            each: (limits.listing_entries as u64).saturating_mul(LISTING_ENTRY),
+            count: if any_route(site, Route::publishes) { of_each_worker(PUBLISHED_FOLDERS) } else { 0 },
         },
         Use { what: "clients that limits count", each: LIMITED_CLIENT, count: limited_clients(site) },
         block(

@@ -37,6 +37,7 @@ use crate::network::Networks;
 use crate::proxies::Proxies;
 use crate::published::Text;
 use crate::rotation::Rotation;
+use crate::publishing::Publishing;
 use crate::route::{Pattern, Routes};
 use crate::security_headers::Preset;
 pub use crate::sink::Sink;
@@ -148,6 +149,8 @@ pub struct Route {
     pub subrequest: Arc<Subrequest>,
     /// The tokens that it asks for.
     pub jwt: Option<Arc<Jwt>>,
+    /// How clients may change its files.
+    pub publishing: Arc<Publishing>,
     /// What `cors` is made of, for routes that inherit it.
     pub sharing: Arc<cors::Settings>,
     /// `None`: pages of other origins may read nothing.
@@ -712,6 +715,16 @@ impl Site {
         self.hosts.iter().flat_map(Host::roots).chain(sendfile).collect()
     }
 
+    /// The roots of the routes in which clients publish, each once.
+    pub fn published_roots(&self) -> BTreeSet<&Path> {
+        let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        let roots = routes.filter(|route| route.publishes()).filter_map(|route| match &route.action {
+            Action::Files { root, .. } => Some(root.as_path()),
+            _ => None,
+        });
+        roots.collect()
+    }
+
     /// Whether a host has a folder for each of its names.
     pub fn has_host_folders(&self) -> bool {
         self.hosts.iter().any(|host| host.folder.is_some())
@@ -864,6 +877,7 @@ impl Route {
             authorizers: Vec::new(),
             subrequest: Arc::default(),
             jwt: None,
+            publishing: Arc::default(),
             sharing: Arc::default(),
             cors: None,
             security_headers: Preset::Off,

@@ -14,6 +14,7 @@ use super::keys::Scope;
 use super::limits::LimitReader;
 use super::proxies;
 use super::published::{Texts, texts};
+use super::publishing;
 use super::scripts;
 use super::section::{Given, Section, integer, table, text};
 use super::settings::{account, pattern, restrict, route_settings, text_of};
@@ -128,7 +129,10 @@ pub fn hosts(
         section.errors.add(section.place_of("root"), what, what_to_do);
     }
     match Hosts::new(hosts.into_iter().map(|(host, _)| host).collect()) {
-        Ok(hosts) => Some(hosts),
+        Ok(hosts) => {
+            publishing::check(&hosts, top.errors, top.place());
+            Some(hosts)
+        }
         Err(HostsError::None) => None,
         Err(HostsError::DuplicateName(name)) => {
             let what = format!("two hosts of the same address have the name \"{name}\"");
@@ -387,6 +391,10 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>)
         _ => outer.route.script.clone().map(|script| Script { environment, ..script }),
     };
     route.script = route.script.map(|script| with_account(script, inner, outer, inherited));
+    if outer.route.publishes() {
+        // What clients publish is never run.
+        route.script = None;
+    }
     Some(route)
 }
 

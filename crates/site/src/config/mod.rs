@@ -32,6 +32,7 @@ mod hosts;
 mod jwt;
 mod proxies;
 mod published;
+mod publishing;
 
 mod limits;
 

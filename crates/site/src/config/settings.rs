@@ -19,6 +19,7 @@ use super::error::Place;
 use super::jwt::jwt;
 use super::limits::LimitReader;
 use super::scripts::default_environment;
+use super::publishing::publishing;
 use super::section::{FlagOrChoices, Section, text};
 use super::tls::hsts;
 use super::toml::{Entry, Value};
@@ -69,6 +70,7 @@ pub fn route_settings(
     let subrequest = subrequest(section, &inherited.subrequest);
     let access = rules(section, &inherited.access, limits);
     let caching = caching(section, &inherited.caching);
+    let publishing = publishing(section, &pattern, &inherited.publishing);
     Route {
         pattern,
         within: inherited.within.clone(),
@@ -85,6 +87,7 @@ pub fn route_settings(
         authorizers: authorizers(section, &inherited.authorizers, &subrequest, upstreams),
         subrequest,
         jwt: jwt(section, inherited.jwt.as_ref()),
+        publishing,
         sharing,
         cors,
         security_headers: security_headers(section).unwrap_or(inherited.security_headers),
