@@ -69,6 +69,8 @@ const COUNTS: [&str; 87] = [
     "scripts_failed",
     "scripts_killed",
     "scripts_timeout",
+    "publications",
+    "publications_without_space",
     "scripts_rejected",
     "limited_requests",
     "limited_concurrent",

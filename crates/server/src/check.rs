@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::unistd::geteuid;
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, AtFlags, CWD, access, accessat};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::config::{Configuration, Places};
 use site::listener::Listener;
@@ -119,6 +119,7 @@ fn findings(source: &SiteSource, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     all.extend(roots);
     all.extend(written_files(site));
     all.extend(cache_folder(site, identity.as_ref()));
+    all.extend(published_roots(site, identity.as_ref()));
     all.extend(interpreters(site));
     all.extend(commands(site));
     all.extend(log_commands(site));
@@ -253,6 +254,45 @@ fn cache_folder(site: &Site, identity: Option<&Identity>) -> Option<Finding> {
         Err(error) => format!("cannot examine the folder of the cache: {error}"),
     };
     (!why.is_empty()).then(|| Finding::error(&["folder"], folder, why))
+}
+
+/// The roots in which clients publish, and the account that serves may not write. Changes nothing.
+fn published_roots(site: &Site, identity: Option<&Identity>) -> Vec<Finding> {
+    let all: Vec<PathBuf> = site.published_roots().into_iter().map(Path::to_owned).collect();
+    let examine = || {
+        close_streams();
+        let mut site = site.clone();
+        if let (Some(chroot), true) = (&site.chroot.clone(), geteuid().is_root())
+            && privilege::chroot(chroot).is_ok()
+        {
+            site.enter(chroot);
+        }
+        _ = identity.map(Identity::assume);
+        let mut report = String::new();
+        for (number, root) in site.published_roots().into_iter().enumerate() {
+            let writable = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+            // A root that is missing, or no folder, is reported elsewhere.
+            if root.is_dir() && accessat(CWD, root, writable, AtFlags::EACCESS).is_err() {
+                _ = writeln!(report, "{number} {}", privilege::user_text(geteuid().as_raw()));
+            }
+        }
+        report
+    };
+    if all.is_empty() {
+        return Vec::new();
+    }
+    // The child is not reaped: a disk that hangs may delay its end.
+    let Ok((_, report)) = privilege::run_in_child(examine) else { return Vec::new() };
+    let finding = |line: &str| {
+        let (number, user) = line.split_once(' ')?;
+        let root = all.get(number.parse::<usize>().ok()?)?;
+        let text = format!(
+            "clients publish in {}, where {user} may not write; change its owner, or its permissions",
+            root.display()
+        );
+        Some(Finding::error(&["root", "alias"], root, text))
+    };
+    report.lines().filter_map(finding).collect()
 }
 
 /// Replaces the standard streams by /dev/null.

@@ -23,6 +23,7 @@ mod logins;
 mod monitor;
 mod pages;
 mod panic_guard;
+mod publishing;
 mod raw;
 mod refusal;
 mod sendfile;
@@ -42,6 +43,7 @@ use site::forwarding::RawReading;
 use site::host::AddressGroup;
 use site::jwt::Jwt;
 use site::listing::{Format, SortOrder};
+use site::memory::PUBLISHED_FOLDERS;
 use site::model::{Host, Listing, Route};
 use site::monitor::Monitor;
 use site::needs::Needs;
@@ -110,6 +112,8 @@ pub struct Responder {
     pub mistakes: LineLimit,
     pub logins: Logins,
     pub folder_passwords: FolderPasswordFiles,
+    /// Folders whose members are listed or copied by WebDAV.
+    pub published_folders: Semaphore,
 }
 
 impl Responder {
@@ -151,6 +155,7 @@ impl Responder {
             mistakes,
             logins,
             folder_passwords,
+            published_folders: Semaphore::new(PUBLISHED_FOLDERS),
         }
     }
 
@@ -440,7 +445,10 @@ impl<'a> Exchange<'a> {
             return Some(Resolution::Response(response));
         }
         // A script or an application as the fallback takes methods that files do not take.
-        if plan.may_run() || (!self.is_get_or_head() && plan.route.fallback.is_some()) {
+        if plan.may_run()
+            || (!self.is_get_or_head() && plan.route.fallback.is_some())
+            || self.publishing_method(plan.route, path).is_some()
+        {
             return None;
         }
         if let PlannedAction::Files(planned) = &plan.action
@@ -531,6 +539,11 @@ impl<'a> Exchange<'a> {
         }
         if let Err(response) = self.authorize(request, path, plan.route).await {
             return Ok(response);
+        }
+        if fallback.is_none()
+            && let Some(method) = self.publishing_method(plan.route, path)
+        {
+            return Ok(on_heap(|| self.publish(request, path, plan.route, method)).await);
         }
         let mut plan = plan;
         loop {

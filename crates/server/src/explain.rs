@@ -26,6 +26,7 @@ use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, PlannedRoot, plan, plan_fallback,
 };
 use site::proxies::Via;
+use site::publishing::Mode;
 use site::route::RouteId;
 use site::upstream::{Protocol, UpstreamId, UpstreamTls, Verification};
 use site::walk::{Step, Verdict, Walk};
@@ -149,6 +150,7 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
     let responding = print_plan(responder, host, &head);
     print_authorizers(responder, host, &head);
     match responding {
+        Responding::Server | Responding::Nothing if print_publishing(responder, host, &head) => {}
         Responding::Server | Responding::Nothing => {
             let connection = ConnectionInfo {
                 client,
@@ -167,6 +169,54 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
         }
     }
     Ok(())
+}
+
+/// Prints what a method that publishes would do: explain changes nothing. `false`: the request does not publish.
+fn print_publishing(responder: &Responder, host: usize, head: &Head<'_>) -> bool {
+    let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return false };
+    let found = plan(responder.services.site.hosts.at(host), path.clone());
+    let publishing = &found.route.publishing;
+    let method = dav::method::Method::of(head.method, head.token);
+    let (Some(method), true) = (method, publishing.mode != Mode::Off) else { return false };
+    if method == dav::method::Method::Options || method == dav::method::Method::PropFind {
+        return false;
+    }
+    if let Err(status) = publishing.permits(method) {
+        terminal::out(format_args!("publish   no: {status}; this route permits {}", publishing.allow()));
+        return true;
+    }
+    if let PlannedAction::Status(_, Cause::Dotfile | Cause::Private) = found.action {
+        terminal::out(format_args!("publish   no: 403 Forbidden; nothing is published under a hidden name"));
+        return true;
+    }
+    terminal::out(format_args!("publish   {}, which explain does not do", effect(method)));
+    if method == dav::method::Method::Put {
+        let quota =
+            publishing.quota.map_or("no quota".to_owned(), |quota| format!("a quota of {quota} bytes"));
+        terminal::out(format_args!("          at most {} bytes, and {quota}", found.route.max_body));
+        let mode = 0o666 & !publishing.umask;
+        terminal::out(format_args!("          a new file has the mode {mode:04o}"));
+    }
+    true
+}
+
+/// What a method that publishes does.
+fn effect(method: dav::method::Method) -> &'static str {
+    use dav::method::Method;
+    match method {
+        Method::Put => {
+            "PUT stores a file beside the path, and puts it in place of what is there when it is whole"
+        }
+        Method::Delete => "DELETE removes the file, or the folder with everything in it",
+        Method::Patch => "PATCH appends to an upload that was interrupted, and to nothing else",
+        Method::MkCol => "MKCOL makes a folder",
+        Method::Copy => "COPY copies it to the Destination, which the same rules decide on",
+        Method::Move => "MOVE moves it to the Destination, which the same rules decide on",
+        Method::PropPatch => "PROPPATCH changes properties of the file or the folder",
+        Method::Lock => "LOCK locks the file or the folder",
+        Method::Unlock => "UNLOCK removes a lock",
+        Method::Options | Method::PropFind => "it is only read",
+    }
 }
 
 /// Prints the rule of access that decides.

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cache::store::purge::Purge;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::fs::Mode;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior, umask};
 use site::model::{Sandbox, Sink, Site, Symlinks};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -32,7 +33,7 @@ use crate::stats::{Ledger, Report};
 use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ClientReading, ClientTls, ServerTls, TlsSetup};
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
-use crate::{connection, limits, sys};
+use crate::{connection, limits, publishing, sys};
 
 /// How long stopped workers may take to write their last log lines.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -112,6 +113,10 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
         return Err(problems);
     }
     let files = site.cache_files.as_ref().map(disk::open).transpose().map_err(line)?;
+    if !site.published_roots().is_empty() {
+        // What clients publish has the mode that its route says; all other files have a mode of their own.
+        umask(Mode::empty());
+    }
     // As late as possible, because a failure after this loses clients; the sandbox forbids it later.
     for socket in workers.iter().flat_map(|worker| &worker.listeners) {
         socket.listen().map_err(|e| line(format!("cannot listen: {e}")))?;
@@ -136,6 +141,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     files
         .map_or(Ok(()), disk::begin)
         .map_err(|e| line(format!("cannot start the thread of the cache: {e}")))?;
+    publishing::clean_up(&site, &roots);
     let mut main =
         MainThread { tls, clients, challenges, ..MainThread::new(master, predecessor, site, roots, ledger) };
     for sockets in workers {
@@ -170,7 +176,8 @@ fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
     let connects = if sinks.any(|s| *s == Sink::Syslog) { Connects::Unix } else { Connects::Nowhere };
     let pipes = if site.has_scripts() { Pipes::Made } else { Pipes::None };
     let writes = site.cache_files.as_ref().map_or(Writes::Nowhere, |files| Writes::Beneath(&files.folder));
-    Confinement { reads, open: roots.preopened(), connects, pipes, writes }
+    let publishes = site.published_roots().into_iter().map(reach).collect();
+    Confinement { reads, open: roots.preopened(), connects, pipes, writes, publishes }
 }
 
 /// The main thread of a serving process.

@@ -59,6 +59,7 @@ pub mod spawner;
 
 pub mod cache;
 pub mod content;
+pub mod publishing;
 pub mod request;
 pub mod response;
 

@@ -26,6 +26,7 @@ use crate::ipc::{Channel, InheritedConnection};
 use crate::listen::Socket;
 use crate::log::access;
 use crate::pool::Pool;
+use crate::publishing::changes;
 use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::{BLOCK, Counts, Report, Snapshot};
@@ -168,6 +169,9 @@ async fn serve(
     }
     if let Some(forward_proxy) = &connections.responder.forward_proxy {
         tasks.spawn_local(forward_proxy.clone().run());
+    }
+    if !connections.services.site.published_roots().is_empty() {
+        tasks.spawn_local(changes::subscribe().receive(connections.responder.files.clone()));
     }
     let disk = connections.services.disk.clone();
     tasks.spawn_local(disk.close_files(closing));

@@ -12,6 +12,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("auth", AUTH),
     ("cache", CACHE),
     ("ssi", SSI),
+    ("dav", DAV),
     ("site", SITE),
     ("dialects", DIALECTS),
     ("report", REPORT),
@@ -95,6 +96,17 @@ const SSI: &[&str] = &[
     "coding",
     "format",
     "mistake",
+const DAV: &[&str] = &[
+    "method",
+    "request",
+    "fields",
+    "condition",
+    "multistatus",
+    "properties",
+    "locks",
+    "upload",
+    "xml",
+    "lines",
 ];
 
 const SITE: &[&str] = &[
@@ -110,7 +122,7 @@ const SITE: &[&str] = &[
     "walk",
     // The types of a configuration, which name one another.
     "model host folder route template upstream forwarding authorizer jwt tls certificates access authentication limit \
-     monitor",
+     monitor publishing",
     "balance",
     "health",
     "proxies",
@@ -190,6 +202,7 @@ const SERVER: &[&str] = &[
     "request",
     "cache",
     "content",
+    "publishing",
     "response",
     "files",
     "response_head",

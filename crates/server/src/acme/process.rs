@@ -127,8 +127,14 @@ fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Demand) 
     SigSet::all().thread_block().map_err(|errno| format!("cannot block signals: {errno}"))?;
     let reads = Reads::Beneath(RESOLVER.iter().map(Path::new).collect());
     let connects = Connects::Ports(ports(&settings.authorities));
-    let confinement =
-        Confinement { reads, open: None, connects, pipes: Pipes::None, writes: Writes::Nowhere };
+    let confinement = Confinement {
+        reads,
+        open: None,
+        connects,
+        pipes: Pipes::None,
+        writes: Writes::Nowhere,
+        publishes: Vec::new(),
+    };
     // The generation reports what is missing on this machine.
     sandbox::apply(&confinement, demand).map(drop)
 }

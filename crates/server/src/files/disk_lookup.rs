@@ -97,8 +97,15 @@ impl DiskLookup {
                 has_begun.store(true, Ordering::SeqCst);
                 query.lookup_if_changed(&stamps, Wait::Allowed)
             };
+            let expired = files.expired.get();
             let result = match files.services.disk.run(device, Work::File, lookup).await {
-                Ok(result) => files.update(*host, path, cached, result, files.services.clock.read()),
+                Ok(result) => {
+                    let found = files.update(*host, path, cached, result, files.services.clock.read());
+                    if let (Ok(entry), false) = (&found, expired == files.expired.get()) {
+                        entry.expire();
+                    }
+                    found
+                }
                 Err(busy) => Err(files.report_busy(path.as_str(), busy)),
             };
             *pending.result.borrow_mut() = Some(result);

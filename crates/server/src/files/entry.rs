@@ -617,7 +617,8 @@ fn inflate(gzip: &[u8], limit: u64) -> Option<Vec<u8>> {
     (read.is_ok() && plain.len() as u64 <= limit).then_some(plain)
 }
 
-fn stat_etag(stamp: &Stamp, suffix: &str) -> Vec<u8> {
+/// The entity tag by the attributes of a file.
+pub fn stat_etag(stamp: &Stamp, suffix: &str) -> Vec<u8> {
     let mut tag = Vec::with_capacity(64);
     tag.push(b'"');
     write_hex(stamp.inode, &mut tag);

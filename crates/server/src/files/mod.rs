@@ -49,7 +49,7 @@ use roots::{OpenRoots, Roots};
 use table::{Cost, Table};
 
 pub use disk_lookup::DiskLookup;
-pub use entry::{Content, Entry, PreparedRepresentation};
+pub use entry::{Content, Entry, PreparedRepresentation, stat_etag};
 pub use host_key::HostKey;
 
 /// A rendered listing. It is valid while its folder has this stamp, and for `LISTING_SECONDS`.
@@ -93,6 +93,8 @@ pub struct Files {
     check_seconds: i64,
     missing_seconds: i64,
     keep_up_to: u64,
+    /// How often all entries have expired.
+    expired: Cell<u64>,
     /// The second of the last warning that too many requests wait.
     warned_at: Cell<i64>,
 }
@@ -119,6 +121,7 @@ impl Files {
             check_seconds,
             missing_seconds: whole_seconds(missing),
             keep_up_to: file,
+            expired: Cell::new(0),
             warned_at: Cell::new(0),
         })
     }
@@ -209,6 +212,20 @@ impl Files {
     pub fn insert_listing(&self, host: HostKey, key: &str, page: Rc<ListingPage>) {
         let bytes = page.response.head().bytes().len();
         self.table.borrow_mut().insert(host, key, Cached::Listing(page), bytes, 0);
+    }
+
+    /// Has the next request for each entry compare it with the disk: files may have changed. A lookup that runs now may have seen
+    /// them before.
+    pub fn expire(&self) {
+        self.expired.set(self.expired.get().wrapping_add(1));
+        // Requests that wait for them began before the change. Others begin lookups of their own.
+        self.pending.borrow_mut().clear();
+        self.table.borrow_mut().retain(|_, cached| {
+            if let Cached::Entry(entry) = cached {
+                entry.expire();
+            }
+            true
+        });
     }
 
     fn is_fresh(&self, entry: &Entry, now: i64) -> bool {

@@ -92,6 +92,14 @@ impl OpenRoots {
         self.preopened.as_ref().map(|root| root.fd.as_fd())
     }
 
+    /// A root that could be opened.
+    pub fn opened(&self, path: &Path) -> Option<Root> {
+        match self.all.get(path) {
+            Some(Opened::Root(root)) => Some(root.clone()),
+            _ => None,
+        }
+    }
+
     /// Roots whose disks do not respond.
     pub fn unresponsive(&self) -> impl Iterator<Item = &Path> {
         let unresponsive = self.all.iter().filter(|(_, opened)| matches!(opened, Opened::Unresponsive));

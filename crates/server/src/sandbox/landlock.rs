@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ::landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, RestrictionStatus,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort,
+    PathBeneath, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope, path_beneath_rules,
 };
 
 use super::{Confinement, Connects, MAX_PORTS, Reads, Writes};
@@ -48,7 +49,13 @@ fn enforce(confinement: &Confinement<'_>) -> Result<RestrictionStatus, RulesetEr
         Reads::Everywhere => BTreeSet::from([PathBuf::from("/")]),
     };
     paths.insert(PathBuf::from(ALWAYS));
-    let rules = Ruleset::default()
+    let mut rules = Ruleset::default();
+    if !confinement.publishes.is_empty() {
+        // Without this right, nothing could be renamed from one folder to another (Linux 5.13 to 5.18).
+        rules = rules.set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::Refer)?;
+    }
+    let rules = rules
+        .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(VERSION))?
         .handle_access(ports(confinement.connects))?
         .scope(scope(confinement.connects))?
@@ -63,6 +70,8 @@ fn enforce(confinement: &Confinement<'_>) -> Result<RestrictionStatus, RulesetEr
     // A file is renamed within its folder, which needs no right of its own.
     let writing = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile;
     let rules = rules.add_rules(path_beneath_rules(written, reading | writing))?;
+    let publishing = writing | AccessFs::RemoveDir | AccessFs::Refer | AccessFs::Truncate;
+    let rules = rules.add_rules(path_beneath_rules(&confinement.publishes, reading | publishing))?;
     rules.add_rules(open_ports(confinement.connects))?.restrict_self()
 }
 

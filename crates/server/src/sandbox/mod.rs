@@ -32,6 +32,8 @@ pub struct Confinement<'a> {
     pub connects: Connects,
     pub pipes: Pipes,
     pub writes: Writes<'a>,
+    /// Folders beneath which clients publish: everything there can be made, changed, renamed and removed, and is readable.
+    pub publishes: Vec<&'a Path>,
 }
 
 /// The files and folders that can be opened, for reading only.
@@ -145,7 +147,7 @@ pub fn available() -> Active {
 fn nothing() -> Confinement<'static> {
     let reads = Reads::Beneath(Vec::new());
     let (connects, pipes, writes) = (Connects::Nowhere, Pipes::None, Writes::Nowhere);
-    Confinement { reads, open: None, connects, pipes, writes }
+    Confinement { reads, open: None, connects, pipes, writes, publishes: Vec::new() }
 }
 
 /// Which system calls are left.

@@ -175,6 +175,9 @@ const TO_WRITE: &[c_long] = &[
     libc::SYS_unlinkat,
 ];
 
+/// To publish files, beside `TO_WRITE`.
+const TO_PUBLISH: &[c_long] = &[libc::SYS_flock, libc::SYS_fsync, libc::SYS_ftruncate];
+
 /// For an argument of which the kernel uses 32 bits.
 const SHORT: SeccompCmpArgLen = SeccompCmpArgLen::Dword;
 const LONG: SeccompCmpArgLen = SeccompCmpArgLen::Qword;
@@ -200,7 +203,8 @@ const CHANNELS: &[c_long] =
 
 /// Loads the filter of a process that serves. Errors: the reason, with what to do.
 pub fn restrict(confinement: &Confinement<'_>) -> Result<(), String> {
-    load(program(confinement.connects, confinement.pipes, confinement.writes))
+    let publishing = if confinement.publishes.is_empty() { Publishing::No } else { Publishing::Yes };
+    load(program(confinement.connects, confinement.pipes, confinement.writes, publishing))
 }
 
 /// Loads the filter of a process that only computes, and exchanges messages over open sockets. Errors: as of `restrict`.
@@ -223,13 +227,29 @@ fn load(program: Result<BpfProgram, BackendError>) -> Result<(), String> {
     })
 }
 
-fn program(connects: Connects, pipes: Pipes, writes: Writes<'_>) -> Result<BpfProgram, BackendError> {
+/// Whether clients publish files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Publishing {
+    No,
+    Yes,
+}
+
+fn program(
+    connects: Connects,
+    pipes: Pipes,
+    writes: Writes<'_>,
+    publishing: Publishing,
+) -> Result<BpfProgram, BackendError> {
     let connecting = if connects == Connects::Nowhere { &[] } else { TO_CONNECT };
     let piping = if pipes == Pipes::None { &[] } else { TO_PIPE };
     let mut calls = of_every_process()?;
     calls.extend(of_serving(connects)?);
-    let writing = if writes == Writes::Nowhere { &[] } else { TO_WRITE };
-    build(ALWAYS.iter().copied().chain([connecting, piping, writing]), calls)
+    let (writing, publishing): (&[c_long], &[c_long]) = match (writes, publishing) {
+        (_, Publishing::Yes) => (TO_WRITE, TO_PUBLISH),
+        (Writes::Beneath(_), Publishing::No) => (TO_WRITE, &[]),
+        (Writes::Nowhere, Publishing::No) => (&[], &[]),
+    };
+    build(ALWAYS.iter().copied().chain([connecting, piping, writing, publishing]), calls)
 }
 
 fn program_of_channels() -> Result<BpfProgram, BackendError> {

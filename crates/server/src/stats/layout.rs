@@ -101,6 +101,8 @@ counts! {
     ThrottlePauses "throttle_pauses" "pauses of throttled responses and bodies",
     BreakersOpened "breakers_opened" "circuit breakers opened",
     BreakersRejected "breakers_rejected" "requests rejected with 503: circuit breaker open",
+    Publications "publications" "requests to publish, or by WebDAV",
+    PublicationsWithoutSpace "publications_without_space" "requests rejected with 507: no space, or above a quota",
     ScriptsRejected "scripts_rejected" "requests rejected with 503: too many scripts",
 }
 

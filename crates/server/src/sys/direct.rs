@@ -10,7 +10,9 @@ use std::task::{Context, Poll};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use rustix::fs::{AtFlags, Dir, DirEntry, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags};
+use rustix::fs::{
+    AtFlags, Dir, DirEntry, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Statx, StatxFlags,
+};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags};
 use rustix::path::Arg;
@@ -113,6 +115,46 @@ pub fn rename(folder: impl AsFd, from: impl Arg, to: impl Arg) -> Result<(), Err
 #[inline]
 pub fn unlink(folder: impl AsFd, name: impl Arg) -> Result<(), Errno> {
     rustix::fs::unlinkat(folder, name, AtFlags::empty())
+}
+
+/// As `create`, with these flags and this mode.
+#[inline]
+pub fn create_with(folder: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(folder, name, flags, mode)
+}
+
+/// As `make_folder`, with this mode.
+#[inline]
+pub fn make_folder_with(folder: impl AsFd, name: impl Arg, mode: Mode) -> Result<(), Errno> {
+    rustix::fs::mkdirat(folder, name, mode)
+}
+
+/// Gives what is at a name another name, perhaps in another folder.
+#[inline]
+pub fn rename_between(
+    from: impl AsFd,
+    name: impl Arg,
+    to: impl AsFd,
+    new: impl Arg,
+    flags: RenameFlags,
+) -> Result<(), Errno> {
+    rustix::fs::renameat_with(from, name, to, new, flags)
+}
+
+#[inline]
+pub fn remove_folder(folder: impl AsFd, name: impl Arg) -> Result<(), Errno> {
+    rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)
+}
+
+/// Waits until the disk has what was written to a file or a folder.
+#[inline]
+pub fn sync(fd: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fsync(fd)
+}
+
+#[inline]
+pub fn lock_file(fd: impl AsFd, operation: FlockOperation) -> Result<(), Errno> {
+    rustix::fs::flock(fd, operation)
 }
 
 #[inline]

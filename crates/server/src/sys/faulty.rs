@@ -22,6 +22,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
 use super::direct;
+pub use super::direct::{create_with, lock_file, make_folder_with, remove_folder, rename_between, sync};
 use plan::{Call, Fault, strike};
 
 /// The epoll registration of each descriptor.

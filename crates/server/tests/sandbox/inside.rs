@@ -106,7 +106,7 @@ fn confine(here: &Here, connects: Connects, demand: Demand) -> Result<Active, St
 
 fn apply(reads: Reads<'_>, connects: Connects, demand: Demand) -> Result<Active, String> {
     let (pipes, writes) = (Pipes::None, Writes::Nowhere);
-    sandbox::apply(&Confinement { reads, open: None, connects, pipes, writes }, demand)
+    sandbox::apply(&Confinement { reads, open: None, connects, pipes, writes, publishes: Vec::new() }, demand)
 }
 
 /// Changes the user, by numbers that need no account. Without permission, the user stays.

@@ -49,8 +49,10 @@ fn run(program: &BpfProgram, words: &[u32]) -> u32 {
 fn check(connects: Connects, call: c_long, arguments: &[u64], expected: u32) {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
-    let verdict =
-        run(&program(connects, Pipes::None, Writes::Nowhere).unwrap(), &words(call, AUDIT_ARCHITECTURE, all));
+    let verdict = run(
+        &program(connects, Pipes::None, Writes::Nowhere, Publishing::No).unwrap(),
+        &words(call, AUDIT_ARCHITECTURE, all),
+    );
     assert_eq!(verdict, expected, "call {call} with {arguments:?}, {connects:?}");
 }
 
@@ -179,7 +181,7 @@ fn allows_pipes_for_scripts() {
     for (pipes, expected) in [(Pipes::None, ABSENT), (Pipes::Made, ALLOW)] {
         let words = words(libc::SYS_pipe2, AUDIT_ARCHITECTURE, [0; 6]);
         assert_eq!(
-            run(&program(Connects::Nowhere, pipes, Writes::Nowhere).unwrap(), &words),
+            run(&program(Connects::Nowhere, pipes, Writes::Nowhere, Publishing::No).unwrap(), &words),
             expected,
             "{pipes:?}"
         );
@@ -187,7 +189,7 @@ fn allows_pipes_for_scripts() {
     for call in [libc::SYS_execve, libc::SYS_vmsplice, libc::SYS_splice, libc::SYS_tee] {
         let words = words(call, AUDIT_ARCHITECTURE, [0; 6]);
         assert_eq!(
-            run(&program(Connects::Nowhere, Pipes::Made, Writes::Nowhere).unwrap(), &words),
+            run(&program(Connects::Nowhere, Pipes::Made, Writes::Nowhere, Publishing::No).unwrap(), &words),
             ABSENT,
             "{call}"
         );
@@ -198,7 +200,7 @@ fn allows_pipes_for_scripts() {
 fn a_call_of_another_architecture_kills_the_process() {
     for architecture in [0x4000_0003, 0x4000_0028] {
         let verdict = run(
-            &program(Connects::Nowhere, Pipes::None, Writes::Nowhere).unwrap(),
+            &program(Connects::Nowhere, Pipes::None, Writes::Nowhere, Publishing::No).unwrap(),
             &words(libc::SYS_read, architecture, [0; 6]),
         );
         assert_eq!(verdict, libc::SECCOMP_RET_KILL_PROCESS);
@@ -237,12 +239,23 @@ fn a_process_with_channels_can_neither_open_nor_connect_nor_read() {
 fn only_a_process_that_stores_responses_changes_files() {
     for call in TO_WRITE {
         for (writes, expected) in [(Writes::Nowhere, ABSENT), (Writes::Beneath("/a".as_ref()), ALLOW)] {
-            let program = program(Connects::Nowhere, Pipes::None, writes).unwrap();
+            let program = program(Connects::Nowhere, Pipes::None, writes, Publishing::No).unwrap();
             assert_eq!(
                 run(&program, &words(*call, AUDIT_ARCHITECTURE, [0; 6])),
                 expected,
                 "{call} {writes:?}"
             );
+        }
+    }
+}
+
+#[test]
+fn only_a_process_that_publishes_locks_and_syncs_files() {
+    for call in TO_WRITE.iter().chain(TO_PUBLISH) {
+        for (publishing, expected) in [(Publishing::No, ABSENT), (Publishing::Yes, ALLOW)] {
+            let program = program(Connects::Nowhere, Pipes::None, Writes::Nowhere, publishing).unwrap();
+            let verdict = run(&program, &words(*call, AUDIT_ARCHITECTURE, [0; 6]));
+            assert_eq!(verdict, expected, "{call} {publishing:?}");
         }
     }
 }

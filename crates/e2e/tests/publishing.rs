@@ -1,0 +1,658 @@
+//! Publishing: files that clients upload, change and remove, by PUT and by WebDAV.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use e2e::{
+    Client, Random, Response, Rows, Server, Signal, Site, TIMEOUT, output_of, shown, tool, wait_until,
+};
+
+const OPEN: &str = "publish = \"webdav\"\npublish_anonymous = true\nmax_body = \"8MiB\"\n";
+
+fn server() -> Server {
+    Site::new().file("a.txt", "old\n").folder("folder").file("folder/b.txt", "b\n").config(OPEN).start()
+}
+
+fn send(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> Response {
+    server.request(request(method, path, fields, body))
+}
+
+fn request(method: &str, path: &str, fields: &str, body: &str) -> String {
+    let length = body.len();
+    format!("{method} {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n{fields}\r\n{body}")
+}
+
+/// Sends requests in order, and compares their statuses.
+#[track_caller]
+fn check(server: &Server, rows: &[(&str, &str, &str, &str, u16)]) {
+    let mut table = Rows::new();
+    for (method, path, fields, body, expected) in rows {
+        let input = format!("{method} {path} {fields}{body}");
+        table.check(input, send(server, method, path, fields, body).status, *expected);
+    }
+}
+
+fn content(server: &Server, path: &str) -> String {
+    server.get(path).text()
+}
+
+fn own_files(server: &Server, folder: &str) -> Vec<String> {
+    let folder = server.root().join(".taipan-publish").join(folder);
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Runs a client that must succeed.
+#[track_caller]
+fn succeeds(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = output_of(command);
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?}: {status}\n{stdout}\n{stderr}");
+    stdout.into_owned()
+}
+
+#[test]
+fn litmus_passes() {
+    let server = server();
+    let out = succeeds(tool("litmus").arg(server.url("/")).current_dir(server.home()));
+    assert_eq!(out.matches(" 0 failed.").count(), 5, "{out}");
+    assert!(!out.contains("WARNING"), "{out}");
+}
+
+#[test]
+fn stores_removes_and_moves_files() {
+    let server = server();
+    check(
+        &server,
+        &[
+            ("PUT", "/new.txt", "", "new\n", 201),
+            ("PUT", "/new.txt", "", "newer\n", 204),
+            ("PUT", "/missing/x", "", "x", 409),
+            ("PUT", "/folder", "", "x", 405),
+            ("PUT", "/folder/", "", "x", 405),
+            ("PUT", "/x/", "", "x", 405),
+            ("PUT", "/new.txt", "Content-Range: bytes 0-0/4\r\n", "x", 400),
+            ("PUT", "/new.txt", "Content-Encoding: gzip\r\n", "x", 415),
+            ("POST", "/new.txt", "", "x", 405),
+            ("PATCH", "/new.txt", "", "x", 405),
+            ("MKCOL", "/made", "", "", 201),
+            ("MKCOL", "/made", "", "", 405),
+            ("MKCOL", "/made/", "", "", 405),
+            ("MKCOL", "/no/made", "", "", 409),
+            ("MKCOL", "/other", "", "x", 415),
+            ("COPY", "/new.txt", "Destination: /made/copy%20of.txt\r\n", "", 201),
+            ("COPY", "/new.txt", "Destination: /made/copy%20of.txt\r\nOverwrite: F\r\n", "", 412),
+            ("COPY", "/new.txt", "Destination: http://h:1/made/copy%20of.txt\r\n", "", 204),
+            ("COPY", "/folder", "Destination: /made/deep/\r\n", "", 201),
+            ("COPY", "/folder/", "Destination: /made/flat\r\nDepth: 0\r\n", "", 201),
+            ("MOVE", "/new.txt", "Destination: /moved.txt\r\n", "", 201),
+            ("MOVE", "/folder/", "Destination: /made/deep\r\n", "", 204),
+            ("MOVE", "/new.txt", "Destination: /x\r\n", "", 404),
+            ("DELETE", "/new.txt", "", "", 404),
+            ("DELETE", "/a.txt/", "", "", 404),
+            ("DELETE", "/a.txt", "", "", 204),
+            ("DELETE", "/made", "Depth: 0\r\n", "", 400),
+        ],
+    );
+    assert_eq!(content(&server, "/moved.txt"), "newer\n");
+    assert_eq!(content(&server, "/made/copy%20of.txt"), "newer\n");
+    assert_eq!(content(&server, "/made/deep/b.txt"), "b\n");
+    assert_eq!((server.get("/made/flat/b.txt").status, server.get("/a.txt").status), (404, 404));
+    check(&server, &[("DELETE", "/made", "", "", 204), ("DELETE", "/made", "", "", 404)]);
+    assert!(!server.root().join("made").exists());
+    assert!(wait_until(TIMEOUT, || own_files(&server, "trash").is_empty()), "the trash is emptied");
+}
+
+#[test]
+fn makes_missing_folders_by_key() {
+    let server =
+        Site::new().config(&format!("{OPEN}publish_make_folders = true\npublish_umask = \"007\"")).start();
+    check(&server, &[("PUT", "/a/b/c.txt", "", "c", 201), ("PUT", "/a/b/c.txt/d", "", "d", 409)]);
+    assert_eq!(content(&server, "/a/b/c.txt"), "c");
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &str| fs::metadata(server.root().join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("a"), mode("a/b/c.txt")), (0o770, 0o660));
+}
+
+#[test]
+fn the_next_request_sees_a_change_on_every_worker() {
+    let site = Site::new()
+        .file("index.html", "0")
+        .config(&format!("workers = 4\n{OPEN}[cache]\ncheck = \"1h\"\nmissing = \"1h\"\n"));
+    let server = site.start();
+    // Connections that stay with their workers, and have the file in their caches.
+    let mut readers: Vec<Client> = (0..12).map(|_| server.connect()).collect();
+    let mut read = |path: &str| readers.iter_mut().map(|reader| reader.get(path).text()).collect::<Vec<_>>();
+    for round in 1..=10 {
+        let text = round.to_string();
+        assert_eq!(send(&server, "PUT", "/index.html", "", &text).status, 204);
+        assert_eq!(read("/"), vec![text.clone(); 12]);
+        assert!(read("/n.txt").iter().all(|found| found.contains("404")), "it is missing");
+        assert_eq!(send(&server, "PUT", "/n.txt", "", &text).status, 201);
+        assert_eq!(read("/n.txt"), vec![text; 12]);
+        assert_eq!(send(&server, "DELETE", "/n.txt", "", "").status, 204);
+    }
+}
+
+#[test]
+fn preconditions_decide_before_anything_changes() {
+    let server = server();
+    let made = send(&server, "PUT", "/t", "If-None-Match: *\r\n", "1");
+    let tag = made.field("etag").expect("the new one").to_owned();
+    assert_eq!(server.get("/t").field("etag"), Some(tag.as_str()), "the tag is that of GET");
+    check(
+        &server,
+        &[
+            ("PUT", "/t", "If-None-Match: *\r\n", "2", 412),
+            ("PUT", "/t", "If-Match: \"other\"\r\n", "2", 412),
+            ("PUT", "/none", "If-Match: *\r\n", "2", 412),
+            ("PUT", "/t", "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n", "2", 412),
+            ("DELETE", "/t", "If-Match: \"other\"\r\n", "", 412),
+            ("MOVE", "/t", "Destination: /u\r\nIf: ([\"other\"])\r\n", "", 412),
+            ("PUT", "/t", "If: (<urn:x>)\r\n", "2", 412),
+            ("PUT", "/t", "If: (Not <urn:x>\r\n", "2", 400),
+            ("PUT", "/t", "If: </a.txt> (Not <urn:x>)\r\n", "1", 204),
+        ],
+    );
+    assert_eq!(
+        send(&server, "PUT", "/t", &format!("If-Match: {tag}\r\n"), "3").status,
+        412,
+        "it has changed"
+    );
+    let now = server.get("/t").field("etag").unwrap().to_owned();
+    assert_eq!(send(&server, "PUT", "/t", &format!("If-Match: {now}\r\n"), "3").status, 204);
+    assert_eq!(content(&server, "/t"), "3");
+}
+
+#[test]
+fn refuses_paths_that_are_not_of_the_client() {
+    let site = Site::new().file("a.txt", "a").folder("d").file("d/x", "x").file(".secret/s", "s");
+    let site = site.symlink("out", "/tmp").symlink("link", "a.txt").symlink("in", "d").file("hid/.h", "h");
+    let server = site.config(OPEN).start();
+    check(
+        &server,
+        &[
+            ("PUT", "/../a.txt", "", "x", 400),
+            ("PUT", "/%2e%2e/a.txt", "", "x", 400),
+            ("PUT", "/d%2fy", "", "x", 400),
+            ("PUT", "/out/taipan-e2e", "", "x", 403),
+            ("PUT", "/in/y", "", "x", 403),
+            ("PUT", "/.hidden", "", "x", 403),
+            ("PUT", "/.htpasswd", "", "x", 403),
+            ("PUT", "/d/.taipan-x", "", "x", 403),
+            ("PUT", "/.taipan-publish/lock", "", "x", 403),
+            ("DELETE", "/.taipan-publish/", "", "", 403),
+            ("PROPFIND", "/.taipan-publish/", "Depth: 0\r\n", "", 403),
+            ("DELETE", "/", "", "", 403),
+            ("MOVE", "/", "Destination: /d/e\r\n", "", 403),
+            ("COPY", "/", "Destination: /d/e\r\n", "", 403),
+            ("COPY", "/d", "Destination: /d/e\r\n", "", 403),
+            ("MOVE", "/d", "Destination: /d/e/f\r\n", "", 403),
+            ("MOVE", "/d/x", "Destination: /d\r\n", "", 403),
+            ("MOVE", "/d", "Destination: /d\r\n", "", 403),
+            ("MOVE", "/d", "Destination: /\r\n", "", 403),
+            ("COPY", "/a.txt", "Destination: /../b\r\n", "", 400),
+            ("COPY", "/a.txt", "Destination: /d/%2e%2e/%2e%2e/b\r\n", "", 400),
+            ("COPY", "/a.txt", "Destination: /.taipan-publish/b\r\n", "", 403),
+            ("COPY", "/a.txt", "Destination: /.b\r\n", "", 403),
+            ("COPY", "/a.txt", "Destination: /out/b\r\n", "", 403),
+            ("COPY", "/a.txt", "Destination: http://elsewhere.example/b\r\n", "", 502),
+            ("COPY", "/a.txt", "Destination: relative\r\n", "", 400),
+            ("COPY", "/a.txt", "", "", 400),
+            ("COPY", "/link", "Destination: /b\r\n", "", 403),
+            ("COPY", "/a.txt", "Destination: /missing/b\r\n", "", 409),
+            ("COPY", "/a.txt", "Destination: /b\r\nDepth: 1\r\n", "", 400),
+            ("MOVE", "/d", "Destination: /e\r\nDepth: 0\r\n", "", 400),
+            ("MOVE", "/a.txt", "Destination: /b\r\nOverwrite: maybe\r\n", "", 400),
+            // There is something in it that the client cannot have.
+            ("DELETE", "/hid/", "", "", 403),
+            ("MOVE", "/hid/", "Destination: /seen\r\n", "", 403),
+            ("COPY", "/hid/", "Destination: /copied\r\n", "", 201),
+        ],
+    );
+    assert!(!server.root().join("copied/.h").exists(), "what is hidden is not copied");
+    assert!(server.root().join("hid/.h").exists());
+    assert!(!Path::new("/tmp/taipan-e2e").exists());
+    // A link is removed, and not what it leads to.
+    check(&server, &[("DELETE", "/link", "", "", 204)]);
+    assert_eq!(content(&server, "/a.txt"), "a");
+    let listed = send(&server, "PROPFIND", "/", "Depth: 1\r\n", "").text();
+    assert!(listed.contains("/a.txt") && listed.contains("/d/"), "{listed}");
+    assert!(
+        !listed.contains("secret") && !listed.contains("taipan-publish") && !listed.contains("/out"),
+        "{listed}"
+    );
+}
+
+#[test]
+fn rules_decide_about_destinations_and_members() {
+    let config = "publish = \"webdav\"\n\
+                  [[rule]]\npath = [\"/closed/\", \"/a/secret.txt\"]\nthen = \"deny\"\n\
+                  [[route]]\npath = \"/read/\"\npublish = \"read\"\n";
+    let site =
+        Site::new().file("a/t", "t").file("a/secret.txt", "s").file("closed/c", "c").file("read/r", "r");
+    let server = site.config(config).start();
+    check(
+        &server,
+        &[
+            ("COPY", "/a/t", "Destination: /closed/t\r\n", "", 403),
+            ("COPY", "/closed/c", "Destination: /c\r\n", "", 403),
+            ("MOVE", "/a/t", "Destination: /read/t\r\n", "", 403),
+            ("COPY", "/read/r", "Destination: /r\r\n", "", 405),
+            ("PUT", "/read/r", "", "x", 405),
+            ("DELETE", "/a/", "", "", 403),
+            ("MOVE", "/a", "Destination: /b\r\n", "", 403),
+            ("COPY", "/a/", "Destination: /b/\r\n", "", 201),
+            ("PROPFIND", "/read/", "Depth: 1\r\n", "", 207),
+            ("PROPFIND", "/closed/", "Depth: 1\r\n", "", 403),
+        ],
+    );
+    assert!(server.root().join("b/t").exists() && !server.root().join("b/secret.txt").exists());
+    let listed = send(&server, "PROPFIND", "/a/", "Depth: 1\r\n", "").text();
+    assert!(listed.contains("/a/t<") && !listed.contains("secret"), "{listed}");
+}
+
+#[test]
+fn passwords_are_asked_for_and_locks_are_of_users() {
+    let config = "publish = \"webdav\"\nauth = \"basic\"\nplain_passwords = true\nusers = { ann = \"a\", bob = \"b\" }\n";
+    let server = Site::new().file("t", "1").config(config).start();
+    let (ann, bob) = ("Authorization: Basic YW5uOmE=\r\n", "Authorization: Basic Ym9iOmI=\r\n");
+    check(
+        &server,
+        &[
+            ("PUT", "/t", "", "x", 401),
+            ("PROPFIND", "/", "Depth: 0\r\n", "", 401),
+            ("PUT", "/t", ann, "2", 204),
+        ],
+    );
+    let lock =
+        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    let locked = send(&server, "LOCK", "/t", &format!("{ann}Timeout: Second-600\r\n"), lock);
+    let token = locked.field("lock-token").expect("a token").to_owned();
+    assert!(locked.text().contains("<D:timeout>Second-600</D:timeout>"), "{}", locked.text());
+    let with = |user: &str| format!("{user}If: ({token})\r\n");
+    check(
+        &server,
+        &[
+            ("PUT", "/t", bob, "3", 423),
+            ("PUT", "/t", &with(bob), "3", 423),
+            ("PUT", "/t", ann, "3", 423),
+            ("DELETE", "/t", bob, "", 423),
+            ("MOVE", "/t", &format!("{bob}Destination: /u\r\n"), "", 423),
+            (
+                "PROPPATCH",
+                "/t",
+                bob,
+                "<propertyupdate xmlns='DAV:'><set><prop><x/></prop></set></propertyupdate>",
+                423,
+            ),
+            ("UNLOCK", "/t", &format!("{bob}Lock-Token: {token}\r\n"), "", 403),
+            ("LOCK", "/t", bob, lock, 423),
+            ("COPY", "/t", &format!("{bob}Destination: /u\r\n"), "", 201),
+            ("PUT", "/t", &with(ann), "3", 204),
+        ],
+    );
+    // The lock outlives the process that has granted it.
+    server.reload();
+    check(
+        &server,
+        &[
+            ("PUT", "/t", ann, "4", 423),
+            ("LOCK", "/t", &with(ann), "", 200),
+            ("UNLOCK", "/t", &format!("{ann}Lock-Token: <urn:x>\r\n"), "", 409),
+            ("UNLOCK", "/t", &format!("{ann}Lock-Token: {token}\r\n"), "", 204),
+            ("PUT", "/t", bob, "4", 204),
+        ],
+    );
+}
+
+#[test]
+fn quotas_and_free_space_are_kept() {
+    let config = format!("{OPEN}publish_quota = 1000\n");
+    let server = Site::new().file("a", "x".repeat(400)).config(&config).start();
+    let body = |bytes: usize| "y".repeat(bytes);
+    check(
+        &server,
+        &[
+            ("PUT", "/b", "", &body(601), 507),
+            ("PUT", "/b", "", &body(600), 201),
+            ("PUT", "/c", "", "z", 507),
+            ("COPY", "/a", "Destination: /c\r\n", "", 507),
+            ("DELETE", "/b", "", "", 204),
+        ],
+    );
+    assert!(wait_until(TIMEOUT, || own_files(&server, "trash").is_empty()), "it is removed");
+    let chunked = format!(
+        "PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n259\r\n{}\r\n0\r\n\r\n",
+        body(601)
+    );
+    assert_eq!(server.request(chunked).status, 507, "its length is not known before");
+    assert!(
+        wait_until(TIMEOUT, || send(&server, "PUT", "/c", "", &body(600)).status == 201),
+        "the space is free again"
+    );
+    assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "nothing is left of it");
+
+    let server =
+        Site::new().file("a", "a").config(&format!("{OPEN}publish_min_free = 1125899906842624")).start();
+    check(&server, &[("PUT", "/a", "", "b", 507)]);
+    assert_eq!(content(&server, "/a"), "a");
+    let server = Site::new().config(&OPEN.replace("8MiB", "1KiB")).start();
+    check(&server, &[("PUT", "/a", "", &body(1024), 201), ("PUT", "/a", "", &body(1025), 413)]);
+}
+
+#[test]
+fn a_killed_server_leaves_the_old_file() {
+    let mut server = server();
+    let mut client = server.connect();
+    client
+        .send("PUT /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n")
+        .send(vec![b'x'; 500_000]);
+    let has_begun = || {
+        let folder = server.root().join(".taipan-publish/new");
+        own_files(&server, "new")
+            .iter()
+            .any(|name| fs::metadata(folder.join(name)).is_ok_and(|file| file.len() > 0))
+    };
+    assert!(wait_until(TIMEOUT, has_begun), "it has written some");
+    assert_eq!(content(&server, "/a.txt"), "old\n");
+    for pid in server.serving_pids() {
+        e2e::signal_process(pid, Signal::KILL);
+    }
+    // The next process that serves removes what was left.
+    assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "{:?}", own_files(&server, "new"));
+    assert_eq!(content(&server, "/a.txt"), "old\n");
+    server.signal(Signal::TERM);
+    server.wait(TIMEOUT);
+}
+
+#[test]
+fn an_upload_that_breaks_leaves_the_old_file() {
+    let server = server();
+    for half in ["Content-Length: 100\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
+        let mut client = server.connect();
+        client.send(format!("PUT /a.txt HTTP/1.1\r\nHost: h\r\n{half}"));
+        assert!(wait_until(TIMEOUT, || !own_files(&server, "new").is_empty()), "it has begun");
+        drop(client);
+        assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "nothing is left");
+        assert_eq!(content(&server, "/a.txt"), "old\n");
+    }
+    let mut client = server.connect();
+    client
+        .send("PUT /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nbroken\r\n");
+    assert_eq!(client.read_response().status, 400);
+    assert_eq!(content(&server, "/a.txt"), "old\n");
+}
+
+#[test]
+fn readers_see_whole_files_while_many_clients_write() {
+    let server = Site::new().config(&format!("workers = 3\n{OPEN}publish_sync = false\n")).start();
+    let text = |writer: usize| format!("{writer}").repeat(200_000);
+    assert_eq!(send(&server, "PUT", "/t", "", &text(0)).status, 201);
+    std::thread::scope(|scope| {
+        for writer in 1..=4 {
+            let server = &server;
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    assert_eq!(send(server, "PUT", "/t", "", &text(writer)).status, 204);
+                    let found = content(server, "/t");
+                    let first = &found[..1];
+                    assert!(
+                        found.len() == 200_000 && found.bytes().all(|byte| byte == first.as_bytes()[0]),
+                        "{first}"
+                    );
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn xml_cannot_harm() {
+    let server = server();
+    let bomb = "<!DOCTYPE a [<!ENTITY b 'bbbb'><!ENTITY c '&b;&b;'>]><propfind xmlns='DAV:'><prop>&c;</prop></propfind>";
+    let deep = format!("<propfind xmlns='DAV:'>{}{}</propfind>", "<a>".repeat(100), "</a>".repeat(100));
+    let many = format!("<propfind xmlns='DAV:'><prop>{}</prop></propfind>", "<a/>".repeat(10_000));
+    let long = format!("<propfind xmlns='DAV:'><prop><a>{}</a></prop></propfind>", "x".repeat(200_000));
+    check(
+        &server,
+        &[
+            ("PROPFIND", "/", "Depth: 0\r\n", bomb, 400),
+            ("PROPFIND", "/", "Depth: 0\r\n", &deep, 400),
+            ("PROPFIND", "/", "Depth: 0\r\n", &many, 400),
+            ("PROPFIND", "/", "Depth: 0\r\n", &long, 413),
+            ("PROPFIND", "/", "Depth: 0\r\n", "<propfind/>", 422),
+            ("PROPFIND", "/", "Depth: 0\r\n", "<propfind xmlns='DAV:'>", 400),
+            ("PROPFIND", "/", "Depth: 2\r\n", "", 400),
+            ("PROPFIND", "/", "", "", 403),
+            ("PROPFIND", "/none", "Depth: 0\r\n", "", 404),
+            ("LOCK", "/a.txt", "", "<lockinfo xmlns='DAV:'/>", 422),
+            ("LOCK", "/a.txt", "", "", 400),
+        ],
+    );
+    assert_eq!(server.get("/a.txt").status, 200);
+}
+
+#[test]
+fn properties_are_those_that_were_set() {
+    let server = Site::new().file("a", "a").config(&format!("{OPEN}publish_deep_listing = true\n")).start();
+    let set = "<D:propertyupdate xmlns:D='DAV:' xmlns:Z='urn:z'><D:set><D:prop><Z:color xml:lang='de'>rot &amp; blau</Z:color>\
+               </D:prop></D:set></D:propertyupdate>";
+    assert_eq!(send(&server, "PROPPATCH", "/a", "", set).status, 207);
+    let live =
+        "<propertyupdate xmlns='DAV:'><set><prop><getetag>x</getetag><other/></prop></set></propertyupdate>";
+    let refused = send(&server, "PROPPATCH", "/a", "", live).text();
+    assert!(refused.contains("403 Forbidden") && refused.contains("424 Failed Dependency"), "{refused}");
+    // Read-only for clients, and they say so; a file that is replaced keeps what was said of it, and so does a moved one.
+    check(
+        &server,
+        &[
+            ("PUT", "/a", "", "new", 204),
+            ("MOVE", "/a", "Destination: /b\r\n", "", 201),
+            ("COPY", "/b", "Destination: /c\r\n", "", 201),
+        ],
+    );
+    let ask =
+        "<propfind xmlns='DAV:'><prop><color xmlns='urn:z'/><getcontentlength/><nothing/></prop></propfind>";
+    for path in ["/b", "/c"] {
+        let found = send(&server, "PROPFIND", path, "Depth: 0\r\n", ask).text();
+        for part in [
+            "<Z:color xmlns:Z=\"urn:z\" xml:lang=\"de\">rot &amp; blau</Z:color>",
+            "<D:getcontentlength>3<",
+            "404 Not Found",
+        ] {
+            assert!(found.contains(part), "{part}: {found}");
+        }
+    }
+    check(&server, &[("DELETE", "/b", "", "", 204), ("PUT", "/b", "", "b", 201)]);
+    assert!(
+        !send(&server, "PROPFIND", "/b", "Depth: 0\r\n", "").text().contains("color"),
+        "it is another file"
+    );
+    check(&server, &[("MKCOL", "/d", "", "", 201), ("PUT", "/d/e", "", "e", 201)]);
+    let all = send(&server, "PROPFIND", "/", "Depth: infinity\r\n", "").text();
+    assert!(all.contains("<D:href>/d/e</D:href>") && all.contains("<D:collection/>"), "{all}");
+}
+
+#[test]
+fn folders_of_many_files_are_streamed() {
+    let mut site = Site::new();
+    for number in 0..300 {
+        site = site.file(&format!("many/file number {number} & more.txt"), "x");
+    }
+    let server = site.config(OPEN).start();
+    let found = send(&server, "PROPFIND", "/many", "Depth: 1\r\n", "").text();
+    assert_eq!(found.matches("<D:response>").count(), 301);
+    assert!(found.contains("<D:href>/many/</D:href>"), "a folder has a slash: {}", shown(&found[..500]));
+    assert!(found.contains("/many/file%20number%20299%20&amp;%20more.txt"));
+    assert!(found.ends_with("</D:multistatus>\n"));
+    let server = Site::new()
+        .file("1", "")
+        .file("2", "")
+        .file("3", "")
+        .config(&format!("{OPEN}[limits]\nlisting_entries = 2\n"))
+        .start();
+    assert_eq!(
+        send(&server, "PROPFIND", "/", "Depth: 1\r\n", "").status,
+        507,
+        "nothing is left out silently"
+    );
+}
+
+#[test]
+fn uploads_can_be_resumed() {
+    let server = server();
+    let whole = String::from_utf8(Random::new(4).bytes(50_000).iter().map(|byte| b'a' + byte % 26).collect())
+        .unwrap();
+    let begun =
+        send(&server, "PUT", "/up", "Upload-Complete: ?0\r\nUpload-Length: 50000\r\n", &whole[..20_000]);
+    // The interim response comes first.
+    assert_eq!((begun.status, begun.field("upload-limit").is_some()), (104, true));
+    let url = begun.field("location").expect("the upload").to_owned();
+    let head = |server: &Server| server.request(format!("HEAD {url} HTTP/1.1\r\nHost: h\r\n\r\n"));
+    let state = |response: Response| {
+        let field = |name| response.field(name).unwrap_or_default().to_owned();
+        (response.status, field("upload-offset"), field("upload-complete"), field("upload-length"))
+    };
+    let at = |offset: &str, complete: &str| (204, offset.to_owned(), complete.to_owned(), "50000".to_owned());
+    assert_eq!(state(head(&server)), at("20000", "?0"));
+    assert_eq!((server.get("/up").status, server.get(&url).status), (404, 404), "nothing is there yet");
+    let part = |offset: usize, complete: &str| {
+        format!(
+            "Content-Type: application/partial-upload\r\nUpload-Offset: {offset}\r\nUpload-Complete: {complete}\r\n"
+        )
+    };
+    check(
+        &server,
+        &[
+            ("PATCH", &url, &part(5, "?1"), &whole[5..], 409),
+            ("PATCH", &url, "Upload-Offset: 20000\r\nUpload-Complete: ?1\r\n", &whole[20_000..], 415),
+            ("PATCH", &url, &part(20_000, "?0").replace("Upload-Offset", "X"), &whole[20_000..], 400),
+            ("PATCH", &url, &part(20_000, "?1"), &whole[20_001..], 400),
+            ("POST", &url, "", "", 405),
+            ("PATCH", "/.taipan-upload-00000000000000000000000000000000", &part(0, "?1"), "", 404),
+            ("PATCH", "/.taipan-upload-..", &part(0, "?1"), "", 404),
+            ("PATCH", &url, &part(20_000, "?0"), &whole[20_000..30_000], 204),
+        ],
+    );
+    // A client that disconnects has still sent something.
+    let mut client = server.connect();
+    let fields = part(30_000, "?1");
+    client.send(format!(
+        "PATCH {url} HTTP/1.1\r\nHost: h\r\nContent-Length: 20000\r\n{fields}\r\n{}",
+        &whole[30_000..40_000]
+    ));
+    drop(client);
+    // HEAD ends a request that still receives.
+    let offset: usize = state(head(&server)).1.parse().unwrap();
+    assert!((30_000..=40_000).contains(&offset), "{offset}");
+    server.reload();
+    let done = send(&server, "PATCH", &url, &part(offset, "?1"), &whole[offset..]);
+    assert_eq!((done.status, done.field("upload-complete")), (201, Some("?1")));
+    assert_eq!(content(&server, "/up"), whole);
+    assert_eq!(state(head(&server)), at("50000", "?1"));
+    check(
+        &server,
+        &[
+            ("PATCH", &url, &part(50_000, "?1"), "", 400),
+            ("DELETE", &url, "", "", 204),
+            ("DELETE", &url, "", "", 404),
+        ],
+    );
+    assert_eq!(content(&server, "/up"), whole);
+    assert!(own_files(&server, "uploads").is_empty());
+}
+
+#[test]
+fn speaks_as_finder_and_windows_expect() {
+    let server = server();
+    let options = send(&server, "OPTIONS", "/", "", "");
+    for (name, value) in [("dav", "1, 2, 3"), ("ms-author-via", "DAV")] {
+        assert_eq!(options.field(name), Some(value));
+    }
+    assert!(options.field("allow").unwrap().contains("PROPFIND"));
+    let ask = "<?xml version=\"1.0\" encoding=\"utf-8\"?><D:propfind xmlns:D=\"DAV:\"><D:prop><D:getlastmodified/>\
+               <D:getcontentlength/><D:creationdate/><D:resourcetype/><D:quota-available-bytes/></D:prop></D:propfind>";
+    let lock = "<?xml version=\"1.0\"?><D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope><D:locktype>\
+                <D:write/></D:locktype><D:owner><D:href>http://www.apple.com/webdav_fs/</D:href></D:owner></D:lockinfo>";
+    let found =
+        send(&server, "PROPFIND", "/", "Depth: 1\r\nTranslate: f\r\nContent-Type: text/xml\r\n", ask).text();
+    assert!(found.contains("<D:quota-available-bytes>"), "{found}");
+    // Finder: a lock makes the file, which is written empty, and then full.
+    let locked = send(&server, "LOCK", "/New%20File.txt", "Timeout: Second-600\r\nDepth: 0\r\n", lock);
+    assert_eq!((locked.status, locked.text().contains("webdav_fs")), (201, true));
+    let held = format!("If: ({})\r\n", locked.field("lock-token").unwrap());
+    let token = format!("Lock-Token: {}\r\n", locked.field("lock-token").unwrap());
+    // Windows: its times are dead properties.
+    let times = "<D:propertyupdate xmlns:D=\"DAV:\" xmlns:Z=\"urn:schemas-microsoft-com:\"><D:set><D:prop>\
+                 <Z:Win32LastModifiedTime>Sun, 22 Nov 2026 10:00:00 GMT</Z:Win32LastModifiedTime></D:prop></D:set>\
+                 </D:propertyupdate>";
+    check(
+        &server,
+        &[
+            ("PUT", "/New%20File.txt", &held, "", 204),
+            ("PUT", "/New%20File.txt", &held, "content", 204),
+            ("PROPPATCH", "/New%20File.txt", &held, times, 207),
+            ("LOCK", "/New%20File.txt", &format!("{held}Timeout: Infinite\r\n"), "", 200),
+            ("UNLOCK", "/New%20File.txt", &token, "", 204),
+            ("MOVE", "/New%20File.txt", "Destination: /b\r\nOverwrite: F\r\n", "", 201),
+        ],
+    );
+    assert_eq!(content(&server, "/b"), "content");
+}
+
+#[test]
+fn rclone_and_cadaver_work() {
+    let server = server();
+    let home = server.home();
+    fs::create_dir_all(home.join("up/deep")).unwrap();
+    fs::write(home.join("up/one.txt"), "1").unwrap();
+    fs::write(home.join("up/deep/two words.txt"), Random::new(7).bytes(300_000)).unwrap();
+    let rclone = |arguments: &[&str]| {
+        let mut rclone = tool("rclone");
+        rclone.env("HOME", home).env("RCLONE_CONFIG", home.join("rclone.conf")).current_dir(home);
+        rclone.args(["--webdav-url", &server.url("/"), "--webdav-vendor", "other"]).args(arguments);
+        succeeds(&mut rclone)
+    };
+    rclone(&["copy", "up", ":webdav:there"]);
+    rclone(&["check", "up", ":webdav:there", "--download"]);
+    rclone(&["moveto", ":webdav:there/one.txt", ":webdav:there/first.txt"]);
+    assert_eq!(content(&server, "/there/first.txt"), "1");
+    rclone(&["purge", ":webdav:there"]);
+    assert_eq!(server.get("/there/first.txt").status, 404);
+
+    fs::write(
+        home.join("commands"),
+        "mkcol made\ncd made\nput up/one.txt\ncopy one.txt two.txt\nlock two.txt\nunlock two.txt\nls\nquit\n",
+    )
+    .unwrap();
+    let mut cadaver = tool("cadaver");
+    cadaver.arg(server.url("/")).env("HOME", home).current_dir(home);
+    let out = succeeds(cadaver.stdin(fs::File::open(home.join("commands")).unwrap()));
+    assert_eq!(content(&server, "/made/two.txt"), "1", "{out}");
+    assert!(!out.contains("failed"), "{out}");
+}
+
+#[test]
+fn explain_changes_nothing_and_check_refuses_what_is_open() {
+    let server = server();
+    for (method, words) in [("PUT", "puts it in place"), ("DELETE", "removes the file"), ("MOVE", "moves it")]
+    {
+        let out = server.run_command(&["explain", method, "/a.txt"]);
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success() && text.contains(words), "{method}: {text}");
+    }
+    assert_eq!(content(&server, "/a.txt"), "old\n");
+    let refused = |config: &str| {
+        let site = Site::new().config(config);
+        let mut check = e2e::command();
+        let out = output_of(check.args(["check", "-c"]).arg(site.write_config()));
+        assert!(!out.status.success(), "{config}");
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    let found = refused("publish = \"webdav\"\n");
+    assert!(found.contains("everyone could publish"), "{found}");
+    let found = refused(&format!("{OPEN}[[route]]\npath = \"/cgi-bin/\"\ncgi = true\n"));
+    assert!(found.contains("could run as scripts"), "{found}");
+}

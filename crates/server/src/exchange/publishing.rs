@@ -1,0 +1,469 @@
+//! Publishing: methods that change files, and WebDAV. What may be changed, and under which conditions, is decided here, on the
+//! loop; `crate::publishing` does it on helper threads.
+
+mod folders;
+mod locking;
+mod moving;
+mod properties;
+mod put;
+mod resumable;
+
+use dav::condition::If;
+use dav::locks::Holder;
+use dav::method::Method as DavMethod;
+use dav::multistatus;
+use dav::request::MAX_BODY;
+use site::decide::Resource;
+use site::host::name_of;
+use site::model::{EtagFrom, FileRules, Route};
+use site::plan::{Cause, FilesPlan, PlannedAction};
+use site::publishing::{Mode, UPLOAD_NAME};
+use taipan_http::conditional::{self, Validators, Verdict};
+use taipan_http::head::{Method, Names};
+use taipan_http::status::Status;
+use taipan_http::target::{SafePath, Target as RequestTarget, encode_path};
+
+use super::{Exchange, on_heap};
+use crate::disk::Work;
+use crate::files::beneath::Root;
+use crate::files::{Probe, stat_etag};
+use crate::log;
+use crate::publishing::changes;
+use crate::publishing::failure::Failure;
+use crate::publishing::store::{Below, Expected, Found, Store, Terms};
+use crate::publishing::tree::{Kind, Member, Reach, Scan};
+use crate::request::Request;
+use crate::response::Response;
+use crate::response_head::HeadWriter;
+use crate::stats::Count;
+
+/// The path of a resource in a route that is published.
+#[derive(Clone)]
+struct Target<'a> {
+    route: &'a Route,
+    rules: &'a FileRules,
+    /// As it was requested.
+    path: SafePath<'static>,
+    /// The part of the path that leads to the root: empty, or with a slash at its end.
+    prefix: String,
+    below: Below,
+    store: Store,
+}
+
+/// What is at a target.
+struct Present {
+    found: Option<Found>,
+    /// Its entity tag, as GET sends it.
+    tag: Option<Vec<u8>>,
+}
+
+/// What a request wants to do with the members of a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Read,
+    Change,
+}
+
+impl Target<'_> {
+    /// The path, in URLs, of what is at `below`.
+    fn url(&self, below: &str, kind: Kind) -> Option<SafePath<'static>> {
+        let slash = if kind == Kind::Folder && !below.is_empty() { "/" } else { "" };
+        SafePath::from_decoded(&["/", &self.prefix, below, slash].concat()).ok()
+    }
+
+    fn href(&self, below: &str, kind: Kind) -> String {
+        href(&self.prefix, below, kind)
+    }
+
+    fn own_href(&self, found: Option<Found>) -> String {
+        let kind = if matches!(found, Some(Found::Folder(_))) { Kind::Folder } else { Kind::File };
+        self.href(self.below.as_str(), kind)
+    }
+
+    fn is_root(&self) -> bool {
+        self.below.as_str().is_empty()
+    }
+
+    /// Whether a file at this path has the tag of its attributes.
+    fn has_stat_tags(&self) -> bool {
+        self.rules.etag == EtagFrom::Stat
+    }
+}
+
+fn href(prefix: &str, below: &str, kind: Kind) -> String {
+    let mut out = String::from("/");
+    encode_path(prefix, &mut out);
+    encode_path(below, &mut out);
+    if kind == Kind::Folder && !out.ends_with('/') {
+        out.push('/');
+    }
+    out
+}
+
+impl<'a> Exchange<'a> {
+    /// The method, if it is one for the files of a route that is published.
+    pub(super) fn publishing_method(&self, route: &Route, path: &SafePath<'_>) -> Option<DavMethod> {
+        if route.publishing.mode == Mode::Off {
+            return None;
+        }
+        match self.head.method {
+            Method::Head if is_upload(path) => Some(DavMethod::Options),
+            Method::Get | Method::Head => None,
+            method => DavMethod::of(method, self.head.token),
+        }
+    }
+
+    /// Responds to a method for the files of a route that is published. The request may have the path.
+    pub(super) async fn publish(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        route: &'a Route,
+        method: DavMethod,
+    ) -> Response {
+        if self.services.sheds_cold() {
+            return self.status(route, Status::SERVICE_UNAVAILABLE).await;
+        }
+        if is_upload(path) && route.publishes() {
+            return on_heap(|| self.resume(request, path, route, method)).await;
+        }
+        if let Err(status) = route.publishing.permits(method) {
+            return self.status(route, status).await;
+        }
+        let target = match self.target(path) {
+            Ok(target) => target,
+            Err(status) => return self.status(route, status).await,
+        };
+        self.services.counts.add(Count::Publications, 1);
+        let done = match method {
+            DavMethod::Options => Ok(self.options(&target)),
+            DavMethod::Put => on_heap(|| self.put(request, &target)).await,
+            DavMethod::Patch => Err(Problem::Status(Status::METHOD_NOT_ALLOWED)),
+            DavMethod::Delete => on_heap(|| self.delete(request, &target)).await,
+            DavMethod::MkCol => on_heap(|| self.make_folder(request, &target)).await,
+            DavMethod::Copy | DavMethod::Move => on_heap(|| self.transfer(request, &target, method)).await,
+            DavMethod::PropFind => on_heap(|| self.find_properties(&target)).await,
+            DavMethod::PropPatch => on_heap(|| self.change_properties(request, &target)).await,
+            DavMethod::Lock => on_heap(|| self.lock(request, &target)).await,
+            DavMethod::Unlock => on_heap(|| self.unlock(&target)).await,
+        };
+        match done {
+            Ok(response) => response,
+            Err(problem) => self.respond_to_problem(&target, problem).await,
+        }
+    }
+
+    fn options(&self, target: &Target<'_>) -> Response {
+        let publishing = &target.route.publishing;
+        let head = HeadWriter::new(self.services, Some(target.route), Status::NO_CONTENT)
+            .field("Allow", publishing.allow())
+            .optional("DAV", publishing.classes())
+            // Windows asks for it before it speaks WebDAV.
+            .optional("MS-Author-Via", publishing.classes().map(|_| "DAV"));
+        let head = match resumable::is_offered(target.route) {
+            true => head
+                .field("Accept-Patch", dav::upload::PARTIAL)
+                .field("Upload-Limit", resumable::limits(target.route, publishing.resumable.as_secs())),
+            false => head,
+        };
+        Response::from_head(head.finish())
+    }
+
+    /// The resource of a path. Errors: the status of the response where clients cannot publish.
+    fn target(&self, path: &SafePath<'_>) -> Result<Target<'a>, Status> {
+        let plan = self.plan(path.clone().into_owned());
+        let route = plan.route;
+        if route.publishing.mode == Mode::Off {
+            return Err(Status::METHOD_NOT_ALLOWED);
+        }
+        if plan.walk.is_some() {
+            return Err(Status::FORBIDDEN);
+        }
+        let planned = match plan.action {
+            PlannedAction::Files(planned) => planned,
+            PlannedAction::Status(_, Cause::Dotfile | Cause::Private) => return Err(Status::FORBIDDEN),
+            _ => return Err(Status::METHOD_NOT_ALLOWED),
+        };
+        let root = self.responder.files.root(self.key, &planned, self.now)?;
+        self.target_of(route, &planned, root)
+    }
+
+    fn target_of(
+        &self,
+        route: &'a Route,
+        planned: &FilesPlan<'a, '_>,
+        root: Root,
+    ) -> Result<Target<'a>, Status> {
+        let below = planned.below().as_str().trim_end_matches('/').to_owned();
+        let path = planned.path.clone().into_owned();
+        let whole = path.as_str().trim_end_matches('/');
+        let prefix = whole.strip_suffix(&below).unwrap_or_default();
+        let slash = if prefix.is_empty() || prefix.ends_with('/') { "" } else { "/" };
+        let prefix = [prefix, slash].concat();
+        let below = SafePath::from_decoded(&["/", &below].concat()).map_err(|_| Status::BAD_REQUEST)?;
+        let store = Store { root, settings: route.publishing.clone() };
+        Ok(Target { route, rules: planned.rules, path, prefix, below, store })
+    }
+
+    /// Runs `work` on a helper thread.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        store: &Store,
+        work: impl FnOnce(&Store) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (store, device) = (store.clone(), store.root.device);
+        let done = self.services.disk.run(device, Work::File, move || work(&store)).await;
+        done.map_err(|_| Problem::Status(Status::SERVICE_UNAVAILABLE))?.map_err(Problem::Failure)
+    }
+
+    async fn present(&self, target: &Target<'_>) -> Result<Present, Problem> {
+        let below = target.below.clone();
+        let found = self.on_disk(&target.store, move |store| store.find(&below)).await?;
+        let tag = match found {
+            Some(Found::File(stamp)) => match target.rules.etag {
+                EtagFrom::Stat => Some(stat_etag(&stamp, "")),
+                EtagFrom::Off => None,
+                EtagFrom::Content => self.content_tag(target).await,
+            },
+            _ => None,
+        };
+        Ok(Present { found, tag })
+    }
+
+    /// The entity tag that GET sends.
+    async fn content_tag(&self, target: &Target<'_>) -> Option<Vec<u8>> {
+        let planned = self.plan(target.path.clone()).files()?;
+        let entry = match self.responder.files.probe(self.key, &target.path, &planned, self.now) {
+            Probe::Hit(entry) => entry,
+            Probe::WouldWait(lookup) => self.wait(lookup).await.ok()?,
+            Probe::Failed(_) => return None,
+        };
+        match &entry.resource {
+            Resource::File(all, _) => all.first()?.etag.as_ref().map(|tag| tag.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// What the fields of the request demand of its resource. Errors: they do not hold, or are malformed.
+    fn terms(&self, request: Request<'_>, target: &Target<'a>, present: &Present) -> Result<Terms, Problem> {
+        let mut terms = Terms {
+            holder: self.holder(),
+            tag: present.tag.clone().filter(|_| !target.has_stat_tags()),
+            ..Terms::default()
+        };
+        if self.head.value("if").is_some() {
+            let field =
+                self.head.only("if").and_then(If::parse).ok_or(Problem::Status(Status::BAD_REQUEST))?;
+            for url in field.resources() {
+                if let Ok(other) =
+                    self.local_path(request, url.as_bytes()).and_then(|path| self.target(&path))
+                    && other.store.root.is_same(&target.store.root)
+                {
+                    terms.resources.insert(url.to_owned(), other.below);
+                }
+            }
+            terms.holder.tokens = field.tokens().map(str::to_owned).collect();
+            terms.field = Some(field);
+        }
+        if !self.head.names.intersects(Names::CONDITIONAL) {
+            return Ok(terms);
+        }
+        let validators = match present.found {
+            None => None,
+            Some(Found::File(stamp)) => {
+                Some(Validators { etag: present.tag.as_deref(), modified: Some(stamp.modified_seconds()) })
+            }
+            Some(Found::Folder(_) | Found::Other) => Some(Validators::default()),
+        };
+        if conditional::evaluate(self.head, validators.as_ref(), self.now) != Verdict::Proceed {
+            return Err(Problem::Status(Status::PRECONDITION_FAILED));
+        }
+        terms.expected = match present.found {
+            None => Expected::Nothing,
+            Some(Found::File(stamp)) => Expected::File(stamp),
+            Some(_) => Expected::Anything,
+        };
+        Ok(terms)
+    }
+
+    fn holder(&self) -> Holder {
+        let user = self.user().map_or(String::new(), |user| user.to_string());
+        Holder { tokens: Vec::new(), user }
+    }
+
+    /// The path of a URL of this host. Errors: the status of the response.
+    fn local_path(&self, request: Request<'_>, url: &[u8]) -> Result<SafePath<'static>, Status> {
+        let url = std::str::from_utf8(url).map_err(|_| Status::BAD_REQUEST)?.trim_matches([' ', '\t']);
+        let target = RequestTarget::parse(Method::Get, url).map_err(|_| Status::BAD_REQUEST)?;
+        if let Some(authority) = target.authority()
+            && !name_of(authority.as_bytes()).eq_ignore_ascii_case(name_of(request.head.authority))
+        {
+            // RFC 4918 §9.8.5.
+            return Err(Status::BAD_GATEWAY);
+        }
+        let path = target.path().ok_or(Status::BAD_REQUEST)?;
+        SafePath::parse(path).map(SafePath::into_owned).map_err(|error| error.status())
+    }
+
+    /// Whether the request may do this with a member of the target's folder.
+    fn may_use(&self, target: &Target<'_>, member: &Member, what: Use) -> bool {
+        let Some(url) = target.url(member.path.as_str(), member.kind) else { return false };
+        let plan = self.plan(url.clone());
+        if what == Use::Change && !plan.route.publishes() {
+            return false;
+        }
+        let Some(planned) = plan.files() else { return false };
+        let own = self.plan(target.path.clone()).files().map(|own| own.root);
+        let is_same = own == Some(planned.root)
+            && planned.below().as_str().trim_end_matches('/') == member.path.as_str();
+        let is_allowed = !self.responder.needs.rules || self.check_access(&url).is_ok();
+        let is_authorized = !self.responder.needs.authorizers || !self.lacks_authorization(&url);
+        is_same && is_allowed && is_authorized
+    }
+
+    /// Gives `each` what is beneath a folder. Errors: those of `each`.
+    async fn scan(
+        &self,
+        target: &Target<'a>,
+        reach: Reach,
+        mut each: impl FnMut(&Exchange<'a>, Member) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let mut scan = Scan::new(&target.below, reach, target.rules.symlinks);
+        loop {
+            let work = move |store: &Store| scan.step(store).map(|members| (scan, members));
+            let (rest, members) = self.on_disk(&target.store, work).await?;
+            if members.is_empty() {
+                return Ok(());
+            }
+            scan = rest;
+            for member in members {
+                each(self, member)?;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Errors: the request may not change something beneath the folder of `target`.
+    async fn check_members(&self, target: &Target<'a>) -> Result<(), Problem> {
+        let check =
+            |exchange: &Exchange<'a>, member: Member| match exchange.may_use(target, &member, Use::Change) {
+                true => Ok(()),
+                false => Err(Problem::Status(Status::FORBIDDEN)),
+            };
+        self.scan(target, Reach::Tree, check).await
+    }
+
+    /// The members of a folder that the client may read. Errors: there are more than a listing may have.
+    async fn readable_members(&self, target: &Target<'a>, reach: Reach) -> Result<Vec<Member>, Problem> {
+        let _permit = self.responder.published_folders.take().ok_or(Status::SERVICE_UNAVAILABLE)?;
+        let (mut members, most) = (Vec::new(), self.services.site.limits.listing_entries);
+        let collect = |exchange: &Exchange<'a>, member: Member| {
+            if exchange.may_use(target, &member, Use::Read) {
+                members.push(member);
+            }
+            if members.len() > most { Err(Problem::Failure(Failure::TooMany)) } else { Ok(()) }
+        };
+        self.scan(target, reach, collect).await?;
+        Ok(members)
+    }
+
+    /// The body of a request that is read as a whole.
+    async fn small_body(&self) -> Result<Vec<u8>, Problem> {
+        let mut all = Vec::new();
+        while let Some(bytes) =
+            self.body.read(MAX_BODY).await.map_err(|(status, _)| Problem::Status(status))?
+        {
+            all.extend_from_slice(&bytes);
+        }
+        Ok(all)
+    }
+
+    /// Returns when all workers know that something has changed.
+    async fn announce_change(&self) {
+        changes::announce(&self.responder.files).await;
+    }
+
+    /// Removes what has been moved to the trash, while the client gets its response.
+    fn empty_trash(&self, store: &Store, name: Option<String>) {
+        let (Some(name), store, disk) = (name, store.clone(), self.services.disk.clone()) else { return };
+        tokio::task::spawn_local(async move {
+            let device = store.root.device;
+            // What is left after an error is removed at the next start.
+            _ = disk
+                .run(device, Work::Listing, move || crate::publishing::tree::empty_trash(&store, &name))
+                .await;
+        });
+    }
+
+    /// A response of WebDAV.
+    fn xml(&self, route: &Route, status: Status, body: &str) -> Response {
+        let head = HeadWriter::new(self.services, Some(route), status)
+            .field("Content-Type", multistatus::CONTENT_TYPE)
+            .length(body.len() as u64);
+        Response::from_head(head.finish_with(body.as_bytes()))
+    }
+
+    async fn respond_to_problem(&self, target: &Target<'a>, problem: Problem) -> Response {
+        let (route, failure) = match problem {
+            Problem::Status(Status::INSUFFICIENT_STORAGE) => (target.route, Failure::NoSpace),
+            Problem::Status(status) => return self.status(target.route, status).await,
+            Problem::Precondition(status, name) => {
+                return self.xml(target.route, status, &multistatus::error(name, None));
+            }
+            Problem::Failure(failure) => (target.route, failure),
+        };
+        let path = target.path.as_str();
+        match &failure {
+            Failure::Locked(lock) => {
+                let body =
+                    multistatus::error("lock-token-submitted", Some(&target.href(&lock.path, Kind::File)));
+                return self.xml(route, Status::LOCKED, &body);
+            }
+            Failure::Permission(errno) => {
+                let user = crate::privilege::user_text(rustix::process::geteuid().as_raw());
+                log::error(format_args!(
+                    "/{path} cannot be changed: {errno}; {user} must own {}, or may write to it",
+                    target.store.root.path.display()
+                ));
+            }
+            Failure::NoSpace => {
+                self.services.counts.add(Count::PublicationsWithoutSpace, 1);
+                log::warn(format_args!(
+                    "/{path} cannot be stored: no space in {}, or \"publish_quota\" or \"publish_min_free\" does not allow it",
+                    target.store.root.path.display()
+                ));
+            }
+            Failure::TooMany => log::warn(format_args!(
+                "/{path}: more members, locks, properties or uploads than one request may have; see \"listing_entries\""
+            )),
+            Failure::Local(errno) => log::error(format_args!("/{path} cannot be changed: {errno}")),
+            _ => {}
+        }
+        self.status(route, failure.status()).await
+    }
+}
+
+/// Why a request gets no success.
+enum Problem {
+    Status(Status),
+    /// A precondition of RFC 4918 §16.
+    Precondition(Status, &'static str),
+    Failure(Failure),
+}
+
+impl From<Status> for Problem {
+    fn from(status: Status) -> Problem {
+        Problem::Status(status)
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Problem {
+        Problem::Failure(failure)
+    }
+}
+
+/// Whether a path is that of an upload that can be resumed.
+pub(super) fn is_upload(path: &SafePath<'_>) -> bool {
+    path.name().starts_with(UPLOAD_NAME)
+}

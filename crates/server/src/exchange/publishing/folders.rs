@@ -1,0 +1,106 @@
+//! MKCOL and DELETE.
+
+use dav::fields::Depth;
+use dav::locks::Touch;
+use rustix::io::Errno;
+use taipan_http::status::Status;
+
+use super::{Exchange, Problem, Target};
+use crate::publishing::failure::Failure;
+use crate::publishing::store::{Found, Store};
+use crate::request::Request;
+use crate::request::body::Length;
+use crate::response::Response;
+use crate::response_head::HeadWriter;
+use crate::sys::calls;
+
+impl<'a> Exchange<'a> {
+    pub(super) async fn make_folder(
+        &mut self,
+        request: Request<'_>,
+        target: &Target<'a>,
+    ) -> Result<Response, Problem> {
+        let has_content = match self.body.length() {
+            Length::None | Length::Sized(0) => false,
+            Length::Sized(_) => true,
+            Length::Unknown => !self.small_body().await?.is_empty(),
+        };
+        if has_content {
+            // RFC 4918 §9.3.1: no content has a meaning here.
+            return Err(Status::UNSUPPORTED_MEDIA_TYPE.into());
+        }
+        let present = self.present(target).await?;
+        let terms = self.terms(request, target, &present)?;
+        let below = target.below.clone();
+        let make = move |store: &Store| {
+            let guard = store.guard()?;
+            if guard.check(store, &terms, &below, Touch::Name)?.is_some() {
+                return Err(Failure::Exists);
+            }
+            let (folder, name) = store.folder_of(&below).map_err(|failure| match failure {
+                Failure::Missing => Failure::NoFolder,
+                failure => failure,
+            })?;
+            match calls::make_folder_with(&folder, name, store.folder_mode()) {
+                Err(Errno::EXIST) => return Err(Failure::Exists),
+                made => made?,
+            }
+            guard.discard_properties(store, &below)?;
+            store.sync_folder(&folder)
+        };
+        if target.is_root() {
+            return Err(Status::METHOD_NOT_ALLOWED.into());
+        }
+        self.on_disk(&target.store, make).await?;
+        self.announce_change().await;
+        Ok(self.without_content(target, Status::CREATED))
+    }
+
+    pub(super) async fn delete(
+        &mut self,
+        request: Request<'_>,
+        target: &Target<'a>,
+    ) -> Result<Response, Problem> {
+        let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
+        let depth = depth.transpose()?.unwrap_or(Depth::Infinity);
+        if target.is_root() {
+            return Err(Status::FORBIDDEN.into());
+        }
+        let present = self.present(target).await?;
+        let is_folder = match present.found {
+            None => return Err(Status::NOT_FOUND.into()),
+            Some(Found::Folder(_)) => true,
+            Some(_) if target.path.is_folder() => return Err(Status::NOT_FOUND.into()),
+            Some(_) => false,
+        };
+        if is_folder && (!target.route.publishing.is_dav() || depth != Depth::Infinity) {
+            // RFC 4918 §9.6.1. Without WebDAV, only files are deleted.
+            let status = if depth == Depth::Infinity { Status::FORBIDDEN } else { Status::BAD_REQUEST };
+            return Err(status.into());
+        }
+        let terms = self.terms(request, target, &present)?;
+        if is_folder {
+            self.check_members(target).await?;
+        }
+        let below = target.below.clone();
+        let discard = move |store: &Store| {
+            let guard = store.guard()?;
+            if guard.check(store, &terms, &below, Touch::Tree)?.is_none() {
+                return Err(Failure::Missing);
+            }
+            let discarded = guard.discard(store, &below)?;
+            guard.remove_locks(&below)?;
+            Ok(discarded)
+        };
+        let discarded = self.on_disk(&target.store, discard).await?;
+        self.announce_change().await;
+        self.empty_trash(&target.store, Some(discarded));
+        Ok(self.without_content(target, Status::NO_CONTENT))
+    }
+
+    pub(super) fn without_content(&self, target: &Target<'_>, status: Status) -> Response {
+        let head = HeadWriter::new(self.services, Some(target.route), status);
+        let head = if status.allows_body() { head.length(0) } else { head };
+        Response::from_head(head.finish())
+    }
+}

@@ -1,0 +1,151 @@
+//! LOCK and UNLOCK.
+
+use dav::fields::{Depth, coded_url, timeout};
+use dav::locks::{Extent, Lock, MAX_OWNER, Touch};
+use dav::multistatus;
+use dav::request::LockInfo;
+use rustix::fs::OFlags;
+use taipan_http::status::Status;
+
+use super::properties::rejected;
+use super::{Exchange, Problem, Target};
+use crate::publishing::failure::Failure;
+use crate::publishing::store::{Found, Store, lock_token};
+use crate::publishing::tree::Kind;
+use crate::request::Request;
+use crate::response::Response;
+use crate::response_head::HeadWriter;
+use crate::sys::calls;
+
+/// The result of an attempt to lock.
+enum Attempt {
+    /// And whether the resource was made for it.
+    Locked(Lock, Option<Found>),
+    /// This lock excludes it.
+    Excluded(Lock),
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) async fn lock(
+        &mut self,
+        request: Request<'_>,
+        target: &Target<'a>,
+    ) -> Result<Response, Problem> {
+        let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
+        let extent = match depth.transpose()? {
+            Some(Depth::Zero) => Extent::Resource,
+            None | Some(Depth::Infinity) => Extent::Tree,
+            Some(Depth::One) => return Err(Status::BAD_REQUEST.into()),
+        };
+        let most = target.route.publishing.lock.as_secs();
+        let expires = self.now.saturating_add_unsigned(timeout(self.head.value("timeout"), most));
+        let body = self.small_body().await?;
+        let present = self.present(target).await?;
+        let terms = self.terms(request, target, &present)?;
+        let below = target.below.clone();
+        if body.is_empty() {
+            if terms.holder.tokens.is_empty() {
+                return Err(Status::BAD_REQUEST.into());
+            }
+            let (holder, now) = (terms.holder, self.now);
+            let renew = move |store: &Store| {
+                let guard = store.guard()?;
+                let mut locks = guard.locks(now)?;
+                let lock = locks.held(below.as_str(), &holder).ok_or(Failure::Precondition)?;
+                lock.expires = expires;
+                let lock = lock.clone();
+                guard.write_locks(&locks)?;
+                Ok(lock)
+            };
+            let lock = self.on_disk(&target.store, renew).await?;
+            return Ok(self.locked(target, &lock, Status::OK, present.found));
+        }
+        let LockInfo { scope, owner } = LockInfo::parse(&body).map_err(rejected)?;
+        if owner.len() > MAX_OWNER {
+            return Err(Status::CONTENT_TOO_LARGE.into());
+        }
+        if present.found.is_none() && target.path.is_folder() {
+            return Err(Status::CONFLICT.into());
+        }
+        let (user, now) = (terms.holder.user.clone(), self.now);
+        let add = move |store: &Store| {
+            let guard = store.guard()?;
+            let mut locks = guard.locks(now)?;
+            if let Some(lock) = locks.conflict(below.as_str(), extent, scope) {
+                return Ok(Attempt::Excluded(lock.clone()));
+            }
+            if locks.is_full() {
+                return Err(Failure::TooMany);
+            }
+            let found = store.find(&below)?;
+            if found.is_none() {
+                guard.check(store, &terms, &below, Touch::Name)?;
+                // RFC 4918 §7.3: a lock on nothing makes an empty file.
+                let (folder, name) = store.folder_of(&below).map_err(|failure| match failure {
+                    Failure::Missing => Failure::NoFolder,
+                    failure => failure,
+                })?;
+                let flags =
+                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                calls::create_with(&folder, name, flags, store.file_mode())?;
+                guard.discard_properties(store, &below)?;
+            }
+            let path = below.as_str().to_owned();
+            let lock = Lock { token: lock_token()?, path, extent, scope, owner, user, expires };
+            locks.add(lock.clone());
+            guard.write_locks(&locks)?;
+            Ok(Attempt::Locked(lock, found))
+        };
+        match self.on_disk(&target.store, add).await? {
+            Attempt::Excluded(lock) => {
+                let body =
+                    multistatus::error("no-conflicting-lock", Some(&target.href(&lock.path, Kind::File)));
+                Ok(self.xml(target.route, Status::LOCKED, &body))
+            }
+            Attempt::Locked(lock, found) => {
+                let status = if found.is_some() { Status::OK } else { Status::CREATED };
+                if found.is_none() {
+                    self.announce_change().await;
+                }
+                Ok(self.locked(target, &lock, status, found))
+            }
+        }
+    }
+
+    fn locked(&self, target: &Target<'_>, lock: &Lock, status: Status, found: Option<Found>) -> Response {
+        let kind = match found {
+            Some(Found::Folder(_)) => Kind::Folder,
+            // A lock that is renewed may be that of a folder above.
+            _ if lock.path != target.below.as_str() => Kind::Folder,
+            _ => Kind::File,
+        };
+        let body = multistatus::lock_response(lock, &target.href(&lock.path, kind), self.now);
+        let head = HeadWriter::new(self.services, Some(target.route), status)
+            .field("Content-Type", multistatus::CONTENT_TYPE)
+            .field("Lock-Token", format!("<{}>", lock.token))
+            .length(body.len() as u64);
+        Response::from_head(head.finish_with(body.as_bytes()))
+    }
+
+    pub(super) async fn unlock(&mut self, target: &Target<'a>) -> Result<Response, Problem> {
+        let token = self.head.only("lock-token").and_then(coded_url).ok_or(Status::BAD_REQUEST)?.to_owned();
+        let (below, now, mut holder) = (target.below.clone(), self.now, self.holder());
+        holder.tokens.push(token.clone());
+        let remove = move |store: &Store| {
+            let guard = store.guard()?;
+            let mut locks = guard.locks(now)?;
+            let Some(lock) = locks.on(below.as_str()).find(|lock| lock.token == token) else {
+                return Ok(false);
+            };
+            if !lock.is_of(&holder) {
+                return Err(Failure::Denied);
+            }
+            locks.remove(&token);
+            guard.write_locks(&locks).map(|()| true)
+        };
+        match self.on_disk(&target.store, remove).await? {
+            true => Ok(self.without_content(target, Status::NO_CONTENT)),
+            false => Err(Problem::Precondition(Status::CONFLICT, "lock-token-matches-request-uri")),
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! COPY and MOVE.
+
+use dav::fields::{Depth, Overwrite};
+use dav::locks::{Touch, is_beneath};
+use dav::method::Method;
+use rustix::fs::RenameFlags;
+use taipan_http::status::Status;
+use taipan_http::target::SafePath;
+
+use super::{Exchange, Problem, Target, Use};
+use crate::files::beneath::{self, Wait};
+use crate::publishing::failure::Failure;
+use crate::publishing::new_file::NewFile;
+use crate::publishing::store::{Found, Guard, Store, Terms};
+use crate::publishing::tree::{Copy, Kind, Member, Progress, Reach, put_in_place};
+use crate::request::Request;
+use crate::response::Response;
+use crate::sys::calls;
+
+/// Bytes of a file that are copied in one step, and with one call.
+const BYTES_PER_STEP: usize = 8 * 1024 * 1024;
+const BYTES_PER_CALL: usize = 256 * 1024;
+
+/// What a transfer has replaced: what was there, and its name in the trash.
+type Replaced = (Option<Found>, Option<String>);
+
+impl<'a> Exchange<'a> {
+    pub(super) async fn transfer(
+        &mut self,
+        request: Request<'_>,
+        from: &Target<'a>,
+        method: Method,
+    ) -> Result<Response, Problem> {
+        let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
+        let depth = depth.transpose()?.unwrap_or(Depth::Infinity);
+        let is_valid = depth == Depth::Infinity || (method == Method::Copy && depth == Depth::Zero);
+        let overwrite = Overwrite::parse(self.head.value("overwrite")).filter(|_| is_valid);
+        let overwrite = overwrite.ok_or(Status::BAD_REQUEST)?;
+        let destination = self.head.only("destination").ok_or(Status::BAD_REQUEST)?;
+        let path = self.local_path(request, destination)?;
+        let to = match self.destination(request, &path).await? {
+            Ok(to) => to,
+            Err(response) => return Ok(response),
+        };
+        let present = self.present(from).await?;
+        let is_folder = match present.found {
+            None => return Err(Status::NOT_FOUND.into()),
+            Some(Found::Other) => return Err(Status::FORBIDDEN.into()),
+            Some(Found::File(_)) if from.path.is_folder() => return Err(Status::NOT_FOUND.into()),
+            Some(Found::File(_)) => false,
+            Some(Found::Folder(_)) => true,
+        };
+        check_places(from, &to, method)?;
+        let terms = self.terms(request, from, &present)?;
+        let there = self.present(&to).await?.found;
+        if there.is_some() && overwrite == Overwrite::Forbidden {
+            return Err(Status::PRECONDITION_FAILED.into());
+        }
+        if let Some(Found::Folder(_)) = there {
+            self.check_members(&to).await?;
+        }
+        let is_one_root = from.store.root.is_same(&to.store.root);
+        let (replaced, discarded) = match (method, is_one_root) {
+            (Method::Move, true) => {
+                if is_folder {
+                    self.check_moved(from, &to).await?;
+                }
+                self.rename(from, &to, terms, overwrite).await?
+            }
+            (Method::Move, false) => {
+                if is_folder {
+                    self.check_moved(from, &to).await?;
+                }
+                let replaced = self.copy(from, &to, &terms, depth, is_folder).await?;
+                self.discard_source(from, terms).await?;
+                replaced
+            }
+            _ => self.copy(from, &to, &terms, depth, is_folder).await?,
+        };
+        self.announce_change().await;
+        self.empty_trash(&to.store, discarded);
+        let status = if replaced.is_some() { Status::NO_CONTENT } else { Status::CREATED };
+        Ok(self.without_content(&to, status))
+    }
+
+    /// The resource at the destination, which the request may have, too. `Err` in `Ok`: the response of what does not let it pass.
+    async fn destination(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'static>,
+    ) -> Result<Result<Target<'a>, Response>, Problem> {
+        if self.responder.needs.rules
+            && let Err(response) = self.enforce(request, |exchange| exchange.check_access(path)).await
+        {
+            return Ok(Err(response));
+        }
+        let planned = self.plan(path.clone()).route;
+        if let Err(response) = self.authorize(request, path, planned).await {
+            return Ok(Err(response));
+        }
+        let to = self.target(path).map_err(|_| Status::FORBIDDEN)?;
+        match to.route.publishing.permits(Method::Copy) {
+            Ok(()) => Ok(Ok(to)),
+            Err(_) => Err(Status::FORBIDDEN.into()),
+        }
+    }
+
+    /// Errors: the request may not move something beneath the folder of `from`, or not to its new place.
+    async fn check_moved(&self, from: &Target<'a>, to: &Target<'a>) -> Result<(), Problem> {
+        let check = |exchange: &Exchange<'a>, member: Member| {
+            let relative = &member.path.as_str()[from.below.as_str().len()..];
+            let moved = SafePath::from_decoded(&["/", to.below.as_str(), relative].concat());
+            let moved = moved.map_err(|_| Status::FORBIDDEN)?;
+            let moved = Member { path: moved, kind: member.kind };
+            let may =
+                exchange.may_use(from, &member, Use::Change) && exchange.may_use(to, &moved, Use::Change);
+            if may { Ok(()) } else { Err(Status::FORBIDDEN.into()) }
+        };
+        self.scan(from, Reach::Tree, check).await
+    }
+
+    async fn rename(
+        &self,
+        from: &Target<'a>,
+        to: &Target<'a>,
+        terms: Terms,
+        overwrite: Overwrite,
+    ) -> Result<Replaced, Problem> {
+        let (source, target) = (from.below.clone(), to.below.clone());
+        let rename = move |store: &Store| {
+            let guard = store.guard()?;
+            let moved = guard.check(store, &terms, &source, Touch::Tree)?.ok_or(Failure::Missing)?;
+            let there = check_there(&guard, store, &terms, &target, overwrite)?;
+            let (folder, name) = store.folder_of(&source)?;
+            let discarded = match (moved, there) {
+                // The kernel replaces one file by another at once.
+                (Found::File(_), Some(Found::File(_))) => {
+                    let (other, last) = store.folder_of(&target)?;
+                    calls::rename_between(&folder, name, &other, last, RenameFlags::empty())?;
+                    store.sync_folder(&other)?;
+                    None
+                }
+                _ => put_in_place(store, &folder, name, &target, there)?,
+            };
+            store.sync_folder(&folder)?;
+            guard.move_properties(store, &source, &target)?;
+            guard.remove_locks(&source)?;
+            Ok((there, discarded))
+        };
+        self.on_disk(&to.store, rename).await
+    }
+
+    async fn copy(
+        &self,
+        from: &Target<'a>,
+        to: &Target<'a>,
+        terms: &Terms,
+        depth: Depth,
+        is_folder: bool,
+    ) -> Result<Replaced, Problem> {
+        let (source, target) = (from.below.clone(), to.below.clone());
+        let checked = terms.clone();
+        // The locks of the source do not matter: it does not change.
+        let field = move |store: &Store| {
+            let found = store.guard()?.check(
+                store,
+                &Terms { holder: checked.holder.clone(), ..checked },
+                &source,
+                Touch::Content,
+            );
+            match found {
+                Ok(_) | Err(Failure::Locked(_)) => store.properties(&source),
+                Err(failure) => Err(failure),
+            }
+        };
+        let properties = self.on_disk(&from.store, field).await?;
+        let replaced = match is_folder {
+            false => self.copy_file(from, to, terms).await?,
+            true => {
+                let members = match depth {
+                    Depth::Infinity => self.readable_members(from, Reach::Tree).await?,
+                    Depth::Zero | Depth::One => Vec::new(),
+                };
+                self.check_copied(from, to, &members)?;
+                self.copy_tree(from, to, terms, members).await?
+            }
+        };
+        let source = from.store.clone();
+        let base = (from.below.clone(), depth);
+        let copy = move |store: &Store| {
+            let guard = store.guard()?;
+            guard.copy_properties(&properties, &target)?;
+            if is_folder && base.1 == Depth::Infinity {
+                crate::publishing::tree::copy_properties(&source, &base.0, store, &guard, &target)?;
+            }
+            Ok(())
+        };
+        self.on_disk(&to.store, copy).await?;
+        Ok(replaced)
+    }
+
+    /// Errors: the request may not have something at its new place.
+    fn check_copied(&self, from: &Target<'a>, to: &Target<'a>, members: &[Member]) -> Result<(), Problem> {
+        for member in members {
+            let relative = &member.path.as_str()[from.below.as_str().len()..];
+            let path = SafePath::from_decoded(
+                &["/", to.below.as_str(), "/", relative.trim_start_matches('/')].concat(),
+            );
+            let copied = Member { path: path.map_err(|_| Status::FORBIDDEN)?, kind: member.kind };
+            if member.kind != Kind::Other && !self.may_use(to, &copied, Use::Change) {
+                return Err(Status::FORBIDDEN.into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn copy_file(
+        &self,
+        from: &Target<'a>,
+        to: &Target<'a>,
+        terms: &Terms,
+    ) -> Result<Replaced, Problem> {
+        let (root, source, rule) =
+            (from.store.root.clone(), from.below.clone(), site::model::Symlinks::Never);
+        let open = move |_: &Store| Ok(beneath::open(&root, &source, rule, beneath::READ, Wait::Allowed)?);
+        let mut source = self.on_disk(&from.store, open).await?;
+        let mut reservation = self.reserve(to, 0).await?;
+        let mut new = self.on_disk(&to.store, NewFile::create).await?;
+        loop {
+            let step = move |store: &Store| {
+                let mut done = 0;
+                while done < BYTES_PER_STEP {
+                    if !reservation.grow_to(new.length + BYTES_PER_CALL as u64) {
+                        return Err(Failure::NoSpace);
+                    }
+                    match new.copy_from(store, &source, BYTES_PER_CALL)? {
+                        0 => return Ok((new, source, reservation, Progress::Done)),
+                        read => done += read,
+                    }
+                }
+                Ok((new, source, reservation, Progress::More))
+            };
+            let progress;
+            (new, source, reservation, progress) = self.on_disk(&to.store, step).await?;
+            if progress == Progress::Done {
+                break;
+            }
+        }
+        let (target, terms, length) = (to.below.clone(), terms.clone(), new.length);
+        let commit = move |store: &Store| {
+            let guard = store.guard()?;
+            let there = check_there(&guard, store, &terms, &target, Overwrite::Allowed)?;
+            if let Some(Found::Folder(_)) = there {
+                let discarded = guard.discard(store, &target)?;
+                new.take_place(store, &target, None)?;
+                return Ok((there, Some(discarded)));
+            }
+            new.take_place(store, &target, there)?;
+            guard.discard_properties(store, &target)?;
+            Ok((there, None))
+        };
+        let (there, discarded) = self.on_disk(&to.store, commit).await?;
+        let replaced = match there {
+            Some(Found::File(stamp)) => stamp.size,
+            _ => 0,
+        };
+        reservation.store(length, replaced);
+        Ok((there, discarded))
+    }
+
+    async fn copy_tree(
+        &self,
+        from: &Target<'a>,
+        to: &Target<'a>,
+        terms: &Terms,
+        members: Vec<Member>,
+    ) -> Result<Replaced, Problem> {
+        let reservation = self.reserve(to, 0).await?;
+        let (source, base) = (from.store.clone(), from.below.clone());
+        let begin = move |store: &Store| Copy::begin(source, base, store.clone(), members, reservation);
+        let mut copy = self.on_disk(&to.store, begin).await?;
+        loop {
+            let step = move |_: &Store| copy.step().map(|progress| (copy, progress));
+            let progress;
+            (copy, progress) = self.on_disk(&to.store, step).await?;
+            if progress == Progress::Done {
+                break;
+            }
+        }
+        let (terms, target) = (terms.clone(), to.below.clone());
+        let commit = move |_: &Store| copy.commit(&terms, &target).map(|replaced| (copy, replaced));
+        let (copy, replaced) = self.on_disk(&to.store, commit).await?;
+        copy.settle();
+        Ok(replaced)
+    }
+
+    async fn discard_source(&self, from: &Target<'a>, terms: Terms) -> Result<(), Problem> {
+        let below = from.below.clone();
+        let discard = move |store: &Store| {
+            let guard = store.guard()?;
+            guard.check(store, &terms, &below, Touch::Tree)?.ok_or(Failure::Missing)?;
+            let discarded = guard.discard(store, &below)?;
+            guard.remove_locks(&below)?;
+            Ok(discarded)
+        };
+        let discarded = self.on_disk(&from.store, discard).await?;
+        self.empty_trash(&from.store, Some(discarded));
+        Ok(())
+    }
+}
+
+/// What is at the destination. Errors: locks on it, or it is not to be replaced.
+fn check_there(
+    guard: &Guard,
+    store: &Store,
+    terms: &Terms,
+    target: &crate::publishing::store::Below,
+    overwrite: Overwrite,
+) -> Result<Option<Found>, Failure> {
+    let there = store.find(target)?;
+    if there.is_some() && overwrite == Overwrite::Forbidden {
+        return Err(Failure::Precondition);
+    }
+    let touch = if there.is_some() { Touch::Tree } else { Touch::Name };
+    guard.check_destination(terms, target, touch)?;
+    store.folder_of(target).map(|_| there).map_err(|failure| match failure {
+        Failure::Missing => Failure::NoFolder,
+        failure => failure,
+    })
+}
+
+/// Errors: a folder cannot be moved or copied into itself, nor replace one that it is in; and the root stays what it is.
+fn check_places(from: &Target<'_>, to: &Target<'_>, method: Method) -> Result<(), Problem> {
+    if to.is_root() || (from.is_root() && method == Method::Move) {
+        return Err(Status::FORBIDDEN.into());
+    }
+    if !from.store.root.is_same(&to.store.root) {
+        return Ok(());
+    }
+    let (from, to) = (from.below.as_str(), to.below.as_str());
+    let meet = from == to || is_beneath(to, from) || is_beneath(from, to);
+    if meet { Err(Status::FORBIDDEN.into()) } else { Ok(()) }
+}

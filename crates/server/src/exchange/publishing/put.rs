@@ -1,0 +1,173 @@
+//! PUT: a file is written while it is received, and takes the place of the old one when it is whole.
+
+use std::time::Instant;
+
+use dav::locks::Touch;
+use site::publishing::MissingFolders;
+use taipan_http::fields::trim_ows;
+use taipan_http::status::Status;
+
+use super::{Exchange, Present, Problem, Target};
+use crate::buffer::append;
+use crate::disk::Work;
+use crate::files::stat_etag;
+use crate::publishing::failure::Failure;
+use crate::publishing::new_file::{NewFile, Stored};
+use crate::publishing::store::{Found, Store, Terms};
+use crate::publishing::tree;
+use crate::publishing::usage::{self, Reservation};
+use crate::request::Request;
+use crate::request::body::Length;
+use crate::response::Response;
+use crate::response_head::HeadWriter;
+
+/// Bytes that are written at once. One more read brings a buffer to the size that a response may have at most.
+const WRITE_SIZE: usize = 32 * 1024;
+
+impl<'a> Exchange<'a> {
+    pub(super) async fn put(
+        &mut self,
+        request: Request<'_>,
+        target: &Target<'a>,
+    ) -> Result<Response, Problem> {
+        self.check_content(target)?;
+        let present = self.present(target).await?;
+        let terms = self.terms(request, target, &present)?;
+        self.prepare(target, &terms, &present).await?;
+        if super::resumable::is_offered(target.route)
+            && let Some(complete) = self.head.only("upload-complete").and_then(dav::upload::boolean)
+        {
+            return self.begin_upload(request, target, terms, &present, complete).await;
+        }
+        let length = match self.body.length() {
+            Length::Sized(bytes) => bytes,
+            Length::None | Length::Unknown => 0,
+        };
+        let reservation = self.reserve(target, length).await?;
+        let new = self.on_disk(&target.store, NewFile::create).await?;
+        let (new, reservation) = self.receive(target, new, reservation).await?;
+        self.store(target, terms, new, reservation).await
+    }
+
+    /// Gives a whole file its name.
+    pub(super) async fn store(
+        &self,
+        target: &Target<'a>,
+        terms: Terms,
+        new: NewFile,
+        reservation: Reservation,
+    ) -> Result<Response, Problem> {
+        let (length, below) = (new.length, target.below.clone());
+        let commit = move |store: &Store| new.commit(store, &terms, &below);
+        let stored = self.on_disk(&target.store, commit).await?;
+        let replaced = match stored.replaced {
+            Some(Found::File(stamp)) => stamp.size,
+            _ => 0,
+        };
+        reservation.store(length, replaced);
+        self.announce_change().await;
+        Ok(self.stored(target, &stored))
+    }
+
+    pub(super) fn stored(&self, target: &Target<'_>, stored: &Stored) -> Response {
+        let status = if stored.replaced.is_some() { Status::NO_CONTENT } else { Status::CREATED };
+        let tag = target.has_stat_tags().then(|| stat_etag(&stored.stamp, ""));
+        let head = HeadWriter::new(self.services, Some(target.route), status).optional("ETag", tag);
+        let head = if status == Status::CREATED { head.length(0) } else { head };
+        Response::from_head(head.finish())
+    }
+
+    /// Errors: the request has no content that could be stored as it is.
+    fn check_content(&self, target: &Target<'_>) -> Result<(), Problem> {
+        if target.path.is_folder() || target.is_root() {
+            return Err(Status::METHOD_NOT_ALLOWED.into());
+        }
+        // RFC 9110 §14.5: a part must not be taken for the whole.
+        if self.head.value("content-range").is_some() {
+            return Err(Status::BAD_REQUEST.into());
+        }
+        let is_plain = |value: &[u8]| trim_ows(value).eq_ignore_ascii_case(b"identity");
+        if !self.head.values("content-encoding").all(is_plain) {
+            return Err(Status::UNSUPPORTED_MEDIA_TYPE.into());
+        }
+        match self.body.length() {
+            Length::Sized(bytes) if bytes > target.route.max_body => Err(Status::CONTENT_TOO_LARGE.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Before the content is received: whether it could be stored. Makes missing folders.
+    async fn prepare(&self, target: &Target<'a>, terms: &Terms, present: &Present) -> Result<(), Problem> {
+        match present.found {
+            Some(Found::Folder(_)) => return Err(Status::METHOD_NOT_ALLOWED.into()),
+            Some(Found::Other) => return Err(Status::FORBIDDEN.into()),
+            Some(Found::File(_)) | None => {}
+        }
+        let touch = if present.found.is_some() { Touch::Content } else { Touch::Name };
+        let length = match self.body.length() {
+            Length::Sized(bytes) => bytes,
+            Length::None | Length::Unknown => 0,
+        };
+        let (terms, below) = (terms.clone(), target.below.clone());
+        let prepare = move |store: &Store| {
+            if store.settings.missing_folders == MissingFolders::Made {
+                store.make_folders(&below)?;
+            }
+            store.folder_of(&below).map_err(|failure| match failure {
+                Failure::Missing => Failure::NoFolder,
+                failure => failure,
+            })?;
+            store.check_space(length)?;
+            store.guard()?.check(store, &terms, &below, touch).map(drop)
+        };
+        self.on_disk(&target.store, prepare).await
+    }
+
+    /// Reserves the space of an upload within the quota.
+    pub(super) async fn reserve(&self, target: &Target<'_>, bytes: u64) -> Result<Reservation, Problem> {
+        let (store, quota) = (&target.store, target.route.publishing.quota);
+        let root = &store.root.path;
+        if quota.is_some() && usage::must_count(root, Instant::now()) {
+            let (store, began) = (store.clone(), Instant::now());
+            let work = move || {
+                tree::count(&store).inspect(|bytes| {
+                    usage::counted(&store.root.path, *bytes, Instant::now(), began.elapsed());
+                })
+            };
+            let counted = self.services.disk.run(target.store.root.device, Work::Listing, work).await;
+            // A count that takes too long ends on its thread. Until then, nothing is known to be there.
+            counted.map_err(|_| Status::SERVICE_UNAVAILABLE)??;
+        }
+        let mut reservation = Reservation::new(root, quota);
+        if reservation.grow_to(bytes) { Ok(reservation) } else { Err(Failure::NoSpace.into()) }
+    }
+
+    /// Writes the content of the request as fast as the disk takes it.
+    pub(super) async fn receive(
+        &self,
+        target: &Target<'_>,
+        mut new: NewFile,
+        mut reservation: Reservation,
+    ) -> Result<(NewFile, Reservation), Problem> {
+        let limit = target.route.max_body;
+        let mut is_whole = false;
+        while !is_whole {
+            let mut bytes = Vec::new();
+            while bytes.len() < WRITE_SIZE && !is_whole {
+                match self.body.read(limit).await.map_err(|(status, _)| Problem::Status(status))? {
+                    Some(more) => append(&mut bytes, &more),
+                    None => is_whole = true,
+                }
+            }
+            if bytes.is_empty() {
+                continue;
+            }
+            if !reservation.grow_to(new.length + bytes.len() as u64) {
+                return Err(Failure::NoSpace.into());
+            }
+            let write = move |store: &Store| new.write(store, &bytes).map(|()| new);
+            new = self.on_disk(&target.store, write).await?;
+        }
+        Ok((new, reservation))
+    }
+}

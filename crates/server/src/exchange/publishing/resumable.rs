@@ -1,0 +1,454 @@
+//! Uploads that can be resumed (draft-ietf-httpbis-resumable-upload). The URL of an upload is in the folder of what is uploaded,
+//! so that the same rules of access count for both.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dav::method::Method as DavMethod;
+use dav::upload::{
+    COMPLETED, INCONSISTENT_LENGTH, PARTIAL, PROBLEM, State, Upload, boolean, boolean_text, integer,
+    limits as limit_text, mismatching_offset,
+};
+use site::model::Route;
+use site::publishing::UPLOAD_NAME;
+use taipan_http::fields::trim_ows;
+use taipan_http::head::{Field, Method};
+use taipan_http::status::Status;
+use taipan_http::target::{SafePath, encode_path};
+use tokio::sync::Notify;
+
+use super::{Exchange, Present, Problem, Target};
+use crate::buffer::append;
+use crate::publishing::failure::Failure;
+use crate::publishing::new_file::NewFile;
+use crate::publishing::store::{Expected, Store, Terms, random_name};
+use crate::publishing::uploads;
+use crate::publishing::usage::{Reservation, removed};
+use crate::request::Request;
+use crate::request::body::Length;
+use crate::response::Response;
+use crate::response_head::HeadWriter;
+
+/// Bytes that are written at once.
+const WRITE_SIZE: usize = 32 * 1024;
+/// How often, and after which pause, a request tries to take an upload over from one that still has it.
+const ATTEMPTS: usize = 40;
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// The requests of this process that receive a part of an upload, by its token. A later request ends an earlier one: its client
+/// has given it up.
+static RUNNING: Mutex<Option<HashMap<String, Arc<Notify>>>> = Mutex::new(None);
+
+/// A request that receives a part of an upload.
+struct Running {
+    token: String,
+    ended: Arc<Notify>,
+}
+
+impl Running {
+    fn begin(token: &str) -> Running {
+        let ended = Arc::new(Notify::new());
+        let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get_or_insert_default().insert(token.to_owned(), ended.clone());
+        Running { token: token.to_owned(), ended }
+    }
+
+    /// Ends the request that receives a part of the upload now.
+    fn end(token: &str) {
+        let all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ended) = all.as_ref().and_then(|all| all.get(token)) {
+            ended.notify_one();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(all) = all.as_mut() else { return };
+        if all.get(&self.token).is_some_and(|own| Arc::ptr_eq(own, &self.ended)) {
+            all.remove(&self.token);
+        }
+    }
+}
+
+pub(super) fn is_offered(route: &Route) -> bool {
+    route.publishes() && !route.publishing.resumable.is_zero()
+}
+
+/// The value of `Upload-Limit`, for an upload that has so many seconds left.
+pub(super) fn limits(route: &Route, seconds: u64) -> String {
+    limit_text(route.max_body, seconds)
+}
+
+/// A response about an upload itself.
+struct About<'p> {
+    status: Status,
+    upload: &'p Upload,
+    offset: u64,
+    /// A problem (RFC 9457).
+    problem: Option<String>,
+}
+
+impl<'a> Exchange<'a> {
+    /// PUT with `Upload-Complete`.
+    pub(super) async fn begin_upload(
+        &mut self,
+        request: Request<'_>,
+        target: &Target<'a>,
+        terms: Terms,
+        _present: &Present,
+        is_complete: bool,
+    ) -> Result<Response, Problem> {
+        let expires = self.now.saturating_add_unsigned(target.route.publishing.resumable.as_secs());
+        let mut upload = Upload {
+            target: ["/", target.path.as_str()].concat(),
+            user: terms.holder.user.clone(),
+            length: None,
+            state: State::Incomplete,
+            expires,
+            guard: guard_text(&terms.expected),
+        };
+        if let Err(response) = self.learn_length(target, &mut upload, 0, is_complete) {
+            return Ok(response);
+        }
+        if upload.length.is_some_and(|length| length > target.route.max_body) {
+            return Err(Status::CONTENT_TOO_LARGE.into());
+        }
+        let reservation = self.reserve(target, 0).await?;
+        let (begun, now) = (upload.clone(), self.now);
+        let begin = move |store: &Store| {
+            let token = random_name()?;
+            uploads::begin(store, &token, &begun, now).map(|new| (token, new))
+        };
+        let (token, new) = self.on_disk(&target.store, begin).await?;
+        let (location, limit) = (self.location(target, &token), self.limit(target, &upload));
+        if let Some(client) = request.interim {
+            let field = |name: &'static str, value| Field { name: name.as_bytes(), value };
+            let fields = [field("Location", location.as_bytes()), field("Upload-Limit", limit.as_bytes())];
+            client.send_interim(Status::UPLOAD_RESUMPTION_SUPPORTED, &fields);
+        }
+        let running = Running::begin(&token);
+        let new = self.append(target, &upload, new, reservation, &running).await?;
+        if is_complete {
+            return self.complete(target, terms, &token, upload, new).await;
+        }
+        let head = HeadWriter::new(self.services, Some(target.route), Status::CREATED)
+            .field("Location", location)
+            .field("Upload-Limit", limit)
+            .field("Upload-Complete", boolean_text(false))
+            .field("Upload-Offset", new.length.to_string());
+        Ok(Response::from_head(head.length(0).finish()))
+    }
+
+    /// A request for the URL of an upload.
+    pub(super) async fn resume(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        route: &'a Route,
+        method: DavMethod,
+    ) -> Response {
+        match self.resume_upload(request, path, route, method).await {
+            Ok(Ok(response)) => response,
+            Ok(Err((target, problem))) => self.respond_to_problem(&target, problem).await,
+            Err(status) => self.status(route, status).await,
+        }
+    }
+
+    async fn resume_upload(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        route: &'a Route,
+        method: DavMethod,
+    ) -> Result<Result<Response, (Target<'a>, Problem)>, Status> {
+        let token = path.name().strip_prefix(UPLOAD_NAME).filter(|token| uploads::is_token(token));
+        let token = token.ok_or(Status::NOT_FOUND)?.to_owned();
+        // The folder leads to the root that has the upload.
+        let folder = path.first_segments(path.segments().count() - 1).map(|folder| folder.as_folder());
+        let folder =
+            folder.unwrap_or_else(|| SafePath::from_decoded("/").unwrap_or_else(|_| path.as_folder()));
+        let place = self.target(&folder)?;
+        let is_own = matches!(self.head.method, Method::Head | Method::Patch | Method::Delete);
+        if !is_own {
+            let head = HeadWriter::new(self.services, Some(route), Status::METHOD_NOT_ALLOWED);
+            return Ok(Ok(Response::from_head(
+                head.field("Allow", "HEAD, PATCH, DELETE").length(0).finish(),
+            )));
+        }
+        let (upload, file) = match self.take_over(&place, &token).await {
+            Ok(taken) => taken,
+            Err(Problem::Failure(Failure::Missing)) => return Err(Status::NOT_FOUND),
+            Err(problem) => return Ok(Err((place, problem))),
+        };
+        let own = SafePath::from_decoded(&upload.target).map_err(|_| Status::NOT_FOUND)?;
+        let is_here = own.segments().count() == path.segments().count()
+            && own.segments().zip(path.segments()).take(path.segments().count() - 1).all(|(a, b)| a == b);
+        if !is_here || upload.user != self.holder().user {
+            return Err(Status::NOT_FOUND);
+        }
+        if self.responder.needs.rules
+            && let Err(response) = self.enforce(request, |exchange| exchange.check_access(&own)).await
+        {
+            return Ok(Ok(response));
+        }
+        if let Err(response) = self.authorize(request, &own, self.route(&own)).await {
+            return Ok(Ok(response));
+        }
+        let target = self.target(&own)?;
+        let done = match method {
+            DavMethod::Delete => self.cancel(&target, token, file).await,
+            DavMethod::Patch => self.patch(request, &target, token, upload, file).await,
+            _ => {
+                let offset = offset(&upload, file.as_ref());
+                let about = About { status: Status::NO_CONTENT, upload: &upload, offset, problem: None };
+                Ok(self.about(&target, about))
+            }
+        };
+        Ok(done.map_err(|problem| (target, problem)))
+    }
+
+    /// Opens an upload. A request that receives a part of it ends: its client has given it up.
+    async fn take_over(&self, place: &Target<'a>, token: &str) -> Result<(Upload, Option<NewFile>), Problem> {
+        for _ in 1..ATTEMPTS {
+            Running::end(token);
+            let (token, now) = (token.to_owned(), self.now);
+            match self.on_disk(&place.store, move |store| uploads::open(store, &token, now)).await {
+                Err(Problem::Failure(Failure::Busy)) => tokio::time::sleep(PAUSE).await,
+                done => return done,
+            }
+        }
+        Err(Problem::Failure(Failure::Busy))
+    }
+
+    async fn cancel(
+        &self,
+        target: &Target<'a>,
+        token: String,
+        file: Option<NewFile>,
+    ) -> Result<Response, Problem> {
+        let remove = move |store: &Store| {
+            drop(file);
+            uploads::remove(store, &token)
+        };
+        self.on_disk(&target.store, remove).await?;
+        Ok(self.without_content(target, Status::NO_CONTENT))
+    }
+
+    async fn patch(
+        &mut self,
+        request: Request<'_>,
+        target: &Target<'a>,
+        token: String,
+        mut upload: Upload,
+        file: Option<NewFile>,
+    ) -> Result<Response, Problem> {
+        let media_type = self.head.value("content-type").unwrap_or_default();
+        let essence = trim_ows(media_type.split(|byte| *byte == b';').next().unwrap_or_default());
+        if !essence.eq_ignore_ascii_case(PARTIAL.as_bytes()) {
+            let head = HeadWriter::new(self.services, Some(target.route), Status::UNSUPPORTED_MEDIA_TYPE);
+            return Ok(Response::from_head(head.field("Accept-Patch", PARTIAL).length(0).finish()));
+        }
+        let provided = self.head.only("upload-offset").and_then(integer).ok_or(Status::BAD_REQUEST)?;
+        let is_complete = self.head.only("upload-complete").and_then(boolean).ok_or(Status::BAD_REQUEST)?;
+        let offset = offset(&upload, file.as_ref());
+        let Some(new) = file else {
+            let (status, problem) = (Status::BAD_REQUEST, Some(COMPLETED.to_owned()));
+            return Ok(self.about(target, About { status, upload: &upload, offset, problem }));
+        };
+        if provided != offset {
+            let problem = Some(mismatching_offset(offset, provided));
+            return Ok(
+                self.about(target, About { status: Status::CONFLICT, upload: &upload, offset, problem })
+            );
+        }
+        if let Err(response) = self.learn_length(target, &mut upload, offset, is_complete) {
+            return Ok(response);
+        }
+        let (text, name) = (upload.clone(), token.clone());
+        self.on_disk(&target.store, move |store| uploads::save(store, &name, &text)).await?;
+        let reservation = self.reserve(target, 0).await?;
+        let running = Running::begin(&token);
+        let new = match self.append(target, &upload, new, reservation, &running).await {
+            Err(Problem::Failure(Failure::Precondition)) => {
+                // It has more bytes than the client has said.
+                self.on_disk(&target.store, move |store| uploads::remove(store, &token)).await?;
+                let problem = Some(INCONSISTENT_LENGTH.to_owned());
+                return Ok(self
+                    .about(target, About { status: Status::BAD_REQUEST, upload: &upload, offset, problem }));
+            }
+            appended => appended?,
+        };
+        if !is_complete {
+            let (status, offset) = (Status::NO_CONTENT, new.length);
+            return Ok(self.about(target, About { status, upload: &upload, offset, problem: None }));
+        }
+        let present = self.present(target).await?;
+        let mut terms = self.terms(request, target, &present)?;
+        if upload.guard.is_some() {
+            let now = match present.found {
+                None => Expected::Nothing,
+                Some(crate::publishing::store::Found::File(stamp)) => Expected::File(stamp),
+                Some(_) => Expected::Anything,
+            };
+            if guard_text(&now) != upload.guard {
+                return Err(Status::PRECONDITION_FAILED.into());
+            }
+            terms.expected = now;
+        }
+        self.complete(target, terms, &token, upload, new).await
+    }
+
+    /// The target takes what has been received.
+    async fn complete(
+        &self,
+        target: &Target<'a>,
+        terms: Terms,
+        token: &str,
+        mut upload: Upload,
+        new: NewFile,
+    ) -> Result<Response, Problem> {
+        let length = new.length;
+        if upload.length.is_some_and(|own| own != length) {
+            let problem = Some(INCONSISTENT_LENGTH.to_owned());
+            let about = About { status: Status::BAD_REQUEST, upload: &upload, offset: length, problem };
+            return Ok(self.about(target, about));
+        }
+        // What it has is counted already.
+        let reservation = Reservation::new(&target.store.root.path, None);
+        let root = target.store.root.path.clone();
+        let (below, commit_terms) = (target.below.clone(), terms);
+        let commit = move |store: &Store| new.commit(store, &commit_terms, &below);
+        let stored = self.on_disk(&target.store, commit).await?;
+        if let Some(crate::publishing::store::Found::File(stamp)) = stored.replaced {
+            removed(&root, stamp.size);
+        }
+        drop(reservation);
+        upload.state = State::Complete(length);
+        upload.length = Some(length);
+        let (text, name) = (upload, token.to_owned());
+        self.on_disk(&target.store, move |store| uploads::save(store, &name, &text)).await?;
+        self.announce_change().await;
+        Ok(self.stored(target, &stored).with_fields(&[("Upload-Complete", boolean_text(true))]))
+    }
+
+    /// Learns the length of the whole from the request. Errors: the response to one that contradicts itself or an earlier one.
+    fn learn_length(
+        &self,
+        target: &Target<'a>,
+        upload: &mut Upload,
+        offset: u64,
+        is_complete: bool,
+    ) -> Result<(), Response> {
+        let rest = match self.body.length() {
+            Length::None => Some(0),
+            Length::Sized(bytes) => Some(bytes),
+            Length::Unknown => None,
+        };
+        let by_rest = rest.filter(|_| is_complete).map(|rest| offset + rest);
+        let named = self.head.only("upload-length").and_then(integer);
+        let known = [upload.length, by_rest, named];
+        let mut lengths = known.iter().flatten();
+        let first = lengths.next().copied();
+        let is_consistent = lengths.all(|length| Some(*length) == first);
+        let fits = rest.is_none_or(|rest| first.is_none_or(|whole| offset + rest <= whole));
+        if !is_consistent || !fits {
+            let problem = Some(INCONSISTENT_LENGTH.to_owned());
+            return Err(self.about(target, About { status: Status::BAD_REQUEST, upload, offset, problem }));
+        }
+        upload.length = first;
+        Ok(())
+    }
+
+    /// Appends the content of the request. Errors: `Precondition` if it is longer than the whole.
+    async fn append(
+        &self,
+        target: &Target<'a>,
+        upload: &Upload,
+        mut new: NewFile,
+        mut reservation: Reservation,
+        running: &Running,
+    ) -> Result<NewFile, Problem> {
+        let mut is_whole = false;
+        while !is_whole {
+            let mut bytes = Vec::new();
+            while bytes.len() < WRITE_SIZE && !is_whole {
+                let limit = target.route.max_body.saturating_sub(0);
+                let read = tokio::select! {
+                    biased;
+                    () = running.ended.notified() => return Err(Failure::Busy.into()),
+                    read = self.body.read(limit) => read,
+                };
+                match read.map_err(|(status, _)| Problem::Status(status))? {
+                    Some(more) => append(&mut bytes, &more),
+                    None => is_whole = true,
+                }
+            }
+            let length = new.length + bytes.len() as u64;
+            if length > target.route.max_body {
+                return Err(Status::CONTENT_TOO_LARGE.into());
+            }
+            if upload.length.is_some_and(|whole| length > whole) {
+                return Err(Failure::Precondition.into());
+            }
+            if !reservation.grow_to(bytes.len() as u64) {
+                return Err(Failure::NoSpace.into());
+            }
+            let written = bytes.len() as u64;
+            let write = move |store: &Store| new.write(store, &bytes).map(|()| new);
+            new = self.on_disk(&target.store, write).await?;
+            reservation.keep(written);
+        }
+        Ok(new)
+    }
+
+    fn about(&self, target: &Target<'_>, about: About<'_>) -> Response {
+        let About { status, upload, offset, problem } = about;
+        let is_complete = matches!(upload.state, State::Complete(_));
+        let head = HeadWriter::new(self.services, Some(target.route), status)
+            .field("Upload-Complete", boolean_text(is_complete))
+            .field("Upload-Offset", offset.to_string())
+            .optional("Upload-Length", upload.length.map(|length| length.to_string()))
+            .field("Upload-Limit", self.limit(target, upload))
+            .field("Cache-Control", "no-store");
+        match problem {
+            Some(problem) => {
+                let head = head.field("Content-Type", PROBLEM).length(problem.len() as u64);
+                Response::from_head(head.finish_with(problem.as_bytes()))
+            }
+            None => Response::from_head(head.finish()),
+        }
+    }
+
+    fn limit(&self, target: &Target<'_>, upload: &Upload) -> String {
+        let left = upload.expires.saturating_sub(self.now);
+        limits(target.route, u64::try_from(left).unwrap_or_default())
+    }
+
+    /// The path of an upload: in the folder of its target.
+    fn location(&self, target: &Target<'_>, token: &str) -> String {
+        let path = target.path.as_str();
+        let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
+        let mut location = String::from("/");
+        encode_path(folder, &mut location);
+        [&location, UPLOAD_NAME, token].concat()
+    }
+}
+
+fn offset(upload: &Upload, file: Option<&NewFile>) -> u64 {
+    match (upload.state, file) {
+        (State::Complete(bytes), _) => bytes,
+        (State::Incomplete, file) => file.map_or(0, |file| file.length),
+    }
+}
+
+/// A text that differs where the states differ. `None`: any state is right.
+fn guard_text(expected: &Expected) -> Option<String> {
+    match expected {
+        Expected::Anything => None,
+        Expected::Nothing => Some("nothing".to_owned()),
+        Expected::File(stamp) => Some(format!("{stamp:?}")),
+    }
+}

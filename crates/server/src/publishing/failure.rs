@@ -1,0 +1,72 @@
+//! Why files cannot be changed.
+
+use dav::locks::Lock;
+use rustix::io::Errno;
+use taipan_http::status::Status;
+
+use crate::files::beneath::OpenError;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// There is nothing at the path.
+    Missing,
+    /// The folder that it would be in is missing.
+    NoFolder,
+    /// There is something at the path already.
+    Exists,
+    /// A link or another file system lies on the way.
+    Denied,
+    /// The user of the process may not.
+    Permission(Errno),
+    /// A precondition does not hold, or the resource has changed meanwhile.
+    Precondition,
+    /// Another client has a lock.
+    Locked(Lock),
+    /// The file system or the quota is full.
+    NoSpace,
+    /// There are too many members, locks, properties or uploads.
+    TooMany,
+    /// Another request changes the same upload.
+    Busy,
+    /// Caused neither by the client nor by the path.
+    Local(Errno),
+}
+
+impl Failure {
+    pub fn status(&self) -> Status {
+        match self {
+            Failure::Missing => Status::NOT_FOUND,
+            Failure::NoFolder => Status::CONFLICT,
+            Failure::Exists => Status::METHOD_NOT_ALLOWED,
+            Failure::Denied | Failure::Permission(_) => Status::FORBIDDEN,
+            Failure::Precondition => Status::PRECONDITION_FAILED,
+            Failure::Locked(_) => Status::LOCKED,
+            Failure::NoSpace | Failure::TooMany => Status::INSUFFICIENT_STORAGE,
+            Failure::Busy => Status::CONFLICT,
+            Failure::Local(_) => Status::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR => Failure::Missing,
+            Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR => Failure::Exists,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => Failure::Permission(errno),
+            Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG => Failure::Denied,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Failure::NoSpace,
+            errno => Failure::Local(errno),
+        }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Failure {
+        match error {
+            OpenError::Missing => Failure::Missing,
+            OpenError::Denied | OpenError::WouldWait => Failure::Denied,
+            OpenError::Local(errno) => errno.into(),
+        }
+    }
+}

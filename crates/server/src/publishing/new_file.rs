@@ -1,0 +1,136 @@
+//! A file that is being written. It has no name that clients know until it is whole.
+
+use std::os::fd::OwnedFd;
+
+use dav::locks::Touch;
+use rustix::fs::{FlockOperation, OFlags, RenameFlags};
+use rustix::io::Errno;
+use site::publishing::Sync;
+
+use super::failure::Failure;
+use super::store::{Below, Found, NEW, Store, Terms, UPLOADS, random_name, write_at};
+use crate::files::beneath::Wait;
+use crate::files::open::{Stamp, stat};
+use crate::sys::calls;
+
+pub struct NewFile {
+    fd: OwnedFd,
+    folder: OwnedFd,
+    name: String,
+    pub length: u64,
+    fate: Fate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is removed when it is dropped.
+    Temporary,
+    /// It stays as it is, so that the upload can be resumed.
+    Kept,
+    Stored,
+}
+
+/// What has become of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    pub stamp: Stamp,
+    /// What was there before.
+    pub replaced: Option<Found>,
+}
+
+impl NewFile {
+    pub fn create(store: &Store) -> Result<NewFile, Failure> {
+        let (folder, name) = (store.state_folder(NEW)?, random_name()?);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = calls::create_with(&folder, &*name, flags, store.file_mode())?;
+        let new = NewFile { fd, folder, name, length: 0, fate: Fate::Temporary };
+        // So that another process of the server does not take it for one that a crash has left.
+        calls::lock_file(&new.fd, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(new)
+    }
+
+    /// The file of an upload that can be resumed.
+    pub fn create_upload(store: &Store, token: &str) -> Result<NewFile, Failure> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        NewFile::upload(store, token, flags)
+    }
+
+    /// As `create_upload`, for one that exists. Errors: `Busy`, `Missing`.
+    pub fn open_upload(store: &Store, token: &str) -> Result<NewFile, Failure> {
+        NewFile::upload(store, token, OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC)
+    }
+
+    fn upload(store: &Store, token: &str, flags: OFlags) -> Result<NewFile, Failure> {
+        let (folder, name) = (store.state_folder(UPLOADS)?, token.to_owned());
+        let fd = calls::create_with(&folder, &*name, flags, store.file_mode())?;
+        match calls::lock_file(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(Failure::Busy),
+            locked => locked?,
+        }
+        let (_, stamp) = stat(&fd, Wait::Allowed)?;
+        Ok(NewFile { fd, folder, name, length: stamp.size, fate: Fate::Kept })
+    }
+
+    pub fn write(&mut self, store: &Store, bytes: &[u8]) -> Result<(), Failure> {
+        store.check_space(bytes.len() as u64)?;
+        write_at(&self.fd, bytes, self.length)?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Copies so many bytes of an open file, from where this one ends. Returns how many there were.
+    pub fn copy_from(&mut self, store: &Store, source: &OwnedFd, most: usize) -> Result<usize, Failure> {
+        let mut buffer = vec![0; most];
+        let read = rustix::io::retry_on_intr(|| calls::pread(source, &mut buffer, self.length))?;
+        self.write(store, &buffer[..read])?;
+        Ok(read)
+    }
+
+    /// Gives the file its name in place of what has that name now.
+    pub fn commit(mut self, store: &Store, terms: &Terms, path: &Below) -> Result<Stored, Failure> {
+        if store.settings.sync == Sync::Disk {
+            calls::sync(&self.fd)?;
+        }
+        let guard = store.guard()?;
+        let touch = if store.find(path)?.is_some() { Touch::Content } else { Touch::Name };
+        let replaced = guard.check(store, terms, path, touch)?;
+        self.take_place(store, path, replaced)
+    }
+
+    /// As `commit`, for a copy: the terms have been checked.
+    pub fn take_place(
+        &mut self,
+        store: &Store,
+        path: &Below,
+        replaced: Option<Found>,
+    ) -> Result<Stored, Failure> {
+        if let Some(Found::Folder(_)) = replaced {
+            return Err(Failure::Exists);
+        }
+        let (folder, name) = store.folder_of(path).map_err(|failure| match failure {
+            Failure::Missing => Failure::NoFolder,
+            failure => failure,
+        })?;
+        calls::rename_between(&self.folder, &*self.name, &folder, name, RenameFlags::empty())?;
+        self.fate = Fate::Stored;
+        store.sync_folder(&folder)?;
+        let (_, stamp) = stat(&self.fd, Wait::Allowed)?;
+        Ok(Stored { stamp, replaced })
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.fate != Fate::Temporary {
+            return;
+        }
+        let name = std::mem::take(&mut self.name);
+        let Ok(folder) = calls::duplicate(&self.folder) else { return };
+        let remove = move || _ = calls::unlink(&folder, &*name);
+        // A worker's loop does not wait for the disk. Without a runtime, this is a helper thread, or the end.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => _ = runtime.spawn_blocking(remove),
+            Err(_) => remove(),
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! A root in which clients publish: what is at a path, and the changes of names. All of it runs on helper threads.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use dav::condition::{If, State};
+use dav::locks::{Holder, Locks, Touch};
+use dav::properties::{self, Properties};
+use dav::request::Change;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::rand::{GetRandomFlags, getrandom};
+use site::model::Symlinks;
+use site::publishing::{Publishing, STATE_FOLDER, Sync};
+use taipan_http::target::SafePath;
+
+use super::failure::Failure;
+use crate::clock;
+use crate::files::beneath::{self, Root, Wait};
+use crate::files::open::{Stamp, stat};
+use crate::files::stat_etag;
+use crate::sys::calls;
+
+/// For a folder that others are opened in.
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// For a file of the server's own.
+const OWN_FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
+
+/// In the state folder: files that are being written, what is being removed, uploads that can be resumed, and properties.
+pub const NEW: &str = "new";
+pub const TRASH: &str = "trash";
+pub const UPLOADS: &str = "uploads";
+const PROPERTIES: &str = "properties";
+/// The properties of a resource lie in a folder with its path, beneath `PROPERTIES`, in a file of this name.
+const OWN_PROPERTIES: &str = ".taipan-properties";
+/// Whoever has a lock on this file may change names.
+const LOCK: &str = "lock";
+const LOCKS: &str = "locks";
+/// Bytes of a file of the server's own. A longer one is not of the server.
+const MAX_OWN: u64 = 16 * 1024 * 1024;
+
+/// The path of a resource beneath a root, without a slash at its ends.
+pub type Below = SafePath<'static>;
+
+#[derive(Clone)]
+pub struct Store {
+    pub root: Root,
+    pub settings: Arc<Publishing>,
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    File(Stamp),
+    Folder(Stamp),
+    /// A link, a device and the like.
+    Other,
+}
+
+/// What the request demands of the resource that it changes.
+#[derive(Debug, Clone, Default)]
+pub struct Terms {
+    pub holder: Holder,
+    /// The field `If`.
+    pub field: Option<If>,
+    /// The paths of the resources that `field` names, by their URLs.
+    pub resources: HashMap<String, Below>,
+    /// The entity tag of the request's resource, if it is not made of its attributes.
+    pub tag: Option<Vec<u8>>,
+    pub expected: Expected,
+}
+
+/// The state in which the preconditions of the request have found its resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Expected {
+    /// It has none.
+    #[default]
+    Anything,
+    Nothing,
+    File(Stamp),
+}
+
+/// The permission to change names in a root.
+pub struct Guard {
+    state: OwnedFd,
+    _lock: OwnedFd,
+}
+
+impl Store {
+    /// Opens the folder that `path` is in. Errors: `Missing`; `Denied` for a link, or another file system.
+    pub fn folder_of<'p>(&self, path: &'p Below) -> Result<(OwnedFd, &'p str), Failure> {
+        let segments = path.segments().count();
+        let folder = match segments {
+            0 => return Err(Failure::Denied),
+            1 => SafePath::from_decoded("/").map_err(|_| Failure::Denied)?,
+            more => path.first_segments(more - 1).map(SafePath::into_owned).ok_or(Failure::Denied)?,
+        };
+        Ok((self.open_folder(&folder)?, path.name()))
+    }
+
+    pub fn open_folder(&self, path: &SafePath<'_>) -> Result<OwnedFd, Failure> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let folder = beneath::open(&self.root, path, Symlinks::Never, flags, Wait::Allowed)?;
+        let (_, stamp) = stat(&folder, Wait::Allowed)?;
+        if stamp.device != self.root.device {
+            return Err(Failure::Denied);
+        }
+        Ok(folder)
+    }
+
+    /// What is at `path`. `None`: nothing.
+    pub fn find(&self, path: &Below) -> Result<Option<Found>, Failure> {
+        if path.as_str().is_empty() {
+            let (_, stamp) = stat(&self.root.fd, Wait::Allowed)?;
+            return Ok(Some(Found::Folder(stamp)));
+        }
+        let (folder, name) = match self.folder_of(path) {
+            Err(Failure::Missing) => return Ok(None),
+            folder => folder?,
+        };
+        find_in(&folder, name)
+    }
+
+    /// Makes the folders that lead to `path` and are missing.
+    pub fn make_folders(&self, path: &Below) -> Result<(), Failure> {
+        let segments = path.segments().count();
+        for count in 1..segments {
+            let Some(folder) = path.first_segments(count).map(SafePath::into_owned) else { break };
+            let (parent, name) = self.folder_of(&folder)?;
+            match calls::make_folder_with(&parent, name, self.folder_mode()) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no other request changes names.
+    pub fn guard(&self) -> Result<Guard, Failure> {
+        let state = self.state()?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OWN_FILE;
+        let lock = retry_on_intr(|| calls::create_with(&state, LOCK, flags, OWN_MODE))?;
+        retry_on_intr(|| calls::lock_file(&lock, FlockOperation::LockExclusive))?;
+        Ok(Guard { state, _lock: lock })
+    }
+
+    /// Opens the folder of the server's own files. It is made if it is missing.
+    pub fn state(&self) -> Result<OwnedFd, Failure> {
+        open_or_make(&self.root.fd, STATE_FOLDER)
+    }
+
+    /// Opens a folder in that of the server's own files.
+    pub fn state_folder(&self, name: &str) -> Result<OwnedFd, Failure> {
+        open_or_make(&self.state()?, name)
+    }
+
+    /// The locks at this time, without the permission to change them.
+    pub fn locks(&self, now: i64) -> Result<Locks, Failure> {
+        match calls::openat(&self.root.fd, STATE_FOLDER, FOLDER) {
+            Ok(state) => read_locks(&state, now),
+            Err(Errno::NOENT) => Ok(Locks::default()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The dead properties of what is at `path`.
+    pub fn properties(&self, path: &Below) -> Result<Properties, Failure> {
+        let Some(folder) = self.properties_folder(path)? else { return Ok(Properties::default()) };
+        Ok(Properties::parse(&read_text(&folder, OWN_PROPERTIES)?.unwrap_or_default()))
+    }
+
+    /// The names in a folder that may have dead properties, or be folders with such names.
+    pub fn names_with_properties(&self, folder: &Below) -> Result<Vec<String>, Failure> {
+        let Some(folder) = self.properties_folder(folder)? else { return Ok(Vec::new()) };
+        let mut names = super::tree::names(&folder)?;
+        names.retain(|name| !site::publishing::is_own_name(name));
+        Ok(names)
+    }
+
+    /// `None`: there is none.
+    fn properties_folder(&self, path: &Below) -> Result<Option<OwnedFd>, Failure> {
+        let mut folder = match calls::openat(&self.root.fd, STATE_FOLDER, FOLDER) {
+            Ok(state) => state,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        for name in [PROPERTIES].into_iter().chain(path.segments()) {
+            folder = match calls::openat(&folder, name, FOLDER) {
+                Ok(folder) => folder,
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            };
+        }
+        Ok(Some(folder))
+    }
+
+    pub fn file_mode(&self) -> Mode {
+        Mode::from_raw_mode(0o666 & !self.settings.umask)
+    }
+
+    pub fn folder_mode(&self) -> Mode {
+        Mode::from_raw_mode(0o777 & !self.settings.umask)
+    }
+
+    /// Writes what was changed in a folder to the disk, if the settings demand it.
+    pub fn sync_folder(&self, folder: &OwnedFd) -> Result<(), Failure> {
+        if self.settings.sync == Sync::Disk {
+            // The folder was opened with O_PATH.
+            let open = calls::openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
+            calls::sync(&open)?;
+        }
+        Ok(())
+    }
+
+    /// Errors: the file system has no space for so many bytes more.
+    pub fn check_space(&self, bytes: u64) -> Result<(), Failure> {
+        // A file system that does not say is asked by writing.
+        let free = calls::free_space(&self.root.fd).unwrap_or(u64::MAX);
+        match free >= bytes.saturating_add(self.settings.min_free) {
+            true => Ok(()),
+            false => Err(Failure::NoSpace),
+        }
+    }
+}
+
+impl Guard {
+    pub fn locks(&self, now: i64) -> Result<Locks, Failure> {
+        read_locks(&self.state, now)
+    }
+
+    pub fn write_locks(&self, locks: &Locks) -> Result<(), Failure> {
+        match locks.is_empty() {
+            true => match calls::unlink(&self.state, LOCKS) {
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(errno) => Err(errno.into()),
+            },
+            false => replace(&self.state, LOCKS, locks.text().as_bytes()),
+        }
+    }
+
+    /// Errors: `terms` do not allow the request to touch `path`. Returns what is there.
+    pub fn check(
+        &self,
+        store: &Store,
+        terms: &Terms,
+        path: &Below,
+        touch: Touch,
+    ) -> Result<Option<Found>, Failure> {
+        let locks = self.locks(clock::wall())?;
+        let found = store.find(path)?;
+        if let Some(field) = &terms.field
+            && !field.holds(|url| state_of(store, &locks, terms, url, path))
+        {
+            return Err(Failure::Precondition);
+        }
+        let is_expected = match (terms.expected, found) {
+            (Expected::Anything, _) | (Expected::Nothing, None) => true,
+            (Expected::File(seen), Some(Found::File(stamp))) => seen == stamp,
+            _ => false,
+        };
+        if !is_expected {
+            return Err(Failure::Precondition);
+        }
+        Self::check_locks(&locks, terms, path, touch)?;
+        Ok(found)
+    }
+
+    /// As `check`, for locks alone: those of a destination.
+    pub fn check_destination(&self, terms: &Terms, path: &Below, touch: Touch) -> Result<(), Failure> {
+        Self::check_locks(&self.locks(clock::wall())?, terms, path, touch)
+    }
+
+    fn check_locks(locks: &Locks, terms: &Terms, path: &Below, touch: Touch) -> Result<(), Failure> {
+        match locks.blocking(path.as_str(), touch, &terms.holder) {
+            Some(lock) => Err(Failure::Locked(lock.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets the locks of what has been removed.
+    pub fn remove_locks(&self, path: &Below) -> Result<(), Failure> {
+        let mut locks = self.locks(clock::wall())?;
+        if locks.remove_tree(path.as_str()) { self.write_locks(&locks) } else { Ok(()) }
+    }
+
+    /// Changes the dead properties of `path`. Errors: `TooMany`.
+    pub fn change_properties(&self, path: &Below, changes: &[Change]) -> Result<(), Failure> {
+        let mut folder = open_or_make(&self.state, PROPERTIES)?;
+        for name in path.segments() {
+            folder = open_or_make(&folder, name)?;
+        }
+        let mut all = Properties::parse(&read_text(&folder, OWN_PROPERTIES)?.unwrap_or_default());
+        changes.iter().for_each(|change| all.apply(change));
+        let text = all.text();
+        if text.len() > properties::MAX_BYTES {
+            return Err(Failure::TooMany);
+        }
+        replace(&folder, OWN_PROPERTIES, text.as_bytes())
+    }
+
+    /// Moves everything at `path` into the trash. Returns its name there.
+    pub fn discard(&self, store: &Store, path: &Below) -> Result<String, Failure> {
+        let trash = open_or_make(&self.state, TRASH)?;
+        let (folder, name) = store.folder_of(path)?;
+        let discarded = random_name()?;
+        calls::rename_between(&folder, name, &trash, &*discarded, RenameFlags::NOREPLACE)?;
+        store.sync_folder(&folder)?;
+        self.discard_properties(store, path)?;
+        Ok(discarded)
+    }
+
+    /// Removes the properties of `path` and of all beneath it.
+    pub fn discard_properties(&self, store: &Store, path: &Below) -> Result<(), Failure> {
+        let Some((folder, name)) = self.properties_parent(store, path)? else { return Ok(()) };
+        let trash = open_or_make(&self.state, TRASH)?;
+        let discarded = random_name()?;
+        match calls::rename_between(&folder, &*name, &trash, &*discarded, RenameFlags::NOREPLACE) {
+            Ok(()) => super::tree::remove(&trash, &discarded).map(drop),
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Moves the properties of `from` and of all beneath it, in place of those of `to`.
+    pub fn move_properties(&self, store: &Store, from: &Below, to: &Below) -> Result<(), Failure> {
+        self.discard_properties(store, to)?;
+        let Some((folder, name)) = self.properties_parent(store, from)? else { return Ok(()) };
+        if store.properties_folder(from)?.is_none() {
+            return Ok(());
+        }
+        let mut target = open_or_make(&self.state, PROPERTIES)?;
+        let segments: Vec<&str> = to.segments().collect();
+        let Some((last, folders)) = segments.split_last() else { return Ok(()) };
+        for segment in folders {
+            target = open_or_make(&target, segment)?;
+        }
+        Ok(calls::rename_between(&folder, &*name, &target, *last, RenameFlags::empty())?)
+    }
+
+    /// Copies the properties of one resource, in place of those of `to`, which may lie in another root.
+    pub fn copy_properties(&self, source: &Properties, to: &Below) -> Result<(), Failure> {
+        if source.is_empty() {
+            return Ok(());
+        }
+        let mut folder = open_or_make(&self.state, PROPERTIES)?;
+        for name in to.segments() {
+            folder = open_or_make(&folder, name)?;
+        }
+        replace(&folder, OWN_PROPERTIES, source.text().as_bytes())
+    }
+
+    fn properties_parent(&self, store: &Store, path: &Below) -> Result<Option<(OwnedFd, String)>, Failure> {
+        let segments = path.segments().count();
+        let parent = match segments {
+            0 => return Ok(None),
+            1 => SafePath::from_decoded("/").map_err(|_| Failure::Denied)?,
+            more => path.first_segments(more - 1).map(SafePath::into_owned).ok_or(Failure::Denied)?,
+        };
+        Ok(store.properties_folder(&parent)?.map(|folder| (folder, path.name().to_owned())))
+    }
+}
+
+/// The state of a resource for `If`. `url`: `None` for that of the request.
+fn state_of(store: &Store, locks: &Locks, terms: &Terms, url: Option<&str>, own: &Below) -> State {
+    let path = match url {
+        None => own,
+        Some(url) => match terms.resources.get(url) {
+            Some(path) => path,
+            None => return State::default(),
+        },
+    };
+    let tag = match store.find(path) {
+        Ok(Some(Found::File(stamp))) => {
+            Some(terms.tag.clone().filter(|_| path == own).unwrap_or_else(|| stat_etag(&stamp, "")))
+        }
+        _ => None,
+    };
+    State { tag, tokens: locks.on(path.as_str()).map(|lock| lock.token.clone()).collect() }
+}
+
+/// What a name in a folder stands for. Does not follow links.
+pub fn find_in(folder: &OwnedFd, name: &str) -> Result<Option<Found>, Failure> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = match retry_on_intr(|| calls::openat(folder, name, flags)) {
+        Err(Errno::NOENT) => return Ok(None),
+        found => found?,
+    };
+    let (kind, stamp) = stat(&found, Wait::Allowed)?;
+    Ok(Some(match kind {
+        FileType::RegularFile => Found::File(stamp),
+        FileType::Directory => Found::Folder(stamp),
+        _ => Found::Other,
+    }))
+}
+
+/// Only this user may read what is the server's own.
+pub const OWN_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+fn open_or_make(folder: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
+    match calls::openat(&folder, name, FOLDER) {
+        Err(Errno::NOENT) => {}
+        opened => return Ok(opened?),
+    }
+    match calls::make_folder(&folder, name) {
+        Ok(()) | Err(Errno::EXIST) => Ok(calls::openat(&folder, name, FOLDER)?),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn read_locks(state: &OwnedFd, now: i64) -> Result<Locks, Failure> {
+    Ok(read_text(state, LOCKS)?.map_or_else(Locks::default, |text| Locks::parse(&text, now)))
+}
+
+/// `None`: there is no such file.
+pub fn read_text(folder: &OwnedFd, name: &str) -> Result<Option<String>, Failure> {
+    let file = match calls::openat(folder, name, OFlags::RDONLY | OFlags::NONBLOCK | OWN_FILE) {
+        Err(Errno::NOENT) => return Ok(None),
+        file => file?,
+    };
+    let (kind, stamp) = stat(&file, Wait::Allowed)?;
+    if kind != FileType::RegularFile || stamp.size > MAX_OWN {
+        return Ok(None);
+    }
+    let bytes = crate::files::open::read(&file, 0, stamp.size as usize, Wait::Allowed)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Writes a small file of the server's own, so that a reader sees the old or the new one.
+pub fn replace(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let new = format!("new-{}", random_name()?);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OWN_FILE;
+    let file = calls::create_with(folder, &*new, flags, OWN_MODE)?;
+    let written = write_at(&file, bytes, 0)
+        .and_then(|()| Ok(calls::rename_between(folder, &*new, folder, name, RenameFlags::empty())?));
+    if written.is_err() {
+        _ = calls::unlink(folder, &*new);
+    }
+    written
+}
+
+pub fn write_at(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Failure> {
+    while !bytes.is_empty() {
+        let written = retry_on_intr(|| calls::pwrite(file, bytes, at))?;
+        (bytes, at) = (&bytes[written..], at + written as u64);
+    }
+    Ok(())
+}
+
+/// A name that nothing has yet.
+pub fn random_name() -> Result<String, Failure> {
+    let mut bytes = [0; 16];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A URL that no other lock has (RFC 4918 §6.5).
+pub fn lock_token() -> Result<String, Failure> {
+    let hex = random_name()?;
+    // The digits that say that a UUID is random (RFC 9562 §5.4).
+    let (a, b, c, d, e) = (&hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..]);
+    Ok(format!("urn:uuid:{a}-{b}-4{c}-8{d}-{e}"))
+}

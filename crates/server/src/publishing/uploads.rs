@@ -1,0 +1,74 @@
+//! Uploads that can be resumed: a file of what has been received, and a text with what else is known of it. All of it runs on
+//! helper threads.
+
+use dav::upload::{State, Upload};
+use rustix::fs::AtFlags;
+
+use super::failure::Failure;
+use super::new_file::NewFile;
+use super::store::{Store, UPLOADS, read_text, replace};
+use super::tree::names;
+use super::usage;
+use crate::sys::calls;
+
+/// Uploads of one root that can be resumed. A further one is refused.
+const MAX_UPLOADS: usize = 1000;
+/// The end of the name of the text.
+const TEXT: &str = ".text";
+
+/// Whether a name is one of an upload: no other name of a client is opened.
+pub fn is_token(token: &str) -> bool {
+    token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase())
+}
+
+/// Begins an upload, and forgets those that have expired. Errors: `TooMany`.
+pub fn begin(store: &Store, token: &str, upload: &Upload, now: i64) -> Result<NewFile, Failure> {
+    if sweep(store, now)? >= MAX_UPLOADS {
+        return Err(Failure::TooMany);
+    }
+    save(store, token, upload)?;
+    NewFile::create_upload(store, token)
+}
+
+/// Opens an upload. Errors: `Missing`; `Busy` if another request changes it.
+pub fn open(store: &Store, token: &str, now: i64) -> Result<(Upload, Option<NewFile>), Failure> {
+    let folder = store.state_folder(UPLOADS)?;
+    let text = read_text(&folder, &[token, TEXT].concat())?.ok_or(Failure::Missing)?;
+    let upload = Upload::parse(&text).filter(|upload| upload.expires > now).ok_or(Failure::Missing)?;
+    let file = match upload.state {
+        State::Complete(_) => None,
+        State::Incomplete => Some(NewFile::open_upload(store, token)?),
+    };
+    Ok((upload, file))
+}
+
+pub fn save(store: &Store, token: &str, upload: &Upload) -> Result<(), Failure> {
+    replace(&store.state_folder(UPLOADS)?, &[token, TEXT].concat(), upload.text().as_bytes())
+}
+
+/// Forgets an upload.
+pub fn remove(store: &Store, token: &str) -> Result<(), Failure> {
+    let folder = store.state_folder(UPLOADS)?;
+    let bytes = calls::statx(&folder, token, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.stx_size);
+    // A complete one has no file any more.
+    if calls::unlink(&folder, token).is_ok() {
+        usage::removed(&store.root.path, bytes);
+    }
+    _ = calls::unlink(&folder, &*[token, TEXT].concat());
+    Ok(())
+}
+
+/// Forgets the uploads that have expired. Returns how many there are.
+pub fn sweep(store: &Store, now: i64) -> Result<usize, Failure> {
+    let folder = store.state_folder(UPLOADS)?;
+    let mut left = 0;
+    for name in names(&folder)? {
+        let Some(token) = name.strip_suffix(TEXT) else { continue };
+        let upload = read_text(&folder, &name)?.and_then(|text| Upload::parse(&text));
+        match upload.is_some_and(|upload| upload.expires > now) {
+            true => left += 1,
+            false => remove(store, token)?,
+        }
+    }
+    Ok(left)
+}
