@@ -6,7 +6,7 @@ use crate::xml::{self, Element, Name, XmlError};
 /// The namespace of RFC 4918.
 pub const DAV: &str = "DAV:";
 /// Bytes of a body that is read as a whole. A larger one gets 413.
-pub const MAX_BODY: u64 = 128 * 1024;
+pub const MAX_BODY: u64 = 64 * 1024;
 
 /// Why a body is not what its method takes: 400, or 422 where it is well-formed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

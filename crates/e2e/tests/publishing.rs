@@ -505,10 +505,14 @@ fn uploads_can_be_resumed() {
     let server = server();
     let whole = String::from_utf8(Random::new(4).bytes(50_000).iter().map(|byte| b'a' + byte % 26).collect())
         .unwrap();
-    let begun =
-        send(&server, "PUT", "/up", "Upload-Complete: ?0\r\nUpload-Length: 50000\r\n", &whole[..20_000]);
-    // The interim response comes first.
-    assert_eq!((begun.status, begun.field("upload-limit").is_some()), (104, true));
+    let mut client = server.connect();
+    let fields = "Upload-Complete: ?0\r\nUpload-Length: 50000\r\n";
+    client.send(request("PUT", "/up", fields, &whole[..20_000]));
+    let interim = client.read_response();
+    assert_eq!((interim.status, interim.field("upload-limit").is_some()), (104, true));
+    let begun = client.read_response();
+    assert_eq!((begun.status, begun.field("upload-offset")), (201, Some("20000")));
+    assert_eq!(begun.field("location"), interim.field("location"));
     let url = begun.field("location").expect("the upload").to_owned();
     let head = |server: &Server| server.request(format!("HEAD {url} HTTP/1.1\r\nHost: h\r\n\r\n"));
     let state = |response: Response| {

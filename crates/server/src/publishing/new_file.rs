@@ -4,11 +4,12 @@ use std::os::fd::OwnedFd;
 
 use dav::locks::Touch;
 use rustix::fs::{FlockOperation, OFlags, RenameFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use site::publishing::Sync;
 
 use super::failure::Failure;
 use super::store::{Below, Found, NEW, Store, Terms, UPLOADS, random_name, write_at};
+use super::usage::Reservation;
 use crate::files::beneath::Wait;
 use crate::files::open::{Stamp, stat};
 use crate::sys::calls;
@@ -79,9 +80,18 @@ impl NewFile {
     }
 
     /// Copies so many bytes of an open file, from where this one ends. Returns how many there were.
-    pub fn copy_from(&mut self, store: &Store, source: &OwnedFd, most: usize) -> Result<usize, Failure> {
+    pub fn copy_from(
+        &mut self,
+        store: &Store,
+        source: &OwnedFd,
+        most: usize,
+        reservation: &mut Reservation,
+    ) -> Result<usize, Failure> {
         let mut buffer = vec![0; most];
-        let read = rustix::io::retry_on_intr(|| calls::pread(source, &mut buffer, self.length))?;
+        let read = retry_on_intr(|| calls::pread(source, &mut buffer, self.length))?;
+        if !reservation.grow_to(self.length + read as u64) {
+            return Err(Failure::NoSpace);
+        }
         self.write(store, &buffer[..read])?;
         Ok(read)
     }

@@ -128,6 +128,8 @@ pub struct Copy {
     to: Store,
     new: OwnedFd,
     name: String,
+    /// So that another process of the server does not take it for one that a crash has left.
+    _lock: OwnedFd,
     members: VecDeque<Member>,
     file: Option<(OwnedFd, OwnedFd, u64)>,
     /// `None`: the copy is stored.
@@ -147,8 +149,22 @@ impl Copy {
     ) -> Result<Copy, Failure> {
         let (new, name) = (to.state_folder(NEW)?, random_name()?);
         calls::make_folder_with(&new, &*name, to.folder_mode())?;
+        let lock = calls::openat(&new, &*name, LIST)?;
+        calls::lock_file(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
         let (members, reservation) = (members.into(), Some(reservation));
-        Ok(Copy { from, base, to, new, name, members, file: None, reservation, bytes: 0, is_stored: false })
+        Ok(Copy {
+            _lock: lock,
+            from,
+            base,
+            to,
+            new,
+            name,
+            members,
+            file: None,
+            reservation,
+            bytes: 0,
+            is_stored: false,
+        })
     }
 
     pub fn step(&mut self) -> Result<Progress, Failure> {
@@ -357,8 +373,7 @@ pub fn remove(folder: &OwnedFd, name: &str) -> Result<u64, Failure> {
 pub fn clean(store: &Store) -> Result<(), Failure> {
     let new = store.state_folder(NEW)?;
     for name in names(&new)? {
-        // One that another process is writing has a lock. Folders are copies, which have none: they are rare, and a process that
-        // ends its last requests makes another attempt of the client fail at worst.
+        // One that another process is writing has a lock.
         let file = calls::openat(
             &new,
             &*name,

@@ -19,7 +19,7 @@ use crate::sys::calls;
 
 /// Bytes of a file that are copied in one step, and with one call.
 const BYTES_PER_STEP: usize = 8 * 1024 * 1024;
-const BYTES_PER_CALL: usize = 256 * 1024;
+const BYTES_PER_CALL: usize = 64 * 1024;
 
 /// What a transfer has replaced: what was there, and its name in the trash.
 type Replaced = (Option<Found>, Option<String>);
@@ -160,20 +160,13 @@ impl<'a> Exchange<'a> {
     ) -> Result<Replaced, Problem> {
         let (source, target) = (from.below.clone(), to.below.clone());
         let checked = terms.clone();
-        // The locks of the source do not matter: it does not change.
-        let field = move |store: &Store| {
-            let found = store.guard()?.check(
-                store,
-                &Terms { holder: checked.holder.clone(), ..checked },
-                &source,
-                Touch::Content,
-            );
-            match found {
-                Ok(_) | Err(Failure::Locked(_)) => store.properties(&source),
-                Err(failure) => Err(failure),
-            }
+        let check = move |store: &Store| match store.guard()?.check(store, &checked, &source, Touch::Content)
+        {
+            // The locks of the source do not matter: it does not change.
+            Ok(_) | Err(Failure::Locked(_)) => store.properties(&source),
+            Err(failure) => Err(failure),
         };
-        let properties = self.on_disk(&from.store, field).await?;
+        let properties = self.on_disk(&from.store, check).await?;
         let replaced = match is_folder {
             false => self.copy_file(from, to, terms).await?,
             true => {
@@ -230,10 +223,7 @@ impl<'a> Exchange<'a> {
             let step = move |store: &Store| {
                 let mut done = 0;
                 while done < BYTES_PER_STEP {
-                    if !reservation.grow_to(new.length + BYTES_PER_CALL as u64) {
-                        return Err(Failure::NoSpace);
-                    }
-                    match new.copy_from(store, &source, BYTES_PER_CALL)? {
+                    match new.copy_from(store, &source, BYTES_PER_CALL, &mut reservation)? {
                         0 => return Ok((new, source, reservation, Progress::Done)),
                         read => done += read,
                     }

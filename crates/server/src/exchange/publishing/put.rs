@@ -37,7 +37,7 @@ impl<'a> Exchange<'a> {
         if super::resumable::is_offered(target.route)
             && let Some(complete) = self.head.only("upload-complete").and_then(dav::upload::boolean)
         {
-            return self.begin_upload(request, target, terms, &present, complete).await;
+            return self.begin_upload(request, target, terms, complete).await;
         }
         let length = match self.body.length() {
             Length::Sized(bytes) => bytes,

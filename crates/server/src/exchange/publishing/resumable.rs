@@ -18,7 +18,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
 use tokio::sync::Notify;
 
-use super::{Exchange, Present, Problem, Target};
+use super::{Exchange, Problem, Target};
 use crate::buffer::append;
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
@@ -98,7 +98,6 @@ impl<'a> Exchange<'a> {
         request: Request<'_>,
         target: &Target<'a>,
         terms: Terms,
-        _present: &Present,
         is_complete: bool,
     ) -> Result<Response, Problem> {
         let expires = self.now.saturating_add_unsigned(target.route.publishing.resumable.as_secs());
@@ -317,7 +316,6 @@ impl<'a> Exchange<'a> {
             return Ok(self.about(target, about));
         }
         // What it has is counted already.
-        let reservation = Reservation::new(&target.store.root.path, None);
         let root = target.store.root.path.clone();
         let (below, commit_terms) = (target.below.clone(), terms);
         let commit = move |store: &Store| new.commit(store, &commit_terms, &below);
@@ -325,7 +323,6 @@ impl<'a> Exchange<'a> {
         if let Some(crate::publishing::store::Found::File(stamp)) = stored.replaced {
             removed(&root, stamp.size);
         }
-        drop(reservation);
         upload.state = State::Complete(length);
         upload.length = Some(length);
         let (text, name) = (upload, token.to_owned());
@@ -347,13 +344,13 @@ impl<'a> Exchange<'a> {
             Length::Sized(bytes) => Some(bytes),
             Length::Unknown => None,
         };
-        let by_rest = rest.filter(|_| is_complete).map(|rest| offset + rest);
+        let by_rest = rest.filter(|_| is_complete).map(|rest| offset.saturating_add(rest));
         let named = self.head.only("upload-length").and_then(integer);
         let known = [upload.length, by_rest, named];
         let mut lengths = known.iter().flatten();
         let first = lengths.next().copied();
         let is_consistent = lengths.all(|length| Some(*length) == first);
-        let fits = rest.is_none_or(|rest| first.is_none_or(|whole| offset + rest <= whole));
+        let fits = rest.is_none_or(|rest| first.is_none_or(|whole| offset.saturating_add(rest) <= whole));
         if !is_consistent || !fits {
             let problem = Some(INCONSISTENT_LENGTH.to_owned());
             return Err(self.about(target, About { status: Status::BAD_REQUEST, upload, offset, problem }));
@@ -375,11 +372,10 @@ impl<'a> Exchange<'a> {
         while !is_whole {
             let mut bytes = Vec::new();
             while bytes.len() < WRITE_SIZE && !is_whole {
-                let limit = target.route.max_body.saturating_sub(0);
                 let read = tokio::select! {
                     biased;
                     () = running.ended.notified() => return Err(Failure::Busy.into()),
-                    read = self.body.read(limit) => read,
+                    read = self.body.read(target.route.max_body) => read,
                 };
                 match read.map_err(|(status, _)| Problem::Status(status))? {
                     Some(more) => append(&mut bytes, &more),
