@@ -33,6 +33,7 @@ use crate::publishing::failure::Failure;
 use crate::publishing::store::{Below, Expected, Found, Store, Terms};
 use crate::publishing::tree::{Kind, Member, Reach, Scan};
 use crate::request::Request;
+use crate::request::body::Length;
 use crate::response::Response;
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
@@ -369,6 +370,9 @@ impl<'a> Exchange<'a> {
 
     /// The body of a request that is read as a whole.
     async fn small_body(&self) -> Result<Vec<u8>, Problem> {
+        if matches!(self.body.length(), Length::Sized(bytes) if bytes > MAX_BODY) {
+            return Err(Status::CONTENT_TOO_LARGE.into());
+        }
         let mut all = Vec::new();
         while let Some(bytes) =
             self.body.read(MAX_BODY).await.map_err(|(status, _)| Problem::Status(status))?

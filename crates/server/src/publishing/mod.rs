@@ -50,3 +50,6 @@ pub fn clean_up(site: &Site, roots: &OpenRoots) {
         log::warn(format_args!("cannot remove what a crash may have left in published folders: {error}"));
     }
 }
+
+#[cfg(test)]
+mod tests;

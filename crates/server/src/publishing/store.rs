@@ -299,12 +299,21 @@ impl Guard {
         replace(&folder, OWN_PROPERTIES, text.as_bytes())
     }
 
-    /// Moves everything at `path` into the trash. Returns its name there.
-    pub fn discard(&self, store: &Store, path: &Below) -> Result<String, Failure> {
-        let trash = open_or_make(&self.state, TRASH)?;
+    /// Moves everything at `path` into the trash. Returns its name there: none for a link and the like, which is removed at once.
+    pub fn discard(&self, store: &Store, path: &Below) -> Result<Option<String>, Failure> {
         let (folder, name) = store.folder_of(path)?;
-        let discarded = random_name()?;
-        calls::rename_between(&folder, name, &trash, &*discarded, RenameFlags::NOREPLACE)?;
+        let discarded = match find_in(&folder, name)? {
+            None => return Err(Failure::Missing),
+            Some(Found::Other) => {
+                calls::unlink(&folder, name)?;
+                None
+            }
+            Some(Found::File(_) | Found::Folder(_)) => {
+                let (trash, discarded) = (open_or_make(&self.state, TRASH)?, random_name()?);
+                calls::rename_between(&folder, name, &trash, &*discarded, RenameFlags::NOREPLACE)?;
+                Some(discarded)
+            }
+        };
         store.sync_folder(&folder)?;
         self.discard_properties(store, path)?;
         Ok(discarded)

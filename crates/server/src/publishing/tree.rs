@@ -279,7 +279,10 @@ pub fn put_in_place(
         Failure::Missing => Failure::NoFolder,
         failure => failure,
     })?;
-    if replaced.is_none() {
+    if let Some(Found::Other) = replaced {
+        calls::unlink(&target, last)?;
+    }
+    if matches!(replaced, None | Some(Found::Other)) {
         calls::rename_between(folder, name, &target, last, RenameFlags::NOREPLACE)?;
         store.sync_folder(&target)?;
         return Ok(None);

@@ -94,7 +94,7 @@ impl<'a> Exchange<'a> {
         };
         let discarded = self.on_disk(&target.store, discard).await?;
         self.announce_change().await;
-        self.empty_trash(&target.store, Some(discarded));
+        self.empty_trash(&target.store, discarded);
         Ok(self.without_content(target, Status::NO_CONTENT))
     }
 

@@ -134,7 +134,7 @@ impl<'a> Exchange<'a> {
             let (folder, name) = store.folder_of(&source)?;
             let discarded = match (moved, there) {
                 // The kernel replaces one file by another at once.
-                (Found::File(_), Some(Found::File(_))) => {
+                (Found::File(_), Some(Found::File(_) | Found::Other)) => {
                     let (other, last) = store.folder_of(&target)?;
                     calls::rename_between(&folder, name, &other, last, RenameFlags::empty())?;
                     store.sync_folder(&other)?;
@@ -243,7 +243,7 @@ impl<'a> Exchange<'a> {
             if let Some(Found::Folder(_)) = there {
                 let discarded = guard.discard(store, &target)?;
                 new.take_place(store, &target, None)?;
-                return Ok((there, Some(discarded)));
+                return Ok((there, discarded));
             }
             new.take_place(store, &target, there)?;
             guard.discard_properties(store, &target)?;
@@ -294,7 +294,7 @@ impl<'a> Exchange<'a> {
             Ok(discarded)
         };
         let discarded = self.on_disk(&from.store, discard).await?;
-        self.empty_trash(&from.store, Some(discarded));
+        self.empty_trash(&from.store, discarded);
         Ok(())
     }
 }

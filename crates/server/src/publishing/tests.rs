@@ -1,0 +1,151 @@
+//! Changes of a root, as helper threads make them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dav::locks::{Extent, Holder, Lock, Scope, Touch};
+use site::model::Symlinks;
+use site::publishing::Publishing;
+use taipan_http::target::SafePath;
+
+use super::failure::Failure;
+use super::new_file::NewFile;
+use super::store::{Below, Expected, Found, NEW, Store, TRASH, Terms};
+use super::tree::{self, Kind, Reach, Scan};
+use crate::files::beneath::Root;
+
+/// A root of its own. Removed when dropped.
+struct Fixture {
+    folder: PathBuf,
+    store: Store,
+}
+
+impl Fixture {
+    fn new(name: &str) -> Fixture {
+        let folder = std::env::temp_dir().join(format!("taipan-publishing-{name}-{}", std::process::id()));
+        _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("d/e")).unwrap();
+        fs::write(folder.join("d/e/f"), "f").unwrap();
+        fs::write(folder.join("a"), "old").unwrap();
+        let settings = Arc::new(Publishing { min_free: 0, ..Publishing::default() });
+        let store = Store { root: Root::open(&folder).unwrap(), settings };
+        Fixture { folder, store }
+    }
+
+    fn content(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.folder.join(name)).ok()
+    }
+
+    fn own(&self, name: &str) -> Vec<String> {
+        tree::names(&self.store.state_folder(name).unwrap()).unwrap()
+    }
+
+    fn new_file(&self, content: &str) -> NewFile {
+        let mut new = NewFile::create(&self.store).unwrap();
+        new.write(&self.store, content.as_bytes()).unwrap();
+        new
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn below(path: &str) -> Below {
+    SafePath::from_decoded(&format!("/{path}")).unwrap()
+}
+
+#[test]
+fn a_new_file_has_no_name_until_it_is_whole() {
+    let fixture = Fixture::new("whole");
+    let new = fixture.new_file("new");
+    assert_eq!(fixture.content("a").as_deref(), Some("old"));
+    let stored = new.commit(&fixture.store, &Terms::default(), &below("a")).unwrap();
+    assert!(matches!(stored.replaced, Some(Found::File(_))));
+    assert_eq!(fixture.content("a").as_deref(), Some("new"));
+    drop(fixture.new_file("dropped"));
+    assert!(fixture.own(NEW).is_empty());
+}
+
+#[test]
+fn a_commit_checks_again_what_was_true_before() {
+    let fixture = Fixture::new("terms");
+    let Ok(Some(Found::File(seen))) = fixture.store.find(&below("a")) else { panic!("a file") };
+    fs::write(fixture.folder.join("a"), "changed meanwhile").unwrap();
+    let terms = Terms { expected: Expected::File(seen), ..Terms::default() };
+    let commit =
+        |terms: &Terms, path: &str| fixture.new_file("x").commit(&fixture.store, terms, &below(path));
+    assert_eq!(commit(&terms, "a").unwrap_err(), Failure::Precondition);
+    let terms = Terms { expected: Expected::Nothing, ..Terms::default() };
+    assert_eq!(commit(&terms, "a").unwrap_err(), Failure::Precondition);
+    assert_eq!(commit(&Terms::default(), "d").unwrap_err(), Failure::Exists);
+    assert_eq!(commit(&Terms::default(), "none/x").unwrap_err(), Failure::NoFolder);
+    assert_eq!(commit(&Terms::default(), "").unwrap_err(), Failure::Denied);
+    let guard = fixture.store.guard().unwrap();
+    let mut locks = guard.locks(0).unwrap();
+    let lock = Lock {
+        token: "urn:1".into(),
+        path: "d".into(),
+        extent: Extent::Tree,
+        scope: Scope::Exclusive,
+        owner: String::new(),
+        user: String::new(),
+        expires: i64::MAX,
+    };
+    locks.add(lock.clone());
+    guard.write_locks(&locks).unwrap();
+    drop(guard);
+    assert_eq!(commit(&Terms::default(), "d/new").unwrap_err(), Failure::Locked(lock));
+    let holder = Holder { tokens: vec!["urn:1".into()], user: String::new() };
+    assert!(commit(&Terms { holder, ..Terms::default() }, "d/new").is_ok());
+    assert_eq!(fixture.content("a").as_deref(), Some("changed meanwhile"));
+}
+
+#[test]
+fn what_a_crash_left_is_removed_and_what_is_used_stays() {
+    let fixture = Fixture::new("crash");
+    let new = fixture.new_file("is being written");
+    fs::write(fixture.folder.join(".taipan-publish/new/left"), "x").unwrap();
+    let guard = fixture.store.guard().unwrap();
+    guard.discard(&fixture.store, &below("d")).unwrap();
+    drop(guard);
+    assert_eq!((fixture.own(NEW).len(), fixture.own(TRASH).len()), (2, 1));
+    tree::clean(&fixture.store).unwrap();
+    assert_eq!((fixture.own(NEW).len(), fixture.own(TRASH).len()), (1, 0));
+    new.commit(&fixture.store, &Terms::default(), &below("b")).unwrap();
+    assert_eq!(fixture.content("b").as_deref(), Some("is being written"));
+}
+
+#[test]
+fn scans_find_everything_and_follow_no_link() {
+    let fixture = Fixture::new("scan");
+    std::os::unix::fs::symlink("/etc", fixture.folder.join("d/out")).unwrap();
+    let mut scan = Scan::new(&below("d"), Reach::Tree, Symlinks::Never);
+    let mut found = Vec::new();
+    loop {
+        let members = scan.step(&fixture.store).unwrap();
+        if members.is_empty() {
+            break;
+        }
+        found.extend(members.into_iter().map(|member| (member.path.as_str().to_owned(), member.kind)));
+    }
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    let expected = [("d/e", Kind::Folder), ("d/e/f", Kind::File), ("d/out", Kind::Other)];
+    assert_eq!(found, expected.map(|(path, kind)| (path.to_owned(), kind)));
+    assert_eq!(fixture.store.find(&below("d/out")).unwrap(), Some(Found::Other));
+    assert_eq!(fixture.store.find(&below("d/out/passwd")).unwrap_err(), Failure::Denied);
+    assert_eq!(tree::count(&fixture.store).unwrap(), 4, "of a and f");
+}
+
+#[test]
+fn a_lock_on_a_folder_is_for_names_in_it() {
+    let fixture = Fixture::new("names");
+    let guard = fixture.store.guard().unwrap();
+    let check = |path: &str, touch| guard.check(&fixture.store, &Terms::default(), &below(path), touch);
+    assert!(matches!(check("a", Touch::Content), Ok(Some(Found::File(_)))));
+    assert_eq!(check("none", Touch::Name), Ok(None));
+    assert!(matches!(check("d", Touch::Tree), Ok(Some(Found::Folder(_)))));
+}
