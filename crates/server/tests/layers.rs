@@ -96,13 +96,15 @@ const SSI: &[&str] = &[
     "coding",
     "format",
     "mistake",
+];
+
 const DAV: &[&str] = &[
     "method",
-    "request",
     "fields",
     "condition",
     "multistatus",
     "properties",
+    "request",
     "locks",
     "upload",
     "xml",

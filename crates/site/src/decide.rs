@@ -140,7 +140,7 @@ pub fn absent(path: &SafePath<'_>, resource: &Resource, listing: Listing) -> Opt
 }
 
 /// The methods that files take, as the value of `Allow`.
-pub const ALLOW: &str = "GET, HEAD, OPTIONS";
+pub const ALLOW: &str = crate::publishing::READING;
 
 /// The status for a method that files do not take. `None`: files take it.
 pub fn reject_method(method: Method) -> Option<Status> {

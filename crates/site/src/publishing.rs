@@ -96,6 +96,8 @@ impl Default for Publishing {
     }
 }
 
+/// The methods of files that clients only read, as the value of `Allow`.
+pub const READING: &str = "GET, HEAD, OPTIONS";
 /// The start of the names of the server's own files in a folder that is published. They are never served.
 pub const OWN_NAMES: &str = ".taipan-";
 /// The folder of the server's own files, in the root of a route that is published.
@@ -139,7 +141,7 @@ impl Publishing {
     /// The value of `Allow`.
     pub fn allow(&self) -> &'static str {
         match self.mode {
-            Mode::Off => crate::decide::ALLOW,
+            Mode::Off => READING,
             Mode::ReadOnly => "GET, HEAD, OPTIONS, PROPFIND",
             Mode::Files => "GET, HEAD, OPTIONS, PUT, DELETE",
             Mode::WebDav => {
