@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::sync::mpsc;
 
 use e2e::upstream::upstream;
-use e2e::{ReadError, Rows, Server, Site, TIMEOUT, wait_until};
+use e2e::{ReadError, Rows, Server, Site, TIMEOUT, output_of, run, tool, wait_until};
 
 const ERROR: &str = "[an error occurred while processing this directive]";
 
@@ -279,6 +279,15 @@ fn fragments() -> String {
             "/page" => ("200 OK", "text/html", page.to_owned()),
             "/plain" => ("200 OK", "text/plain", page.to_owned()),
             "/broken" => ("200 OK", "text/html", "a<esi:include src=\"/missing\"/>b".to_owned()),
+            "/fresh" => ("200 OK\r\nCache-Control: max-age=1000", "text/html", page.to_owned()),
+            "/part" if head.to_ascii_lowercase().contains("\r\nrange:") => {
+                ("206 Partial Content\r\nContent-Range: bytes 0-4/9", "text/html", "<esi:".to_owned())
+            }
+            "/part" => ("200 OK", "text/html", "<esi:remove>x</esi:remove>whole".to_owned()),
+            "/capability" => {
+                let capability = head.lines().find(|line| line.starts_with("Surrogate-Capability"));
+                ("200 OK", "text/html", capability.unwrap_or_default().to_owned())
+            }
             "/missing" => ("404 Not Found", "text/plain", "missing".to_owned()),
             _ => ("200 OK", "text/html", format!("[{target}]")),
         };
@@ -306,6 +315,12 @@ fn edge_side_includes_assemble_the_responses_of_upstreams() {
             assert_eq!(page.text(), "<p>[/fragment?a&b]</p> <b>yes</b>[/fragment?alt].", "{page}");
             assert!(!page.has("etag") && !page.has("content-length"), "{page}");
         }
+        for _ in 0..3 {
+            assert!(server.get("/fresh").text().starts_with("<p>[/fragment?a&b]</p>"));
+        }
+        let part = server.connect().get_with("/part", "Range: bytes=0-4\r\n");
+        assert_eq!((part.status, part.text()), (200, "whole".to_owned()));
+        assert!(server.get("/capability").text().contains("taipan=\"ESI/1.0\""));
         let plain = server.get("/plain");
         assert!(plain.text().contains("<esi:include") && plain.has("etag"));
         let mut client = server.connect();
@@ -315,4 +330,56 @@ fn edge_side_includes_assemble_the_responses_of_upstreams() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn explain_and_check_know_pages() {
+    let site = pages(&[("a.shtml", "<!--#echo var=\"DOCUMENT_URI\" -->"), ("b.html", "b")]);
+    let config = site.write_config();
+    let explain = |path: &str| {
+        let output = run(["explain", "GET", path, "-c", config.to_str().expect("it is text")]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(explain("/a.shtml").contains("page      ssi: the directives of the file are carried out"));
+    assert!(!explain("/b.html").contains("page "));
+    let mut rows = Rows::new();
+    for (line, expected) in [
+        ("includes = \"ssi\"", "expected true, false, or an array of"),
+        ("includes = [\"shtml\"]", "expected true, false, or an array of"),
+        ("includes = true\ninclude_files = [\"a/b\"]", "is not the end of a file name"),
+        ("includes = true\ninclude_types = [\"html\"]", "is not a pattern of media types"),
+        ("includes = true\ninclude_files = []\ninclude_types = []", "nothing is a page"),
+        ("[limits]\ninclude_depth = 100", "include_depth"),
+    ] {
+        let site = Site::new().config(line);
+        let config = site.write_config();
+        let output = run(["check", "-c", config.to_str().expect("it is text")]);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.holds(line, &format!("{expected}: {errors}"), errors.contains(expected));
+    }
+}
+
+#[test]
+fn pages_may_be_nested_as_deeply_as_the_limit_allows() {
+    let names: Vec<String> = (0..=16).map(|number| format!("{number}.shtml")).collect();
+    let content = |number: usize| format!("{number} <!--#include virtual=\"/{}.shtml\" -->", number + 1);
+    let site =
+        names.iter().enumerate().fold(Site::new(), |site, (number, name)| site.file(name, content(number)));
+    let server = site.config("includes = true\n[limits]\ninclude_depth = 16").start();
+    let expected: String = (0..=16).map(|number| format!("{number} ")).collect();
+    assert_eq!(server.get("/0.shtml").text(), format!("{expected}{ERROR}"));
+}
+
+#[test]
+fn a_login_by_digest_counts_for_the_parts_of_a_page() {
+    let server = pages(&[
+        ("page.shtml", "[<!--#include file=\"part.html\" --><!--#echo var=\"REMOTE_USER\" -->]"),
+        ("part.html", "part"),
+    ])
+    .file_beside_root("digest", "ann:club:d569bc4dab5bc785527aa24d7da3aded\n")
+    .config("auth = \"digest\"\nrealm = \"club\"\nuser_files = \"digest\"")
+    .start();
+    let mut curl = tool("curl");
+    let page = output_of(curl.args(["-s", "--digest", "-u", "ann:secret"]).arg(server.url("/page.shtml")));
+    assert_eq!(String::from_utf8_lossy(&page.stdout), "[partann]");
 }

@@ -19,6 +19,9 @@ pub struct Includes {
     pub types: Vec<TypePattern>,
 }
 
+/// Bytes of the largest page that is parsed once. A larger one is searched for directives each time.
+pub const MAX_PARSED: u64 = 256 * 1024;
+
 /// The limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IncludeLimits {

@@ -45,7 +45,7 @@ fn with_commas(bytes: u64) -> String {
     let digits = bytes.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -148,7 +148,7 @@ fn convert(conversion: Option<char>, at: i64, zone: &str, out: &mut String) {
 
 /// 1 to 366.
 fn day_of_year(year: u16, month: u8, day: u8) -> u16 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let leap_day = u16::from(is_leap && month > 2);
     DAYS_BEFORE[usize::from(month.clamp(1, 12) - 1)] + u16::from(day) + leap_day
 }

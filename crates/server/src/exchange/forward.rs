@@ -73,10 +73,14 @@ impl Exchange<'_> {
         let form = Form::Response;
         let handler = Handler { host, folder, route: id, kind, query, max_body, spelling, form };
         self.max_body = route.max_body;
-        if let Some(settings) = route.cache() {
-            return on_heap(|| self.forward_through_cache(request, handler, settings)).await;
+        let response = match route.cache() {
+            Some(settings) => on_heap(|| self.forward_through_cache(request, handler, settings)).await,
+            None => self.forward_to(request, &handler).await,
+        };
+        match self.is_part_of_page(route, &response) {
+            true => on_heap(|| self.forward_for_whole(request)).await,
+            false => response,
         }
-        self.forward_to(request, &handler).await
     }
 
     /// The response of the upstream.
@@ -167,6 +171,11 @@ impl Exchange<'_> {
         // The authority and the scheme may come from fields of a trusted proxy, and the request by another version.
         let Head { authority, scheme, version, .. } = *self.head;
         let head = Head { authority, scheme, version, ..head };
+        self.go_on_as(Request { head: &head, ..request }).await
+    }
+
+    /// Responds to another request in place of this one. What has let this one pass counts for it.
+    pub(super) async fn go_on_as(&mut self, request: Request<'_>) -> Response {
         let mut exchange = Exchange {
             internal_redirects: self.internal_redirects + 1,
             authorized_by: std::mem::take(&mut self.authorized_by),
@@ -177,9 +186,9 @@ impl Exchange<'_> {
             tls: self.tls,
             connection: self.connection,
             inclusion: self.inclusion.clone(),
-            ..Exchange::new(self.responder, self.host, &head, self.client)
+            ..Exchange::new(self.responder, self.host, request.head, self.client)
         };
-        let response = on_heap(|| exchange.respond(Request { head: &head, ..request })).await;
+        let response = on_heap(|| exchange.respond(request)).await;
         // What other origins learn is that of the path that has responded.
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };

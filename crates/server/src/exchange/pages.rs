@@ -12,7 +12,8 @@ use std::rc::Rc;
 
 use site::model::Route;
 use taipan_http::conditional::{self, Validators, Verdict};
-use taipan_http::head::Method;
+use taipan_http::fields::is_name;
+use taipan_http::head::{Field, Method, Names};
 use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -26,6 +27,8 @@ use crate::content::compress;
 use crate::files::Entry;
 use crate::files::page::PageContent;
 use crate::log;
+use crate::request::Request;
+use crate::request::owned::with_fields;
 use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
@@ -109,6 +112,27 @@ impl Exchange<'_> {
             }
             Begun::Failed => None,
         }
+    }
+
+    /// Whether an upstream has responded with a part of a page, in which directives may be cut.
+    pub(super) fn is_part_of_page(&self, route: &Route, response: &Response) -> bool {
+        let mut fields = response.head.fields();
+        response.status() == Status::PARTIAL_CONTENT
+            && self.head.names.contains(Names::RANGE)
+            && fields.any(|(name, value)| {
+                name.eq_ignore_ascii_case("content-type")
+                    && (route.files.includes.cover_type(value)
+                        || route.files.includes.cover_responses() && value.starts_with(b"multipart/"))
+            })
+    }
+
+    /// Asks the upstream for the whole.
+    pub(super) async fn forward_for_whole(&mut self, request: Request<'_>) -> Response {
+        let is_kept =
+            |field: &&Field<'_>| !["range", "if-range"].iter().any(|other| is_name(field.name, other));
+        let fields: Vec<Field<'_>> = self.head.fields.iter().filter(is_kept).copied().collect();
+        let head = with_fields(self.head, &fields);
+        self.go_on_as(Request { head: &head, ..request }).await
     }
 
     /// The response of a script or an upstream, if it is a page; or as it is.

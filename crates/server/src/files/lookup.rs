@@ -11,6 +11,7 @@ use rustix::fs::{FileType, OFlags};
 use site::alternates::{AlternateRules, Label, MAX_ALTERNATES};
 use site::field_file::{MAX_AS_IS, MAX_FIELDS_SIZE};
 use site::image_map;
+use site::includes::{Includes, MAX_PARSED};
 use site::memory;
 use site::model::{EtagFrom, FileRules, MetaFiles, Special, SpecialFiles, Symlinks};
 use taipan_http::negotiate::Coding;
@@ -33,6 +34,7 @@ pub struct Query<'a> {
     /// Paths that are no alternates, whatever their names are.
     pub private: Arc<[SafePath<'static>]>,
     pub special: SpecialFiles,
+    pub includes: Arc<Includes>,
     pub meta: Option<Arc<MetaFiles>>,
     /// Files up to this size are cached in memory. Larger ones are sent from their descriptor.
     pub keep_up_to: u64,
@@ -127,6 +129,7 @@ impl<'a> Query<'a> {
             alternates: alternates.clone(),
             private: private.clone(),
             special: *special,
+            includes: rules.includes.clone(),
             meta: meta.clone(),
             keep_up_to,
             read_up_to,
@@ -423,6 +426,7 @@ impl<'a> Run<'a> {
         let read_up_to = match (self.query.special.of(&name), coding) {
             (Some(Special::AsIs), _) => MAX_AS_IS,
             (Some(Special::ImageMap), _) => image_map::MAX_SIZE,
+            (None, Coding::Identity) if self.query.includes.cover_file(&name) => MAX_PARSED,
             (None, Coding::Gzip) => memory::RESPONSE.max(self.query.read_up_to),
             (None, _) => self.query.read_up_to,
         };

@@ -1858,7 +1858,7 @@ pub static CHAPTERS: &[Chapter] = &[
             },
             Key {
                 name: "include_depth",
-                kind: count(0, 32),
+                kind: count(1, 16),
                 default: Value("8"),
                 example: "2",
                 text: "Pages that are included in pages, in one another. In the place of more stands the error message.",
