@@ -262,3 +262,39 @@ fn a_mistake_in_the_keys_is_named() {
         rows.holds(config, &text, !output.status.success() && text.contains(expected));
     }
 }
+
+#[test]
+fn special_files_have_languages_too() {
+    let server = Site::new()
+        .file("gone.asis", "Status: 410\n\ngone")
+        .file("gone.de.asis", "Status: 410\n\nweg")
+        .file("rooms.map", "default /english")
+        .file("rooms.de.map", "default /deutsch")
+        .file("page.shtml", "<!--#echo var=\"DOCUMENT_NAME\" --> english")
+        .file("page.de.shtml", "<!--#echo var=\"DOCUMENT_NAME\" --> deutsch")
+        .config(LANGUAGES)
+        .config("as_is = true\nimage_maps = true\nincludes = [\"ssi\"]")
+        .every_protocol()
+        .start();
+    let mut rows = Rows::new();
+    for (path, accept, status, content, location) in [
+        ("/gone.asis", "en", 410, "gone", None),
+        ("/gone.asis", "de", 410, "weg", None),
+        ("/rooms.map?1,1", "en", 302, "", Some("/english")),
+        ("/rooms.map?1,1", "de", 302, "", Some("/deutsch")),
+        ("/page.shtml", "en", 200, "page.shtml english", None),
+        ("/page.shtml", "de", 200, "page.de.shtml deutsch", None),
+    ] {
+        let row = format!("{path} {accept}");
+        let response =
+            server.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Language: {accept}\r\n\r\n"));
+        rows.check(&row, response.status, status);
+        rows.check(&row, response.field("location"), location);
+        rows.check(&row, response.field("content-language"), (status != 302).then_some(accept));
+        let vary = response.values("vary").join(", ");
+        rows.holds(&row, &vary, vary.contains("Accept-Language"));
+        if !content.is_empty() {
+            rows.check(&row, response.text().trim(), content);
+        }
+    }
+}

@@ -553,7 +553,13 @@ impl<'a> Exchange<'a> {
                 Resolution::Absent(route, status) => return Err((route, status)),
                 Resolution::List(query) => on_heap(|| self.list(*query)).await,
                 Resolution::Monitor(route, monitor) => on_heap(|| self.monitor(route, monitor)).await,
-                Resolution::Assemble(entry) => on_heap(|| self.assemble(path, &entry)).await,
+                Resolution::Assemble(entry) => {
+                    let response = on_heap(|| self.assemble(path, &entry)).await;
+                    match response.status().is_error() {
+                        true => response,
+                        false => response.with_fields(&entry.selected_fields()),
+                    }
+                }
                 // On the heap, because the internal redirects of a script nest.
                 Resolution::Forward(route, kind) => {
                     on_heap(|| self.forward(request, route, *kind, fallback)).await
@@ -749,7 +755,11 @@ impl<'a> Exchange<'a> {
                 fixed::unsatisfiable(services, Some(self.route(path)), entry.size(chosen))
             }
             Decision::Click(map) => {
-                image_map::response(services, self.route(path), path, &map, self.head.target.query())
+                let query = self.head.target.query();
+                let response = image_map::response(services, self.route(path), path, &map, query);
+                // The page of a redirect is not in the language of the map.
+                let vary = entry.selected_fields().into_iter().filter(|(name, _)| *name == "Vary");
+                response.with_fields(&vary.collect::<Vec<_>>())
             }
             Decision::RedirectToFolder => return self.redirect_to_folder(path, fallback),
             Decision::Assemble => return Resolution::Assemble(entry.clone()),

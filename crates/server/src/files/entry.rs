@@ -50,9 +50,14 @@ pub struct Entry {
     /// `None`: it is no page.
     pub page: Option<Rc<PageFile>>,
     pub(super) origin: Origin,
+    /// The fields of an alternate whose head is not prepared with them.
+    pub(super) selected: Vec<SelectedField>,
     /// `None`: the file has no alternates.
     pub(super) alternates: Option<Alternates>,
 }
+
+/// A field that says which alternate a response has.
+type SelectedField = (&'static str, String);
 
 /// The same file in other languages and charsets.
 #[derive(Clone)]
@@ -164,12 +169,15 @@ impl Entry {
         now: i64,
     ) -> Entry {
         let route = services.route(host.host(), path);
+        let selected = selected(services, host, path, &found, differences);
         let found = match route.files.includes.cover_file(&found.name) {
             false => found,
             true => match page(services, &route.files.includes, found) {
                 PageOrFile::File(found) => found,
                 PageOrFile::None => return Entry::without_content(Resource::Missing, Vec::new(), now),
-                PageOrFile::Page(page, stamps) => return Entry::of_page(page, path, stamps, now),
+                PageOrFile::Page(page, stamps) => {
+                    return Entry { selected, ..Entry::of_page(page, path, stamps, now) };
+                }
             },
         };
         let special = route.files.special.of(&found.name);
@@ -183,7 +191,7 @@ impl Entry {
         };
         let prepared = match special {
             None => prepare(services, host, path, found, differences),
-            Some(Special::AsIs) => prepare_as_is(services, host, path, &found),
+            Some(Special::AsIs) => prepare_as_is(services, host, path, &found, &selected),
             Some(Special::ImageMap) => prepare_image_map(&found),
         };
         let Prepared { resource, prepared, deltas } = prepared.unwrap_or_else(|mistake| {
@@ -191,8 +199,8 @@ impl Entry {
             Prepared { resource: Resource::Broken, prepared: Vec::new(), deltas: None }
         });
         let (checked_at, making) = (Cell::new(now), Rc::default());
-        let page = None;
-        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, alternates: None }
+        let (page, alternates) = (None, None);
+        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, selected, alternates }
     }
 
     /// The alternate that the client prefers, or else the file itself.
@@ -208,7 +216,13 @@ impl Entry {
         let (prepared, checked_at) = (Vec::new(), Cell::new(now));
         let (making, origin) = (Rc::default(), Origin::default());
         let (deltas, page, alternates) = (None, None, None);
-        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, alternates }
+        let selected = Vec::new();
+        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, selected, alternates }
+    }
+
+    /// The fields that say which alternate it is, where they are not prepared.
+    pub fn selected_fields(&self) -> Vec<(&str, &str)> {
+        self.selected.iter().map(|(name, value)| (*name, value.as_str())).collect()
     }
 
     fn of_page(page: PageFile, path: &SafePath<'_>, stamps: Vec<Stamp>, now: i64) -> Entry {
@@ -315,6 +329,7 @@ fn prepare_as_is(
     host: HostKey,
     path: &SafePath<'_>,
     found: &Found,
+    selected: &[SelectedField],
 ) -> Result<Prepared, String> {
     let route = services.route(host.host(), path);
     let content = found.variants.first().and_then(|plain| plain.body.as_deref());
@@ -334,6 +349,12 @@ fn prepare_as_is(
     }
     if value("cache-control").is_none() {
         head = head.optional("Cache-Control", services.cache_control(host.host(), path));
+    }
+    for (name, own) in selected {
+        // A list: other values remain.
+        if *name == "Vary" || value(&name.to_ascii_lowercase()).is_none() {
+            head = head.field(name, own);
+        }
     }
     let size = content.len() as u64;
     let head = if status.allows_body() { head.length(size) } else { head };
@@ -419,6 +440,28 @@ fn further_fields(metafile: Option<Metafile>, name: &str) -> Result<Vec<(String,
     let fields =
         field_file::metafile(&content).map_err(|mistake| format!("the metafile of {name}, {mistake}"))?;
     Ok(fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect())
+}
+
+/// Nothing for a file without alternates.
+fn selected(
+    services: &Services,
+    host: HostKey,
+    path: &SafePath<'_>,
+    found: &Found,
+    differences: Differences,
+) -> Vec<SelectedField> {
+    if services.route(host.host(), path).files.alternates.is_empty() {
+        return Vec::new();
+    }
+    let described = Description::new(services, host, path, &found.name, found.label);
+    let vary: Vec<&str> = differences.fields().collect();
+    let vary = (!vary.is_empty()).then(|| vary.join(", "));
+    let fields = [
+        ("Content-Language", described.content_language),
+        ("Content-Location", described.content_location),
+        ("Vary", vary),
+    ];
+    fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// What the name of a file says.

@@ -77,7 +77,8 @@ impl Entry {
         let (stamps, checked_at) = (self.stamps.clone(), self.checked_at.clone());
         let (making, deltas, origin) = (self.making.clone(), self.deltas.clone(), self.origin.clone());
         let (page, alternates) = (self.page.clone(), self.alternates.clone());
-        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, alternates }
+        let selected = self.selected.clone();
+        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, selected, alternates }
     }
 
     /// `None`: it is being made.
