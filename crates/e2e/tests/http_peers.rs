@@ -353,30 +353,80 @@ fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
             true,
         ),
     ] {
-        let server = start(
-            move |stream, number| {
-                // The announced bytes come when the next request has arrived.
-                if number == 0 {
+        // On a new connection, and on one that had a request before.
+        for earlier in [0, 1] {
+            let server = start(
+                move |stream, number| {
+                    if number == 0 {
+                        for _ in 0..earlier {
+                            read_request(stream)?;
+                            stream.write_all(HELLO.as_bytes())?;
+                        }
+                        read_request(stream)?;
+                        stream.write_all(bytes.as_bytes())?;
+                        // The announced bytes come when the next request has arrived.
+                        read_request(stream)?;
+                        return stream.write_all(if keeps { HELLO } else { LATE }.as_bytes());
+                    }
                     read_request(stream)?;
-                    stream.write_all(bytes.as_bytes())?;
-                    read_request(stream)?;
-                    return stream.write_all(if keeps { HELLO } else { LATE }.as_bytes());
-                }
-                read_request(stream)?;
-                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew")
-            },
-            // The timeout does not close it.
-            "keep = \"60s\"",
-        );
-        let mut client = server.connect();
-        let mut first = client.request(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\n\r\n"));
-        if first.status == 103 {
-            first = client.read_response();
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew")
+                },
+                // The timeout does not close it.
+                "keep = \"60s\"",
+            );
+            let mut client = server.connect();
+            for _ in 0..earlier {
+                assert_eq!(client.get("/app/earlier").text(), "hello");
+            }
+            let mut first = client.request(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\n\r\n"));
+            if first.status == 103 {
+                first = client.read_response();
+            }
+            rows.holds(bytes, "it is answered", (200..400).contains(&first.status));
+            let expected = if keeps { "200 hello" } else { "200 new" };
+            rows.check(
+                format!("{method} {bytes} behind {earlier}"),
+                get(&server, "next"),
+                expected.to_owned(),
+            );
         }
-        rows.holds(bytes, "it is answered", (200..400).contains(&first.status));
-        let expected = if keeps { "200 hello" } else { "200 new" };
-        rows.check(format!("{method} {bytes}"), get(&server, "next"), expected.to_owned());
     }
+}
+
+#[test]
+fn waits_for_the_rest_of_a_response_on_a_kept_connection() {
+    let long = "x".repeat(300_000);
+    let (head, body) = (format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", long.len()), long.clone());
+    let server = start(
+        move |stream, _| {
+            loop {
+                let request = read_request(stream)?;
+                let parts: &[&str] = match request.split(' ').nth(1) {
+                    Some("/app/split") => &["HTTP/1.1 200 OK\r\nCont", "ent-Length: 5\r\n\r\nhe", "llo"],
+                    Some("/app/long") => &[&head, &body],
+                    Some("/app/moved") => &[
+                        "HTTP/1.1 302 Found\r\nLocation: http://localhost/app/to\r\nContent-Length: 0\r\n\r\n",
+                    ],
+                    Some("/app/never") => &[],
+                    _ => &[HELLO],
+                };
+                for part in parts {
+                    stream.write_all(part.as_bytes())?;
+                    stream.flush()?;
+                    thread::yield_now();
+                }
+            }
+        },
+        "first_byte = \"1s\"",
+    );
+    let mut client = server.connect();
+    assert_eq!(client.get("/app/first").text(), "hello");
+    for (name, expected) in [("split", "hello"), ("long", long.as_str()), ("hello", "hello")] {
+        assert_eq!(client.get(&format!("/app/{name}")).text(), expected, "{name}");
+    }
+    assert_eq!(client.get("/app/moved").status, 302);
+    assert_eq!(client.get("/app/never").status, 504);
+    assert_eq!(get(&server, "hello"), "200 hello");
 }
 
 #[test]

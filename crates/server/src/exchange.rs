@@ -51,6 +51,7 @@ use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan, UpstreamPlan, plan,
     plan_fallback,
 };
+use site::proxies::Via;
 use site::route::RouteId;
 use site::walk::{Verdict, Walk};
 use taipan_http::conditional;
@@ -89,6 +90,7 @@ use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Count;
 use crate::upstream::concurrency::ConcurrencyLimit;
+use crate::upstream::immediate::{Answer, Begun};
 use crate::upstream::{HandlerKind, Upstreams};
 
 /// A worker's means to respond to requests.
@@ -159,8 +161,8 @@ impl Responder {
         }
     }
 
-    /// The response to a request without a body, which began at `began` of `clock::micros`. `None`: it has to wait for
-    /// something. The request has its log line even if this panics.
+    /// The response to a request without a body, which began at `began` of `clock::micros`. The request has its log line
+    /// even if this panics. `sending`: whether the request may be sent to an application.
     #[inline]
     pub fn fast(
         self: &Rc<Self>,
@@ -168,9 +170,10 @@ impl Responder {
         client: Peer,
         group: AddressGroup,
         began: u64,
-    ) -> Option<Response> {
+        sending: Sending,
+    ) -> Result<Response, Unfinished> {
         let host = self.services.site.hosts.find_in(group, head.authority);
-        let mut exchange = Exchange::new(self, host, head, client);
+        let mut exchange = Exchange { sending, ..Exchange::new(self, host, head, client) };
         let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began, tls: None };
         let guard = PanicGuard { services: &self.services, request };
         let mut response = exchange.fast();
@@ -178,18 +181,33 @@ impl Responder {
             response = response.map(|response| exchange.share_fast(response));
         }
         std::mem::forget(guard);
-        Some(omit_content_for_head(head.method, response?))
+        Ok(omit_content_for_head(head.method, response?))
     }
 
-    /// The response to a request. A body that nothing has read is discarded first, unless the client waits for 100
-    /// (Continue).
-    pub async fn respond(self: &Rc<Self>, request: Request<'_>, body: RequestBody) -> Response {
+    /// The response to a request that the fast path has sent to an application.
+    pub fn complete(&self, head: &Head<'_>, answer: Answer) -> Response {
+        let Answer { host, route, response } = answer;
+        let route = self.services.site.hosts.at(host).routes.get(route);
+        match route.files.compress.scripts {
+            true => compress::negotiated(&self.services, &route.files.compress, head, response),
+            false => response,
+        }
+    }
+
+    /// The response to a request. `begun`: the fast path has sent it to an application. A body that nothing has read is
+    /// discarded first, unless the client waits for 100 (Continue).
+    pub async fn respond(
+        self: &Rc<Self>,
+        request: Request<'_>,
+        body: RequestBody,
+        begun: Option<Box<Begun>>,
+    ) -> Response {
         let method = request.head.method;
         let ConnectionInfo { client, group, tls, .. } = request.connection;
         let host = self.services.site.hosts.find_in(group, request.head.authority);
         let connection = Some(request.connection);
         let mut exchange =
-            Exchange { body, tls, connection, ..Exchange::new(self, host, request.head, client) };
+            Exchange { body, tls, connection, begun, ..Exchange::new(self, host, request.head, client) };
         let admitted = match self.limits {
             None => Ok(None),
             Some(limits) => Box::pin(exchange.admit(limits)).await,
@@ -280,6 +298,25 @@ struct Exchange<'a> {
     upstream: Option<Rc<UpstreamLog>>,
     /// `None`: no upstream gets the path as it was sent.
     raw: Option<Box<RawReading<'a>>>,
+    sending: Sending,
+    /// `None`: the request has not been sent to an application.
+    begun: Option<Box<Begun>>,
+}
+
+/// Whether the fast path may send a request to an application, which responds later.
+#[derive(Clone, Copy)]
+pub enum Sending {
+    No,
+    /// From a client that came so.
+    Yes(Via),
+}
+
+/// Why the fast path has no response.
+pub enum Unfinished {
+    /// The response has to wait for something.
+    Waits,
+    /// The request has been sent to an application.
+    Begun(Box<Begun>),
 }
 
 /// What a plan results in.
@@ -343,15 +380,17 @@ impl<'a> Exchange<'a> {
             authentication_info: None,
             upstream: None,
             raw: None,
+            sending: Sending::No,
+            begun: None,
         }
     }
 
-    /// `None`: the response has to wait for something.
     #[inline]
-    fn fast(&mut self) -> Option<Response> {
+    fn fast(&mut self) -> Result<Response, Unfinished> {
         let path = match self.path() {
             Ok(path) => path,
-            Err(response) => return (!self.asks_for_tunnel()).then_some(response),
+            Err(_) if self.asks_for_tunnel() => return Err(Unfinished::Waits),
+            Err(response) => return Ok(response),
         };
         match self.responder.limits {
             None => self.fast_at(&path, None),
@@ -361,45 +400,45 @@ impl<'a> Exchange<'a> {
 
     /// As `fast`, for a path that the limits admit. `route`: its route, if it has been found.
     #[inline]
-    fn fast_at(&mut self, path: &SafePath<'_>, route: Option<RouteId>) -> Option<Response> {
+    fn fast_at(&mut self, path: &SafePath<'_>, route: Option<RouteId>) -> Result<Response, Unfinished> {
         if self.services.sheds_everything() {
-            return Some(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE));
+            return Ok(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE));
         }
         if self.responder.needs.refusals {
             match self.refuse_fast(path) {
                 Fast::Serve => {}
-                Fast::Respond(response) => return Some(response),
-                Fast::Wait => return None,
+                Fast::Respond(response) => return Ok(response),
+                Fast::Wait => return Err(Unfinished::Waits),
             }
         }
         if self.responder.needs.canonical
             && let Some(response) = self.redirect_to_canonical(path)
         {
-            return Some(response);
+            return Ok(response);
         }
         if self.responder.needs.host_folders {
             match self.choose_folder_fast() {
                 Fast::Serve => {}
-                Fast::Respond(response) => return Some(response),
-                Fast::Wait => return None,
+                Fast::Respond(response) => return Ok(response),
+                Fast::Wait => return Err(Unfinished::Waits),
             }
         }
         if self.names_origin()
             && let Some(response) = self.preflight(path)
         {
-            return Some(response);
+            return Ok(response);
         }
         if self.responder.needs.rules {
             if self.responder.needs.tls_rules && self.head.scheme == Scheme::Https {
-                return None;
+                return Err(Unfinished::Waits);
             }
             let route = route.unwrap_or_else(|| self.host().routes.find(path));
             if let Err(refused) = self.check_access_in(path, route) {
-                return self.refused_fast(refused);
+                return self.refused_fast(refused).ok_or(Unfinished::Waits);
             }
         }
         if self.responder.needs.authorizers && self.must_authorize(path, self.route(path)) {
-            return None;
+            return Err(Unfinished::Waits);
         }
         let resolution = if self.is_get_or_head()
             && let Some(entry) = self.responder.files.get(self.key, path.as_str(), self.now)
@@ -410,9 +449,11 @@ impl<'a> Exchange<'a> {
             self.resolve_fast(path, self.plan(path.clone()), None)?
         };
         match resolution {
-            Resolution::Response(response) => Some(response),
-            Resolution::Absent(route, status) => self.fall_back_fast(path, route, status),
-            resolution => self.finish_fast(resolution),
+            Resolution::Response(response) => Ok(response),
+            Resolution::Absent(route, status) => {
+                self.fall_back_fast(path, route, status).ok_or(Unfinished::Waits)
+            }
+            resolution => self.finish_fast(resolution).ok_or(Unfinished::Waits),
         }
     }
 
@@ -429,7 +470,7 @@ impl<'a> Exchange<'a> {
         if self.responder.needs.authorizers && self.must_authorize(&path, plan.route) {
             return None;
         }
-        self.finish_fast(self.resolve_fast(&path, plan, Some(&variables))?)
+        self.finish_fast(self.resolve_fast(&path, plan, Some(&variables)).ok()?)
     }
 
     #[inline(never)]
@@ -438,25 +479,25 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         plan: Plan<'a, '_>,
         fallback: Option<&FallbackVariables>,
-    ) -> Option<Resolution<'a>> {
+    ) -> Result<Resolution<'a>, Unfinished> {
         if self.responder.needs.caches
             && let Some(response) = self.stored_fast(&plan)
         {
-            return Some(Resolution::Response(response));
+            return Ok(Resolution::Response(response));
         }
         // A script or an application as the fallback takes methods that files do not take.
         if plan.may_run()
             || (!self.is_get_or_head() && plan.route.fallback.is_some())
             || self.publishing_method(plan.route, path).is_some()
         {
-            return None;
+            return Err(self.send_fast(&plan, fallback).map_or(Unfinished::Waits, Unfinished::Begun));
         }
         if let PlannedAction::Files(planned) = &plan.action
-            && let Err(status) = self.user_status_fast(planned)?
+            && let Err(status) = self.user_status_fast(planned).ok_or(Unfinished::Waits)?
         {
-            return Some(unserved(plan.route, status));
+            return Ok(unserved(plan.route, status));
         }
-        self.resolve_action(path, plan.route, plan.action, fallback).ok()
+        self.resolve_action(path, plan.route, plan.action, fallback).map_err(|_| Unfinished::Waits)
     }
 
     #[inline(never)]

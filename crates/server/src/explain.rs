@@ -160,7 +160,7 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
                 tls: None,
             };
             let request = Request { head: &head, connection, interim: None };
-            let response = responder.respond(request, RequestBody::None).await;
+            let response = responder.respond(request, RequestBody::None, None).await;
             print_compression(responder, host, &head);
             terminal::out(format_args!("response\n{}", indented(&response)));
         }

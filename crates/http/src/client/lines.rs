@@ -76,6 +76,9 @@ pub struct FieldSection {
     lines: Vec<FieldLine>,
 }
 
+/// Bytes and fields for which a head that begins gets memory. Most have fewer.
+const USUAL: (usize, usize) = (512, 16);
+
 /// The position of a field in the bytes of its section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FieldLine {
@@ -188,6 +191,10 @@ impl HeadLines {
         let of_head = self.limits.head - self.size.min(self.limits.head);
         let of_line = self.limits.line - self.line().len().min(self.limits.line);
         let (text, rest) = input.split_at(length.min(of_head).min(of_line));
+        if self.section.bytes.capacity() < USUAL.0 {
+            self.section.bytes.reserve(USUAL.0);
+            self.section.lines.reserve(USUAL.1);
+        }
         self.section.bytes.extend_from_slice(text);
         self.size += text.len();
         *input = rest;

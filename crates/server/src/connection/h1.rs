@@ -18,11 +18,12 @@ use super::client;
 use super::output::{Output, Persistence};
 use crate::connection::Connections;
 use crate::content::fixed;
-use crate::exchange;
+use crate::exchange::{self, Sending, Unfinished};
 use crate::handshake::TlsFacts;
 use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
 use crate::response::Response;
+use crate::upstream::immediate::Begun;
 
 /// The state of HTTP/1.x on one connection.
 pub struct Http1 {
@@ -60,6 +61,8 @@ pub enum Next {
     Send(Output),
     /// It responds to the next request in a task, because that has to wait, or has a body. Its head has so many bytes.
     Respond(usize),
+    /// It awaits the response of an application, which has the next request. Its head has so many bytes.
+    Receive(usize, Box<Begun>),
 }
 
 /// Whether all of a request has been read when its response is sent.
@@ -228,13 +231,16 @@ impl Http1 {
         if head.framing.has_body() {
             return Step::Stop(Next::Respond(used));
         }
-        match connections.responder.fast(head, self.client, self.group, self.began) {
-            Some(response) => {
+        // What stops a batch is parsed again.
+        let sending = if batch.is_empty() { Sending::Yes(self.via) } else { Sending::No };
+        match connections.responder.fast(head, self.client, self.group, self.began, sending) {
+            Ok(response) => {
                 let persistence = self.persistence(connections, head, &response, Reading::Complete);
                 self.push(connections, response, Some(head), persistence, batch);
                 Step::Answered(used)
             }
-            None => Step::Stop(Next::Respond(used)),
+            Err(Unfinished::Waits) => Step::Stop(Next::Respond(used)),
+            Err(Unfinished::Begun(begun)) => Step::Stop(Next::Receive(used, begun)),
         }
     }
 

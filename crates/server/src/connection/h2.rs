@@ -35,7 +35,7 @@ use super::output::{CLIENT_CLOSED, Output};
 use super::table::ConnectionState;
 use crate::clock;
 use crate::connection::Connections;
-use crate::exchange;
+use crate::exchange::{self, Sending};
 use crate::handshake::TlsFacts;
 use crate::log::access::{LoggedRequest, LoggedResponse, Records, why_dropped};
 use crate::peer::Peer;
@@ -353,7 +353,8 @@ impl Http2 {
         };
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
-        if end && let Some(response) = connections.responder.fast(&head, origin.client, self.group, began) {
+        let responder = &connections.responder;
+        if end && let Ok(response) = responder.fast(&head, origin.client, self.group, began, Sending::No) {
             return self.respond(connections, stream, Some(&head), origin, response, gathered);
         }
         let incoming = Incoming::new(&head, end);

@@ -35,6 +35,7 @@ use crate::request::interim::SendInterim;
 use crate::response::Response;
 use crate::semaphore::Permit;
 use crate::stats::Count;
+use crate::upstream::immediate::{Answer, Begun};
 
 /// Bytes that a client may still send after the last response. Then the connection is closed.
 const LINGER_BYTES: usize = 1024 * 1024;
@@ -169,7 +170,11 @@ impl Task {
                     continue;
                 }
                 Next::Send(output) => output,
-                Next::Respond(head) => self.respond(head).await?,
+                Next::Respond(head) => {
+                    let head = self.take_head(head);
+                    self.respond(head, None).await?
+                }
+                Next::Receive(head, begun) => self.receive(head, begun).await?,
             };
             if let Some(end) = self.write(output).await? {
                 return Ok(end);
@@ -190,12 +195,38 @@ impl Task {
         next
     }
 
-    /// Answers the request whose head is the next `bytes` bytes.
-    async fn respond(&mut self, bytes: usize) -> Result<Output, Interruption> {
+    /// Takes the head of the next request, which has so many bytes.
+    fn take_head(&mut self, bytes: usize) -> Rc<[u8]> {
         self.waited = Waited::Yes;
         let bytes = self.transport.take(bytes);
         let bytes = escape_target(&bytes).map_or(bytes, |(escaped, _)| escaped.into());
         self.http.current = Some(bytes.clone());
+        bytes
+    }
+
+    /// Awaits the response of an application to the request whose head is the next `bytes` bytes.
+    async fn receive(&mut self, bytes: usize, begun: Box<Begun>) -> Result<Output, Interruption> {
+        let bytes = self.take_head(bytes);
+        self.transport.begin_without_body();
+        match self.unless_interrupted(begun.receive()).await? {
+            Ok(answer) => self.complete(&bytes, answer),
+            Err(begun) => self.respond(bytes, Some(begun)).await,
+        }
+    }
+
+    /// The output for the response of an application that has come at once.
+    fn complete(&mut self, bytes: &[u8], answer: Answer) -> Result<Output, Interruption> {
+        let mut store = FieldStore::new();
+        let parsed = parse(bytes, &mut store, &self.connections.services.site.limits.head);
+        let Ok(Some((mut head, _))) = parsed else { return Err(Interruption::Failed) };
+        self.http.find_client(&self.connections, &mut head);
+        let response = self.connections.responder.complete(&head, answer);
+        self.http.current = None;
+        Ok(self.http.output(&self.connections, &head, response, Reading::Complete))
+    }
+
+    /// Answers the request with this head. `begun`: it has been sent to an application.
+    async fn respond(&mut self, bytes: Rc<[u8]>, begun: Option<Box<Begun>>) -> Result<Output, Interruption> {
         let mut store = Box::new(FieldStore::new());
         let Ok(Some((mut head, _))) = parse(&bytes, &mut store, &self.connections.services.site.limits.head)
         else {
@@ -207,12 +238,12 @@ impl Task {
         let tls = self.transport.stream.borrow().tls_facts();
         let group = self.http.group;
         let connection = ConnectionInfo { client, group, via, local, tls: tls.as_deref() };
-        let body = RequestBody::Stream(self.transport.clone());
         // RFC 9110 §15.2.
         let takes_interim = head.version == Version::Http11;
         let interim = takes_interim.then_some(&*self.transport as &dyn SendInterim);
         let request = Request { head: &head, connection, interim };
-        let response = Box::pin(self.connections.responder.respond(request, body));
+        let body = RequestBody::Stream(self.transport.clone());
+        let response = Box::pin(self.connections.responder.respond(request, body, begun));
         let mut response = self.unless_interrupted(response).await?;
         let reading = self.reading(&mut response).await;
         self.http.current = None;

@@ -130,7 +130,10 @@ impl Transport {
 
     /// Takes the head of the next request, which has `bytes` bytes.
     pub fn take(&self, bytes: usize) -> Rc<[u8]> {
-        self.buffered.borrow_mut().drain(..bytes).collect()
+        let mut buffered = self.buffered.borrow_mut();
+        let head = Rc::from(&buffered[..bytes]);
+        buffered.drain(..bytes);
+        head
     }
 
     /// The body of the request with this head comes next.
@@ -146,6 +149,12 @@ impl Transport {
         let interim = if is_awaited && !self.has_input() { CONTINUE } else { b"" };
         self.reads_body.set(false);
         *self.body.borrow_mut() = Incoming { length, rest, is_awaited, interim, ..Incoming::NONE };
+    }
+
+    /// The present request has no body.
+    pub fn begin_without_body(&self) {
+        self.reads_body.set(false);
+        *self.body.borrow_mut() = Incoming::NONE;
     }
 
     /// True when all of the body has been read.

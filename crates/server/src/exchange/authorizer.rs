@@ -93,7 +93,7 @@ impl Exchange<'_> {
         let upstreams = &self.responder.upstreams;
         // The line of the request does not name them.
         let log = Rc::default();
-        match upstream::forward(upstreams, request, &handler, &self.variables, body, &log).await {
+        match upstream::forward(upstreams, request, &handler, &self.variables, body, &log, None).await {
             Outcome::Authorized(permission) => {
                 self.pass(authorizer, &permission.variables);
                 self.added.extend(permission.response_fields);

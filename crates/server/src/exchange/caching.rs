@@ -339,7 +339,8 @@ impl<'a> Exchange<'a> {
         let forwarded = Request { head: &head, ..request };
         let upstreams = self.responder.upstreams.clone();
         let log = self.upstream.get_or_insert_default().clone();
-        let outcome = upstream::forward(&upstreams, forwarded, handler, &self.variables, body, &log).await;
+        let outcome =
+            upstream::forward(&upstreams, forwarded, handler, &self.variables, body, &log, None).await;
         let response = match outcome {
             Outcome::Unrendered(response) => *response,
             Outcome::Failed(status) => return self.on_upstream_failure(&resource, stale, status).await,

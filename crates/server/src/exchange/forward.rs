@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use site::forwarding::{Forwards, Spelling};
 use site::model::Route;
-use site::plan::FallbackVariables;
+use site::plan::{FallbackVariables, Plan, PlannedAction};
 use site::route::RouteId;
 use taipan_http::fields::is_name;
 use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
 
-use super::{Exchange, on_heap};
+use super::{Exchange, Sending, on_heap};
 use crate::content::{compress, fixed};
 use crate::log;
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
+use crate::upstream::immediate::Begun;
 use crate::upstream::{self, Form, Handler, HandlerKind, Outcome};
 
 /// Internal redirects of one request. RFC 3875 leaves the number to the server.
@@ -25,6 +26,32 @@ const MAX_INTERNAL_REDIRECTS: usize = 10;
 const BODY_FIELDS: [&str; 4] = ["content-length", "content-type", "transfer-encoding", "expect"];
 
 impl Exchange<'_> {
+    /// Sends the request to the application of a plan, if nothing else has to be done. The limits count every response, and
+    /// other origins learn of it, in the driver.
+    pub(super) fn send_fast(
+        &self,
+        plan: &Plan<'_, '_>,
+        fallback: Option<&FallbackVariables>,
+    ) -> Option<Box<Begun>> {
+        let (PlannedAction::Upstream(planned), Sending::Yes(via)) = (&plan.action, self.sending) else {
+            return None;
+        };
+        let route = self.route_at(planned.route);
+        let needs_driver = fallback.is_some()
+            || plan.walk.is_some()
+            || self.responder.limits.is_some()
+            || self.names_origin()
+            || route.passes_raw_paths()
+            || route.files.includes.cover_responses()
+            || self.services.sheds_cold()
+            || self.check_forwarded().is_err();
+        if needs_driver {
+            return None;
+        }
+        let upstreams = &self.responder.upstreams;
+        Begun::send(upstreams, self.head, (self.client, via), self.host, planned.route)
+    }
+
     pub(super) async fn forward(
         &mut self,
         request: Request<'_>,
@@ -90,9 +117,14 @@ impl Exchange<'_> {
             return on_heap(|| self.status(route, Status::SERVICE_UNAVAILABLE)).await;
         }
         let body = std::mem::replace(&mut self.body, RequestBody::None);
+        let begun = self.begun.take();
+        if let Some((log, _)) = begun.as_ref().and_then(|begun| begun.log.as_ref()) {
+            self.upstream = Some(log.clone());
+        }
         let log = self.upstream.get_or_insert_default().clone();
         let upstreams = &self.responder.upstreams;
-        let outcome = upstream::forward(upstreams, request, handler, &self.variables, body, &log).await;
+        let outcome =
+            upstream::forward(upstreams, request, handler, &self.variables, body, &log, begun).await;
         self.on_outcome(request, handler, outcome).await
     }
 

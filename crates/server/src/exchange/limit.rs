@@ -9,7 +9,7 @@ use site::route::RouteId;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use super::Exchange;
+use super::{Exchange, Unfinished};
 use crate::content::fixed::{self, Retry};
 use crate::limits::{Applied, AppliedLimits, Direction, Excess, LimitTable, Remaining, Subject, Throttle};
 use crate::request::body::RequestBody;
@@ -36,14 +36,14 @@ impl Drop for Waiting<'_> {
 }
 
 impl Exchange<'_> {
-    /// Responds from the fast path within the limits. `None`: the response has to wait for something.
+    /// Responds from the fast path within the limits.
     #[cold]
     #[inline(never)]
     pub(super) fn fast_within_limits(
         &mut self,
         table: &'static LimitTable,
         path: &SafePath<'_>,
-    ) -> Option<Response> {
+    ) -> Result<Response, Unfinished> {
         let route = self.host().routes.find(path);
         let applied = self.applying(table, path, route);
         if applied.is_empty() {
@@ -51,15 +51,15 @@ impl Exchange<'_> {
         }
         let throttle = match self.admit_fast(path, &applied) {
             Ok(throttle) => throttle,
-            Err(NotAdmitted::Rejected(response)) => return Some(response),
-            Err(NotAdmitted::MustWait) => return None,
+            Err(NotAdmitted::Rejected(response)) => return Ok(response),
+            Err(NotAdmitted::MustWait) => return Err(Unfinished::Waits),
         };
         match self.fast_at(path, Some(route)) {
-            Some(response) => Some(self.announced(Response { throttle, ..response })),
-            None => {
+            Ok(response) => Ok(self.announced(Response { throttle, ..response })),
+            Err(unfinished) => {
                 // The driver counts the request again.
                 return_requests(&applied);
-                None
+                Err(unfinished)
             }
         }
     }

@@ -299,13 +299,8 @@ impl Pool {
         if let Some(shared) = self.shared.borrow().iter().find(fits) {
             return Ok(Checkout::Multiplexed(shared.reserve()));
         }
-        // Each turn removes one. A connection to the avoided endpoint goes back to the pool.
-        while let Some(mut connection) = self.take_idle(choice) {
-            let is_fresh = connection.idle.is_none_or(|since| since.elapsed() < self.keep);
-            if !tried.contains(&connection.endpoint()) && is_fresh && connection.is_open() {
-                connection.begin();
-                return Ok(Checkout::Exclusive(connection));
-            }
+        if let Some(connection) = self.take_ready(choice, tried) {
+            return Ok(Checkout::Exclusive(connection));
         }
         if self.is_lost.get() {
             return Err(PoolError::Lost);
@@ -320,6 +315,19 @@ impl Pool {
             Ok(granted) => granted.unwrap_or(Err(PoolError::Lost)),
             Err(_) => Err(PoolError::TimedOut),
         }
+    }
+
+    /// A connection that was idle.
+    pub fn take_ready(&self, choice: Choice, tried: &[EndpointId]) -> Option<PooledConnection> {
+        // Each turn removes one. A connection to the avoided endpoint goes back to the pool.
+        while let Some(mut connection) = self.take_idle(choice) {
+            let is_fresh = connection.idle.is_none_or(|since| since.elapsed() < self.keep);
+            if !tried.contains(&connection.endpoint()) && is_fresh && connection.is_open() {
+                connection.begin();
+                return Some(connection);
+            }
+        }
+        None
     }
 
     /// A stream of the HTTP/2 connection with the fewest. `None`: the request should get a new connection.
@@ -650,7 +658,7 @@ impl Checkout {
     /// The name of its endpoint in messages. `None`: that of the application says enough.
     pub fn endpoint_name(&self) -> Option<Rc<str>> {
         match self {
-            Checkout::Exclusive(connection) => connection.endpoint_name.clone(),
+            Checkout::Exclusive(connection) => connection.endpoint_name(),
             Checkout::Multiplexed(stream) => stream.endpoint_name(),
             Checkout::Http2(stream) => stream.endpoint_name(),
         }
@@ -659,7 +667,7 @@ impl Checkout {
     /// Its endpoint in the access log.
     pub fn endpoint_address(&self) -> &Rc<str> {
         match self {
-            Checkout::Exclusive(connection) => &connection.endpoint_address,
+            Checkout::Exclusive(connection) => connection.endpoint_address(),
             Checkout::Multiplexed(stream) => stream.endpoint_address(),
             Checkout::Http2(stream) => stream.endpoint_address(),
         }
@@ -691,6 +699,16 @@ impl Reporter {
 impl PooledConnection {
     pub fn endpoint(&self) -> EndpointId {
         self.lease.endpoint
+    }
+
+    /// The name of its endpoint in messages. `None`: that of the application says enough.
+    pub fn endpoint_name(&self) -> Option<Rc<str>> {
+        self.endpoint_name.clone()
+    }
+
+    /// Its endpoint in the access log.
+    pub fn endpoint_address(&self) -> &Rc<str> {
+        &self.endpoint_address
     }
 
     /// True for a connection that was idle. Its endpoint may have closed it meanwhile.

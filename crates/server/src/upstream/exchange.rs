@@ -196,7 +196,7 @@ impl BodySource {
 }
 
 impl Exchange {
-    /// `transport` has buffered or sent the head of the request.
+    /// `transport` has buffered or sent the head of the request, which began at `began`.
     pub fn new(
         services: &Rc<Services>,
         transport: Box<dyn Transport>,
@@ -204,6 +204,7 @@ impl Exchange {
         timeouts: Timeouts,
         request: &UpstreamRequest,
         source: BodySource,
+        began: Instant,
     ) -> Exchange {
         let pump = match source {
             BodySource::Empty => {
@@ -213,7 +214,6 @@ impl Exchange {
             }
             source => Some(Pump { source, is_open: true, chunk: Vec::new(), written: 0 }),
         };
-        let began = Instant::now();
         Exchange {
             services: services.clone(),
             transport,

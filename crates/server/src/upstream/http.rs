@@ -19,8 +19,8 @@ use taipan_http::trailers::{self, Trailers};
 
 use super::head::HeadParser;
 use super::transport::{Connection, ReadError, Retry, Transport};
+use crate::peer::Peer;
 use crate::pool::PooledConnection;
-use crate::request::ConnectionInfo;
 use crate::services::Services;
 
 /// In `Via`.
@@ -108,6 +108,13 @@ impl Http {
         Http { connection, head_parser, body_ended: Cell::new(false), coding: Coding::Length, trailers }
     }
 
+    /// Of a request without a body that has been sent. `received`: bytes of the response.
+    pub fn begun(services: &Rc<Services>, connection: PooledConnection, received: Vec<u8>) -> Http {
+        let connection = Connection::begun(services, connection, received);
+        let (body_ended, coding, trailers) = (Cell::new(true), Coding::Length, RefCell::default());
+        Http { connection, head_parser: HeadParser::http, body_ended, coding, trailers }
+    }
+
     /// As `new`, with a body of unknown length, behind which there may be fields of these names.
     pub fn chunked(
         services: &Rc<Services>,
@@ -192,7 +199,7 @@ impl Transport for Http {
 /// authorizers, in `asserted`.
 pub fn request_head(
     head: &Head<'_>,
-    connection: ConnectionInfo,
+    (client, via): (Peer, Via),
     length: Option<u64>,
     (forwarding, spelling): (&Forwarding, Spelling),
     asserted: &[(&str, &[u8])],
@@ -210,7 +217,7 @@ pub fn request_head(
     let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
     let has_key = matches!(next, Next::Upgrade(_, Some(_)));
     put_fields(head, &mut out, |name| {
-        let is_claim = match connection.via {
+        let is_claim = match via {
             Via::Nothing => forwarded::is_claim(name),
             Via::TrustedProxy => forwarded::is_interpreted(name),
         };
@@ -227,7 +234,7 @@ pub fn request_head(
     for (name, value) in asserted {
         put(&mut out, &[name.as_bytes(), b": ", value, b"\r\n"]);
     }
-    put_origin(head, connection, forwarding, &mut out);
+    put_origin(head, client, forwarding, &mut out);
     if let Some(bytes) = length {
         out.extend_from_slice(b"Content-Length: ");
         write_number(bytes, &mut out);
@@ -242,7 +249,7 @@ pub fn request_head(
 /// its shortest spelling: its rules need not know the others.
 pub fn subrequest_head(
     head: &Head<'_>,
-    connection: ConnectionInfo,
+    client: Peer,
     subrequest: &Subrequest,
     persistence: Persistence,
 ) -> Vec<u8> {
@@ -267,7 +274,7 @@ pub fn subrequest_head(
         let is_of_request = OF_THE_REQUEST.iter().any(|own| is_name(name, own));
         !forwarded::is_claim(name) && !is_of_content(name) && !is_of_request
     });
-    put_origin(head, connection, &UNCHANGED, &mut out);
+    put_origin(head, client, &UNCHANGED, &mut out);
     let scheme = head.scheme.as_str().as_bytes();
     for name in ["X-Forwarded-Method", "X-Original-Method"] {
         put(&mut out, &[name.as_bytes(), b": ", head.token.as_bytes(), b"\r\n"]);
@@ -306,12 +313,12 @@ fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool
 }
 
 /// What this server knows of the request, unless the route has fields of its own.
-fn put_origin(head: &Head<'_>, connection: ConnectionInfo, forwarding: &Forwarding, out: &mut Vec<u8>) {
+fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Vec<u8>) {
     // RFC 9110 §7.6.3, behind those of other proxies.
     let received = head.version.as_str().trim_start_matches("HTTP/");
     put(out, &[b"Via: ", received.as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
     let mut client = Vec::with_capacity(40);
-    if let Some(ip) = connection.client.ip() {
+    if let Some(ip) = peer.ip() {
         write_ip(ip, &mut client);
     }
     let is_v6 = client.contains(&b':');

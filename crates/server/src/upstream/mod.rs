@@ -24,10 +24,12 @@ mod scgi;
 
 mod body;
 mod head;
+pub mod immediate;
 mod interim;
 mod response;
 pub mod upgrade;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -39,6 +41,7 @@ use site::upstream::{Protocol, Upstream};
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use taipan_http::target::Scheme;
+use tokio::time::Instant;
 
 use self::affinity::{affinity, set_cookie};
 use self::cgi::Stdin;
@@ -49,6 +52,7 @@ use self::fastcgi::FastCgi;
 use self::head::HeadParser;
 use self::http::Http;
 use self::http2::Http2;
+use self::immediate::Begun;
 use self::interim::Interims;
 use self::permission::BreakerPermit;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
@@ -56,7 +60,7 @@ use self::scgi::Scgi;
 use self::spool::{SpoolReader, SpooledBody};
 use self::transport::{Retry, Reuse, Sent, Transport};
 use crate::log;
-use crate::log::upstream::UpstreamLog;
+use crate::log::upstream::{AttemptLog, UpstreamLog};
 use crate::pool::breaker::Verdict;
 use crate::pool::message::{EndpointId, Tried};
 use crate::pool::selection::Affinity;
@@ -151,7 +155,7 @@ impl From<Rejection> for Outcome {
 }
 
 /// Has a script or an application answer `request`. `variables` are added to those of its route. `log` gets the attempts at
-/// an application.
+/// an application. `begun`: the first of them, if the request has been sent.
 pub async fn forward(
     upstreams: &Upstreams,
     request: Request<'_>,
@@ -159,8 +163,11 @@ pub async fn forward(
     variables: &Additions,
     body: RequestBody,
     log: &Rc<UpstreamLog>,
+    begun: Option<Box<Begun>>,
 ) -> Outcome {
-    try_forward(upstreams, request, handler, variables, &body, log).await.unwrap_or_else(|failed| failed)
+    try_forward(upstreams, request, handler, variables, &body, log, begun)
+        .await
+        .unwrap_or_else(|failed| failed)
 }
 
 async fn try_forward(
@@ -170,6 +177,7 @@ async fn try_forward(
     variables: &Additions,
     body: &RequestBody,
     log: &Rc<UpstreamLog>,
+    begun: Option<Box<Begun>>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let bodies = bodies(services, handler);
@@ -209,7 +217,8 @@ async fn try_forward(
             let affinity = affinity(&upstream.balance, head, connection.client);
             let breaker = BreakerPermit::take(services, pool).map_err(Outcome::Suspended)?;
             let interims = Interims::new(services, handler, interim);
-            let application = Application { upstream, pool, affinity, breaker, interims };
+            let begun = Cell::new(begun);
+            let application = Application { upstream, pool, affinity, breaker, interims, begun };
             let forwarded =
                 forward_to_application(services, &application, handler, &request, body, spooled, log).await;
             let (outcome, endpoint) = forwarded.inspect_err(|outcome| application.on_failed(outcome))?;
@@ -264,7 +273,7 @@ async fn forward_to_script(
         }
         _ => Box::new(script),
     };
-    let exchange = Exchange::new(services, script, Kind::Script, timeouts, request, source);
+    let exchange = Exchange::new(services, script, Kind::Script, timeouts, request, source, Instant::now());
     let interims = Interims::new(services, handler, None);
     match receive(exchange, handler, request, &interims, None).await {
         Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),
@@ -279,6 +288,8 @@ struct Application<'a> {
     affinity: Affinity,
     breaker: BreakerPermit,
     interims: Interims<'a>,
+    /// The first attempt, if it has begun.
+    begun: Cell<Option<Box<Begun>>>,
 }
 
 impl Application<'_> {
@@ -303,6 +314,43 @@ impl Application<'_> {
     }
 }
 
+/// A request that an endpoint has, or soon has.
+struct Attempt {
+    endpoint: EndpointId,
+    /// In messages. `None`: the name of the application says enough.
+    endpoint_name: Option<Rc<str>>,
+    transport: Box<dyn Transport>,
+    began: Instant,
+    log: Option<AttemptLog>,
+}
+
+impl Attempt {
+    async fn begin(
+        services: &Rc<Services>,
+        application: &Application<'_>,
+        request: &UpstreamRequest,
+        tried: &Tried,
+        log: &Rc<UpstreamLog>,
+    ) -> Result<Attempt, Outcome> {
+        let &Application { upstream, pool, affinity, .. } = application;
+        let log = log.begin(pool.name());
+        let checkout = pool.check_out(affinity, tried, request.sharing()).await;
+        let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
+        log.on_endpoint(checkout.endpoint_address());
+        let (endpoint, endpoint_name) = (checkout.endpoint(), checkout.endpoint_name());
+        let transport = open(services, upstream, checkout, request)?;
+        services.counts.add(Count::UpstreamRequests, 1);
+        Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log: Some(log) })
+    }
+
+    fn resume(services: &Rc<Services>, begun: Begun) -> Attempt {
+        let Begun { connection, received, began, log, .. } = begun;
+        let (endpoint, endpoint_name) = (connection.endpoint(), connection.endpoint_name());
+        let transport = Box::new(Http::begun(services, connection, received));
+        Attempt { endpoint, endpoint_name, transport, began, log: log.map(|(_, attempt)| attempt) }
+    }
+}
+
 /// Repeats a request that has had no response, where that is safe. Returns also the endpoint that has responded.
 async fn forward_to_application(
     services: &Rc<Services>,
@@ -313,7 +361,7 @@ async fn forward_to_application(
     spooled: Option<SpooledBody>,
     log: &Rc<UpstreamLog>,
 ) -> Result<(Outcome, EndpointId), Outcome> {
-    let &Application { upstream, pool, affinity, ref interims, .. } = application;
+    let &Application { upstream, pool, ref interims, .. } = application;
     let spooled = spooled.map(Rc::new);
     // What has been read from the client cannot be sent again.
     let is_streamed = spooled.is_none() && body.length() != Length::None;
@@ -323,24 +371,21 @@ async fn forward_to_application(
     let was_out = upstream.managed().is_none() && pool.are_all_out();
     // At most once for each reused connection, `retries` times for a new one, and once alone.
     loop {
-        let attempt = log.begin(pool.name());
-        let sharing = request.sharing();
-        let checkout = pool.check_out(affinity, &tried, sharing).await;
-        let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
-        attempt.on_endpoint(checkout.endpoint_address());
-        let endpoint = checkout.endpoint();
-        let upstream_name = checkout.endpoint_name().unwrap_or_else(|| request.upstream_name.clone());
-        let transport = open(services, upstream, checkout, request)?;
-        services.counts.add(Count::UpstreamRequests, 1);
+        let attempt = match application.begun.take() {
+            Some(begun) => Attempt::resume(services, *begun),
+            None => Attempt::begin(services, application, request, &tried, log).await?,
+        };
+        let Attempt { endpoint, endpoint_name, transport, began, log: attempt } = attempt;
+        let upstream_name = endpoint_name.unwrap_or_else(|| request.upstream_name.clone());
         let source = match &spooled {
             Some(spooled) => BodySource::Spool(SpoolReader::open(services, spooled)),
             None if is_streamed => BodySource::Client(body.clone(), handler.max_body),
             None => BodySource::Empty,
         };
-        let timeouts = Timeouts::of(upstream);
-        let mut exchange = Exchange::new(services, transport, Kind::Application, timeouts, request, source);
+        let (kind, timeouts) = (Kind::Application, Timeouts::of(upstream));
+        let mut exchange = Exchange::new(services, transport, kind, timeouts, request, source, began);
         exchange.upstream_name = upstream_name.clone();
-        exchange.attempt = Some(attempt);
+        exchange.attempt = attempt;
         let failure = match receive(exchange, handler, request, interims, Some(application)).await {
             Ok(outcome) => return Ok((outcome, endpoint)),
             Err(failure) => failure,

@@ -286,7 +286,9 @@ impl Handler {
                 let closes = upstream.is_some_and(|upstream| upstream.keep.is_zero());
                 let persistence = if closes { Persistence::Close } else { Persistence::KeepAlive };
                 Message::Http(match self.subrequest() {
-                    Some(subrequest) => http::subrequest_head(head, connection, subrequest, persistence),
+                    Some(subrequest) => {
+                        http::subrequest_head(head, connection.client, subrequest, persistence)
+                    }
                     None => {
                         let set = |name: &'a String| Some((name.as_str(), variables.get(&variable(name))?));
                         let asserted: Vec<(&str, &[u8])> = asserted.iter().filter_map(set).collect();
@@ -301,7 +303,7 @@ impl Handler {
                         };
                         http::request_head(
                             head,
-                            connection,
+                            (connection.client, connection.via),
                             length,
                             (forwarding, self.spelling),
                             &asserted,

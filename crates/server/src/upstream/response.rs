@@ -300,11 +300,16 @@ fn is_ready(exchange: &Exchange, body: &mut Vec<u8>) -> bool {
 
 /// Fields that may lead to the upstream itself.
 fn is_rewritten(name: &str) -> bool {
-    ["location", "refresh", "set-cookie"].iter().any(|own| name.eq_ignore_ascii_case(own))
+    leads_elsewhere(name) || name.eq_ignore_ascii_case("set-cookie")
+}
+
+/// Fields with the URL of another page.
+pub fn leads_elsewhere(name: &str) -> bool {
+    ["location", "refresh"].iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 /// The fields for the client. The server writes `Date` and `Server` itself; the configuration may conceal the latter.
-fn fields(head: &UpstreamHead) -> impl Iterator<Item = (&str, &[u8])> {
+pub fn fields(head: &UpstreamHead) -> impl Iterator<Item = (&str, &[u8])> {
     head.fields.iter().filter_map(|field| {
         let own = ["date", "server", "x-sendfile", "x-accel-redirect"];
         let name = std::str::from_utf8(field.name).ok()?;
@@ -313,7 +318,7 @@ fn fields(head: &UpstreamHead) -> impl Iterator<Item = (&str, &[u8])> {
 }
 
 /// The file that is sent in place of the body.
-fn sendfile(head: &UpstreamHead) -> Option<PathBuf> {
+pub fn sendfile(head: &UpstreamHead) -> Option<PathBuf> {
     let value = head.fields.value("x-sendfile").or_else(|| head.fields.value("x-accel-redirect"))?;
     Some(Path::new(std::str::from_utf8(value).ok()?).to_owned())
 }

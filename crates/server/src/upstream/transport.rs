@@ -155,6 +155,8 @@ pub struct Connection {
     /// `None` behind the end of the exchange.
     inner: RefCell<Option<PooledConnection>>,
     out: RefCell<SendBuffer>,
+    /// Received before.
+    ahead: Cell<Vec<u8>>,
     /// All of the request's head has been sent.
     is_connected: Cell<bool>,
     /// Some of the response has been received.
@@ -174,9 +176,19 @@ impl Connection {
             services: services.clone(),
             inner: RefCell::new(Some(connection)),
             out: RefCell::new(SendBuffer { bytes: head, sent: 0 }),
+            ahead: Cell::default(),
             is_connected: Cell::new(false),
             has_response: Cell::new(false),
         }
+    }
+
+    /// With a request that has been sent, and the bytes of the response so far.
+    pub fn begun(services: &Rc<Services>, connection: PooledConnection, received: Vec<u8>) -> Connection {
+        let begun = Connection::new(services, connection, Vec::new());
+        begun.is_connected.set(true);
+        begun.has_response.set(!received.is_empty());
+        begun.ahead.set(received);
+        begun
     }
 
     pub fn is_connected(&self) -> bool {
@@ -235,7 +247,11 @@ impl Connection {
 
     /// As `poll_receive`, of a protocol whose bytes are the response.
     pub fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
-        let bytes = ready!(self.poll_receive(cx, |bytes, _| bytes.to_vec()))?;
+        let ahead = self.ahead.take();
+        let bytes = match ahead.is_empty() {
+            true => ready!(self.poll_receive(cx, |bytes, _| bytes.to_vec()))?,
+            false => ahead,
+        };
         Poll::Ready(Ok((!bytes.is_empty()).then_some(bytes)))
     }
 

@@ -78,7 +78,7 @@ impl StreamTask {
             false => RequestBody::None,
         };
         let with_head = Request { head: &head, connection, interim: Some(self) };
-        let response = Box::pin(connections.responder.respond(with_head, body));
+        let response = Box::pin(connections.responder.respond(with_head, body, None));
         let response = match self.unless_too_slow(response).await {
             Ok(response) => response,
             Err(TooSlow) => {

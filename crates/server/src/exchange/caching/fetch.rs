@@ -305,9 +305,16 @@ impl Refresh {
         let fields = head.fields();
         let Some(head) = head.head(&fields) else { return };
         let request = Request { head: &head, connection, interim: None };
-        let outcome =
-            upstream::forward(&upstreams, request, &handler, &variables, RequestBody::None, &Rc::default())
-                .await;
+        let outcome = upstream::forward(
+            &upstreams,
+            request,
+            &handler,
+            &variables,
+            RequestBody::None,
+            &Rc::default(),
+            None,
+        )
+        .await;
         let Outcome::Unrendered(response) = outcome else { return };
         if let Fetched::Recording(_, recording, ..) = fetch.take(&services, &head, *response) {
             recording.read_to_the_end(&services).await;

@@ -1,0 +1,190 @@
+//! A request without a body that is sent to an application at once, by a connection that is idle; and the response, if it is
+//! short and comes at once. All else is left to `forward`, which goes on with the connection.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use site::balance::Balance;
+use site::forwarding::Spelling;
+use site::model::{Route, Script};
+use site::proxies::Via;
+use site::route::RouteId;
+use site::upstream::{Protocol, Upstream};
+use taipan_http::framing::Framing;
+use taipan_http::head::{Head, Method, Persistence};
+use tokio::time::{Instant, sleep_until};
+
+use super::Upstreams;
+use super::head::{HeadParser, Step, UpstreamHead};
+use super::http::{self, Next};
+use super::response::{fields, leads_elsewhere, sendfile};
+use super::upgrade::Upgrade;
+use crate::log::upstream::{AttemptLog, UpstreamLog};
+use crate::peer::Peer;
+use crate::pool::PooledConnection;
+use crate::pool::selection::Choice;
+use crate::response::{Origin, Response};
+use crate::response_head::HeadWriter;
+use crate::stats::Count;
+
+/// A request that has been sent.
+pub struct Begun {
+    upstreams: Rc<Upstreams>,
+    host: usize,
+    route: RouteId,
+    pub connection: PooledConnection,
+    /// Bytes of the response. None: the connection may have ended.
+    pub received: Vec<u8>,
+    pub began: Instant,
+    /// `None`: no log line has the upstream.
+    pub log: Option<(Rc<UpstreamLog>, AttemptLog)>,
+}
+
+/// A whole response, and its route.
+pub struct Answer {
+    pub response: Response,
+    pub host: usize,
+    pub route: RouteId,
+}
+
+impl Begun {
+    /// Sends the request of `head` to the application of a route. `None`: it needs more than one write to a connection that
+    /// is idle. Nothing that the application could act on has been sent then.
+    pub fn send(
+        upstreams: &Rc<Upstreams>,
+        head: &Head<'_>,
+        (client, via): (Peer, Via),
+        host: usize,
+        id: RouteId,
+    ) -> Option<Box<Begun>> {
+        let services = &upstreams.services;
+        let route = services.site.hosts.at(host).routes.get(id);
+        let (script, upstream_id) = (route.script.as_ref()?, route.upstream()?);
+        let upstream = services.site.upstreams.get(upstream_id)?;
+        if !upstreams.asserted.is_empty() || !is_plain(upstream, script, route, head) {
+            return None;
+        }
+        let pool = upstreams.pools.get(upstream_id)?;
+        let connection = pool.take_ready(Choice::Any, &[])?;
+        let log = services.access.names_upstreams(host).then(|| {
+            let log = Rc::new(UpstreamLog::default());
+            let attempt = log.begin(pool.name());
+            attempt.on_endpoint(connection.endpoint_address());
+            (log, attempt)
+        });
+        let length = (head.framing == Framing::Sized(0)).then_some(0);
+        let forwarding = (&script.forwarding, Spelling::Normalized);
+        let bytes = http::request_head(head, (client, via), length, forwarding, &[], Next::Request);
+        let sent = connection.poll_send(&mut Context::from_waker(Waker::noop()), &bytes, &mut 0);
+        if !matches!(sent, Poll::Ready(Ok(()))) {
+            return None;
+        }
+        services.counts.add(Count::UpstreamRequests, 1);
+        log.iter().for_each(|(_, attempt)| attempt.on_connection());
+        Some(Box::new(Begun {
+            upstreams: upstreams.clone(),
+            host,
+            route: id,
+            connection,
+            received: Vec::new(),
+            began: Instant::now(),
+            log,
+        }))
+    }
+
+    fn route(&self) -> &Route {
+        self.upstreams.services.site.hosts.at(self.host).routes.get(self.route)
+    }
+
+    /// The response. Errors: there is none, or there is more to it.
+    pub async fn receive(mut self: Box<Begun>) -> Result<Answer, Box<Begun>> {
+        let services = self.upstreams.services.clone();
+        let mut timer = pin!(sleep_until(self.deadline()));
+        let response = poll_fn(|cx| {
+            let scratch = &mut *services.scratch.borrow_mut();
+            let space = scratch.space();
+            match self.connection.stream.poll_read(cx, space) {
+                Poll::Ready(received) => {
+                    let received = &space[..received.unwrap_or(0)];
+                    Poll::Ready(self.respond(received).or_else(|| {
+                        self.received = received.to_vec();
+                        None
+                    }))
+                }
+                Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+            }
+        })
+        .await;
+        match response {
+            Some((response, persistence)) => {
+                let Begun { host, route, connection, .. } = *self;
+                match persistence {
+                    Persistence::KeepAlive => connection.finish(),
+                    Persistence::Close => connection.close(),
+                }
+                Ok(Answer { response, host, route })
+            }
+            None => Err(self),
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let upstream = self.route().upstream().and_then(|id| self.upstreams.services.site.upstreams.get(id));
+        let wait = upstream.map_or(Duration::ZERO, |upstream| upstream.first_byte.min(upstream.total));
+        self.began.checked_add(wait).unwrap_or(self.began)
+    }
+
+    /// `None`: this is not a whole response, or one that means more than a response to the client.
+    fn respond(&self, received: &[u8]) -> Option<(Response, Persistence)> {
+        let services = &self.upstreams.services;
+        let Step::Head(head, used) = HeadParser::http().receive(received) else { return None };
+        let (route, body) = (self.route(), &received[used..]);
+        let length = length(&head, body.len())?;
+        let upstream = services.site.upstreams.get(route.upstream()?)?;
+        let has_failed = upstream.health.failure_status.contains(head.status);
+        if has_failed || sendfile(&head).is_some() || fields(&head).any(|(name, _)| leads_elsewhere(name)) {
+            return None;
+        }
+        let forwarding = &route.script.as_ref()?.forwarding;
+        let mut writer = HeadWriter::new(services, Some(route), head.status);
+        for (name, value) in fields(&head) {
+            let rewritten = forwarding.response_field(name, std::str::from_utf8(value).ok()?, upstream, "");
+            writer = writer.field(name, rewritten.as_deref().map_or(value, str::as_bytes));
+        }
+        if let Some((_, attempt)) = &self.log {
+            attempt.on_head(head.status);
+            attempt.add_received(body.len());
+        }
+        let writer = length.into_iter().fold(writer, HeadWriter::length);
+        let origin =
+            self.log.as_ref().map(|(log, _)| Box::new(Origin { user: None, upstream: Some(log.clone()) }));
+        let response = Response { origin, ..Response::from_head(writer.finish_with(body)) };
+        Some((response, head.persistence))
+    }
+}
+
+/// Whether the request needs only a connection, and its response nothing but the route.
+fn is_plain(upstream: &Upstream, script: &Script, route: &Route, head: &Head<'_>) -> bool {
+    upstream.protocol == Protocol::Http
+        && !upstream.http2
+        && upstream.balance == Balance::Least
+        && upstream.breaker.is_none()
+        && route.cache().is_none()
+        && route.jwt.is_none()
+        && route.authorizers.is_empty()
+        && head.method == Method::Get
+        && Upgrade::requested(head, &script.forwarding).is_none()
+}
+
+/// The length of the content, if a body of `received` bytes is all of it. `None` inside: the status has no content.
+fn length(head: &UpstreamHead, received: usize) -> Option<Option<u64>> {
+    match head.framing {
+        Framing::Sized(bytes) if head.status.allows_body() => {
+            (received as u64 == bytes).then_some(Some(bytes))
+        }
+        framing => (!head.status.allows_body() && !framing.has_body() && received == 0).then_some(None),
+    }
+}
