@@ -59,7 +59,7 @@ pub fn log_line(data: &[u8]) {
 fn written(format: LogFormat, line: &Line) -> String {
     let mut out = b"before\n".to_vec();
     // The cached text is that of another second.
-    write(format, line, &mut TimeText::new(line.time.wrapping_add(1)), &mut out);
+    write(&format, line, &mut TimeText::new(line.time.wrapping_add(1)), &mut out);
     let text = String::from_utf8(out.split_off(7)).expect("ASCII");
     let text = text.strip_suffix('\n').expect("an end of line");
     assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text:?}");

@@ -350,3 +350,55 @@ fn a_rotation_that_is_never_due_is_refused() {
         rows.holds(rotate, &format!("it says {reason}: {started}"), started.contains(reason));
     }
 }
+
+#[test]
+fn only_errors_and_a_sample_of_the_others_have_lines_with_the_fields_that_are_named() {
+    let server = Site::new()
+        .file("a.txt", "0123456789")
+        .config(
+            "workers = 1\n[log]\naccess = \"stdout\"\nonly = [\"errors\"]\nsample = 10\n\
+             fields = '$status \"$http_user_agent\" $request_uri ${body_bytes_sent}B'",
+        )
+        .start();
+    let mut client = server.connect();
+    for number in 0..20 {
+        assert_eq!(client.get_with(&format!("/a.txt?{number}"), "User-Agent: a\"b\r\n").status, 200);
+        assert_eq!(client.get(&format!("/missing?{number}")).status, 404);
+    }
+    let lines = server.output().wait_for(TIMEOUT, |lines| (lines.len() >= 22).then(|| lines.to_vec()));
+    let lines = lines.unwrap_or_else(|| panic!("{}", server.stdout()));
+    let sampled: Vec<&String> = lines.iter().filter(|line| line.starts_with("200 ")).collect();
+    assert_eq!(sampled, [r#"200 "a\x22b" /a.txt?0 10B"#, r#"200 "a\x22b" /a.txt?10 10B"#]);
+    let errors = lines.iter().filter(|line| line.starts_with("404 \"-\" /missing?")).count();
+    assert_eq!((errors, lines.len()), (20, 22), "{lines:?}");
+}
+
+#[test]
+fn a_selection_or_a_format_that_means_nothing_is_refused() {
+    let mut rows = Rows::new();
+    for (log, reason) in [
+        ("fields = \"$nonsense\"", "unknown field $nonsense; known are $remote_addr"),
+        ("fields = \"plain\"", "no field"),
+        ("fields = \"$status\"\nformat = \"json\"", "exclude each other"),
+        ("only = [\"slow\", \"fast\"]", "expected an array"),
+        ("slow = \"1s\"", "has no effect"),
+        ("sample = 0", "expected an integer from 1"),
+    ] {
+        let site = Site::new().config(&format!("[log]\naccess = \"stdout\"\n{log}"));
+        let started = errors_of_start(&site.write_config());
+        rows.holds(log, &format!("it says {reason}: {started}"), started.contains(reason));
+    }
+}
+
+#[test]
+fn what_scripts_write_to_standard_error_has_a_log_of_its_own() {
+    let server = Site::new()
+        .script("cgi-bin/a.cgi", "#!/bin/sh\necho of the script >&2\nprintf 'Status: 204\\n\\n'\n")
+        .config("[[route]]\npath = \"/cgi-bin/\"\ncgi = true\n[log]\nscripts = \"./scripts.log\"")
+        .start();
+    assert_eq!(server.get("/cgi-bin/a.cgi").status, 204);
+    let log = server.home().join("scripts.log");
+    let has_line = || fs::read_to_string(&log).is_ok_and(|text| text.contains("of the script\n"));
+    assert!(wait_until(TIMEOUT, has_line), "{}", server.stderr());
+    assert!(!server.stderr().contains("of the script"), "{}", server.stderr());
+}

@@ -268,7 +268,7 @@ fn report_writes_a_page_that_shows_hostile_fields_as_text_and_loads_nothing() {
     let folder = Folder::new();
     let evil = "<script>alert(1)</script><img src=http://evil.example/>";
     let line = format!(
-        "192.0.2.1 - - {TIME} \"GET /{evil} HTTP/1.1\" 200 1 \"http://{evil}\" \"{evil}\u{202e}\x1b[31m\"\n"
+        "192.0.2.1 - - {TIME} \"GET /{evil} HTTP/1.1\" 200 1 \"http://{evil}\" \"\u{202e}\x1b[31m{evil}\"\n"
     );
     let (log, page) = (folder.file("access.log", line), folder.path().join("report.html"));
     assert_eq!(text(&run([Path::new("report"), "--html".as_ref(), &page, &log])), "");

@@ -61,13 +61,7 @@ fn exit_code(pipe: OwnedFd, pid: Pid) -> i32 {
 impl Starter {
     /// Closes the streams to which no log is written. Standard error stays open until the site is served.
     pub fn prepare(&mut self, site: &Site) {
-        let keeps = |sink: &Sink| {
-            let is_of_host =
-                |host: &site::model::Host| host.access_log.as_ref().is_some_and(|log| log.sink == *sink);
-            site.log.access.as_ref().is_some_and(|log| log.sink == *sink)
-                || site.log.error == *sink
-                || site.hosts.iter().any(is_of_host)
-        };
+        let keeps = |sink: &Sink| site.sinks().contains(&sink);
         self.stderr = if keeps(&Sink::Stderr) { Stream::Kept } else { Stream::Closed };
         let Some(nothing) = nothing() else { return };
         // If it fails, the streams stay open.

@@ -170,8 +170,7 @@ fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
         true => Reads::Everywhere,
         false => Reads::Beneath(site.roots().into_iter().map(reach).collect()),
     };
-    let own = site.hosts.iter().filter_map(|host| host.access_log.as_ref());
-    let mut sinks = own.chain(&site.log.access).map(|log| &log.sink).chain([&site.log.error]);
+    let mut sinks = site.sinks().into_iter();
     // The log thread reconnects to a restarted log daemon.
     let connects = if sinks.any(|s| *s == Sink::Syslog) { Connects::Unix } else { Connects::Nowhere };
     let pipes = if site.has_scripts() { Pipes::Made } else { Pipes::None };

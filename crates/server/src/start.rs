@@ -73,7 +73,7 @@ pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
         (site.user, site.group) = (Some(user.clone()), None);
     }
     choose_account(&mut site);
-    let format = site.log.access.as_ref().map_or(LogFormat::Combined, |l| l.format);
+    let format = site.log.access.as_ref().map_or(LogFormat::Combined, |l| l.format.clone());
     match (&flags.access_log, &flags.source) {
         (Some(to), _) => site.log.access = sink(to).map(|sink| AccessLog { sink, format }),
         (None, SiteSource::Folder(_)) if io::stdout().is_terminal() => {

@@ -143,6 +143,8 @@ const SITE: &[&str] = &[
     "security_headers",
     "published",
     "rotation",
+    "log_fields",
+    "log_selection",
     "sink",
     "endpoint",
     "address",

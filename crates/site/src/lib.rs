@@ -18,6 +18,10 @@ pub mod sink;
 
 pub mod rotation;
 
+pub mod log_fields;
+
+pub mod log_selection;
+
 pub mod listener;
 
 pub mod upstream;

@@ -11,6 +11,7 @@ use taipan_http::digits::{write_ip, write_number};
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
+use crate::log_fields::{Field, Part};
 use crate::model::{Level, LogFormat};
 use crate::text;
 
@@ -144,7 +145,7 @@ impl TimeText {
 ///
 /// An absent value is `-`. The characters `"` and `\`, controls and all other than ASCII become `\xHH`. `Json` is an object
 /// with the same keys in every line. An absent value is `null`.
-pub fn write(format: LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut Vec<u8>) {
+pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut Vec<u8>) {
     let time = time.at(line.time);
     match format {
         LogFormat::Common => {
@@ -168,6 +169,7 @@ pub fn write(format: LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut 
         LogFormat::Thttpd => thttpd(line, time, "", out),
         LogFormat::ThttpdHost => thttpd(line, time, line.host, out),
         LogFormat::Json => json(line, time, out),
+        LogFormat::Fields(parts) => fields(parts, line, time, out),
     }
     out.push(b'\n');
 }
@@ -254,6 +256,59 @@ fn extras(line: &Line<'_>, out: &mut Vec<u8>) {
         }
         (None, None) => out.push(b'-'),
     }
+}
+
+/// An absent value is `-`. Nothing in a value can end a quoted text or the line.
+fn fields(parts: &[Part], line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
+    for part in parts {
+        match part {
+            Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Part::Field(field) => write_field(*field, line, time, out),
+        }
+    }
+}
+
+fn write_field(field: Field, line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
+    let request = line.request.as_ref();
+    let last = line.upstream.last();
+    let value = match field {
+        Field::Client => return client(line.client, out),
+        Field::TimeLocal => return out.extend_from_slice(&time.common),
+        Field::TimeIso => return out.extend_from_slice(&time.rfc3339),
+        Field::Status => return write_number(line.status.code().into(), out),
+        Field::Sent => return write_number(line.sent, out),
+        Field::Seconds => return text::seconds(line.duration_micros, out),
+        Field::Request => {
+            let Some(request) = request else { return out.push(b'-') };
+            text::quoted(request.method.as_bytes(), out);
+            out.push(b' ');
+            text::word(request.target.as_bytes(), out);
+            out.push(b' ');
+            return text::quoted(request.version.as_bytes(), out);
+        }
+        Field::UpstreamStatus => match last.and_then(|attempt| attempt.status) {
+            Some(status) => return write_number(status.code().into(), out),
+            None => None,
+        },
+        Field::UpstreamSeconds => match last {
+            Some(attempt) => return text::seconds(attempt.total_micros.unwrap_or(line.duration_micros), out),
+            None => None,
+        },
+        Field::User => line.user.map(str::as_bytes),
+        Field::Method => request.map(|request| request.method.as_bytes()),
+        Field::Target => request.map(|request| request.target.as_bytes()),
+        Field::Protocol => request.map(|request| request.version.as_bytes()),
+        Field::Referer => line.referer,
+        Field::UserAgent => line.user_agent,
+        Field::Host => Some(line.host.as_bytes()),
+        Field::Ended => line.ended.map(str::as_bytes),
+        Field::TlsProtocol => line.tls.as_ref().map(|tls| tls.protocol.as_bytes()),
+        Field::TlsCipher => line.tls.as_ref().map(|tls| tls.cipher.as_bytes()),
+        Field::TlsName => line.tls.as_ref().and_then(|tls| tls.name).map(str::as_bytes),
+        Field::UpstreamAddress => last.map(|attempt| attempt.address.as_bytes()),
+        Field::Cache => line.cache.map(str::as_bytes),
+    };
+    text::quoted(value.filter(|value| !value.is_empty()).unwrap_or(b"-"), out);
 }
 
 fn json(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
@@ -423,7 +478,7 @@ mod tests {
 
     fn check(format: LogFormat, line: &Line<'_>, expected: &str) {
         let mut out = Vec::new();
-        write(format, line, &mut TimeText::new(0), &mut out);
+        write(&format, line, &mut TimeText::new(0), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}\n"));
     }
 
@@ -474,7 +529,7 @@ mod tests {
     fn writes_what_the_cache_did() {
         let end = r#""ended":null,"why":null,"tls":null,"upstream":null,"cache":"hit"}"#;
         let mut line = Vec::new();
-        write(LogFormat::Json, &Line { cache: Some("hit"), ..plain() }, &mut TimeText::new(0), &mut line);
+        write(&LogFormat::Json, &Line { cache: Some("hit"), ..plain() }, &mut TimeText::new(0), &mut line);
         assert!(String::from_utf8_lossy(&line).trim_end().ends_with(end));
     }
 
@@ -596,7 +651,7 @@ mod tests {
         ] {
             let mut out = Vec::new();
             let line = Line { client: Client::Ip(address.parse().unwrap()), ..plain() };
-            write(LogFormat::Common, &line, &mut TimeText::new(TIME), &mut out);
+            write(&LogFormat::Common, &line, &mut TimeText::new(TIME), &mut out);
             assert!(out.starts_with(expected.as_bytes()), "{address}");
         }
     }
@@ -612,7 +667,7 @@ mod tests {
             (i64::MAX, "31/Dec/9999:23:59:59 +0000"),
         ] {
             let mut out = Vec::new();
-            write(LogFormat::Common, &Line { time: at, ..plain() }, &mut time, &mut out);
+            write(&LogFormat::Common, &Line { time: at, ..plain() }, &mut time, &mut out);
             assert_eq!(&out[15..41], expected.as_bytes());
         }
     }
@@ -657,9 +712,21 @@ mod tests {
 
     fn lines_of(format: LogFormat, line: &Line<'_>) -> String {
         let mut out = Vec::new();
-        write(format, line, &mut TimeText::new(0), &mut out);
+        write(&format, line, &mut TimeText::new(0), &mut out);
         assert_eq!(out.pop(), Some(b'\n'));
         assert!(out.iter().all(|byte| (b' '..=b'~').contains(byte)), "{out:?}");
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn writes_the_fields_that_a_format_names() {
+        let line = Line { referer: Some(b"a\"b\nc"), ..plain() };
+        let parts =
+            crate::log_fields::parse("$status \"$http_referer\" $upstream_addr $request_uri|").unwrap();
+        let mut out = Vec::new();
+        write(&LogFormat::Fields(parts), &line, &mut TimeText::new(0), &mut out);
+        let out = String::from_utf8(out).unwrap();
+        let target = line.request.map_or("-", |request| request.target);
+        assert_eq!(out, format!("{} \"a\\x22b\\x0ac\" - {target}|\n", line.status.code()));
     }
 }

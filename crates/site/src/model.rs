@@ -31,6 +31,8 @@ use crate::includes::{IncludeLimits, Includes};
 use crate::jwt::Jwt;
 use crate::limit::{Limit, LimitId};
 use crate::listener::Listener;
+use crate::log_fields;
+use crate::log_selection::LogSelection;
 use crate::mime::MediaTypes;
 use crate::monitor::Monitor;
 use crate::network::Networks;
@@ -574,6 +576,10 @@ pub struct Log {
     pub queue: usize,
     /// `None`: files grow until another program rotates them.
     pub rotation: Option<Rotation>,
+    /// Which requests have a line in the access logs.
+    pub selection: LogSelection,
+    /// What scripts write to standard error. `None`: it is in the error log.
+    pub scripts: Option<Sink>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -582,7 +588,7 @@ pub struct AccessLog {
     pub format: LogFormat,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogFormat {
     Common,
     Combined,
@@ -595,6 +601,7 @@ pub enum LogFormat {
     /// As thttpd with hosts: the name of the host begins the target.
     ThttpdHost,
     Json,
+    Fields(log_fields::Format),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -626,6 +633,7 @@ impl Site {
                 sinks.push(&access.sink);
             }
         }
+        sinks.extend(self.log.scripts.iter().filter(|scripts| !sinks.contains(scripts)).collect::<Vec<_>>());
         sinks
     }
 
@@ -1102,6 +1110,14 @@ impl Default for Resources {
 
 impl Default for Log {
     fn default() -> Log {
-        Log { access: None, error: Sink::Stderr, level: Level::Warn, queue: 256, rotation: None }
+        Log {
+            access: None,
+            error: Sink::Stderr,
+            level: Level::Warn,
+            queue: 256,
+            rotation: None,
+            selection: LogSelection::default(),
+            scripts: None,
+        }
     }
 }

@@ -491,17 +491,18 @@ impl Reading<'_> {
             let what = "VirtualHost: lines of the access log do not begin with the local address";
             self.findings.warn(Some(line), what, "nothing to do, unless a program needs it");
         }
-        for (name, key) in [("AccessLog", "access"), ("ErrorLog", "error")] {
+        for (name, key) in [("AccessLog", "access"), ("ErrorLog", "error"), ("CGILog", "scripts")] {
             let Some(given) = self.directives.text(name) else { continue };
             match (given.value, key) {
                 ("/dev/null", "access") => keys.set(given.at(), key, false),
                 ("/dev/stdout", _) => keys.set(given.at(), key, "stdout"),
                 ("/dev/stderr", _) => keys.set(given.at(), key, "stderr"),
-                (value, _) if value.starts_with(['|', ':']) => {
-                    let what =
-                        format!("{name} {}: logs go to no program and to no address", value.escape_debug());
-                    self.findings.warn(given.at(), what, "here they go to syslog; or write a file");
-                    keys.set(given.at(), key, "syslog");
+                // Boa has a shell run the command.
+                (value, _) if value.starts_with('|') => {
+                    keys.set(given.at(), key, format!("|${}", value[1..].trim()));
+                }
+                (value, _) if value.starts_with(':') => {
+                    keys.set(given.at(), key, format!("tcp://{}", &value[1..]));
                 }
                 (value, _) => keys.set(given.at(), key, (self.path)(value)),
             }
@@ -532,7 +533,6 @@ impl Reading<'_> {
                 "/foo.LL.html is not looked up as /foo.html",
                 "make links, or rewrites in a configuration of taipan",
             ),
-            ("CGILog", "what scripts write to standard error is in the error log", "nothing to do"),
         ];
         for given in self.directives.each(&["Allow", "Deny"]) {
             if !self.matched.contains(&given.line) {

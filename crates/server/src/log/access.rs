@@ -1,11 +1,12 @@
 //! The access log of a worker. The fields of a line are copied when the response is made, and the line is written when the
 //! response has been sent or has failed. Once the buffers have grown, a line allocates nothing.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
 use site::log_line::{self, Client, Line, Request, TimeText, Tls};
+use site::log_selection::LogSelection;
 use site::memory;
 use site::model::{LogFormat, Site};
 use taipan_http::fields::is_name;
@@ -33,6 +34,9 @@ pub struct AccessLogs {
     of_host: Vec<usize>,
     /// Notified when a line is added to an empty buffer.
     begun: Notify,
+    selection: LogSelection,
+    /// Requests that the selection does not name.
+    others: Cell<u64>,
 }
 
 struct Lines {
@@ -97,7 +101,7 @@ impl AccessLogs {
                 of_host.push(0);
                 continue;
             };
-            let format = wanted.map_or(LogFormat::Combined, |w| w.format);
+            let format = wanted.map_or(LogFormat::Combined, |w| w.format.clone());
             let same = |l: &Option<RefCell<Lines>>| {
                 l.as_ref().is_some_and(|l| l.borrow().sink == sink && l.borrow().format == format)
             };
@@ -107,7 +111,13 @@ impl AccessLogs {
                 logs.len() - 1
             }));
         }
-        AccessLogs { logs, of_host, begun: Notify::new() }
+        AccessLogs {
+            logs,
+            of_host,
+            begun: Notify::new(),
+            selection: site.log.selection,
+            others: Cell::new(0),
+        }
     }
 
     /// Records the fields of a line.
@@ -169,6 +179,13 @@ impl AccessLogs {
 
     fn write_line(&self, records: &Kept, item: &Item, sent: u64, now: u64, ended: Option<&str>) {
         let Some(Some(lines)) = self.logs.get(item.log) else { return };
+        let duration_micros = now.saturating_sub(item.began);
+        let mut others = self.others.get();
+        let has_line = self.selection.has_line(item.status, ended.is_none(), duration_micros, &mut others);
+        self.others.set(others);
+        if !has_line {
+            return;
+        }
         let lines = &mut *lines.borrow_mut();
         if lines.bytes.is_empty() {
             self.begun.notify_one();
@@ -188,7 +205,7 @@ impl AccessLogs {
             sent,
             referer: item.referer.clone().map(|r| &records.bytes[r]),
             user_agent: item.user_agent.clone().map(|r| &records.bytes[r]),
-            duration_micros: now.saturating_sub(item.began),
+            duration_micros,
             ended,
             why: item.why,
             tls: item.tls.as_ref().map(|facts| Tls {
@@ -204,9 +221,9 @@ impl AccessLogs {
         };
         let Lines { format, time, bytes, .. } = lines;
         match &item.upstream {
-            None => log_line::write(*format, &line, time, bytes),
+            None => log_line::write(format, &line, time, bytes),
             Some(upstream) => upstream
-                .with(|attempts| log_line::write(*format, &Line { upstream: attempts, ..line }, time, bytes)),
+                .with(|attempts| log_line::write(format, &Line { upstream: attempts, ..line }, time, bytes)),
         }
         lines.count += 1;
         if lines.bytes.len() >= BLOCK {

@@ -53,6 +53,8 @@ pub struct Logs {
     queue: SyncSender<Message>,
     sinks: Vec<Sink>,
     errors: usize,
+    /// The sink of what scripts write to standard error.
+    scripts: usize,
     level: Level,
     /// Dropped lines that are not reported yet.
     dropped: AtomicU64,
@@ -109,10 +111,12 @@ pub fn write_to(sink: OpenSink, level: Level) {
 pub fn start(log: &Log, open: Vec<OpenSink>) -> Result<(), String> {
     *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let (queue, receiver) = sync_channel(log.queue);
+    let is_sink = |wanted: &Sink| open.iter().position(|sink| sink.sink() == wanted);
     let logs = Logs {
         queue,
         sinks: open.iter().map(|sink| sink.sink().clone()).collect(),
         errors: 0,
+        scripts: log.scripts.as_ref().and_then(is_sink).unwrap_or(0),
         level: log.level,
         dropped: AtomicU64::new(0),
         dropped_ever: AtomicU64::new(0),
@@ -138,6 +142,18 @@ pub fn warn(text: Arguments<'_>) {
 
 pub fn info(text: Arguments<'_>) {
     message(Level::Info, text);
+}
+
+/// A line of the standard error of a script.
+pub fn script(text: Arguments<'_>) {
+    match LOGS.get() {
+        Some(logs) if logs.scripts != logs.errors => {
+            let mut lines = Vec::new();
+            log_line::error_line(Level::Error, now(), &text.to_string(), &mut lines);
+            logs.send(Block { sink: logs.scripts, lines, count: 1 });
+        }
+        _ => error(text),
+    }
 }
 
 /// Before the logs are open, the text goes to standard error.

@@ -94,13 +94,13 @@ impl Errors {
 
     fn log(&mut self, bytes: &[u8]) {
         let source = &self.source;
-        self.lines.receive(bytes, Instant::now(), |line| log::error(format_args!("{source}: {line}")));
+        self.lines.receive(bytes, Instant::now(), |line| log::script(format_args!("{source}: {line}")));
     }
 
     /// Logs a last line without a line end, and the number of dropped lines.
     fn finish(&mut self) {
         let source = &self.source;
-        self.lines.finish(|line| log::error(format_args!("{source}: {line}")));
+        self.lines.finish(|line| log::script(format_args!("{source}: {line}")));
     }
 }
 

@@ -168,7 +168,7 @@ impl Response {
     /// Logs errors, and gives the bytes of the response. `None`: there are none, and more will come.
     fn on_data(&mut self, data: StreamData) -> Option<Option<Vec<u8>>> {
         let Response { label, errors, .. } = self;
-        let log = |line: &str| log::error(format_args!("{label}: {line}"));
+        let log = |line: &str| log::script(format_args!("{label}: {line}"));
         if !data.stderr.is_empty() {
             errors.receive(&data.stderr, Instant::now(), log);
         }

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Source;
 use super::certificates::certificates;
@@ -22,6 +23,8 @@ use crate::address::Address;
 use crate::host::Hosts;
 use crate::includes::IncludeLimits;
 use crate::listener::Listener;
+use crate::log_fields;
+use crate::log_selection::{LogSelection, Only};
 use crate::model::{
     AccessLog, CacheFiles, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat,
     SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site, Timeouts,
@@ -45,7 +48,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
     let upstreams = upstreams(&top);
     let certificates = certificates(&top);
     let reader = LimitReader::new(source);
-    let hosts = hosts(&top, limits.body, &scripts, format, &upstreams, &certificates, &reader);
+    let hosts = hosts(&top, limits.body, &scripts, &format, &upstreams, &certificates, &reader);
     let traffic_limits = reader.into_limits(errors, top.place());
     let trusted_proxies = trusted_proxies(&top);
     check_listeners(&top, &listeners, hosts.as_ref(), &trusted_proxies);
@@ -350,15 +353,46 @@ fn log(top: &Section) -> (Log, LogFormat) {
         Some("json") => LogFormat::Json,
         _ => LogFormat::Combined,
     };
-    let access = section.sink("access").map(|sink| sink.map(|sink| AccessLog { sink, format }));
+    let format = fields(&section).unwrap_or(format);
+    let access =
+        section.sink("access").map(|sink| sink.map(|sink| AccessLog { sink, format: format.clone() }));
     let log = Log {
         access: access.unwrap_or(defaults.access),
         error: section.sink("error").flatten().unwrap_or(defaults.error),
         level: level.unwrap_or(defaults.level),
         queue: section.count("queue").unwrap_or(defaults.queue),
+        selection: selection(&section),
+        scripts: section.sink("scripts").flatten(),
         rotation: section.section("rotate", Scope::Rotate).map(|section| rotation(&section)),
     };
     (log, format)
+}
+
+fn fields(section: &Section) -> Option<LogFormat> {
+    let given = section.text("fields")?;
+    if section.has("format") {
+        section.reject_keys(&["fields"], "and \"format\" exclude each other", "remove one of them");
+    }
+    match log_fields::parse(given.value) {
+        Ok(parts) => Some(LogFormat::Fields(parts)),
+        Err(why) => {
+            section.reject("fields", given.place, &why);
+            None
+        }
+    }
+}
+
+fn selection(section: &Section) -> LogSelection {
+    let only = section.choices("only").map(|words| Only {
+        errors: words.contains(&"errors"),
+        server_errors: words.contains(&"server-errors"),
+        slow: words.contains(&"slow"),
+    });
+    let slow = section.duration("slow").unwrap_or(Duration::from_secs(1));
+    if section.has("slow") && !only.is_some_and(|only| only.slow) {
+        section.reject_keys(&["slow"], "has no effect", "add only = [\"slow\"]");
+    }
+    LogSelection { only, sample: section.count("sample"), slow }
 }
 
 fn rotation(section: &Section) -> Rotation {

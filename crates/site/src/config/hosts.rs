@@ -52,7 +52,7 @@ pub fn hosts(
     top: &Section,
     max_body: u64,
     scripts: &Scripts,
-    format: LogFormat,
+    format: &LogFormat,
     upstreams: &[Upstream],
     certificates: &Certificates,
     limits: &LimitReader<'_>,
@@ -188,7 +188,7 @@ struct Inherited<'a> {
 fn host<'c>(
     section: &Section<'c>,
     inherited: &Inherited<'_>,
-    format: LogFormat,
+    format: &LogFormat,
     names: &mut BTreeMap<String, &'c Place>,
 ) -> Host {
     let root = section.path("root");
@@ -218,7 +218,7 @@ fn host<'c>(
         routes: routes(section, inherited),
         folder: folder.map(Arc::new),
         users,
-        access_log: sink.map(|sink| AccessLog { sink, format }),
+        access_log: sink.map(|sink| AccessLog { sink, format: format.clone() }),
     }
 }
 

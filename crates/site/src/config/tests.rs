@@ -170,6 +170,8 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "wait" if scope == Scope::Limit => "concurrent = 1\nqueue = 1",
         "status" | "timeout" | "rise" | "fall" if scope == Scope::Health => "path = \"/health\"",
         "format" => "access = \"stdout\"",
+        "fields" if scope == Scope::Log => "access = \"stdout\"",
+        "slow" if scope == Scope::Log => "only = [\"slow\"]",
         "acme" if scope == Scope::Top => "names = \"a.example\"",
         "authorizer_user" => "authorizer_fields = [\"Remote-User\", \"X-Auth-Request-Email\"]",
         "auth" => "user_files = \"/etc/taipan/users\"",

@@ -3187,6 +3187,43 @@ pub static CHAPTERS: &[Chapter] = &[
                        [Logs](logs.md#formats-of-other-servers).",
             },
             Key {
+                name: "fields",
+                kind: Kind::Text,
+                default: Words("none: `format` says it"),
+                example: "\"$remote_addr $host $status $request_time\"",
+                text: "A format of your own in place of `format`, with [names](logs.md#fields-by-name) as in nginx's \
+                       `log_format`.",
+            },
+            Key {
+                name: "only",
+                kind: Kind::Choices(&["errors", "server-errors", "slow"]),
+                default: Words("every request"),
+                example: "[\"errors\", \"slow\"]",
+                text: "The requests that have a line in the access log: those with a status from 400 or from 500 on, or \
+                       whose response ended early; and those that take longer than `slow`.",
+            },
+            Key {
+                name: "slow",
+                kind: time(1, DAY),
+                default: Value("\"1s\""),
+                example: "\"300ms\"",
+                text: "A request that takes longer is slow, for `only`.",
+            },
+            Key {
+                name: "sample",
+                kind: count(1, 1_000_000),
+                default: Words("all of them; with `only`, none"),
+                example: "100",
+                text: "Of the requests that `only` does not name, one in so many has a line; each worker counts for itself.",
+            },
+            Key {
+                name: "scripts",
+                kind: Kind::Sink,
+                default: Words("`error`"),
+                example: "\"/var/log/taipan/scripts.log\"",
+                text: "Where the server writes what CGI scripts and FastCGI applications write to standard error.",
+            },
+            Key {
                 name: "error",
                 kind: Kind::Sink,
                 default: Value("\"stderr\""),
