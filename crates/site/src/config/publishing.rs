@@ -108,6 +108,12 @@ pub fn check(hosts: &Hosts, errors: &Errors, top: &Place) {
                               publish_anonymous = true, if everyone may";
             errors.add(&place(route), what, what_to_do);
         }
+        let languages = &route.files.includes.languages;
+        if languages.ssi || languages.esi {
+            let what =
+                format!("the files that clients publish in {} would be pages with includes", route.name());
+            errors.add(&place(route), what, "set includes = false in this route");
+        }
         let Some(folder) = route.folder() else { continue };
         // In one host, paths that lead to files in the same way have one route each, and this one has no scripts.
         let is_apart = |of: usize, other: &Route| of == host && other.action == route.action;

@@ -2046,6 +2046,12 @@ fn rejects_publishing_where_scripts_run() {
         "/up/",
         "/x/",
     );
+    check_after(
+        "publish_anonymous = true\nincludes = true\n[[route]]\npath = \"/up/\"\npublish = \"files\"",
+        &[
+            "site.toml:7: the files that clients publish in /up/ would be pages with includes; set includes = false in this route",
+        ],
+    );
     // Apart, or where the route of a path decides. Within a route that is published, nothing runs.
     for text in [
         format!("{up}[[route]]\npath = \"/cgi-bin/\"\ncgi = true"),

@@ -291,7 +291,7 @@ impl Resource<'_> {
             "resourcetype" if is_file => Some("<D:resourcetype/>".to_owned()),
             "resourcetype" => Some("<D:resourcetype><D:collection/></D:resourcetype>".to_owned()),
             "getcontentlength" if is_file => text(&self.stamp.size.to_string()),
-            "getcontenttype" if is_file => text(&self.about.rules.types.lookup(self.member.path.name())),
+            "getcontenttype" if is_file => text(self.about.rules.types.lookup(self.member.path.name())),
             "getetag" if is_file && self.about.rules.etag == EtagFrom::Stat => {
                 text(&String::from_utf8_lossy(&stat_etag(&self.stamp, "")))
             }
