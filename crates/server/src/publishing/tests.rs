@@ -83,7 +83,7 @@ fn a_commit_checks_again_what_was_true_before() {
     assert_eq!(commit(&terms, "a").unwrap_err(), Failure::Precondition);
     assert_eq!(commit(&Terms::default(), "d").unwrap_err(), Failure::Exists);
     assert_eq!(commit(&Terms::default(), "none/x").unwrap_err(), Failure::NoFolder);
-    assert_eq!(commit(&Terms::default(), "").unwrap_err(), Failure::Denied);
+    assert_eq!(commit(&Terms::default(), "").unwrap_err(), Failure::Exists);
     let guard = fixture.store.guard().unwrap();
     let mut locks = guard.locks(0).unwrap();
     let lock = Lock {
