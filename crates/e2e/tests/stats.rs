@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 87] = [
+const COUNTS: [&str; 89] = [
     "http_1_0",
     "http_1_1",
     "http_2",
