@@ -67,7 +67,12 @@ fn site() -> Site {
 
 /// Converts the configuration, and serves the result.
 fn converted(server: &str, text: &str) -> Server {
-    let site = site();
+    // Root needs an account to serve as.
+    serve(site(), server, text, if is_root() { "user = \"root\"\n" } else { "" })
+}
+
+/// With lines in front of the result.
+fn serve(site: Site, server: &str, text: &str, added: &str) -> Server {
     let home = site.home().display().to_string();
     let site = site.file_beside_root("original", text.replace("HOME", &home));
     let output = command()
@@ -77,9 +82,8 @@ fn converted(server: &str, text: &str) -> Server {
         .expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{server}: {said}");
-    // Root needs an account to serve as.
-    let user = if is_root() { &b"user = \"root\"\n"[..] } else { b"" };
-    fs::write(site.home().join("site.toml"), [user, &output.stdout].concat()).expect("it is our folder");
+    let whole = [added.as_bytes(), &output.stdout].concat();
+    fs::write(site.home().join("site.toml"), whole).expect("it is our folder");
     site.start_with(1, |site| {
         let mut taipan = command();
         taipan.args(["-c", "site.toml"]).current_dir(site.home());
@@ -120,6 +124,21 @@ fn converted_configurations_are_served() {
         }
         rows.check(format!("{name} denied"), get("/a.bak").0, 403);
     }
+}
+
+/// The example of a device, with the folder of the test in place of that of the device.
+#[test]
+fn the_device_of_the_manual_is_served() {
+    const PAGE: &str = include_str!("../../../docs/manual/from-nginx.md");
+    let text = PAGE.split("```lighttpd\n").nth(1).and_then(|rest| rest.split("```").next());
+    let text = text.expect("the page has an example").replace("\"/www\"", "\"HOME/www\"");
+    let text = text.replace("server.port = 80\n", "server.port = 0\nserver.bind = \"127.0.0.1\"\n");
+    let site = site().script("cgi-bin/env", SCRIPT).file("own.sh", "source");
+    let server = serve(site, "lighttpd", &text, "");
+    let mut rows = Rows::new();
+    rows.check("page", server.get("/").text().as_str(), "page");
+    rows.check("script", server.get("/cgi-bin/env").text().contains("GATEWAY_INTERFACE=CGI/1.1"), true);
+    rows.check("source", server.get("/own.sh").status, 403);
 }
 
 /// What `explain` prints, without where a rule stands.

@@ -719,7 +719,12 @@ pub fn log_target(text: &str, path: &dyn Fn(&str) -> String) -> Option<String> {
         "/dev/stdout" | "/proc/self/fd/1" => Some("stdout".to_owned()),
         "/dev/stderr" | "/proc/self/fd/2" => Some("stderr".to_owned()),
         text if text == "syslog" || text.starts_with("syslog:") => Some("syslog".to_owned()),
-        text if text.starts_with('|') || text.is_empty() => None,
+        "" => None,
+        // `||` is what `|` has become.
+        text if text.starts_with('|') => {
+            let command = text[1..].strip_prefix('|').unwrap_or(&text[1..]).trim();
+            (command.starts_with(['/', '$'])).then(|| format!("|{command}"))
+        }
         text => Some(path(text)),
     }
 }

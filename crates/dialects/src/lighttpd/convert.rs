@@ -311,11 +311,13 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
         "server.groupname" => draft.top.set(place, "group", text),
         "server.pid-file" => draft.top.set(place, "pid_file", text),
         "server.chroot" => draft.top.set(place, "chroot", text),
-        "server.errorlog" => draft.log.set(place, "error", text),
         "server.errorlog-use-syslog" if value.is_on() => draft.log.set(place, "error", "syslog"),
-        "accesslog.filename" if text.starts_with('|') => {
-            draft.error(place, unconverted(name), "write a file")
+        // lighttpd has /bin/sh run it.
+        "accesslog.filename" | "server.errorlog" if text.starts_with('|') => {
+            let key = if name == "server.errorlog" { "error" } else { "access" };
+            draft.log.set(place, key, format!("|${}", text[1..].trim_start()));
         }
+        "server.errorlog" => draft.log.set(place, "error", text),
         "accesslog.filename" => draft.log.set(place, "access", text),
         "accesslog.use-syslog" if value.is_on() => draft.log.set(place, "access", "syslog"),
         "server.tag" if text.is_empty() => draft.top.set(place, "server_header", false),
