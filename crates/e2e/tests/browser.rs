@@ -740,3 +740,49 @@ fn a_browser_logs_in_by_its_dialog_and_logs_out() {
     assert_eq!(browser.open_with_dialog(&with_password, None), 0, "the address has the password");
     assert_eq!(title(&mut browser).as_deref(), Some("members"));
 }
+
+#[test]
+fn the_page_of_the_server_is_live_and_shows_hostile_requests_as_text() {
+    let config = "workers = 2\n[[route]]\npath = \"/-/status\"\nmonitor = \"status\"\n\
+                  [[route.rule]]\naddress = \"127.0.0.1\"\nthen = \"allow\"\n[[route.rule]]\nthen = \"deny\"\n";
+    let server = Site::new().file("a.txt", "a").config(config).start();
+    let hostile = "/<img src=x onerror=document.title=1>".replace(' ', "%20");
+    _ = server.request(format!("GET {hostile} HTTP/1.1\r\nHost: h\r\n\r\n"));
+    let mut browser = Browser::start();
+    browser.open(&server.url("/-/status"));
+    let shown = |browser: &mut Browser, id: &str| {
+        browser
+            .value(&format!("document.getElementById('{id}').textContent"))
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert!(wait_until(TIMEOUT, || shown(&mut browser, "state") == "live"));
+    assert!(wait_until(TIMEOUT, || shown(&mut browser, "last-rows").contains("onerror")));
+    let count = "Number(document.querySelector('[data-count=status_2xx]').textContent)";
+    let before = browser.value(count).as_u64().unwrap_or(0);
+    for _ in 0..10 {
+        assert_eq!(server.get("/a.txt").status, 200);
+    }
+    assert!(wait_until(TIMEOUT, || browser.value(count).as_u64() >= Some(before + 10)));
+    assert!(
+        wait_until(TIMEOUT, || browser.value("document.querySelectorAll('svg path').length") == json!(11))
+    );
+    browser.click("[data-range='2']");
+    let pressed = "document.querySelector('[data-range=\"2\"]').getAttribute('aria-pressed')";
+    assert_eq!(browser.value(pressed), "true");
+    for (expression, expected) in [
+        ("document.images.length", json!(0)),
+        ("document.title", json!("taipan: status")),
+        (
+            "performance.getEntriesByType('resource').every(entry => entry.name.startsWith(location.origin))",
+            json!(true),
+        ),
+        ("document.documentElement.scrollWidth <= innerWidth", json!(true)),
+    ] {
+        assert_eq!(browser.value(expression), expected, "{expression}");
+    }
+    assert_eq!(browser.errors(), Vec::<String>::new());
+    browser.phone(true);
+    assert_eq!(browser.value("document.documentElement.scrollWidth <= innerWidth"), true);
+}

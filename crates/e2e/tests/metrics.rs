@@ -213,6 +213,7 @@ fn metrics_that_everybody_could_read_are_refused() {
     let rule = |rule: &str| format!("{route}[[route.rule]]\n{rule}\n");
     let rows = [
         (route.to_owned(), false),
+        (route.replace("\"metrics\"", "\"status\""), false),
         (rule("address = \"192.0.2.1\"\nthen = \"deny\""), false),
         (rule("user_agent = \"curl*\"\nthen = \"deny\""), false),
         (rule("address = \"!127.0.0.1\"\nthen = \"deny\""), true),
@@ -226,7 +227,7 @@ fn metrics_that_everybody_could_read_are_refused() {
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
         assert_eq!(output.status.code() == Some(0), is_valid, "{config}\n{text}");
-        assert_eq!(text.contains("every client could read \"metrics\""), !is_valid, "{config}\n{text}");
+        assert_eq!(text.contains("every client could read \""), !is_valid, "{config}\n{text}");
     }
 }
 
@@ -272,4 +273,102 @@ fn is_not_ready_without_an_endpoint_of_an_application() {
             == (503, "no endpoint of the application \"app\" is up\n".to_owned())
     };
     assert!(wait_until(TIMEOUT, is_unready), "{}", server.get("/-/ready").text());
+}
+
+/// Only this machine sees the page.
+const PAGE: &str = "[[route]]\npath = \"/-/status\"\nmonitor = \"status\"\n\
+                    [[route.rule]]\naddress = \"127.0.0.0/8\"\nthen = \"allow\"\n\
+                    [[route.rule]]\nthen = \"deny\"\n";
+
+#[test]
+fn the_page_has_every_count_without_javascript_and_loads_only_its_own_parts() {
+    let server = site(&format!("workers = 2\n{PAGE}")).start();
+    let page = server.get("/-/status");
+    assert_eq!((page.status, page.field("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert_eq!(page.field("cache-control"), Some("no-store"));
+    let policy = page.field("content-security-policy").unwrap_or_default();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
+    for part in ["data-count=\"accepted\">1</tr>", "<script src=\"?script\" defer>", "href=\"?style\""] {
+        assert!(page.text().contains(part), "{part}\n{}", page.text());
+    }
+    for (query, status, media_type) in [
+        ("script", 200, "text/javascript; charset=utf-8"),
+        ("style", 200, "text/css; charset=utf-8"),
+        ("history=0", 200, "application/json"),
+        ("history=3", 404, "text/html; charset=utf-8"),
+        ("other", 404, "text/html; charset=utf-8"),
+    ] {
+        let response = server.get(&format!("/-/status?{query}"));
+        assert_eq!((response.status, response.field("content-type")), (status, Some(media_type)), "{query}");
+    }
+}
+
+/// The requests of the last minute, as the history has them.
+fn requests_of_the_minute(server: &Server) -> u64 {
+    let text = server.get("/-/status?history=0").text();
+    let history: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let points = history["points"].as_array().expect("it is an array");
+    points.iter().filter_map(|point| point[1].as_u64()).sum()
+}
+
+#[test]
+fn the_history_stays_over_a_reload() {
+    let server = site(&format!("workers = 2\n{PAGE}")).start();
+    for _ in 0..50 {
+        assert_eq!(server.get("/a.txt").status, 200);
+    }
+    assert!(wait_until(TIMEOUT, || requests_of_the_minute(&server) >= 50));
+    server.reload();
+    assert!(requests_of_the_minute(&server) >= 50, "what was before the reload is still there");
+}
+
+#[test]
+fn events_show_requests_without_the_values_of_their_queries() {
+    let server = site(&format!("workers = 1\n{PAGE}")).start();
+    assert_eq!(server.get("/missing?token=geheim&x").status, 404);
+    let running = {
+        let mut client = server.connect();
+        client.send("POST /a.txt?key=geheim HTTP/1.1\r\nHost: <b>h\r\nContent-Length: 3\r\n\r\n");
+        client
+    };
+    let mut watching = server.connect();
+    watching.send("GET /-/status?events HTTP/1.1\r\nHost: h\r\n\r\n");
+    let head = watching.read_response_to_head();
+    assert_eq!((head.status, head.field("content-type")), (200, Some("text/event-stream")));
+    let mut text = String::new();
+    while !text.contains("\n\n") {
+        text.push_str(&String::from_utf8_lossy(&watching.read_some().expect("it sends events")));
+    }
+    for part in ["\"target\":\"/missing?token=…&…\"", "\"status\":404", "data: {\"report\":{\"version\""]
+    {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(!text.contains("geheim"), "{text}");
+    drop(running);
+    // The stream ends with its process, and the browser connects to the one that serves now.
+    server.reload();
+    assert!(watching.is_finished());
+}
+
+#[test]
+fn clients_that_read_no_events_are_bounded_and_cost_nothing_else() {
+    const MOST: usize = 32;
+    let server = site(&format!("workers = 1\n{PAGE}")).start();
+    let silent: Vec<Client> = (0..MOST)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET /-/status?events HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert_eq!(client.read_response_to_head().status, 200);
+            client
+        })
+        .collect();
+    assert_eq!(server.get("/-/status?events").status, 503);
+    assert_eq!(server.get("/a.txt").status, 200);
+    drop(silent);
+    let is_free = || {
+        let mut client = server.connect();
+        client.send("GET /-/status?events HTTP/1.1\r\nHost: h\r\n\r\n");
+        client.read_response_to_head().status == 200
+    };
+    assert!(wait_until(TIMEOUT, is_free));
 }

@@ -70,6 +70,7 @@ use self::pages::Inclusion;
 use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
 use crate::cache::Cache;
+use crate::clock;
 use crate::content::{compress, delta, file, fixed, image_map, kept, listing};
 use crate::files::folders::Folder;
 use crate::files::roots::OpenRoots;
@@ -208,6 +209,14 @@ impl Responder {
         let connection = Some(request.connection);
         let mut exchange =
             Exchange { body, tls, connection, begun, ..Exchange::new(self, host, request.head, client) };
+        let _running = self.services.access.recent.run(&LoggedRequest {
+            client,
+            head: Some(request.head),
+            host,
+            time: self.services.clock.now(),
+            began: clock::micros(),
+            tls: None,
+        });
         let admitted = match self.limits {
             None => Ok(None),
             Some(limits) => Box::pin(exchange.admit(limits)).await,

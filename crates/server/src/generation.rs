@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cache::store::purge::Purge;
@@ -29,11 +30,11 @@ use crate::ipc::{
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads, Writes};
-use crate::stats::{Ledger, Report};
+use crate::stats::{Ledger, Question, Report, Reporter, Sampler};
 use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ClientReading, ClientTls, ServerTls, TlsSetup};
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
-use crate::{connection, limits, publishing, sys};
+use crate::{clock, connection, limits, publishing, sys};
 
 /// How long stopped workers may take to write their last log lines.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -185,9 +186,12 @@ struct MainThread {
     /// Workers send their events here.
     events: UnboundedReceiver<(usize, WorkerEvent)>,
     event_sender: UnboundedSender<(usize, WorkerEvent)>,
-    /// Workers ask for the statistics of all.
-    report_requests: UnboundedReceiver<oneshot::Sender<Report>>,
-    report_sender: UnboundedSender<oneshot::Sender<Report>>,
+    /// Of workers.
+    questions: UnboundedReceiver<Question>,
+    reporter: Reporter,
+    sampler: Sampler,
+    /// When the next point of the history is made. `None`: nothing happens, or another process makes them.
+    next_sample: Option<tokio::time::Instant>,
     master: Channel,
     predecessor: Option<Channel>,
     /// Receives this process's connections when another process serves.
@@ -256,13 +260,18 @@ impl MainThread {
         ledger: Ledger,
     ) -> MainThread {
         let (event_sender, events) = unbounded_channel();
-        let (report_sender, report_requests) = unbounded_channel();
+        let (sender, questions) = unbounded_channel();
+        let (rests, history) = (Arc::default(), ledger.history.clone());
+        let reporter = Reporter { questions: sender, rests, history };
+        let sampler = Sampler::new(clock::wall() as u64, &ledger.sum());
         MainThread {
             workers: Vec::new(),
             events,
             event_sender,
-            report_requests,
-            report_sender,
+            questions,
+            reporter,
+            sampler,
+            next_sample: None,
             master,
             predecessor,
             successor: None,
@@ -293,8 +302,8 @@ impl MainThread {
         let (commands, receiver) = unbounded_channel();
         let (site, tls, clients) = (self.site.clone(), self.tls.clone(), self.clients.clone());
         let (roots, sockets, counts) = (self.roots.clone(), sockets.try_clone()?, self.ledger.own[number]);
-        let reports = self.report_sender.clone();
-        let start = Start { site, tls, clients, roots, sockets, counts, reports };
+        let reporter = self.reporter.clone();
+        let start = Start { site, tls, clients, roots, sockets, counts, reporter };
         let events = self.event_sender.clone();
         let work = move || {
             let on_serving = || _ = events.send((number, WorkerEvent::Serving));
@@ -354,7 +363,8 @@ impl MainThread {
                     WorkerEvent::Left => self.workers[number].state = State::Gone,
                     WorkerEvent::Failed(why) => self.on_failure(number, &why)?,
                 },
-                Some(to) = self.report_requests.recv() => self.report_stats(|report| _ = to.send(report)),
+                Some(question) = self.questions.recv() => self.on_question(question),
+                () = until(self.next_sample) => self.sample(),
                 () = until(restart) => self.restart()?,
                 () = until(forget) => forget = self.forget_tickets(),
                 () = until(stopped) => return Ok(INTERRUPTED),
@@ -397,6 +407,7 @@ impl MainThread {
             return Ok(());
         }
         self.phase = Phase::Serving;
+        self.sample();
         self.master.send(&GenerationEvent::Ready)
     }
 
@@ -439,6 +450,7 @@ impl MainThread {
 
     fn end_replacing(&mut self) {
         self.phase = Phase::Leaving;
+        self.next_sample = None;
         for worker in self.workers.iter_mut().filter(|worker| worker.restart().is_some()) {
             worker.state = State::Gone;
         }
@@ -527,6 +539,35 @@ impl MainThread {
         });
     }
 
+    fn on_question(&mut self, question: Question) {
+        match question {
+            // Its client may have closed the connection.
+            Question::Report(to) => self.report_stats(|report| _ = to.send(report)),
+            Question::Recent(from, to) => {
+                let mut number = from.into_iter();
+                let responses =
+                    self.request_each(|response| WorkerCommand::Recent(number.next().unwrap_or(0), response));
+                tokio::spawn(async move { to.send(in_time(responses).await) });
+            }
+            Question::Activity if self.phase == Phase::Serving => self.sample(),
+            Question::Activity => {}
+        }
+    }
+
+    /// Makes the points of the history that are due, until nothing happens any more.
+    fn sample(&mut self) {
+        let Some(history) = &self.reporter.history else { return };
+        let now = clock::wall_micros();
+        // First: what happens from here on is noticed.
+        self.reporter.rests.store(true, Ordering::SeqCst);
+        let is_busy = self.sampler.sample(now / 1_000_000, &self.ledger.moment(), history);
+        if is_busy {
+            self.reporter.rests.store(false, Ordering::SeqCst);
+        }
+        let rest = Duration::from_micros(1_000_000 - now % 1_000_000);
+        self.next_sample = is_busy.then(|| tokio::time::Instant::now() + rest);
+    }
+
     /// Removes what matches from the memory of the workers, and from the files.
     fn purge(&self, number: u32, purge: Purge) {
         let Ok(master) = self.master.try_clone() else { return };
@@ -568,6 +609,14 @@ impl MainThread {
 
     /// Sends a command with a place for the response to every worker.
     fn request<T>(&self, command: impl Fn(oneshot::Sender<T>) -> WorkerCommand) -> Vec<oneshot::Receiver<T>> {
+        self.request_each(command)
+    }
+
+    /// As `request`, in the order of the workers.
+    fn request_each<T>(
+        &self,
+        mut command: impl FnMut(oneshot::Sender<T>) -> WorkerCommand,
+    ) -> Vec<oneshot::Receiver<T>> {
         let request = |worker: &WorkerHandle| {
             let (sender, response) = oneshot::channel();
             _ = worker.commands.send(command(sender));
@@ -629,8 +678,13 @@ mod tests {
         let site = Site::folder(std::env::temp_dir(), Vec::new());
         let roots = OpenRoots::of(&site);
         let memory = CounterMemory::create(1, 0).unwrap();
-        let ledger =
-            Ledger { since: 0, past: Values::default(), earlier: Arc::new([]), own: memory.into_blocks() };
+        let ledger = Ledger {
+            since: 0,
+            past: Values::default(),
+            earlier: Arc::new([]),
+            own: memory.into_blocks(),
+            history: None,
+        };
         let mut main = MainThread { phase, ..MainThread::new(master, None, site, roots, ledger) };
         let file = File::open("/proc/self/status").unwrap();
         let listeners =

@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 use site::model::{Route, Site};
 use taipan_http::target::SafePath;
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::oneshot;
 
 pub use self::scratch::Scratch;
 use crate::background::Background;
@@ -19,8 +17,11 @@ use crate::disk::{Closing, Disk};
 use crate::log::access::AccessLogs;
 use crate::overload::{Overload, Shedding};
 use crate::semaphore::Semaphore;
-use crate::stats::{Count, Counts, Report};
+use crate::stats::{Count, Counts, Reporter};
 use crate::tls::ServerTls;
+
+/// Clients of one worker that receive events at the same time.
+const EVENT_STREAMS: usize = 32;
 
 pub struct Services {
     pub site: Site,
@@ -36,7 +37,9 @@ pub struct Services {
     pub overload: Overload,
     pub scratch: RefCell<Scratch>,
     /// `None`: there is no main thread.
-    reports: Option<UnboundedSender<oneshot::Sender<Report>>>,
+    pub reporter: Option<Reporter>,
+    /// Clients of the page that receive events.
+    pub events: Semaphore,
     /// Whether the worker accepts no more.
     pub is_leaving: Cell<bool>,
     /// When the present turn of the loop began, of `clock::micros`.
@@ -55,7 +58,7 @@ impl Services {
         site: Site,
         tls: Option<Arc<ServerTls>>,
         counts: Counts,
-        reports: Option<UnboundedSender<oneshot::Sender<Report>>>,
+        reporter: Option<Reporter>,
     ) -> (Rc<Services>, Closing) {
         let clock = Clock::start();
         let (disk, closing) = Disk::new(&site.limits, site.timeouts.disk);
@@ -66,7 +69,8 @@ impl Services {
             encoders: Semaphore::new(site.limits.compressed_streams),
             access: AccessLogs::new(&site),
             counts,
-            reports,
+            reporter,
+            events: Semaphore::new(EVENT_STREAMS),
             is_leaving: Cell::new(false),
             turn: Cell::new(clock::micros()),
             overload: Overload::new(site.timeouts.delay),
@@ -99,13 +103,6 @@ impl Services {
         let n = self.boundaries.get().wrapping_add(1);
         self.boundaries.set(n);
         format!("taipan-{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    /// The statistics of all workers. `None`: the main thread is ending.
-    pub async fn report(&self) -> Option<Report> {
-        let (sender, report) = oneshot::channel();
-        self.reports.as_ref()?.send(sender).ok()?;
-        report.await.ok()
     }
 
     /// A turn of the loop begins: requests have come that nothing has looked at yet.

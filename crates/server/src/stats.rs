@@ -2,17 +2,21 @@
 //! thread adds them up, and writes them as text, as JSON or as metrics.
 
 pub mod histogram;
+mod history;
 mod layout;
 mod memory;
 mod metrics;
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use taipan_http::date;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
+pub use self::history::{History, Moment, SERIES, STEPS, Sampler};
 use self::layout::NAMES;
 pub use self::layout::{BLOCK, Count, Counts, Values};
 pub use self::memory::CounterMemory;
@@ -140,7 +144,7 @@ impl Snapshot {
     }
 
     /// The present state and the counters, each with its key and its text.
-    fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let counts = NAMES.iter().zip(self.counts.counts()).map(|((key, text), n)| (*key, *text, *n));
         self.now().into_iter().chain(counts)
     }
@@ -198,6 +202,63 @@ pub struct Ledger {
     pub earlier: Arc<[CounterMemory]>,
     /// Of the workers of this process.
     pub own: Vec<&'static [AtomicU64; BLOCK]>,
+    /// `None`: there was no memory for it.
+    pub history: Option<Arc<History>>,
+}
+
+/// What a worker asks of the main thread.
+pub enum Question {
+    /// The statistics of all workers.
+    Report(oneshot::Sender<Report>),
+    /// For each worker, its requests from the one with this number on.
+    Recent(Vec<u64>, oneshot::Sender<Vec<Option<RecentText>>>),
+    /// There are connections again.
+    Activity,
+}
+
+/// A worker's way to the main thread.
+#[derive(Clone)]
+pub struct Reporter {
+    pub questions: UnboundedSender<Question>,
+    /// Whether the main thread makes no points of the history, because nothing happens.
+    pub rests: Arc<AtomicBool>,
+    pub history: Option<Arc<History>>,
+}
+
+impl Reporter {
+    /// `None`: the main thread is ending.
+    pub async fn report(&self) -> Option<Report> {
+        let (sender, report) = oneshot::channel();
+        self.questions.send(Question::Report(sender)).ok()?;
+        report.await.ok()
+    }
+
+    /// `from`: the number of the first request of each worker.
+    pub async fn recent(&self, from: Vec<u64>) -> Option<Vec<Option<RecentText>>> {
+        let (sender, recent) = oneshot::channel();
+        self.questions.send(Question::Recent(from, sender)).ok()?;
+        recent.await.ok()
+    }
+
+    /// There is a connection.
+    #[inline]
+    pub fn on_activity(&self) {
+        if self.rests.load(Ordering::Relaxed) && self.rests.swap(false, Ordering::Relaxed) {
+            // The main thread may be ending.
+            _ = self.questions.send(Question::Activity);
+        }
+    }
+}
+
+/// The requests of one worker as JSON.
+#[derive(Debug, Default)]
+pub struct RecentText {
+    /// The number of the next request.
+    pub next: u64,
+    /// Objects with commas between them, the oldest first.
+    pub last: String,
+    /// The same of requests that run.
+    pub running: String,
 }
 
 impl Ledger {
@@ -207,6 +268,14 @@ impl Ledger {
         self.earlier.iter().for_each(|memory| sum.add(&memory.sum()));
         self.own.iter().for_each(|block| sum.add(&Values::of(block)));
         sum
+    }
+
+    /// Everything that has been counted, and the connections of now.
+    pub fn moment(&self) -> Moment {
+        let present = self.own.iter().map(|block| layout::present(block));
+        let (active, idle) =
+            present.fold((0, 0), |(active, idle), (more, rest)| (active + more, idle + rest));
+        Moment { counts: self.sum(), active, idle }
     }
 }
 
@@ -233,7 +302,7 @@ impl Report {
         }
     }
 
-    fn total(&self) -> Snapshot {
+    pub fn total(&self) -> Snapshot {
         let mut total = Snapshot::default();
         self.workers.iter().flatten().for_each(|worker| total.add(worker));
         Snapshot { counts: self.counts.clone(), ..total }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cache::store::purge::Purge;
 use site::model::Site;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -29,11 +29,13 @@ use crate::pool::Pool;
 use crate::publishing::changes;
 use crate::services::Services;
 use crate::spawner::Spawner;
-use crate::stats::{BLOCK, Counts, Report, Snapshot};
+use crate::stats::{BLOCK, Counts, RecentText, Reporter, Snapshot};
 use crate::tls::{ClientTls, ServerTls};
 
 /// Idle helper threads end after this.
 const HELPER_IDLE: Duration = Duration::from_secs(10);
+/// The most requests that are shown at once as the last ones.
+const RECENT: u64 = 50;
 /// Bytes of a helper thread's stack.
 const HELPER_STACK: usize = 256 * 1024;
 
@@ -50,6 +52,8 @@ pub enum WorkerCommand {
     Count(oneshot::Sender<Snapshot>),
     /// Remove the stored responses in memory that match, and send their number.
     Purge(Purge, oneshot::Sender<u64>),
+    /// Send the requests from this number on.
+    Recent(u64, oneshot::Sender<RecentText>),
     /// Respond, to show that the loop runs.
     Ping(oneshot::Sender<()>),
     /// End at once.
@@ -66,8 +70,7 @@ pub struct Start {
     pub sockets: WorkerSockets,
     /// What the worker counts in.
     pub counts: &'static [AtomicU64; BLOCK],
-    /// The main thread sends a report of all workers to what is sent here.
-    pub reports: UnboundedSender<oneshot::Sender<Report>>,
+    pub reporter: Reporter,
 }
 
 /// The sockets that a worker inherits.
@@ -119,10 +122,10 @@ async fn work(
     commands: UnboundedReceiver<WorkerCommand>,
     on_serving: impl FnOnce(),
 ) -> io::Result<()> {
-    let Start { site, tls, clients, roots, sockets, counts, reports } = start;
+    let Start { site, tls, clients, roots, sockets, counts, reporter } = start;
     let WorkerSockets { listeners, spawner, pools, forward_proxy } = sockets;
     let pools = pools.into_iter().zip(clients).collect();
-    let services = Services::counting(site, tls, Counts::over(counts), Some(reports));
+    let services = Services::counting(site, tls, Counts::over(counts), Some(reporter));
     let (connections, closing) = build(services, roots, spawner, pools, forward_proxy)?;
     serve(connections, listeners, closing, commands, on_serving).await
 }
@@ -194,6 +197,9 @@ async fn serve(
                 Some(WorkerCommand::Purge(purge, removed)) => {
                     _ = removed.send(connections.responder.cache.purge(&purge));
                 }
+                Some(WorkerCommand::Recent(from, response)) => {
+                    _ = response.send(connections.services.access.recent.text(from, RECENT));
+                }
                 Some(WorkerCommand::Ping(response)) => _ = response.send(()),
                 Some(WorkerCommand::Stop) | None => return Ok(()),
             },
@@ -207,7 +213,9 @@ async fn serve(
 async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
     loop {
         if connections.table.is_empty() && connections.idle.is_empty() {
+            connections.services.counts.set_present(0, 0);
             connections.table.added().await;
+            connections.on_activity();
         }
         let due = Instant::now() + clock::TICK;
         tokio::time::sleep_until(due).await;
@@ -225,6 +233,7 @@ async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
         connections.idle.sweep(&connections.deadlines, now, &connections.services.counts);
         connections.close_unused();
         connections.table.trim();
+        connections.count_present();
     }
 }
 

@@ -137,8 +137,9 @@ fn a_warm_request_allocates_nothing() {
         let sockets = WorkerSockets { listeners, ..WorkerSockets::default() };
         let counts =
             Box::leak(Box::new([const { std::sync::atomic::AtomicU64::new(0) }; server::stats::BLOCK]));
-        let (reports, _) = tokio::sync::mpsc::unbounded_channel();
-        let start = Start { site, tls: None, clients: Vec::new(), roots, sockets, counts, reports };
+        let (questions, _) = tokio::sync::mpsc::unbounded_channel();
+        let reporter = server::stats::Reporter { questions, rests: Default::default(), history: None };
+        let start = Start { site, tls: None, clients: Vec::new(), roots, sockets, counts, reporter };
         worker::run(start, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();

@@ -37,7 +37,9 @@ const FIELDS: u64 = 16 * 1024;
 /// Log records of one batch.
 pub const LOG_RECORDS: u64 = 32;
 /// A log record, without the bytes of the request head.
-pub const LOG_RECORD: u64 = 256;
+pub const LOG_RECORD: u64 = 320;
+/// A request that can be shown as one of the last.
+pub const RECENT_REQUEST: u64 = 384;
 /// The state of a decompression (RFC 1951: a window of 32 KiB, and tables) and its output buffer.
 pub const INFLATE: u64 = 112 * 1024;
 /// The encoder of a response that is compressed while it is sent, and its output.
@@ -325,6 +327,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             each: (limits.listing_entries as u64).saturating_mul(LISTING_ENTRY),
             count: if any_route(site, Route::publishes) { of_each_worker(PUBLISHED_FOLDERS) } else { 0 },
         },
+        Use {
+            what: "requests that can be shown as the last ones",
+            each: RECENT_REQUEST,
+            count: limits.recent_requests as u64,
+        },
         Use { what: "clients that limits count", each: LIMITED_CLIENT, count: limited_clients(site) },
         block(
             (site.log.queue as u64)
@@ -530,6 +537,7 @@ mod tests {
             + 2 * (64 * ENCODER + COMPRESSION)
             + 4 * DISK_STACK
             + 20 * (LOOKUP + 1000)
+            + 1000 * RECENT_REQUEST
             + 4 * LOG_BLOCK;
         assert_eq!(total(&uses), expected);
         assert_eq!(total(&descriptors(&site(), 2)), 2 * (100 + 50 + 5 + 7 + 6 + 4) + 1 + 16);

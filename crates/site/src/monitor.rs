@@ -2,14 +2,20 @@
 //! which format of metrics a client gets.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use taipan_http::date;
 
 use crate::access::{Action, Condition, Rules};
 use crate::authentication::Scheme;
 use crate::model::Route;
+use crate::text;
 
 /// What such a route responds with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Monitor {
+    /// A page that shows the present, the past, and the last requests.
+    Status,
     Metrics,
     /// 200 as long as the process serves.
     Healthy,
@@ -18,11 +24,12 @@ pub enum Monitor {
 }
 
 impl Monitor {
-    pub const NAMES: &'static [&'static str] = &["metrics", "healthy", "ready"];
+    pub const NAMES: &'static [&'static str] = &["status", "metrics", "healthy", "ready"];
 
     /// Of one of `NAMES`.
     pub fn from_name(name: &str) -> Option<Monitor> {
         Some(match name {
+            "status" => Monitor::Status,
             "metrics" => Monitor::Metrics,
             "healthy" => Monitor::Healthy,
             "ready" => Monitor::Ready,
@@ -32,6 +39,7 @@ impl Monitor {
 
     pub fn name(self) -> &'static str {
         match self {
+            Monitor::Status => "status",
             Monitor::Metrics => "metrics",
             Monitor::Healthy => "healthy",
             Monitor::Ready => "ready",
@@ -41,10 +49,69 @@ impl Monitor {
     /// Whether it tells more than a load balancer has to know.
     pub fn is_private(self) -> bool {
         match self {
-            Monitor::Metrics => true,
+            Monitor::Status | Monitor::Metrics => true,
             Monitor::Healthy | Monitor::Ready => false,
         }
     }
+}
+
+/// The parts of the page, which have its path and a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Page,
+    Style,
+    Script,
+    /// What happens, as it happens.
+    Events,
+    /// The points of one kind of step.
+    History(usize),
+}
+
+impl Part {
+    /// `kinds`: of steps.
+    pub fn from_query(query: Option<&str>, kinds: usize) -> Option<Part> {
+        Some(match query.unwrap_or_default() {
+            "" => Part::Page,
+            "style" => Part::Style,
+            "script" => Part::Script,
+            "events" => Part::Events,
+            other => {
+                let kind = other.strip_prefix("history=")?.parse().ok()?;
+                (kind < kinds).then_some(Part::History(kind))?
+            }
+        })
+    }
+}
+
+pub const STYLE: &str = include_str!("monitor/style.css");
+pub const SCRIPT: &str = include_str!("monitor/script.js");
+const PAGE: &str = include_str!("monitor/page.html");
+/// For the page: it loads its own parts and nothing else.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+                          base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What the page has before its script runs.
+pub struct Summary<'a> {
+    pub version: &'a str,
+    pub uptime: Duration,
+    /// When the counting began, in seconds since 1970.
+    pub since: i64,
+    /// Keys, names and values of counts.
+    pub rows: &'a [(&'a str, &'a str, u64)],
+}
+
+pub fn page(summary: &Summary<'_>) -> String {
+    let mut rows = Vec::new();
+    for (key, name, value) in summary.rows {
+        rows.extend_from_slice(b"<tr><th scope=\"row\">");
+        text::html(name, &mut rows);
+        rows.extend_from_slice(format!("<td class=\"n\" data-count=\"{key}\">{value}</tr>\n").as_bytes());
+    }
+    let since = date::format(summary.since);
+    PAGE.replace("@version@", summary.version)
+        .replace("@uptime@", &format!("{} s", summary.uptime.as_secs()))
+        .replace("@since@", &String::from_utf8_lossy(&since))
+        .replace("@rows@", &String::from_utf8_lossy(&rows))
 }
 
 /// An address that no client has (RFC 1112 §4).
@@ -107,6 +174,31 @@ fn thousandths(quality: Option<&[u8]>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_part_of_the_page_has_its_query() {
+        for (query, expected) in [
+            (None, Some(Part::Page)),
+            (Some("script"), Some(Part::Script)),
+            (Some("history=2"), Some(Part::History(2))),
+            (Some("history=3"), None),
+            (Some("history=x"), None),
+            (Some("other"), None),
+        ] {
+            assert_eq!(Part::from_query(query, 3), expected, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn the_page_has_every_count_as_text() {
+        let rows = [("key", "a <name>", 7)];
+        let page = page(&Summary { version: "1", uptime: Duration::from_secs(5), since: 0, rows: &rows });
+        assert!(page.contains("a &lt;name&gt;<td class=\"n\" data-count=\"key\">7</tr>"), "{page}");
+        assert!(page.contains("1970") && !page.contains('@'), "{page}");
+        for forbidden in ["http:", "https:", "style=\"", "onclick"] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+    }
 
     #[test]
     fn a_client_gets_the_format_that_it_likes_best() {

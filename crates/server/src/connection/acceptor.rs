@@ -235,6 +235,7 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
         let group = connections.group(&fd);
         let Some(socket) = connections.open(fd, family, protocols) else { continue };
         connections.services.counts.add(Count::Accepted, 1);
+        connections.on_activity();
         connections.keep(socket, Client::known(peer, group), 0, connections.services.clock.ticks());
     }
     drop(listener);
@@ -273,6 +274,7 @@ async fn admit(connections: &Rc<Connections>, accepted: Accepted) -> Option<(Soc
     let group = connections.group(&fd);
     let socket = connections.open(fd, family, protocols)?;
     counts.add(Count::Accepted, 1);
+    connections.on_activity();
     match Client::admit(peer, group) {
         Some(client) => Some((socket, client)),
         None => {

@@ -423,6 +423,21 @@ impl Connections {
         snapshot
     }
 
+    /// For the history.
+    pub fn count_present(&self) {
+        let waiting = self.table.idle() as u64;
+        let active = self.table.len() as u64 - waiting;
+        self.services.counts.set_present(active, waiting + self.idle.len() as u64);
+    }
+
+    /// There is a connection.
+    #[inline]
+    pub fn on_activity(&self) {
+        if let Some(reporter) = &self.services.reporter {
+            reporter.on_activity();
+        }
+    }
+
     /// Closes connections that cannot be handed off and are not in use.
     pub fn close_unused(&self) {
         if self.is_leaving() {

@@ -1,21 +1,70 @@
 //! Responses that show how the server does.
 
+use std::rc::Rc;
+use std::time::Duration;
+
 use site::model::Route;
-use site::monitor::{Monitor, prefers_openmetrics};
+use site::monitor::{self, Monitor, Part, Summary, prefers_openmetrics};
 use taipan_http::status::Status;
 
 use super::Exchange;
+use crate::clock;
 use crate::content::fixed;
 use crate::ipc::{Form, Syntax};
-use crate::response::Response;
+use crate::response::{Body, BodyStream, NextChunk, Response};
+use crate::response_head::HeadWriter;
+use crate::semaphore::Permit;
+use crate::services::Services;
+use crate::stats::{RecentText, Report, Reporter, SERIES, STEPS};
+
+const JSON: &str = "application/json";
+/// How often clients receive events.
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Exchange<'_> {
     pub(super) async fn monitor(&self, route: &Route, monitor: Monitor) -> Response {
         match monitor {
+            Monitor::Status => self.status_page(route).await,
             Monitor::Metrics => self.metrics(route).await,
             Monitor::Healthy => self.health(route, Ok(())),
             Monitor::Ready => self.health(route, self.readiness()),
         }
+    }
+
+    async fn status_page(&self, route: &Route) -> Response {
+        let text =
+            |media_type, text: &str| fixed::unstored(self.services, route, Status::OK, media_type, text);
+        let Some(reporter) = &self.services.reporter else { return self.no_report(route) };
+        match Part::from_query(self.head.target.query(), STEPS.len()) {
+            None => fixed::status(self.services, Some(route), Status::NOT_FOUND),
+            Some(Part::Style) => text("text/css; charset=utf-8", monitor::STYLE),
+            Some(Part::Script) => text("text/javascript; charset=utf-8", monitor::SCRIPT),
+            Some(Part::History(kind)) => text(JSON, &history(reporter, kind)),
+            Some(Part::Events) => self.events(route),
+            Some(Part::Page) => match reporter.report().await {
+                Some(report) => {
+                    let head = HeadWriter::new(self.services, Some(route), Status::OK)
+                        .field("Content-Type", "text/html; charset=utf-8")
+                        .field("Cache-Control", "no-store")
+                        .field("Referrer-Policy", "no-referrer")
+                        .field("X-Content-Type-Options", "nosniff")
+                        .policy(monitor::POLICY);
+                    let page = page(&report);
+                    Response::from_head(head.length(page.len() as u64).finish_with(page.as_bytes()))
+                }
+                None => self.no_report(route),
+            },
+        }
+    }
+
+    /// What happens, each second, for as long as the client takes it.
+    fn events(&self, route: &Route) -> Response {
+        let Some(permit) = self.services.events.take() else { return self.no_report(route) };
+        let head = HeadWriter::new(self.services, Some(route), Status::OK)
+            .field("Content-Type", "text/event-stream")
+            .field("Cache-Control", "no-store");
+        let stream = EventStream { from: Vec::new(), pause: Duration::ZERO, _permit: permit };
+        Response { body: Body::Stream(Box::new(stream)), ..Response::from_head(Rc::new(head.finish())) }
     }
 
     async fn metrics(&self, route: &Route) -> Response {
@@ -23,13 +72,21 @@ impl Exchange<'_> {
             true => Syntax::OpenMetrics,
             false => Syntax::Prometheus,
         };
-        match self.services.report().await {
+        let report = match &self.services.reporter {
+            Some(reporter) => reporter.report().await,
+            None => None,
+        };
+        match report {
             Some(report) => {
                 let text = report.write(Form::Metrics(syntax));
                 fixed::unstored(self.services, route, Status::OK, syntax.content_type(), &text)
             }
-            None => fixed::status(self.services, Some(route), Status::SERVICE_UNAVAILABLE),
+            None => self.no_report(route),
         }
+    }
+
+    fn no_report(&self, route: &Route) -> Response {
+        fixed::status(self.services, Some(route), Status::SERVICE_UNAVAILABLE)
     }
 
     /// Errors: why this process should get no more requests.
@@ -51,4 +108,74 @@ impl Exchange<'_> {
         };
         fixed::unstored(self.services, route, status, "text/plain; charset=utf-8", &text)
     }
+}
+
+fn page(report: &Report) -> String {
+    let total = report.total();
+    let rows: Vec<_> = total.rows().collect();
+    let (version, uptime, since) = (env!("CARGO_PKG_VERSION"), report.uptime, report.since);
+    monitor::page(&Summary { version, uptime, since, rows: &rows })
+}
+
+/// The points of one kind of step as JSON.
+fn history(reporter: &Reporter, kind: usize) -> String {
+    let ((step, count), now) = (STEPS[kind], clock::wall() as u64);
+    let points = reporter.history.as_ref().map(|history| history.points(kind, now)).unwrap_or_default();
+    let point = |(time, values): &(u64, [u64; SERIES.len()])| {
+        let values: Vec<String> = values.iter().map(u64::to_string).collect();
+        format!("[{time},{}]", values.join(","))
+    };
+    let points: Vec<String> = points.iter().map(point).collect();
+    format!(
+        "{{\"now\":{now},\"step\":{step},\"count\":{count},\"series\":[\"{}\"],\"points\":[{}]}}",
+        SERIES.join("\",\""),
+        points.join(",")
+    )
+}
+
+/// Events for one client. The next is made when the client has taken the one before.
+struct EventStream {
+    /// For each worker, the number of the first request that the client has not received.
+    from: Vec<u64>,
+    pause: Duration,
+    _permit: Permit,
+}
+
+impl BodyStream for EventStream {
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
+        Box::pin(async move {
+            tokio::time::sleep(std::mem::replace(&mut self.pause, EVENT_INTERVAL)).await;
+            let Some(reporter) = services.reporter.as_ref().filter(|_| !services.is_leaving.get()) else {
+                // The client connects to the process that serves now.
+                return Ok(None);
+            };
+            let Some(report) = reporter.report().await else { return Ok(None) };
+            let Some(recent) = reporter.recent(self.from.clone()).await else { return Ok(None) };
+            let known = |at: usize| self.from.get(at).copied().unwrap_or(0);
+            self.from = recent
+                .iter()
+                .enumerate()
+                .map(|(at, text)| text.as_ref().map_or_else(|| known(at), |text| text.next))
+                .collect();
+            Ok(Some(event(&report, &recent).into_bytes()))
+        })
+    }
+
+    fn has_more(&mut self) -> bool {
+        false
+    }
+}
+
+fn event(report: &Report, recent: &[Option<RecentText>]) -> String {
+    let requests: Vec<String> = recent
+        .iter()
+        .map(|worker| match worker {
+            Some(RecentText { last, running, .. }) => {
+                format!("{{\"last\":[{last}],\"running\":[{running}]}}")
+            }
+            None => "null".to_owned(),
+        })
+        .collect();
+    let report = report.write(Form::Json);
+    format!("data: {{\"report\":{},\"requests\":[{}]}}\n\n", report.trim_end(), requests.join(","))
 }

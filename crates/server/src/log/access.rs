@@ -2,6 +2,7 @@
 //! response has been sent or has failed. Once the buffers have grown, a line allocates nothing.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -15,6 +16,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use tokio::sync::Notify;
 
+use super::recent::Recent;
 use super::upstream::UpstreamLog;
 use super::{Block, LOGS};
 use crate::buffer::append;
@@ -37,7 +39,21 @@ pub struct AccessLogs {
     selection: LogSelection,
     /// Requests that the selection does not name.
     others: Cell<u64>,
+    pub recent: Rc<Recent>,
 }
+
+/// A request whose response is being sent.
+struct Begun {
+    /// Of `clock::micros`.
+    at: u64,
+    /// In `Recent`.
+    number: u64,
+    /// Bytes of the response's head, and of its content. `None`: they are known when it has been sent.
+    head: u64,
+    length: Option<u64>,
+}
+
+const _: () = assert!(size_of::<Begun>() + size_of::<Item>() <= memory::LOG_RECORD as usize);
 
 struct Lines {
     sink: usize,
@@ -46,8 +62,6 @@ struct Lines {
     count: u64,
     time: TimeText,
 }
-
-const _: () = assert!(size_of::<Item>() <= memory::LOG_RECORD as usize);
 
 /// The log fields of requests whose responses are being sent.
 #[derive(Default)]
@@ -58,8 +72,8 @@ pub struct Records {
 
 #[derive(Default)]
 struct Kept {
-    /// When each of them began, also of those without a line.
-    begun: Vec<u64>,
+    /// Each of them, also those without a line.
+    begun: Vec<Begun>,
     bytes: Vec<u8>,
     items: Vec<Item>,
 }
@@ -111,12 +125,14 @@ impl AccessLogs {
                 logs.len() - 1
             }));
         }
+        let workers = site.workers.map_or(1, NonZeroUsize::get);
         AccessLogs {
             logs,
             of_host,
             begun: Notify::new(),
             selection: site.log.selection,
             others: Cell::new(0),
+            recent: Rc::new(Recent::new(site.limits.recent_requests.div_ceil(workers))),
         }
     }
 
@@ -124,7 +140,9 @@ impl AccessLogs {
     #[inline]
     pub fn record(&self, records: &mut Records, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
         let records = records.kept.get_or_insert_default();
-        records.begun.push(request.began);
+        let number = self.recent.push(request, &response);
+        let (head, length) = (response.head, response.length);
+        records.begun.push(Begun { at: request.began, number, head, length });
         let log = self.of_host.get(request.host).copied().unwrap_or(0);
         if self.logs[log].is_none() {
             return;
@@ -145,8 +163,14 @@ impl AccessLogs {
     ) {
         let Some(records) = records.kept.as_deref().filter(|kept| !kept.begun.is_empty()) else { return };
         let now = clock::micros();
-        for began in &records.begun {
-            counts.add_durations(*began, first, now);
+        let mut left = sent;
+        for Begun { at, number, head, length } in &records.begun {
+            counts.add_durations(*at, first, now);
+            let whole = length.map_or(left, |length| (head + length).min(left));
+            left -= whole;
+            let body = whole.saturating_sub(*head);
+            let cut = ended.filter(|_| length.is_none_or(|length| body < length));
+            self.recent.finish(*number, body, now.saturating_sub(*at), cut);
         }
         if ended.is_some() {
             counts.add(Count::Incomplete, records.begun.len() as u64);

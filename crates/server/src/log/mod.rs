@@ -4,6 +4,7 @@
 
 pub mod access;
 mod line_limit;
+pub mod recent;
 mod sink;
 pub mod stderr;
 pub mod upstream;

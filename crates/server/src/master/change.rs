@@ -382,7 +382,7 @@ impl Master {
             Fork::Child => {
                 drop((ours, handoff, signer));
                 let prepared = self.preparation.take().map(|p| (p.site, p.tls.warnings, p.folder));
-                let earlier = std::mem::replace(&mut self.counters, Counters::new(Vec::new()));
+                let earlier = std::mem::replace(&mut self.counters, Counters::new(Vec::new(), None));
                 let ledger = earlier.into_ledger(counters);
                 self.release_in_child();
                 let code = prepared.zip(shares).map(|((site, warnings, folder), listeners)| {
@@ -479,7 +479,7 @@ impl Master {
         self.preparation = None;
         self.change = None;
         self.queued_reload = None;
-        self.counters = Counters::new(Vec::new());
+        self.counters = Counters::new(Vec::new(), None);
     }
 
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::unistd::Pid;
 
 use crate::clock;
-use crate::stats::{CounterMemory, Ledger, Values};
+use crate::stats::{CounterMemory, History, Ledger, Values};
 
 /// Memories of earlier programs, whose generations may still count. The oldest of more of them counts no more.
 const MAX_INHERITED: usize = 16;
@@ -20,21 +20,26 @@ pub(super) struct Counters {
     past: Values,
     /// Of earlier programs, and of this one's generations.
     living: Vec<(Option<Pid>, CounterMemory)>,
+    /// `None`: there is no generation yet, or no memory.
+    history: Option<Arc<History>>,
 }
 
 impl Counters {
     /// With what earlier programs have counted.
-    pub(super) fn new(inherited: Vec<CounterMemory>) -> Counters {
+    pub(super) fn new(inherited: Vec<CounterMemory>, history: Option<History>) -> Counters {
         let since = inherited.iter().map(CounterMemory::since).fold(clock::wall(), i64::min);
         let mut past = Values::default();
         let ended = inherited.len().saturating_sub(MAX_INHERITED);
         inherited[..ended].iter().for_each(|memory| past.add(&memory.sum()));
         let living = inherited.into_iter().skip(ended).map(|memory| (None, memory)).collect();
-        Counters { since, past, living }
+        Counters { since, past, living, history: history.map(Arc::new) }
     }
 
     /// Memory for a generation that is going to be started.
-    pub(super) fn create(&self, workers: usize) -> io::Result<CounterMemory> {
+    pub(super) fn create(&mut self, workers: usize) -> io::Result<CounterMemory> {
+        if self.history.is_none() {
+            self.history = History::create().ok().map(Arc::new);
+        }
         CounterMemory::create(workers, self.since)
     }
 
@@ -51,7 +56,11 @@ impl Counters {
     /// What a generation that counts in `own` knows.
     pub(super) fn into_ledger(self, own: CounterMemory) -> Ledger {
         let earlier: Arc<[CounterMemory]> = self.living.into_iter().map(|(_, memory)| memory).collect();
-        Ledger { since: self.since, past: self.past, earlier, own: own.into_blocks() }
+        Ledger { since: self.since, past: self.past, earlier, own: own.into_blocks(), history: self.history }
+    }
+
+    pub(super) fn history(&self) -> Option<io::Result<OwnedFd>> {
+        self.history.as_ref().map(|history| history.fd().try_clone())
     }
 
     /// What a successor takes over.

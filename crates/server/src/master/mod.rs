@@ -232,7 +232,7 @@ impl Master {
                 (None, Inherited { sockets, ..Inherited::default() })
             }
         };
-        let Inherited { sockets, control, tickets, counters } = inherited;
+        let Inherited { sockets, control, tickets, counters, history } = inherited;
         // Scripts may have the same user, and could trace this process and its forked children or read their memory. Exec
         // resets the attribute.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| fail("forbid tracing")(e.into()))?;
@@ -262,7 +262,7 @@ impl Master {
             preparation: None,
             change: None,
             queued_reload: None,
-            counters: Counters::new(counters),
+            counters: Counters::new(counters, history),
             purges: Vec::new(),
             purge_number: 0,
             predecessor,

@@ -18,7 +18,7 @@ use super::sockets::{Origin, Sockets};
 use super::{GRACE, Master, Phase};
 use crate::control::{Client, Control};
 use crate::ipc::{Channel, Decoder, Encoder, Message, Received};
-use crate::stats::CounterMemory;
+use crate::stats::{CounterMemory, History};
 use crate::tls::TicketSecrets;
 use crate::{log, sys};
 
@@ -46,6 +46,8 @@ enum Handoff {
     Tickets(OwnedFd),
     /// Memory that generations of the old program and of earlier ones count in.
     Counters(OwnedFd),
+    /// The memory of the history.
+    History(OwnedFd),
     End,
 }
 
@@ -69,6 +71,7 @@ impl Message<'_> for Handoff {
             Handoff::Control(fd) => Encoder::new(b'C').fd(fd),
             Handoff::Tickets(fd) => Encoder::new(b'K').fd(fd),
             Handoff::Counters(fd) => Encoder::new(b'N').fd(fd),
+            Handoff::History(fd) => Encoder::new(b'Y').fd(fd),
             Handoff::End => Encoder::new(b'E'),
         }
     }
@@ -80,6 +83,7 @@ impl Message<'_> for Handoff {
             b'C' => return Some(Handoff::Control(fields.fd()?)),
             b'K' => return Some(Handoff::Tickets(fields.fd()?)),
             b'N' => return Some(Handoff::Counters(fields.fd()?)),
+            b'Y' => return Some(Handoff::History(fields.fd()?)),
             b'E' => return Some(Handoff::End),
             _ => return None,
         };
@@ -144,6 +148,9 @@ impl Master {
         }
         for fd in self.counters.files()? {
             to.send_until(&Handoff::Counters(fd), until)?;
+        }
+        if let Some(fd) = self.counters.history() {
+            to.send_until(&Handoff::History(fd?), until)?;
         }
         to.send_until(&Handoff::End, until)
     }
@@ -258,6 +265,7 @@ pub(super) struct Inherited {
     pub(super) control: Option<Control>,
     pub(super) tickets: Option<TicketSecrets>,
     pub(super) counters: Vec<CounterMemory>,
+    pub(super) history: Option<History>,
 }
 
 /// The old program, in the new one.
@@ -286,6 +294,8 @@ impl Predecessor {
                 Received::Message(Handoff::Counters(fd)) => {
                     inherited.counters.extend(CounterMemory::adopt(fd))
                 }
+                // Another version may have other points.
+                Received::Message(Handoff::History(fd)) => inherited.history = History::adopt(fd).ok(),
                 Received::Message(Handoff::End) => break,
                 Received::End => return Err(io::Error::other("the old program has ended")),
             }

@@ -116,13 +116,21 @@ const FIRST_BYTE: usize = AT_ONCE + BUCKETS;
 const WHOLE: usize = FIRST_BYTE + BUCKETS;
 /// Their sums in microseconds, in the same order.
 const SUMS: usize = WHOLE + BUCKETS;
+/// Connections with a request, and without one, as of the last tick.
+const PRESENT: usize = SUMS + 3;
 /// Numbers of a block.
-pub const BLOCK: usize = SUMS + 3;
+pub const BLOCK: usize = PRESENT + 2;
 
 /// The parts of a block, in its order: each has a name and so many numbers.
 pub fn parts() -> impl Iterator<Item = (&'static str, usize)> {
-    let behind =
-        [("codes", CODES), ("at_once", BUCKETS), ("first_byte", BUCKETS), ("whole", BUCKETS), ("micros", 3)];
+    let behind = [
+        ("codes", CODES),
+        ("at_once", BUCKETS),
+        ("first_byte", BUCKETS),
+        ("whole", BUCKETS),
+        ("micros", 3),
+        ("present", 2),
+    ];
     NAMES.iter().map(|(key, _)| (*key, 1)).chain(behind)
 }
 
@@ -188,6 +196,12 @@ impl Counts {
         self.add_at(SUMS + (part - AT_ONCE) / BUCKETS, micros);
     }
 
+    /// Sets the connections of now.
+    pub fn set_present(&self, active: u64, idle: u64) {
+        self.block[PRESENT].store(active, Ordering::Relaxed);
+        self.block[PRESENT + 1].store(idle, Ordering::Relaxed);
+    }
+
     #[inline]
     fn add_at(&self, at: usize, n: u64) {
         let number = &self.block[at];
@@ -204,6 +218,11 @@ impl Default for Counts {
     fn default() -> Counts {
         Counts::new()
     }
+}
+
+/// The connections of a worker, with a request and without one.
+pub fn present(block: &[AtomicU64; BLOCK]) -> (u64, u64) {
+    (block[PRESENT].load(Ordering::Relaxed), block[PRESENT + 1].load(Ordering::Relaxed))
 }
 
 const fn of_version(version: Version) -> Count {

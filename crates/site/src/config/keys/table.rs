@@ -556,10 +556,10 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::Choice(Monitor::NAMES),
                 default: Words("none"),
                 example: "\"metrics\"",
-                text: "Responds with how the server does: `\"metrics\"` for Prometheus and others that read OpenMetrics, \
+                text: "Responds with how the server does: `\"status\"` with a page for people, `\"metrics\"` for Prometheus and others that read OpenMetrics, \
                        `\"healthy\"` with 200 as long as the process serves, and `\"ready\"` with 200 as long as it should \
-                       get requests, and 503 when it is about to end or no endpoint of an application is up. Metrics need \
-                       rules of access or credentials. See [Watching it](watching.md).",
+                       get requests, and 503 when it is about to end or no endpoint of an application is up. The page and \
+                       the metrics need rules of access or credentials. See [Watching it](watching.md).",
             },
             Key {
                 name: "cgi",
@@ -1789,6 +1789,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "2",
                 text: "Threads of one worker for operations that may wait for a disk. At most half of them wait for one \
                        device, so that a device that hangs leaves threads for the others.",
+            },
+            Key {
+                name: "recent_requests",
+                kind: count(0, 100_000),
+                default: Value("1000"),
+                example: "0",
+                text: "Requests that the page of `monitor = \"status\"` can show as the last ones, over all workers. 0: none. \
+                       Of a query, only the names are shown.",
             },
             Key {
                 name: "disk_queue",
