@@ -649,6 +649,7 @@ mod tests {
                 "connections: task, unread input, unsent response",
                 "stacks of disk threads",
                 "lookups that wait for a disk",
+                "requests that can be shown as the last ones",
                 "blocks of log lines",
             ]
         );

@@ -555,7 +555,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 name: "monitor",
                 kind: Kind::Choice(Monitor::NAMES),
                 default: Words("none"),
-                example: "\"metrics\"",
+                example: "\"healthy\"",
                 text: "Responds with how the server does: `\"status\"` with a page for people, `\"metrics\"` for Prometheus and others that read OpenMetrics, \
                        `\"healthy\"` with 200 as long as the process serves, and `\"ready\"` with 200 as long as it should \
                        get requests, and 503 when it is about to end or no endpoint of an application is up. The page and \
