@@ -92,10 +92,13 @@ def exit_if_signalled() -> None:
 def _wait_for(descriptor: int, seconds: float) -> bool:
     """Whether the descriptor became readable in time. Checks for signals."""
     give_up = time.monotonic() + seconds
+    # `select` takes no descriptor above 1023.
+    readable = select.poll()
+    readable.register(descriptor, select.POLLIN)
     while True:
         exit_if_signalled()
         left = give_up - time.monotonic()
-        if select.select([descriptor], [], [], max(0.0, min(left, SIGNAL_CHECK_SECONDS)))[0]:
+        if readable.poll(1000 * max(0.0, min(left, SIGNAL_CHECK_SECONDS))):
             return True
         if left <= 0:
             return False

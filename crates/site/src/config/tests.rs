@@ -2067,3 +2067,41 @@ fn rejects_publishing_where_scripts_run() {
         assert!(plan.walk.is_none() && plan.route.script.is_none() && plan.route.publishes(), "{text}");
     }
 }
+
+#[test]
+fn rejects_keys_of_the_cache_that_say_nothing() {
+    let check_key = |line: &str, expected: &[&str]| {
+        let expected: Vec<String> = expected.iter().map(|text| format!("site.toml:4: {text}")).collect();
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        check(&format!("root = \"/\"\nlisten = []\nresponse_cache = true\n{line}\n"), &expected);
+    };
+    let what_to_do = "list the parameters that count, or with a \"!\" in front of each those that do not: [\"page\"] or [\"!utm_*\"]";
+    let parameter = |name: &str| format!("\"{name}\" does not say which parameters count; {what_to_do}");
+    check_key("response_cache_query = [\"a\", \"!b\"]", &[&parameter("a"), &parameter("!b")]);
+    for name in ["", "!", "a*b", "a=1", "a&b"] {
+        check_key(&format!("response_cache_query = [\"{name}\"]"), &[&parameter(name)]);
+    }
+    check_key(
+        "response_cache_purge = [\"localhost\"]",
+        &[
+            "\"localhost\" is not a network; write an IP address, a network such as \"10.0.0.0/8\" or \"2001:db8::/32\", or \"unix\"; names are not resolved",
+        ],
+    );
+    let many = vec!["\"10.0.0.1\""; 1025].join(",");
+    check_key(
+        &format!("response_cache_purge = [{many}]"),
+        &["\"response_cache_purge\" has too many entries; expected at most 1024; merge networks"],
+    );
+    check_key(
+        "response_cache_surrogate = \"a b\"",
+        &[
+            "\"response_cache_surrogate\" is not a name: a word without spaces and separators; expected a string",
+        ],
+    );
+    check_key(
+        "response_cache_targets = [\"a b\"]",
+        &[
+            "\"response_cache_targets\" has a name that no field has; expected a string, or an array of strings",
+        ],
+    );
+}
