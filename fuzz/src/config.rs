@@ -149,6 +149,7 @@ fn ends_well(plan: Plan<'_, '_>) {
             assert!(location.bytes().all(|byte| matches!(byte, b'!'..=b'~')), "{location:?}");
         }
         PlannedAction::Publish(text) => assert!(!text.body.is_empty()),
+        PlannedAction::Monitor(monitor) => assert!(!monitor.name().is_empty()),
         PlannedAction::Status(status, _) => assert!(status.is_error()),
     }
 }

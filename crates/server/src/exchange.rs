@@ -746,7 +746,7 @@ impl<'a> Exchange<'a> {
                 None => match self.probe(path, &planned) {
                     Probe::Hit(entry) => self.serve(path, &entry, fallback),
                     Probe::Failed(status) => Resolution::Status(route, status),
-                    Probe::WouldWait(lookup) => return Err(Box::new(lookup)),
+                    Probe::WouldWait(lookup) => return Err(lookup),
                 },
             },
         })
@@ -897,7 +897,7 @@ impl<'a> Exchange<'a> {
         match self.probe(path, planned) {
             Probe::Hit(entry) => Ok(entry),
             Probe::Failed(status) => Err(status),
-            Probe::WouldWait(lookup) => self.wait(lookup).await,
+            Probe::WouldWait(lookup) => self.wait(*lookup).await,
         }
     }
 

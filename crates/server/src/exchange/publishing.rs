@@ -236,7 +236,7 @@ impl<'a> Exchange<'a> {
         let planned = self.plan(target.path.clone()).files()?;
         let entry = match self.responder.files.probe(self.key, &target.path, &planned, self.now) {
             Probe::Hit(entry) => entry,
-            Probe::WouldWait(lookup) => self.wait(lookup).await.ok()?,
+            Probe::WouldWait(lookup) => self.wait(*lookup).await.ok()?,
             Probe::Failed(_) => return None,
         };
         match &entry.resource {

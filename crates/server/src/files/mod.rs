@@ -66,7 +66,7 @@ const LISTING_SECONDS: i64 = 10;
 pub enum Probe {
     Hit(Rc<Entry>),
     /// The lookup may wait for a disk.
-    WouldWait(DiskLookup),
+    WouldWait(Box<DiskLookup>),
     Failed(Status),
 }
 
@@ -167,7 +167,7 @@ impl Files {
             Err(OpenError::WouldWait) if self.services.sheds_cold() => {
                 Probe::Failed(Status::SERVICE_UNAVAILABLE)
             }
-            Err(OpenError::WouldWait) => Probe::WouldWait(disk_lookup(cached)),
+            Err(OpenError::WouldWait) => Probe::WouldWait(Box::new(disk_lookup(cached))),
             result => match self.update(host, path, cached, result, now) {
                 Ok(entry) => {
                     if let Some(permit) = permit {

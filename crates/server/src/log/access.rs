@@ -187,7 +187,7 @@ impl AccessLogs {
     /// Whether the lines of a host have the upstreams.
     pub fn names_upstreams(&self, host: usize) -> bool {
         let log = self.of_host.get(host).and_then(|log| self.logs[*log].as_ref());
-        log.is_some_and(|lines| lines.borrow().format == LogFormat::Json)
+        log.is_some_and(|lines| matches!(lines.borrow().format, LogFormat::Json | LogFormat::Fields(_)))
     }
 
     /// Waits until a buffer has a line.
