@@ -1,7 +1,7 @@
 //! Publishing: files that clients upload, change and remove, by PUT and by WebDAV.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use e2e::{
@@ -194,6 +194,9 @@ fn refuses_paths_that_are_not_of_the_client() {
             ("MOVE", "/d/x", "Destination: /d\r\n", "", 403),
             ("MOVE", "/d", "Destination: /d\r\n", "", 403),
             ("MOVE", "/d", "Destination: /\r\n", "", 403),
+            ("MOVE", "/d/x", "Destination: /a.txt/\r\n", "", 409),
+            ("COPY", "/d/x", "Destination: /new/\r\n", "", 409),
+            ("COPY", "/d", "Destination: /a.txt/\r\n", "", 409),
             ("COPY", "/a.txt", "Destination: /../b\r\n", "", 400),
             ("COPY", "/a.txt", "Destination: /d/%2e%2e/%2e%2e/b\r\n", "", 400),
             ("COPY", "/a.txt", "Destination: /.taipan-publish/b\r\n", "", 403),
@@ -225,6 +228,73 @@ fn refuses_paths_that_are_not_of_the_client() {
         !listed.contains("secret") && !listed.contains("taipan-publish") && !listed.contains("/out"),
         "{listed}"
     );
+}
+
+#[test]
+fn a_slash_at_the_end_leads_to_no_file() {
+    // The configuration lies in the root.
+    let config = "root = \".\"\npublish = \"webdav\"\npublish_anonymous = true\n\
+                  [[route]]\npath = \"/fixed\"\npublish = \"off\"\n";
+    let site = Site::new().file("x", "x").folder("d").file("d/y", "y").config_without_root(config);
+    fs::write(site.home().join("fixed"), "fixed").unwrap();
+    let server = site.start();
+    let own = fs::read(server.home().join("site.toml")).unwrap();
+    let mut rows = Vec::new();
+    for path in ["/site.toml", "/site.toml/", "/site%2Etoml/", "/site.toml//"] {
+        let field = format!("Destination: {path}\r\n");
+        rows.extend(["COPY", "MOVE"].map(|method| (method, "/www/x", field.clone(), 403)));
+        rows.extend(["COPY", "MOVE"].map(|method| (method, "/www/d", field.clone(), 403)));
+    }
+    for source in ["/www/x", "/www/d"] {
+        let field = "Destination: /fixed/\r\n".to_owned();
+        rows.extend(["COPY", "MOVE"].map(|method| (method, source, field.clone(), 409)));
+    }
+    rows.push(("MKCOL", "/site.toml/", String::new(), 403));
+    rows.push(("DELETE", "/site.toml/", String::new(), 403));
+    rows.push(("COPY", "/www/d", "Destination: /www/copy/\r\n".to_owned(), 201));
+    let rows: Vec<_> =
+        rows.iter().map(|(method, path, field, status)| (*method, *path, &**field, "", *status)).collect();
+    check(&server, &rows);
+    assert_eq!(fs::read(server.home().join("site.toml")).unwrap(), own);
+    assert_eq!(fs::read_to_string(server.home().join("fixed")).unwrap(), "fixed");
+    assert_eq!(content(&server, "/www/copy/y"), "y", "a copy that is on the disk");
+}
+
+#[test]
+fn what_is_mounted_in_a_folder_is_not_removed_with_it() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can mount a file system");
+        return;
+    }
+    let site = Site::new().folder("d").folder("d/mounted").file("a.txt", "a").config(OPEN);
+    let folder = site.root().join("d/mounted");
+    let mut mount = tool("mount");
+    let mounted = output_of(mount.args(["-t", "tmpfs", "-o", "size=128k", "tmpfs"]).arg(&folder));
+    if !mounted.status.success() {
+        eprintln!("this machine mounts no tmpfs: {mounted:?}");
+        return;
+    }
+    let _unmount = Unmount(folder.clone());
+    fs::write(folder.join("kept"), "kept").unwrap();
+    let server = site.start();
+    check(
+        &server,
+        &[
+            ("DELETE", "/d/", "", "", 403),
+            ("MOVE", "/d/", "Destination: /e/\r\n", "", 403),
+            ("COPY", "/a.txt", "Destination: /d\r\n", "", 403),
+            ("PROPFIND", "/d/", "Depth: 1\r\n", "", 207),
+        ],
+    );
+    assert_eq!(content(&server, "/d/mounted/kept"), "kept");
+}
+
+struct Unmount(PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        _ = output_of(tool("umount").arg("-l").arg(&self.0));
+    }
 }
 
 #[test]

@@ -330,7 +330,9 @@ impl Default for MetaFiles {
 impl FileRules {
     /// Whether the file at a path beneath the root is never served.
     pub fn hides(&self, below: &SafePath<'_>) -> bool {
-        self.private.iter().any(|own| own.as_str() == below.as_str())
+        // A slash at its end names the same file where clients publish.
+        let name = below.as_str().trim_end_matches('/');
+        self.private.iter().any(|own| own.as_str() == name)
             || below.segments().any(|segment| self.meta_folders.iter().any(|folder| folder == segment))
     }
 

@@ -96,18 +96,24 @@ impl NewFile {
         Ok(read)
     }
 
-    /// Gives the file its name in place of what has that name now.
-    pub fn commit(mut self, store: &Store, terms: &Terms, path: &Below) -> Result<Stored, Failure> {
+    /// Writes what it has to the disk, if the settings demand it.
+    pub fn sync(&self, store: &Store) -> Result<(), Failure> {
         if store.settings.sync == Sync::Disk {
             calls::sync(&self.fd)?;
         }
+        Ok(())
+    }
+
+    /// Gives the file its name in place of what has that name now.
+    pub fn commit(mut self, store: &Store, terms: &Terms, path: &Below) -> Result<Stored, Failure> {
+        self.sync(store)?;
         let guard = store.guard()?;
         let touch = if store.find(path)?.is_some() { Touch::Content } else { Touch::Name };
         let replaced = guard.check(store, terms, path, touch)?;
         self.take_place(store, path, replaced)
     }
 
-    /// As `commit`, for a copy: the terms have been checked.
+    /// As `commit`, for a copy: it is on the disk, and the terms have been checked.
     pub fn take_place(
         &mut self,
         store: &Store,

@@ -8,12 +8,15 @@ use dav::locks::Touch;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
+use site::publishing::Sync;
 use taipan_http::target::SafePath;
 
 use super::failure::Failure;
 use super::store::{Below, Found, Guard, NEW, Store, TRASH, Terms, UPLOADS, random_name, write_at};
 use super::usage::{self, Reservation};
+use crate::disk::Device;
 use crate::files::beneath::{self, Wait};
+use crate::files::open::stat;
 use crate::log;
 use crate::sys::calls;
 
@@ -28,7 +31,8 @@ const FILES_PER_STEP: usize = 64;
 /// For reading the names of a folder.
 const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// In the folders of the server's own.
-const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+const INSIDE: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -49,7 +53,10 @@ pub struct Member {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     Names,
+    /// The tree. Errors: `Denied` if another file system is mounted in it.
     Tree,
+    /// The tree, without what is in other file systems.
+    Device,
 }
 
 /// Reads what is beneath a folder: folders before what is in them.
@@ -58,12 +65,14 @@ pub struct Scan {
     symlinks: Symlinks,
     folders: Vec<Below>,
     current: Option<(Below, Dir)>,
+    /// That of the folder.
+    device: Option<Device>,
 }
 
 impl Scan {
     /// `symlinks`: for the way to `folder`. No link beneath it is followed.
     pub fn new(folder: &Below, reach: Reach, symlinks: Symlinks) -> Scan {
-        Scan { reach, symlinks, folders: vec![folder.clone()], current: None }
+        Scan { reach, symlinks, folders: vec![folder.clone()], current: None, device: None }
     }
 
     /// The next members: none at the end. Names that no client can request are left out.
@@ -73,7 +82,8 @@ impl Scan {
             let Some((folder, dir)) = &mut self.current else {
                 let Some(folder) = self.folders.pop() else { break };
                 match beneath::open(&store.root, &folder, self.symlinks, LIST, Wait::Allowed) {
-                    Ok(fd) => self.current = Some((folder, calls::open_folder(&fd)?)),
+                    Ok(fd) if self.enters(&fd)? => self.current = Some((folder, calls::open_folder(&fd)?)),
+                    Ok(_) => {}
                     // It has been removed since.
                     Err(beneath::OpenError::Missing) if !members.is_empty() => {}
                     Err(error) => return Err(error.into()),
@@ -99,12 +109,22 @@ impl Scan {
                 FileType::Directory => Kind::Folder,
                 _ => Kind::Other,
             };
-            if kind == Kind::Folder && self.reach == Reach::Tree {
+            if kind == Kind::Folder && self.reach != Reach::Names {
                 self.folders.push(path.clone());
             }
             members.push(Member { path, kind });
         }
         Ok(members)
+    }
+
+    /// Whether the scan is for what is in a folder. Errors: see `Reach::Tree`.
+    fn enters(&mut self, folder: &OwnedFd) -> Result<bool, Failure> {
+        if self.reach == Reach::Names {
+            return Ok(true);
+        }
+        let (_, stamp) = stat(folder, Wait::Allowed)?;
+        let is_same = *self.device.get_or_insert(stamp.device) == stamp.device;
+        if !is_same && self.reach == Reach::Tree { Err(Failure::Denied) } else { Ok(is_same) }
     }
 }
 
@@ -132,6 +152,8 @@ pub struct Copy {
     _lock: OwnedFd,
     members: VecDeque<Member>,
     file: Option<(OwnedFd, OwnedFd, u64)>,
+    /// Folders of the copy that are not on the disk yet, beneath `new`.
+    unsynced: Vec<String>,
     /// `None`: the copy is stored.
     reservation: Option<Reservation>,
     bytes: u64,
@@ -151,6 +173,7 @@ impl Copy {
         calls::make_folder_with(&new, &*name, to.folder_mode())?;
         let lock = calls::openat(&new, &*name, LIST)?;
         calls::lock_file(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+        let unsynced = if to.settings.sync == Sync::Disk { vec![name.clone()] } else { Vec::new() };
         let (members, reservation) = (members.into(), Some(reservation));
         Ok(Copy {
             _lock: lock,
@@ -161,6 +184,7 @@ impl Copy {
             name,
             members,
             file: None,
+            unsynced,
             reservation,
             bytes: 0,
             is_stored: false,
@@ -174,6 +198,9 @@ impl Copy {
                 let mut buffer = vec![0; BYTES_PER_CALL];
                 let read = retry_on_intr(|| calls::pread(&*source, &mut buffer, *at))?;
                 if read == 0 {
+                    if self.to.settings.sync == Sync::Disk {
+                        calls::sync(&*target)?;
+                    }
                     self.file = None;
                     continue;
                 }
@@ -187,15 +214,24 @@ impl Copy {
                 bytes += read;
                 continue;
             }
-            let Some(member) = self.members.pop_front() else { return Ok(Progress::Done) };
             files += 1;
+            let Some(member) = self.members.pop_front() else {
+                let Some(folder) = self.unsynced.pop() else { return Ok(Progress::Done) };
+                calls::sync(&calls::openat2(&self.new, &*folder, LIST, INSIDE)?)?;
+                continue;
+            };
             let relative = &member.path.as_str()[self.base.as_str().len()..];
             let relative = format!("{}/{}", self.name, relative.trim_start_matches('/'));
             let (folder, name) = relative.rsplit_once('/').unwrap_or((&relative, ""));
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let folder = calls::openat2(&self.new, folder, flags, INSIDE)?;
             match member.kind {
-                Kind::Folder => calls::make_folder_with(&folder, name, self.to.folder_mode())?,
+                Kind::Folder => {
+                    calls::make_folder_with(&folder, name, self.to.folder_mode())?;
+                    if self.to.settings.sync == Sync::Disk {
+                        self.unsynced.push(relative);
+                    }
+                }
                 Kind::File => self.open(&member.path, &folder, name)?,
                 Kind::Other => {}
             }
@@ -414,7 +450,7 @@ pub fn names(folder: &OwnedFd) -> Result<Vec<String>, Failure> {
 pub fn count(store: &Store) -> Result<u64, Failure> {
     let root = SafePath::from_decoded("/").map_err(|_| Failure::Denied)?;
     let mut bytes = 0;
-    let mut scan = Scan::new(&root, Reach::Tree, Symlinks::Never);
+    let mut scan = Scan::new(&root, Reach::Device, Symlinks::Never);
     loop {
         let members = scan.step(store)?;
         if members.is_empty() {

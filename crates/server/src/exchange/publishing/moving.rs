@@ -56,6 +56,9 @@ impl<'a> Exchange<'a> {
         if there.is_some() && overwrite == Overwrite::Forbidden {
             return Err(Status::PRECONDITION_FAILED.into());
         }
+        if to.path.is_folder() {
+            self.check_slash(&to, is_folder, there)?;
+        }
         if let Some(Found::Folder(_)) = there {
             self.check_members(&to).await?;
         }
@@ -102,6 +105,20 @@ impl<'a> Exchange<'a> {
         match to.route.publishing.permits(Method::Copy) {
             Ok(()) => Ok(Ok(to)),
             Err(_) => Err(Status::FORBIDDEN.into()),
+        }
+    }
+
+    /// For a destination with a slash at its end. Errors: it would be, or replace, a file, whose path has another route than that
+    /// of a folder.
+    fn check_slash(&self, to: &Target<'a>, is_folder: bool, there: Option<Found>) -> Result<(), Problem> {
+        let becomes = Member { path: to.below.clone(), kind: Kind::File };
+        match there {
+            Some(Found::File(_) | Found::Other) => Err(Status::CONFLICT.into()),
+            None if !is_folder => Err(Status::CONFLICT.into()),
+            Some(Found::Folder(_)) if !is_folder && !self.may_use(to, &becomes, Use::Change) => {
+                Err(Status::FORBIDDEN.into())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -224,7 +241,10 @@ impl<'a> Exchange<'a> {
                 let mut done = 0;
                 while done < BYTES_PER_STEP {
                     match new.copy_from(store, &source, BYTES_PER_CALL, &mut reservation)? {
-                        0 => return Ok((new, source, reservation, Progress::Done)),
+                        0 => {
+                            new.sync(store)?;
+                            return Ok((new, source, reservation, Progress::Done));
+                        }
                         read => done += read,
                     }
                 }

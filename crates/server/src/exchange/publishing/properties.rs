@@ -78,7 +78,7 @@ impl<'a> Exchange<'a> {
         match (kind, depth) {
             (Kind::Folder, Depth::One) => members.extend(self.readable_members(target, Reach::Names).await?),
             (Kind::Folder, Depth::Infinity) => {
-                members.extend(self.readable_members(target, Reach::Tree).await?)
+                members.extend(self.readable_members(target, Reach::Device).await?)
             }
             _ => {}
         }
