@@ -289,6 +289,27 @@ fn what_is_mounted_in_a_folder_is_not_removed_with_it() {
     assert_eq!(content(&server, "/d/mounted/kept"), "kept");
 }
 
+#[test]
+fn moves_between_roots_lose_nothing() {
+    let config = format!("{OPEN}[[route]]\npath = \"/other/\"\nalias = \"other\"\n");
+    let site = Site::new().file("a.txt", "a").file("d/e/f", "f").file("odd/x", "x").symlink("odd/link", "x");
+    fs::create_dir_all(site.home().join("other/full/deep")).unwrap();
+    let server = site.config(&config).start();
+    check(
+        &server,
+        &[
+            ("MOVE", "/odd/", "Destination: /other/odd/\r\n", "", 403),
+            ("MOVE", "/a.txt", "Destination: /other/full\r\nOverwrite: F\r\n", "", 412),
+            ("MOVE", "/a.txt", "Destination: /other/full\r\n", "", 204),
+            ("MOVE", "/d/", "Destination: /other/d/\r\n", "", 201),
+            ("MOVE", "/other/d/", "Destination: /d/\r\nOverwrite: F\r\n", "", 201),
+        ],
+    );
+    assert_eq!((content(&server, "/other/full"), content(&server, "/d/e/f")), ("a".into(), "f".into()));
+    assert_eq!((server.get("/a.txt").status, server.get("/other/d/").status), (404, 404));
+    assert_eq!(content(&server, "/odd/x"), "x");
+}
+
 struct Unmount(PathBuf);
 
 impl Drop for Unmount {
@@ -731,4 +752,6 @@ fn explain_changes_nothing_and_check_refuses_what_is_open() {
     assert!(found.contains("everyone could publish"), "{found}");
     let found = refused(&format!("{OPEN}[[route]]\npath = \"/cgi-bin/\"\ncgi = true\n"));
     assert!(found.contains("could run as scripts"), "{found}");
+    let found = refused(&format!("{OPEN}[[route]]\npath = \"/team/\"\nalias = \"www/team\"\n"));
+    assert!(found.contains("the root of /team/ lies in that of /"), "{found}");
 }

@@ -26,7 +26,7 @@ pub enum Failure {
     NoSpace,
     /// There are too many members, locks, properties or uploads.
     TooMany,
-    /// Another request changes the same upload.
+    /// Another request changes the same files or upload.
     Busy,
     /// Caused neither by the client nor by the path.
     Local(Errno),

@@ -36,8 +36,8 @@ pub fn clean_up(site: &Site, roots: &OpenRoots) {
     let clean = move || {
         for store in stores {
             let root = store.root.path.display();
-            match tree::clean(&store) {
-                Ok(()) => {}
+            match tree::clean(&store).and_then(|()| uploads::sweep(&store, crate::clock::wall())) {
+                Ok(_) => {}
                 Err(Failure::Permission(errno)) => log::error(format_args!(
                     "clients cannot publish in {root}: {errno}; give {} the right to write there",
                     crate::privilege::user_text(rustix::process::geteuid().as_raw())

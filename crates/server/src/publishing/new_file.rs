@@ -9,6 +9,7 @@ use site::publishing::Sync;
 
 use super::failure::Failure;
 use super::store::{Below, Found, NEW, Store, Terms, UPLOADS, random_name, write_at};
+use super::tree::put_in_place;
 use super::usage::Reservation;
 use crate::files::beneath::Wait;
 use crate::files::open::{Stamp, stat};
@@ -132,6 +133,20 @@ impl NewFile {
         store.sync_folder(&folder)?;
         let (_, stamp) = stat(&self.fd, Wait::Allowed)?;
         Ok(Stored { stamp, replaced })
+    }
+}
+
+impl NewFile {
+    /// As `take_place`, in place of a folder. Returns its name in the trash.
+    pub fn replace_folder(
+        &mut self,
+        store: &Store,
+        path: &Below,
+        replaced: Option<Found>,
+    ) -> Result<Option<String>, Failure> {
+        let discarded = put_in_place(store, &self.folder, &self.name, path, replaced)?;
+        self.fate = Fate::Stored;
+        Ok(discarded)
     }
 }
 

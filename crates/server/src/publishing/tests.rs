@@ -120,6 +120,23 @@ fn what_a_crash_left_is_removed_and_what_is_used_stays() {
 }
 
 #[test]
+fn folders_with_names_that_are_not_utf8_are_removed_and_not_copied() {
+    use std::os::unix::ffi::OsStrExt;
+    let fixture = Fixture::new("bytes");
+    let odd = fixture.folder.join("d").join(std::ffi::OsStr::from_bytes(b"odd\xff"));
+    fs::create_dir_all(odd.join("inner")).unwrap();
+    assert_eq!(tree::snapshot(&fixture.store, &below("d")), Err(Failure::Denied));
+    let whole = tree::snapshot(&fixture.store, &below("d/e")).unwrap();
+    assert_eq!(whole.iter().map(|(path, _)| &**path).collect::<Vec<_>>(), ["d/e", "d/e/f"]);
+    fs::write(fixture.folder.join("d/e/f"), "longer").unwrap();
+    assert_ne!(tree::snapshot(&fixture.store, &below("d/e")).unwrap(), whole);
+    let guard = fixture.store.guard().unwrap();
+    guard.discard(&fixture.store, &below("d")).unwrap();
+    tree::clean(&fixture.store).unwrap();
+    assert!(fixture.own(TRASH).is_empty());
+}
+
+#[test]
 fn scans_find_everything_and_follow_no_link() {
     let fixture = Fixture::new("scan");
     std::os::unix::fs::symlink("/etc", fixture.folder.join("d/out")).unwrap();

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use dav::locks::Touch;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
@@ -12,7 +11,7 @@ use site::publishing::Sync;
 use taipan_http::target::SafePath;
 
 use super::failure::Failure;
-use super::store::{Below, Found, Guard, NEW, Store, TRASH, Terms, UPLOADS, random_name, write_at};
+use super::store::{Below, Found, Guard, NEW, Store, TRASH, UPLOADS, random_name, write_at};
 use super::usage::{self, Reservation};
 use crate::disk::Device;
 use crate::files::beneath::{self, Wait};
@@ -55,6 +54,8 @@ pub enum Reach {
     Names,
     /// The tree. Errors: `Denied` if another file system is mounted in it.
     Tree,
+    /// As `Tree`. Errors: `Denied` for a name that no client can request, and for what is neither a file nor a folder, too.
+    Whole,
     /// The tree, without what is in other file systems.
     Device,
 }
@@ -96,9 +97,15 @@ impl Scan {
                 continue;
             };
             let entry = entry?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            let Some(path) = folder.as_folder().join(name).filter(|_| name != "." && name != "..") else {
+            let name = entry.file_name().to_str().unwrap_or_default();
+            if name == "." || name == ".." {
                 continue;
+            }
+            let Some(path) = folder.as_folder().join(name).filter(|_| !name.is_empty()) else {
+                match self.reach {
+                    Reach::Whole => return Err(Failure::Denied),
+                    Reach::Names | Reach::Tree | Reach::Device => continue,
+                }
             };
             let kind = match entry.file_type() {
                 FileType::Unknown => kind_of(dir, name)?,
@@ -107,6 +114,7 @@ impl Scan {
             let kind = match kind {
                 FileType::RegularFile => Kind::File,
                 FileType::Directory => Kind::Folder,
+                _ if self.reach == Reach::Whole => return Err(Failure::Denied),
                 _ => Kind::Other,
             };
             if kind == Kind::Folder && self.reach != Reach::Names {
@@ -124,7 +132,7 @@ impl Scan {
         }
         let (_, stamp) = stat(folder, Wait::Allowed)?;
         let is_same = *self.device.get_or_insert(stamp.device) == stamp.device;
-        if !is_same && self.reach == Reach::Tree { Err(Failure::Denied) } else { Ok(is_same) }
+        if !is_same && self.reach != Reach::Device { Err(Failure::Denied) } else { Ok(is_same) }
     }
 }
 
@@ -259,21 +267,41 @@ impl Copy {
         Ok(())
     }
 
-    /// Gives the copy its name, in place of what has that name now. Returns what was there, and its name in the trash.
+    /// Gives the copy its name, in place of what has that name now. Returns its name in the trash.
     pub fn commit(
         &mut self,
-        terms: &Terms,
+        guard: &Guard,
         path: &Below,
-    ) -> Result<(Option<Found>, Option<String>), Failure> {
-        let guard = self.to.guard()?;
-        let replaced = self.to.find(path)?;
-        let touch = if replaced.is_some() { Touch::Tree } else { Touch::Name };
-        guard.check_destination(terms, path, touch)?;
+        replaced: Option<Found>,
+    ) -> Result<Option<String>, Failure> {
         let discarded = put_in_place(&self.to, &self.new, &self.name, path, replaced)?;
         self.is_stored = true;
         guard.discard_properties(&self.to, path)?;
-        Ok((replaced, discarded))
+        Ok(discarded)
     }
+}
+
+/// What is at a path, and beneath it.
+pub type Snapshot = Vec<(String, Option<Found>)>;
+
+/// Errors: `Denied` for what cannot be copied: links and the like, and names that are not UTF-8.
+pub fn snapshot(store: &Store, path: &Below) -> Result<Snapshot, Failure> {
+    let found = store.find(path)?;
+    let mut all = vec![(path.as_str().to_owned(), found)];
+    if let Some(Found::Folder(_)) = found {
+        let mut scan = Scan::new(path, Reach::Whole, Symlinks::Never);
+        loop {
+            let members = scan.step(store)?;
+            if members.is_empty() {
+                break;
+            }
+            for member in members {
+                all.push((member.path.as_str().to_owned(), store.find(&member.path)?));
+            }
+        }
+    }
+    all.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(all)
 }
 
 /// Copies the dead properties of all that is beneath a folder.
@@ -380,7 +408,7 @@ pub fn remove(folder: &OwnedFd, name: &str) -> Result<u64, Failure> {
     }
     bytes = 0;
     // Folders before what is in them.
-    let mut folders = vec![name.to_owned()];
+    let mut folders = vec![name.as_bytes().to_owned()];
     let mut at = 0;
     while let Some(path) = folders.get(at).cloned() {
         at += 1;
@@ -395,7 +423,7 @@ pub fn remove(folder: &OwnedFd, name: &str) -> Result<u64, Failure> {
             let length = calls::statx(&fd, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.stx_size);
             match calls::unlink(&fd, name) {
                 Ok(()) => bytes += length,
-                Err(Errno::ISDIR | Errno::PERM) => folders.push(format!("{path}/{}", name.to_string_lossy())),
+                Err(Errno::ISDIR | Errno::PERM) => folders.push([&*path, b"/", name.to_bytes()].concat()),
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(errno.into()),
             }

@@ -13,6 +13,8 @@ use crate::sys::calls;
 
 /// Uploads of one root that can be resumed. A further one is refused.
 const MAX_UPLOADS: usize = 1000;
+/// Uploads of one root that are complete, and still known to clients that ask. Those that end first are forgotten.
+const MAX_COMPLETE: usize = 1000;
 /// The end of the name of the text.
 const TEXT: &str = ".text";
 
@@ -58,17 +60,22 @@ pub fn remove(store: &Store, token: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Forgets the uploads that have expired. Returns how many there are.
+/// Forgets the uploads that have expired. Returns how many others are incomplete.
 pub fn sweep(store: &Store, now: i64) -> Result<usize, Failure> {
     let folder = store.state_folder(UPLOADS)?;
-    let mut left = 0;
+    let (mut incomplete, mut complete) = (0, Vec::new());
     for name in names(&folder)? {
         let Some(token) = name.strip_suffix(TEXT) else { continue };
         let upload = read_text(&folder, &name)?.and_then(|text| Upload::parse(&text));
-        match upload.is_some_and(|upload| upload.expires > now) {
-            true => left += 1,
-            false => remove(store, token)?,
+        match upload.filter(|upload| upload.expires > now) {
+            Some(Upload { state: State::Incomplete, .. }) => incomplete += 1,
+            Some(upload) => complete.push((upload.expires, token.to_owned())),
+            None => remove(store, token)?,
         }
     }
-    Ok(left)
+    complete.sort_unstable();
+    for (_, token) in complete.iter().rev().skip(MAX_COMPLETE) {
+        remove(store, token)?;
+    }
+    Ok(incomplete)
 }

@@ -114,6 +114,16 @@ pub fn check(hosts: &Hosts, errors: &Errors, top: &Place) {
                 format!("the files that clients publish in {} would be pages with includes", route.name());
             errors.add(&place(route), what, "set includes = false in this route");
         }
+        if let Some((_, other)) = routes().find(|(_, other)| is_within(route, other)) {
+            let what = format!(
+                "the root of {} lies in that of {}, in which clients publish, too",
+                route.name(),
+                other.name()
+            );
+            let what_to_do =
+                "use roots apart from each other, or the same root: locks and quotas are of a root";
+            errors.add(&place(route), what, what_to_do);
+        }
         let Some(folder) = route.folder() else { continue };
         // In one host, paths that lead to files in the same way have one route each, and this one has no scripts.
         let is_apart = |of: usize, other: &Route| of == host && other.action == route.action;
@@ -132,5 +142,15 @@ pub fn check(hosts: &Hosts, errors: &Errors, top: &Place) {
                 "publish in a folder outside of those with scripts, by root or alias",
             );
         }
+    }
+}
+
+/// Whether clients publish the same files by another root, which that of `route` lies in.
+fn is_within(route: &Route, other: &Route) -> bool {
+    match (&route.action, &other.action) {
+        (Action::Files { root: own, .. }, Action::Files { root: outer, .. }) => {
+            other.publishes() && own != outer && own.starts_with(outer)
+        }
+        _ => false,
     }
 }

@@ -2033,6 +2033,27 @@ fn rejects_publishing_for_everyone() {
 }
 
 #[test]
+fn rejects_published_roots_within_each_other() {
+    let two = |publish: &str, alias: &str| {
+        format!(
+            "publish = \"files\"\npublish_anonymous = true\n[[route]]\npath = \"/x/\"\nalias = \"{alias}\"\n\
+             [[route]]\npath = \"/team/\"\nalias = \"/srv/other/team\"\npublish = \"{publish}\""
+        )
+    };
+    let expected = "site.toml:11: the root of /team/ lies in that of /x/, in which clients publish, too; use roots apart \
+                    from each other, or the same root: locks and quotas are of a root";
+    check_after(&two("webdav", "/srv/other"), &[expected]);
+    for (publish, alias) in [
+        ("webdav", "/srv/other/team"),
+        ("webdav", "/srv/other/tea"),
+        ("off", "/srv/other"),
+        ("read", "/srv/other"),
+    ] {
+        site(&two(publish, alias));
+    }
+}
+
+#[test]
 fn rejects_publishing_where_scripts_run() {
     let check = |text: &str, place: &str, route: &str, runner: &str| {
         let expected = format!(

@@ -1,7 +1,7 @@
 //! COPY and MOVE.
 
 use dav::fields::{Depth, Overwrite};
-use dav::locks::{Touch, is_beneath};
+use dav::locks::Touch;
 use dav::method::Method;
 use rustix::fs::RenameFlags;
 use taipan_http::status::Status;
@@ -12,7 +12,7 @@ use crate::files::beneath::{self, Wait};
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
 use crate::publishing::store::{Found, Guard, Store, Terms};
-use crate::publishing::tree::{Copy, Kind, Member, Progress, Reach, put_in_place};
+use crate::publishing::tree::{Copy, Kind, Member, Progress, Reach, Snapshot, put_in_place, snapshot};
 use crate::request::Request;
 use crate::response::Response;
 use crate::sys::calls;
@@ -23,6 +23,13 @@ const BYTES_PER_CALL: usize = 64 * 1024;
 
 /// What a transfer has replaced: what was there, and its name in the trash.
 type Replaced = (Option<Found>, Option<String>);
+
+/// What the request has seen at its destination, and whether it may replace it.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    there: Option<Found>,
+    overwrite: Overwrite,
+}
 
 impl<'a> Exchange<'a> {
     pub(super) async fn transfer(
@@ -62,23 +69,26 @@ impl<'a> Exchange<'a> {
         if let Some(Found::Folder(_)) = there {
             self.check_members(&to).await?;
         }
+        let seen = Seen { there, overwrite };
         let is_one_root = from.store.root.is_same(&to.store.root);
         let (replaced, discarded) = match (method, is_one_root) {
             (Method::Move, true) => {
                 if is_folder {
                     self.check_moved(from, &to).await?;
                 }
-                self.rename(from, &to, terms, overwrite).await?
+                self.rename(from, &to, terms, seen).await?
             }
             (Method::Move, false) => {
                 if is_folder {
                     self.check_moved(from, &to).await?;
                 }
-                let replaced = self.copy(from, &to, &terms, depth, is_folder).await?;
-                self.discard_source(from, terms).await?;
+                let below = from.below.clone();
+                let before = self.on_disk(&from.store, move |store| snapshot(store, &below)).await?;
+                let replaced = self.copy(from, &to, &terms, seen, is_folder.then_some(depth)).await?;
+                self.discard_source(from, terms, before).await?;
                 replaced
             }
-            _ => self.copy(from, &to, &terms, depth, is_folder).await?,
+            _ => self.copy(from, &to, &terms, seen, is_folder.then_some(depth)).await?,
         };
         self.announce_change().await;
         self.empty_trash(&to.store, discarded);
@@ -141,13 +151,13 @@ impl<'a> Exchange<'a> {
         from: &Target<'a>,
         to: &Target<'a>,
         terms: Terms,
-        overwrite: Overwrite,
+        seen: Seen,
     ) -> Result<Replaced, Problem> {
         let (source, target) = (from.below.clone(), to.below.clone());
         let rename = move |store: &Store| {
             let guard = store.guard()?;
             let moved = guard.check(store, &terms, &source, Touch::Tree)?.ok_or(Failure::Missing)?;
-            let there = check_there(&guard, store, &terms, &target, overwrite)?;
+            let there = check_there(&guard, store, &terms, &target, seen)?;
             let (folder, name) = store.folder_of(&source)?;
             let discarded = match (moved, there) {
                 // The kernel replaces one file by another at once.
@@ -167,14 +177,16 @@ impl<'a> Exchange<'a> {
         self.on_disk(&to.store, rename).await
     }
 
+    /// `reach`: that of a folder.
     async fn copy(
         &self,
         from: &Target<'a>,
         to: &Target<'a>,
         terms: &Terms,
-        depth: Depth,
-        is_folder: bool,
+        seen: Seen,
+        reach: Option<Depth>,
     ) -> Result<Replaced, Problem> {
+        let (is_folder, depth) = (reach.is_some(), reach.unwrap_or(Depth::Zero));
         let (source, target) = (from.below.clone(), to.below.clone());
         let checked = terms.clone();
         let check = move |store: &Store| match store.guard()?.check(store, &checked, &source, Touch::Content)
@@ -185,14 +197,14 @@ impl<'a> Exchange<'a> {
         };
         let properties = self.on_disk(&from.store, check).await?;
         let replaced = match is_folder {
-            false => self.copy_file(from, to, terms).await?,
+            false => self.copy_file(from, to, terms, seen).await?,
             true => {
                 let members = match depth {
                     Depth::Infinity => self.readable_members(from, Reach::Tree).await?,
                     Depth::Zero | Depth::One => Vec::new(),
                 };
                 self.check_copied(from, to, &members)?;
-                self.copy_tree(from, to, terms, members).await?
+                self.copy_tree(from, to, terms, seen, members).await?
             }
         };
         let source = from.store.clone();
@@ -229,6 +241,7 @@ impl<'a> Exchange<'a> {
         from: &Target<'a>,
         to: &Target<'a>,
         terms: &Terms,
+        seen: Seen,
     ) -> Result<Replaced, Problem> {
         let (root, source, rule) =
             (from.store.root.clone(), from.below.clone(), site::model::Symlinks::Never);
@@ -259,10 +272,10 @@ impl<'a> Exchange<'a> {
         let (target, terms, length) = (to.below.clone(), terms.clone(), new.length);
         let commit = move |store: &Store| {
             let guard = store.guard()?;
-            let there = check_there(&guard, store, &terms, &target, Overwrite::Allowed)?;
+            let there = check_there(&guard, store, &terms, &target, seen)?;
             if let Some(Found::Folder(_)) = there {
-                let discarded = guard.discard(store, &target)?;
-                new.take_place(store, &target, None)?;
+                let discarded = new.replace_folder(store, &target, there)?;
+                guard.discard_properties(store, &target)?;
                 return Ok((there, discarded));
             }
             new.take_place(store, &target, there)?;
@@ -283,6 +296,7 @@ impl<'a> Exchange<'a> {
         from: &Target<'a>,
         to: &Target<'a>,
         terms: &Terms,
+        seen: Seen,
         members: Vec<Member>,
     ) -> Result<Replaced, Problem> {
         let reservation = self.reserve(to, 0).await?;
@@ -298,17 +312,26 @@ impl<'a> Exchange<'a> {
             }
         }
         let (terms, target) = (terms.clone(), to.below.clone());
-        let commit = move |_: &Store| copy.commit(&terms, &target).map(|replaced| (copy, replaced));
+        let commit = move |store: &Store| {
+            let guard = store.guard()?;
+            let there = check_there(&guard, store, &terms, &target, seen)?;
+            let discarded = copy.commit(&guard, &target, there)?;
+            Ok((copy, (there, discarded)))
+        };
         let (copy, replaced) = self.on_disk(&to.store, commit).await?;
         copy.settle();
         Ok(replaced)
     }
 
-    async fn discard_source(&self, from: &Target<'a>, terms: Terms) -> Result<(), Problem> {
+    /// Errors: it is not what it was `before` it was copied.
+    async fn discard_source(&self, from: &Target<'a>, terms: Terms, before: Snapshot) -> Result<(), Problem> {
         let below = from.below.clone();
         let discard = move |store: &Store| {
             let guard = store.guard()?;
             guard.check(store, &terms, &below, Touch::Tree)?.ok_or(Failure::Missing)?;
+            if snapshot(store, &below)? != before {
+                return Err(Failure::Busy);
+            }
             let discarded = guard.discard(store, &below)?;
             guard.remove_locks(&below)?;
             Ok(discarded)
@@ -325,10 +348,13 @@ fn check_there(
     store: &Store,
     terms: &Terms,
     target: &crate::publishing::store::Below,
-    overwrite: Overwrite,
+    seen: Seen,
 ) -> Result<Option<Found>, Failure> {
     let there = store.find(target)?;
-    if there.is_some() && overwrite == Overwrite::Forbidden {
+    // The members of a folder that was made since then have not been checked.
+    let is_new_folder =
+        matches!(there, Some(Found::Folder(_))) && !matches!(seen.there, Some(Found::Folder(_)));
+    if is_new_folder || (there.is_some() && seen.overwrite == Overwrite::Forbidden) {
         return Err(Failure::Precondition);
     }
     let touch = if there.is_some() { Touch::Tree } else { Touch::Name };
@@ -344,10 +370,8 @@ fn check_places(from: &Target<'_>, to: &Target<'_>, method: Method) -> Result<()
     if to.is_root() || (from.is_root() && method == Method::Move) {
         return Err(Status::FORBIDDEN.into());
     }
-    if !from.store.root.is_same(&to.store.root) {
-        return Ok(());
-    }
-    let (from, to) = (from.below.as_str(), to.below.as_str());
-    let meet = from == to || is_beneath(to, from) || is_beneath(from, to);
-    if meet { Err(Status::FORBIDDEN.into()) } else { Ok(()) }
+    // A link may lead from one root into another.
+    let place = |target: &Target<'_>| target.store.root.path.join(target.below.as_str());
+    let (from, to) = (place(from), place(to));
+    if from.starts_with(&to) || to.starts_with(&from) { Err(Status::FORBIDDEN.into()) } else { Ok(()) }
 }

@@ -35,6 +35,8 @@ const WRITE_SIZE: usize = 32 * 1024;
 /// How often, and after which pause, a request tries to take an upload over from one that still has it.
 const ATTEMPTS: usize = 40;
 const PAUSE: Duration = Duration::from_millis(25);
+/// How long a client that has missed the last response can ask whether its upload is complete.
+const COMPLETE_SECONDS: i64 = 3600;
 
 /// The requests of this process that receive a part of an upload, by its token. A later request ends an earlier one: its client
 /// has given it up.
@@ -325,6 +327,7 @@ impl<'a> Exchange<'a> {
         }
         upload.state = State::Complete(length);
         upload.length = Some(length);
+        upload.expires = upload.expires.min(self.now.saturating_add(COMPLETE_SECONDS));
         let (text, name) = (upload, token.to_owned());
         self.on_disk(&target.store, move |store| uploads::save(store, &name, &text)).await?;
         self.announce_change().await;
