@@ -6,6 +6,8 @@ use crate::xml::Name;
 
 /// Bytes of all properties of one resource.
 pub const MAX_BYTES: usize = 64 * 1024;
+/// Properties of one resource.
+pub const MAX_COUNT: usize = 256;
 
 /// What the server itself says of a resource. Clients cannot change them.
 pub const LIVE: [&str; 9] = [
@@ -53,6 +55,10 @@ impl Properties {
 
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    pub fn count(&self) -> usize {
+        self.all.len()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &str)> {

@@ -7,13 +7,19 @@ use crate::xml::{self, Element, Name, XmlError};
 pub const DAV: &str = "DAV:";
 /// Bytes of a body that is read as a whole. A larger one gets 413.
 pub const MAX_BODY: u64 = 64 * 1024;
+/// Properties that one request names. Each may be written for many resources.
+pub const MAX_NAMES: usize = 256;
+/// Bytes of a language that stands around properties. Each of them gets its own copy.
+const MAX_LANGUAGE: usize = 64;
 
-/// Why a body is not what its method takes: 400, or 422 where it is well-formed.
+/// Why a body is not what its method takes: 400, or 422 or 413 where it is well-formed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
     Xml(XmlError),
     /// It lacks an element, or has one in the wrong place.
     Meaningless,
+    /// It names more than [`MAX_NAMES`] properties, or has a language that is too long.
+    TooLarge,
 }
 
 impl From<XmlError> for BodyError {
@@ -22,7 +28,7 @@ impl From<XmlError> for BodyError {
     }
 }
 
-/// The properties that a client asks for.
+/// The properties that a client asks for, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PropFind {
     /// Those of RFC 4918 and all dead ones, and these.
@@ -63,17 +69,32 @@ impl PropFind {
             return Ok(PropFind::All(Vec::new()));
         }
         let root = root(body, "propfind")?;
-        let names = |element: &Element| element.elements().map(|own| own.name.clone()).collect();
         let (all, of_names) = (root.first(DAV, "allprop"), root.first(DAV, "propname"));
         match (root.first(DAV, "prop"), all, of_names) {
-            (Some(these), None, None) => Ok(PropFind::These(names(these))),
+            (Some(these), None, None) => Ok(PropFind::These(names(these)?)),
             (None, Some(_), None) => {
-                Ok(PropFind::All(root.first(DAV, "include").map_or_else(Vec::new, names)))
+                let others = root.first(DAV, "include").map(names).transpose()?;
+                Ok(PropFind::All(others.unwrap_or_default()))
             }
             (None, None, Some(_)) => Ok(PropFind::Names),
             _ => Err(BodyError::Meaningless),
         }
     }
+}
+
+/// The names of the elements within `element`, each once.
+fn names(element: &Element) -> Result<Vec<Name>, BodyError> {
+    let mut names: Vec<Name> = Vec::new();
+    for own in element.elements() {
+        if names.contains(&own.name) {
+            continue;
+        }
+        if names.len() >= MAX_NAMES {
+            return Err(BodyError::TooLarge);
+        }
+        names.push(own.name.clone());
+    }
+    Ok(names)
 }
 
 /// The changes of `PROPPATCH`, in their order.
@@ -84,7 +105,13 @@ pub fn parse_changes(body: &[u8]) -> Result<Vec<Change>, BodyError> {
         for prop in update.elements().filter(|prop| prop.name.is(DAV, "prop")) {
             let languages = [prop.language(), update.language(), root.language()];
             let language = languages.into_iter().flatten().next();
+            if language.is_some_and(|language| language.value.len() > MAX_LANGUAGE) {
+                return Err(BodyError::TooLarge);
+            }
             for property in prop.elements() {
+                if changes.len() >= MAX_NAMES {
+                    return Err(BodyError::TooLarge);
+                }
                 match update.name.local.as_str() {
                     "set" => {
                         let mut property = property.clone();
@@ -168,6 +195,42 @@ mod tests {
         assert_eq!(written, "<a xmlns=\"u\" xml:lang=\"en\">1</a>");
         assert_eq!(changes[1], Change::Remove(Name::new("u", "b")));
         assert_eq!(parse_changes(b"<propertyupdate xmlns='DAV:'/>"), Err(BodyError::Meaningless));
+    }
+
+    #[test]
+    fn names_each_property_once_and_not_too_many() {
+        let find = |inner: &str| {
+            let body = format!("<propfind xmlns='DAV:'><prop>{inner}</prop></propfind>");
+            PropFind::parse(body.as_bytes())
+        };
+        let repeated = find(&"<lockdiscovery/><a xmlns='u'/>".repeat(1000));
+        let once = [dav(&["lockdiscovery"]), vec![Name::new("u", "a")]].concat();
+        assert_eq!(repeated, Ok(PropFind::These(once)));
+        let included = "<propfind xmlns='DAV:'><allprop/><include><x/><x/></include></propfind>";
+        assert_eq!(PropFind::parse(included.as_bytes()), Ok(PropFind::All(dav(&["x"]))));
+        let different = |count: usize| -> String { (0..count).map(|own| format!("<a{own}/>")).collect() };
+        assert!(find(&different(MAX_NAMES)).is_ok());
+        assert_eq!(find(&different(MAX_NAMES + 1)), Err(BodyError::TooLarge));
+        let included = format!(
+            "<propfind xmlns='DAV:'><allprop/><include>{}</include></propfind>",
+            different(MAX_NAMES + 1)
+        );
+        assert_eq!(PropFind::parse(included.as_bytes()), Err(BodyError::TooLarge));
+    }
+
+    #[test]
+    fn changes_have_limits() {
+        let changes = |count: usize, language: usize| {
+            let body = format!(
+                "<propertyupdate xmlns='DAV:' xml:lang='{}'><set><prop>{}</prop></set></propertyupdate>",
+                "e".repeat(language),
+                "<a/>".repeat(count)
+            );
+            parse_changes(body.as_bytes()).map(|changes| changes.len())
+        };
+        assert_eq!(changes(MAX_NAMES, MAX_LANGUAGE), Ok(MAX_NAMES));
+        assert_eq!(changes(MAX_NAMES + 1, 2), Err(BodyError::TooLarge));
+        assert_eq!(changes(1, MAX_LANGUAGE + 1), Err(BodyError::TooLarge));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A reader of small XML documents with namespaces (XML 1.0, Namespaces in XML 1.0), and a writer of what it has read.
 //!
-//! Knows nothing of WebDAV. It is bounded in depth and in the number of nodes. It refuses document types, and with them
+//! Knows nothing of WebDAV. It is bounded in depth, in the number of nodes, and in what each name brings with it. It refuses document types, and with them
 //! every entity that a document could define: a request needs none, and they are how small documents become large.
 
 use std::fmt;
@@ -9,6 +9,12 @@ use std::fmt;
 pub const MAX_DEPTH: usize = 32;
 /// Elements, attributes and texts of one document.
 pub const MAX_NODES: usize = 4096;
+/// Bytes of a namespace. Each name has its own copy, so that a long one would make a small document large.
+pub const MAX_NAMESPACE: usize = 256;
+/// Declarations of namespaces that count at the same place.
+pub const MAX_DECLARATIONS: usize = 64;
+/// Attributes and declarations of one element. Each is compared with the others.
+pub const MAX_ATTRIBUTES: usize = 64;
 
 /// The namespace of the prefix `xml`.
 const XML: &str = "http://www.w3.org/XML/1998/namespace";
@@ -60,7 +66,7 @@ pub enum XmlError {
     Malformed,
     /// It has a document type.
     DocumentType,
-    /// It has more than [`MAX_DEPTH`] or [`MAX_NODES`].
+    /// It is above one of the limits of this module.
     TooLarge,
 }
 
@@ -70,7 +76,9 @@ impl fmt::Display for XmlError {
             XmlError::Encoding => "the document is not in UTF-8",
             XmlError::Malformed => "the document is not well-formed",
             XmlError::DocumentType => "the document has a document type",
-            XmlError::TooLarge => "the document has too many elements, or elements too deep in one another",
+            XmlError::TooLarge => {
+                "the document has too many elements, attributes or namespaces, or too long or too deep ones"
+            }
         })
     }
 }
@@ -362,6 +370,9 @@ impl<'a> Reader<'a> {
                 return Err(XmlError::Malformed);
             }
             self.count()?;
+            if given.len() >= MAX_ATTRIBUTES {
+                return Err(XmlError::TooLarge);
+            }
             let (name, behind) = name_of(trimmed)?;
             let behind = behind.trim_start_matches([' ', '\t', '\r', '\n']);
             let behind = behind.strip_prefix('=').ok_or(XmlError::Malformed)?;
@@ -399,6 +410,9 @@ impl<'a> Reader<'a> {
             let is_reserved = prefix == "xmlns" || value == XMLNS || (prefix == "xml") != (value == XML);
             if is_reserved || (!prefix.is_empty() && value.is_empty()) {
                 return Err(XmlError::Malformed);
+            }
+            if value.len() > MAX_NAMESPACE || self.scope.len() >= MAX_DECLARATIONS {
+                return Err(XmlError::TooLarge);
             }
             self.scope.push((prefix, value.clone()));
         }
@@ -580,6 +594,34 @@ mod tests {
         assert_eq!(parse(nested(MAX_DEPTH + 1).as_bytes()), Err(XmlError::TooLarge));
         assert!(parse(format!("<a>{}</a>", "<b/>".repeat(MAX_NODES - 1)).as_bytes()).is_ok());
         assert_eq!(parse(format!("<a>{}</a>", "<b/>".repeat(MAX_NODES)).as_bytes()), Err(XmlError::TooLarge));
+    }
+
+    #[test]
+    fn names_and_attributes_have_limits() {
+        let namespace = |length: usize| format!("<p:a xmlns:p='{}'/>", "u".repeat(length));
+        assert!(parse(namespace(MAX_NAMESPACE).as_bytes()).is_ok());
+        assert_eq!(parse(namespace(MAX_NAMESPACE + 1).as_bytes()), Err(XmlError::TooLarge));
+        let attributes = |count: usize| {
+            let all: String = (0..count).map(|number| format!(" a{number}=''")).collect();
+            format!("<a{all}/>")
+        };
+        assert!(parse(attributes(MAX_ATTRIBUTES).as_bytes()).is_ok());
+        assert_eq!(parse(attributes(MAX_ATTRIBUTES + 1).as_bytes()), Err(XmlError::TooLarge));
+        let one = |number: usize| format!("<a xmlns:p{number}='u'>");
+        let nested = |each: usize, more: &str| {
+            let both: String = (0..2)
+                .map(|outer| {
+                    let all: String = (0..each).map(|own| format!(" xmlns:p{outer}x{own}='u'")).collect();
+                    format!("<a{all}>")
+                })
+                .collect();
+            format!("{both}{more}</a></a>")
+        };
+        assert!(parse(nested(MAX_DECLARATIONS / 2, "").as_bytes()).is_ok());
+        let above = nested(MAX_DECLARATIONS / 2, &format!("{}</a>", one(0)));
+        assert_eq!(parse(above.as_bytes()), Err(XmlError::TooLarge));
+        let siblings: String = (0..MAX_DECLARATIONS * 2).map(|own| format!("{}</a>", one(own))).collect();
+        assert!(parse(format!("<a>{siblings}</a>").as_bytes()).is_ok(), "those of a sibling do not count");
     }
 
     proptest! {

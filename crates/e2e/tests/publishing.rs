@@ -507,6 +507,12 @@ fn xml_cannot_harm() {
     let bomb = "<!DOCTYPE a [<!ENTITY b 'bbbb'><!ENTITY c '&b;&b;'>]><propfind xmlns='DAV:'><prop>&c;</prop></propfind>";
     let deep = format!("<propfind xmlns='DAV:'>{}{}</propfind>", "<a>".repeat(100), "</a>".repeat(100));
     let many = format!("<propfind xmlns='DAV:'><prop>{}</prop></propfind>", "<a/>".repeat(10_000));
+    let named: String = (0..300).map(|number| format!("<a{number}/>")).collect();
+    let named = format!("<propfind xmlns='DAV:'><prop>{named}</prop></propfind>");
+    let namespace =
+        format!("<propfind xmlns='DAV:'><prop xmlns:p='{}'><p:a/></prop></propfind>", "u".repeat(40_000));
+    let attributes: String = (0..100).map(|number| format!(" a{number}=''")).collect();
+    let attributes = format!("<propfind xmlns='DAV:'><prop{attributes}/></propfind>");
     let long = format!("<propfind xmlns='DAV:'><prop><a>{}</a></prop></propfind>", "x".repeat(200_000));
     check(
         &server,
@@ -515,6 +521,9 @@ fn xml_cannot_harm() {
             ("PROPFIND", "/", "Depth: 0\r\n", &deep, 400),
             ("PROPFIND", "/", "Depth: 0\r\n", &many, 400),
             ("PROPFIND", "/", "Depth: 0\r\n", &long, 413),
+            ("PROPFIND", "/", "Depth: 0\r\n", &named, 413),
+            ("PROPFIND", "/", "Depth: 0\r\n", &namespace, 400),
+            ("PROPFIND", "/", "Depth: 0\r\n", &attributes, 400),
             ("PROPFIND", "/", "Depth: 0\r\n", "<propfind/>", 422),
             ("PROPFIND", "/", "Depth: 0\r\n", "<propfind xmlns='DAV:'>", 400),
             ("PROPFIND", "/", "Depth: 2\r\n", "", 400),
@@ -524,6 +533,9 @@ fn xml_cannot_harm() {
             ("LOCK", "/a.txt", "", "", 400),
         ],
     );
+    let again = format!("<propfind xmlns='DAV:'><prop>{}</prop></propfind>", "<lockdiscovery/>".repeat(1000));
+    let found = send(&server, "PROPFIND", "/a.txt", "Depth: 0\r\n", &again).text();
+    assert_eq!(found.matches("<D:lockdiscovery>").count(), 1, "{found}");
     assert_eq!(server.get("/a.txt").status, 200);
 }
 

@@ -33,6 +33,8 @@ use crate::sys::calls;
 
 /// Resources that are described at once.
 const AT_ONCE: usize = 64;
+/// Bytes of descriptions after which no other resource is described at once.
+const STEP_BYTES: usize = 64 * 1024;
 
 /// What a response describes, and how.
 #[derive(Clone)]
@@ -159,6 +161,7 @@ pub(super) fn rejected(error: BodyError) -> Problem {
     Problem::Status(match error {
         BodyError::Xml(_) => Status::BAD_REQUEST,
         BodyError::Meaningless => Status::UNPROCESSABLE_CONTENT,
+        BodyError::TooLarge => Status::CONTENT_TOO_LARGE,
     })
 }
 
@@ -172,8 +175,12 @@ async fn describe(
     let device = about.store.root.device;
     let work = move || {
         let mut out = String::new();
-        for member in members.drain(..members.len().min(AT_ONCE)) {
+        for _ in 0..AT_ONCE {
+            let Some(member) = members.pop_front() else { break };
             about.write(&member, &mut out)?;
+            if out.len() >= STEP_BYTES {
+                break;
+            }
         }
         Ok((out, members))
     };
