@@ -115,6 +115,19 @@ fn makes_missing_folders_by_key() {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &str| fs::metadata(server.root().join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("a"), mode("a/b/c.txt")), (0o770, 0o660));
+    let lock =
+        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    check(
+        &server,
+        &[
+            ("PUT", "/new/file", "If-Match: \"x\"\r\n", "x", 412),
+            ("LOCK", "/a", "Depth: 0\r\n", lock, 200),
+            ("PUT", "/a/new/file", "", "x", 423),
+            ("PUT", "/a/b/file", "", "x", 201),
+        ],
+    );
+    let is_there = |path: &str| server.root().join(path).exists();
+    assert!(!is_there("new") && !is_there("a/new"), "a request that is refused leaves no folders");
 }
 
 #[test]
@@ -429,7 +442,16 @@ fn quotas_and_free_space_are_kept() {
 
     let server =
         Site::new().file("a", "a").config(&format!("{OPEN}publish_min_free = 1125899906842624")).start();
-    check(&server, &[("PUT", "/a", "", "b", 507)]);
+    let set = "<propertyupdate xmlns='DAV:'><set><prop><a xmlns='u'>x</a></prop></set></propertyupdate>";
+    let remove = "<propertyupdate xmlns='DAV:'><remove><prop><a xmlns='u'/></prop></remove></propertyupdate>";
+    check(
+        &server,
+        &[
+            ("PUT", "/a", "", "b", 507),
+            ("PROPPATCH", "/a", "", set, 507),
+            ("PROPPATCH", "/a", "", remove, 207),
+        ],
+    );
     assert_eq!(content(&server, "/a"), "a");
     let server = Site::new().config(&OPEN.replace("8MiB", "1KiB")).start();
     check(&server, &[("PUT", "/a", "", &body(1024), 201), ("PUT", "/a", "", &body(1025), 413)]);

@@ -16,6 +16,7 @@ use site::publishing::{Publishing, STATE_FOLDER, Sync};
 use taipan_http::target::SafePath;
 
 use super::failure::Failure;
+use super::usage;
 use crate::clock;
 use crate::files::beneath::{self, Root, Wait};
 use crate::files::open::{Stamp, stat};
@@ -83,6 +84,7 @@ pub enum Expected {
 
 /// The permission to change names in a root.
 pub struct Guard {
+    store: Store,
     state: OwnedFd,
     _lock: OwnedFd,
 }
@@ -122,27 +124,13 @@ impl Store {
         find_in(&folder, name)
     }
 
-    /// Makes the folders that lead to `path` and are missing.
-    pub fn make_folders(&self, path: &Below) -> Result<(), Failure> {
-        let segments = path.segments().count();
-        for count in 1..segments {
-            let Some(folder) = path.first_segments(count).map(SafePath::into_owned) else { break };
-            let (parent, name) = self.folder_of(&folder)?;
-            match calls::make_folder_with(&parent, name, self.folder_mode()) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(())
-    }
-
     /// Waits until no other request changes names.
     pub fn guard(&self) -> Result<Guard, Failure> {
         let state = self.state()?;
         let flags = OFlags::RDWR | OFlags::CREATE | OWN_FILE;
         let lock = retry_on_intr(|| calls::create_with(&state, LOCK, flags, OWN_MODE))?;
         retry_on_intr(|| calls::lock_file(&lock, FlockOperation::LockExclusive))?;
-        Ok(Guard { state, _lock: lock })
+        Ok(Guard { store: self.clone(), state, _lock: lock })
     }
 
     /// Opens the folder of the server's own files. It is made if it is missing.
@@ -278,25 +266,67 @@ impl Guard {
         }
     }
 
+    /// Makes the folders that lead to `path` and are missing. Errors: `Locked`, if one would be in a folder with a lock.
+    pub fn make_folders(&self, terms: &Terms, path: &Below) -> Result<(), Failure> {
+        let segments = path.segments().count();
+        let locks = self.locks(clock::wall())?;
+        for count in 1..segments {
+            let Some(folder) = path.first_segments(count).map(SafePath::into_owned) else { break };
+            let (parent, name) = self.store.folder_of(&folder)?;
+            if find_in(&parent, name)?.is_some() {
+                continue;
+            }
+            // The paths of locks have no slash at their end.
+            let own = folder.as_str().trim_end_matches('/');
+            if let Some(lock) = locks.blocking(own, Touch::Name, &terms.holder) {
+                return Err(Failure::Locked(lock.clone()));
+            }
+            match calls::make_folder_with(&parent, name, self.store.folder_mode()) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets the locks of what has been removed.
     pub fn remove_locks(&self, path: &Below) -> Result<(), Failure> {
         let mut locks = self.locks(clock::wall())?;
         if locks.remove_tree(path.as_str()) { self.write_locks(&locks) } else { Ok(()) }
     }
 
-    /// Changes the dead properties of `path`. Errors: `TooMany`.
+    /// Changes the dead properties of `path`. Errors: `TooMany`, `NoSpace`.
     pub fn change_properties(&self, path: &Below, changes: &[Change]) -> Result<(), Failure> {
+        let mut all = self.store.properties(path)?;
+        let before = all.text().len();
+        changes.iter().for_each(|change| all.apply(change));
+        let text = all.text();
+        if text.len() > properties::MAX_BYTES || all.count() > properties::MAX_COUNT {
+            return Err(Failure::TooMany);
+        }
+        // What becomes smaller is stored on a full disk too.
+        if text.len() > before {
+            self.check_growth(text.len())?;
+        }
+        self.write_properties(path, &text)
+    }
+
+    fn write_properties(&self, path: &Below, text: &str) -> Result<(), Failure> {
         let mut folder = open_or_make(&self.state, PROPERTIES)?;
         for name in path.segments() {
             folder = open_or_make(&folder, name)?;
         }
-        let mut all = Properties::parse(&read_text(&folder, OWN_PROPERTIES)?.unwrap_or_default());
-        changes.iter().for_each(|change| all.apply(change));
-        let text = all.text();
-        if text.len() > properties::MAX_BYTES {
-            return Err(Failure::TooMany);
-        }
         replace(&folder, OWN_PROPERTIES, text.as_bytes())
+    }
+
+    /// Errors: the file system has no space for properties of so many bytes, or the quota is full.
+    fn check_growth(&self, bytes: usize) -> Result<(), Failure> {
+        let Store { root, settings } = &self.store;
+        let used = usage::used(&root.path).saturating_add(bytes as u64);
+        if settings.quota.is_some_and(|quota| used > quota) {
+            return Err(Failure::NoSpace);
+        }
+        self.store.check_space(bytes as u64)
     }
 
     /// Moves everything at `path` into the trash. Returns its name there: none for a link and the like, which is removed at once.
@@ -347,16 +377,14 @@ impl Guard {
         Ok(calls::rename_between(&folder, &*name, &target, *last, RenameFlags::empty())?)
     }
 
-    /// Copies the properties of one resource, in place of those of `to`, which may lie in another root.
+    /// Copies the properties of one resource, in place of those of `to`, which may lie in another root. Errors: `NoSpace`.
     pub fn copy_properties(&self, source: &Properties, to: &Below) -> Result<(), Failure> {
         if source.is_empty() {
             return Ok(());
         }
-        let mut folder = open_or_make(&self.state, PROPERTIES)?;
-        for name in to.segments() {
-            folder = open_or_make(&folder, name)?;
-        }
-        replace(&folder, OWN_PROPERTIES, source.text().as_bytes())
+        let text = source.text();
+        self.check_growth(text.len())?;
+        self.write_properties(to, &text)
     }
 
     fn properties_parent(&self, store: &Store, path: &Below) -> Result<Option<(OwnedFd, String)>, Failure> {

@@ -110,15 +110,18 @@ impl<'a> Exchange<'a> {
         };
         let (terms, below) = (terms.clone(), target.below.clone());
         let prepare = move |store: &Store| {
+            // A request that is refused leaves no folders.
+            let guard = store.guard()?;
+            guard.check(store, &terms, &below, touch)?;
+            store.check_space(length)?;
             if store.settings.missing_folders == MissingFolders::Made {
-                store.make_folders(&below)?;
+                guard.make_folders(&terms, &below)?;
             }
             store.folder_of(&below).map_err(|failure| match failure {
                 Failure::Missing => Failure::NoFolder,
                 failure => failure,
             })?;
-            store.check_space(length)?;
-            store.guard()?.check(store, &terms, &below, touch).map(drop)
+            Ok(())
         };
         self.on_disk(&target.store, prepare).await
     }
