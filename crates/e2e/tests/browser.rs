@@ -131,15 +131,14 @@ impl Browser {
     fn open_with_dialog(&mut self, url: &str, login: Option<(&str, &str)>) -> usize {
         self.call("Fetch.enable", json!({ "handleAuthRequests": true }));
         self.events.clear();
-        self.send("Page.navigate", json!({ "url": url }));
-        let mut dialogs = 0;
-        // The load of the page before may be reported late.
-        let before = self.page.clone();
-        loop {
+        let navigation = self.send("Page.navigate", json!({ "url": url }));
+        let (mut dialogs, mut page, mut loaded) = (0, Value::Null, Vec::new());
+        // The load of the page before may be reported late, and that of this one before the browser names it.
+        while page.is_null() || !loaded.contains(&page) {
             let message = self.wait_for("page", |message| {
-                let loaded = &message["params"]["loaderId"];
-                let is_load = message["params"]["name"] == "load" && loaded.is_string() && *loaded != before;
-                is_load || message["method"].as_str().is_some_and(|method| method.starts_with("Fetch."))
+                message["id"] == navigation
+                    || message["params"]["name"] == "load"
+                    || message["method"].as_str().is_some_and(|method| method.starts_with("Fetch."))
             });
             let request = &message["params"]["requestId"];
             match message["method"].as_str() {
@@ -158,12 +157,11 @@ impl Browser {
                 Some("Fetch.requestPaused") => {
                     self.send("Fetch.continueRequest", json!({ "requestId": request }));
                 }
-                _ => {
-                    self.page = message["params"]["loaderId"].clone();
-                    break;
-                }
+                Some(_) => loaded.push(message["params"]["loaderId"].clone()),
+                None => page = message["result"]["loaderId"].clone(),
             }
         }
+        self.page = page;
         self.call("Fetch.disable", json!({}));
         dialogs
     }
@@ -719,7 +717,11 @@ fn a_browser_logs_in_by_its_dialog_and_logs_out() {
         .file("index.html", "<title>home</title>")
         .file("members/index.html", "<title>members</title>")
         .file_beside_root("users", hash)
-        .config("workers = 1\n[[route]]\npath = \"/members/\"\nauth = \"basic\"\nrealm = \"Members\"\nuser_files = \"users\"\n")
+        // Otherwise a browser may show a page of its cache without a request.
+        .config(
+            "workers = 1\ncache_control = \"no-cache\"\n[[route]]\npath = \"/members/\"\nauth = \"basic\"\n\
+             realm = \"Members\"\nuser_files = \"users\"\n[timeouts]\ndelay = 0\n",
+        )
         .start();
     let mut browser = Browser::start();
     let (home, members) = (server.url("/"), server.url("/members/"));

@@ -213,7 +213,8 @@ fn rotated(server: &Server) -> BTreeMap<String, String> {
     for entry in fs::read_dir(server.home().join("logs")).expect("the folder is there") {
         let path = entry.expect("it can be read").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let bytes = fs::read(&path).unwrap_or_default();
+        // It has another name by now, or is compressed.
+        let Ok(bytes) = fs::read(&path) else { return rotated(server) };
         let mut text = String::new();
         match () {
             () if name.starts_with('.') => continue,

@@ -118,8 +118,8 @@ fn upgrade_hands_everything_to_the_new_program() {
     assert_eq!(Client::tcp(address).get("/a.txt").status, 200);
     assert_eq!(Client::unix(&socket).get("/a.txt").status, 200);
     assert!(fixture.server.stats()["process"].as_u64().is_some(), "it can be asked");
-    // Those of the old program are counted, too.
-    assert!(wait_until(TIMEOUT, || fixture.server.count("status_2xx") == 15 + 20 + 2));
+    // Those of the old program are counted, too, and the download that has begun.
+    assert!(wait_until(TIMEOUT, || fixture.server.count("status_2xx") == 15 + 20 + 2 + 1));
 
     assert!(exists(old), "the old process still sends a response");
     assert!(download.read_response().body == content);
