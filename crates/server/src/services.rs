@@ -118,9 +118,14 @@ impl Services {
         self.turn.get()
     }
 
+    /// Would a request that may wait be shed?
+    pub fn is_overloaded(&self) -> bool {
+        self.overload.shedding() >= Shedding::Cold
+    }
+
     /// Must a request that may wait for a disk be shed? Counts it if so.
     pub fn sheds_cold(&self) -> bool {
-        let sheds = self.overload.shedding() >= Shedding::Cold;
+        let sheds = self.is_overloaded();
         self.counts.add(Count::ShedCold, u64::from(sheds));
         sheds
     }

@@ -43,7 +43,7 @@ impl Exchange<'_> {
             || self.names_origin()
             || route.passes_raw_paths()
             || route.files.includes.cover_responses()
-            || self.services.sheds_cold()
+            || self.services.is_overloaded()
             || self.check_forwarded().is_err();
         if needs_driver {
             return None;
@@ -112,13 +112,14 @@ impl Exchange<'_> {
 
     /// The response of the upstream.
     pub(super) async fn forward_to(&mut self, request: Request<'_>, handler: &Handler) -> Response {
-        if self.services.sheds_cold() {
+        // An application that has the request is at work already.
+        if self.begun.is_none() && self.services.sheds_cold() {
             let route = self.route_at(handler.route);
             return on_heap(|| self.status(route, Status::SERVICE_UNAVAILABLE)).await;
         }
         let body = std::mem::replace(&mut self.body, RequestBody::None);
         let begun = self.begun.take();
-        if let Some((log, _)) = begun.as_ref().and_then(|begun| begun.log.as_ref()) {
+        if let Some(log) = begun.as_ref().and_then(|begun| begun.log()) {
             self.upstream = Some(log.clone());
         }
         let log = self.upstream.get_or_insert_default().clone();

@@ -184,8 +184,11 @@ impl AccessLogs {
         }
     }
 
-    /// Whether the lines of a host have the upstreams.
+    /// Whether the lines of a host, or the list of the last requests, have the upstreams.
     pub fn names_upstreams(&self, host: usize) -> bool {
+        if self.recent.is_on() {
+            return true;
+        }
         let log = self.of_host.get(host).and_then(|log| self.logs[*log].as_ref());
         log.is_some_and(|lines| matches!(lines.borrow().format, LogFormat::Json | LogFormat::Fields(_)))
     }

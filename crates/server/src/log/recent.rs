@@ -170,6 +170,10 @@ impl Recent {
         }
     }
 
+    pub fn is_on(&self) -> bool {
+        self.capacity > 0
+    }
+
     /// A response is being made for this request.
     pub fn run(self: &Rc<Recent>, request: &LoggedRequest<'_>) -> Running {
         Running { recent: self.clone(), key: self.running.borrow_mut().insert(Asked::of(request)) }

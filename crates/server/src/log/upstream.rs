@@ -48,10 +48,10 @@ impl AttemptLog {
         self.update(|attempt| attempt.address = address.clone());
     }
 
-    /// The connection has taken the head of the request. Called once.
+    /// The connection has taken the head of the request. The first call counts.
     pub fn on_connection(&self) {
         let micros = self.micros();
-        self.update(|attempt| attempt.connect_micros = Some(micros));
+        self.update(|attempt| _ = attempt.connect_micros.get_or_insert(micros));
     }
 
     /// The head of the response has come.

@@ -1,5 +1,5 @@
-//! A request without a body that is sent to an application at once, by a connection that is idle; and the response, if it is
-//! short and comes at once. All else is left to `forward`, which goes on with the connection.
+//! A GET that is sent to an application at once, by a connection that is idle; and the response, if one read has all of it.
+//! All else is left to `forward`, which goes on with the connection.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,6 +15,7 @@ use site::route::RouteId;
 use site::upstream::{Protocol, Upstream};
 use taipan_http::framing::Framing;
 use taipan_http::head::{Head, Method, Persistence};
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use super::Upstreams;
@@ -22,6 +23,9 @@ use super::head::{HeadParser, Step, UpstreamHead};
 use super::http::{self, Next};
 use super::response::{fields, leads_elsewhere, sendfile};
 use super::upgrade::Upgrade;
+use crate::clock;
+use crate::log::access::LoggedRequest;
+use crate::log::recent::Running;
 use crate::log::upstream::{AttemptLog, UpstreamLog};
 use crate::peer::Peer;
 use crate::pool::PooledConnection;
@@ -35,12 +39,22 @@ pub struct Begun {
     upstreams: Rc<Upstreams>,
     host: usize,
     route: RouteId,
+    /// `None`: the driver has it, or it is in its pool again.
+    connection: Option<PooledConnection>,
+    /// Bytes of the response. Empty: the connection may have ended.
+    received: Vec<u8>,
+    began: Instant,
+    /// `None`: nothing shows the upstream.
+    log: Option<(Rc<UpstreamLog>, AttemptLog)>,
+    _running: Running,
+}
+
+/// What the driver goes on with.
+pub struct Rest {
     pub connection: PooledConnection,
-    /// Bytes of the response. None: the connection may have ended.
     pub received: Vec<u8>,
     pub began: Instant,
-    /// `None`: no log line has the upstream.
-    pub log: Option<(Rc<UpstreamLog>, AttemptLog)>,
+    pub attempt: Option<AttemptLog>,
 }
 
 /// A whole response, and its route.
@@ -78,21 +92,43 @@ impl Begun {
         let length = (head.framing == Framing::Sized(0)).then_some(0);
         let forwarding = (&script.forwarding, Spelling::Normalized);
         let bytes = http::request_head(head, (client, via), length, forwarding, &[], Next::Request);
-        let sent = connection.poll_send(&mut Context::from_waker(Waker::noop()), &bytes, &mut 0);
-        if !matches!(sent, Poll::Ready(Ok(()))) {
+        // One turn of the loop may send more requests than the runtime's budget of a task.
+        let mut sent = pin!(unconstrained(poll_fn(|cx| connection.poll_send(cx, &bytes, &mut 0))));
+        if !matches!(sent.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(()))) {
             return None;
         }
         services.counts.add(Count::UpstreamRequests, 1);
         log.iter().for_each(|(_, attempt)| attempt.on_connection());
+        let running = services.access.recent.run(&LoggedRequest {
+            client,
+            head: Some(head),
+            host,
+            time: services.clock.now(),
+            began: clock::micros(),
+            tls: None,
+        });
         Some(Box::new(Begun {
             upstreams: upstreams.clone(),
             host,
             route: id,
-            connection,
+            connection: Some(connection),
             received: Vec::new(),
             began: Instant::now(),
             log,
+            _running: running,
         }))
+    }
+
+    /// What is left of the exchange. `None`: nothing, as the response was whole.
+    pub fn into_rest(mut self: Box<Begun>) -> Option<Rest> {
+        let connection = self.connection.take()?;
+        let (received, attempt) = (std::mem::take(&mut self.received), self.log.take());
+        Some(Rest { connection, received, began: self.began, attempt: attempt.map(|(_, attempt)| attempt) })
+    }
+
+    /// What the log has of the upstream.
+    pub fn log(&self) -> Option<&Rc<UpstreamLog>> {
+        self.log.as_ref().map(|(log, _)| log)
     }
 
     fn route(&self) -> &Route {
@@ -106,7 +142,9 @@ impl Begun {
         let response = poll_fn(|cx| {
             let scratch = &mut *services.scratch.borrow_mut();
             let space = scratch.space();
-            match self.connection.stream.poll_read(cx, space) {
+            let Some(connection) = &self.connection else { return Poll::Ready(None) };
+            match connection.stream.poll_read(cx, space) {
+                // The driver meets an error again.
                 Poll::Ready(received) => {
                     let received = &space[..received.unwrap_or(0)];
                     Poll::Ready(self.respond(received).or_else(|| {
@@ -120,12 +158,12 @@ impl Begun {
         .await;
         match response {
             Some((response, persistence)) => {
-                let Begun { host, route, connection, .. } = *self;
-                match persistence {
-                    Persistence::KeepAlive => connection.finish(),
-                    Persistence::Close => connection.close(),
+                if persistence == Persistence::KeepAlive
+                    && let Some(connection) = self.connection.take()
+                {
+                    connection.finish();
                 }
-                Ok(Answer { response, host, route })
+                Ok(Answer { response, host: self.host, route: self.route })
             }
             None => Err(self),
         }
@@ -166,9 +204,20 @@ impl Begun {
     }
 }
 
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // It has had a request.
+        if let Some(connection) = self.connection.take() {
+            connection.close();
+        }
+    }
+}
+
 /// Whether the request needs only a connection, and its response nothing but the route.
 fn is_plain(upstream: &Upstream, script: &Script, route: &Route, head: &Head<'_>) -> bool {
     upstream.protocol == Protocol::Http
+        // What a TLS session has taken may be sent later.
+        && upstream.tls.is_none()
         && !upstream.http2
         && upstream.balance == Balance::Least
         && upstream.breaker.is_none()

@@ -52,7 +52,7 @@ use self::fastcgi::FastCgi;
 use self::head::HeadParser;
 use self::http::Http;
 use self::http2::Http2;
-use self::immediate::Begun;
+use self::immediate::{Begun, Rest};
 use self::interim::Interims;
 use self::permission::BreakerPermit;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
@@ -343,11 +343,11 @@ impl Attempt {
         Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log: Some(log) })
     }
 
-    fn resume(services: &Rc<Services>, begun: Begun) -> Attempt {
-        let Begun { connection, received, began, log, .. } = begun;
+    fn resume(services: &Rc<Services>, rest: Rest) -> Attempt {
+        let Rest { connection, received, began, attempt } = rest;
         let (endpoint, endpoint_name) = (connection.endpoint(), connection.endpoint_name());
         let transport = Box::new(Http::begun(services, connection, received));
-        Attempt { endpoint, endpoint_name, transport, began, log: log.map(|(_, attempt)| attempt) }
+        Attempt { endpoint, endpoint_name, transport, began, log: attempt }
     }
 }
 
@@ -371,8 +371,8 @@ async fn forward_to_application(
     let was_out = upstream.managed().is_none() && pool.are_all_out();
     // At most once for each reused connection, `retries` times for a new one, and once alone.
     loop {
-        let attempt = match application.begun.take() {
-            Some(begun) => Attempt::resume(services, *begun),
+        let attempt = match application.begun.take().and_then(Begun::into_rest) {
+            Some(rest) => Attempt::resume(services, rest),
             None => Attempt::begin(services, application, request, &tried, log).await?,
         };
         let Attempt { endpoint, endpoint_name, transport, began, log: attempt } = attempt;
