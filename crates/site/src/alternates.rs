@@ -119,6 +119,11 @@ impl AlternateRules {
         (!label.is_plain()).then_some((label, rest))
     }
 
+    /// The name without what it says.
+    pub fn plain_name(&self, name: &str) -> String {
+        self.parse(name).map_or_else(|| name.to_owned(), |(_, plain)| plain)
+    }
+
     /// Brings what was found into order: the first is for a client that accepts none of the others. A file without a
     /// language counts for the first language, unless that one has a file of its own.
     pub fn arrange<T>(&self, found: &mut Vec<(Label, T)>) {

@@ -9,7 +9,9 @@ use crate::template::{Template, is_name};
 /// Nested parentheses and negations.
 const MAX_DEPTH: usize = 32;
 /// Bytes of a compiled regular expression. Matching takes a time that grows with this and with the text.
-const MAX_REGEX: usize = 256 * 1024;
+const MAX_REGEX: usize = 16 * 1024;
+/// Groups of a regular expression, with the whole: `$0` to `$9`.
+const MAX_GROUPS: usize = 10;
 
 #[derive(Debug, Clone)]
 pub enum Expression {
@@ -135,11 +137,10 @@ impl Expression {
 
     /// Bytes of memory, roughly.
     pub fn cost(&self) -> usize {
-        const REGEX: usize = 2048;
         size_of::<Expression>()
             + match self {
                 Expression::Text(text) | Expression::Truth(text) => text.cost(),
-                Expression::Matches(text, regex) => text.cost() + REGEX + 32 * regex.as_str().len(),
+                Expression::Matches(text, regex) => text.cost() + MAX_REGEX + regex.as_str().len(),
                 Expression::Text2(one, _, other) | Expression::Numbers(one, _, other) => {
                     one.cost() + other.cost()
                 }
@@ -442,6 +443,10 @@ fn compile(pattern: &str, case: Case) -> Result<Regex, Mistake> {
         .size_limit(MAX_REGEX)
         .build()
         .map_err(|error| Mistake::Regex(error.to_string()))
+        .and_then(|regex| match regex.captures_len() {
+            ..=MAX_GROUPS => Ok(regex),
+            _ => Err(Mistake::Regex("it has more than 9 groups".to_owned())),
+        })
 }
 
 #[cfg(test)]

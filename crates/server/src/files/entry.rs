@@ -160,6 +160,11 @@ impl Entry {
         Entry { stamps, alternates, ..first }
     }
 
+    /// Whether one of several files is chosen for each client.
+    pub fn has_alternates(&self) -> bool {
+        self.alternates.is_some()
+    }
+
     fn of_file(
         services: &Services,
         host: HostKey,
@@ -170,7 +175,8 @@ impl Entry {
     ) -> Entry {
         let route = services.route(host.host(), path);
         let selected = selected(services, host, path, &found, differences);
-        let found = match route.files.includes.cover_file(&found.name) {
+        let plain_name = route.files.alternates.plain_name(&found.name);
+        let found = match route.files.includes.cover_file(&plain_name) {
             false => found,
             true => match page(services, &route.files.includes, found) {
                 PageOrFile::File(found) => found,
@@ -180,7 +186,7 @@ impl Entry {
                 }
             },
         };
-        let special = route.files.special.of(&found.name);
+        let special = route.files.special.of(&plain_name);
         let Found { name, variants, .. } = &found;
         let stamps: Vec<Stamp> = found.stamps().collect();
         let codings = variants.iter().map(|variant| variant.coding);

@@ -323,8 +323,9 @@ impl<'a> Run<'a> {
 
     /// The file at `path`, if it exists, and its precompressed files.
     fn group(&self, path: SafePath<'a>, plain: Option<Inspected>) -> Result<Group<'a>, OpenError> {
+        let plain_name = self.query.alternates.plain_name(path.name());
         let codings: &[Coding] = match plain {
-            _ if self.query.special.of(path.name()).is_some() => &[],
+            _ if self.query.special.of(&plain_name).is_some() => &[],
             Some(_) => &self.query.precompressed,
             None if self.query.gunzip => &[Coding::Gzip],
             None => &[],
@@ -423,10 +424,11 @@ impl<'a> Run<'a> {
         let name = path.name();
         let name = name.strip_suffix(coding.extension()).unwrap_or(name).to_owned();
         // Without a plain file, the gzip file is inflated: into memory if it is small.
-        let read_up_to = match (self.query.special.of(&name), coding) {
+        let plain_name = self.query.alternates.plain_name(&name);
+        let read_up_to = match (self.query.special.of(&plain_name), coding) {
             (Some(Special::AsIs), _) => MAX_AS_IS,
             (Some(Special::ImageMap), _) => image_map::MAX_SIZE,
-            (None, Coding::Identity) if self.query.includes.cover_file(&name) => MAX_PARSED,
+            (None, Coding::Identity) if self.query.includes.cover_file(&plain_name) => MAX_PARSED,
             (None, Coding::Gzip) => memory::RESPONSE.max(self.query.read_up_to),
             (None, _) => self.query.read_up_to,
         };

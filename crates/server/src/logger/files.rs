@@ -147,6 +147,9 @@ impl RotatedFile {
                 file.rename(now).map_err(|why| format!("cannot rotate {}: {why}", file.path.display()))?;
             }
             file.begin(now)?;
+            if file.size > 0 && file.rotation.size.is_some_and(|most| file.size >= most) {
+                return Err(format!("{} is as large as before", file.path.display()));
+            }
             // Fails only if the thread has ended.
             _ = file.finishing.send(file.path.clone());
             Ok(())

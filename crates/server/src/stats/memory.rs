@@ -126,13 +126,11 @@ impl CounterMemory {
             words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
         let description = String::from_utf8_lossy(&bytes);
         let mut places = Vec::new();
-        let mut from = 0;
+        let mut from = 0_usize;
         for line in description.lines() {
             let Some((name, length)) = line.split_once(' ') else { break };
             let Ok(length) = length.parse::<usize>() else { break };
-            if from + length > self.block {
-                break;
-            }
+            let Some(to_own) = from.checked_add(length).filter(|end| *end <= self.block) else { break };
             let mut to = 0;
             for (own, own_length) in parts() {
                 if own == name && own_length == length {
@@ -140,7 +138,7 @@ impl CounterMemory {
                 }
                 to += own_length;
             }
-            from += length;
+            from = to_own;
         }
         places
     }

@@ -83,7 +83,8 @@ impl Exchange<'_> {
             return None;
         }
         let entry = self.find(&path, &planned).await.ok()?;
-        if !matches!(entry.resource, Resource::File(..) | Resource::Page) {
+        // One of several languages is chosen for each client.
+        if !matches!(entry.resource, Resource::File(..) | Resource::Page) || entry.has_alternates() {
             return None;
         }
         if needs.rules {
