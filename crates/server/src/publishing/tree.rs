@@ -281,10 +281,13 @@ impl Copy {
     }
 }
 
+/// The most resources of a snapshot: it is taken in one job of a helper thread, and again under the guard.
+const MAX_SNAPSHOT: usize = 100_000;
+
 /// What is at a path, and beneath it.
 pub type Snapshot = Vec<(String, Option<Found>)>;
 
-/// Errors: `Denied` for what cannot be copied: links and the like, and names that are not UTF-8.
+/// Errors: `Denied` for what cannot be copied: links and the like, and names that are not UTF-8. `TooMany`.
 pub fn snapshot(store: &Store, path: &Below) -> Result<Snapshot, Failure> {
     let found = store.find(path)?;
     let mut all = vec![(path.as_str().to_owned(), found)];
@@ -294,6 +297,9 @@ pub fn snapshot(store: &Store, path: &Below) -> Result<Snapshot, Failure> {
             let members = scan.step(store)?;
             if members.is_empty() {
                 break;
+            }
+            if all.len() + members.len() > MAX_SNAPSHOT {
+                return Err(Failure::TooMany);
             }
             for member in members {
                 all.push((member.path.as_str().to_owned(), store.find(&member.path)?));
