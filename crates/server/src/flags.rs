@@ -254,7 +254,7 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         name: REPORT,
         arguments: "[FILE]...",
-        help: "Print what access logs say: visits, pages, statuses, referers, slowest, also as HTML",
+        help: "Print what access logs say: visits, pages, statuses, referers, slowest",
     },
     CommandRow {
         name: RESOLVE,

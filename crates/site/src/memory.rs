@@ -97,7 +97,7 @@ const DISK_DESCRIPTORS: u64 = 3;
 pub const PROCESS_DESCRIPTORS: u64 = 16;
 
 /// The processes at the start with their libraries, without workers.
-const START: u64 = 3 * 1024 * 1024 + 768 * 1024;
+const START: u64 = 4 * 1024 * 1024 + 512 * 1024;
 /// A worker, before its first client.
 const WORKER: u64 = 256 * 1024;
 /// An idle connection.
