@@ -271,8 +271,19 @@ impl Client {
         Ok(std::mem::take(&mut self.buffer))
     }
 
+    /// The next response in words: `200 body`, another status, or `cut`; perhaps behind interim responses.
+    pub fn outcome(&mut self) -> String {
+        match self.try_read_response() {
+            Ok(response) if response.status < 200 => format!("{}, {}", response.status, self.outcome()),
+            Ok(response) if response.status == 200 => format!("200 {}", response.text()),
+            Ok(response) => response.status.to_string(),
+            Err(ReadError::Closed { after: 1.. } | ReadError::Reset) => "cut".to_owned(),
+            Err(other) => other.to_string(),
+        }
+    }
+
     /// So many bytes.
-    pub(crate) fn read_exactly(&mut self, count: usize) -> Result<Vec<u8>, ReadError> {
+    pub fn read_exactly(&mut self, count: usize) -> Result<Vec<u8>, ReadError> {
         while self.buffer.len() < count {
             self.read_more()?;
         }

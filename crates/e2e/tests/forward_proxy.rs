@@ -86,16 +86,6 @@ fn connect(server: &Server, authority: &str) -> (Client, u16) {
     (client, status)
 }
 
-fn read_exactly(client: &mut Client, length: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while bytes.len() < length {
-        let some = client.read_some().expect("more bytes");
-        assert!(!some.is_empty(), "the end, behind {} of {length} bytes", bytes.len());
-        bytes.extend_from_slice(&some);
-    }
-    bytes
-}
-
 #[test]
 fn curl_reaches_a_server_with_tls_and_one_without() {
     let site = Site::new().certificate().file("b.txt", "from afar").config(
@@ -137,7 +127,7 @@ fn passes_bytes_and_the_end_of_each_direction() {
     for name in ["content-length", "transfer-encoding", "connection"] {
         assert_eq!(response.field(name), None, "{name}");
     }
-    assert_eq!(read_exactly(&mut client, 5), b"early");
+    assert_eq!(client.read_exactly(5).expect("more bytes"), b"early");
     let large = vec![b'x'; 1 << 20];
     let mut writer = client.another_handle();
     let sent = large.clone();
@@ -276,6 +266,6 @@ fn a_tunnel_survives_a_reload() {
     assert_eq!(status, 200);
     server.reload();
     client.send("still");
-    assert_eq!(read_exactly(&mut client, 5), b"still");
+    assert_eq!(client.read_exactly(5).expect("more bytes"), b"still");
     assert_eq!(connect(&server, &authority).1, 200);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use e2e::{Client, ReadError, Rows, Server, Site, TIMEOUT};
+use e2e::{Rows, Server, Site, TIMEOUT};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -65,21 +65,10 @@ fn start(
     site.config(&config).start()
 }
 
-/// `200 body`, another status, or a note that the response was cut; perhaps behind interim responses.
-fn outcome(client: &mut Client) -> String {
-    match client.try_read_response() {
-        Ok(response) if response.status < 200 => format!("{}, {}", response.status, outcome(client)),
-        Ok(response) if response.status == 200 => format!("200 {}", response.text()),
-        Ok(response) => response.status.to_string(),
-        Err(ReadError::Closed { after: 1.. } | ReadError::Reset) => "cut".to_owned(),
-        Err(other) => other.to_string(),
-    }
-}
-
 fn get(server: &Server, name: &str) -> String {
     let mut client = server.connect();
     client.send(format!("GET /app/{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
-    outcome(&mut client)
+    client.outcome()
 }
 
 #[test]
@@ -231,7 +220,7 @@ fn reuses_connections_and_retries_a_get_on_a_stale_one() {
         let mut client = server.connect();
         for _ in 0..3 {
             client.send("GET /app/x HTTP/1.1\r\nHost: a\r\n\r\n");
-            assert_eq!(outcome(&mut client), "200 hello", "{response:?}");
+            assert_eq!(client.outcome(), "200 hello", "{response:?}");
         }
         assert_eq!(count.load(Ordering::SeqCst), expected, "{response:?} {settings}");
     }
@@ -249,7 +238,7 @@ fn reuses_connections_and_retries_a_get_on_a_stale_one() {
         rows.check(method, get(&server, "x"), "200 hello".to_owned());
         let mut client = server.connect();
         client.send(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
-        rows.check(method, outcome(&mut client), expected.to_owned());
+        rows.check(method, client.outcome(), expected.to_owned());
     }
 }
 
@@ -277,7 +266,7 @@ fn logs_the_name_of_the_application_and_no_error_for_a_successful_retry() {
     rows.check("a kept connection", get(&server, "kept"), "200 hello".to_owned());
     let mut client = server.connect();
     client.send("POST /app/post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-    rows.check("POST", outcome(&mut client), "502".to_owned());
+    rows.check("POST", client.outcome(), "502".to_owned());
     rows.check("a cut one", get(&server, "cut"), "cut".to_owned());
     server.wait_for_line("the response of the application \"app\" is incomplete", TIMEOUT);
     let errors = server.stderr();
@@ -460,7 +449,7 @@ fn closes_a_connection_with_unread_bytes_even_when_a_request_waits_for_it() {
         other.send("GET /app/other HTTP/1.1\r\nHost: a\r\n\r\n");
         may_go.wait();
         assert_eq!(one.read_response().body.len(), body);
-        assert_eq!(outcome(&mut other), "200 hello");
+        assert_eq!(other.outcome(), "200 hello");
     }
 }
 

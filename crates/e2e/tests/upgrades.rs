@@ -58,16 +58,6 @@ fn secure(server: &Server) -> Client {
     }
 }
 
-fn read_exactly(client: &mut Client, length: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while bytes.len() < length {
-        let some = client.read_some().expect("more bytes");
-        assert!(!some.is_empty(), "the end, behind {} of {length} bytes", bytes.len());
-        bytes.extend_from_slice(&some);
-    }
-    bytes
-}
-
 #[test]
 fn passes_bytes_in_both_directions_and_their_ends() {
     let server = site(&upstream(echo), "[log]\naccess = \"stdout\"\n").start();
@@ -84,7 +74,7 @@ fn passes_bytes_in_both_directions_and_their_ends() {
         for length in [1, 5, 4096, 70_000] {
             let sent = Random::new(length as u64).bytes(length);
             client.send(&sent);
-            rows.holds(name, "the same bytes", read_exactly(&mut client, length) == sent);
+            rows.holds(name, "the same bytes", client.read_exactly(length).expect("more bytes") == sent);
         }
         client.send("last").half_close();
         rows.check(name, client.read_to_end().as_slice(), &b"last"[..]);
@@ -237,12 +227,12 @@ fn limits_their_number_and_how_long_they_are_idle() {
     idle.set_timeout(Duration::from_millis(50));
     while !idle.is_closed() && began.elapsed() < TIMEOUT {
         busy.send("x");
-        assert_eq!(read_exactly(&mut busy, 1), b"x");
+        assert_eq!(busy.read_exactly(1).expect("more bytes"), b"x");
     }
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     server.wait_for_output("upgraded connection idle", TIMEOUT);
     busy.send("y");
-    assert_eq!(read_exactly(&mut busy, 1), b"y");
+    assert_eq!(busy.read_exactly(1).expect("more bytes"), b"y");
     // There is room for another.
     switched(server.connect());
 }
@@ -256,7 +246,7 @@ fn outlives_a_reload_and_ends_with_the_server() {
     assert!(e2e::wait_until(TIMEOUT, || server.serving_pids().iter().any(|pid| *pid != before)));
     assert_eq!(server.get("/a.txt").text(), "a file");
     client.send("still here");
-    assert_eq!(read_exactly(&mut client, 10), b"still here");
+    assert_eq!(client.read_exactly(10).expect("more bytes"), b"still here");
     server.signal(Signal::TERM);
     assert!(client.is_finished(), "it ends with the server");
     let began = Instant::now();
