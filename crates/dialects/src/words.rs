@@ -29,6 +29,26 @@ pub fn unquoted(text: &str) -> &str {
     text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
 }
 
+/// Seconds of `1 week 2 days`, the words of a time.
+pub fn seconds<'t>(mut words: impl Iterator<Item = &'t str>) -> Option<u64> {
+    let mut total: u64 = 0;
+    while let Some(number) = words.next() {
+        let number: u64 = number.parse().ok()?;
+        let factor = match words.next()?.trim_end_matches('s') {
+            "second" => 1,
+            "minute" => 60,
+            "hour" => 3600,
+            "day" => 86_400,
+            "week" => 604_800,
+            "month" => 2_592_000,
+            "year" => 31_536_000,
+            _ => return None,
+        };
+        total = total.checked_add(number.checked_mul(factor)?)?;
+    }
+    Some(total)
+}
+
 /// As strtol(3) with base 0: `0x50` is hexadecimal, `0120` octal.
 pub fn number(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {

@@ -3,6 +3,7 @@
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::tree::{Directive, Place};
+use crate::words;
 
 use super::access::{self, Access, Lists, Need};
 use super::options::{Options, Overrides};
@@ -637,21 +638,5 @@ fn seconds(words: &[String]) -> Option<u64> {
     if let Some(number) = text.strip_prefix('A') {
         return number.parse().ok();
     }
-    let mut words = text.split_whitespace().filter(|word| !matches!(*word, "access" | "now" | "plus"));
-    let mut total: u64 = 0;
-    while let Some(number) = words.next() {
-        let number: u64 = number.parse().ok()?;
-        let factor = match words.next()?.trim_end_matches('s') {
-            "second" => 1,
-            "minute" => 60,
-            "hour" => 3600,
-            "day" => 86_400,
-            "week" => 604_800,
-            "month" => 2_592_000,
-            "year" => 31_536_000,
-            _ => return None,
-        };
-        total = total.checked_add(number.checked_mul(factor)?)?;
-    }
-    Some(total)
+    words::seconds(text.split_whitespace().filter(|word| !matches!(*word, "access" | "now" | "plus")))
 }

@@ -8,6 +8,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
 use crate::tree::Place;
+use crate::words;
 
 use super::read::{Datum, Reader, Statement};
 
@@ -510,23 +511,7 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
 
 /// Seconds of `access plus 7 days`.
 fn seconds(text: &str) -> Option<u64> {
-    let mut words = text.trim_start_matches("access").split_whitespace().filter(|word| *word != "plus");
-    let mut total: u64 = 0;
-    while let Some(number) = words.next() {
-        let number: u64 = number.parse().ok()?;
-        let factor = match words.next()?.trim_end_matches('s') {
-            "second" => 1,
-            "minute" => 60,
-            "hour" => 3600,
-            "day" => 86_400,
-            "week" => 604_800,
-            "month" => 2_592_000,
-            "year" => 31_536_000,
-            _ => return None,
-        };
-        total = total.checked_add(number.checked_mul(factor)?)?;
-    }
-    Some(total)
+    words::seconds(text.trim_start_matches("access").split_whitespace().filter(|word| *word != "plus"))
 }
 
 /// `extforward.forwarder = ("10.0.0.1" => "trust")`.
