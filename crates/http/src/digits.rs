@@ -16,6 +16,19 @@ pub fn write_number(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
+/// `1,234,567`, for people.
+pub fn with_commas(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// Appends the number in hexadecimal.
 pub fn write_hex(number: u64, out: &mut Vec<u8>) {
     let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);

@@ -237,14 +237,7 @@ fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf
 fn cache_folder(site: &Site, identity: Option<&Identity>) -> Option<Finding> {
     let folder = site.cache_files.as_ref().map(|files| files.folder.clone())?;
     let examine = || {
-        close_streams();
-        let mut site = site.clone();
-        if let (Some(chroot), true) = (&site.chroot.clone(), geteuid().is_root())
-            && privilege::chroot(chroot).is_ok()
-        {
-            site.enter(chroot);
-        }
-        _ = identity.map(Identity::assume);
+        let site = become_account(site, identity);
         let folder = site.cache_files.map(|files| files.folder).unwrap_or_default();
         Folder::examine(&folder).err().unwrap_or_default()
     };
@@ -260,14 +253,7 @@ fn cache_folder(site: &Site, identity: Option<&Identity>) -> Option<Finding> {
 fn published_roots(site: &Site, identity: Option<&Identity>) -> Vec<Finding> {
     let all: Vec<PathBuf> = site.published_roots().into_iter().map(Path::to_owned).collect();
     let examine = || {
-        close_streams();
-        let mut site = site.clone();
-        if let (Some(chroot), true) = (&site.chroot.clone(), geteuid().is_root())
-            && privilege::chroot(chroot).is_ok()
-        {
-            site.enter(chroot);
-        }
-        _ = identity.map(Identity::assume);
+        let site = become_account(site, identity);
         let mut report = String::new();
         for (number, root) in site.published_roots().into_iter().enumerate() {
             let writable = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
@@ -293,6 +279,19 @@ fn published_roots(site: &Site, identity: Option<&Identity>) -> Vec<Finding> {
         Some(Finding::error(&["root", "alias"], root, text))
     };
     report.lines().filter_map(finding).collect()
+}
+
+/// In a child: has the chroot and the account that serves. The site as that account sees it.
+fn become_account(site: &Site, identity: Option<&Identity>) -> Site {
+    close_streams();
+    let mut site = site.clone();
+    if let (Some(chroot), true) = (&site.chroot.clone(), geteuid().is_root())
+        && privilege::chroot(chroot).is_ok()
+    {
+        site.enter(chroot);
+    }
+    _ = identity.map(Identity::assume);
+    site
 }
 
 /// Replaces the standard streams by /dev/null.

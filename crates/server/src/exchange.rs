@@ -189,10 +189,7 @@ impl Responder {
     pub fn complete(&self, head: &Head<'_>, answer: Answer) -> Response {
         let Answer { host, route, response } = answer;
         let route = self.services.site.hosts.at(host).routes.get(route);
-        match route.files.compress.scripts {
-            true => compress::negotiated(&self.services, &route.files.compress, head, response),
-            false => response,
-        }
+        compress::of_upstream(&self.services, &route.files.compress, head, response)
     }
 
     /// The response to a request. `begun`: the fast path has sent it to an application. A body that nothing has read is

@@ -1,6 +1,7 @@
 //! Sizes and times as text.
 
 use taipan_http::date::civil;
+use taipan_http::digits::with_commas;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SizeFormat {
@@ -39,18 +40,6 @@ impl SizeFormat {
             SizeFormat::Abbreviated => abbreviated(bytes),
         }
     }
-}
-
-fn with_commas(bytes: u64) -> String {
-    let digits = bytes.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// At most three digits and a unit.

@@ -1,19 +1,9 @@
 //! Readable figures: three or four digits, a unit, and separated thousands.
 
-use crate::run::Measured;
-
 /// `1,234,567`
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+pub use taipan_http::digits::with_commas as count;
+
+use crate::run::Measured;
 
 /// `842 µs`, `2.33 ms`, `37.8 s`, `12 min`
 pub fn micros(micros: f64) -> String {

@@ -51,6 +51,16 @@ pub fn negotiated(
     }
 }
 
+/// As `negotiated`, for the response of a script or an application, where the rules cover these.
+pub fn of_upstream(
+    services: &Services,
+    rules: &CompressRules,
+    head: &Head<'_>,
+    response: Response,
+) -> Response {
+    if rules.scripts { negotiated(services, rules, head, response) } else { response }
+}
+
 /// The coding that `negotiated` would use. `None`: it would leave the content as it is.
 pub fn wanted(rules: &CompressRules, head: &Head<'_>, response: &Response) -> Option<Coding> {
     let coding = if gains(rules, response) { chosen(rules, head) } else { Coding::Identity };

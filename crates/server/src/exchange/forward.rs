@@ -174,10 +174,7 @@ impl Exchange<'_> {
             true => self.assemble_response(route, response),
             false => response,
         };
-        match route.files.compress.scripts {
-            true => compress::negotiated(self.services, &route.files.compress, self.head, response),
-            false => response,
-        }
+        compress::of_upstream(self.services, &route.files.compress, self.head, response)
     }
 
     /// Responds as if the request were a GET of `target` (RFC 3875 §6.2.2).
