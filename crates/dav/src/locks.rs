@@ -217,7 +217,7 @@ mod tests {
         let mut locks = Locks::default();
         locks.add(lock("a/b", Extent::Resource, Scope::Exclusive));
         locks.add(lock("t", Extent::Tree, Scope::Exclusive));
-        let nobody = Holder::default();
+        let without_tokens = Holder::default();
         for (path, touch, expected) in [
             ("a/b", Touch::Content, Some("a/b")),
             ("a/b/c", Touch::Content, None),
@@ -230,7 +230,7 @@ mod tests {
             ("t", Touch::Content, Some("t")),
             ("tu", Touch::Tree, None),
         ] {
-            let found = locks.blocking(path, touch, &nobody).map(|lock| lock.path.as_str());
+            let found = locks.blocking(path, touch, &without_tokens).map(|lock| lock.path.as_str());
             assert_eq!(found, expected, "{path} {touch:?}");
         }
         assert_eq!(locks.blocking("a/b", Touch::Tree, &holder("ann", &["urn:a/b"])), None);
