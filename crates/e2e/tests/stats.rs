@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 89] = [
+const COUNTS: [&str; 90] = [
     "http_1_0",
     "http_1_1",
     "http_2",
@@ -88,6 +88,7 @@ const COUNTS: [&str; 89] = [
     "upgrades_rejected",
     "timeout_upgraded",
     "wrong_passwords",
+    "wrong_tokens",
     "logins_delayed",
     "logins_busy",
     "breakers_opened",

@@ -240,3 +240,50 @@ fn other_keys_count_without_a_reload() {
     server.wait_for_line("keys.json: the file is neither PEM", TIMEOUT);
     assert_eq!(statuses(), [401, 200]);
 }
+
+#[test]
+fn a_client_with_forged_tokens_has_to_wait() {
+    let (issuer, other) = (Issuer::new("one"), Issuer::new("one"));
+    let server = site(&issuer).start();
+    let (good, forged) = (bearer(&issuer.token(&claims(600, &[]))), bearer(&other.token(&claims(600, &[]))));
+    let mut rows = Rows::new();
+    rows.check("a right one", get(&server, "/secret/s.txt", &good).status, 200);
+    for changes in [("exp", json!(1)), ("aud", json!("mail")), ("iss", json!("https://evil"))] {
+        let own = bearer(&issuer.token(&claims(600, std::slice::from_ref(&changes))));
+        for _ in 0..8 {
+            rows.check(changes.0, get(&server, "/secret/s.txt", &own).status, 401);
+        }
+    }
+    for number in 1..=5 {
+        rows.check(format!("forged {number}"), get(&server, "/secret/s.txt", &forged).status, 401);
+    }
+    // Each wait is twice as long as the one before, so that one of them has not ended.
+    let mut later = (0..12).map(|_| get(&server, "/secret/s.txt", &forged));
+    let limited = later.find(|response| response.status != 401);
+    rows.check("then", limited.as_ref().map(|response| response.status), Some(429));
+    let after = limited.as_ref().and_then(|response| response.field("Retry-After"));
+    rows.holds(
+        "then",
+        "says when",
+        after.and_then(|after| after.parse().ok()).is_some_and(|after: u32| after > 0),
+    );
+    rows.check("a right one that is known", get(&server, "/secret/s.txt", &good).status, 200);
+    rows.check("none", get(&server, "/secret/s.txt", "").status, 401);
+    rows.check("what needs none", get(&server, "/open.txt", &forged).status, 200);
+    assert!(server.stats()["all"]["wrong_tokens"].as_u64() >= Some(6));
+}
+
+#[test]
+fn a_remembered_token_ends_in_time() {
+    let issuer = Issuer::new("one");
+    let server = site(&issuer).start();
+    let token = bearer(&issuer.token(&claims(3, &[])));
+    let status = || get(&server, "/secret/s.txt", &token).status;
+    let mut seen = vec![status()];
+    assert!(wait_until(TIMEOUT, || {
+        seen.push(status());
+        seen.last() == Some(&401)
+    }));
+    seen.dedup();
+    assert!(seen == [200, 401] || seen == [401], "{seen:?}");
+}

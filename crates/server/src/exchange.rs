@@ -28,6 +28,7 @@ mod raw;
 mod refusal;
 mod sendfile;
 mod token;
+mod token_checks;
 mod tunnel;
 
 use std::pin::Pin;
@@ -69,6 +70,7 @@ use self::logins::Logins;
 use self::pages::Inclusion;
 use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
+use self::token_checks::TokenChecks;
 use crate::cache::Cache;
 use crate::clock;
 use crate::content::{compress, delta, file, fixed, image_map, kept, listing};
@@ -114,6 +116,7 @@ pub struct Responder {
     /// For lines about directives that cannot be carried out.
     pub mistakes: LineLimit,
     pub logins: Logins,
+    pub token_checks: TokenChecks,
     pub folder_passwords: FolderPasswordFiles,
     /// Folders whose members are listed or copied by WebDAV.
     pub published_folders: Semaphore,
@@ -157,6 +160,7 @@ impl Responder {
             dry_runs,
             mistakes,
             logins,
+            token_checks: TokenChecks::default(),
             folder_passwords,
             published_folders: Semaphore::new(PUBLISHED_FOLDERS),
         }

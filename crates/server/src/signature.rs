@@ -30,3 +30,30 @@ pub fn check(_: &PublicKey, _: &[u8], _: &[u8]) -> bool {
 
 /// Whether this build can check signatures.
 pub const IS_SUPPORTED: bool = cfg!(any(feature = "aws-lc", feature = "ring"));
+
+#[cfg(all(test, any(feature = "aws-lc", feature = "ring")))]
+mod tests {
+    use auth::jwt::{JwtError, Rules, verify};
+    use auth::keys::Keys;
+
+    use super::*;
+
+    macro_rules! data {
+        ($name:literal) => {
+            include_str!(concat!("../../auth/src/jwt/tests/", $name)).as_bytes()
+        };
+    }
+
+    #[test]
+    fn checks_the_signatures_of_all_three_algorithms() {
+        let keys = Keys::parse(data!("keys.json")).expect("keys");
+        for token in [data!("rs256.jwt"), data!("es256.jwt"), data!("eddsa.jwt")] {
+            assert!(verify(token, &keys, &Rules::default(), 1_950_000_000, check).is_ok());
+            let mut other = token.to_vec();
+            let last = other.len() - 10;
+            other[last] = if other[last] == b'A' { b'B' } else { b'A' };
+            let result = verify(&other, &keys, &Rules::default(), 1_950_000_000, check);
+            assert_eq!(result, Err(JwtError::Signature));
+        }
+    }
+}

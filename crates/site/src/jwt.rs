@@ -57,16 +57,23 @@ pub enum Refusal {
     Claims,
 }
 
+/// A token that lets a request pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// What scripts and applications learn.
+    pub variables: Vec<(String, Vec<u8>)>,
+    /// Until then, in seconds since 1970, the token says the same.
+    pub until: i64,
+}
+
 impl Jwt {
-    /// The variables that the token of a request sets for scripts and applications. `now` is in seconds; `check` as for
-    /// `auth::jwt::verify`.
+    /// Verifies a token. `now` is in seconds; `check` as for `auth::jwt::verify`.
     pub fn verify(
         &self,
-        head: &Head<'_>,
+        token: &[u8],
         now: i64,
         check: impl Fn(&PublicKey, &[u8], &[u8]) -> bool,
-    ) -> Result<Vec<(String, Vec<u8>)>, Refusal> {
-        let token = self.token(head)?;
+    ) -> Result<Verified, Refusal> {
         let rules =
             Rules { issuer: self.issuer.as_deref(), audience: self.audience.as_deref(), leeway: self.leeway };
         let keys = self.keys.as_ref().ok_or(Refusal::Invalid(JwtError::Signature))?;
@@ -81,11 +88,11 @@ impl Jwt {
         for (field, claim) in &self.fields {
             variables.extend(text(&claims, claim)?.map(|value| (variable(field), value)));
         }
-        Ok(variables)
+        Ok(Verified { variables, until: claims.expiry().saturating_add(self.leeway) })
     }
 
     /// The token of a request: that of the first place that has one.
-    fn token<'a>(&self, head: &Head<'a>) -> Result<&'a [u8], Refusal> {
+    pub fn token<'a>(&self, head: &Head<'a>) -> Result<&'a [u8], Refusal> {
         for place in &self.from {
             let found = match place {
                 TokenPlace::Header => bearer(head)?,
@@ -112,6 +119,11 @@ impl Jwt {
 }
 
 impl Refusal {
+    /// Whether the token has a signature that the issuer has not made.
+    pub const fn is_forged(self) -> bool {
+        matches!(self, Refusal::Invalid(error) if error.is_forged())
+    }
+
     pub const fn status(self) -> Status {
         match self {
             Refusal::Missing | Refusal::Invalid(_) | Refusal::Unusable => Status::UNAUTHORIZED,
@@ -204,9 +216,11 @@ mod tests {
         let request = format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", fields.replace("TOKEN", TOKEN.trim()));
         let mut store = FieldStore::new();
         let (head, _) = parse(request.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
-        match jwt.verify(&head, NOW, |_, _, signature| signature.len() == 64) {
-            Ok(variables) => {
-                let shown = variables.iter().map(|(name, value)| format!("{name}={}", value.escape_ascii()));
+        let verify = |token| jwt.verify(token, NOW, |_, _, signature| signature.len() == 64);
+        match jwt.token(&head).and_then(verify) {
+            Ok(verified) => {
+                let shown =
+                    verified.variables.iter().map(|(name, value)| format!("{name}={}", value.escape_ascii()));
                 shown.collect::<Vec<_>>().join(" ")
             }
             Err(refusal) => format!("{} {}", refusal.status().code(), jwt.challenge(refusal)),

@@ -75,7 +75,7 @@ pub const MULTIPLEXED: u64 = 384 * 1024;
 /// Bytes that the application may send on one stream of an HTTP/2 connection before the client has taken them, and on all.
 pub const HTTP2_WINDOW: u64 = 64 * 1024;
 pub const HTTP2_CONNECTION: u64 = 64 * HTTP2_WINDOW;
-/// A remembered answer of an authorizer, without its fields.
+/// A remembered answer of an authorizer, or what a token says, without its fields.
 const ANSWER: usize = 256;
 /// Folders per worker whose members are listed or copied by WebDAV at the same time.
 pub const PUBLISHED_FOLDERS: usize = 8;
@@ -316,6 +316,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             what: "remembered permissions of authorizers",
             each: (MAX_ANSWER + ANSWER) as u64,
             count: if any_route(site, remembers) { of_each_worker(MAX_ANSWERS) } else { 0 },
+        },
+        Use {
+            what: "remembered tokens",
+            each: (MAX_ANSWER + ANSWER) as u64,
+            count: if any_route(site, |route| route.jwt.is_some()) { of_each_worker(MAX_ANSWERS) } else { 0 },
         },
         Use {
             what: "requests that wait for a script",

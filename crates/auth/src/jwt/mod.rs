@@ -115,6 +115,12 @@ impl Claims {
         Ok(())
     }
 
+    /// When the token ends, in whole seconds since 1970.
+    pub fn expiry(&self) -> i64 {
+        // A float beyond the range of the integers becomes the last of them.
+        self.time("exp").ok().flatten().map_or(0, |time| time as i64)
+    }
+
     /// Seconds since 1970, perhaps with a fraction.
     fn time(&self, name: &'static str) -> Result<Option<f64>, JwtError> {
         match self.0.get(name) {
@@ -158,6 +164,13 @@ impl Claims {
     fn find(&self, name: &str) -> Option<&Value> {
         let whole = self.0.get(name);
         whole.or_else(|| name.split('.').try_fold(&self.0, |value, part| value.get(part)))
+    }
+}
+
+impl JwtError {
+    /// Whether a signature was compared, and none of the keys has made it: the client may be guessing.
+    pub const fn is_forged(self) -> bool {
+        matches!(self, Self::Signature)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Wrong passwords, by address and by user: after some of them, further ones have to wait, each longer than the one before.
+//! Wrong passwords, by address and by user, and forged tokens, by address: after some of them, further ones have to wait, each longer than the one before.
 //!
 //! All workers share the table, which is used only for credentials that were not right before. Its size is constant: when it
 //! is full, the entry that has been quiet longest is forgotten.
@@ -28,6 +28,8 @@ const FORGET: Duration = Duration::from_mins(15);
 pub enum Subject<'a> {
     Address(IpAddr),
     User(&'a str),
+    /// The tokens of an address. Its passwords count apart: a right token says nothing of them.
+    Tokens(IpAddr),
 }
 
 pub struct Attempts {
@@ -79,7 +81,7 @@ impl Attempts {
 
     fn failed_at(&self, subject: Subject<'_>, now: Duration) {
         let (free, longest) = match subject {
-            Subject::Address(_) => (FREE, LONGEST_WAIT),
+            Subject::Address(_) | Subject::Tokens(_) => (FREE, LONGEST_WAIT),
             Subject::User(_) => (FREE_OF_USER, LONGEST_WAIT_OF_USER),
         };
         let hash = self.hash(subject);
@@ -100,6 +102,7 @@ impl Attempts {
         match subject {
             Subject::Address(ip) => self.hasher.hash_one((0, counted_address(ip))),
             Subject::User(name) => self.hasher.hash_one((1, name)),
+            Subject::Tokens(ip) => self.hasher.hash_one((2, counted_address(ip))),
         }
     }
 

@@ -181,9 +181,7 @@ impl<'a> Exchange<'a> {
             }
             Failure::Wait(wait) => {
                 self.services.counts.add(Count::LoginsDelayed, 1);
-                let seconds = wait.as_secs() + 1;
-                let response = self.status(route, Status::TOO_MANY_REQUESTS).await;
-                response.with_fields(&[("Retry-After", &seconds.to_string())])
+                self.wait_for_login(route, wait).await
             }
             Failure::Ask(reason) => {
                 let challenges = match users.scheme {

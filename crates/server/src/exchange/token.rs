@@ -1,17 +1,27 @@
 //! Tokens that routes ask for, each verified once for a request. `site` decides.
 
+use std::time::Duration;
+
+use site::jwt::{Jwt, Refusal};
 use site::model::Route;
+use taipan_http::status::Status;
 
 use super::Exchange;
+use super::token_checks::Checked;
 use crate::response::Response;
-use crate::signature;
+use crate::stats::Count;
 
 impl Exchange<'_> {
     /// Verifies the token that a route asks for. Errors: the response to a request without a right one.
     pub(super) async fn verify_token(&mut self, route: &Route) -> Result<(), Response> {
         let Some(jwt) = route.jwt.as_ref().filter(|jwt| !self.verified.contains(jwt)) else { return Ok(()) };
-        match jwt.verify(self.head, self.now, signature::check) {
-            Ok(variables) => {
+        let token = match jwt.token(self.head) {
+            Ok(token) => token,
+            Err(refusal) => return Err(self.refuse_token(route, jwt, refusal).await),
+        };
+        let checks = &self.responder.token_checks;
+        match checks.verify(jwt, token, self.client.ip(), self.now).await {
+            Checked::Right(variables) => {
                 self.verified.push(jwt.clone());
                 for (name, value) in &variables {
                     // A variable that is not allowed, or has been set already, is left out.
@@ -19,10 +29,30 @@ impl Exchange<'_> {
                 }
                 Ok(())
             }
-            Err(refusal) => {
-                let response = self.status(route, refusal.status()).await;
-                Err(response.with_fields(&[("WWW-Authenticate", &jwt.challenge(refusal))]))
+            Checked::Refused(refusal) => {
+                self.services.counts.add(Count::WrongTokens, u64::from(refusal.is_forged()));
+                Err(self.refuse_token(route, jwt, refusal).await)
+            }
+            Checked::Wait(wait) => {
+                self.services.counts.add(Count::LoginsDelayed, 1);
+                Err(self.wait_for_login(route, wait).await)
+            }
+            Checked::Busy => {
+                self.services.counts.add(Count::LoginsBusy, 1);
+                Err(self.status(route, Status::SERVICE_UNAVAILABLE).await)
             }
         }
+    }
+
+    async fn refuse_token(&self, route: &Route, jwt: &Jwt, refusal: Refusal) -> Response {
+        let response = self.status(route, refusal.status()).await;
+        response.with_fields(&[("WWW-Authenticate", &jwt.challenge(refusal))])
+    }
+
+    /// 429 to a client that may try again after `wait`.
+    pub(super) async fn wait_for_login(&self, route: &Route, wait: Duration) -> Response {
+        let seconds = wait.as_secs() + 1;
+        let response = self.status(route, Status::TOO_MANY_REQUESTS).await;
+        response.with_fields(&[("Retry-After", &seconds.to_string())])
     }
 }

@@ -20,8 +20,6 @@ pub mod tickets;
 
 pub mod kernel;
 
-pub mod signatures;
-
 mod settings;
 
 mod client;
