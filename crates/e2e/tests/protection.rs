@@ -1,11 +1,13 @@
 //! What a route protects stays protected by every other way to it: precompressed neighbours, index files, names with
 //! parameters, globs within folders, folders of names, and fields that claim to name a user.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use e2e::{Rows, Server, Site, path_of, program, tool};
+use e2e::{Rows, Server, Site, TIMEOUT, path_of, program, tool, wait_until};
 
 const ENVIRONMENT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s|%s|%s' \"$REMOTE_USER\" \
                            \"$HTTP_REMOTE_USER\" \"$PATH_INFO\"\n";
@@ -237,6 +239,71 @@ fn folders_of_names_may_have_password_files() {
     }
     let listing = outcome(&server, "GET", "a.example", "/club/", &basic("ann"));
     rows.holds("the listing", "has no name of a password file", !listing.contains("htpasswd"));
+}
+
+#[test]
+fn links_to_files_that_the_configuration_reads_are_never_served() {
+    let site = Site::new()
+        .file_beside_root("users.txt", htpasswd("ann", "ann"))
+        .file_beside_root("slow.txt", "nothing 1\n")
+        .file("a/open.txt", "open")
+        .file("b/plain.txt", "plain");
+    let home = site.home().to_owned();
+    for (link, target) in [("a/soft", "users.txt"), ("a/slow", "slow.txt"), ("b/index.html", "users.txt")] {
+        symlink(home.join(target), home.join("www").join(link)).expect("our folder takes links");
+    }
+    for link in ["a/hard", "a/open.txt.gz"] {
+        fs::hard_link(home.join("users.txt"), home.join("www").join(link)).expect("our folder takes links");
+    }
+    fs::hard_link(home.join("www/b/plain.txt"), home.join("www/b/other.txt"))
+        .expect("our folder takes links");
+    let server = site
+        .config(
+            "workers = 1\nlisting = true\nsymlinks = \"follow\"\nthrottle_file = \"slow.txt\"\n\
+             [[route]]\npath = \"/club/\"\nauth = \"basic\"\nuser_files = \"users.txt\"\n\
+             [[route]]\npath = \"/alias/\"\nalias = \"www/a\"\n",
+        )
+        .every_protocol()
+        .start();
+    let mut rows = Rows::new();
+    // Twice: the second request could have a cached file.
+    for _ in 0..2 {
+        for (target, fields, expected) in [
+            ("/a/soft", "", "404"),
+            ("/a/slow", "", "404"),
+            ("/a/hard", "", "404"),
+            ("/alias/hard", "", "404"),
+            ("/alias/soft", "Range: bytes=0-1\r\n", "404"),
+            ("/a/open.txt", "Accept-Encoding: gzip\r\n", "200 open"),
+            ("/a/open.txt.gz", "", "404"),
+            ("/b/index.html", "", "404"),
+            ("/b/other.txt", "", "200 plain"),
+        ] {
+            rows.check(target, outcome(&server, "GET", "h", target, fields).as_str(), expected);
+        }
+    }
+    for (target, expected) in [("/a/", "open.txt"), ("/b/", "other.txt")] {
+        let listing = outcome(&server, "GET", "h", target, "");
+        rows.holds(target, "is listed", listing.contains(expected));
+        let names = ["soft", "hard", "slow", "open.txt.gz", "index.html", "apr1"];
+        rows.holds(target, &listing, names.iter().all(|name| !listing.contains(name)));
+    }
+    let explained = server.run_command(&["explain", "GET", "/a/hard"]);
+    let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+    rows.holds("explain", &explained, explained.contains("the configuration names: never served"));
+}
+
+#[test]
+fn a_link_to_a_file_that_has_taken_the_place_of_another_is_not_served() {
+    let server = site("[[route]]\npath = \"/club/\"\nauth = \"basic\"\nuser_files = \"users.txt\"\n")
+        .file_beside_root("users.txt", htpasswd("bob", "bob"))
+        .start();
+    let home = server.files().path().to_owned();
+    server.files().file("new.txt", htpasswd("ann", "ann"));
+    fs::rename(home.join("new.txt"), home.join("users.txt")).expect("our folder takes files");
+    fs::hard_link(home.join("users.txt"), home.join("www/link")).expect("our folder takes links");
+    let found = || outcome(&server, "GET", "h", "/link", "");
+    assert!(wait_until(TIMEOUT, || found() == "404"), "{}", found());
 }
 
 #[test]

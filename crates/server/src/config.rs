@@ -2,12 +2,15 @@
 //! themselves.
 
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dialects::{Conversion, Finding, Input, Severity};
 use rustix::process::geteuid;
 use site::config::{ConfigError, Configuration, MAX_FILE, Source};
 use site::model::Site;
+use site::named_files::{FileId, NamedFiles};
 use site::route::Pattern;
 use taipan_http::target::SafePath;
 
@@ -97,8 +100,16 @@ fn finished(path: &Path, mut configuration: Configuration) -> Result<Configurati
         configuration.site.anchor(&here);
         configuration.places.anchor(&here);
         configuration.hide_files();
+        let named = configuration.named_files().filter_map(file_id).collect();
+        configuration.site.named_files = Arc::new(NamedFiles::new(named));
     }
     Ok(configuration)
+}
+
+/// `None`: there is no such file yet.
+pub fn file_id(path: &Path) -> Option<FileId> {
+    let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    Some((rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()), found.ino()))
 }
 
 struct Disk;

@@ -34,6 +34,7 @@ use taipan_http::head::{self, FieldStore, Head, Method};
 use taipan_http::negotiate::Coding;
 use taipan_http::target::{SafePath, Scheme};
 
+use crate::config;
 use crate::exchange::{self, Responder};
 use crate::files::beneath::{Root, Wait};
 use crate::files::folders::Wanted;
@@ -488,6 +489,9 @@ fn print_planned(
             let below = planned.below().into_owned();
             let shown = planned.root.path().unwrap_or(&root.path);
             terminal::out(format_args!("file      {}", shown.join(below.as_str()).display()));
+            if is_named(responder, &root.path.join(below.as_str())) {
+                terminal::out(format_args!("found     a file that the configuration names: never served"));
+            }
             let query = Query {
                 index: Cow::Borrowed(&*planned.index),
                 ..Query::new(root, below, planned.rules, responder.services.site.cache.file)
@@ -517,6 +521,12 @@ fn print_planned(
         }
     }
     Responding::Server
+}
+
+/// Whether the configuration names what is at a path, perhaps by another name.
+fn is_named(responder: &Responder, path: &Path) -> bool {
+    let named = &responder.services.site.named_files;
+    config::file_id(path).is_some_and(|(major, minor, inode)| named.has((major, minor), inode))
 }
 
 /// The result of the walk for a script. `None`: a root or a folder is not available.

@@ -129,6 +129,7 @@ const SITE: &[&str] = &[
     "health",
     "proxies",
     "forward_proxy",
+    "named_files",
     "network",
     "wildcard",
     "mime",

@@ -48,6 +48,8 @@ pub mod tls;
 
 pub mod certificates;
 
+pub mod named_files;
+
 pub mod network;
 
 pub mod wildcard;

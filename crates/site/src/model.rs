@@ -35,6 +35,7 @@ use crate::log_fields;
 use crate::log_selection::LogSelection;
 use crate::mime::MediaTypes;
 use crate::monitor::Monitor;
+use crate::named_files::NamedFiles;
 use crate::network::Networks;
 use crate::proxies::Proxies;
 use crate::published::Text;
@@ -65,6 +66,8 @@ pub struct Site {
     pub server_header: Option<String>,
     /// The first one is the default host, for every name that no other host has.
     pub hosts: Hosts,
+    /// The files that the configuration names. They are never served.
+    pub named_files: Arc<NamedFiles>,
     /// Limits of speed and of requests, by their numbers.
     pub traffic_limits: Vec<Limit>,
     pub upstreams: Vec<Upstream>,
@@ -678,6 +681,7 @@ impl Site {
             signals: SignalSet::Taipan,
             server_header: Some(SERVER_HEADER.to_owned()),
             hosts: Hosts::only(host),
+            named_files: Arc::default(),
             traffic_limits: Vec::new(),
             upstreams: Vec::new(),
             resolution: Resolution::default(),

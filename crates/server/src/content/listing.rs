@@ -323,6 +323,9 @@ impl Job {
             let Some(target) = if_accessible(target)? else { return Ok(None) };
             st = retry_on_intr(|| calls::statx(&target, "", AtFlags::EMPTY_PATH))?;
         }
+        if self.query.root.hides((st.stx_dev_major, st.stx_dev_minor), st.stx_ino) {
+            return Ok(None);
+        }
         let kind = match FileType::from_raw_mode(st.stx_mode.into()) {
             FileType::Directory => EntryKind::Folder,
             FileType::RegularFile => EntryKind::File,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{Access, AtFlags, FileType, OFlags, ResolveFlags, accessat};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
+use site::named_files::NamedFiles;
 use taipan_http::target::SafePath;
 
 use crate::disk::Device;
@@ -37,6 +38,8 @@ pub struct Root {
     pub path: Arc<PathBuf>,
     pub device: Device,
     inode: u64,
+    /// Files that are never served.
+    hidden: Arc<NamedFiles>,
 }
 
 impl Root {
@@ -45,7 +48,24 @@ impl Root {
         let stat = retry_on_intr(|| calls::fstat(&fd))?;
         let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
         let path = Arc::new(path.canonicalize()?);
-        Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino })
+        Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino, hidden: Arc::default() })
+    }
+
+    /// The same folder, beneath which these files are never served.
+    pub fn hiding(self, hidden: &Arc<NamedFiles>) -> Root {
+        Root { hidden: hidden.clone(), ..self }
+    }
+
+    /// Whether a file is never served, by whatever name.
+    pub fn hides(&self, device: Device, inode: u64) -> bool {
+        self.hidden.has(device, inode)
+    }
+
+    /// Errors: `Denied` for a file that is never served.
+    pub fn check_visible(&self, file: &OwnedFd) -> Result<(), OpenError> {
+        let stat = retry_on_intr(|| calls::fstat(file))?;
+        let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+        if self.hides(device, stat.st_ino) { Err(OpenError::Denied) } else { Ok(()) }
     }
 
     /// A folder beneath this one, as a root of its own.
@@ -56,7 +76,8 @@ impl Root {
         let path = self.path.join(path.as_str());
         // Only for absolute links. Without it they lead out of the root.
         let path = Arc::new(path.canonicalize().unwrap_or(path));
-        Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino })
+        let hidden = self.hidden.clone();
+        Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino, hidden })
     }
 
     /// Errors: the user of this process may not open files in the folder.

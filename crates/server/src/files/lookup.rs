@@ -393,8 +393,8 @@ impl<'a> Run<'a> {
         }
         match beneath::open_on_device(&self.query.root, path, self.query.symlinks) {
             Ok(fd) => {
-                let stat = stat(&fd, self.wait);
-                Some(stat.map(|(kind, stamp)| Inspected { kind, stamp, fd: Some(fd) }))
+                let found = self.stat(&fd);
+                Some(found.map(|(kind, stamp)| Inspected { kind, stamp, fd: Some(fd) }))
             }
             Err(error @ (OpenError::Missing | OpenError::WouldWait)) => Some(Err(error)),
             Err(OpenError::Denied | OpenError::Local(_)) => None,
@@ -404,8 +404,17 @@ impl<'a> Run<'a> {
     fn inspect_by_path(&self, path: &SafePath<'_>) -> Result<Inspected, OpenError> {
         let Query { root, symlinks, .. } = self.query;
         let fd = beneath::open(root, path, *symlinks, OFlags::PATH, self.wait)?;
-        let (kind, stamp) = stat(&fd, self.wait)?;
+        let (kind, stamp) = self.stat(&fd)?;
         Ok(Inspected { kind, stamp, fd: None })
+    }
+
+    /// Errors: `Missing` for a file that is never served, whatever its name is here.
+    fn stat(&self, fd: &OwnedFd) -> Result<(FileType, Stamp), OpenError> {
+        let (kind, stamp) = stat(fd, self.wait)?;
+        match self.query.root.hides(stamp.device, stamp.inode) {
+            true => Err(OpenError::Missing),
+            false => Ok((kind, stamp)),
+        }
     }
 
     fn load(&self, candidates: Candidates<'_>) -> Result<Lookup, OpenError> {
@@ -480,7 +489,7 @@ impl<'a> Run<'a> {
     }
 
     fn stat_file(&self, fd: &OwnedFd) -> Result<Stamp, OpenError> {
-        match stat(fd, self.wait)? {
+        match self.stat(fd)? {
             (FileType::RegularFile, stamp) => Ok(stamp),
             _ => Err(OpenError::Denied),
         }

@@ -18,6 +18,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use site::model::Site;
+use site::named_files::NamedFiles;
 use taipan_http::status::Status;
 
 use super::Files;
@@ -64,7 +65,7 @@ impl OpenRoots {
             all.insert(root.path.to_path_buf(), Opened::new(result));
         }
         while !paths.is_empty() {
-            open_on_thread(&mut paths, &mut all);
+            open_on_thread(&mut paths, &mut all, &site.named_files);
         }
         OpenRoots { all: Arc::new(all), preopened }
     }
@@ -109,12 +110,17 @@ impl OpenRoots {
 
 /// Opens roots on a new thread, in order, until one exceeds the timeout. That one is unresponsive, and so are all if no
 /// thread can be started.
-fn open_on_thread(paths: &mut VecDeque<PathBuf>, all: &mut HashMap<PathBuf, Opened>) {
+fn open_on_thread(
+    paths: &mut VecDeque<PathBuf>,
+    all: &mut HashMap<PathBuf, Opened>,
+    hidden: &Arc<NamedFiles>,
+) {
     let (sender, results) = channel();
-    let to_open = paths.clone();
+    let (to_open, hidden) = (paths.clone(), hidden.clone());
     let open = move || {
         for path in to_open {
-            let root = Root::open(&path).and_then(|root| root.check_access().map(|()| root));
+            let root = Root::open(&path).map(|root| root.hiding(&hidden));
+            let root = root.and_then(|root| root.check_access().map(|()| root));
             // Fails after a timeout.
             if sender.send(Opened::new(root)).is_err() {
                 return;
@@ -251,8 +257,9 @@ impl Roots {
 async fn reopen(files: Rc<Files>, path: PathBuf) {
     let device = files.roots.device(&path);
     let result = {
-        let path = path.clone();
-        files.services.disk.run(device, Work::File, move || Root::open(&path)).await
+        let (path, hidden) = (path.clone(), files.services.site.named_files.clone());
+        let open = move || Root::open(&path).map(|root| root.hiding(&hidden));
+        files.services.disk.run(device, Work::File, open).await
     };
     let now = files.services.clock.read();
     let mut all = files.roots.all.borrow_mut();

@@ -261,6 +261,7 @@ impl Copy {
             Err(beneath::OpenError::Missing) => return Ok(()),
             source => source?,
         };
+        self.from.root.check_visible(&source)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let target = calls::create_with(folder, name, flags, self.to.file_mode())?;
         self.file = Some((source, target, 0));

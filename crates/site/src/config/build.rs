@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Source;
@@ -75,6 +76,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
         },
         server_header: server_header(&top),
         hosts: hosts?,
+        named_files: Arc::default(),
         traffic_limits,
         upstreams,
         resolution: resolution(&top),

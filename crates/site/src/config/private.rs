@@ -1,6 +1,6 @@
 //! Hides the files that a configuration names, such as those of passwords, where they lie beneath a root that is served.
 //!
-//! Compares paths alone: a link to such a file beneath the root is another name of it.
+//! Compares paths alone. The server compares the files themselves, too: a link to such a file is another name of it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::model::{Action, NamedRoot};
 /// Marks the files of the configuration itself, and of lists that it includes.
 pub const READ: &str = "include";
 /// Keys whose values are files that are never served.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     READ,
     "user_files",
     "group_files",
@@ -26,6 +26,7 @@ const KEYS: [&str; 9] = [
     "key",
     "ticket_key_file",
     "eab_key_file",
+    "tls_certificate_key",
 ];
 const WHAT_TO_DO: &str = "move it out of the folder that is served; requests for it get 404";
 
@@ -51,15 +52,20 @@ impl Configuration {
         }
     }
 
+    /// The files that are never served. Paths are absolute by now.
+    pub fn named_files(&self) -> impl Iterator<Item = &Path> {
+        self.named().map(|(path, _)| path)
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&Path, &Place)> {
+        KEYS.iter().flat_map(|key| self.places.values(key)).filter(|(path, _)| path.is_absolute())
+    }
+
     /// Hides the files in all routes. Paths are absolute by now.
     pub fn hide_files(&mut self) {
         self.hide_metafiles();
-        let files: Vec<(PathBuf, Place)> = KEYS
-            .iter()
-            .flat_map(|key| self.places.values(key))
-            .filter(|(path, _)| path.is_absolute())
-            .map(|(path, place)| (normalized(path), place.clone()))
-            .collect();
+        let files: Vec<(PathBuf, Place)> =
+            self.named().map(|(path, place)| (normalized(path), place.clone())).collect();
         let mut beneath = Hidden::new();
         for (file, _) in &files {
             for folder in file.ancestors().skip(1) {

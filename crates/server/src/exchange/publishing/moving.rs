@@ -245,7 +245,11 @@ impl<'a> Exchange<'a> {
     ) -> Result<Replaced, Problem> {
         let (root, source, rule) =
             (from.store.root.clone(), from.below.clone(), site::model::Symlinks::Never);
-        let open = move |_: &Store| Ok(beneath::open(&root, &source, rule, beneath::READ, Wait::Allowed)?);
+        let open = move |_: &Store| {
+            let source = beneath::open(&root, &source, rule, beneath::READ, Wait::Allowed)?;
+            root.check_visible(&source)?;
+            Ok(source)
+        };
         let mut source = self.on_disk(&from.store, open).await?;
         let mut reservation = self.reserve(to, 0).await?;
         let mut new = self.on_disk(&to.store, NewFile::create).await?;
