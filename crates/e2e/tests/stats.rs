@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 90] = [
+const COUNTS: [&str; 93] = [
     "http_1_0",
     "http_1_1",
     "http_2",
@@ -93,6 +93,9 @@ const COUNTS: [&str; 90] = [
     "logins_busy",
     "breakers_opened",
     "breakers_rejected",
+    "hedges",
+    "hedges_won",
+    "hedges_omitted",
     "response_hits",
     "response_misses",
     "responses_awaited",

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use taipan_http::fields::{is_name, is_token, trim_ows};
 use taipan_http::head::Head;
@@ -26,6 +27,19 @@ pub enum Balance {
     Sticky(String),
 }
 
+/// When a request is sent to a second endpoint, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hedging {
+    /// Without the head of a response, from the start of the request.
+    pub after: Duration,
+    /// The most such requests, per 100 requests at the same time.
+    pub budget: u8,
+}
+
+impl Hedging {
+    pub const BUDGET: u8 = 10;
+}
+
 /// The part of a request that decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HashKey {
@@ -36,6 +50,11 @@ pub enum HashKey {
 }
 
 impl Balance {
+    /// Whether requests with the same part belong to the same endpoint.
+    pub fn has_affinity(&self) -> bool {
+        matches!(self, Balance::Hash(_) | Balance::Sticky(_))
+    }
+
     /// Errors say what to write instead.
     pub fn parse(text: &str) -> Result<Balance, &'static str> {
         let words: Vec<&str> = text.split(' ').collect();

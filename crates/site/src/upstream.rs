@@ -8,7 +8,7 @@ use std::time::Duration;
 use script::environment::Additions;
 
 use crate::address::Address;
-use crate::balance::Balance;
+use crate::balance::{Balance, Hedging};
 use crate::endpoint::EndpointAddress;
 use crate::health::{Breaker, Health};
 use crate::model::Account;
@@ -30,6 +30,8 @@ pub struct Upstream {
     pub breaker: Option<Breaker>,
     /// Further endpoints that a request is sent to when one fails.
     pub retries: usize,
+    /// `None`: a request waits for its endpoint alone.
+    pub hedging: Option<Hedging>,
     /// Requests at the same time on one FastCGI connection, if the program supports it. At least 1.
     pub multiplex: u16,
     /// Requests that wait while every endpoint is at capacity, over all workers. Further ones get 503.
@@ -145,6 +147,7 @@ impl Upstream {
             health: Health::default(),
             breaker: None,
             retries: 1,
+            hedging: None,
             multiplex: 1,
             queue: 256,
             wait: Duration::from_secs(10),

@@ -15,12 +15,14 @@ const MAX_ATTEMPTS: usize = 16;
 #[derive(Debug, Default)]
 pub struct UpstreamLog {
     attempts: RefCell<Vec<Attempt>>,
+    /// The number of each, from 0 on in the order in which they began.
+    numbers: RefCell<Vec<usize>>,
 }
 
 /// One attempt. It ends when this is dropped.
 pub struct AttemptLog {
     log: Rc<UpstreamLog>,
-    index: usize,
+    number: usize,
     /// Of `clock::micros`.
     began: u64,
 }
@@ -29,11 +31,12 @@ impl UpstreamLog {
     /// Begins an attempt, which waits for a connection to an upstream that is `name` until its endpoint is known.
     pub fn begin(self: &Rc<UpstreamLog>, name: &Rc<str>) -> AttemptLog {
         let mut attempts = self.attempts.borrow_mut();
-        let index = attempts.len();
-        if index < MAX_ATTEMPTS {
+        let number = attempts.len();
+        if number < MAX_ATTEMPTS {
             attempts.push(Attempt::new(name.clone()));
+            self.numbers.borrow_mut().push(number);
         }
-        AttemptLog { log: self.clone(), index, began: clock::micros() }
+        AttemptLog { log: self.clone(), number, began: clock::micros() }
     }
 
     /// Reads the attempts. One that has not ended has lasted until now.
@@ -63,6 +66,15 @@ impl AttemptLog {
         });
     }
 
+    /// Its response is that of the request: it is listed behind those that ran at the same time.
+    pub fn on_chosen(&self) {
+        let mut numbers = self.log.numbers.borrow_mut();
+        if let Some(at) = numbers.iter().position(|number| *number == self.number) {
+            numbers[at..].rotate_left(1);
+            self.log.attempts.borrow_mut()[at..].rotate_left(1);
+        }
+    }
+
     /// Bytes of the request's body, or of the client behind a 101, that the connection has taken.
     pub fn add_sent(&self, bytes: usize) {
         self.update(|attempt| attempt.sent += bytes as u64);
@@ -78,8 +90,9 @@ impl AttemptLog {
     }
 
     fn update(&self, update: impl FnOnce(&mut Attempt)) {
-        if let Some(attempt) = self.log.attempts.borrow_mut().get_mut(self.index) {
-            update(attempt);
+        let at = self.log.numbers.borrow().iter().position(|number| *number == self.number);
+        if let Some(at) = at {
+            update(&mut self.log.attempts.borrow_mut()[at]);
         }
     }
 }
@@ -116,6 +129,25 @@ mod tests {
             assert_eq!((&*second.address, second.status), ("127.0.0.1:2", Some(Status::OK)));
             assert_eq!((second.sent, second.received, second.total_micros), (3, 9, None));
             assert!(second.connect_micros <= second.first_byte_micros);
+        });
+    }
+
+    #[test]
+    fn the_attempt_that_was_chosen_is_the_last() {
+        let log = Rc::new(UpstreamLog::default());
+        let name: Rc<str> = "app".into();
+        let attempts = ["a", "b", "c"].map(|address| {
+            let attempt = log.begin(&name);
+            attempt.on_endpoint(&address.into());
+            attempt
+        });
+        attempts[1].on_chosen();
+        attempts[2].add_sent(3);
+        attempts[1].add_sent(2);
+        attempts[0].add_sent(1);
+        log.with(|attempts| {
+            let found: Vec<_> = attempts.iter().map(|attempt| (&*attempt.address, attempt.sent)).collect();
+            assert_eq!(found, [("a", 1), ("c", 3), ("b", 2)]);
         });
     }
 

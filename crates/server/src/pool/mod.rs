@@ -17,6 +17,8 @@ pub mod breaker;
 
 pub mod http2;
 
+pub mod hedging;
+
 mod acquisitions;
 mod application_process;
 mod balancer;
@@ -148,6 +150,8 @@ pub struct Pool {
     listed: Notify,
     /// Of the choice by chance.
     random: Cell<u64>,
+    /// Requests that two endpoints have.
+    hedges: Cell<usize>,
     /// Endpoints that take no further request.
     retired: RefCell<VecDeque<EndpointId>>,
     /// `None`: connections are not encrypted.
@@ -232,6 +236,7 @@ impl Pool {
             table: RefCell::default(),
             listed: Notify::new(),
             random: Cell::new(clock::micros()),
+            hedges: Cell::new(0),
             retired: RefCell::default(),
             tls: tls.map(|tls| tls.of_worker()),
             offer: if upstream.http2 { Offer::Http2 } else { Offer::Http1 },

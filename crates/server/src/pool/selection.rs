@@ -171,6 +171,17 @@ pub fn choose(
     chosen.map_or(Choice::Any, |entry| Choice::Prefer(entry.id))
 }
 
+/// The endpoint with the fewest requests for its weight that is up, and not `first`.
+pub fn other_than(
+    entries: &[Rc<EndpointEntry>],
+    first: EndpointId,
+    slow_start: Duration,
+    now: Instant,
+) -> Option<EndpointId> {
+    let others = entries.iter().filter(|entry| entry.is_up() && entry.id != first);
+    least(others, |entry| entry.effective_weight(slow_start, now)).map(|entry| entry.id)
+}
+
 /// Highest random weight: when an endpoint is added or leaves, only the keys move that it gets or had. The weight is the
 /// configured one: keys do not move while an endpoint starts slowly.
 fn rendezvous<'a>(
@@ -343,6 +354,19 @@ mod tests {
         let entries = table(&[3, 1], Instant::now());
         let share = (0..4000).filter(|key| key_choice(&entries, *key) == Choice::Only(1)).count();
         assert!((2850..3150).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_hedge_has_the_least_busy_other_endpoint_that_is_up() {
+        let now = Instant::now();
+        let entries = table(&[1, 1, 1], now);
+        entries[1].in_flight.set(1);
+        assert_eq!(other_than(&entries, 1, NO, now), Some(3));
+        assert_eq!(other_than(&entries, 3, NO, now), Some(1));
+        set(&entries[2], Availability::Down);
+        assert_eq!(other_than(&entries, 1, NO, now), Some(2));
+        set(&entries[1], Availability::Draining);
+        assert_eq!(other_than(&entries, 1, NO, now), None);
     }
 
     #[test]

@@ -101,6 +101,14 @@ struct Pump {
     written: usize,
 }
 
+/// An exchange whose response has begun.
+pub struct Answered {
+    pub exchange: Exchange,
+    pub head: UpstreamHead,
+    /// The bytes that have been received behind the head.
+    pub received: Vec<u8>,
+}
+
 /// Why there is no head of a response.
 pub enum Failure {
     /// The error log has the reason.
@@ -234,6 +242,11 @@ impl Exchange {
             is_broken: Cell::new(false),
             rejection: Cell::new(None),
         }
+    }
+
+    pub async fn receive_answer(self, interims: &Interims<'_>) -> Result<Answered, Failure> {
+        let received = self.receive_head(interims).await;
+        received.map(|(head, received)| Answered { exchange: self, head, received })
     }
 
     /// The head of the response, and the bytes that have been received behind it.

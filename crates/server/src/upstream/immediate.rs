@@ -135,7 +135,7 @@ impl Begun {
         self.upstreams.services.site.hosts.at(self.host).routes.get(self.route)
     }
 
-    /// The response. Errors: there is none, or there is more to it.
+    /// The response. Errors: there is none yet, or there is more to it.
     pub async fn receive(mut self: Box<Begun>) -> Result<Answer, Box<Begun>> {
         let services = self.upstreams.services.clone();
         let mut timer = pin!(sleep_until(self.deadline()));
@@ -171,7 +171,10 @@ impl Begun {
 
     fn deadline(&self) -> Instant {
         let upstream = self.route().upstream().and_then(|id| self.upstreams.services.site.upstreams.get(id));
-        let wait = upstream.map_or(Duration::ZERO, |upstream| upstream.first_byte.min(upstream.total));
+        let wait = upstream.map_or(Duration::ZERO, |upstream| {
+            let hedge_after = upstream.hedging.as_ref().map_or(Duration::MAX, |hedging| hedging.after);
+            upstream.first_byte.min(upstream.total).min(hedge_after)
+        });
         self.began.checked_add(wait).unwrap_or(self.began)
     }
 

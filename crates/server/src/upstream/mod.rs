@@ -24,6 +24,7 @@ mod scgi;
 
 mod body;
 mod head;
+mod hedge;
 pub mod immediate;
 mod interim;
 mod response;
@@ -47,9 +48,10 @@ use self::affinity::{affinity, set_cookie};
 use self::cgi::Stdin;
 use self::cgi::headless::Headless;
 use self::concurrency::ConcurrencyLimit;
-use self::exchange::{BodySource, Exchange, Failure, Kind, NoResponse, Timeouts};
+use self::exchange::{Answered, BodySource, Exchange, Failure, Kind, NoResponse, Timeouts};
 use self::fastcgi::FastCgi;
 use self::head::HeadParser;
+use self::hedge::Hedger;
 use self::http::Http;
 use self::http2::Http2;
 use self::immediate::{Begun, Rest};
@@ -275,7 +277,8 @@ async fn forward_to_script(
     };
     let exchange = Exchange::new(services, script, Kind::Script, timeouts, request, source, Instant::now());
     let interims = Interims::new(services, handler, None);
-    match receive(exchange, handler, request, &interims, None).await {
+    let answered = exchange.receive_answer(&interims).await;
+    match receive(answered, handler, request, None).await {
         Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),
         Ok(outcome) => Ok(outcome),
     }
@@ -336,9 +339,20 @@ impl Attempt {
         let log = log.begin(pool.name());
         let checkout = pool.check_out(affinity, tried, request.sharing()).await;
         let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
+        Ok(Attempt::of(services, application, request, checkout, log)?)
+    }
+
+    /// Sends the request to the endpoint of `checkout`.
+    fn of(
+        services: &Rc<Services>,
+        application: &Application<'_>,
+        request: &UpstreamRequest,
+        checkout: Checkout,
+        log: AttemptLog,
+    ) -> Result<Attempt, Status> {
         log.on_endpoint(checkout.endpoint_address());
         let (endpoint, endpoint_name) = (checkout.endpoint(), checkout.endpoint_name());
-        let transport = open(services, upstream, checkout, request)?;
+        let transport = open(services, application.upstream, checkout, request)?;
         services.counts.add(Count::UpstreamRequests, 1);
         Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log: Some(log) })
     }
@@ -365,7 +379,10 @@ async fn forward_to_application(
     let spooled = spooled.map(Rc::new);
     // What has been read from the client cannot be sent again.
     let is_streamed = spooled.is_none() && body.length() != Length::None;
-    let is_repeatable = !is_streamed && request.repeats == Repeats::Yes;
+    let is_repeatable = !is_streamed && request.repeats != Repeats::No;
+    let of_hedge = Interims::new(services, handler, None);
+    let hedger = Hedger::new(services, application, request, log, &of_hedge);
+    let mut hedger = hedger.filter(|_| !is_streamed && spooled.is_none());
     let (mut tried, mut retries, mut was_alone) = (Tried::new(), upstream.retries, false);
     // A process that fails is replaced.
     let was_out = upstream.managed().is_none() && pool.are_all_out();
@@ -386,7 +403,11 @@ async fn forward_to_application(
         let mut exchange = Exchange::new(services, transport, kind, timeouts, request, source, began);
         exchange.upstream_name = upstream_name.clone();
         exchange.attempt = attempt;
-        let failure = match receive(exchange, handler, request, interims, Some(application)).await {
+        let (endpoint, answered) = match hedger.take() {
+            Some(hedger) => Box::pin(hedger.receive_head(exchange, endpoint, began)).await,
+            None => (endpoint, exchange.receive_answer(interims).await),
+        };
+        let failure = match receive(answered, handler, request, Some(application)).await {
             Ok(outcome) => return Ok((outcome, endpoint)),
             Err(failure) => failure,
         };
@@ -470,14 +491,13 @@ fn open(
 }
 
 async fn receive(
-    exchange: Exchange,
+    answered: Result<Answered, Failure>,
     handler: &Handler,
     request: &UpstreamRequest,
-    interims: &Interims<'_>,
     application: Option<&Application<'_>>,
 ) -> Result<Outcome, NoResponse> {
-    match exchange.receive_head(interims).await {
-        Ok((head, received)) => {
+    match answered {
+        Ok(Answered { exchange, head, received }) => {
             if let Some(Application { upstream, breaker, .. }) = application {
                 let is_failure = upstream.health.failure_status.contains(head.status);
                 if is_failure {

@@ -97,10 +97,13 @@ pub enum Wanted {
     Head,
 }
 
-/// Whether the method is idempotent, so that a request without a response can be repeated (RFC 9110 §9.2.2).
+/// Whether a request can be sent again, by its method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeats {
-    Yes,
+    /// It is safe (RFC 9110 §9.2.1): two endpoints may have it at the same time.
+    AtOnce,
+    /// It is idempotent (RFC 9110 §9.2.2): another endpoint may have it when there is no response.
+    Later,
     No,
 }
 
@@ -320,8 +323,9 @@ impl Handler {
         let wanted = if token == Method::Head.as_str() { Wanted::Head } else { Wanted::All };
         let repeats = match token {
             // A question changes nothing.
-            _ if self.subrequest().is_some() => Repeats::Yes,
-            "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "PROPFIND" | "REPORT" => Repeats::Yes,
+            _ if self.subrequest().is_some() => Repeats::AtOnce,
+            "GET" | "HEAD" | "OPTIONS" | "PROPFIND" | "REPORT" => Repeats::AtOnce,
+            "PUT" | "DELETE" => Repeats::Later,
             _ => Repeats::No,
         };
         let upstream_name =

@@ -184,6 +184,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "hsts_subdomains" => "hsts = \"1y\"",
         "hsts_preload" => "hsts = \"1y\"\nhsts_subdomains = true",
         "cgroup_memory" | "cgroup_tasks" => "cgroup = \"auto\"",
+        "hedge_budget" => "hedge_after = \"1s\"",
         "proxy_balance" => "proxy = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]",
         "proxy_path" | "proxy_host" | "proxy_headers" | "proxy_upgrade" | "proxy_trailers"
         | "request_buffering" => "proxy = \"http://127.0.0.1:1\"",

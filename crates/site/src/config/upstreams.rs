@@ -7,6 +7,7 @@ use super::keys::Scope;
 use super::section::{Given, Section};
 use super::{health, proxies, scripts, settings};
 use crate::address::Address;
+use crate::balance::{Balance, Hedging};
 use crate::endpoint::{EndpointAddress, Family, Resolution, is_host_name};
 use crate::upstream::{
     Endpoints, External, Managed, Protocol, SocketPassing, Upstream, UpstreamId, UpstreamTls, Verification,
@@ -112,6 +113,7 @@ fn upstream(section: &Section) -> Option<Upstream> {
         weights,
         health: health::health(section, protocol),
         breaker: health::breaker(section),
+        hedging: hedging(section),
         retries: section.count("retries").unwrap_or(defaults.retries),
         multiplex: section.count("multiplex").unwrap_or(defaults.multiplex),
         queue: section.count("queue").unwrap_or(defaults.queue),
@@ -123,6 +125,22 @@ fn upstream(section: &Section) -> Option<Upstream> {
         keep: time("keep", defaults.keep),
         ..defaults
     })
+}
+
+fn hedging(section: &Section) -> Option<Hedging> {
+    let Some(after) = section.duration("hedge_after") else {
+        if !section.has("hedge_after") {
+            let what_to_do = "add \"hedge_after\", or remove it";
+            section.reject_keys(&["hedge_budget"], "has no \"hedge_after\" beside it", what_to_do);
+        }
+        return None;
+    };
+    let balance = section.text("balance").and_then(|given| Balance::parse(given.value).ok());
+    if balance.is_some_and(|balance| balance.has_affinity()) {
+        let what = "sends requests to another endpoint than \"balance\" says";
+        section.reject_keys(&["hedge_after"], what, "remove it, or write balance = \"least\"");
+    }
+    Some(Hedging { after, budget: section.count("hedge_budget").unwrap_or(Hedging::BUDGET) })
 }
 
 /// `None`: connections are not encrypted.
@@ -266,7 +284,7 @@ fn external(section: &Section, default_port: Option<u16>) -> Option<Endpoints> {
 fn managed(section: &Section) -> Option<Endpoints> {
     let what_to_do = "use \"concurrent\", or remove it";
     section.reject_keys(&["connections"], "is for an application with an address", what_to_do);
-    let keys = ["balance", "weights"];
+    let keys = ["balance", "weights", "hedge_after", "hedge_budget"];
     section.reject_keys(&keys, "is for an application with addresses", "remove it");
     let words = section.texts("command")?;
     let (program, place) =

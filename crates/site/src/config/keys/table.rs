@@ -2487,6 +2487,23 @@ pub static CHAPTERS: &[Chapter] = &[
                        PUT, DELETE, OPTIONS, TRACE) without a body, or with one that is stored.",
             },
             Key {
+                name: "hedge_after",
+                kind: time(1, 3600),
+                default: Words("never: a request waits for its endpoint alone"),
+                example: "\"200ms\"",
+                text: "How long a request waits for the head of a response before it is sent to a second endpoint, too. The \
+                       first whole head counts, and the other connection is closed. Only GET, HEAD and OPTIONS without a body, \
+                       and not with `hash` or `sticky`. See [Hedging](proxy.md#hedging).",
+            },
+            Key {
+                name: "hedge_budget",
+                kind: count(1, 100),
+                default: Value("10"),
+                example: "20",
+                text: "The most requests of a worker that two endpoints have at the same time, per 100 requests that it has sent \
+                       to the application. One may always have two.",
+            },
+            Key {
                 name: "slow_start",
                 kind: time(0, 3600),
                 default: Value("\"0s\""),

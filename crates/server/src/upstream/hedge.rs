@@ -1,0 +1,152 @@
+//! Hedging: a request that has no head of a response after a time is sent to a second endpoint, too. The first whole head
+//! decides. The other attempt is aborted, and its connection closed. Knows nothing of retries.
+
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+
+use site::balance::Hedging;
+use tokio::time::{Instant, sleep_until};
+
+use super::exchange::{Answered, BodySource, Exchange, Failure, Kind, Timeouts};
+use super::head::UpstreamHead;
+use super::interim::Interims;
+use super::request::{Repeats, UpstreamRequest};
+use super::{Application, Attempt};
+use crate::log;
+use crate::log::upstream::{AttemptLog, UpstreamLog};
+use crate::pool::hedging::{Hedge, NoHedge};
+use crate::pool::message::EndpointId;
+use crate::services::Services;
+use crate::stats::Count;
+
+/// What a second attempt of a request needs.
+pub struct Hedger<'a> {
+    services: &'a Rc<Services>,
+    application: &'a Application<'a>,
+    request: &'a UpstreamRequest,
+    log: &'a Rc<UpstreamLog>,
+    hedging: &'a Hedging,
+    interims: &'a Interims<'a>,
+}
+
+impl<'a> Hedger<'a> {
+    /// For a request without a body. `None`: only one endpoint may have it at a time. `interims`: those of the second
+    /// endpoint.
+    pub fn new(
+        services: &'a Rc<Services>,
+        application: &'a Application<'a>,
+        request: &'a UpstreamRequest,
+        log: &'a Rc<UpstreamLog>,
+        interims: &'a Interims<'a>,
+    ) -> Option<Hedger<'a>> {
+        let hedging = application.upstream.hedging.as_ref()?;
+        let is_repeatable = request.repeats == Repeats::AtOnce && request.upgrade.is_none();
+        is_repeatable.then_some(Hedger { services, application, request, log, hedging, interims })
+    }
+
+    /// The head of the response to `first`, which `endpoint` has since `began`, or to a second attempt. Returns also the
+    /// endpoint that has responded.
+    pub async fn receive_head(
+        &self,
+        first: Exchange,
+        endpoint: EndpointId,
+        began: Instant,
+    ) -> (EndpointId, Result<Answered, Failure>) {
+        let at = began.checked_add(self.hedging.after).unwrap_or(began);
+        match self.race(&first, at, self.second(endpoint)).await {
+            Winner::Second(endpoint, answered) => {
+                self.services.counts.add(Count::HedgesWon, 1);
+                (endpoint, Ok(*answered))
+            }
+            Winner::First(received) => {
+                first.attempt.iter().for_each(AttemptLog::on_chosen);
+                (endpoint, received.map(|(head, received)| Answered { exchange: first, head, received }))
+            }
+        }
+    }
+
+    /// The attempt that loses is dropped with its future.
+    async fn race(
+        &self,
+        first: &Exchange,
+        at: Instant,
+        second: impl Future<Output = Option<(EndpointId, Answered)>>,
+    ) -> Winner {
+        let mut of_first = pin!(first.receive_head(&self.application.interims));
+        let mut of_second = pin!(async {
+            sleep_until(at).await;
+            second.await
+        });
+        let won = |(endpoint, answered)| Winner::Second(endpoint, Box::new(answered));
+        tokio::select! {
+            biased;
+            received = &mut of_first => match received {
+                // The second one may still respond.
+                Err(failure) if at <= Instant::now() => {
+                    of_second.await.map_or(Winner::First(Err(failure)), won)
+                }
+                received => Winner::First(received),
+            },
+            answered = &mut of_second => match answered {
+                Some(answered) => won(answered),
+                None => Winner::First(of_first.await),
+            },
+        }
+    }
+
+    /// The head of the response of another endpoint than `first`. `None`: there is none that is better than nothing.
+    async fn second(&self, first: EndpointId) -> Option<(EndpointId, Answered)> {
+        let hedge = self.application.pool.hedge(first, self.hedging.budget);
+        let hedge = hedge.inspect_err(|why| match why {
+            NoHedge::OverBudget => self.services.counts.add(Count::HedgesOmitted, 1),
+            NoHedge::NoEndpoint => {}
+        });
+        let hedge = hedge.ok()?;
+        let (endpoint, exchange) = self.begin(&hedge).await?;
+        let (label, upstream_name) = (exchange.label.clone(), exchange.upstream_name.clone());
+        match exchange.receive_answer(self.interims).await {
+            Ok(answered) => {
+                let status = answered.head.status;
+                if self.application.upstream.health.failure_status.contains(status) {
+                    answered.exchange.report_failure(&format!("status {}", status.code()));
+                    return None;
+                }
+                Some((endpoint, answered))
+            }
+            Err(failure) => {
+                // The other kinds of failures have their line.
+                if let Failure::NoResponse(failure) = failure {
+                    let why = failure.why;
+                    log::warn(format_args!(
+                        "{label}: {upstream_name}, asked as well, did not respond: {why}"
+                    ));
+                }
+                None
+            }
+        }
+    }
+
+    async fn begin(&self, hedge: &Hedge) -> Option<(EndpointId, Exchange)> {
+        let &Hedger { services, application, request, log, .. } = self;
+        let log = log.begin(application.pool.name());
+        // The pool has logged why it cannot connect. The first endpoint may respond.
+        let checkout = hedge.check_out(request.sharing()).await.ok()?;
+        let attempt = Attempt::of(services, application, request, checkout, log).ok()?;
+        services.counts.add(Count::Hedges, 1);
+        let Attempt { endpoint, endpoint_name, transport, began, log } = attempt;
+        let (kind, timeouts) = (Kind::Application, Timeouts::of(application.upstream));
+        let mut exchange =
+            Exchange::new(services, transport, kind, timeouts, request, BodySource::Empty, began);
+        exchange.upstream_name = endpoint_name.unwrap_or_else(|| request.upstream_name.clone());
+        exchange.attempt = log;
+        Some((endpoint, exchange))
+    }
+}
+
+/// Which attempt has responded.
+enum Winner {
+    /// Or has failed as the last.
+    First(Result<(UpstreamHead, Vec<u8>), Failure>),
+    Second(EndpointId, Box<Answered>),
+}
