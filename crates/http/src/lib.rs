@@ -25,6 +25,8 @@ pub mod chunked;
 
 pub mod trailers;
 
+pub mod trace_context;
+
 pub mod rule;
 
 pub mod response;

@@ -107,6 +107,9 @@ pub fn check(source: &SiteSource) -> ExitCode {
     print_descriptor_limit(&site, workers, memory::total(&descriptors));
     print_disk(&site);
     terminal::out(format_args!("\nSandbox: {}", sandbox::available()));
+    if let Some(tracing) = &site.tracing {
+        terminal::out(format_args!("\nTraces: {tracing}"));
+    }
     ExitCode::SUCCESS
 }
 

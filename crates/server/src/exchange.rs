@@ -86,6 +86,7 @@ use crate::log::upstream::UpstreamLog;
 use crate::peer::Peer;
 use crate::pool::Pool;
 use crate::request::body::{Discard, RequestBody};
+use crate::request::owned::with_fields;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Origin, Response};
 use crate::semaphore::Semaphore;
@@ -204,6 +205,14 @@ impl Responder {
         body: RequestBody,
         begun: Option<Box<Begun>>,
     ) -> Response {
+        let trace = self.services.access.tracer.as_ref().map(|tracer| {
+            let sent = begun.as_ref().and_then(|begun| begun.trace);
+            sent.unwrap_or_else(|| tracer.begin(request.head))
+        });
+        let context = trace.map(|trace| trace.fields(request.head));
+        let fields = context.as_ref().map(|context| context.in_place(request.head.fields));
+        let head = fields.as_deref().map(|fields| with_fields(request.head, fields));
+        let request = Request { head: head.as_ref().unwrap_or(request.head), ..request };
         let method = request.head.method;
         let ConnectionInfo { client, group, tls, .. } = request.connection;
         let host = self.services.site.hosts.find_in(group, request.head.authority);
@@ -237,8 +246,10 @@ impl Responder {
             Err((status, rule)) => fixed::rejection(&self.services, None, status, Some(rule)),
         };
         let response = match (exchange.user(), exchange.upstream.take()) {
-            (None, None) => response,
-            (user, upstream) => Response { origin: Some(Box::new(Origin { user, upstream })), ..response },
+            (None, None) if trace.is_none() => response,
+            (user, upstream) => {
+                Response { origin: Some(Box::new(Origin { user, upstream, trace })), ..response }
+            }
         };
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };

@@ -9,17 +9,14 @@ use std::rc::Rc;
 
 use cache::request::{self, Identity};
 use cache::settings::Cookies;
-use site::access::{self, Action, Facts, Rule, Tls};
-use site::applying::each_applying;
-use site::authentication::Demand;
+use site::access::{Facts, Tls};
 use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
 use site::folder::{FolderName, HostFolder};
 use site::forwarding::{RawReading, UNCHANGED};
-use site::host::{AddressGroup, name_of};
+use site::host::AddressGroup;
 use site::includes::Includes;
-use site::limit::{self, LimitId};
 use site::model::{Account, HeaderRule, Host, Interpreter, Listing, Route, Site};
 use site::needs::Needs;
 use site::plan::{
@@ -28,11 +25,13 @@ use site::plan::{
 use site::proxies::Via;
 use site::publishing::Mode;
 use site::route::RouteId;
+use site::tracing::Context;
 use site::upstream::{Protocol, UpstreamId, UpstreamTls, Verification};
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::head::{self, FieldStore, Head, Method};
 use taipan_http::negotiate::Coding;
 use taipan_http::target::{SafePath, Scheme};
+use taipan_http::trace_context::TRACEPARENT;
 
 use crate::config;
 use crate::exchange::{self, Responder};
@@ -47,7 +46,8 @@ use crate::request::body::RequestBody;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, Response};
 use crate::services::Services;
-use crate::{start, terminal};
+use crate::trace::Trace;
+use crate::{start, steps, terminal};
 
 pub fn explain(flags: &Explain) -> ExitCode {
     let site = match start::load(&flags.source) {
@@ -130,15 +130,8 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
     let authority = String::from_utf8_lossy(head.authority);
     terminal::out(format_args!("request   {} {} for host \"{authority}\"", head.token, head.raw_target));
     let host = responder.services.site.hosts.find(head.authority);
-    let names = responder.services.site.hosts.at(host).names.join(", ");
-    terminal::out(format_args!(
-        "host      {}",
-        if names.is_empty() { "the default host".to_owned() } else { names }
-    ));
     let site = &responder.services.site;
-    if site.hosts.len() > 1 && site.hosts.names().find(name_of(head.authority)).is_none() {
-        terminal::out(format_args!("          because no host has this name"));
-    }
+    print_steps(steps::host(site, host, head.authority));
     if site.hosts.has_addresses() {
         terminal::out(format_args!("          on an address that no host has in `addresses`"));
     }
@@ -147,7 +140,7 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
     }
     let client = Peer::from((flags.from, None));
     print_rules(responder, host, &head, client);
-    print_limits(responder, host, &head, client);
+    print_trace(responder, &head);
     let responding = print_plan(responder, host, &head);
     print_authorizers(responder, host, &head);
     match responding {
@@ -220,39 +213,20 @@ fn effect(method: dav::method::Method) -> &'static str {
     }
 }
 
-/// Prints the rule of access that decides.
+fn print_steps(lines: impl IntoIterator<Item = String>) {
+    lines.into_iter().for_each(|line| terminal::out(format_args!("{line}")));
+}
+
+/// Prints the rule of access that decides, and the limits of speed and of requests that apply.
 fn print_rules(responder: &Responder, host: usize, head: &Head<'_>, client: Peer) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
-    if !responder.needs.rules {
-        return;
-    }
     let facts = Facts { head, client: client.ip(), tls: Tls::Off, now: services.clock.now() };
-    let decision = |what: &str, rule: &Rule| {
-        terminal::out(format_args!("access    {client} {what}, by the rule in {}", rule.place));
-    };
     let found = services.site.hosts.at(host);
-    let verdict = access::check(found, &path, facts);
-    let own = &found.routes.get(found.routes.find(&path)).authentication;
-    if let Demand::User | Demand::FolderUser = own.demand(verdict) {
-        let users = if own.has_users() {
-            "a user of its files"
-        } else {
-            "a user of the folder's file, if there is one"
-        };
-        terminal::out(format_args!("password  {users}, for the realm \"{}\"", own.realm));
+    if responder.needs.rules {
+        print_steps(steps::access(found, &path, facts, client));
     }
-    match verdict {
-        access::Verdict::Allow(None) => {
-            terminal::out(format_args!("access    {client} is allowed: no rule matches"))
-        }
-        access::Verdict::Allow(Some(rule)) => match &rule.action {
-            Action::Limit(name) => decision(&format!("is allowed, within the limit \"{name}\""), rule),
-            _ => decision("is allowed", rule),
-        },
-        access::Verdict::Authenticate(rule) => decision("must authenticate", rule),
-        access::Verdict::Deny(status, rule) => decision(&format!("is denied with {status}"), rule),
-    }
+    print_steps(steps::limits(&services.site, found, &path, facts));
 }
 
 /// The root of planned files. Prints which folder a name leads to. `None`: there is none.
@@ -312,23 +286,21 @@ fn host_folder(
     folder.names(head.authority).find_map(open)
 }
 
-/// Prints the limits of speed and of requests that apply, and the one that a rule of access names.
-fn print_limits(responder: &Responder, host: usize, head: &Head<'_>, client: Peer) {
-    let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
-    let services = &responder.services;
-    let (site, host) = (&services.site, services.site.hosts.at(host));
-    let print = |id: LimitId| {
-        if let Some(limit) = site.traffic_limits.get(usize::from(id.0)) {
-            terminal::out(format_args!("limit     {limit}"));
+/// Prints the trace that the request is part of.
+fn print_trace(responder: &Responder, head: &Head<'_>) {
+    let Some(tracer) = &responder.services.access.tracer else { return };
+    let Trace { ids, parent, is_sampled, .. } = tracer.begin(head);
+    let is_given = head.values(TRACEPARENT).next().is_some();
+    let context = responder.services.site.tracing.as_ref().map(|tracing| tracing.context);
+    match (parent, context) {
+        (Some(_), _) => {
+            let sampled = if is_sampled { "sampled" } else { "not sampled" };
+            terminal::out(format_args!("trace     {:032x}, of the client, {sampled}", ids.trace));
         }
-    };
-    let route = host.routes.get(host.routes.find(&path));
-    each_applying(&site.traffic_limits, host, route, &path, print);
-    let facts = Facts { head, client: client.ip(), tls: Tls::Off, now: services.clock.now() };
-    if let access::Verdict::Allow(Some(rule)) = access::check(host, &path, facts)
-        && let Action::Limit(name) = &rule.action
-    {
-        limit::named(&site.traffic_limits, name).into_iter().for_each(print);
+        (None, Some(Context::Continue)) if is_given => terminal::out(format_args!(
+            "trace     begins here, because the traceparent of the client is malformed"
+        )),
+        (None, _) => terminal::out(format_args!("trace     begins here")),
     }
 }
 
@@ -441,15 +413,10 @@ fn print_planned(
             Some(Verdict::Denied(_) | Verdict::RedirectToFolder) | None => return Responding::Server,
         }
     }
+    terminal::out(format_args!("{}", steps::route(&responder.services.site, head, route, &action)));
     match action {
         PlannedAction::Upstream(planned) => {
             let site = &responder.services.site;
-            match site.upstreams.get(planned.upstream) {
-                Some(upstream) if upstream.is_of_route() => {
-                    terminal::out(format_args!("route     {}: a reverse proxy", route.name()));
-                }
-                _ => terminal::out(format_args!("route     {}: an application", route.name())),
-            }
             print_application(site, planned.upstream);
             print_cache(responder.services.site.hosts.at(host).routes.get(planned.route), head);
             print_pages(&route.files.includes);
@@ -464,24 +431,12 @@ fn print_planned(
             print_query(fallback);
             return Responding::Script;
         }
-        PlannedAction::Redirect(redirect) => {
-            let location = redirect.location(head.target.query(), head.authority, head.scheme);
-            terminal::out(format_args!("route     {}: {}, to {location}", route.name(), redirect.status));
-        }
-        PlannedAction::Monitor(monitor) => {
-            terminal::out(format_args!("route     {}: {}", route.name(), monitor.name()));
-        }
-        PlannedAction::Publish(_) => {
-            terminal::out(format_args!("route     {}: a text of the configuration", route.name()));
-        }
-        PlannedAction::Status(status, cause) => {
-            terminal::out(format_args!("route     {}: {status} ({cause})", route.name()));
-            if cause == Cause::NoScript {
-                return Responding::Nothing;
-            }
-        }
+        PlannedAction::Status(_, Cause::NoScript) => return Responding::Nothing,
+        PlannedAction::Redirect(_)
+        | PlannedAction::Monitor(_)
+        | PlannedAction::Publish(_)
+        | PlannedAction::Status(..) => {}
         PlannedAction::Files(planned) => {
-            terminal::out(format_args!("route     {}: files beneath {}", route.name(), planned.root));
             if planned.path != *requested {
                 terminal::out(format_args!("rewritten {}", planned.path));
             }

@@ -74,6 +74,8 @@ pub mod limits;
 
 mod signature;
 
+pub mod steps;
+
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(not(feature = "tls"))]
@@ -84,6 +86,7 @@ pub mod disk;
 pub mod log;
 pub mod overload;
 pub mod stats;
+pub mod trace;
 
 pub mod privilege;
 pub mod privileged_file;

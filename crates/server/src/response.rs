@@ -21,6 +21,7 @@ use crate::limits::Throttle;
 use crate::log::access::LoggedResponse;
 use crate::log::upstream::UpstreamLog;
 use crate::services::Services;
+use crate::trace::Trace;
 
 pub struct Response {
     /// The head, with a small body behind it.
@@ -47,6 +48,8 @@ pub struct Origin {
     pub user: Option<Rc<str>>,
     /// The applications that the request was sent to.
     pub upstream: Option<Rc<UpstreamLog>>,
+    /// `None`: requests have no trace.
+    pub trace: Option<Trace>,
 }
 
 pub enum Body {
@@ -200,12 +203,24 @@ impl Response {
         self.origin.as_ref()?.upstream.as_ref()
     }
 
+    pub fn trace(&self) -> Option<Trace> {
+        self.origin.as_ref()?.trace
+    }
+
     /// For the access log. `added`: bytes of the head that the connection adds.
     pub fn logged(&self, added: usize) -> LoggedResponse<'_> {
         let head = (self.head.head_len() + added) as u64;
         let (status, length) = (self.status(), self.content_length());
-        let (user, upstream) = (self.user(), self.upstream());
-        LoggedResponse { status, head, length, user, upstream, cache: self.cache.map(CacheStatus::word) }
+        let (user, upstream, trace) = (self.user(), self.upstream(), self.trace());
+        LoggedResponse {
+            status,
+            head,
+            length,
+            user,
+            upstream,
+            cache: self.cache.map(CacheStatus::word),
+            trace,
+        }
     }
 
     /// Whether the length of the content is unknown.

@@ -21,6 +21,7 @@ const CRATES: &[(&str, &[&str])] = &[
 ];
 
 const HTTP: &[&str] = &[
+    "trace_context",
     "chunked",
     "client",
     "trailers",
@@ -116,6 +117,7 @@ const SITE: &[&str] = &[
     "memory",
     "error_page",
     "listing",
+    "span",
     "log_line",
     "decide",
     "applying",
@@ -144,6 +146,7 @@ const SITE: &[&str] = &[
     "security_headers",
     "published",
     "rotation",
+    "tracing",
     "log_fields",
     "log_selection",
     "sink",
@@ -220,6 +223,8 @@ const SERVER: &[&str] = &[
     "file_stamps",
     "overload",
     "log",
+    "steps",
+    "trace",
     "stats",
     "privileged_file",
     "privilege",

@@ -101,6 +101,10 @@ pub mod error_page;
 
 pub mod log_line;
 
+pub mod tracing;
+
+pub mod span;
+
 pub mod text;
 
 pub mod memory;

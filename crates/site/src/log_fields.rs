@@ -37,9 +37,11 @@ pub enum Field {
     UpstreamStatus,
     UpstreamSeconds,
     Cache,
+    TraceId,
+    SpanId,
 }
 
-const FIELDS: [(&str, Field); 22] = [
+const FIELDS: [(&str, Field); 24] = [
     ("remote_addr", Field::Client),
     ("remote_user", Field::User),
     ("time_local", Field::TimeLocal),
@@ -62,6 +64,8 @@ const FIELDS: [(&str, Field); 22] = [
     ("upstream_status", Field::UpstreamStatus),
     ("upstream_response_time", Field::UpstreamSeconds),
     ("upstream_cache_status", Field::Cache),
+    ("trace_id", Field::TraceId),
+    ("span_id", Field::SpanId),
 ];
 
 /// `$name` and `${name}` are fields. Errors: what is wrong, as the end of a sentence.

@@ -43,6 +43,15 @@ pub struct Line<'a> {
     pub upstream: &'a [Attempt],
     /// What the cache of responses did, in a word. Only `Json` has it. `None`: the route has none.
     pub cache: Option<&'a str>,
+    /// `None`: requests have no trace.
+    pub trace: Option<TraceIds>,
+}
+
+/// Of the trace that a request is part of, and of the request in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceIds {
+    pub trace: u128,
+    pub span: u64,
 }
 
 /// A request that was sent to an upstream. Times are in microseconds since it began to wait for a connection.
@@ -306,6 +315,18 @@ fn write_field(field: Field, line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>
         Field::TlsCipher => line.tls.as_ref().map(|tls| tls.cipher.as_bytes()),
         Field::TlsName => line.tls.as_ref().and_then(|tls| tls.name).map(str::as_bytes),
         Field::UpstreamAddress => last.map(|attempt| attempt.address.as_bytes()),
+        Field::TraceId => {
+            return match line.trace {
+                Some(ids) => out.extend_from_slice(format!("{:032x}", ids.trace).as_bytes()),
+                None => out.push(b'-'),
+            };
+        }
+        Field::SpanId => {
+            return match line.trace {
+                Some(ids) => out.extend_from_slice(format!("{:016x}", ids.span).as_bytes()),
+                None => out.push(b'-'),
+            };
+        }
         Field::Cache => line.cache.map(str::as_bytes),
     };
     text::quoted(value.filter(|value| !value.is_empty()).unwrap_or(b"-"), out);
@@ -353,6 +374,10 @@ fn json(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
     }
     if let Some(cache) = line.cache {
         member(b",\"cache\":", Some(cache.as_bytes()), out);
+    }
+    if let Some(TraceIds { trace, span }) = line.trace {
+        let ids = format!(",\"trace_id\":\"{trace:032x}\",\"span_id\":\"{span:016x}\"");
+        out.extend_from_slice(ids.as_bytes());
     }
     out.push(b'}');
 }
@@ -473,6 +498,7 @@ mod tests {
             tls: None,
             upstream: &[],
             cache: None,
+            trace: None,
         }
     }
 
@@ -531,6 +557,21 @@ mod tests {
         let mut line = Vec::new();
         write(&LogFormat::Json, &Line { cache: Some("hit"), ..plain() }, &mut TimeText::new(0), &mut line);
         assert!(String::from_utf8_lossy(&line).trim_end().ends_with(end));
+    }
+
+    #[test]
+    fn writes_the_trace() {
+        let ids = TraceIds { trace: 0xab, span: 0xcd };
+        let line = Line { trace: Some(ids), ..plain() };
+        let json = lines_of(LogFormat::Json, &line);
+        let end = "\"upstream\":null,\"trace_id\":\"000000000000000000000000000000ab\",\"span_id\":\"00000000000000cd\"}";
+        assert!(json.ends_with(end), "{json}");
+        let parts = crate::log_fields::parse("$trace_id $span_id").unwrap();
+        assert_eq!(
+            lines_of(LogFormat::Fields(parts.clone()), &line),
+            "000000000000000000000000000000ab 00000000000000cd"
+        );
+        assert_eq!(lines_of(LogFormat::Fields(parts), &plain()), "- -");
     }
 
     #[test]

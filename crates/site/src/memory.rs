@@ -492,19 +492,25 @@ fn any_route(site: &Site, wants: impl Fn(&Route) -> bool) -> bool {
 }
 
 fn logs_requests(site: &Site) -> bool {
-    site.log.access.is_some() || site.hosts.iter().any(|host| host.access_log.is_some())
+    let sends_spans = site.tracing.as_ref().is_some_and(|tracing| tracing.export.is_some());
+    sends_spans || site.log.access.is_some() || site.hosts.iter().any(|host| host.access_log.is_some())
 }
 
 /// Commands and peers that logs go to. Each has a queue.
 fn readers(site: &Site) -> u64 {
-    site.sinks().into_iter().filter(|sink| matches!(sink, Sink::Command(_) | Sink::Tcp(_))).count() as u64
+    site.sinks()
+        .into_iter()
+        .filter(|sink| matches!(sink, Sink::Command(_) | Sink::Tcp(_) | Sink::Collector(_)))
+        .count() as u64
 }
 
 /// The files that logs are written to.
 pub fn logs(site: &Site) -> BTreeSet<&Path> {
     let files = site.sinks().into_iter().filter_map(|sink| match sink {
         Sink::File(path) => Some(path.as_path()),
-        Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::Command(_) | Sink::Tcp(_) => None,
+        Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::Command(_) | Sink::Tcp(_) | Sink::Collector(_) => {
+            None
+        }
     });
     files.collect()
 }

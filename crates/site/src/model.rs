@@ -46,6 +46,7 @@ use crate::security_headers::Preset;
 pub use crate::sink::Sink;
 use crate::template::Template;
 use crate::tls::{HostTls, Tls};
+use crate::tracing::Tracing;
 use crate::upstream::{Upstream, UpstreamId};
 
 #[derive(Debug, Clone)]
@@ -85,6 +86,8 @@ pub struct Site {
     pub http2: Http2,
     pub scripts: Scripts,
     pub log: Log,
+    /// `None`: requests have no trace.
+    pub tracing: Option<Tracing>,
 }
 
 /// The program whose signals the master understands.
@@ -624,7 +627,7 @@ impl Log {
     pub fn has_logger(&self, sink: &Sink) -> bool {
         match sink {
             Sink::File(_) => self.rotation.is_some(),
-            Sink::Command(_) | Sink::Tcp(_) => true,
+            Sink::Command(_) | Sink::Tcp(_) | Sink::Collector(_) => true,
             Sink::Stdout | Sink::Stderr | Sink::Syslog => false,
         }
     }
@@ -641,6 +644,7 @@ impl Site {
             }
         }
         sinks.extend(self.log.scripts.iter().filter(|scripts| !sinks.contains(scripts)).collect::<Vec<_>>());
+        sinks.extend(self.tracing.iter().filter_map(|tracing| tracing.export.as_ref()));
         sinks
     }
 
@@ -695,6 +699,7 @@ impl Site {
             http2: Http2::default(),
             scripts: Scripts::default(),
             log: Log::default(),
+            tracing: None,
         }
     }
 

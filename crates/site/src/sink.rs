@@ -19,6 +19,20 @@ pub enum Sink {
     Command(Vec<String>),
     /// Lines are sent to it by TCP. Never a service of DNS, nor a Unix socket.
     Tcp(EndpointAddress),
+    /// Spans are sent to it.
+    Collector(Box<Collector>),
+}
+
+/// An OpenTelemetry collector that takes spans by OTLP/HTTP in JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Collector {
+    /// Never a service of DNS, nor a Unix socket.
+    pub address: EndpointAddress,
+    /// The value of `Host`.
+    pub authority: String,
+    pub path: String,
+    /// `service.name` of the spans.
+    pub service: String,
 }
 
 impl Sink {
@@ -44,6 +58,17 @@ impl Sink {
     }
 }
 
+impl Sink {
+    /// Of the peer that reads it. `None`: it is none.
+    pub fn address(&self) -> Option<&EndpointAddress> {
+        match self {
+            Sink::Tcp(address) => Some(address),
+            Sink::Collector(collector) => Some(&collector.address),
+            Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::File(_) | Sink::Command(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Sink {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -53,6 +78,7 @@ impl fmt::Display for Sink {
             Sink::File(path) => write!(out, "{}", path.display()),
             Sink::Command(words) => write!(out, "|{}", words.join(" ")),
             Sink::Tcp(address) => write!(out, "tcp://{address}"),
+            Sink::Collector(collector) => write!(out, "http://{}{}", collector.authority, collector.path),
         }
     }
 }

@@ -63,6 +63,19 @@ pub fn line(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(rest.as_bytes());
 }
 
+/// A target without the values of its query, which may be secrets.
+pub fn without_values(target: &str) -> String {
+    let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
+    let name = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) => format!("{name}=…"),
+        // It may be a value without a name.
+        None if pair.is_empty() => String::new(),
+        None => "…".to_owned(),
+    };
+    let names: Vec<String> = query.split('&').map(name).collect();
+    format!("{path}?{}", names.join("&"))
+}
+
 /// Whether `char` changes the direction of the text around it: embeddings, overrides and isolates (UAX #9, section 2).
 pub fn turns_direction(char: char) -> bool {
     matches!(char, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
@@ -268,6 +281,19 @@ mod tests {
             (i64::MAX, "9999-12-31T23:59:59Z"),
         ] {
             check(|out| out.extend_from_slice(&rfc3339(time)), expected);
+        }
+    }
+
+    #[test]
+    fn values_of_queries_are_not_shown() {
+        for (target, expected) in [
+            ("/a", "/a"),
+            ("/a?", "/a?"),
+            ("/a?q=secret", "/a?q=…"),
+            ("/a?q=secret&token=x=y&&flag", "/a?q=…&token=…&&…"),
+            ("/a?b?c=d", "/a?b?c=…"),
+        ] {
+            assert_eq!(without_values(target), expected);
         }
     }
 }

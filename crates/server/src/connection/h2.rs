@@ -530,7 +530,8 @@ impl Http2 {
         let user = response.user();
         let upstream = response.upstream();
         let cache = response.cache.map(CacheStatus::word);
-        let logged = LoggedResponse { status, head: added as u64, length, user, upstream, cache };
+        let trace = response.trace();
+        let logged = LoggedResponse { status, head: added as u64, length, user, upstream, cache, trace };
         services.access.record(records, &request, logged);
         if let Some(rule) = response.broken_rule {
             records.name_rule(rule);
@@ -774,8 +775,15 @@ fn log_unanswered(
     let host = head.map_or(0, |head| services.site.hosts.find_in(group, head.authority));
     let request = LoggedRequest { client, head, host, time: services.clock.now(), began, tls };
     let mut records = Records::default();
-    let response =
-        LoggedResponse { status, head: 0, length: Some(0), user: None, upstream: None, cache: None };
+    let response = LoggedResponse {
+        status,
+        head: 0,
+        length: Some(0),
+        user: None,
+        upstream: None,
+        cache: None,
+        trace: None,
+    };
     services.access.record(&mut records, &request, response);
     records.end_early(why);
     services.access.write(&services.counts, &records, 0, None, Some(why));

@@ -15,6 +15,7 @@ use crate::content::{compress, fixed};
 use crate::log;
 use crate::request::Request;
 use crate::request::body::RequestBody;
+use crate::request::owned::with_fields;
 use crate::response::Response;
 use crate::upstream::immediate::Begun;
 use crate::upstream::{self, Form, Handler, HandlerKind, Outcome};
@@ -49,7 +50,17 @@ impl Exchange<'_> {
             return None;
         }
         let upstreams = &self.responder.upstreams;
-        Begun::send(upstreams, self.head, (self.client, via), self.host, planned.route)
+        let from = (self.client, via);
+        let Some(tracer) = &self.services.access.tracer else {
+            return Begun::send(upstreams, self.head, from, self.host, planned.route);
+        };
+        let trace = tracer.begin(self.head);
+        let context = trace.fields(self.head);
+        let fields = context.in_place(self.head.fields);
+        let mut begun =
+            Begun::send(upstreams, &with_fields(self.head, &fields), from, self.host, planned.route)?;
+        begun.trace = Some(trace);
+        Some(begun)
     }
 
     pub(super) async fn forward(

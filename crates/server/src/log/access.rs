@@ -10,6 +10,7 @@ use site::log_line::{self, Client, Line, Request, TimeText, Tls};
 use site::log_selection::LogSelection;
 use site::memory;
 use site::model::{LogFormat, Site};
+use site::span;
 use taipan_http::fields::is_name;
 use taipan_http::head::{Head, Version};
 use taipan_http::rule::Rule;
@@ -24,6 +25,7 @@ use crate::clock;
 use crate::handshake::TlsFacts;
 use crate::peer::Peer;
 use crate::stats::{Count, Counts};
+use crate::trace::{Trace, Tracer};
 
 /// Lines are sent to the log thread when they have this many bytes, or after `FLUSH_AFTER`.
 const BLOCK: usize = 32 * 1024;
@@ -40,6 +42,10 @@ pub struct AccessLogs {
     /// Requests that the selection does not name.
     others: Cell<u64>,
     pub recent: Rc<Recent>,
+    /// `None`: requests have no trace.
+    pub tracer: Option<Tracer>,
+    /// The spans of sampled requests. `None`: they are not sent.
+    spans: Option<RefCell<Buffer>>,
 }
 
 /// A request whose response is being sent.
@@ -56,11 +62,16 @@ struct Begun {
 const _: () = assert!(size_of::<Begun>() + size_of::<Item>() <= memory::LOG_RECORD as usize);
 
 struct Lines {
-    sink: usize,
+    buffer: Buffer,
     format: LogFormat,
+    time: TimeText,
+}
+
+/// Whole lines for a sink.
+struct Buffer {
+    sink: usize,
     bytes: Vec<u8>,
     count: u64,
-    time: TimeText,
 }
 
 /// The log fields of requests whose responses are being sent.
@@ -102,6 +113,8 @@ struct Item {
     /// `None`: the request was sent to no application.
     upstream: Option<Rc<UpstreamLog>>,
     cache: Option<&'static str>,
+    /// `None`: requests have no trace.
+    trace: Option<Box<Trace>>,
 }
 
 impl AccessLogs {
@@ -117,15 +130,17 @@ impl AccessLogs {
             };
             let format = wanted.map_or(LogFormat::Combined, |w| w.format.clone());
             let same = |l: &Option<RefCell<Lines>>| {
-                l.as_ref().is_some_and(|l| l.borrow().sink == sink && l.borrow().format == format)
+                l.as_ref().is_some_and(|l| l.borrow().buffer.sink == sink && l.borrow().format == format)
             };
             of_host.push(logs.iter().position(same).unwrap_or_else(|| {
-                let lines = Lines { sink, format, bytes: Vec::new(), count: 0, time: TimeText::new(0) };
+                let lines = Lines { buffer: Buffer::of(sink), format, time: TimeText::new(0) };
                 logs.push(Some(RefCell::new(lines)));
                 logs.len() - 1
             }));
         }
         let workers = site.workers.map_or(1, NonZeroUsize::get);
+        let export = site.tracing.as_ref().and_then(|tracing| tracing.export.as_ref());
+        let spans = export.and_then(|export| sinks.iter().position(|sink| sink == export));
         AccessLogs {
             logs,
             of_host,
@@ -133,6 +148,8 @@ impl AccessLogs {
             selection: site.log.selection,
             others: Cell::new(0),
             recent: Rc::new(Recent::new(site.limits.recent_requests.div_ceil(workers))),
+            tracer: site.tracing.as_ref().map(Tracer::new),
+            spans: spans.map(|sink| RefCell::new(Buffer::of(sink))),
         }
     }
 
@@ -144,10 +161,24 @@ impl AccessLogs {
         let (head, length) = (response.head, response.length);
         records.begun.push(Begun { at: request.began, number, head, length });
         let log = self.of_host.get(request.host).copied().unwrap_or(0);
-        if self.logs[log].is_none() {
+        if self.logs[log].is_none() && self.spans.is_none() {
             return;
         }
-        records.push(log, request, response);
+        let trace = self.trace(request, &response);
+        if self.logs[log].is_none() && !trace.as_ref().is_some_and(|trace| trace.is_sampled) {
+            return;
+        }
+        records.push(log, request, response, trace);
+    }
+
+    /// The trace of a request. One that was sent to no upstream gets it here.
+    fn trace(&self, request: &LoggedRequest<'_>, response: &LoggedResponse<'_>) -> Option<Box<Trace>> {
+        let tracer = self.tracer.as_ref()?;
+        let trace = match response.trace {
+            Some(trace) => trace,
+            None => tracer.begin(request.head?),
+        };
+        Some(Box::new(trace))
     }
 
     /// Counts how long the responses of `records` took, which have `sent` bytes together, and writes their lines. `first`: when
@@ -186,7 +217,7 @@ impl AccessLogs {
 
     /// Whether the lines of a host, or the list of the last requests, have the upstreams.
     pub fn names_upstreams(&self, host: usize) -> bool {
-        if self.recent.is_on() {
+        if self.recent.is_on() || self.spans.is_some() {
             return true;
         }
         let log = self.of_host.get(host).and_then(|log| self.logs[*log].as_ref());
@@ -200,22 +231,20 @@ impl AccessLogs {
 
     pub fn flush(&self) {
         for lines in self.logs.iter().flatten() {
-            lines.borrow_mut().flush();
+            lines.borrow_mut().buffer.flush();
+        }
+        if let Some(spans) = &self.spans {
+            spans.borrow_mut().flush();
         }
     }
 
     fn write_line(&self, records: &Kept, item: &Item, sent: u64, now: u64, ended: Option<&str>) {
-        let Some(Some(lines)) = self.logs.get(item.log) else { return };
         let duration_micros = now.saturating_sub(item.began);
-        let mut others = self.others.get();
-        let has_line = self.selection.has_line(item.status, ended.is_none(), duration_micros, &mut others);
-        self.others.set(others);
-        if !has_line {
+        let lines = self.logs.get(item.log).and_then(Option::as_ref);
+        let lines = lines.filter(|_| self.is_selected(item, duration_micros, ended));
+        let spans = self.spans.as_ref().zip(item.trace.as_deref().filter(|trace| trace.is_sampled));
+        if lines.is_none() && spans.is_none() {
             return;
-        }
-        let lines = &mut *lines.borrow_mut();
-        if lines.bytes.is_empty() {
-            self.begun.notify_one();
         }
         let request = item.request.as_ref().map(|(method, target, version)| Request {
             method: records.text(method),
@@ -245,21 +274,50 @@ impl AccessLogs {
             }),
             upstream: &[],
             cache: item.cache,
+            trace: item.trace.as_ref().map(|trace| trace.ids),
         };
-        let Lines { format, time, bytes, .. } = lines;
+        let write = |line: &Line<'_>| {
+            if let Some(lines) = lines {
+                let Lines { format, time, buffer } = &mut *lines.borrow_mut();
+                buffer.add(&self.begun, |bytes| log_line::write(format, line, time, bytes));
+            }
+            if let Some((spans, trace)) = spans {
+                let facts = trace.span_facts(clock::wall_micros(), item.tls.is_some());
+                spans.borrow_mut().add(&self.begun, |bytes| span::write(&facts, line, bytes));
+            }
+        };
         match &item.upstream {
-            None => log_line::write(format, &line, time, bytes),
-            Some(upstream) => upstream
-                .with(|attempts| log_line::write(format, &Line { upstream: attempts, ..line }, time, bytes)),
+            None => write(&line),
+            Some(upstream) => upstream.with(|attempts| write(&Line { upstream: attempts, ..line })),
         }
-        lines.count += 1;
-        if lines.bytes.len() >= BLOCK {
-            lines.flush();
-        }
+    }
+
+    /// Whether the access log has a line of it.
+    fn is_selected(&self, item: &Item, duration_micros: u64, ended: Option<&str>) -> bool {
+        let mut others = self.others.get();
+        let has_line = self.selection.has_line(item.status, ended.is_none(), duration_micros, &mut others);
+        self.others.set(others);
+        has_line
     }
 }
 
-impl Lines {
+impl Buffer {
+    fn of(sink: usize) -> Buffer {
+        Buffer { sink, bytes: Vec::new(), count: 0 }
+    }
+
+    /// `begun` is notified of the first line.
+    fn add(&mut self, begun: &Notify, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.bytes.is_empty() {
+            begun.notify_one();
+        }
+        write(&mut self.bytes);
+        self.count += 1;
+        if self.bytes.len() >= BLOCK {
+            self.flush();
+        }
+    }
+
     fn flush(&mut self) {
         let (Some(logs), false) = (LOGS.get(), self.bytes.is_empty()) else { return };
         let lines = std::mem::replace(&mut self.bytes, logs.spare());
@@ -281,6 +339,8 @@ pub struct LoggedResponse<'a> {
     pub upstream: Option<&'a Rc<UpstreamLog>>,
     /// What the cache of responses did, in a word.
     pub cache: Option<&'static str>,
+    /// `None`: the request was sent to no upstream, or has no trace.
+    pub trace: Option<Trace>,
 }
 
 /// Why a response was dropped before its end, for the log.
@@ -337,7 +397,13 @@ impl Records {
 }
 
 impl Kept {
-    fn push(&mut self, log: usize, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
+    fn push(
+        &mut self,
+        log: usize,
+        request: &LoggedRequest<'_>,
+        response: LoggedResponse<'_>,
+        trace: Option<Box<Trace>>,
+    ) {
         let client = request.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
             log,
@@ -358,6 +424,7 @@ impl Kept {
             is_early: request.head.is_some_and(|head| head.is_early),
             upstream: response.upstream.cloned(),
             cache: response.cache,
+            trace,
         };
         if let Some(head) = request.head {
             item.request =

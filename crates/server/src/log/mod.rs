@@ -91,7 +91,7 @@ fn by_logger(sink: &Sink) -> Result<OpenSink, String> {
         // The logger opens it later, and this tells whether it can.
         Sink::File(path) => drop(privileged_file::open_log(path)?),
         Sink::Command(words) => command_problem(words).map_or(Ok(()), Err)?,
-        Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::Tcp(_) => {}
+        Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::Tcp(_) | Sink::Collector(_) => {}
     }
     Ok(OpenSink::by_logger(sink))
 }

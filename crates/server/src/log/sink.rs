@@ -47,7 +47,7 @@ impl OpenSink {
                 _ = flock(&file, FlockOperation::NonBlockingLockShared);
                 To::File(file)
             }
-            Sink::Command(_) | Sink::Tcp(_) => To::Logger(None),
+            Sink::Command(_) | Sink::Tcp(_) | Sink::Collector(_) => To::Logger(None),
         };
         Ok(OpenSink { sink: sink.clone(), to, lost: 0, torn: false })
     }

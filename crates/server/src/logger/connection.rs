@@ -49,6 +49,30 @@ pub struct RunningCommand {
     exit: RefCell<Option<String>>,
 }
 
+/// Connects to the first address of a peer that takes the connection. Errors: why none does.
+pub async fn connect_peer(
+    address: &EndpointAddress,
+    resolver: Option<&Resolver>,
+) -> Result<TcpStream, String> {
+    let addresses = match address.socket() {
+        Some(site::address::Address::Tcp(address)) => vec![*address],
+        Some(site::address::Address::Unix(_)) => Vec::new(),
+        None => match resolver {
+            Some(resolver) => resolver.resolve(address).await?.addresses,
+            None => return Err("names cannot be resolved".to_owned()),
+        },
+    };
+    let mut why = "it has no address".to_owned();
+    for address in addresses {
+        match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => why = format!("cannot connect to {address}: {error}"),
+            Err(_) => why = format!("cannot connect to {address} in time"),
+        }
+    }
+    Err(why)
+}
+
 impl Connection {
     /// Starts a command. Errors: why it cannot be executed.
     pub fn start(words: &[String]) -> Result<Connection, String> {
@@ -76,33 +100,16 @@ impl Connection {
         begun.map(Connection::Command).map_err(failed)
     }
 
-    /// Connects to the first address of a peer that takes the connection. Errors: why none does.
+    /// Connects to a peer that reads lines.
     pub async fn connect(
         address: &EndpointAddress,
         resolver: Option<&Resolver>,
     ) -> Result<Connection, String> {
-        let addresses = match address.socket() {
-            Some(site::address::Address::Tcp(address)) => vec![*address],
-            Some(site::address::Address::Unix(_)) => Vec::new(),
-            None => match resolver {
-                Some(resolver) => resolver.resolve(address).await?.addresses,
-                None => return Err("names cannot be resolved".to_owned()),
-            },
-        };
-        let mut why = "it has no address".to_owned();
-        for address in addresses {
-            match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => {
-                    // Without them, more can be lost, and later.
-                    _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
-                    _ = set_tcp_user_timeout(&stream, USER_TIMEOUT);
-                    return Ok(Connection::Peer(stream));
-                }
-                Ok(Err(error)) => why = format!("cannot connect to {address}: {error}"),
-                Err(_) => why = format!("cannot connect to {address} in time"),
-            }
-        }
-        Err(why)
+        let stream = connect_peer(address, resolver).await?;
+        // Without them, more can be lost, and later.
+        _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
+        _ = set_tcp_user_timeout(&stream, USER_TIMEOUT);
+        Ok(Connection::Peer(stream))
     }
 
     /// Writes some bytes when there is capacity.

@@ -7,6 +7,7 @@
 pub mod message;
 pub mod process;
 
+mod collector;
 mod connection;
 mod files;
 mod finishing;

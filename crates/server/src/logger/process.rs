@@ -10,14 +10,16 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::thread::CapabilitySet;
-use site::endpoint::Resolution;
+use site::endpoint::{EndpointAddress, Resolution};
 use site::model::Sink;
 use site::rotation::Rotation;
+use site::sink::Collector;
 use tokio::io::Interest;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout, timeout_at};
 
+use super::collector::{self, Failure};
 use super::connection::Connection;
 use super::files::{Names, RotatedFile};
 use super::finishing;
@@ -39,6 +41,9 @@ pub const DELIVERY: Duration = Duration::from_secs(5);
 const LASTS: Duration = Duration::from_secs(10);
 /// Bytes of one read.
 const READ: usize = 64 * 1024;
+/// How long spans are gathered for one request, and the bytes of it.
+const GATHER: Duration = Duration::from_millis(500);
+const MAX_EXPORT: usize = 512 * 1024;
 /// Dropped lines are reported at most this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
@@ -241,7 +246,7 @@ impl Logger {
     /// Starts a task for each command and peer.
     fn feed_readers(&self, resolution: &Resolution) -> Vec<JoinHandle<()>> {
         let has_names =
-            self.readers().any(|reader| matches!(&reader.sink, Sink::Tcp(address) if address.is_name()));
+            self.readers().any(|reader| reader.sink.address().is_some_and(EndpointAddress::is_name));
         let resolver =
             has_names.then(|| Resolver::new(resolution, SystemNames::read()).ok()).flatten().map(Rc::new);
         let feed = |reader: &Rc<Reader>| {
@@ -322,6 +327,9 @@ impl Reader {
     /// Keeps the reader running or connected, and writes what is queued, until the logger ends.
     async fn feed(&self, resolver: Option<&Resolver>) {
         let mut limit = RestartLimit::of_applications();
+        if let Sink::Collector(collector) = &self.sink {
+            self.feed_collector(collector, resolver, &mut limit).await;
+        }
         while !self.is_done() {
             let began = Instant::now();
             let mut connection = match self.connect(resolver).await {
@@ -347,11 +355,42 @@ impl Reader {
         self.report_lost("it did not take the last lines in time");
     }
 
+    /// Sends what is queued to a collector, a request for what comes in a time, until the logger ends.
+    async fn feed_collector(
+        &self,
+        collector: &Collector,
+        resolver: Option<&Resolver>,
+        limit: &mut RestartLimit,
+    ) {
+        while !self.is_done() {
+            if self.queue.borrow().is_empty() {
+                self.changed.notified().await;
+                continue;
+            }
+            _ = timeout(GATHER, self.ending()).await;
+            let lines = self.queue.borrow().gather(MAX_EXPORT);
+            match collector::send(collector, resolver, &lines).await {
+                Ok(rejected) => {
+                    self.queue.borrow_mut().remove(&lines, rejected);
+                    limit.reset();
+                    self.report_lost("it has rejected them");
+                }
+                Err(Failure::Rejected(why)) => {
+                    self.queue.borrow_mut().remove(&lines, u64::MAX);
+                    self.report_lost(&why);
+                }
+                Err(Failure::Retry(why)) => self.pause(limit, &why).await,
+            }
+        }
+    }
+
     async fn connect(&self, resolver: Option<&Resolver>) -> Result<Connection, String> {
         match &self.sink {
             Sink::Command(words) => Connection::start(words),
             Sink::Tcp(address) => Connection::connect(address, resolver).await,
-            Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::File(_) => Err("it is no reader".to_owned()),
+            Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::File(_) | Sink::Collector(_) => {
+                Err("it is no reader".to_owned())
+            }
         }
     }
 
@@ -425,7 +464,8 @@ impl Reader {
         let lost = self.queue.borrow_mut().take_lost();
         if lost > 0 {
             self.reported.set(Some(Instant::now()));
-            log::error(format_args!("{lost} log lines were dropped: log {}: {why}", self.sink));
+            let what = if matches!(self.sink, Sink::Collector(_)) { "spans" } else { "log lines" };
+            log::error(format_args!("{lost} {what} were dropped: log {}: {why}", self.sink));
         }
     }
 }

@@ -46,6 +46,28 @@ impl Queue {
         self.blocks.front().map(|block| &block[self.at..])
     }
 
+    /// The first blocks that have together no more bytes than `most`, but at least one.
+    pub fn gather(&self, most: usize) -> Vec<u8> {
+        let mut gathered = Vec::new();
+        for block in &self.blocks {
+            if !gathered.is_empty() && gathered.len() + block.len() > most {
+                break;
+            }
+            gathered.extend_from_slice(block);
+        }
+        gathered
+    }
+
+    /// Removes what was gathered. So many lines of it are lost, at most all.
+    pub fn remove(&mut self, gathered: &[u8], lost: u64) {
+        let mut left = gathered.len();
+        while let Some(block) = self.blocks.pop_front_if(|block| block.len() <= left) {
+            left -= block.len();
+            self.bytes -= block.len();
+        }
+        self.lost += lost.min(count(gathered));
+    }
+
     /// So many bytes of the front have been written.
     pub fn advance(&mut self, count: usize) {
         let Some(block) = self.blocks.front() else { return };
@@ -149,6 +171,21 @@ mod tests {
         check(10, 3, "two\nthree\nfour\n");
         check(19, 0, "");
         check(19, 1, "four\n");
+    }
+
+    #[test]
+    fn gathers_whole_blocks() {
+        let mut queue = Queue::new(100);
+        for block in ["one\ntwo\n", "three\n", "four\n"] {
+            queue.push(block.as_bytes());
+        }
+        assert_eq!(queue.gather(1), b"one\ntwo\n");
+        let gathered = queue.gather(14);
+        assert_eq!(gathered, b"one\ntwo\nthree\n");
+        queue.remove(&gathered, 1);
+        assert_eq!((all(&queue).as_str(), queue.take_lost(), queue.bytes), ("four\n", 1, 5));
+        queue.remove(b"four\n", u64::MAX);
+        assert_eq!((queue.is_empty(), queue.take_lost(), queue.bytes), (true, 1, 0));
     }
 
     #[test]

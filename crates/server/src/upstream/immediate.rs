@@ -33,6 +33,7 @@ use crate::pool::selection::Choice;
 use crate::response::{Origin, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
+use crate::trace::Trace;
 
 /// A request that has been sent.
 pub struct Begun {
@@ -46,6 +47,8 @@ pub struct Begun {
     began: Instant,
     /// `None`: nothing shows the upstream.
     log: Option<(Rc<UpstreamLog>, AttemptLog)>,
+    /// `None`: requests have no trace.
+    pub trace: Option<Trace>,
     _running: Running,
 }
 
@@ -115,6 +118,7 @@ impl Begun {
             received: Vec::new(),
             began: Instant::now(),
             log,
+            trace: None,
             _running: running,
         }))
     }
@@ -200,8 +204,9 @@ impl Begun {
             attempt.add_received(body.len());
         }
         let writer = length.into_iter().fold(writer, HeadWriter::length);
-        let origin =
-            self.log.as_ref().map(|(log, _)| Box::new(Origin { user: None, upstream: Some(log.clone()) }));
+        let (upstream, trace) = (self.log().cloned(), self.trace);
+        let has_origin = upstream.is_some() || trace.is_some();
+        let origin = has_origin.then(|| Box::new(Origin { user: None, upstream, trace }));
         let response = Response { origin, ..Response::from_head(writer.finish_with(body)) };
         Some((response, head.persistence))
     }

@@ -17,6 +17,7 @@ use super::section::{Given, Section};
 use super::settings::account_name;
 use super::tls::{check_listeners, tls};
 use super::toml::Table;
+use super::tracing::tracing;
 use super::upstreams::{check_chroot, resolution, upstreams};
 use taipan_http::negotiate::Coding;
 
@@ -90,6 +91,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
         http2: http2(&top),
         scripts,
         log,
+        tracing: tracing(&top),
     })
 }
 

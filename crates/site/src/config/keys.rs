@@ -33,12 +33,13 @@ pub enum Scope {
     Certificates,
     Log,
     Rotate,
+    Trace,
     SecurityTxt,
     Jwt,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 23] = [
+    pub const ALL: [Scope; 24] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -60,6 +61,7 @@ impl Scope {
         Scope::Certificates,
         Scope::Log,
         Scope::Rotate,
+        Scope::Trace,
         Scope::SecurityTxt,
         Scope::Jwt,
     ];
@@ -88,6 +90,7 @@ impl Scope {
             Scope::Certificates => "[certificates]",
             Scope::Log => "[log]",
             Scope::Rotate => "[log.rotate]",
+            Scope::Trace => "[trace]",
             Scope::SecurityTxt => "[security_txt]",
             Scope::Jwt => "jwt",
         }
@@ -323,6 +326,12 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("fallback_resource", "fallback", ""),
     ("respond", "return", " = STATUS"),
     ("error_log", "log", ": its error"),
+    ("tracing", "trace", ""),
+    ("otel_trace", "trace", ": a section [trace]"),
+    ("otel_exporter", "trace", ": its export"),
+    ("endpoint", "export", ""),
+    ("otlp", "export", ""),
+    ("samplerate", "sample", ": one in so many"),
     ("access_log", "log", ": its access"),
     ("log_format", "log", ": its format"),
     ("set_real_ip_from", "trusted_proxies", ""),

@@ -44,6 +44,8 @@ mod scripts;
 
 mod tls;
 
+mod tracing;
+
 mod upstreams;
 
 use std::io;

@@ -156,6 +156,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Certificates => &[("", "[certificates]")],
         Scope::Log => &[("", "[log]")],
         Scope::Rotate => &[("", "[log.rotate]"), ("every", "every = \"day\"")],
+        Scope::Trace => &[("", "[trace]")],
         Scope::Jwt => &[("", "[jwt]"), ("keys", "keys = \"keys.pem\"")],
         Scope::SecurityTxt => &[
             ("", "[security_txt]"),
@@ -171,6 +172,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "status" | "timeout" | "rise" | "fall" if scope == Scope::Health => "path = \"/health\"",
         "format" => "access = \"stdout\"",
         "fields" if scope == Scope::Log => "access = \"stdout\"",
+        "service" if scope == Scope::Trace => "export = \"http://127.0.0.1\"",
         "slow" if scope == Scope::Log => "only = [\"slow\"]",
         "acme" if scope == Scope::Top => "names = \"a.example\"",
         "authorizer_user" => "authorizer_fields = [\"Remote-User\", \"X-Auth-Request-Email\"]",
@@ -458,6 +460,44 @@ fn reads_every_spelling_of_a_value() {
     assert_eq!(site("server_header = false").server_header, None);
     assert_eq!(site("[limits]\nrequests = 0").limits.requests, 0);
     assert_eq!(site("[log]\naccess = \"logs/a\"").log.access.unwrap().sink, Sink::File("logs/a".into()));
+}
+
+#[test]
+fn reads_where_spans_are_sent() {
+    let tracing = |text: &str| site(&format!("[trace]\n{text}")).tracing.unwrap().to_string();
+    assert_eq!(
+        tracing(""),
+        "the traces of clients are continued; each new one is sampled; spans are not sent"
+    );
+    let begin = "each request begins a trace; one in 9 new ones is sampled; spans are sent to ";
+    for (export, expected) in [
+        ("http://127.0.0.1", "http://127.0.0.1/v1/traces"),
+        ("http://[::1]:4319/", "http://[::1]:4319/v1/traces"),
+        ("http://Collector.example:80/a/b", "http://Collector.example:80/a/b"),
+    ] {
+        let found = tracing(&format!("context = \"restart\"\nsample = 9\nexport = \"{export}\""));
+        assert_eq!(found, format!("{begin}{expected}"));
+    }
+    let what = |url: &str| format!("site.toml:4: \"{url}\" is not the URL of a collector; ");
+    let example = "write it as \"http://127.0.0.1:4318/v1/traces\"";
+    for url in ["127.0.0.1:4318", "grpc://a.example", "http://", "http://a@b.example/", "http:///v1"] {
+        check_after(&format!("[trace]\nexport = \"{url}\""), &[&format!("{}{example}", what(url))]);
+    }
+    check_after(
+        "[trace]\nexport = \"https://a.example\"",
+        &[&format!(
+            "{}spans are sent by http:// only; have a collector on this machine send them on by TLS",
+            what("https://a.example")
+        )],
+    );
+    check_after(
+        "[trace]\nservice = \"shop\"",
+        &["site.toml:4: \"service\" has no effect; add export = \"http://127.0.0.1:4318\""],
+    );
+    check_after(
+        "[trace]\nsample = 0",
+        &["site.toml:4: \"sample\" cannot be 0; expected an integer from 1 to 1000000"],
+    );
 }
 
 #[test]

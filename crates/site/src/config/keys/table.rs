@@ -239,6 +239,13 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "[log]\naccess = \"/var/log/taipan/access.log\"",
                 text: "The access log and the error log.",
             },
+            Key {
+                name: "trace",
+                kind: Kind::Section(Scope::Trace),
+                default: Words("`traceparent` is passed on as any other field"),
+                example: "[trace]\nsample = 100\nexport = \"http://127.0.0.1:4318\"",
+                text: "Each request is part of a trace: see [Traces](watching.md#traces).",
+            },
         ],
     },
     Chapter {
@@ -3334,6 +3341,44 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "\"number\"",
                 text: "With `date`, `access.log` becomes `access.log-20261122`; with the time, too, where there may be \
                        several in a day. With `number` it becomes `access.log.1`, which becomes `access.log.2`.",
+            },
+        ],
+    },
+    Chapter {
+        title: "`[trace]`",
+        intro: "With this section, each request is part of a trace (W3C Trace Context): see [Traces](watching.md#traces).",
+        scopes: &[Scope::Trace],
+        keys: &[
+            Key {
+                name: "context",
+                kind: Kind::Choice(&["continue", "restart"]),
+                default: Value("\"continue\""),
+                example: "\"restart\"",
+                text: "Whether a request with a `traceparent` is part of the trace that it names, and sampled if that is; or \
+                       begins a trace, because clients are not to choose.",
+            },
+            Key {
+                name: "sample",
+                kind: count(1, 1_000_000),
+                default: Value("1"),
+                example: "100",
+                text: "Of the traces that begin here, one in so many is sampled; each worker counts for itself.",
+            },
+            Key {
+                name: "export",
+                kind: Kind::Text,
+                default: Words("spans are not sent"),
+                example: "\"http://127.0.0.1:4318/v1/traces\"",
+                text: "The OpenTelemetry collector that gets the spans of sampled requests, by OTLP in JSON. The port 4318 and \
+                       the path `/v1/traces` can be left out. As many as `queue` of `[log]` allows wait for it; \
+                       further ones are dropped and counted.",
+            },
+            Key {
+                name: "service",
+                kind: Kind::Text,
+                default: Value("\"taipan\""),
+                example: "\"shop\"",
+                text: "The `service.name` of the spans.",
             },
         ],
     },

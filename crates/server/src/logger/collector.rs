@@ -1,0 +1,103 @@
+//! Sends spans to an OpenTelemetry collector (OTLP 1, by HTTP/1.1 in JSON). Knows nothing of queues.
+
+use std::io;
+use std::time::Duration;
+
+use site::sink::Collector;
+use site::span;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::connection::connect_peer;
+use crate::names::Resolver;
+
+/// How long the collector may take for a request.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of a response that are read.
+const MAX_RESPONSE: u64 = 16 * 1024;
+
+/// Why spans were not taken.
+pub enum Failure {
+    /// They may be taken later.
+    Retry(String),
+    /// They never will be.
+    Rejected(String),
+}
+
+/// Sends the spans of `lines`. Returns how many of them the collector has rejected.
+pub async fn send(collector: &Collector, resolver: Option<&Resolver>, lines: &[u8]) -> Result<u64, Failure> {
+    let mut stream = connect_peer(&collector.address, resolver).await.map_err(Failure::Retry)?;
+    let body = span::export(collector, env!("CARGO_PKG_VERSION"), lines);
+    let head = format!(
+        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         User-Agent: taipan\r\nConnection: close\r\n\r\n",
+        collector.path,
+        collector.authority,
+        body.len()
+    );
+    let exchange = exchange(&mut stream, head.as_bytes(), &body);
+    match timeout(TIMEOUT, exchange).await {
+        Err(_) => Err(Failure::Retry("it does not respond in time".to_owned())),
+        Ok(Err(error)) => Err(Failure::Retry(format!("no response: {error}"))),
+        Ok(Ok(response)) => verdict(&response),
+    }
+}
+
+async fn exchange(stream: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
+    stream.write_all(head).await?;
+    stream.write_all(body).await?;
+    let mut response = Vec::new();
+    match stream.take(MAX_RESPONSE).read_to_end(&mut response).await {
+        Err(error) if response.is_empty() => Err(error),
+        _ => Ok(response),
+    }
+}
+
+fn verdict(response: &[u8]) -> Result<u64, Failure> {
+    let status = response.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
+    let status = status.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u16>().ok());
+    match status {
+        Some(200..=299) => Ok(rejected(response)),
+        // OTLP, "Failures": all others are final.
+        Some(status @ (429 | 502 | 503 | 504)) => Err(Failure::Retry(format!("it responds with {status}"))),
+        Some(status) => Err(Failure::Rejected(format!("it responds with {status}"))),
+        None => Err(Failure::Retry("its response is not one of HTTP/1.1".to_owned())),
+    }
+}
+
+/// The number in `partialSuccess`, which may be a string.
+fn rejected(response: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(response);
+    let Some((_, behind)) = text.split_once("\"rejectedSpans\"") else { return 0 };
+    let digits = behind.trim_start_matches([':', ' ', '"']);
+    let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_says_what_becomes_of_the_spans() {
+        let check = |response: &str, expected: Result<u64, bool>| {
+            let found = verdict(response.as_bytes());
+            let found = found.map_err(|failure| matches!(failure, Failure::Retry(_)));
+            assert_eq!(found, expected, "{response}");
+        };
+        check("HTTP/1.1 200 OK\r\n\r\n{}", Ok(0));
+        check("HTTP/1.0 202\r\n\r\n", Ok(0));
+        check("HTTP/1.1 200 OK\r\n\r\n{\"partialSuccess\":{\"rejectedSpans\":\"7\"}}", Ok(7));
+        check("HTTP/1.1 200 OK\r\n\r\n{\"partialSuccess\":{\"rejectedSpans\": 12, \"x\":1}}", Ok(12));
+        check("HTTP/1.1 200 OK\r\n\r\n{\"rejectedSpans\":\"x\"}", Ok(0));
+        for status in [429, 502, 503, 504] {
+            check(&format!("HTTP/1.1 {status} x\r\n\r\n"), Err(true));
+        }
+        check("HTTP/1.1 400 Bad Request\r\n\r\n", Err(false));
+        check("HTTP/1.1 500 x\r\n\r\n", Err(false));
+        for garbage in ["", "HTTP/1.1", "HTTP/2 200", "SSH-2.0", "HTTP/1.1 2\u{e4}"] {
+            check(garbage, Err(true));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The steps from a request to its response, in the words of `taipan explain` and `taipan watch`: a line for each, with the
+//! step in its first columns. Only what the configuration decides; opens no file.
+
+use site::access::{self, Action, Facts};
+use site::applying::each_applying;
+use site::authentication::Demand;
+use site::host::name_of;
+use site::limit::{self, LimitId};
+use site::model::{Host, Route, Site};
+use site::plan::{Plan, PlannedAction};
+use taipan_http::head::Head;
+use taipan_http::target::SafePath;
+
+use crate::peer::Peer;
+
+/// Columns of the step.
+pub const WIDTH: usize = 10;
+
+/// `index` is that of the host which has been found for the authority.
+pub fn host(site: &Site, index: usize, authority: &[u8]) -> Vec<String> {
+    let names = site.hosts.at(index).names.join(", ");
+    let name = if names.is_empty() { "the default host".to_owned() } else { names };
+    let mut lines = vec![format!("host      {name}")];
+    if site.hosts.len() > 1 && site.hosts.names().find(name_of(authority)).is_none() {
+        lines.push("          because no host has this name".to_owned());
+    }
+    lines
+}
+
+/// The rule of access that decides.
+pub fn access(host: &Host, path: &SafePath<'_>, facts: Facts<'_>, client: Peer) -> Vec<String> {
+    let verdict = access::check(host, path, facts);
+    let own = &host.routes.get(host.routes.find(path)).authentication;
+    let mut lines = Vec::new();
+    if let Demand::User | Demand::FolderUser = own.demand(verdict) {
+        let users = match own.has_users() {
+            true => "a user of its files",
+            false => "a user of the folder's file, if there is one",
+        };
+        lines.push(format!("password  {users}, for the realm \"{}\"", own.realm));
+    }
+    let (what, rule) = match verdict {
+        access::Verdict::Allow(None) => {
+            lines.push(format!("access    {client} is allowed: no rule matches"));
+            return lines;
+        }
+        access::Verdict::Allow(Some(rule)) => match &rule.action {
+            Action::Limit(name) => (format!("is allowed, within the limit \"{name}\""), rule),
+            _ => ("is allowed".to_owned(), rule),
+        },
+        access::Verdict::Authenticate(rule) => ("must authenticate".to_owned(), rule),
+        access::Verdict::Deny(status, rule) => (format!("is denied with {status}"), rule),
+    };
+    lines.push(format!("access    {client} {what}, by the rule in {}", rule.place));
+    lines
+}
+
+/// The limits of speed and of requests that apply, and the one that a rule of access names.
+pub fn limits(site: &Site, host: &Host, path: &SafePath<'_>, facts: Facts<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut add = |id: LimitId| {
+        let limit = site.traffic_limits.get(usize::from(id.0));
+        lines.extend(limit.map(|limit| format!("limit     {limit}")));
+    };
+    let route = host.routes.get(host.routes.find(path));
+    each_applying(&site.traffic_limits, host, route, path, &mut add);
+    if let access::Verdict::Allow(Some(rule)) = access::check(host, path, facts)
+        && let Action::Limit(name) = &rule.action
+    {
+        limit::named(&site.traffic_limits, name).into_iter().for_each(add);
+    }
+    lines
+}
+
+/// The route, and what it does.
+pub fn route(site: &Site, head: &Head<'_>, route: &Route, action: &PlannedAction<'_, '_>) -> String {
+    let name = route.name();
+    match action {
+        PlannedAction::Upstream(planned) => match site.upstreams.get(planned.upstream) {
+            Some(upstream) if upstream.is_of_route() => format!("route     {name}: a reverse proxy"),
+            _ => format!("route     {name}: an application"),
+        },
+        PlannedAction::Redirect(redirect) => {
+            let location = redirect.location(head.target.query(), head.authority, head.scheme);
+            format!("route     {name}: {}, to {location}", redirect.status)
+        }
+        PlannedAction::Monitor(monitor) => format!("route     {name}: {}", monitor.name()),
+        PlannedAction::Publish(_) => format!("route     {name}: a text of the configuration"),
+        PlannedAction::Status(status, cause) => format!("route     {name}: {status} ({cause})"),
+        PlannedAction::Files(planned) => format!("route     {name}: files beneath {}", planned.root),
+    }
+}
+
+/// The file, or the application, that a plan leads to, as far as it is known without a look at the disk.
+pub fn target(site: &Site, plan: &Plan<'_, '_>) -> Option<String> {
+    match &plan.action {
+        PlannedAction::Files(planned) => {
+            let file = planned.root.path()?.join(planned.below().as_str());
+            Some(format!("file      {}", file.display()))
+        }
+        PlannedAction::Upstream(planned) => {
+            site.upstreams.get(planned.upstream).map(|application| format!("run by    {application}"))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,65 @@
+//! Reads the section `[trace]`.
+
+use super::keys::Scope;
+use super::section::{Given, Section};
+use crate::address::Address;
+use crate::endpoint::EndpointAddress;
+use crate::sink::{Collector, Sink};
+use crate::tracing::{Context, Tracing};
+
+/// The port and the path of OTLP by HTTP.
+const PORT: u16 = 4318;
+const PATH: &str = "/v1/traces";
+/// Bytes of a path, and of the name of a service.
+const MAX: usize = 256;
+
+/// `None`: requests have no trace.
+pub fn tracing(top: &Section) -> Option<Tracing> {
+    let section = top.section("trace", Scope::Trace)?;
+    let context = match section.choice("context") {
+        Some("restart") => Context::Restart,
+        _ => Context::Continue,
+    };
+    let service = section.text("service");
+    if let Some(given) = &service
+        && (given.value.is_empty() || given.value.len() > MAX || given.value.chars().any(char::is_control))
+    {
+        section.reject("service", given.place, "is not a name");
+    }
+    let service = service.map_or("taipan", |given| given.value).to_owned();
+    let export = section.text("export").and_then(|url| match collector(&url, service) {
+        Ok(collector) => Some(Sink::Collector(Box::new(collector))),
+        Err(what_to_do) => {
+            let what = format!("\"{}\" is not the URL of a collector", url.value.escape_debug());
+            section.errors.add(url.place, what, what_to_do);
+            None
+        }
+    });
+    if !section.has("export") {
+        section.reject_keys(&["service"], "has no effect", "add export = \"http://127.0.0.1:4318\"");
+    }
+    Some(Tracing { context, sample: section.count("sample").unwrap_or(1), export })
+}
+
+/// Errors: what to write instead.
+fn collector(url: &Given<&str>, service: String) -> Result<Collector, String> {
+    let example = "write it as \"http://127.0.0.1:4318/v1/traces\"";
+    if url.value.starts_with("https://") {
+        return Err(
+            "spans are sent by http:// only; have a collector on this machine send them on by TLS".to_owned()
+        );
+    }
+    let rest = url.value.strip_prefix("http://").ok_or(example)?;
+    let (authority, path) = rest.find('/').map_or((rest, PATH), |at| rest.split_at(at));
+    let is_path = path.len() <= MAX && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    if authority.is_empty() || authority.contains(['@', '?', '#']) || !is_path {
+        return Err(example.to_owned());
+    }
+    match EndpointAddress::parse(authority, url.place.folder(), Some(PORT))? {
+        EndpointAddress::Socket(Address::Unix(_)) | EndpointAddress::Service(_) => Err(example.to_owned()),
+        address => {
+            let path = if path == "/" { PATH } else { path };
+            Ok(Collector { address, authority: authority.to_owned(), path: path.to_owned(), service })
+        }
+    }
+}
