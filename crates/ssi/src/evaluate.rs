@@ -15,6 +15,8 @@ const ECHO_MESSAGE: &str = "(none)";
 
 /// Nested `if`.
 const MAX_BRANCHES: usize = 64;
+/// Bytes of what stands in the place of one directive. A value of the greatest length fits, however it is encoded.
+const MAX_STEPS: usize = 256 * 1024;
 
 /// What stands in the place of a directive, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,8 +119,8 @@ impl Evaluator {
         variables: &mut Variables,
         steps: &mut Vec<Step>,
     ) {
-        let mut scope = Scope { evaluator: self, request, variables };
-        if let Err(mistake) = scope.evaluate(directive, steps) {
+        let mut scope = Scope { evaluator: self, request, variables, steps, left: MAX_STEPS };
+        if let Err(mistake) = scope.evaluate(directive) {
             steps.push(Step::Failed(mistake));
         }
     }
@@ -156,6 +158,9 @@ struct Scope<'s> {
     evaluator: &'s mut Evaluator,
     request: &'s dyn Request,
     variables: &'s mut Variables,
+    steps: &'s mut Vec<Step>,
+    /// Bytes that the steps may still have.
+    left: usize,
 }
 
 impl Values for Scope<'_> {
@@ -186,7 +191,7 @@ impl Values for Scope<'_> {
 }
 
 impl Scope<'_> {
-    fn evaluate(&mut self, directive: &Directive, steps: &mut Vec<Step>) -> Result<(), Mistake> {
+    fn evaluate(&mut self, directive: &Directive) -> Result<(), Mistake> {
         match directive {
             Directive::EndRemove => self.evaluator.removing = false,
             _ if self.evaluator.removing => {}
@@ -204,7 +209,7 @@ impl Scope<'_> {
                         Some(value) => echo.encoding.encode(&echo.decoding.decode(&value)),
                         None => self.evaluator.echo_message.clone(),
                     };
-                    steps.push(Step::Output(text));
+                    self.push(text.len(), Step::Output(text))?;
                 }
             }
             Directive::Set(all) => {
@@ -220,29 +225,37 @@ impl Scope<'_> {
             }
             Directive::Size(targets) => {
                 for target in targets {
-                    steps.push(Step::Size(self.reference(target)?));
+                    let reference = self.reference(target)?;
+                    self.push(reference.text().len(), Step::Size(reference))?;
                 }
             }
             Directive::Modified(targets) => {
                 for target in targets {
-                    steps.push(Step::Modified(self.reference(target)?));
+                    let reference = self.reference(target)?;
+                    self.push(reference.text().len(), Step::Modified(reference))?;
                 }
             }
             Directive::Include(all) => {
                 for include in all {
                     let reference = self.reference(&include.target)?;
                     let alternative = include.on_error.as_ref().map(|text| self.expand(text)).transpose()?;
-                    steps.push(Step::Include(Inclusion {
-                        reference,
-                        alternative: alternative.map(Reference::Virtual),
-                        on_failure: OnFailure::Message,
-                    }));
+                    let bytes = reference.text().len() + alternative.as_ref().map_or(0, String::len);
+                    let alternative = alternative.map(Reference::Virtual);
+                    let inclusion = Inclusion { reference, alternative, on_failure: OnFailure::Message };
+                    self.push(bytes, Step::Include(inclusion))?;
                 }
             }
-            Directive::PrintVariables => steps.push(Step::Output(self.print())),
-            Directive::Fragment(fragment) => steps.push(Step::Include(of_fragment(fragment))),
+            Directive::PrintVariables => self.steps.push(Step::Output(self.print())),
+            Directive::Fragment(fragment) => self.steps.push(Step::Include(of_fragment(fragment))),
             Directive::Broken(mistake) => return Err(mistake.clone()),
         }
+        Ok(())
+    }
+
+    /// Adds a step that has so many bytes.
+    fn push(&mut self, bytes: usize, step: Step) -> Result<(), Mistake> {
+        self.left = self.left.checked_sub(bytes).ok_or(Mistake::TooLong(MAX_STEPS))?;
+        self.steps.push(step);
         Ok(())
     }
 
@@ -523,6 +536,20 @@ mod tests {
         );
         let out = content(&page);
         assert!(out.starts_with('E') && out.len() <= MAX_VALUE + 40, "{}", out.len());
+    }
+
+    #[test]
+    fn what_a_directive_stands_for_has_a_limit() {
+        let set = format!("<!--#set var=\"a\" value=\"{}\" -->", "x".repeat(8000));
+        let double = "<!--#set var=\"a\" value=\"$a$a\" -->".repeat(2);
+        for (each, directive) in [("var=\"a\" ", "echo"), ("virtual=\"/$a\" ", "include")] {
+            let all = format!("{set}{double}<!--#{directive} {}-->", each.repeat(500));
+            let out = content(&all);
+            assert!(out.ends_with(ERROR_MESSAGE), "{directive}: {} bytes", out.len());
+            assert!(out.len() <= MAX_STEPS + 200, "{directive}: {} bytes", out.len());
+        }
+        let encoded = format!("{set}{double}<!--#echo encoding=\"url\" var=\"a\" -->").replace('x', "<");
+        assert!(!content(&encoded).contains(ERROR_MESSAGE), "a long value fits");
     }
 
     #[test]

@@ -1,14 +1,12 @@
 //! A whole page, parsed once, and what can be told of it before it is evaluated.
 
-use std::collections::BTreeSet;
-
 use crate::directive::{Directive, Setting, Target};
 use crate::expression::Expression;
 use crate::reference::Reference;
 use crate::scan::{Languages, Node, Scanner};
 use crate::template::Template;
 
-/// Variables of the request that only the address of the page, and its file, decide. Those of requests have no small letters.
+/// Variables of the request that only the address of the page, and its file, decide.
 const STABLE: [&str; 8] = [
     "DOCUMENT_ARGS",
     "DOCUMENT_NAME",
@@ -56,84 +54,74 @@ impl Page {
     /// The references whose files alone decide the content, beside the page itself. `None`: more decides, such as the time
     /// or a field of the request.
     pub fn parts(&self) -> Option<Vec<Reference>> {
-        let mut analysis = Analysis { stable: STABLE.into(), branches: 0, parts: Vec::new() };
+        let mut parts = Vec::new();
         for node in &self.nodes {
             if let Node::Directive(directive) = node {
-                analysis.add(directive)?;
+                add_parts(directive, &mut parts)?;
             }
         }
-        Some(analysis.parts)
+        Some(parts)
     }
 }
 
-struct Analysis<'p> {
-    /// Names whose values are the same for every request.
-    stable: BTreeSet<&'p str>,
-    /// Tests whose end has not been seen.
-    branches: usize,
-    parts: Vec<Reference>,
+/// Whether a variable has the same value for every request of an address. The request has none with small letters, and
+/// digits are groups of a test. A name that a directive sets may still be the request's: the directive may fail, or
+/// not be carried out.
+pub fn is_stable(name: &str) -> bool {
+    let is_of_page = name.contains(|char: char| char.is_ascii_lowercase());
+    is_of_page || STABLE.contains(&name) || name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-impl<'p> Analysis<'p> {
-    /// `None`: the content is not the same for every request.
-    fn add(&mut self, directive: &'p Directive) -> Option<()> {
-        match directive {
-            Directive::Config(settings) => settings.iter().try_for_each(|setting| match setting {
-                Setting::ErrorMessage(text) | Setting::EchoMessage(text) | Setting::Time(text) => {
-                    self.check(text)
-                }
-                Setting::Size(_) => Some(()),
-            })?,
-            Directive::Echo(all) => {
-                all.iter().try_for_each(|echo| self.is_stable(echo.name.literal()?).then_some(()))?;
-            }
-            Directive::Size(targets) | Directive::Modified(targets) => {
-                for target in targets {
-                    self.parts.push(literal(target)?);
-                }
-            }
-            Directive::Include(all) => {
-                for include in all {
-                    self.parts.push(literal(&include.target)?);
-                }
-            }
-            Directive::Set(all) => {
-                for assignment in all {
-                    self.check(&assignment.value)?;
-                    let name = assignment.name.literal()?;
-                    if self.branches == 0 {
-                        self.stable.insert(name);
-                    }
-                }
-            }
-            Directive::PrintVariables => return None,
-            Directive::If(test) | Directive::Elif(test) => {
-                if let Ok(test) = test {
-                    self.check_test(test)?;
-                }
-                self.branches += usize::from(matches!(directive, Directive::If(_)));
-            }
-            Directive::EndIf => self.branches = self.branches.saturating_sub(1),
-            Directive::Fragment(fragment) => self.parts.push(Reference::Virtual(fragment.source.clone())),
-            Directive::Else | Directive::Remove | Directive::EndRemove | Directive::Broken(_) => {}
+/// `None`: the content is not the same for every request.
+fn add_parts(directive: &Directive, parts: &mut Vec<Reference>) -> Option<()> {
+    match directive {
+        Directive::Config(settings) => settings.iter().try_for_each(|setting| match setting {
+            Setting::ErrorMessage(text) | Setting::EchoMessage(text) | Setting::Time(text) => check(text),
+            Setting::Size(_) => Some(()),
+        })?,
+        Directive::Echo(all) => {
+            all.iter().try_for_each(|echo| is_stable(echo.name.literal()?).then_some(()))?;
         }
-        Some(())
+        Directive::Size(targets) | Directive::Modified(targets) => {
+            for target in targets {
+                parts.push(literal(target)?);
+            }
+        }
+        Directive::Include(all) => {
+            for include in all {
+                parts.push(literal(&include.target)?);
+            }
+        }
+        Directive::Set(all) => {
+            for assignment in all {
+                assignment.name.literal()?;
+                check(&assignment.value)?;
+            }
+        }
+        Directive::PrintVariables => return None,
+        Directive::If(test) | Directive::Elif(test) => {
+            if let Ok(test) = test {
+                check_test(test)?;
+            }
+        }
+        Directive::Fragment(fragment) => parts.push(Reference::Virtual(fragment.source.clone())),
+        Directive::Else
+        | Directive::EndIf
+        | Directive::Remove
+        | Directive::EndRemove
+        | Directive::Broken(_) => {}
     }
+    Some(())
+}
 
-    fn is_stable(&self, name: &str) -> bool {
-        let is_group = name.bytes().all(|byte| byte.is_ascii_digit());
-        is_group || self.stable.contains(name) || name.contains(|char: char| char.is_ascii_lowercase())
-    }
+fn check(text: &Template) -> Option<()> {
+    text.names().all(is_stable).then_some(())
+}
 
-    fn check(&self, text: &Template) -> Option<()> {
-        text.names().all(|name| self.is_stable(name)).then_some(())
-    }
-
-    fn check_test(&self, test: &Expression) -> Option<()> {
-        let mut is_stable = true;
-        test.each_name(&mut |name| is_stable &= self.is_stable(name));
-        is_stable.then_some(())
-    }
+fn check_test(test: &Expression) -> Option<()> {
+    let mut stable = true;
+    test.each_name(&mut |name| stable &= is_stable(name));
+    stable.then_some(())
 }
 
 fn literal(target: &Target) -> Option<Reference> {
@@ -164,7 +152,7 @@ mod tests {
         check("<!--#set var=\"x\" value=\"$QUERY_STRING\" --><!--#echo var=\"x\" -->", Some(&[]));
         check("<!--#if expr=\"$DOCUMENT_URI = /a/ && $0\" --><!--#echo var=\"LAST_MODIFIED\" -->", Some(&[]));
         check(
-            "<!--#set var=\"X\" value=\"\" --><!--#echo var=\"X\" --><!--#echo var=\"never_set\" -->",
+            "<!--#set var=\"x\" value=\"\" --><!--#echo var=\"x\" --><!--#echo var=\"never_set\" -->",
             Some(&[]),
         );
         check("<esi:include src=\"/a\"/>", Some(&["/a"]));
@@ -175,6 +163,7 @@ mod tests {
             "<!--#echo var=\"HTTP_COOKIE\" -->",
             "<!--#echo var=\"$QUERY_STRING\" -->",
             "<!--#if expr=\"$QUERY_STRING\" --><!--#set var=\"X\" value=\"\" --><!--#endif --><!--#echo var=\"X\" -->",
+            "<esi:remove><!--#set var=\"HTTP_COOKIE\" value=\"\" --></esi:remove><!--#echo var=\"HTTP_COOKIE\" -->",
             "<!--#include virtual=\"/a?$QUERY_STRING\" -->",
             "<!--#if expr=\"$REMOTE_USER\" -->",
             "<!--#set var=\"x\" value=\"$REMOTE_ADDR\" -->",

@@ -178,11 +178,12 @@ fn directive(bytes: &[u8], end: End) -> Found {
     Found::Markup(Some(directive), length)
 }
 
-/// `bytes` begins with `<esi:` or `</esi:`.
+/// `bytes` begins with `<esi:` or `</esi:`. A tag has no other `<` (XML 1.0 §3.1), so no byte is searched for two tags.
 fn element(bytes: &[u8], end: End) -> Found {
     let window = &bytes[..bytes.len().min(MAX_DIRECTIVE)];
-    let is_full = window.len() == MAX_DIRECTIVE;
-    match markup_end(window, 1, b">") {
+    let other = window[1..].iter().position(|byte| *byte == b'<').map(|at| at + 1);
+    let is_full = other.is_some() || window.len() == MAX_DIRECTIVE;
+    match markup_end(&window[..other.unwrap_or(window.len())], 1, b">") {
         Some(length) => match std::str::from_utf8(&window[..length]).ok().and_then(esi::parse) {
             Some(directive) => Found::Markup(directive, length),
             None => Found::Text,
@@ -270,8 +271,15 @@ mod tests {
         check(ESI_ONLY, "a <esi:remove>b</esi:remove>c", "a [Remove]b[EndRemove]c");
         check(ESI_ONLY, "<esi:comment text=\"a\"/>b<esi:vars>c</esi:vars>", "b<esi:vars>c</esi:vars>");
         check(ESI_ONLY, "<esi:include src=\"/a\"", "<esi:include src=\"/a\"");
+        check(ESI_ONLY, "<esi:include a=\"<esi:include src='/a'/>", "<esi:include a=\"[Fragment]");
         check(BOTH, "<!--esi <!--#else--><esi:include src=/a /> --> -->", " [Else][Fragment]  -->");
         check(BOTH, "<!--esi a-", " a-");
+    }
+
+    #[test]
+    fn tags_without_an_end_are_searched_once() {
+        let tags = "<esi:include a=\"<esi:".repeat(100_000);
+        assert_eq!(shown(ESI_ONLY, &[tags.as_bytes()]), tags);
     }
 
     #[test]
