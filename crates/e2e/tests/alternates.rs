@@ -1,10 +1,11 @@
 //! Files in several languages and charsets, by their names.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
-use e2e::{Rows, Server, Site, TIMEOUT, run, wait_until};
+use e2e::{Rows, Server, Site, TIMEOUT, run, wait_until, without_privilege};
 
 const LANGUAGES: &str = "languages = [\"en\", \"de\", \"pt-BR\"]\n\
                          charsets = { utf8 = \"utf-8\", latin1 = \"iso-8859-1\" }";
@@ -296,5 +297,26 @@ fn special_files_have_languages_too() {
         if !content.is_empty() {
             rows.check(&row, response.text().trim(), content);
         }
+    }
+}
+
+#[test]
+fn a_language_that_cannot_be_read_is_left_out() {
+    let site = site().config(&format!("{}\n{LANGUAGES}", without_privilege()));
+    fs::set_permissions(site.home(), Permissions::from_mode(0o755)).unwrap();
+    for name in ["index.html.de", "only.html.de"] {
+        fs::set_permissions(site.root().join(name), Permissions::from_mode(0o000)).unwrap();
+    }
+    let server = site.start();
+    let mut rows = Rows::new();
+    for (path, language, expected) in [
+        ("/index.html", "de", (200, "english")),
+        ("/index.html", "pt-BR", (200, "português")),
+        ("/index.html.de", "de", (403, "")),
+        ("/only.html", "de", (403, "")),
+    ] {
+        let response = server.connect().get_with(path, &format!("Accept-Language: {language}\r\n"));
+        let text = if response.status == 200 { response.text() } else { String::new() };
+        rows.check(format!("{path} {language}"), (response.status, text.as_str()), expected);
     }
 }

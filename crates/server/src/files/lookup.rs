@@ -422,8 +422,19 @@ impl<'a> Run<'a> {
             Candidates::Folder(stamp) => return Ok(Lookup::Folder(stamp)),
             Candidates::Files(groups) => groups,
         };
-        let load = |(label, group)| self.load_group(label, group);
-        Ok(Lookup::Files(groups.into_iter().map(load).collect::<Result<_, OpenError>>()?))
+        let (mut found, mut refused) = (Vec::with_capacity(groups.len()), None);
+        for (label, group) in groups {
+            match self.load_group(label, group) {
+                Ok(group) => found.push(group),
+                // The other languages suffice.
+                Err(error @ (OpenError::Denied | OpenError::Missing)) => refused = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match refused {
+            Some(error) if found.is_empty() => Err(error),
+            _ => Ok(Lookup::Files(found)),
+        }
     }
 
     fn load_group(&self, label: Label, group: Group<'_>) -> Result<Found, OpenError> {
