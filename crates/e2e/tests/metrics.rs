@@ -350,6 +350,15 @@ fn events_show_requests_without_the_values_of_their_queries() {
 }
 
 #[test]
+fn events_end_after_a_time() {
+    let server = site(&format!("workers = 1\n[timeouts]\nevents = \"10ms\"\n{PAGE}")).start();
+    let mut watching = server.connect();
+    let events = watching.get("/-/status?events");
+    assert!(events.text().starts_with("data: {"), "{events}");
+    assert_eq!(watching.get("/a.txt").status, 200, "on the same connection");
+}
+
+#[test]
 fn clients_that_read_no_events_are_bounded_and_cost_nothing_else() {
     const MOST: usize = 32;
     let server = site(&format!("workers = 1\n{PAGE}")).start();

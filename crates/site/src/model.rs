@@ -438,6 +438,8 @@ pub struct Timeouts {
     pub linger: Duration,
     /// For a connection whose protocol was switched, and on which nothing passes.
     pub upgraded: Duration,
+    /// For a response with the events of a status page.
+    pub events: Duration,
     /// For a lookup on a disk. Then the response is 503.
     pub disk: Duration,
     /// For responses in progress at SIGTERM.
@@ -1035,6 +1037,7 @@ impl Default for Timeouts {
             idle: Duration::from_secs(60),
             linger: Duration::from_secs(5),
             upgraded: Duration::from_secs(600),
+            events: Duration::from_secs(3600),
             disk: Duration::from_secs(30),
             shutdown: Duration::from_secs(30),
             reload: Duration::from_secs(3600),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use site::model::Route;
 use site::monitor::{self, Monitor, Part, Summary, prefers_openmetrics};
 use taipan_http::status::Status;
+use tokio::time::Instant;
 
 use super::Exchange;
 use crate::clock;
@@ -57,13 +58,14 @@ impl Exchange<'_> {
         }
     }
 
-    /// What happens, each second, for as long as the client takes it.
+    /// What happens, each second, for as long as the client takes it and `events` of `[timeouts]` allows.
     fn events(&self, route: &Route) -> Response {
         let Some(permit) = self.services.events.take() else { return self.no_report(route) };
         let head = HeadWriter::new(self.services, Some(route), Status::OK)
             .field("Content-Type", "text/event-stream")
             .field("Cache-Control", "no-store");
-        let stream = EventStream { from: Vec::new(), pause: Duration::ZERO, _permit: permit };
+        let end = Instant::now() + self.services.site.timeouts.events;
+        let stream = EventStream { from: Vec::new(), pause: Duration::ZERO, end, _permit: permit };
         Response { body: Body::Stream(Box::new(stream)), ..Response::from_head(Rc::new(head.finish())) }
     }
 
@@ -138,13 +140,19 @@ struct EventStream {
     /// For each worker, the number of the first request that the client has not received.
     from: Vec<u64>,
     pause: Duration,
+    end: Instant,
     _permit: Permit,
 }
 
 impl BodyStream for EventStream {
     fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
         Box::pin(async move {
-            tokio::time::sleep(std::mem::replace(&mut self.pause, EVENT_INTERVAL)).await;
+            let left = self.end.saturating_duration_since(Instant::now());
+            let pause = std::mem::replace(&mut self.pause, EVENT_INTERVAL);
+            tokio::time::sleep(pause.min(left)).await;
+            if pause >= left {
+                return Ok(None);
+            }
             let Some(reporter) = services.reporter.as_ref().filter(|_| !services.is_leaving.get()) else {
                 // The client connects to the process that serves now.
                 return Ok(None);

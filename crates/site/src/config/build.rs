@@ -277,6 +277,7 @@ fn timeouts(top: &Section) -> Timeouts {
         write: time("write", defaults.write),
         idle: time("idle", defaults.idle),
         upgraded: time("upgraded", defaults.upgraded),
+        events: time("events", defaults.events),
         linger: time("linger", defaults.linger),
         disk: time("disk", defaults.disk),
         shutdown: time("shutdown", defaults.shutdown),

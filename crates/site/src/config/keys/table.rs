@@ -1937,6 +1937,14 @@ pub static CHAPTERS: &[Chapter] = &[
                        of the forward proxy. Then it is closed.",
             },
             Key {
+                name: "events",
+                kind: time(10, DAY),
+                default: Value("\"1h\""),
+                example: "\"10m\"",
+                text: "How long one response with the events of a status page may take. Then it ends, and the browser asks for \
+                       another, for which rules and passwords count again.",
+            },
+            Key {
                 name: "disk",
                 kind: time(10, DAY),
                 default: Value("\"30s\""),
