@@ -407,3 +407,151 @@ fn a_page_may_have_several_languages() {
         "{page}"
     );
 }
+
+#[test]
+fn parts_count_in_the_limits_of_their_own_paths() {
+    let server = pages(&[
+        ("page.shtml", &"<!--#include virtual=\"/part/a.txt\" -->".repeat(3)),
+        ("part/page.shtml", "<!--#include file=\"a.txt\" --><!--#include virtual=\"one.shtml\" -->"),
+        ("part/one.shtml", "1<!--#include file=\"a.txt\" -->"),
+        ("part/a.txt", "a"),
+        ("other.shtml", "<!--#include virtual=\"/part/page.shtml\" -->"),
+    ])
+    .config(
+        "[[limit]]\nby = \"field:x\"\nrequests = \"3/h\"\nrequests_burst = 3\n\
+         [[limit]]\nby = \"field:x\"\npaths = \"/part/\"\nrequests = \"4/h\"\nrequests_burst = 4\n\
+         [[limit]]\nby = \"field:y\"\npaths = \"/part/\"\nconcurrent = 1\n\
+         [[limit]]\nby = \"field:z\"\npaths = \"/part/\"\nrequests = \"1/h\"\ndry_run = true\n",
+    )
+    .start();
+    let mut rows = Rows::new();
+    for (path, fields, expected) in [
+        ("/page.shtml", "x: one\r\n", "aaa".to_owned()),
+        ("/page.shtml", "x: one\r\n", format!("a{ERROR}{ERROR}")),
+        ("/page.shtml", "x: one\r\n", ERROR.repeat(3)),
+        // A page that counts in the limit counts in it once, with all that it includes.
+        ("/part/page.shtml", "x: two\r\n", "a1a".to_owned()),
+        ("/other.shtml", "x: two\r\n", "a1a".to_owned()),
+        ("/part/a.txt", "x: two\r\n", "a".to_owned()),
+        // A permit is held by the page that includes, or until a part has been sent.
+        ("/part/page.shtml", "y: one\r\n", "a1a".to_owned()),
+        ("/page.shtml", "y: one\r\n", "aaa".to_owned()),
+        ("/page.shtml", "z: one\r\n", "aaa".to_owned()),
+    ] {
+        let response = server.connect().get_with(path, fields);
+        rows.check(format!("{path} {fields}"), (response.status, response.text()), (200, expected));
+    }
+    let status = server.connect().get_with("/page.shtml", "x: one\r\n").status;
+    rows.check("the page counts", status, 429);
+    let stats = server.run_command(&["stats", "--json"]);
+    let stats = String::from_utf8_lossy(&stats.stdout).into_owned();
+    rows.holds("stats", &stats, stats.contains("\"parts\":2"));
+}
+
+#[test]
+fn a_part_has_a_permit_while_it_is_made() {
+    let (url, requests) = paused_upstream();
+    let server = pages(&[("page.shtml", "first<!--#include virtual=\"/slow\" -->last")])
+        .config(&format!(
+            "[[limit]]\nby = \"all\"\npaths = \"/slow\"\nconcurrent = 1\n\
+             [[route]]\npath = \"/slow\"\nproxy = \"{url}\""
+        ))
+        .start();
+    let mut client = server.connect();
+    client.send("GET /page.shtml HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut stream = requests.recv_timeout(TIMEOUT).expect("the page includes it");
+    assert_eq!(server.get("/slow").status, 429);
+    assert_eq!(server.get("/page.shtml").text(), format!("first{ERROR}last"));
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nslow").unwrap();
+    assert_eq!(client.read_response().text(), "firstslowlast");
+    let answer = || server.get("/page.shtml").text() == "firstslowlast";
+    let next = std::thread::spawn(move || {
+        requests.recv_timeout(TIMEOUT).map(|mut stream| {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nslow")
+        })
+    });
+    assert!(wait_until(TIMEOUT, answer), "the permit is free again");
+    assert!(next.join().is_ok_and(|sent| sent.is_ok()));
+}
+
+#[test]
+fn a_part_has_the_user_of_its_own_login() {
+    let server = pages(&[(
+        "ann/page.shtml",
+        "<!--#include virtual=\"/ann/who\" --> <!--#include virtual=\"/who\" --> \
+                            <!--#include virtual=\"/other/who\" -->",
+    )])
+    .file_beside_root("users", "ann:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\n")
+    .file_beside_root("others", "bob:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\n")
+    .script("ann/who", WHO)
+    .script("who", WHO)
+    .script("other/who", WHO)
+    .config(
+        "[[route]]\npath = \"/ann/\"\nauth = \"basic\"\nuser_files = \"users\"\n\
+         [[route]]\npath = \"/other/\"\nauth = \"basic\"\nrealm = \"other\"\nuser_files = \"others\"\n\
+         [[route]]\npath = \"/ann/who\"\ncgi = true\nauth = \"basic\"\nuser_files = \"users\"\n\
+         [[route]]\npath = \"*who\"\ncgi = true\n",
+    )
+    .start();
+    let page = server.connect().get_with("/ann/page.shtml", "Authorization: Basic YW5uOnNlY3JldA==\r\n");
+    assert_eq!(page.text(), format!("[ann] [] {ERROR}"));
+}
+
+const WHO: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n[%s]' \"$REMOTE_USER\"\n";
+
+#[test]
+fn references_are_relative_to_the_page_that_a_fallback_leads_to() {
+    let server = pages(&[
+        ("app/page.shtml", "<!--#include virtual=\"part.txt\" --><!--#include file=\"part.txt\" -->"),
+        ("app/part.txt", "right"),
+        ("x/y/part.txt", "wrong"),
+        ("outer.shtml", "<!--#include virtual=\"/missing/page\" -->"),
+    ])
+    .config("fallback = \"/app/page.shtml\"")
+    .start();
+    let mut rows = Rows::new();
+    for path in ["/app/page.shtml", "/x/y/missing", "/missing", "/outer.shtml"] {
+        rows.check(path, server.get(path).text().as_str(), "rightright");
+    }
+    let tag = |path: &str| server.get(path).field("etag").map(str::to_owned);
+    rows.check("the same parts have the same tag", tag("/x/y/missing"), tag("/app/page.shtml"));
+}
+
+#[test]
+fn pages_with_parts_for_one_client_are_private() {
+    let server = pages(&[
+        ("files.shtml", "<!--#include file=\"a.txt\" -->"),
+        ("time.shtml", "<!--#echo var=\"DATE_GMT\" --><!--#include file=\"a.txt\" -->"),
+        ("cookie.shtml", "<!--#echo var=\"HTTP_COOKIE\" -->"),
+        ("script.shtml", "<!--#include virtual=\"/cgi-bin/open\" -->"),
+        ("fails.shtml", "<!--#include virtual=\"/missing\" -->"),
+        ("rules.shtml", "<!--#include virtual=\"/inside/a.txt\" -->"),
+        ("a.txt", "a"),
+        ("inside/a.txt", "a"),
+    ])
+    .script("cgi-bin/open", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nopen'\n")
+    .config(
+        "cache_control = \"public, max-age=60\"\n\
+         [[rule]]\npath = \"/inside/\"\naddress = \"!127.0.0.0/8\"\nthen = \"deny\"\n\
+         [[route]]\npath = \"/cgi-bin/\"\ncgi = true",
+    )
+    .start();
+    let mut rows = Rows::new();
+    // A script takes time: the head is sent before its response is there.
+    for (page, expected) in [
+        ("/files.shtml", "public, max-age=60"),
+        ("/time.shtml", "public, max-age=60"),
+        ("/cookie.shtml", "private, max-age=60"),
+        ("/script.shtml", "private, max-age=60"),
+        ("/fails.shtml", "private, max-age=60"),
+        ("/rules.shtml", "private, max-age=60"),
+    ] {
+        // The files are in the cache then.
+        server.get(page);
+        rows.check(page, server.get(page).field("cache-control"), Some(expected));
+    }
+    rows.check("the rule lets this client pass", server.get("/rules.shtml").text().as_str(), "a");
+    let server = with_esi("");
+    rows.check("an upstream", server.get("/fresh").field("cache-control"), Some("private, max-age=1000"));
+    rows.check("without freshness", server.get("/page").field("cache-control"), None);
+}

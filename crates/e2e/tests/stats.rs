@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 93] = [
+const COUNTS: [&str; 94] = [
     "http_1_0",
     "http_1_1",
     "http_2",
@@ -69,6 +69,7 @@ const COUNTS: [&str; 93] = [
     "scripts_failed",
     "scripts_killed",
     "scripts_timeout",
+    "parts",
     "publications",
     "publications_without_space",
     "scripts_rejected",

@@ -162,6 +162,16 @@ pub fn check_name<'s>(route: &'s Route, path: &SafePath<'_>, facts: Facts<'_>) -
     evaluate(&route.access, path, facts)
 }
 
+/// Whether the rules may decide otherwise about `path` for another client, or at another time.
+pub fn depends_on_client(host: &Host, path: &SafePath<'_>) -> bool {
+    let of = |path: &SafePath<'_>| {
+        let route = host.routes.get(host.routes.find(path));
+        route.access.iter().any(|rules| rules.iter().any(|rule| rule.depends_on_client(path)))
+    };
+    let alternates = &host.routes.get(host.routes.find(path)).files.alternates;
+    of(path) || other_names(path, alternates).iter().any(of)
+}
+
 /// Other names of what is at `path`: `X` for `X.gz`, which has the same content, and `/a/b` for `/a;x/b`, because
 /// applications remove such parameters; and `X` for `X.de`, if files have languages. Allocates only if there are some.
 pub fn other_names(path: &SafePath<'_>, alternates: &AlternateRules) -> Vec<SafePath<'static>> {
@@ -224,6 +234,17 @@ impl Rule {
             Action::Deny(status) => Verdict::Deny(status, self),
             Action::Authenticate => Verdict::Authenticate(self),
         }
+    }
+
+    fn depends_on_client(&self, path: &SafePath<'_>) -> bool {
+        let is_for_path = |condition: &Condition| match condition {
+            Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
+            _ => true,
+        };
+        let is_same_for_all =
+            |condition: &Condition| matches!(condition, Condition::Path(_) | Condition::Host(_));
+        self.conditions.iter().all(is_for_path)
+            && (self.action == Action::Authenticate || !self.conditions.iter().all(is_same_for_all))
     }
 
     /// Whether it asks for facts of the TLS connection.

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use ssi::scan::Languages;
+use taipan_http::fields::{is_name, list};
 
 use crate::compress::TypePattern;
 
@@ -83,9 +84,65 @@ impl Includes {
     }
 }
 
+/// A value of `Cache-Control` by which no cache shares a response, and that of a client may store it as before.
+pub fn private(cache_control: &str) -> String {
+    let mut out = "private".to_owned();
+    for directive in list([cache_control.as_bytes()]) {
+        let shared = ["public", "private", "s-maxage", "proxy-revalidate"];
+        if !shared.iter().any(|own| starts_with_word(directive, own)) {
+            out.push_str(", ");
+            out.push_str(&String::from_utf8_lossy(directive));
+        }
+    }
+    out
+}
+
+/// Whether a field of a response says that other clients get, or may get, another one.
+pub fn is_for_client(name: &str, value: &[u8]) -> bool {
+    let personal = ["private", "no-store", "no-cache"];
+    match name.to_ascii_lowercase().as_str() {
+        "set-cookie" => true,
+        "cache-control" => {
+            list([value]).any(|member| personal.iter().any(|own| starts_with_word(member, own)))
+        }
+        "vary" => list([value]).any(|member| !is_name(member, "accept-encoding")),
+        _ => false,
+    }
+}
+
+/// Whether a directive, perhaps with an argument, has this name.
+fn starts_with_word(directive: &[u8], name: &str) -> bool {
+    directive.split(|byte| *byte == b'=').next().is_some_and(|own| is_name(own.trim_ascii_end(), name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keeps_pages_from_being_shared() {
+        for (value, expected) in [
+            ("public, max-age=60", "private, max-age=60"),
+            ("s-maxage = 60, no-cache", "private, no-cache"),
+            ("PRIVATE, no-store", "private, no-store"),
+            ("private=\"set-cookie, x\", max-age=1", "private, max-age=1"),
+            ("", "private"),
+        ] {
+            assert_eq!(private(value), expected, "{value}");
+        }
+        for (name, value, expected) in [
+            ("Set-Cookie", "a=b", true),
+            ("Cache-Control", "max-age=1, private", true),
+            ("cache-control", "no-cache=\"x\"", true),
+            ("cache-control", "public, max-age=1", false),
+            ("Vary", "Accept-Encoding", false),
+            ("vary", "accept-encoding, Cookie", true),
+            ("vary", "*", true),
+            ("x-other", "private", false),
+        ] {
+            assert_eq!(is_for_client(name, value.as_bytes()), expected, "{name}: {value}");
+        }
+    }
 
     #[test]
     fn knows_pages() {

@@ -26,6 +26,22 @@ pub(super) struct Passed {
     authentication: Arc<Authentication>,
     /// The path whose folder had no users of its own, or had those of the authentication.
     folder: Option<SafePath<'static>>,
+    /// `None`: nothing protects the folder.
+    user: Option<User>,
+}
+
+#[derive(Clone)]
+struct User {
+    name: String,
+    /// The value of `AUTH_TYPE`.
+    kind: &'static str,
+}
+
+impl Passed {
+    fn is_for(&self, own: &Arc<Authentication>, path: &SafePath<'_>) -> bool {
+        let is_same_folder = self.folder.as_ref().is_none_or(|folder| *folder == folder_of(path));
+        Arc::ptr_eq(&self.authentication, own) && is_same_folder
+    }
 }
 
 /// Why credentials do not pass.
@@ -42,11 +58,7 @@ enum Failure {
 impl<'a> Exchange<'a> {
     /// Whether a user has authenticated for what is at `path`.
     pub(super) fn has_authenticated(&self, own: &Arc<Authentication>, path: &SafePath<'_>) -> bool {
-        let is_for = |passed: &Passed| {
-            let is_same_folder = passed.folder.as_ref().is_none_or(|folder| *folder == folder_of(path));
-            Arc::ptr_eq(&passed.authentication, own) && is_same_folder
-        };
-        self.passed.iter().any(is_for)
+        self.passed.iter().any(|passed| passed.is_for(own, path))
     }
 
     /// Does what `check` asks for until it has no objection. Errors: the response.
@@ -88,6 +100,12 @@ impl<'a> Exchange<'a> {
         own: &Arc<Authentication>,
         path: &SafePath<'static>,
     ) -> Result<(), Response> {
+        let of_page = self.inclusion.as_ref().map(|inclusion| inclusion.logins());
+        if let Some(passed) = of_page.into_iter().flatten().find(|passed| passed.is_for(own, path)) {
+            let passed = passed.clone();
+            self.pass_user(passed);
+            return Ok(());
+        }
         let folder = (own.folder != FolderPasswords::Off).then(|| folder_of(path));
         let users = match &folder {
             None => Some(own.clone()),
@@ -98,28 +116,38 @@ impl<'a> Exchange<'a> {
                 Err(status) => return Err(self.status(self.route(path), status).await),
             },
         };
-        if let Some(users) = users {
-            self.log_in(&users, path).await?;
-        }
-        self.passed.push(Passed { authentication: own.clone(), folder });
+        let user = match users {
+            Some(users) => self.log_in(&users, path).await?,
+            None => None,
+        };
+        self.pass_user(Passed { authentication: own.clone(), folder, user });
         Ok(())
     }
 
-    async fn log_in(&mut self, users: &Arc<Authentication>, path: &SafePath<'_>) -> Result<(), Response> {
+    fn pass_user(&mut self, passed: Passed) {
+        if let Some(User { name, kind }) = &passed.user {
+            // Those of an earlier one stay.
+            _ = self.variables.add("REMOTE_USER", name.as_bytes());
+            _ = self.variables.add(USER_VARIABLE, name.as_bytes());
+            _ = self.variables.add("AUTH_TYPE", kind.as_bytes());
+        }
+        self.passed.push(passed);
+    }
+
+    async fn log_in(
+        &mut self,
+        users: &Arc<Authentication>,
+        path: &SafePath<'_>,
+    ) -> Result<Option<User>, Response> {
         let result = match users.scheme {
-            Scheme::Off => return Ok(()),
+            Scheme::Off => return Ok(None),
             Scheme::Basic => self.log_in_by_basic(users).await,
             Scheme::Digest => self.log_in_by_digest(users),
         };
-        let (user, kind) = match result {
-            Ok(user) => user,
-            Err(failure) => return Err(self.on_failure(users, path, failure).await),
-        };
-        // Those of an earlier one stay.
-        _ = self.variables.add("REMOTE_USER", user.as_bytes());
-        _ = self.variables.add(USER_VARIABLE, user.as_bytes());
-        _ = self.variables.add("AUTH_TYPE", kind.as_bytes());
-        Ok(())
+        match result {
+            Ok((name, kind)) => Ok(Some(User { name, kind })),
+            Err(failure) => Err(self.on_failure(users, path, failure).await),
+        }
     }
 
     /// The credentials of the request. Several lines of the field are none.

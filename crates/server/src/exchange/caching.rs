@@ -235,10 +235,14 @@ impl<'a> Exchange<'a> {
     }
 
     fn identity(&self) -> Identity {
-        let has_certificate = self.tls.is_some_and(|tls| tls.client.is_some());
-        let is_known = self.variables.iter().next().is_some() || !self.passed.is_empty() || has_certificate;
         let own = Identity::of(self.head);
-        Identity { credentials: own.credentials || is_known, ..own }
+        Identity { credentials: own.credentials || self.is_known(), ..own }
+    }
+
+    /// Whether something other than the fields of the request says who the client is.
+    pub(super) fn is_known(&self) -> bool {
+        let has_certificate = self.tls.is_some_and(|tls| tls.client.is_some());
+        self.variables.iter().next().is_some() || !self.passed.is_empty() || has_certificate
     }
 
     fn look(&self, resource: &Resource<'_>, directives: &RequestDirectives) -> Looked {

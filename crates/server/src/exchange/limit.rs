@@ -9,6 +9,7 @@ use site::route::RouteId;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::pages::Place;
 use super::{Exchange, Unfinished};
 use crate::content::fixed::{self, Retry};
 use crate::limits::{Applied, AppliedLimits, Direction, Excess, LimitTable, Remaining, Subject, Throttle};
@@ -106,7 +107,50 @@ impl Exchange<'_> {
         let Ok(path) = self.path() else { return Ok(None) };
         let applied = Box::new(self.applying(table, &path, self.host().routes.find(&path)));
         let mut throttle = self.take(&path, &applied)?;
-        for limit in &*applied {
+        self.take_permits(&path, &applied, &mut throttle).await?;
+        self.throttle_body(&applied);
+        Ok(throttle.is_needed().then(|| Box::new(throttle)))
+    }
+
+    /// As `admit`, for a part of a page: it counts in the limits in which no page around it counts. Its bytes are those of
+    /// the page.
+    pub(super) async fn admit_part(&mut self, place: &Place) -> Result<Option<Box<Throttle>>, Response> {
+        let Ok(path) = self.path() else { return Ok(None) };
+        let all = self.counting();
+        let applied: Rc<[Applied]> = all.into_iter().filter(|limit| !place.is_counted(limit)).collect();
+        let now = limits::now();
+        for (at, limit) in applied.iter().enumerate() {
+            match limit.take_request(now) {
+                Ok(_) => {}
+                Err(excess) if !limit.state.is_enforced() => self.note_dry_run(limit, excess),
+                Err(excess) => {
+                    return_requests(&applied[..at]);
+                    return Err(self.reject_excess(&path, limit, excess));
+                }
+            }
+        }
+        let mut throttle = Throttle::default();
+        self.take_permits(&path, &applied, &mut throttle).await?;
+        place.count(applied);
+        Ok(throttle.is_needed().then(|| Box::new(throttle)))
+    }
+
+    /// The limits in which the request counts.
+    pub(super) fn counting(&self) -> AppliedLimits {
+        match (self.responder.limits, self.path()) {
+            (Some(table), Ok(path)) => self.applying(table, &path, self.host().routes.find(&path)),
+            _ => AppliedLimits::new(),
+        }
+    }
+
+    /// Waits for the permits of limits of concurrency. Errors: the response to a request that gets none.
+    async fn take_permits(
+        &self,
+        path: &SafePath<'_>,
+        applied: &[Applied],
+        throttle: &mut Throttle,
+    ) -> Result<(), Response> {
+        for limit in applied {
             let Some((permits, _, wait)) = limit.concurrency() else { continue };
             if let Ok(permit) = permits.clone().try_acquire_owned() {
                 throttle.hold(permit);
@@ -129,13 +173,12 @@ impl Exchange<'_> {
             match permit {
                 Some(permit) => throttle.hold(permit),
                 None => {
-                    return_requests(&applied);
-                    return Err(self.reject_excess(&path, limit, Excess::Concurrent));
+                    return_requests(applied);
+                    return Err(self.reject_excess(path, limit, Excess::Concurrent));
                 }
             }
         }
-        self.throttle_body(&applied);
-        Ok(throttle.is_needed().then(|| Box::new(throttle)))
+        Ok(())
     }
 
     fn applying(&self, table: &'static LimitTable, path: &SafePath<'_>, route: RouteId) -> AppliedLimits {

@@ -10,16 +10,17 @@ mod stream;
 
 use std::rc::Rc;
 
+use site::includes::private;
 use site::model::Route;
 use taipan_http::conditional::{self, Validators, Verdict};
 use taipan_http::fields::is_name;
 use taipan_http::head::{Field, Method, Names};
 use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
-use taipan_http::target::SafePath;
+use taipan_http::target::{SafePath, encode_path};
 
-pub(super) use self::assembly::Inclusion;
-use self::assembly::{Assembly, Document, Place};
+use self::assembly::{Assembly, Audience, Document};
+pub(super) use self::assembly::{Inclusion, Place};
 use self::file_stream::FileStream;
 use self::stream::{Begun, PageStream, Source};
 use super::Exchange;
@@ -34,8 +35,9 @@ use crate::response_head::HeadWriter;
 use crate::services::Services;
 
 /// Fields that describe the bytes before directives were carried out, or that are for this server.
-const OTHER: [&str; 11] = [
+const OTHER: [&str; 12] = [
     "accept-ranges",
+    "cdn-cache-control",
     "content-digest",
     "content-length",
     "content-md5",
@@ -61,24 +63,30 @@ impl Exchange<'_> {
         let modified = parts.as_ref().map(|parts| parts.modified);
         let validators = Validators { etag: etag.as_deref(), modified };
         let head = |status| {
-            HeadWriter::new(self.services, Some(route), status)
-                .optional("ETag", etag.as_deref())
-                .optional(
-                    "Last-Modified",
-                    modified.map(|at| self.services.past(at)).map(taipan_http::date::format),
-                )
-                .optional("Cache-Control", self.services.cache_control(self.host, path))
+            HeadWriter::new(self.services, Some(route), status).optional("ETag", etag.as_deref()).optional(
+                "Last-Modified",
+                modified.map(|at| self.services.past(at)).map(taipan_http::date::format),
+            )
         };
+        let cache_control = self.services.cache_control(self.host, path);
+        let cache_control = |audience| cache_control.map(|own| caching(own, audience));
+        // What is not known yet may be for this client alone.
+        let audience = parts.as_ref().map_or(Audience::Client, |parts| parts.audience);
         match conditional::evaluate(self.head, Some(&validators), self.now) {
             Verdict::Proceed => {}
-            Verdict::NotModified => return Response::from_head(head(Status::NOT_MODIFIED).finish()),
+            Verdict::NotModified => {
+                let head = head(Status::NOT_MODIFIED).optional("Cache-Control", cache_control(audience));
+                return Response::from_head(head.finish());
+            }
             Verdict::PreconditionFailed => return self.status(route, Status::PRECONDITION_FAILED).await,
         }
         let head = head(Status::OK).field("Content-Type", route.files.types.lookup(&page.name));
         if self.head.method == Method::Head {
-            return Response::from_head(head.finish());
+            return Response::from_head(head.optional("Cache-Control", cache_control(audience)).finish());
         }
-        let Some(inclusion) = self.inclusion(Some(document(path, entry, &page.name))) else {
+        let mut base = String::from("/");
+        encode_path(path.as_str(), &mut base);
+        let Some(inclusion) = self.inclusion(base, Some(document(path, entry, &page.name))) else {
             return self.status(route, Status::INTERNAL_SERVER_ERROR).await;
         };
         let source = match &page.content {
@@ -88,29 +96,23 @@ impl Exchange<'_> {
                 Source::scanned(Box::new(FileStream::new(part)), route.files.includes.languages)
             }
         };
-        let stream = PageStream::new(inclusion, source);
-        let is_of_files = parts.is_some();
-        let Some(response) = self.begin(stream, head).await else {
-            return self.status(route, Status::BAD_GATEWAY).await;
-        };
-        match (&self.inclusion, is_of_files || route.files.compress.scripts) {
-            (None, true) => compress::negotiated(self.services, &route.files.compress, self.head, response),
-            _ => response,
-        }
-    }
-
-    /// Makes as much of the content as needs no waiting. If that is all, its length is known. `None`: it cannot be made.
-    async fn begin(&self, mut stream: PageStream, head: HeadWriter<'_>) -> Option<Response> {
-        match stream.begin(self.services).await {
+        let mut stream = PageStream::new(inclusion, source);
+        // If all of the content can be made without waiting, its length is known, and whom it is for.
+        let response = match stream.begin(self.services).await {
             Begun::All(content) => {
-                let head = head.length(content.len() as u64);
-                Some(Response::from_head(head.finish_with(&content)))
+                let audience = if parts.is_some() { audience } else { stream.audience() };
+                let head = head.optional("Cache-Control", cache_control(audience));
+                Response::from_head(head.length(content.len() as u64).finish_with(&content))
             }
             Begun::Part => {
-                let body = Body::Stream(Box::new(stream));
-                Some(Response { body, ..Response::from_head(head.finish()) })
+                let head = head.optional("Cache-Control", cache_control(audience)).finish();
+                Response { body: Body::Stream(Box::new(stream)), ..Response::from_head(head) }
             }
-            Begun::Failed => None,
+            Begun::Failed => return self.status(route, Status::BAD_GATEWAY).await,
+        };
+        match (&self.inclusion, parts.is_some() || route.files.compress.scripts) {
+            (None, true) => compress::negotiated(self.services, &route.files.compress, self.head, response),
+            _ => response,
         }
     }
 
@@ -158,7 +160,8 @@ impl Exchange<'_> {
             }
             return response;
         }
-        let Some(inclusion) = self.inclusion(None) else { return response };
+        let base = self.head.target.path().unwrap_or("/").to_owned();
+        let Some(inclusion) = self.inclusion(base, None) else { return response };
         let head = rewritten(&response.head);
         let content = response.bytes()[response.head.head_len()..].to_vec();
         let inner: Box<dyn BodyStream> = match response.body {
@@ -177,17 +180,20 @@ impl Exchange<'_> {
         Response { body, broken_rule, cache, ..Response::from_head(head) }
     }
 
-    /// What the pages of this response share, and the place of this one. `document`: of the page, if it is a file. `None`: the
-    /// request has no connection.
-    fn inclusion(&self, document: Option<Document>) -> Option<Inclusion> {
+    /// What the pages of this response share, and the place of this one, whose encoded path is `base`. `document`: of the page,
+    /// if it is a file. `None`: the request has no connection.
+    fn inclusion(&self, base: String, document: Option<Document>) -> Option<Inclusion> {
         match &self.inclusion {
-            // Its own place has been made for it.
-            Some(inclusion) => Some(inclusion.clone()),
+            Some(Inclusion { assembly, place }) => {
+                Some(Inclusion { assembly: assembly.clone(), place: Rc::new(place.at(base)) })
+            }
             None => {
-                let path = self.head.target.path().unwrap_or("/");
-                let document = document.unwrap_or_else(|| Document::of_path(path));
-                let assembly = Assembly::new(self, document)?;
-                Some(Inclusion { assembly: Rc::new(assembly), place: Rc::new(Place::first(self.head)) })
+                let document = document.unwrap_or_else(|| Document::of_path(&base));
+                let assembly = Rc::new(Assembly::new(self, document)?);
+                Some(Inclusion {
+                    assembly,
+                    place: Rc::new(Place::first(self.head, base, self.counting().into_iter().collect())),
+                })
             }
         }
     }
@@ -201,15 +207,31 @@ fn document(path: &SafePath<'_>, entry: &Entry, name: &str) -> Document {
     }
 }
 
-/// The head, without the fields of its content.
+/// The value of `Cache-Control` for content that is for these.
+fn caching(cache_control: &str, audience: Audience) -> String {
+    match audience {
+        Audience::All => cache_control.to_owned(),
+        Audience::Client => private(cache_control),
+    }
+}
+
+/// The head, without the fields of its content. Its parts are not known yet: they may be for one client.
 fn rewritten(head: &ResponseHead) -> ResponseHead {
     let date = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("date")).map(|(_, value)| value);
     let date = date.and_then(|date| date.try_into().ok()).unwrap_or([b' '; taipan_http::date::LEN]);
     let mut builder = Builder::new(head.status(), &date);
+    let mut cache_control: Vec<String> = Vec::new();
+    let mut may_be_stored = false;
     for (name, value) in head.fields() {
-        if !OTHER.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+        if name.eq_ignore_ascii_case("cache-control") {
+            cache_control.push(String::from_utf8_lossy(value).into_owned());
+        } else if !OTHER.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            may_be_stored |= name.eq_ignore_ascii_case("expires");
             builder = builder.field(name, value);
         }
+    }
+    if may_be_stored || !cache_control.is_empty() {
+        builder = builder.field("Cache-Control", private(&cache_control.join(", ")));
     }
     builder.finish()
 }

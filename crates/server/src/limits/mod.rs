@@ -272,6 +272,11 @@ impl Applied {
         }
     }
 
+    /// Whether the same bucket counts for both.
+    pub fn counts_with(&self, other: &Applied) -> bool {
+        Arc::ptr_eq(&self.bucket, &other.bucket)
+    }
+
     /// Takes back `take_request`.
     pub fn return_request(&self) {
         if let Some(rate) = self.state.limit.requests {

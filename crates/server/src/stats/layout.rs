@@ -105,6 +105,7 @@ counts! {
     Hedges "hedges" "requests that a second endpoint got, too",
     HedgesWon "hedges_won" "requests that the second endpoint responded to first",
     HedgesOmitted "hedges_omitted" "requests without a second endpoint: too many have one",
+    Parts "parts" "requests for parts of pages",
     Publications "publications" "requests to publish, or by WebDAV",
     PublicationsWithoutSpace "publications_without_space" "requests rejected with 507: no space, or above a quota",
     ScriptsRejected "scripts_rejected" "requests rejected with 503: too many scripts",

@@ -8,9 +8,12 @@ use std::rc::Rc;
 use ::script::environment::{
     Additions, CgiRequest, Claims, Credentials, Environment, Limits as EnvironmentLimits, environment,
 };
+use site::access::depends_on_client;
 use site::decide::{Decision, Resource};
+use site::includes::is_for_client;
 use site::proxies::Via;
 use ssi::coding::percent_decode;
+use ssi::page::is_stable;
 use ssi::reference::{Reference, Unresolved};
 use ssi::variables::{Request as PageRequest, Variables};
 use taipan_http::fields::{host_and_port, is_name};
@@ -21,9 +24,11 @@ use taipan_http::target::{SafePath, Scheme};
 use super::super::Exchange;
 use super::super::authentication::Passed;
 use crate::exchange::Responder;
+use crate::limits::Applied;
 use crate::request::Request;
 use crate::request::owned::{OwnedConnection, OwnedHead};
 use crate::response::Response;
+use crate::stats::Count;
 
 /// Fields of the client's request that are not those of a request for a part: they are about its body, its coding, the state
 /// of the client, or the connection.
@@ -58,7 +63,7 @@ const OF_SCRIPTS: [&str; 7] = [
     "SCRIPT_NAME",
     "DOCUMENT_ROOT",
 ];
-/// Variables that tell who the user is, and which the login of the page has set.
+/// Variables that tell who the user is, and which the login of the page has set: a part has a login of its own.
 const OF_USER: [&str; 3] = ["REMOTE_USER", "HTTP_REMOTE_USER", "AUTH_TYPE"];
 
 /// What the pages of one response share.
@@ -79,6 +84,16 @@ pub struct Assembly {
     /// What may still be included, and how many bytes may still be made.
     left: Cell<usize>,
     bytes_left: Cell<u64>,
+    audience: Cell<Audience>,
+}
+
+/// Whom the content that was made so far is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// As far as is known, all clients get the same.
+    All,
+    /// Others may get something else.
+    Client,
 }
 
 /// The page that the client has asked for.
@@ -92,12 +107,14 @@ pub struct Document {
 
 /// Where a page stands among those that include one another.
 pub struct Place {
-    /// Its path, encoded.
+    /// Its path, encoded: references are relative to it.
     pub path: String,
-    /// Its path, decoded, and its query.
+    /// The path that was requested, decoded, and its query.
     key: String,
     depth: usize,
     above: Option<Rc<Place>>,
+    /// The limits in which its request counts.
+    counted: OnceCell<Rc<[Applied]>>,
 }
 
 /// The page that includes something.
@@ -164,11 +181,16 @@ impl Document {
 }
 
 impl Place {
-    /// That of the page of a request.
-    pub fn first(head: &Head<'_>) -> Place {
-        let path = head.target.path().unwrap_or("/");
-        let key = key(path, head.target.query()).unwrap_or_default();
-        Place { path: path.to_owned(), key, depth: 0, above: None }
+    /// That of the page of a request, which `counted` limits count.
+    pub fn first(head: &Head<'_>, path: String, counted: Rc<[Applied]>) -> Place {
+        let key = key(head.target.path().unwrap_or("/"), head.target.query()).unwrap_or_default();
+        Place { path, key, depth: 0, above: None, counted: OnceCell::from(counted) }
+    }
+
+    /// The same, for a page with another path than the one that was requested.
+    pub fn at(&self, path: String) -> Place {
+        let Place { key, depth, above, counted, .. } = self;
+        Place { path, key: key.clone(), depth: *depth, above: above.clone(), counted: counted.clone() }
     }
 
     /// Whether it is the page of the client's request.
@@ -193,7 +215,19 @@ impl Place {
         if self.depth >= limit {
             return Err(Problem::TooDeep(limit));
         }
-        Ok(Place { path: path.to_owned(), key, depth: self.depth + 1, above: Some(self.clone()) })
+        let (depth, above, counted) = (self.depth + 1, Some(self.clone()), OnceCell::new());
+        Ok(Place { path: path.to_owned(), key, depth, above, counted })
+    }
+
+    /// Whether its request, or that of a page around it, counts in a limit.
+    pub fn is_counted(&self, limit: &Applied) -> bool {
+        let own = self.counted.get().is_some_and(|all| all.iter().any(|own| own.counts_with(limit)));
+        own || self.above.as_ref().is_some_and(|above| above.is_counted(limit))
+    }
+
+    /// Its request counts in these.
+    pub fn count(&self, limits: Rc<[Applied]>) {
+        _ = self.counted.set(limits);
     }
 }
 
@@ -231,11 +265,16 @@ impl Assembly {
             variables: RefCell::default(),
             left: Cell::new(limits.count),
             bytes_left: Cell::new(limits.bytes),
+            audience: Cell::new(Audience::All),
         })
     }
 
     pub fn responder(&self) -> &Rc<Responder> {
         &self.responder
+    }
+
+    pub fn audience(&self) -> Audience {
+        self.audience.get()
     }
 
     /// Counts what was made or included. `false`: it is too much.
@@ -297,6 +336,9 @@ impl Assembly {
 
 impl PageRequest for Assembly {
     fn variable(&self, name: &str) -> Option<String> {
+        if !is_stable(name) {
+            self.audience.set(Audience::Client);
+        }
         match name {
             "DOCUMENT_URI" => Some(self.document.uri.clone()),
             "DOCUMENT_NAME" => Some(self.document.name.clone()),
@@ -356,17 +398,19 @@ impl Inclusion {
         }
     }
 
+    /// The logins of the page.
+    pub fn logins(&self) -> &[Passed] {
+        &self.assembly.passed
+    }
+
     /// The response that the client would get for `target`, but for the whole of it, and without a coding.
     pub async fn request(self, target: String) -> Result<Response, Problem> {
         let assembly = self.assembly.clone();
-        let fields = assembly.head.fields();
-        let (head, connection) = assembly.part_head(&target, &fields)?;
-        let request = Request { head: &head, connection, interim: None };
-        let response = assembly.exchange(self, &head).respond(request).await;
-        match response.status() {
-            Status::OK | Status::NO_CONTENT => Ok(response),
-            status => Err(Problem::Status(status)),
+        let result = assembly.request(self, &target).await;
+        if !matches!(result, Ok((_, Audience::All))) {
+            assembly.audience.set(Audience::Client);
         }
+        result.map(|(response, _)| response)
     }
 
     /// The size and the time of the file that the client would get for `target`.
@@ -384,6 +428,25 @@ impl Inclusion {
 }
 
 impl Assembly {
+    async fn request(&self, inclusion: Inclusion, target: &str) -> Result<(Response, Audience), Problem> {
+        let fields = self.head.fields();
+        let (head, connection) = self.part_head(target, &fields)?;
+        let request = Request { head: &head, connection, interim: None };
+        let place = inclusion.place.clone();
+        let mut exchange = self.exchange(inclusion, &head);
+        exchange.services.counts.add(Count::Parts, 1);
+        let throttle = exchange.admit_part(&place).await;
+        let throttle = throttle.map_err(|response| Problem::Status(response.status()))?;
+        let response = Response { throttle, ..exchange.respond(request).await };
+        match response.status() {
+            Status::OK | Status::NO_CONTENT => {
+                let audience = exchange.audience(&response);
+                Ok((response, audience))
+            }
+            status => Err(Problem::Status(status)),
+        }
+    }
+
     fn part_head<'h>(
         &'h self,
         target: &'h str,
@@ -394,21 +457,29 @@ impl Assembly {
         Ok((head.ok_or(Problem::Path)?, self.connection.info()))
     }
 
-    /// An exchange for a part. The login of the page counts for it, where the same users may have it.
+    /// An exchange for a part.
     fn exchange<'e>(&'e self, inclusion: Inclusion, head: &'e Head<'e>) -> Exchange<'e> {
         let connection = self.connection.info();
         Exchange {
             tls: connection.tls,
             connection: Some(connection),
             inclusion: Some(inclusion),
-            passed: self.passed.clone(),
-            variables: self.additions.clone(),
             ..Exchange::new(&self.responder, self.host, head, connection.client)
         }
     }
 }
 
 impl Exchange<'_> {
+    /// Whether other clients may get another response.
+    fn audience(&self, response: &Response) -> Audience {
+        let path = self.path().ok();
+        let has_rules = path.is_none_or(|path| depends_on_client(self.host(), &path));
+        let is_for_client = self.is_known()
+            || (self.responder.needs.rules && has_rules)
+            || response.head.fields().any(|(name, value)| is_for_client(name, value));
+        if is_for_client { Audience::Client } else { Audience::All }
+    }
+
     /// Errors: the response to a client that may not have the file; or `None`: there is no file.
     async fn file_facts(&mut self, request: Request<'_>) -> Result<Facts, Option<Response>> {
         let path = self.path().map_err(Some)?;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use site::access::depends_on_client;
 use site::decide::{Decision, Resource};
 use site::model::EtagFrom;
 use site::plan::PlannedRoot;
@@ -10,6 +11,7 @@ use taipan_http::target::{SafePath, encode_path};
 use twox_hash::XxHash3_128;
 
 use super::super::Exchange;
+use super::assembly::Audience;
 use crate::files::Entry;
 use crate::files::open::Stamp;
 use crate::files::page::PageContent;
@@ -20,6 +22,7 @@ const MAX_PARTS: usize = 64;
 pub struct Parts {
     /// Seconds since 1970, of the newest part.
     pub modified: i64,
+    pub audience: Audience,
     stamps: Vec<u8>,
     count: usize,
 }
@@ -43,7 +46,7 @@ impl Parts {
 impl Exchange<'_> {
     /// The parts of the page at `path`. `None`: more than files that the client may have decides its content.
     pub(super) async fn parts(&self, path: &SafePath<'_>, entry: &Rc<Entry>) -> Option<Parts> {
-        let mut parts = Parts { modified: i64::MIN, stamps: Vec::new(), count: 0 };
+        let mut parts = Parts { modified: i64::MIN, audience: Audience::All, stamps: Vec::new(), count: 0 };
         parts.add(entry.stamp()?);
         // Pages whose parts have not been looked at.
         let mut pages = vec![(path.clone().into_owned(), entry.clone())];
@@ -57,6 +60,9 @@ impl Exchange<'_> {
                 }
                 let (path, entry) = self.part(&reference, &base).await?;
                 parts.add(entry.stamp()?);
+                if self.responder.needs.rules && depends_on_client(self.host(), &path) {
+                    parts.audience = Audience::Client;
+                }
                 if entry.page.is_some() {
                     pages.push((path, entry));
                 }

@@ -12,9 +12,10 @@ use ssi::evaluate::{Evaluator, Inclusion as Wanted, OnFailure, Step};
 use ssi::reference::Reference;
 use ssi::scan::{Languages, Node, Scanner};
 
-use super::assembly::{Facts, Inclusion, Problem};
+use super::assembly::{Audience, Facts, Inclusion, Problem};
 use super::file_stream::FileStream;
 use crate::files::page::{PageContent, PageFile};
+use crate::limits::Throttle;
 use crate::log;
 use crate::response::{Body, BodyStream, NextChunk, Response};
 use crate::services::Services;
@@ -65,8 +66,8 @@ enum Task {
     None,
     Request(Wanted, Waiting<Response>),
     Facts(Asked, Reference, Waiting<Facts>),
-    /// The content of a response that is included.
-    Part(Wanted, Box<dyn BodyStream>),
+    /// The content of a response that is included, with the permits of its request.
+    Part(Wanted, Box<dyn BodyStream>, Option<Box<Throttle>>),
 }
 
 /// It owns all that it needs.
@@ -115,6 +116,11 @@ impl PageStream {
             first: Vec::new(),
             abort_reason: INCOMPLETE,
         }
+    }
+
+    /// Whom the content that was made so far is for.
+    pub fn audience(&self) -> Audience {
+        self.inclusion.assembly.audience()
     }
 
     /// Makes what needs no waiting.
@@ -241,7 +247,7 @@ impl PageStream {
             Step::Output(text) => self.add(text.as_bytes(), out)?,
             Step::Failed(mistake) => {
                 self.log(format_args!("{mistake}"));
-                out.extend_from_slice(self.evaluator.error_message().as_bytes());
+                self.add_message(out)?;
             }
             Step::Include(wanted) => match self.inclusion.enter(&wanted.reference) {
                 Ok((inclusion, target)) => {
@@ -249,16 +255,17 @@ impl PageStream {
                 }
                 Err(problem) => self.on_problem(wanted, problem, out)?,
             },
-            Step::Size(reference) => self.ask(Asked::Size, reference, out),
-            Step::Modified(reference) => self.ask(Asked::Modified, reference, out),
+            Step::Size(reference) => self.ask(Asked::Size, reference, out)?,
+            Step::Modified(reference) => self.ask(Asked::Modified, reference, out)?,
         }
         Ok(())
     }
 
-    fn ask(&mut self, asked: Asked, reference: Reference, out: &mut Vec<u8>) {
+    fn ask(&mut self, asked: Asked, reference: Reference, out: &mut Vec<u8>) -> io::Result<()> {
         match self.inclusion.enter(&reference) {
             Ok((inclusion, target)) => {
                 self.task = Task::Facts(asked, reference, Box::pin(inclusion.facts(target)));
+                Ok(())
             }
             Err(problem) => self.on_unknown(&reference, problem, out),
         }
@@ -288,16 +295,16 @@ impl PageStream {
                     };
                     self.add(text.as_bytes(), out)?;
                 }
-                Some(Err(problem)) => self.on_unknown(&reference, problem, out),
+                Some(Err(problem)) => self.on_unknown(&reference, problem, out)?,
             },
-            Task::Part(wanted, mut part) => {
+            Task::Part(wanted, mut part, permits) => {
                 if !may_wait(&mut *part, out, patience) {
-                    return Ok(self.pause(Task::Part(wanted, part)));
+                    return Ok(self.pause(Task::Part(wanted, part, permits)));
                 }
                 match part.next(services).await {
                     Ok(Some(chunk)) => {
                         self.add(&chunk, out)?;
-                        self.task = Task::Part(wanted, part);
+                        self.task = Task::Part(wanted, part, permits);
                     }
                     Ok(None) => {}
                     Err(_) => {
@@ -324,7 +331,7 @@ impl PageStream {
             Body::Parts(_) | Body::Tunnel(_) => return self.on_problem(wanted, Problem::Cut, out),
         };
         self.add(&part.take_buffered(), out)?;
-        self.task = Task::Part(wanted, part);
+        self.task = Task::Part(wanted, part, response.throttle);
         Ok(())
     }
 
@@ -348,7 +355,7 @@ impl PageStream {
             (Some(reference), _) => {
                 self.steps.push_front(Step::Include(Wanted { reference, alternative: None, on_failure }));
             }
-            (None, OnFailure::Message) => out.extend_from_slice(self.evaluator.error_message().as_bytes()),
+            (None, OnFailure::Message) => self.add_message(out)?,
             (None, OnFailure::Nothing) => {}
             (None, OnFailure::Abort) => return Err(io::Error::other(INCOMPLETE)),
         }
@@ -356,9 +363,14 @@ impl PageStream {
     }
 
     /// The size or the time of something is not known.
-    fn on_unknown(&mut self, reference: &Reference, problem: Problem, out: &mut Vec<u8>) {
+    fn on_unknown(&mut self, reference: &Reference, problem: Problem, out: &mut Vec<u8>) -> io::Result<()> {
         self.log(format_args!("nothing is known of \"{}\": {problem}", reference.text().escape_debug()));
-        out.extend_from_slice(self.evaluator.error_message().as_bytes());
+        self.add_message(out)
+    }
+
+    fn add_message(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        let message = self.evaluator.error_message().to_owned();
+        self.add(message.as_bytes(), out)
     }
 
     /// Clients cause these lines, so there is at most one a second.
@@ -383,7 +395,7 @@ impl BodyStream for PageStream {
         match (&mut self.task, &mut self.source) {
             _ if !self.first.is_empty() => true,
             (Task::Request(..) | Task::Facts(..), _) => false,
-            (Task::Part(_, part), _) => part.has_more(),
+            (Task::Part(_, part, _), _) => part.has_more(),
             (Task::None, Source::Scanned(Some(inner), _, nodes)) if nodes.is_empty() => inner.has_more(),
             (Task::None, _) => true,
         }
