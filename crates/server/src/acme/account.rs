@@ -16,7 +16,7 @@ use super::issue;
 
 /// An authority may reject a nonce again and again (RFC 8555 §6.5).
 const ATTEMPTS: usize = 5;
-const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
+pub const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 
 pub struct AccountKey {
     pub key: PrivatePkcs8KeyDer<'static>,

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use site::certificates::{Certificates, Challenge};
 use zeroize::Zeroizing;
 
-use super::account::{AccountKey, Binding, Directory};
+use super::account::{AccountKey, BAD_NONCE, Binding, Directory};
 use super::dns::{self, Change, Record};
 use super::https::Client;
 use super::issue::{self, Pair};
@@ -21,6 +21,8 @@ use crate::log;
 
 /// Between looks at an order.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
+/// Orders one after another, when the authority rejects nonce after nonce (RFC 8555 §6.5).
+const ORDERS: usize = 3;
 /// The authority knows another order that replaces the certificate (RFC 9773 §5).
 const ALREADY_REPLACED: &str = "urn:ietf:params:acme:error:alreadyReplaced";
 const RATE_LIMITED: &str = "urn:ietf:params:acme:error:rateLimited";
@@ -98,21 +100,31 @@ pub async fn order(
     let account = directory.account(client, key, settings.email.as_deref(), binding.as_ref()).await;
     let id = account.map_err(|why| context.failed(why))?;
     let known = (id.clone(), directory.issuer.clone());
-    let ordered = async {
+    let attempt = async || {
         let builder = Account::builder_with_http(Box::new(client.clone()));
-        let account = builder.from_parts(id, key.key.clone_key(), request.authority.to_owned()).await;
+        let account = builder.from_parts(id.clone(), key.key.clone_key(), request.authority.to_owned()).await;
         let account = account.map_err(|error| context.error(error))?;
         let mut order = context.begin(&account, request).await?;
         context.prove(&mut order, request, responder).await?;
         context.finish(&mut order, request).await
     };
+    let mut ordered = attempt().await;
+    for _ in 1..ORDERS {
+        if ordered.as_ref().is_err_and(|error| error.failure == Failure::Nonce) {
+            ordered = attempt().await;
+        }
+    }
     let (account, issuer) = known.clone();
-    match ordered.await {
+    match ordered {
         Ok(pair) => {
             Ok(Finished { authority: request.authority.to_owned(), pem: pair.pem(), account, issuer })
         }
         Err(error) => Err(OrderError { account: Some(known), ..error }),
     }
+}
+
+fn is_bad_nonce(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if problem.r#type.as_deref() == Some(BAD_NONCE))
 }
 
 impl Context {
@@ -130,6 +142,7 @@ impl Context {
             (Error::Api(problem), Some(until)) if is_limit(&problem.r#type) => {
                 OrderError::new(Failure::RateLimited(seconds(until)), error.to_string())
             }
+            (error, _) if is_bad_nonce(error) => OrderError::new(Failure::Nonce, error.to_string()),
             _ => OrderError::of_authority(error.to_string()),
         }
     }
@@ -252,6 +265,7 @@ impl Context {
                     format!("the authority has not decided in time on the challenge {}", challenge.name());
                 Err(OrderError::new(Failure::Challenge, text))
             }
+            Err(error) if is_bad_nonce(&error) => Err(self.error(error)),
             Ok(_) | Err(Error::Api(_)) => {
                 let reasons = self.reasons(order).await;
                 let text = format!("the challenge {} has failed: {reasons}", challenge.name());

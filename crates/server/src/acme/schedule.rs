@@ -85,6 +85,8 @@ pub enum Failure {
     Authority,
     /// The authority accepts no more before this time.
     RateLimited(Time),
+    /// The authority rejected nonce after nonce.
+    Nonce,
     /// The challenge failed.
     Challenge,
     /// This machine cannot make or store a certificate.
@@ -172,7 +174,7 @@ impl Schedule {
             Failure::Challenge if challenge + 1 < challenges => {
                 Some(Attempt { authority, challenge: challenge + 1 })
             }
-            Failure::Challenge | Failure::Authority | Failure::RateLimited(_)
+            Failure::Challenge | Failure::Authority | Failure::RateLimited(_) | Failure::Nonce
                 if authority + 1 < authorities =>
             {
                 Some(Attempt { authority: authority + 1, challenge: 0 })
