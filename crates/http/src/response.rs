@@ -79,6 +79,19 @@ impl Builder {
         self
     }
 
+    /// As `field`, with a name that is a token.
+    pub fn received(mut self, field: Field) -> Builder {
+        self.bytes.extend_from_slice(field.name);
+        self.bytes.extend_from_slice(b": ");
+        self.push_value(field.value);
+        self
+    }
+
+    /// Makes room for so many bytes of fields and body.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     pub fn number(mut self, name: &str, value: u64) -> Builder {
         self.push_name(name);
         write_number(value, &mut self.bytes);

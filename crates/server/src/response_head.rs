@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use site::model::{Route, Site};
 use taipan_http::date::LEN;
+use taipan_http::head::Field;
 use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
 
@@ -54,9 +55,23 @@ impl<'a> HeadWriter<'a> {
 
     /// Adds a field, unless the route sets or removes it.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> HeadWriter<'a> {
-        if is_fixed(name) || !self.is_ruled(name) {
+        if !self.is_ruled(name.as_bytes()) || is_fixed(name.as_bytes()) {
             self.builder = self.builder.field(name, value);
         }
+        self
+    }
+
+    /// As `field`, with a field that has been parsed.
+    pub fn received(mut self, field: Field) -> HeadWriter<'a> {
+        if !self.is_ruled(field.name) || is_fixed(field.name) {
+            self.builder = self.builder.received(field);
+        }
+        self
+    }
+
+    /// Makes room for so many bytes of fields and body.
+    pub fn reserve(mut self, bytes: usize) -> HeadWriter<'a> {
+        self.builder.reserve(bytes);
         self
     }
 
@@ -84,7 +99,7 @@ impl<'a> HeadWriter<'a> {
         let HeadWriter { mut builder, route, origin } = self.with_defaults();
         for rule in route.map_or(&[][..], |route| &route.headers) {
             if let Some((name, value)) = rule.field()
-                && !is_fixed(name)
+                && !is_fixed(name.as_bytes())
                 && !(origin == PageOrigin::BuiltIn && name.eq_ignore_ascii_case(POLICY))
             {
                 builder = builder.field(name, value);
@@ -106,7 +121,7 @@ impl<'a> HeadWriter<'a> {
             let is_set = match name {
                 // A list: other values remain.
                 VARY => self.builder.has_line(name, value.as_bytes()),
-                _ => self.builder.has(name) || self.is_ruled(name),
+                _ => self.builder.has(name) || self.is_ruled(name.as_bytes()),
             };
             if !is_set {
                 self.builder = self.builder.field(name, value);
@@ -116,14 +131,14 @@ impl<'a> HeadWriter<'a> {
     }
 
     /// Whether the route sets or removes this field.
-    fn is_ruled(&self, name: &str) -> bool {
+    fn is_ruled(&self, name: &[u8]) -> bool {
         let rules = self.route.map_or(&[][..], |route| &route.headers);
-        rules.iter().any(|rule| rule.replaces(name.as_bytes()))
+        rules.iter().any(|rule| rule.replaces(name))
     }
 }
 
-fn is_fixed(name: &str) -> bool {
-    FIXED.iter().any(|f| f.eq_ignore_ascii_case(name))
+fn is_fixed(name: &[u8]) -> bool {
+    FIXED.iter().any(|fixed| fixed.as_bytes().eq_ignore_ascii_case(name))
 }
 
 /// A head that is sent many times, with the current `Date`.

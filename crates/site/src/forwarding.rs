@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use taipan_http::client::known::KnownField;
 use taipan_http::digits::write_number;
 use taipan_http::fields::{digits, trim_ows};
 use taipan_http::target::{PathError, RawPath, SafePath, encode_path, normalized};
@@ -246,15 +247,15 @@ impl Forwarding {
     /// What a field of the response becomes, where it leads to the upstream itself. `None`: it stays.
     pub fn response_field(
         &self,
-        name: &str,
+        field: KnownField,
         value: &str,
         upstream: &Upstream,
         requested_host: &str,
     ) -> Option<String> {
-        match name {
-            _ if name.eq_ignore_ascii_case("location") => self.location(value, upstream, requested_host),
-            _ if name.eq_ignore_ascii_case("refresh") => self.refresh(value, upstream, requested_host),
-            _ if name.eq_ignore_ascii_case("set-cookie") => self.cookie(value, upstream),
+        match field {
+            KnownField::Location => self.location(value, upstream, requested_host),
+            KnownField::Refresh => self.refresh(value, upstream, requested_host),
+            KnownField::SetCookie => self.cookie(value, upstream),
             _ => None,
         }
     }
@@ -498,15 +499,15 @@ mod tests {
         let endpoints = Endpoints::External(External { addresses, connections: 1 });
         let upstream = Upstream::new("app".to_owned(), Protocol::Http, endpoints);
         let check = |forwarding: &Forwarding, value, expected: Option<&str>| {
-            let found = forwarding.response_field("Location", value, &upstream, "www.example");
+            let found = forwarding.response_field(KnownField::Location, value, &upstream, "www.example");
             assert_eq!(found.as_deref(), expected, "{value}");
         };
         let refresh = |forwarding: &Forwarding, value, expected: Option<&str>| {
-            let found = forwarding.response_field("refresh", value, &upstream, "www.example");
+            let found = forwarding.response_field(KnownField::Refresh, value, &upstream, "www.example");
             assert_eq!(found.as_deref(), expected, "{value}");
         };
         let cookie = |forwarding: &Forwarding, value, expected: Option<&str>| {
-            let found = forwarding.response_field("SET-COOKIE", value, &upstream, "www.example");
+            let found = forwarding.response_field(KnownField::SetCookie, value, &upstream, "www.example");
             assert_eq!(found.as_deref(), expected, "{value}");
         };
         let plain = Forwarding { host: Some("inner.example".to_owned()), ..Forwarding::default() };

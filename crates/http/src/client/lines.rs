@@ -5,25 +5,14 @@
 
 use std::fmt;
 
-use crate::fields::{digits, is_name, token_len, trim_ows};
+use super::known::{HOP_BY_HOP, KnownField, KnownFields};
+use crate::fields::{digits, is_name, text_len, token_len, trim_ows};
 use crate::framing::{self, Framing, FramingError};
 use crate::head::{Field, Version};
 use crate::status::Status;
 
 /// Bytes of a line that an error quotes.
 const QUOTED: usize = 60;
-
-/// Fields for this hop alone (RFC 9110 §7.6.1), and `Content-Length`. The server writes its own.
-const HOP_BY_HOP: [&str; 8] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "content-length",
-];
 
 /// The parser rejects a larger head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +63,8 @@ pub enum Progress {
 pub struct FieldSection {
     bytes: Vec<u8>,
     lines: Vec<FieldLine>,
+    /// Of all lines.
+    known: KnownFields,
 }
 
 /// Bytes and fields for which a head that begins gets memory. Most have fewer.
@@ -86,6 +77,7 @@ struct FieldLine {
     colon: u32,
     /// Of the value, without the spaces around it.
     value: (u32, u32),
+    known: Option<KnownField>,
 }
 
 /// The broken rule.
@@ -153,7 +145,7 @@ impl HeadLines {
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
         while let Some(&first) = input.first() {
             // The rest of the line at once, where nothing in it has to be looked at.
-            if self.position == LinePosition::Within && !is_control(first) {
+            if self.position == LinePosition::Within && !first.is_ascii_control() {
                 self.take_text(input)?;
                 continue;
             }
@@ -187,7 +179,7 @@ impl HeadLines {
 
     /// Adds the bytes in front of the next control character to the current line. Errors: a limit, where it is reached.
     fn take_text(&mut self, input: &mut &[u8]) -> Result<(), LineError> {
-        let length = input.iter().position(|byte| is_control(*byte)).unwrap_or(input.len());
+        let length = text_len(input);
         let of_head = self.limits.head - self.size.min(self.limits.head);
         let of_line = self.limits.line - self.line().len().min(self.limits.line);
         let (text, rest) = input.split_at(length.min(of_head).min(of_line));
@@ -227,6 +219,7 @@ impl HeadLines {
         if self.section.lines.len() >= self.limits.fields {
             return Err(LineError::TooManyFields);
         }
+        let known = KnownField::of(&line[..colon]);
         let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');
         let spaces = line[colon + 1..].iter().take_while(is_space).count();
         let value = trim_ows(&line[colon + 1 + spaces..]).len();
@@ -234,7 +227,8 @@ impl HeadLines {
         // Below the limit of a head.
         let [start, colon, from, to] =
             [self.start, self.start + colon, value_at, value_at + value].map(|at| at as u32);
-        self.section.lines.push(FieldLine { start, colon, value: (from, to) });
+        self.section.known = known.into_iter().fold(self.section.known, KnownFields::with);
+        self.section.lines.push(FieldLine { start, colon, value: (from, to), known });
         self.skip();
         Ok(())
     }
@@ -300,43 +294,72 @@ impl FieldSection {
         self.values(name).next()
     }
 
-    /// The index and the value of the only field of this name. Errors: the index of a second one.
-    pub fn single(&self, name: &'static str) -> Result<Option<(usize, &[u8])>, usize> {
-        let mut named = self.iter().enumerate().filter(|(_, field)| is_name(field.name, name));
-        let first = named.next();
-        match named.next() {
+    /// The fields in order, with what is known of them.
+    pub fn with_known(&self) -> impl Iterator<Item = (Option<KnownField>, Field<'_>)> + Clone {
+        self.lines.iter().map(|line| (line.known, line.field(&self.bytes)))
+    }
+
+    /// The values of all fields of this kind, in order.
+    pub fn known(&self, known: KnownField) -> impl Iterator<Item = &[u8]> + Clone {
+        // Most heads have few of them.
+        let lines = if self.known.has(known) { &self.lines[..] } else { &[] };
+        lines.iter().filter(move |line| line.known == Some(known)).map(|line| line.field(&self.bytes).value)
+    }
+
+    /// The known fields that are in it.
+    pub const fn known_fields(&self) -> KnownFields {
+        self.known
+    }
+
+    /// The index and the value of the only field of this kind. Errors: the index of a second one.
+    pub fn single(&self, known: KnownField) -> Result<Option<(usize, &[u8])>, usize> {
+        if !self.known.has(known) {
+            return Ok(None);
+        }
+        let mut lines = self.lines.iter().enumerate().filter(|(_, line)| line.known == Some(known));
+        let first = lines.next();
+        match lines.next() {
             Some((at, _)) => Err(at),
-            None => Ok(first.map(|(at, field)| (at, field.value))),
+            None => Ok(first.map(|(at, line)| (at, line.field(&self.bytes).value))),
         }
     }
 
     /// The framing that these fields announce. A length may have leading zeros, which programs print with a fixed
     /// width. They are an error in a request, where another parser could read an octal number.
     pub fn framing(&self, version: Version) -> Result<Framing, FramingError> {
-        let lengths = self.values("content-length").map(without_zeros);
-        framing::of(version, lengths, self.values("transfer-encoding"))
+        let lengths = self.known(KnownField::ContentLength).map(without_zeros);
+        framing::of(version, lengths, self.known(KnownField::TransferEncoding))
     }
 
     /// The options of `Connection`.
     pub fn connection_options(&self) -> impl Iterator<Item = &[u8]> {
-        self.values("connection").flat_map(|value| value.split(|byte| *byte == b',')).map(trim_ows)
-    }
-
-    /// Keeps the fields for which `keeps` is true.
-    pub fn retain(&mut self, keeps: impl Fn(Field) -> bool) {
-        let bytes = &self.bytes;
-        self.lines.retain(|line| keeps(line.field(bytes)));
+        self.known(KnownField::Connection).flat_map(|value| value.split(|byte| *byte == b',')).map(trim_ows)
     }
 
     /// Removes `HOP_BY_HOP`.
     pub fn remove_hop_by_hop(&mut self) {
-        self.retain(|field| !HOP_BY_HOP.iter().any(|name| is_name(field.name, name)));
+        if self.known.has_any_of(HOP_BY_HOP) {
+            self.retain(|line, _| !line.known.is_some_and(|known| HOP_BY_HOP.has(known)));
+        }
     }
 
     /// Removes the fields that `Connection` names (RFC 9110 §7.6.1).
     pub fn remove_connection_options(&mut self) {
-        let options: Vec<Vec<u8>> = self.connection_options().map(<[u8]>::to_vec).collect();
-        self.retain(|field| !options.iter().any(|option| option.eq_ignore_ascii_case(field.name)));
+        if self.known.has(KnownField::Connection) {
+            let options: Vec<Vec<u8>> = self.connection_options().map(<[u8]>::to_vec).collect();
+            let is_option = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
+            self.retain(|line, bytes| !is_option(line.field(bytes).name));
+        }
+    }
+
+    /// Removes all fields of this kind.
+    pub fn remove(&mut self, known: KnownField) {
+        self.retain(|line, _| line.known != Some(known));
+    }
+
+    fn retain(&mut self, keeps: impl Fn(&FieldLine, &[u8]) -> bool) {
+        self.lines.retain(|line| keeps(line, &self.bytes));
+        self.known = self.lines.iter().filter_map(|line| line.known).collect();
     }
 }
 

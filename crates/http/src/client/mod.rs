@@ -1,10 +1,12 @@
 //! The client's side of HTTP/1: the heads of interim responses (RFC 9110 §15.2) and of the final response (RFC 9112 §4
 //! and §5), received in parts of any size. Knows nothing of connections and of bodies beyond their length.
 
+pub mod known;
 pub mod lines;
 
 use std::fmt;
 
+use self::known::KnownField;
 use self::lines::{
     FieldSection, HeadLines, Limits, LineError, Position, Progress, final_status, status_line,
 };
@@ -138,8 +140,8 @@ impl Parser {
             return self.finish_switch(version);
         }
         let status = final_status(code).map_err(whole)?;
-        for name in ["content-type", "location"] {
-            self.lines.section().single(name).map_err(|second| ResponseError {
+        for known in [KnownField::ContentType, KnownField::Location] {
+            self.lines.section().single(known).map_err(|second| ResponseError {
                 cause: LineError::Twice,
                 position: self.lines.position_of(second),
             })?;
@@ -149,7 +151,7 @@ impl Parser {
         let closes = version == Version::Http10
             || fields.connection_options().any(|option| option.eq_ignore_ascii_case(b"close"));
         let persistence = if closes { Persistence::Close } else { self.persistence };
-        let trailer = trailers::announced(fields.values("trailer"), |_| false);
+        let trailer = trailers::announced(fields.known(KnownField::Trailer), |_| false);
         fields.remove_connection_options();
         fields.remove_hop_by_hop();
         Ok(Head { status, framing, persistence, fields, upgrade: None, trailer })
@@ -160,7 +162,7 @@ impl Parser {
         let whole = |cause| ResponseError { cause, position: Position::new(1, b"") };
         let mut fields = self.lines.into_section();
         let framing = fields.framing(Version::Http11).map_err(|error| whole(LineError::Framing(error)))?;
-        let upgrade = fields.single("upgrade").ok().flatten();
+        let upgrade = fields.single(KnownField::Upgrade).ok().flatten();
         let upgrade = upgrade.and_then(|(_, name)| String::from_utf8(name.to_vec()).ok());
         if version != Version::Http11 || framing != Framing::None || upgrade.is_none() {
             return Err(whole(LineError::StatusRange));

@@ -3,10 +3,11 @@
 
 use std::fmt;
 
+use taipan_http::client::known::KnownField;
 use taipan_http::client::lines::{
     FieldSection, HeadLines, LineError, Position, Progress, final_status, status_code, status_line,
 };
-use taipan_http::fields::{is_name, target_len};
+use taipan_http::fields::target_len;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Version};
 use taipan_http::status::Status;
@@ -135,7 +136,7 @@ impl Parser {
             fields.remove_connection_options();
         }
         fields.remove_hop_by_hop();
-        fields.retain(|field| !is_name(field.name, "status"));
+        fields.remove(KnownField::Status);
         Ok(Head { kind, status, framing, fields })
     }
 
@@ -146,8 +147,8 @@ impl Parser {
             return Err((Cause::NoField, None));
         }
         let single =
-            |name| fields.single(name).map_err(|second| (Cause::Line(LineError::Twice), Some(second)));
-        let status = match (single("status")?, self.status_line) {
+            |known| fields.single(known).map_err(|second| (Cause::Line(LineError::Twice), Some(second)));
+        let status = match (single(KnownField::Status)?, self.status_line) {
             (Some((at, _)), Some(_)) => return Err((Cause::Line(LineError::Twice), Some(at))),
             (Some((at, value)), None) => {
                 let status = status_code(value).and_then(final_status);
@@ -155,8 +156,8 @@ impl Parser {
             }
             (None, line) => line.map(|(_, status)| status),
         };
-        single("content-type")?;
-        let (kind, status) = match single("location")? {
+        single(KnownField::ContentType)?;
+        let (kind, status) = match single(KnownField::Location)? {
             None => (Kind::Document, status.unwrap_or(Status::OK)),
             Some((at, b"")) => return Err((Cause::Location, Some(at))),
             Some((at, path)) if status.is_none() && fields.len() == 1 && is_local(path) => {

@@ -87,7 +87,7 @@ struct Entry {
     /// `None`: it is being sent.
     micros: Option<u64>,
     user: Option<Box<str>>,
-    upstream: Option<Box<str>>,
+    upstream: Option<Rc<str>>,
     /// Why it has ended early.
     ended: Option<Box<str>>,
 }
@@ -142,9 +142,9 @@ impl Recent {
             sent: 0,
             micros: None,
             user: response.user.map(Box::from),
-            upstream: response.upstream.and_then(|log| {
-                log.with(|attempts| attempts.last().map(|attempt| Box::from(&*attempt.address)))
-            }),
+            upstream: response
+                .upstream
+                .and_then(|log| log.with(|attempts| Some(attempts.last()?.address.clone()))),
             ended: None,
         };
         let entries = &mut *self.entries.borrow_mut();
@@ -215,7 +215,9 @@ fn push_entry(entry: &Entry, now: u64, out: &mut String) {
     push_object(asked, out);
     let micros = micros.unwrap_or_else(|| now.saturating_sub(asked.began));
     _ = write!(out, ",\"status\":{},\"sent\":{sent},\"micros\":{micros}", status.code());
-    for (key, value) in [("user", user), ("upstream", upstream), ("ended", ended)] {
+    for (key, value) in
+        [("user", user.as_deref()), ("upstream", upstream.as_deref()), ("ended", ended.as_deref())]
+    {
         if let Some(value) = value {
             _ = write!(out, ",\"{key}\":{}", quoted(value));
         }

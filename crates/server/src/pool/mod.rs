@@ -158,6 +158,8 @@ pub struct Pool {
     tls: Option<ClientTls>,
     offer: Offer,
     changed: Notify,
+    /// `run` looks at idle connections after a time.
+    sweeps: Cell<bool>,
     is_lost: Cell<bool>,
     /// Of its addresses, if there are several, or names.
     names: Vec<Rc<str>>,
@@ -241,6 +243,7 @@ impl Pool {
             tls: tls.map(|tls| tls.of_worker()),
             offer: if upstream.http2 { Offer::Http2 } else { Offer::Http1 },
             changed: Notify::new(),
+            sweeps: Cell::new(false),
             is_lost: Cell::new(false),
             names: (0..).map_while(|index| Some(upstream.endpoint_name(index)?.into())).collect(),
             name: upstream.name.as_str().into(),
@@ -432,7 +435,7 @@ impl Pool {
     pub async fn run(self: Rc<Pool>) -> io::Result<()> {
         let _end = EndGuard(self.clone());
         loop {
-            let has_idle = !self.idle.borrow().is_empty() || !self.http2.borrow().is_empty();
+            self.sweeps.set(!self.idle.borrow().is_empty() || !self.http2.borrow().is_empty());
             self.delays_cancel.set(self.acquisitions.borrow().surplus() > 0);
             tokio::select! {
                 event = self.channel.receive::<PoolEvent>() => match event {
@@ -444,7 +447,7 @@ impl Pool {
                     let cancelled = self.acquisitions.borrow_mut().cancel_surplus();
                     cancelled.into_iter().for_each(|request| self.send(request));
                 }
-                () = tokio::time::sleep(self.keep.clamp(MIN_SWEEP_INTERVAL, SWEEP_INTERVAL)), if has_idle => {
+                () = tokio::time::sleep(self.keep.clamp(MIN_SWEEP_INTERVAL, SWEEP_INTERVAL)), if self.sweeps.get() => {
                     self.sweep();
                 }
             }
@@ -578,7 +581,9 @@ impl Pool {
             connection.end();
             connection.was_idle = true;
             self.idle.borrow_mut().push(connection);
-            self.changed.notify_one();
+            if !self.sweeps.get() {
+                self.changed.notify_one();
+            }
         }
     }
 

@@ -13,15 +13,16 @@ use site::model::{Route, Script};
 use site::proxies::Via;
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream};
+use taipan_http::client::known::KnownField;
 use taipan_http::framing::Framing;
-use taipan_http::head::{Head, Method, Persistence};
+use taipan_http::head::{Field, Head, Method, Persistence};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use super::Upstreams;
 use super::head::{HeadParser, Step, UpstreamHead};
 use super::http::{self, Next};
-use super::response::{fields, leads_elsewhere, sendfile};
+use super::response::{fields, leads_elsewhere};
 use super::upgrade::Upgrade;
 use crate::clock;
 use crate::log::access::LoggedRequest;
@@ -34,6 +35,9 @@ use crate::response::{Origin, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
 use crate::trace::Trace;
+
+/// Bytes of the fields that this server adds to most responses.
+const OWN_FIELDS: usize = 128;
 
 /// A request that has been sent.
 pub struct Begun {
@@ -190,14 +194,22 @@ impl Begun {
         let length = length(&head, body.len())?;
         let upstream = services.site.upstreams.get(route.upstream()?)?;
         let has_failed = upstream.health.failure_status.contains(head.status);
-        if has_failed || sendfile(&head).is_some() || fields(&head).any(|(name, _)| leads_elsewhere(name)) {
+        if has_failed || leads_elsewhere(&head) {
             return None;
         }
         let forwarding = &route.script.as_ref()?.forwarding;
-        let mut writer = HeadWriter::new(services, Some(route), head.status);
-        for (name, value) in fields(&head) {
-            let rewritten = forwarding.response_field(name, std::str::from_utf8(value).ok()?, upstream, "");
-            writer = writer.field(name, rewritten.as_deref().map_or(value, str::as_bytes));
+        let mut writer =
+            HeadWriter::new(services, Some(route), head.status).reserve(received.len() + OWN_FIELDS);
+        for (known, field) in fields(&head) {
+            let cookie = match known {
+                Some(known @ KnownField::SetCookie) => {
+                    let value = std::str::from_utf8(field.value).ok()?;
+                    forwarding.response_field(known, value, upstream, "")
+                }
+                _ => None,
+            };
+            let value = cookie.as_deref().map_or(field.value, str::as_bytes);
+            writer = writer.received(Field { value, ..field });
         }
         if let Some((_, attempt)) = &self.log {
             attempt.on_head(head.status);

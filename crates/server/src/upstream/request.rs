@@ -18,6 +18,7 @@ use site::route::RouteId;
 use site::upstream::{Protocol, Upstream, UpstreamId};
 use site::walk::{self, Step};
 use ssi::scan::Languages;
+use taipan_http::client::known::KnownField;
 use taipan_http::digits::write_ip;
 use taipan_http::fields::{host_and_port, is_name};
 use taipan_http::framing::Framing;
@@ -356,14 +357,14 @@ impl Handler {
     pub fn response_field(
         &self,
         services: &Services,
-        name: &str,
+        known: KnownField,
         value: &[u8],
         host: &str,
     ) -> Option<String> {
         let upstream = services.site.upstreams.get(self.upstream(services)?)?;
         let forwarding = &self.script(services)?.forwarding;
         let value = std::str::from_utf8(value).ok().filter(|_| upstream.protocol == Protocol::Http)?;
-        forwarding.response_field(name, value, upstream, host)
+        forwarding.response_field(known, value, upstream, host)
     }
 
     fn environment(

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use script::response::variables;
 use site::authorizer::{Verdict, may_be_remembered, verdict};
+use taipan_http::client::known::{KnownField, KnownFields};
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Persistence};
@@ -74,12 +75,18 @@ pub async fn of(
         _ => {}
     }
     if head.is_local_redirect {
-        let target = head.fields.value("location").and_then(|to| std::str::from_utf8(to).ok()).unwrap_or("/");
+        let target = head
+            .fields
+            .known(KnownField::Location)
+            .next()
+            .and_then(|to| std::str::from_utf8(to).ok())
+            .unwrap_or("/");
         exchange.drain();
         return Outcome::InternalRedirect(target.to_owned());
     }
     if let Some(path) = sendfile(&head) {
-        let fields = fields(&head).map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
+        let field = |field: Field| (String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec());
+        let fields = fields(&head).map(|(_, parsed)| field(parsed)).collect();
         exchange.drain();
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
@@ -115,25 +122,27 @@ async fn of_client(
         Ok(content) => content,
         Err(outcome) => return outcome,
     };
-    let rewritten = |name: &str, value: &[u8]| match is_rewritten(name) && !handler.is_authorizer() {
-        true => handler.response_field(&services, name, value, &authority),
-        false => None,
+    let rewritten = |known: Option<KnownField>, value: &[u8]| {
+        let known = known.filter(|known| REWRITTEN.has(*known) && !handler.is_authorizer())?;
+        handler.response_field(&services, known, value, &authority)
     };
     if handler.form == Form::Unrendered {
-        let field = |(name, value): (&str, &[u8])| {
+        let field = |(known, Field { name, value }): (Option<KnownField>, Field)| {
             let value =
-                rewritten(name, value).map_or_else(|| value.into(), |value| value.into_bytes().into());
-            cache::Field { name: name.into(), value }
+                rewritten(known, value).map_or_else(|| value.into(), |value| value.into_bytes().into());
+            cache::Field { name: String::from_utf8_lossy(name).into(), value }
         };
-        let date = head.fields.value("date").map(|value| ("Date", value));
+        let date = head.fields.known(KnownField::Date).next();
+        let date = date.map(|value| (Some(KnownField::Date), Field { name: b"Date", value }));
         let fields = date.into_iter().chain(fields(&head)).map(field).collect();
         return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }));
     }
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(&services, Some(route), head.status);
-    for (name, value) in fields(&head) {
-        let rewritten = rewritten(name, value);
-        writer = writer.field(name, rewritten.as_deref().map_or(value, str::as_bytes));
+    for (known, field) in fields(&head) {
+        let rewritten = rewritten(known, field.value);
+        let value = rewritten.as_deref().map_or(field.value, str::as_bytes);
+        writer = writer.received(Field { value, ..field });
     }
     // Content with a length has no place for them by HTTP/1.1.
     if let (Some(names), Content::Stream(_, None)) = (trailer, &content) {
@@ -252,10 +261,10 @@ fn switched(
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let status = if upgrade.is_by_connect() { Status::OK } else { head.status };
     let mut writer = HeadWriter::new(services, Some(route), status);
-    for (name, value) in fields(head) {
-        let is_of_key = upgrade.key().is_some() && name.eq_ignore_ascii_case("sec-websocket-accept");
+    for (_, field) in fields(head) {
+        let is_of_key = upgrade.key().is_some() && is_name(field.name, "sec-websocket-accept");
         if !is_of_key {
-            writer = writer.field(name, value);
+            writer = writer.received(field);
         }
     }
     let writer = match upgrade.is_by_connect() {
@@ -299,26 +308,28 @@ fn is_ready(exchange: &Exchange, body: &mut Vec<u8>) -> bool {
 }
 
 /// Fields that may lead to the upstream itself.
-fn is_rewritten(name: &str) -> bool {
-    leads_elsewhere(name) || name.eq_ignore_ascii_case("set-cookie")
-}
-
+const REWRITTEN: KnownFields = LEADS_ELSEWHERE.with(KnownField::SetCookie);
 /// Fields with the URL of another page.
-pub fn leads_elsewhere(name: &str) -> bool {
-    ["location", "refresh"].iter().any(|own| name.eq_ignore_ascii_case(own))
+const LEADS_ELSEWHERE: KnownFields = KnownFields::EMPTY.with(KnownField::Location).with(KnownField::Refresh);
+/// Fields with the file that is sent in place of the body.
+const SENDFILE: KnownFields = KnownFields::EMPTY.with(KnownField::XAccelRedirect).with(KnownField::XSendfile);
+/// Fields for this server. It writes `Date` and `Server` itself; the configuration may conceal the latter.
+const OWN: KnownFields = SENDFILE.with(KnownField::Date).with(KnownField::Server);
+
+/// Whether the response means more than its fields and its body.
+pub fn leads_elsewhere(head: &UpstreamHead) -> bool {
+    let known = head.fields.known_fields();
+    known.has_any_of(LEADS_ELSEWHERE) || known.has_any_of(SENDFILE)
 }
 
-/// The fields for the client. The server writes `Date` and `Server` itself; the configuration may conceal the latter.
-pub fn fields(head: &UpstreamHead) -> impl Iterator<Item = (&str, &[u8])> {
-    head.fields.iter().filter_map(|field| {
-        let own = ["date", "server", "x-sendfile", "x-accel-redirect"];
-        let name = std::str::from_utf8(field.name).ok()?;
-        (!own.iter().any(|own| is_name(field.name, own))).then_some((name, field.value))
-    })
+/// The fields for the client.
+pub fn fields(head: &UpstreamHead) -> impl Iterator<Item = (Option<KnownField>, Field<'_>)> {
+    head.fields.with_known().filter(|(known, _)| !known.is_some_and(|known| OWN.has(known)))
 }
 
 /// The file that is sent in place of the body.
-pub fn sendfile(head: &UpstreamHead) -> Option<PathBuf> {
-    let value = head.fields.value("x-sendfile").or_else(|| head.fields.value("x-accel-redirect"))?;
+fn sendfile(head: &UpstreamHead) -> Option<PathBuf> {
+    let [first, second] = [KnownField::XSendfile, KnownField::XAccelRedirect];
+    let value = head.fields.known(first).chain(head.fields.known(second)).next()?;
     Some(Path::new(std::str::from_utf8(value).ok()?).to_owned())
 }
