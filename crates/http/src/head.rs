@@ -180,22 +180,30 @@ pub fn escape_target(input: &[u8]) -> Option<(Vec<u8>, usize)> {
             authority + target[authority..].iter().position(|byte| matches!(byte, b'/' | b'?'))?
         }
     };
+    if is_escaped(&target[path..]) {
+        return None;
+    }
     let mut escaped = input[..start + path].to_vec();
     escape_into(&target[path..], &mut escaped);
     escaped.extend_from_slice(&input[start + target.len()..]);
     let longer = escaped.len() - input.len();
-    (longer > 0).then_some((escaped, longer))
+    Some((escaped, longer))
 }
 
 /// As `escape_target`, of the value of `:path` in HTTP/2.
 pub fn escape_path(path: &[u8]) -> Option<Vec<u8>> {
-    let query = path.iter().position(|&byte| byte == b'?').unwrap_or(path.len());
-    if path.is_ascii() && !path[query..].iter().any(|byte| matches!(byte, b'"' | b'<' | b'>')) {
+    if is_escaped(path) {
         return None;
     }
     let mut escaped = Vec::new();
     escape_into(path, &mut escaped);
     Some(escaped)
+}
+
+/// `escape_into` would change nothing.
+fn is_escaped(path: &[u8]) -> bool {
+    let query = path.iter().position(|&byte| byte == b'?').unwrap_or(path.len());
+    path.is_ascii() && !path[query..].iter().any(|byte| matches!(byte, b'"' | b'<' | b'>'))
 }
 
 fn escape_into(path: &[u8], out: &mut Vec<u8>) {

@@ -16,4 +16,13 @@ impl Version {
             Version::Http2 => "HTTP/2.0",
         }
     }
+
+    /// As in `Via` (RFC 9110 §7.6.3).
+    pub const fn number(self) -> &'static str {
+        match self {
+            Version::Http10 => "1.0",
+            Version::Http11 => "1.1",
+            Version::Http2 => "2.0",
+        }
+    }
 }

@@ -315,8 +315,7 @@ fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool
 /// What this server knows of the request, unless the route has fields of its own.
 fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Vec<u8>) {
     // RFC 9110 §7.6.3, behind those of other proxies.
-    let received = head.version.as_str().trim_start_matches("HTTP/");
-    put(out, &[b"Via: ", received.as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
+    put(out, &[b"Via: ", head.version.number().as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
     let mut client = Vec::with_capacity(40);
     if let Some(ip) = peer.ip() {
         write_ip(ip, &mut client);
