@@ -50,14 +50,18 @@ fn everything_works_once_nothing_is_missing() {
         .file("not-executable.cgi", "#!/missing\n")
         .file("style.css", "style")
         .file("404.html", "our page")
-        .file_beside_root("home/ann/public_html/index.html", "page of ann");
+        .file_beside_root("home/ann/public_html/index.html", "page of ann")
+        .file_beside_root("by/a.example/page", "page of a")
+        .script_beside_root("by/a.example/shell.cgi", SHELL);
     let home = site.home().to_owned();
     let compiled = output_of(tool("cc").args(["-o", "www/a.cgi", "a.c"]).current_dir(&home));
     assert!(compiled.status.success(), "{compiled:?}");
     fs::set_permissions(&home, Permissions::from_mode(0o755)).expect("it is ours");
     let site = site.config(
         "chroot = \".\"\nuser = \"daemon\"\nerror_pages = { 404 = \"/404.html\" }\nuser_folders = \"public_html\"\n\
-         [[route]]\npath = \"*.cgi\"\ncgi = true\n[accounts]\nhomes = \"home\"\n[log]\naccess = \"./access.log\"\n",
+         [[route]]\npath = \"*.cgi\"\ncgi = true\n\
+         [[host]]\nnames = [\"a.example\", \"none.example\"]\nroot = \"by/$host\"\n\
+         [[host.route]]\npath = \"*.cgi\"\ncgi = true\n[accounts]\nhomes = \"home\"\n[log]\naccess = \"./access.log\"\n",
     );
     let config = site.write_config();
     let mut rows = Rows::new();
@@ -95,6 +99,18 @@ fn everything_works_once_nothing_is_missing() {
             ("/~root/", "our page"),
         ] {
             rows.check(format!("{round}: {path}"), server.get(path).text().as_str(), expected);
+        }
+        for (host, path, expected) in [
+            ("a.example", "/shell.cgi", "200 shell /by/a.example/shell.cgi"),
+            ("a.example", "/page", "200 page of a"),
+            ("none.example", "/page", "404"),
+        ] {
+            let response = server.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let found = match response.status {
+                200 => format!("200 {}", response.text()),
+                status => status.to_string(),
+            };
+            rows.check(format!("{round}: {host}{path}"), found.as_str(), expected);
         }
         let chunked =
             "POST /shell.cgi HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";

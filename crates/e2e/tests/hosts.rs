@@ -332,6 +332,9 @@ fn rejects_folders_of_names_that_cannot_be() {
         ("root = \"/srv/$name\"", "the variables are $host"),
         ("root = \"/srv/$level1\"", "add $host"),
         ("root = \"/srv/$host/../x\"", "leave out"),
+        ("root = \"/srv/$ip-$host\"", "write $ip once, and $host in a folder of its own"),
+        ("root = \"/srv/$ip/$level1\"", "add $host"),
+        ("root = \"/$ip\"", "begin it with a folder"),
         ("root = \"/srv\"\ndefault_folder = \"x\"", "is for a root with $host"),
         ("root = \"/srv/$host\"\ndefault_folder = \"../x\"", "is not the name of a folder"),
         ("root = \"/srv/$host\"\nmissing_folder = 401", "needs a field of its own"),
@@ -406,6 +409,81 @@ fn an_address_has_hosts_of_its_own() {
     server.signal(e2e::Signal::HUP);
     assert!(e2e::wait_until(e2e::TIMEOUT, || server.serving_pid() != first), "it is reloaded");
     rows.check("after it", kept.request(request("localhost")).text().as_str(), "five-named");
+}
+
+#[test]
+fn each_address_has_a_folder_of_its_own() {
+    let (plain, tls, http2) = (free_port(), free_port(), free_port());
+    let script = "#!/bin/sh\nprintf 'X-A: b\\n\\n%s %s' \"$DOCUMENT_ROOT\" \"$SERVER_ADDR\"\n";
+    let site = Site::new()
+        .certificate()
+        .config_without_root(&format!(
+            "listen = [\"0.0.0.0:{plain}\", \"0.0.0.0:{tls} tls\", \"0.0.0.0:{http2} http2\", \"unix:socket\"]\n\
+             certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\nroot = \"by/$ip/htdocs\"\n\
+             default_folder = \"other\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n\
+             [[host]]\nnames = [\"*.example\"]\nroot = \"both/$ip/$host\"\n"
+        ))
+        .file_beside_root("by/127.0.0.5/htdocs/page", "five")
+        .file_beside_root("by/127.0.0.6/htdocs/page", "six")
+        .file_beside_root("by/other/htdocs/page", "other")
+        .file_beside_root("both/127.0.0.5/a.example/page", "a at five")
+        .file_beside_root("both/127.0.0.6/a.example/page", "a at six")
+        .script_beside_root("by/127.0.0.5/htdocs/x.cgi", script)
+        .script_beside_root("by/127.0.0.6/htdocs/x.cgi", script);
+    let home = site.home().display().to_string();
+    let server = site.start();
+    let address = |last: u8, port| SocketAddr::from(([127, 0, 0, last], port));
+    let request = |host: &str, path: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let mut rows = Rows::new();
+    for (last, host, path, expected) in [
+        (5, "x", "/page", "five".to_owned()),
+        (6, "x", "/page", "six".to_owned()),
+        (7, "x", "/page", "other".to_owned()),
+        (5, "a.example", "/page", "a at five".to_owned()),
+        (6, "a.example", "/page", "a at six".to_owned()),
+        (5, "x", "/x.cgi", format!("{home}/by/127.0.0.5/htdocs 127.0.0.5")),
+        (6, "x", "/x.cgi", format!("{home}/by/127.0.0.6/htdocs 127.0.0.6")),
+    ] {
+        let mut client = Client::tcp(address(last, plain));
+        for time in ["first", "second"] {
+            let found = client.request(request(host, path));
+            rows.check(format!("{last} {host}{path}, {time}"), found.text().as_str(), &*expected);
+        }
+    }
+    for (last, host) in [(6, "b.example"), (7, "a.example"), (5, "x/../../127.0.0.6"), (5, "127.0.0.6")] {
+        let found = Client::tcp(address(last, plain)).request(request(host, "/page"));
+        let expected = if host == "127.0.0.6" {
+            "200 five"
+        } else if host.contains('/') {
+            "400 "
+        } else {
+            "404 "
+        };
+        let found =
+            if found.status == 200 { format!("200 {}", found.text()) } else { format!("{} ", found.status) };
+        rows.check(format!("{last} {host}"), found.as_str(), expected);
+    }
+    for (last, expected) in [(5, "five"), (6, "six"), (7, "other")] {
+        for time in ["first", "second"] {
+            let mut client = Client::tls(address(last, tls), &Tls::new());
+            let found = client.request(request("x", "/page")).text();
+            rows.check(format!("TLS {last}, {time}"), found.as_str(), expected);
+            let mut client = Http2::over(Client::tcp(address(last, http2))).expect("it speaks HTTP/2");
+            rows.check(format!("HTTP/2 {last}, {time}"), client.get("/page").text().as_str(), expected);
+        }
+    }
+    for (to, expected) in [("127.0.0.6", "by/127.0.0.6/htdocs"), ("127.0.0.7", "by/other/htdocs")] {
+        let explained = server.run_command(&["explain", "GET", "/page", "--to", to]);
+        let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+        rows.holds(to, &explained, explained.contains(expected));
+    }
+    // A reload hands idle connections over.
+    let mut kept = Client::tcp(address(5, plain));
+    rows.check("before a reload", kept.request(request("x", "/page")).text().as_str(), "five");
+    let first = server.serving_pid();
+    server.signal(e2e::Signal::HUP);
+    assert!(e2e::wait_until(e2e::TIMEOUT, || server.serving_pid() != first), "it is reloaded");
+    rows.check("after it", kept.request(request("x", "/page")).text().as_str(), "five");
 }
 
 #[test]

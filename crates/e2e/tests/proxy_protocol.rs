@@ -195,6 +195,59 @@ fn a_reload_keeps_the_client_of_an_idle_connection() {
     assert_eq!(waiting.request(GET).text().trim_end(), "[192.0.2.1] [4711] [] [off]");
 }
 
+#[test]
+fn the_address_that_the_header_names_is_that_of_the_server() {
+    let cgi = "[[host.route]]\npath = \"*.cgi\"\ncgi = true\n";
+    let script = "#!/bin/sh\nprintf 'X-A: b\\n\\n%s:%s %s' \"$SERVER_ADDR\" \"$SERVER_PORT\" \"${DOCUMENT_ROOT##*/}\"\n";
+    let server = Site::new()
+        .script("env.cgi", script)
+        .script_beside_root("by/198.51.100.3/env.cgi", script)
+        .script_beside_root("two/env.cgi", script)
+        .certificate()
+        .config(&format!(
+            "{LISTEN}[[route]]\npath = \"*.cgi\"\ncgi = true\n\
+             [[host]]\naddresses = [\"198.51.100.2:443\", \"2001:db8::2\"]\nroot = \"two\"\n{cgi}\
+             [[host]]\nnames = [\"by.example\"]\nroot = \"by/$ip\"\n{cgi}"
+        ))
+        .start();
+    let line = |to: &str, port: u16| match to.contains(':') {
+        true => format!("PROXY TCP6 2001:db8::1 {to} 4711 {port}\r\n"),
+        false => format!("PROXY TCP4 192.0.2.1 {to} 4711 {port}\r\n"),
+    };
+    let get = |host: &str| format!("GET /env.cgi HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let own = tcp(&server, 0);
+    let mut rows = Rows::new();
+    let mut kept = Vec::new();
+    for (header, host, expected) in [
+        (line("198.51.100.2", 443), "localhost", "198.51.100.2:443 two".to_owned()),
+        (line("198.51.100.2", 80), "localhost", "198.51.100.2:80 www".to_owned()),
+        (line("2001:db8::2", 80), "localhost", "2001:db8::2:80 two".to_owned()),
+        (line("::ffff:198.51.100.2", 443), "localhost", "198.51.100.2:443 two".to_owned()),
+        (line("198.51.100.3", 80), "by.example", "198.51.100.3:80 198.51.100.3".to_owned()),
+        ("PROXY UNKNOWN\r\n".to_owned(), "localhost", format!("{own} www")),
+    ] {
+        let mut client = from(PROXY, own);
+        client.send(format!("{header}{}", get(host)));
+        rows.check(&*header, client.read_response().text().as_str(), &*expected);
+        rows.check(format!("{header}, again"), client.request(get(host)).text().as_str(), &*expected);
+        kept.push((client, header, host, expected));
+    }
+    let mut other = from(PROXY, own);
+    other.send(format!("{}{}", line("198.51.100.4", 80), get("by.example")));
+    rows.check("an address without a folder", other.read_response().status, 404);
+    let plain = version_2(0x21, 0x11, &[192, 0, 2, 1, 198, 51, 100, 2, 0x12, 0x67, 0x01, 0xbb]);
+    let mut client = from(PROXY, tcp(&server, 2));
+    client.send(plain);
+    let mut client = Http2::over(client).expect("it speaks HTTP/2");
+    rows.check("HTTP/2", client.get("/env.cgi").text().as_str(), "198.51.100.2:443 two");
+    let first = server.serving_pid();
+    server.signal(Signal::HUP);
+    assert!(wait_until(TIMEOUT, || server.serving_pid() != first), "it is reloaded");
+    for (mut client, header, host, expected) in kept {
+        rows.check(format!("{header} after a reload"), client.request(get(host)).text().as_str(), &*expected);
+    }
+}
+
 /// The fields of a client count if it is a trusted proxy itself, and never if its address is not known.
 #[test]
 fn believes_fields_of_the_client_that_the_header_names() {

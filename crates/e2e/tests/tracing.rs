@@ -51,7 +51,8 @@ const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\n"
 fn upstreams_and_scripts_get_the_trace() {
     let site = |trace: &str| {
         let proxy = format!("[[route]]\npath = \"/app\"\nproxy = \"{}\"\n", echo());
-        let stored = format!("[[route]]\npath = \"/stored\"\nproxy = \"{}\"\nresponse_cache = true\n", echo());
+        let stored =
+            format!("[[route]]\npath = \"/stored\"\nproxy = \"{}\"\nresponse_cache = true\n", echo());
         let script = "[[route]]\npath = \"/cgi-bin/\"\ncgi = true\n";
         Site::new()
             .script("cgi-bin/env", SCRIPT)

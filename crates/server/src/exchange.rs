@@ -41,7 +41,6 @@ use site::certificates::key_authorization;
 use site::cors::Cors;
 use site::decide::{self, Decision};
 use site::forwarding::RawReading;
-use site::host::AddressGroup;
 use site::jwt::Jwt;
 use site::listing::{Format, SortOrder};
 use site::memory::PUBLISHED_FOLDERS;
@@ -74,6 +73,7 @@ use self::token_checks::TokenChecks;
 use crate::cache::Cache;
 use crate::clock;
 use crate::content::{compress, delta, file, fixed, image_map, kept, listing};
+use crate::destination::DestinationId;
 use crate::files::folders::Folder;
 use crate::files::roots::OpenRoots;
 use crate::files::{DiskLookup, Entry, Files, HostKey, Probe, script};
@@ -174,12 +174,12 @@ impl Responder {
         self: &Rc<Self>,
         head: &Head<'_>,
         client: Peer,
-        group: AddressGroup,
+        destination: DestinationId,
         began: u64,
         sending: Sending,
     ) -> Result<Response, Unfinished> {
-        let host = self.services.site.hosts.find_in(group, head.authority);
-        let mut exchange = Exchange { sending, ..Exchange::new(self, host, head, client) };
+        let host = self.services.site.hosts.find_in(destination.group, head.authority);
+        let mut exchange = Exchange { sending, destination, ..Exchange::new(self, host, head, client) };
         let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began, tls: None };
         let guard = PanicGuard { services: &self.services, request };
         let mut response = exchange.fast();
@@ -294,6 +294,8 @@ struct Exchange<'a> {
     tls: Option<&'a TlsFacts>,
     /// `None`: this is the fast path.
     connection: Option<ConnectionInfo<'a>>,
+    /// Of the fast path.
+    destination: DestinationId,
     /// The page that includes the response. `None`: it is for the client.
     inclusion: Option<Inclusion>,
     now: i64,
@@ -387,6 +389,7 @@ impl<'a> Exchange<'a> {
             client,
             tls: None,
             connection: None,
+            destination: DestinationId::default(),
             inclusion: None,
             now: services.clock.now(),
             body: RequestBody::None,

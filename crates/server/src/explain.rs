@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -129,11 +130,17 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
     };
     let authority = String::from_utf8_lossy(head.authority);
     terminal::out(format_args!("request   {} {} for host \"{authority}\"", head.token, head.raw_target));
-    let host = responder.services.site.hosts.find(head.authority);
+    let hosts = &responder.services.site.hosts;
+    let to = flags.to.map(|to| SocketAddr::new(to.ip, to.port.unwrap_or(head.scheme.default_port())));
+    let group = hosts.group(to);
+    let asked = Asked { head: &head, to: to.map(|to| to.ip()) };
+    let host = hosts.find_in(group, head.authority);
     let site = &responder.services.site;
     print_steps(steps::host(site, host, head.authority));
-    if site.hosts.has_addresses() {
-        terminal::out(format_args!("          on an address that no host has in `addresses`"));
+    if site.hosts.has_addresses() && group == AddressGroup::default() {
+        terminal::out(format_args!(
+            "          on an address that no host has in `addresses`; --to names another one"
+        ));
     }
     if let Some(name) = site.hosts.canonical(host, head.authority) {
         terminal::out(format_args!("          which gives itself the name {name}"));
@@ -141,18 +148,12 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
     let client = Peer::from((flags.from, None));
     print_rules(responder, host, &head, client);
     print_trace(responder, &head);
-    let responding = print_plan(responder, host, &head);
+    let responding = print_plan(responder, host, asked);
     print_authorizers(responder, host, &head);
     match responding {
         Responding::Server | Responding::Nothing if print_publishing(responder, host, &head) => {}
         Responding::Server | Responding::Nothing => {
-            let connection = ConnectionInfo {
-                client,
-                group: AddressGroup::default(),
-                via: Via::Nothing,
-                local: None,
-                tls: None,
-            };
+            let connection = ConnectionInfo { client, group, via: Via::Nothing, local: to, tls: None };
             let request = Request { head: &head, connection, interim: None };
             let response = responder.respond(request, RequestBody::None, None).await;
             print_compression(responder, host, &head);
@@ -229,13 +230,20 @@ fn print_rules(responder: &Responder, host: usize, head: &Head<'_>, client: Peer
     print_steps(steps::limits(&services.site, found, &path, facts));
 }
 
+/// The request, and the address of the server that it is sent to.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    head: &'a Head<'a>,
+    to: Option<IpAddr>,
+}
+
 /// The root of planned files. Prints which folder a name leads to. `None`: there is none.
-fn root(responder: &Responder, host: usize, head: &Head<'_>, planned: &FilesPlan<'_, '_>) -> Option<Root> {
+fn root(responder: &Responder, host: usize, asked: Asked<'_>, planned: &FilesPlan<'_, '_>) -> Option<Root> {
     let (files, now, symlinks) = (&responder.files, responder.services.clock.now(), planned.rules.symlinks);
     let users = responder.services.site.hosts.at(host).users.as_ref();
     let (name, wanted) = match planned.root {
         PlannedRoot::Path(path) => return Roots::get(files, path, now).ok(),
-        PlannedRoot::OfHost(folder) => match host_folder(responder, host, head, folder) {
+        PlannedRoot::OfHost(folder) => match host_folder(responder, host, asked, folder) {
             Some(found) => found,
             None => {
                 print_no_folder(folder);
@@ -273,7 +281,7 @@ fn print_no_folder(folder: &HostFolder) {
 fn host_folder(
     responder: &Responder,
     host: usize,
-    head: &Head<'_>,
+    asked: Asked<'_>,
     folder: &HostFolder,
 ) -> Option<(String, Wanted)> {
     let (files, now) = (&responder.files, responder.services.clock.now());
@@ -281,9 +289,9 @@ fn host_folder(
     let open = |name: FolderName<'_>| {
         let wanted = files.wanted_of_host(host.into(), folder, &name, symlinks, now).ok()?;
         wanted.open().ok()?;
-        Some((format!("the name {}", name.as_str()), wanted))
+        Some((format!("the name {}", name.key()), wanted))
     };
-    folder.names(head.authority).find_map(open)
+    folder.names(asked.head.authority, asked.to).find_map(open)
 }
 
 /// Prints the trace that the request is part of.
@@ -366,8 +374,8 @@ enum Responding {
     Nothing,
 }
 
-fn print_plan(responder: &Responder, host: usize, head: &Head<'_>) -> Responding {
-    let Some(path) = head.target.path() else {
+fn print_plan(responder: &Responder, host: usize, asked: Asked<'_>) -> Responding {
+    let Some(path) = asked.head.target.path() else {
         terminal::out(format_args!("path      none: this is about the server itself"));
         return Responding::Server;
     };
@@ -384,28 +392,28 @@ fn print_plan(responder: &Responder, host: usize, head: &Head<'_>) -> Responding
     terminal::out(format_args!("path      /{}", path.as_str()));
     let plan = plan(found, path.clone());
     let route = plan.route;
-    let responding = print_planned(responder, host, head, &path, plan, None);
+    let responding = print_planned(responder, host, asked, &path, plan, None);
     if responding != Responding::Nothing {
         return responding;
     }
-    let fallback = plan_fallback(found, route, &path, head.target.query());
+    let fallback = plan_fallback(found, route, &path, asked.head.target.query());
     let Some(FallbackPlan { path, plan, variables }) = fallback else { return responding };
     terminal::out(format_args!("fallback  {path}"));
-    print_planned(responder, host, head, &path, plan, Some(&variables))
+    print_planned(responder, host, asked, &path, plan, Some(&variables))
 }
 
 /// `fallback`: the variables of a fallback, if the plan is one.
 fn print_planned(
     responder: &Responder,
     host: usize,
-    head: &Head<'_>,
+    asked: Asked<'_>,
     requested: &SafePath,
     plan: Plan<'_, '_>,
     fallback: Option<&FallbackVariables>,
 ) -> Responding {
     let Plan { route, walk, action } = plan;
     if let Some(walk) = walk {
-        match print_walk(responder, host, head, requested, &walk, fallback) {
+        match print_walk(responder, host, asked, requested, &walk, fallback) {
             Some(Verdict::Run(_)) => return Responding::Script,
             Some(Verdict::NoScript) => {}
             Some(Verdict::Folder) => return Responding::Nothing,
@@ -413,17 +421,17 @@ fn print_planned(
             Some(Verdict::Denied(_) | Verdict::RedirectToFolder) | None => return Responding::Server,
         }
     }
-    terminal::out(format_args!("{}", steps::route(&responder.services.site, head, route, &action)));
+    terminal::out(format_args!("{}", steps::route(&responder.services.site, asked.head, route, &action)));
     match action {
         PlannedAction::Upstream(planned) => {
             let site = &responder.services.site;
             print_application(site, planned.upstream);
-            print_cache(responder.services.site.hosts.at(host).routes.get(planned.route), head);
+            print_cache(responder.services.site.hosts.at(host).routes.get(planned.route), asked.head);
             print_pages(&route.files.includes);
             if let Some(upstream) = site.upstreams.get(planned.upstream)
                 && upstream.protocol == Protocol::Http
             {
-                print_forwarding(route, head);
+                print_forwarding(route, asked.head);
                 return Responding::Script;
             }
             terminal::out(format_args!("as        SCRIPT_NAME {}", planned.script_name));
@@ -440,7 +448,7 @@ fn print_planned(
             if planned.path != *requested {
                 terminal::out(format_args!("rewritten {}", planned.path));
             }
-            let Some(root) = root(responder, host, head, &planned) else { return Responding::Server };
+            let Some(root) = root(responder, host, asked, &planned) else { return Responding::Server };
             let below = planned.below().into_owned();
             let shown = planned.root.path().unwrap_or(&root.path);
             terminal::out(format_args!("file      {}", shown.join(below.as_str()).display()));
@@ -488,14 +496,14 @@ fn is_named(responder: &Responder, path: &Path) -> bool {
 fn print_walk(
     responder: &Responder,
     host: usize,
-    head: &Head<'_>,
+    asked: Asked<'_>,
     requested: &SafePath,
     walk: &Walk,
     fallback: Option<&FallbackVariables>,
 ) -> Option<Verdict> {
     let now = responder.services.clock.now();
     let folder = responder.services.site.hosts.at(host).folder.as_ref();
-    let found = folder.and_then(|folder| host_folder(responder, host, head, folder));
+    let found = folder.and_then(|folder| host_folder(responder, host, asked, folder));
     if let (Some(folder), None) = (folder, &found) {
         print_no_folder(folder);
         return None;
@@ -518,7 +526,7 @@ fn print_walk(
             let fallback_step = fallback.map(|variables| step.with_path_info(&variables.path_info));
             let step = fallback_step.as_ref().unwrap_or(step);
             print_run(&responder.services.site, host, step, of_host);
-            print_cache(host.routes.get(step.route), head);
+            print_cache(host.routes.get(step.route), asked.head);
             print_pages(&host.routes.get(step.route).files.includes);
             print_query(fallback);
         }

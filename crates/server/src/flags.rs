@@ -15,6 +15,7 @@ use dialects::{Dialect, Input, Start};
 
 use crate::control::{Drain, DrainChange, Request, SiteSource};
 use crate::ipc::{Form, Syntax};
+use site::host::HostAddress;
 
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub struct Explain {
     pub fields: Vec<String>,
     /// The address of the client.
     pub from: IpAddr,
+    /// The address of the server. `None`: one that no host names.
+    pub to: Option<HostAddress>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -337,6 +340,7 @@ enum Key {
     PurgeAll,
     Header,
     From,
+    To,
     Timeout,
     Socket,
     Processes,
@@ -558,6 +562,14 @@ const FLAGS: &[FlagRow] = &[
         value: Some("ADDRESS"),
         commands: &["explain"],
         help: "The address of the client, for rules of access (default: 127.0.0.1)",
+    },
+    FlagRow {
+        key: Key::To,
+        long: "to",
+        short: None,
+        value: Some("ADDRESS"),
+        commands: &["explain"],
+        help: "The address of the server, with or without its port (default: one that no host names)",
     },
     FlagRow {
         key: Key::Timeout,
@@ -842,6 +854,7 @@ struct Given {
     root: Option<PathBuf>,
     fields: Vec<String>,
     from: Option<IpAddr>,
+    to: Option<HostAddress>,
     timeout: Option<u64>,
     user: Option<String>,
     tls: Vec<String>,
@@ -1077,6 +1090,7 @@ impl Given {
             Key::Listen => self.listen.push(text(value)?),
             Key::Header => self.fields.push(text(value)?),
             Key::From => self.from = Some(ip_address(value)?),
+            Key::To => self.to = Some(server_address(value)?),
             Key::PurgeHost => self.purge_host = Some(text(value)?),
             Key::PurgePrefix => self.purges.push(What::Prefix(url_path(&text(value)?)?)),
             Key::PurgeTag => self.purges.push(What::Tag(text(value)?)),
@@ -1162,7 +1176,7 @@ impl Given {
                     text(arguments.next().unwrap_or_default())?,
                 );
                 let from = self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-                Ok(Command::Explain(Explain { source, method, url, fields: self.fields, from }))
+                Ok(Command::Explain(Explain { source, method, url, fields: self.fields, from, to: self.to }))
             }
             "healthcheck" => {
                 self.exactly(1, "healthcheck takes one URL: taipan healthcheck http://127.0.0.1:8080/")?;
@@ -1506,6 +1520,13 @@ fn ip_address(value: OsString) -> Result<IpAddr, UsageError> {
     address.parse().map_err(wrong)
 }
 
+/// An address, perhaps with a port.
+fn server_address(value: OsString) -> Result<HostAddress, UsageError> {
+    let address = text(value)?;
+    let wrong = || UsageError(format!("\"{}\" is not the address of a server", address.escape_debug()));
+    HostAddress::parse(&address).ok_or_else(wrong)
+}
+
 fn host_name(value: OsString) -> Result<String, UsageError> {
     let name = text(value)?;
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
@@ -1649,13 +1670,14 @@ mod tests {
             ("purge --all", Command::Control { source: folder("."), request: Request::Purge(Purge::all()) }),
             ("stats --json", Command::Control { source: folder("."), request: Request::Stats(Form::Json) }),
             (
-                "explain GET /x -H Range:bytes=0-1 --from 2001:db8::1 --root /srv",
+                "explain GET /x -H Range:bytes=0-1 --from 2001:db8::1 --to 192.0.2.1:81 --root /srv",
                 Command::Explain(Explain {
                     source: folder("/srv"),
                     method: "GET".into(),
                     url: "/x".into(),
                     fields: vec!["Range:bytes=0-1".into()],
                     from: IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+                    to: Some(HostAddress { ip: IpAddr::from([192, 0, 2, 1]), port: Some(81) }),
                 }),
             ),
             (
@@ -1753,6 +1775,8 @@ mod tests {
             ("check -c a b", "takes no argument"),
             ("explain GET", "a method and a URL"),
             ("explain GET / --from localhost", "not an IP address"),
+            ("explain GET / --to localhost:80", "not the address of a server"),
+            ("explain GET / --to 0.0.0.0", "not the address of a server"),
             ("purge", "purge takes one of a path"),
             ("purge /a /b", "purge takes one of a path"),
             ("purge /a --all", "purge takes one of a path"),

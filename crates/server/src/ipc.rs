@@ -430,6 +430,7 @@ pub mod tests {
                     fd: null(),
                     protocols: Protocols::default(),
                     client: None,
+                    destination: None,
                     requests,
                 });
             }

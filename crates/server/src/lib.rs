@@ -72,6 +72,7 @@ pub mod services;
 
 pub mod limits;
 
+mod destination;
 mod signature;
 
 pub mod steps;

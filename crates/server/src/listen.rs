@@ -38,6 +38,8 @@ pub struct Accepted {
     pub protocols: Protocols,
     /// The client, or a proxy whose header is still to be read.
     pub peer: Peer,
+    /// The address that the client connected to, as a proxy tells it. `None`: that of the socket.
+    pub destination: Option<SocketAddr>,
 }
 
 impl Socket {
@@ -66,7 +68,8 @@ impl Listener {
     /// Errors: `WouldBlock` if no connection waits.
     pub fn accept(&self) -> io::Result<Accepted> {
         let (fd, address) = calls::accept(self.fd.get_ref(), SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
-        Ok(Accepted { fd, family: self.family, protocols: self.protocols, peer: peer(address) })
+        let Listener { family, protocols, .. } = *self;
+        Ok(Accepted { fd, family, protocols, peer: peer(address), destination: None })
     }
 
     /// Whether connections wait to be accepted.

@@ -226,6 +226,7 @@ const SERVER: &[&str] = &[
     "steps",
     "trace",
     "stats",
+    "destination",
     "privileged_file",
     "privilege",
     "sandbox",

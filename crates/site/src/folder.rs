@@ -1,10 +1,11 @@
-//! Folders that a name in a request leads to: one for each name of a host (`/srv/www/$host/htdocs`), and one in the home of
-//! each user (`/~name/`). Pure: from names and the text of the passwd file to paths.
+//! Folders that a request leads to: one for each name of a host (`/srv/www/$host/htdocs`), or for each address of the server
+//! (`/srv/www/$ip`), and one in the home of each user (`/~name/`). Pure: from names and the text of the passwd file to paths.
 //!
 //! Knows nothing of which folders exist.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
 use taipan_http::status::Status;
@@ -12,7 +13,7 @@ use taipan_http::target::SafePath;
 
 use crate::host::{MAX_NAME, name_of};
 
-/// A folder for each name of a host.
+/// A folder for each name of a host, for each address of the server, or for each pair of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostFolder {
     /// The folder that contains all of them.
@@ -34,11 +35,18 @@ enum Part {
     Name,
     /// `$level1` to `$level3`: a letter of the name.
     Level(usize),
+    /// `$ip`
+    Address,
 }
 
-/// A name that can be a folder: of letters, digits, `-`, `_` and `.`, in lower case.
+/// What a folder is called by: the name in a request, or the address of the server, or both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct FolderName<'a>(Cow<'a, str>);
+pub struct FolderName<'a> {
+    /// It can be a folder: of letters, digits, `-`, `_` and `.`, in lower case; or it is an address.
+    name: Cow<'a, str>,
+    /// `None`: `$ip` stands for the name.
+    address: Option<IpAddr>,
+}
 
 /// What is wrong with the text of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +54,8 @@ pub enum FolderError {
     Variable,
     /// `$level1` without `$host`: several names would share a folder.
     NoName,
+    /// `$ip` twice, or beside `$host` in one segment.
+    Address,
     /// There is no folder in front of the first variable.
     NoBase,
     NotUtf8,
@@ -111,8 +121,15 @@ impl HostFolder {
         let last = segments.iter().rposition(is_named).ok_or(FolderError::Variable)?;
         let tail: String = segments[last + 1..].iter().map(|parts| format!("/{}", literals(parts))).collect();
         segments.truncate(last + 1);
-        if !segments.iter().flatten().any(|part| *part == Part::Name) {
+        let has = |part: &Part| segments.iter().flatten().any(|own| own == part);
+        let has_level = segments.iter().flatten().any(|own| matches!(own, Part::Level(_)));
+        if !has(&Part::Name) && (has_level || !has(&Part::Address)) {
             return Err(FolderError::NoName);
+        }
+        if segments.iter().flatten().filter(|own| **own == Part::Address).count() > 1
+            || segments.iter().any(|own| own.contains(&Part::Address) && own.iter().any(Part::is_of_name))
+        {
+            return Err(FolderError::Address);
         }
         if base.parent().is_none() {
             return Err(FolderError::NoBase);
@@ -124,7 +141,7 @@ impl HostFolder {
         let tail = tail.map_err(|_| FolderError::Segment)?;
         let folder = HostFolder { base, named: segments, tail, default: None, missing: Status::NOT_FOUND };
         // The segments can be those of a path if they can be with this name.
-        match folder.of(&FolderName(Cow::Borrowed("a"))) {
+        match folder.of(&FolderName { name: Cow::Borrowed("a"), address: None }) {
             Some(_) => Ok(folder),
             None => Err(FolderError::Segment),
         }
@@ -154,8 +171,9 @@ impl HostFolder {
             for part in segment {
                 match part {
                     Part::Literal(text) => path.push_str(text),
-                    Part::Name => path.push_str(&name.0),
+                    Part::Name => path.push_str(&name.name),
                     Part::Level(at) => path.push(name.letter(*at)),
+                    Part::Address => path.push_str(&name.address_text()),
                 }
             }
         }
@@ -171,15 +189,53 @@ impl HostFolder {
     /// What follows the folder of some name in `path`, by its text. `None`: `path` is elsewhere. No segment of it is `.` or
     /// `..`.
     pub fn below<'p>(&self, path: &'p Path) -> Option<&'p Path> {
-        let named = path.strip_prefix(&self.base).ok()?.iter().zip(&self.named);
-        let (segment, parts) = named.into_iter().find(|(_, parts)| parts.contains(&Part::Name))?;
-        let own = self.path(&name_in(segment.to_str()?, parts)?)?;
+        let named = || path.strip_prefix(&self.base).into_iter().flat_map(Path::iter).zip(&self.named);
+        let with = |part: Part| {
+            let (segment, parts) = named().find(|(_, parts)| parts.contains(&part))?;
+            Some((segment.to_str()?, parts))
+        };
+        let address = with(Part::Address).map(|(segment, parts)| address_in(segment, parts));
+        let name = match (with(Part::Name), address) {
+            (Some((segment, parts)), None) => name_in(segment, parts)?,
+            (Some((segment, parts)), Some(address)) => {
+                FolderName { address: Some(address?), ..name_in(segment, parts)? }
+            }
+            // The default may stand for the address.
+            (None, Some(Some(address))) => FolderName::of_address(address),
+            (None, Some(None)) => self.default.clone()?,
+            (None, None) => return None,
+        };
+        let own = self.path(&name)?;
         path.strip_prefix(own).ok().filter(|below| !below.as_os_str().is_empty())
     }
 
-    /// The name in a request, if it can be a folder, and then the default.
-    pub fn names<'a>(&'a self, authority: &'a [u8]) -> impl Iterator<Item = FolderName<'a>> {
-        FolderName::of(authority).into_iter().chain(self.default.as_ref().map(FolderName::borrowed))
+    /// Whether the address of the server decides.
+    pub fn has_address(&self) -> bool {
+        self.named.iter().flatten().any(|part| *part == Part::Address)
+    }
+
+    fn has_name(&self) -> bool {
+        self.named.iter().flatten().any(|part| *part == Part::Name)
+    }
+
+    /// The name in a request, if it can be a folder, and then the default. `address`: the server's, to which the connection
+    /// was made. Without it, `$ip` has no folder.
+    pub fn names<'a>(
+        &'a self,
+        authority: &'a [u8],
+        address: Option<IpAddr>,
+    ) -> impl Iterator<Item = FolderName<'a>> {
+        let default = self.default.as_ref().map(FolderName::borrowed);
+        let (own, default) = match (self.has_name(), self.has_address(), address) {
+            (_, false, _) => (FolderName::of(authority), default),
+            (false, true, address) => (address.map(FolderName::of_address), default),
+            (true, true, None) => (None, None),
+            (true, true, Some(ip)) => {
+                let at = |name: FolderName<'a>| FolderName { address: Some(ip.to_canonical()), ..name };
+                (FolderName::of(authority).map(at), default.map(at))
+            }
+        };
+        own.into_iter().chain(default)
     }
 
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
@@ -198,6 +254,7 @@ impl fmt::Display for HostFolder {
                     Part::Literal(text) => f.write_str(text)?,
                     Part::Name => f.write_str("$host")?,
                     Part::Level(at) => write!(f, "$level{}", at + 1)?,
+                    Part::Address => f.write_str("$ip")?,
                 }
             }
         }
@@ -208,12 +265,34 @@ impl fmt::Display for HostFolder {
     }
 }
 
+impl Part {
+    fn literal(&self) -> &str {
+        match self {
+            Part::Literal(text) => text,
+            Part::Name | Part::Level(_) | Part::Address => "",
+        }
+    }
+
+    fn is_of_name(&self) -> bool {
+        matches!(self, Part::Name | Part::Level(_))
+    }
+}
+
+/// The only address that can make these parts the text of a segment.
+fn address_in(segment: &str, parts: &[Part]) -> Option<IpAddr> {
+    let at = parts.iter().position(|part| *part == Part::Address)?;
+    let text = |parts: &[Part]| -> String { parts.iter().map(Part::literal).collect() };
+    let rest = segment.strip_prefix(&*text(&parts[..at]))?.strip_suffix(&*text(&parts[at + 1..]))?;
+    rest.parse().ok().filter(|ip: &IpAddr| ip.to_canonical().to_string() == rest)
+}
+
 /// The only name that can make these parts the text of a segment. It need not do so.
 fn name_in<'s>(segment: &'s str, parts: &[Part]) -> Option<FolderName<'s>> {
     let length = |part: &Part| match part {
         Part::Literal(text) => text.len(),
         Part::Level(_) => 1,
-        Part::Name => 0,
+        // No address is in the segment of a name.
+        Part::Name | Part::Address => 0,
     };
     let names = parts.iter().filter(|part| **part == Part::Name).count();
     let others: usize = parts.iter().map(length).sum();
@@ -238,9 +317,12 @@ fn parts(segment: &str) -> Result<Vec<Part>, FolderError> {
             parts.push(Part::Literal(before.to_owned()));
         }
         let levels = (1..=LEVELS).map(|level| (format!("level{level}"), Part::Level(level - 1)));
-        let mut known = [("host".to_owned(), Part::Name), ("$".to_owned(), Part::Literal("$".to_owned()))]
-            .into_iter()
-            .chain(levels);
+        let others = [
+            ("host".to_owned(), Part::Name),
+            ("ip".to_owned(), Part::Address),
+            ("$".to_owned(), Part::Literal("$".to_owned())),
+        ];
+        let mut known = others.into_iter().chain(levels);
         let (name, part) = known.find(|(name, _)| behind.starts_with(name)).ok_or(FolderError::Variable)?;
         parts.push(part);
         rest = &behind[name.len()..];
@@ -259,27 +341,46 @@ impl<'a> FolderName<'a> {
         let is_name = (1..=MAX_NAME).contains(&name.len())
             && name.bytes().all(is_of_name)
             && name.split('.').all(|label| !label.is_empty());
-        is_name.then(|| match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            true => FolderName(Cow::Owned(name.to_ascii_lowercase())),
-            false => FolderName(Cow::Borrowed(name)),
-        })
+        let name = is_name.then(|| match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::Owned(name.to_ascii_lowercase()),
+            false => Cow::Borrowed(name),
+        });
+        name.map(|name| FolderName { name, address: None })
     }
 
+    fn of_address(ip: IpAddr) -> FolderName<'static> {
+        FolderName { name: Cow::Owned(ip.to_canonical().to_string()), address: None }
+    }
+
+    /// The name, or the address where that alone decides.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// What no other folder of the host is found by.
+    pub fn key(&self) -> Cow<'_, str> {
+        match self.address {
+            None => Cow::Borrowed(&self.name),
+            // No name has a space.
+            Some(ip) => Cow::Owned(format!("{ip} {}", self.name)),
+        }
+    }
+
+    fn address_text(&self) -> Cow<'_, str> {
+        self.address.map_or(Cow::Borrowed(&*self.name), |ip| Cow::Owned(ip.to_string()))
     }
 
     pub fn borrowed(&self) -> FolderName<'_> {
-        FolderName(Cow::Borrowed(&self.0))
+        FolderName { name: Cow::Borrowed(&self.name), address: self.address }
     }
 
     pub fn into_owned(self) -> FolderName<'static> {
-        FolderName(Cow::Owned(self.0.into_owned()))
+        FolderName { name: Cow::Owned(self.name.into_owned()), address: self.address }
     }
 
     /// A letter for a level of folders, as thttpd chooses it: without `www.` and dots, and `_` behind the end.
     fn letter(&self, at: usize) -> char {
-        let name = self.0.strip_prefix("www.").unwrap_or(&self.0);
+        let name = self.name.strip_prefix("www.").unwrap_or(&self.name);
         name.chars().filter(|letter| *letter != '.').nth(at).unwrap_or('_')
     }
 }
@@ -331,9 +432,10 @@ impl fmt::Display for FolderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             FolderError::Variable => {
-                "the variables are $host, $level1, $level2 and $level3; a dollar sign is $$"
+                "the variables are $host, $ip, $level1, $level2 and $level3; a dollar sign is $$"
             }
             FolderError::NoName => "add $host, or several names would share a folder",
+            FolderError::Address => "write $ip once, and $host in a folder of its own, as in /srv/$ip/$host",
             FolderError::NoBase => {
                 "begin it with a folder that contains nothing else, such as \"/srv/www/$host\""
             }
@@ -372,6 +474,13 @@ mod tests {
             ("/v/x-$host-$level1.d", "/v/x/y.cgi", None),
             ("/v/$host+$host", "/v/ab+ab/y.cgi", Some("y.cgi")),
             ("/v/$host+$host", "/v/ab+ac/y.cgi", None),
+            ("/v/$ip", "/v/192.0.2.1/y.cgi", Some("y.cgi")),
+            ("/v/$ip", "/v/192.0.2.01/y.cgi", None),
+            ("/v/$ip", "/v/a.b/y.cgi", None),
+            ("/v/at-$ip.d/w", "/v/at-2001:db8::1.d/w/y.cgi", Some("y.cgi")),
+            ("/v/at-$ip.d/w", "/v/at-2001:db8:0::1.d/w/y.cgi", None),
+            ("/v/$ip/$host/w", "/v/192.0.2.1/a.b/w/y.cgi", Some("y.cgi")),
+            ("/v/$ip/$host/w", "/v/x/a.b/w/y.cgi", None),
         ] {
             assert_eq!(
                 folder(text).unwrap().below(Path::new(path)),
@@ -394,7 +503,7 @@ mod tests {
             ("/v/$$x/$host", "q", "/v $x/q "),
         ] {
             let folder = folder(text).unwrap();
-            let name = folder.names(name.as_bytes()).next().unwrap();
+            let name = folder.names(name.as_bytes(), None).next().unwrap();
             let named = folder.of(&name).unwrap();
             let found = format!("{} {} {}", folder.base.display(), named.as_str(), folder.tail.as_str());
             assert_eq!(found, expected, "{text}");
@@ -406,6 +515,10 @@ mod tests {
             ("/srv/$", FolderError::Variable),
             ("/srv/$$", FolderError::Variable),
             ("/srv/$level1", FolderError::NoName),
+            ("/srv/$ip/$level1", FolderError::NoName),
+            ("/srv/$ip/$ip", FolderError::Address),
+            ("/srv/$host-$ip", FolderError::Address),
+            ("/$ip", FolderError::NoBase),
             ("/$host", FolderError::NoBase),
             ("/srv/$host/../x", FolderError::Segment),
             ("/srv/$host\\/x", FolderError::Segment),
@@ -415,19 +528,53 @@ mod tests {
     }
 
     #[test]
+    fn an_address_has_a_folder_of_its_own() {
+        let paths =
+            |text: &str, default: Option<&'static str>, host: &str, ip: Option<&str>| -> Vec<String> {
+                let mut folder = folder(text).unwrap();
+                folder.default = default.and_then(|name| FolderName::of(name.as_bytes()));
+                let ip = ip.map(|ip| ip.parse().unwrap());
+                let names = folder.names(host.as_bytes(), ip);
+                names
+                    .map(|name| format!("{} {}", name.key(), folder.path(&name).unwrap().display()))
+                    .collect()
+            };
+        let one = Some("192.0.2.1");
+        for (text, default, ip, expected) in [
+            ("/v/$ip", None, one, &["192.0.2.1 /v/192.0.2.1"][..]),
+            ("/v/$ip/htdocs", None, Some("::ffff:192.0.2.1"), &["192.0.2.1 /v/192.0.2.1/htdocs"]),
+            ("/v/$ip", None, Some("2001:db8::1"), &["2001:db8::1 /v/2001:db8::1"]),
+            ("/v/$ip", Some("other"), one, &["192.0.2.1 /v/192.0.2.1", "other /v/other"]),
+            ("/v/$ip", Some("other"), None, &["other /v/other"]),
+            ("/v/$ip", None, None, &[]),
+            ("/v/$host", None, one, &["a.b /v/a.b"]),
+            (
+                "/v/$ip/$level1/$host/w",
+                Some("other"),
+                one,
+                &["192.0.2.1 a.b /v/192.0.2.1/a/a.b/w", "192.0.2.1 other /v/192.0.2.1/o/other/w"],
+            ),
+            ("/v/$ip/$host", Some("other"), None, &[]),
+        ] {
+            assert_eq!(paths(text, default, "A.b:80", ip), expected, "{text} {ip:?}");
+        }
+        assert_eq!(folder("/v/x-$ip/$host/w").unwrap().to_string(), "/v/x-$ip/$host/w");
+    }
+
+    #[test]
     fn what_is_no_name_has_the_default_or_nothing() {
         let mut folder = folder("/srv/$host").unwrap();
         let long = "a".repeat(254);
         let bad =
             ["", ".", "..", "a..b", ".a", "a/b", "a\\b", "[::1]", "a b", "a\0", "é.example", "~a", &long];
         for name in bad {
-            assert_eq!(folder.names(name.as_bytes()).next(), None, "{name}");
+            assert_eq!(folder.names(name.as_bytes(), None).next(), None, "{name}");
         }
         folder.default = FolderName::of(b"default").map(FolderName::into_owned);
         for name in bad {
-            assert_eq!(folder.names(name.as_bytes()).next().unwrap().as_str(), "default", "{name}");
+            assert_eq!(folder.names(name.as_bytes(), None).next().unwrap().as_str(), "default", "{name}");
         }
-        assert_eq!(folder.names(&long.as_bytes()[..253]).next().unwrap().as_str().len(), 253);
+        assert_eq!(folder.names(&long.as_bytes()[..253], None).next().unwrap().as_str().len(), 253);
     }
 
     const ACCOUNTS: &str = "root:x:0:0:root:/root:/bin/bash\n\

@@ -25,6 +25,8 @@ pub struct Needs {
     pub cors: bool,
     /// A host has a folder for each of its names, or of its users.
     pub host_folders: bool,
+    /// A host has a folder for each address of the server.
+    pub address_folders: bool,
     /// A host gives itself one name.
     pub canonical: bool,
     /// Upstreams get paths as they were sent.
@@ -47,6 +49,10 @@ impl Needs {
             refusals: site.hosts.iter().any(|host| host.tls.refuses()),
             cors: routes().any(|route| route.cors.is_some()),
             host_folders: site.has_host_folders(),
+            address_folders: site
+                .hosts
+                .iter()
+                .any(|host| host.folder.as_ref().is_some_and(|folder| folder.has_address())),
             canonical: site.hosts.iter().any(|host| host.canonical.is_some()),
             raw_paths: routes().any(Route::passes_raw_paths),
             caches: site.stores_responses(),

@@ -231,12 +231,13 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
             true => proxied::receive(&connections, accepted, true),
             false => Some(accepted),
         };
-        let Some(Accepted { fd, family, protocols, peer }) = accepted else { continue };
-        let group = connections.group(&fd);
+        let Some(Accepted { fd, family, protocols, peer, destination }) = accepted else { continue };
+        let Ok(destination) = connections.destination(&fd, destination) else { continue };
         let Some(socket) = connections.open(fd, family, protocols) else { continue };
         connections.services.counts.add(Count::Accepted, 1);
         connections.on_activity();
-        connections.keep(socket, Client::known(peer, group), 0, connections.services.clock.ticks());
+        let client = Client::known(peer, destination);
+        connections.keep(socket, client, 0, connections.services.clock.ticks());
     }
     drop(listener);
     acceptor.listeners.set(acceptor.listeners.get() - 1);
@@ -263,23 +264,27 @@ pub async fn receive_waited(connections: &Rc<Connections>, accepted: Accepted) {
     }
 }
 
-/// `None`: the client has too many connections or handshakes. This one is rejected or closed.
+/// `None`: the client has too many connections or handshakes, or proxies tell too many addresses. This one is rejected or
+/// closed.
 async fn admit(connections: &Rc<Connections>, accepted: Accepted) -> Option<(Socket, Client)> {
-    let Accepted { fd, family, protocols, peer } = accepted;
+    let Accepted { fd, family, protocols, peer, destination } = accepted;
     let counts = &connections.services.counts;
     if protocols.tls && !handshake_rate::admits(peer) {
         counts.add(Count::HandshakesPerClient, 1);
         return None;
     }
-    let group = connections.group(&fd);
+    let Ok(destination) = connections.destination(&fd, destination) else {
+        counts.add(Count::ProxyFailed, 1);
+        return None;
+    };
     let socket = connections.open(fd, family, protocols)?;
     counts.add(Count::Accepted, 1);
     connections.on_activity();
-    match Client::admit(peer, group) {
-        Some(client) => Some((socket, client)),
-        None => {
+    match Client::admit(peer, destination) {
+        Ok(client) => Some((socket, client)),
+        Err(destination) => {
             counts.add(Count::PerClient, 1);
-            reject(connections, socket, Client::known(peer, group)).await;
+            reject(connections, socket, Client::known(peer, destination)).await;
             None
         }
     }

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use site::host::AddressGroup;
 use site::model::Site;
 use site::proxies::{Proxies, Via};
 use taipan_http::head::Head;
 
+use crate::destination::{Destination, DestinationId};
 use crate::peer::{CompactPeer, Peer, counted_address};
 
 /// The client of a request, and how it came: from the peer, unless that is a trusted proxy. Then scheme and host of the
@@ -34,7 +34,7 @@ pub fn origin(site: &Site, peer: Peer, head: &mut Head<'_>) -> (Peer, Via) {
 #[derive(Debug)]
 pub struct Client {
     peer: CompactPeer,
-    group: AddressGroup,
+    destination: Destination,
 }
 
 /// The connections of each client.
@@ -55,31 +55,34 @@ pub fn limit_connections(limit: usize, proxies: &Proxies) {
 }
 
 impl Client {
-    /// `None`: it has as many connections as the limit allows.
-    pub fn admit(peer: Peer, group: AddressGroup) -> Option<Client> {
+    /// Errors: it has as many connections as the limit allows.
+    pub fn admit(peer: Peer, destination: Destination) -> Result<Client, Destination> {
         let is_admitted = match (COUNTS.get(), peer.ip()) {
             (Some(counts), Some(ip)) => counts.increment(ip, counts.limit),
             _ => true,
         };
         // Made only then, because dropping it decrements the count.
-        is_admitted.then(|| Client { peer: peer.into(), group })
+        match is_admitted {
+            true => Ok(Client { peer: peer.into(), destination }),
+            false => Err(destination),
+        }
     }
 
     /// A client that was admitted before, also above the limit.
-    pub fn known(peer: Peer, group: AddressGroup) -> Client {
+    pub fn known(peer: Peer, destination: Destination) -> Client {
         if let (Some(counts), Some(ip)) = (COUNTS.get(), peer.ip()) {
             counts.increment(ip, usize::MAX);
         }
-        Client { peer: peer.into(), group }
+        Client { peer: peer.into(), destination }
     }
 
     pub fn peer(&self) -> Peer {
         self.peer.into()
     }
 
-    /// The hosts that its connection may have.
-    pub fn group(&self) -> AddressGroup {
-        self.group
+    /// Where its connection was made to.
+    pub fn destination(&self) -> DestinationId {
+        self.destination.id()
     }
 }
 

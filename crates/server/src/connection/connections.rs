@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use site::host::AddressGroup;
 use site::listener::Protocols;
 use site::memory;
 use taipan_http::status::Status;
@@ -30,6 +29,7 @@ use super::task::{Start, Task};
 use super::{Deadlines, Phase, tls};
 use crate::clock::{self, Ticks};
 use crate::content::fixed;
+use crate::destination::{Destination, TooMany};
 use crate::exchange::Responder;
 use crate::ipc::{Channel, InheritedConnection};
 use crate::log::LineLimit;
@@ -192,8 +192,10 @@ impl Connections {
             Mode::HandingOff => {
                 let protocols = socket.protocols();
                 // Only the header has told it.
+                let destination = client.destination().address().filter(|_| protocols.proxy);
                 let client = protocols.proxy.then(|| client.peer());
-                let connection = InheritedConnection { fd: socket.into_fd(), protocols, client, requests };
+                let fd = socket.into_fd();
+                let connection = InheritedConnection { fd, protocols, client, destination, requests };
                 self.handoffs.borrow_mut().push_back(connection);
                 self.handoff_added.notify_one();
             }
@@ -224,14 +226,22 @@ impl Connections {
         self.give_task(socket, client, http, Vec::new(), Start::Linger);
     }
 
-    /// The hosts that a connection may have, by the address that it was made to.
-    pub fn group(&self, fd: &OwnedFd) -> AddressGroup {
+    /// Where a connection was made to: to the address that a proxy has told, or to that of the socket. Errors: proxies have
+    /// told too many different ones.
+    pub fn destination(&self, fd: &OwnedFd, told: Option<SocketAddr>) -> Result<Destination, TooMany> {
         let hosts = &self.services.site.hosts;
-        if !hosts.has_addresses() {
-            return AddressGroup::default();
+        if let Some(address) = told {
+            return Destination::stored(hosts.group(told), address);
+        }
+        let is_stored = self.responder.needs.address_folders;
+        if !hosts.has_addresses() && !is_stored {
+            return Ok(Destination::default());
         }
         let local = rustix::net::getsockname(fd).ok().and_then(|any| SocketAddr::try_from(any).ok());
-        hosts.group(local)
+        let group = hosts.group(local);
+        let stored = local.filter(|_| is_stored).map(|address| Destination::stored(group, address));
+        // Without it, requests are answered outside of the fast path, where the socket is asked.
+        Ok(stored.and_then(Result::ok).unwrap_or_else(|| Destination::of_socket(group)))
     }
 
     /// A connection that was accepted from a listener of these protocols. `None`: it is closed, because TLS cannot begin.
@@ -283,13 +293,14 @@ impl Connections {
     pub fn inherit(&self, connection: InheritedConnection) {
         let Some((family, peer)) = Peer::of(&connection.fd) else { return };
         let peer = connection.client.unwrap_or(peer);
-        let group = self.group(&connection.fd);
+        let Ok(destination) = self.destination(&connection.fd, connection.destination) else { return };
         let Some(socket) = self.open(connection.fd, family, connection.protocols) else { return };
         self.services.counts.add(Count::Inherited, 1);
         if self.is_full() {
             self.evict();
         }
-        self.keep(socket, Client::known(peer, group), connection.requests, self.services.clock.ticks());
+        let client = Client::known(peer, destination);
+        self.keep(socket, client, connection.requests, self.services.clock.ticks());
     }
 
     /// Gives a connection a task of its own, because it has to wait.
@@ -363,7 +374,7 @@ impl Connections {
     pub fn reject(self: &Rc<Connections>, socket: Socket, client: Client, permit: Permit) {
         let response = Response::from_head(self.at_capacity.get(&self.services.clock));
         let mut http = Http1::new(client.peer(), 0, socket.scheme());
-        http.group = client.group();
+        http.destination = client.destination();
         http.began = clock::micros();
         self.give_task(socket, client, http, Vec::new(), Start::Reject(permit, response));
     }

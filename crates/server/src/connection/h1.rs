@@ -6,7 +6,6 @@ pub mod body;
 
 use std::rc::Rc;
 
-use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_http::head::{self, FieldStore, Head, HeadError, Method, Version};
 use taipan_http::rule::PLAINTEXT;
@@ -18,6 +17,7 @@ use super::client;
 use super::output::{Output, Persistence};
 use crate::connection::Connections;
 use crate::content::fixed;
+use crate::destination::DestinationId;
 use crate::exchange::{self, Sending, Unfinished};
 use crate::handshake::TlsFacts;
 use crate::log::access::LoggedRequest;
@@ -34,8 +34,8 @@ pub struct Http1 {
     pub is_early: bool,
     /// For the log.
     pub tls: Option<Rc<TlsFacts>>,
-    /// The hosts that the connection may have.
-    pub group: AddressGroup,
+    /// Where the connection was made to.
+    pub destination: DestinationId,
     /// The client of the present request, and how it came: from the peer, unless that is a trusted proxy.
     pub client: Peer,
     pub via: Via,
@@ -90,7 +90,7 @@ impl Http1 {
             tls: None,
             client: peer,
             via: Via::Nothing,
-            group: AddressGroup::default(),
+            destination: DestinationId::default(),
             requests,
             began: 0,
             current: None,
@@ -233,7 +233,7 @@ impl Http1 {
         }
         // What stops a batch is parsed again.
         let sending = if batch.is_empty() { Sending::Yes(self.via) } else { Sending::No };
-        match connections.responder.fast(head, self.client, self.group, self.began, sending) {
+        match connections.responder.fast(head, self.client, self.destination, self.began, sending) {
             Ok(response) => {
                 let persistence = self.persistence(connections, head, &response, Reading::Complete);
                 self.push(connections, response, Some(head), persistence, batch);
@@ -317,7 +317,8 @@ impl Http1 {
         connections.services.counts.add_response(response.status(), head);
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = connection_line(&response, persistence, version);
-        let host = head.map_or(0, |h| connections.services.site.hosts.find_in(self.group, h.authority));
+        let host =
+            head.map_or(0, |h| connections.services.site.hosts.find_in(self.destination.group, h.authority));
         let request = LoggedRequest {
             client: self.client,
             head,

@@ -35,6 +35,7 @@ use super::output::{CLIENT_CLOSED, Output};
 use super::table::ConnectionState;
 use crate::clock;
 use crate::connection::Connections;
+use crate::destination::DestinationId;
 use crate::exchange::{self, Sending};
 use crate::handshake::TlsFacts;
 use crate::log::access::{LoggedRequest, LoggedResponse, Records, why_dropped};
@@ -55,8 +56,8 @@ const MALFORMED: &str = "the client sent malformed frames";
 pub struct Http2 {
     services: Rc<Services>,
     peer: Peer,
-    /// The hosts that the connection may have.
-    pub group: AddressGroup,
+    /// Where the connection was made to.
+    pub destination: DestinationId,
     /// The scheme of requests that do not come by a trusted proxy.
     scheme: Scheme,
     /// Whether what is received now was sent before the TLS handshake was complete.
@@ -193,7 +194,7 @@ impl Http2 {
         Http2 {
             services: services.clone(),
             peer,
-            group: AddressGroup::default(),
+            destination: DestinationId::default(),
             scheme,
             is_early: false,
             tls: None,
@@ -301,11 +302,13 @@ impl Http2 {
                     self.on_request(connections, stream, fields, began, end, gathered);
                 }
                 Some(Event::Rejected { stream, error, .. }) => {
-                    let origin = Origin { client: self.peer, group: self.group, via: Via::Nothing, began };
+                    let origin =
+                        Origin { client: self.peer, group: self.destination.group, via: Via::Nothing, began };
                     self.reject(connections, stream, Some(&*fields), origin, error, gathered);
                 }
                 Some(Event::Malformed { error, .. }) => {
-                    let origin = Origin { client: self.peer, group: self.group, via: Via::Nothing, began };
+                    let origin =
+                        Origin { client: self.peer, group: self.destination.group, via: Via::Nothing, began };
                     log_unanswered(
                         &self.services,
                         None,
@@ -346,7 +349,7 @@ impl Http2 {
     ) {
         let mut store = FieldStore::new();
         let (client, via) = (self.peer, Via::Nothing);
-        let mut origin = Origin { client, group: self.group, via, began };
+        let mut origin = Origin { client, group: self.destination.group, via, began };
         let mut head = match fields.head(&mut store, &connections.services.site.limits.head) {
             Ok(head) => head,
             Err(error) => return self.reject(connections, stream, Some(fields), origin, error, gathered),
@@ -354,7 +357,9 @@ impl Http2 {
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
         let responder = &connections.responder;
-        if end && let Ok(response) = responder.fast(&head, origin.client, self.group, began, Sending::No) {
+        if end
+            && let Ok(response) = responder.fast(&head, origin.client, self.destination, began, Sending::No)
+        {
             return self.respond(connections, stream, Some(&head), origin, response, gathered);
         }
         let incoming = Incoming::new(&head, end);
@@ -606,7 +611,13 @@ impl Http2 {
         let Some(waiting) = self.streams.remove(&stream) else { return };
         for (_, start) in self.starts.extract_if(.., |(other, _)| *other == stream) {
             if let Start::Request(request) = start {
-                log_unstarted(&self.services, (self.peer, self.group), &request, self.tls.as_ref(), why);
+                log_unstarted(
+                    &self.services,
+                    (self.peer, self.destination.group),
+                    &request,
+                    self.tls.as_ref(),
+                    why,
+                );
             }
         }
         if let Some(mut outgoing) = waiting.outgoing {

@@ -11,6 +11,7 @@ mod http2;
 
 use std::cell::RefCell;
 use std::io;
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,7 +69,7 @@ struct IdleConnection {
     /// When it was accepted, or last sent something.
     since: Ticks,
     /// Bytes of a response that the client had not taken when the deadline passed.
-    unsent: Option<u32>,
+    unsent: Option<NonZeroU32>,
     client: Client,
     /// `None`: it speaks HTTP/1, as far as is known.
     http2: Option<Box<Http2>>,
@@ -123,7 +124,7 @@ impl IdleConnection {
 
     fn http1(&self) -> Http1 {
         let mut http = Http1::new(self.client.peer(), self.requests, self.socket.scheme());
-        http.group = self.client.group();
+        http.destination = self.client.destination();
         http
     }
 
@@ -135,7 +136,7 @@ impl IdleConnection {
                 let begins = || h2::is_preface(&connections.services.scratch.borrow().buffer[..have]);
                 (self.socket.has_negotiated_http2() || begins()).then(|| {
                     let mut http2 = Http2::new(connections, self.client.peer(), self.socket.scheme());
-                    http2.group = self.client.group();
+                    http2.destination = self.client.destination();
                     Box::new(http2)
                 })
             }
@@ -156,9 +157,9 @@ impl IdleConnection {
     fn is_taking(&mut self, phase: Phase, deadlines: &Deadlines, now: Ticks) -> bool {
         // A send queue is counted in an `int` (`tcp(7)`, SIOCOUTQ). The smaller type saves eight bytes per connection.
         let unsent = u32::try_from(self.socket.unacknowledged()).unwrap_or(u32::MAX);
-        let taken = self.unsent.map(|before| before.saturating_sub(unsent));
+        let taken = self.unsent.map(|before| before.get().saturating_sub(unsent));
         self.since = now;
-        self.unsent = Some(unsent);
+        self.unsent = NonZeroU32::new(unsent);
         unsent > 0 && taken.is_none_or(|taken| deadlines.is_enough(phase, u64::from(taken)))
     }
 }
@@ -228,7 +229,7 @@ impl IdleSet {
             if !stays {
                 counts.add(count, 1);
                 // The kernel is not to hold what the client did not take in time.
-                if connection.unsent.is_some_and(|unsent| unsent > 0) {
+                if connection.unsent.is_some() {
                     connection.socket.reset_when_closed();
                 }
                 connection.socket.close_session();

@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Poll, ready};
@@ -42,12 +43,12 @@ impl From<Errno> for Failure {
 /// capacity for that, or is closed.
 pub fn receive(connections: &Rc<Connections>, accepted: Accepted, capacity: bool) -> Option<Accepted> {
     let proxy = accepted.peer;
-    let peer = match connections.services.site.trusted_proxies.trust(proxy.ip()) {
+    let told = match connections.services.site.trusted_proxies.trust(proxy.ip()) {
         true => read(connections, &accepted.fd, proxy),
         false => Err(Failure::Stranger),
     };
-    match peer {
-        Ok(Some(peer)) => return Some(Accepted { peer, ..accepted }),
+    match told {
+        Ok(Some((peer, destination))) => return Some(Accepted { peer, destination, ..accepted }),
         Ok(None) if capacity => _ = spawn_local(wait(connections.clone(), accepted)),
         Ok(None) => connections.services.counts.add(Count::Rejected, 1),
         Err(failure) => on_failure(connections, proxy, failure),
@@ -55,8 +56,11 @@ pub fn receive(connections: &Rc<Connections>, accepted: Accepted, capacity: bool
     None
 }
 
-/// Takes a complete header off the connection, and returns the client. `None`: it is incomplete.
-fn read(connections: &Connections, fd: &OwnedFd, proxy: Peer) -> Result<Option<Peer>, Failure> {
+/// The client, and the address that it connected to, if the proxy tells it.
+type Told = (Peer, Option<SocketAddr>);
+
+/// Takes a complete header off the connection. `None`: it is incomplete.
+fn read(connections: &Connections, fd: &OwnedFd, proxy: Peer) -> Result<Option<Told>, Failure> {
     let mut buffer = [0; MAX_HEADER];
     let received = match calls::recv(fd, &mut buffer, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok(0) => return Err(Failure::Closed),
@@ -74,9 +78,9 @@ fn read(connections: &Connections, fd: &OwnedFd, proxy: Peer) -> Result<Option<P
     }
     connections.services.counts.add(Count::Proxied, 1);
     Ok(Some(match origin {
-        ConnectionOrigin::Proxy => proxy,
-        ConnectionOrigin::Unknown => Peer::Unknown,
-        ConnectionOrigin::Client { source, .. } => Peer::Ip(source),
+        ConnectionOrigin::Proxy => (proxy, None),
+        ConnectionOrigin::Unknown => (Peer::Unknown, None),
+        ConnectionOrigin::Client { source, destination } => (Peer::Ip(source), Some(destination)),
     }))
 }
 
@@ -104,16 +108,16 @@ async fn wait_for_header(
     state: &ConnectionState,
     accepted: Accepted,
 ) -> io::Result<Result<Accepted, Failure>> {
-    let Accepted { fd, family, protocols, peer: proxy } = accepted;
+    let Accepted { fd, family, protocols, peer: proxy, .. } = accepted;
     let socket = sys::watch(fd, Interest::READABLE)?;
-    let peer = poll_fn(|cx| {
+    let told = poll_fn(|cx| {
         if let Some(event) = state.take_event(cx.waker()) {
             return Poll::Ready(Err(Failure::Interrupted(event)));
         }
         loop {
             let mut ready = ready!(socket.poll_read_ready(cx)).map_err(|_| Failure::Closed)?;
             match read(connections, socket.get_ref(), proxy)? {
-                Some(peer) => return Poll::Ready(Ok(peer)),
+                Some(told) => return Poll::Ready(Ok(told)),
                 // What is missing does not come any more.
                 None if ready.ready().is_read_closed() => return Poll::Ready(Err(Failure::Closed)),
                 None => ready.clear_ready(),
@@ -122,7 +126,7 @@ async fn wait_for_header(
     })
     .await;
     let fd = socket.into_inner();
-    Ok(peer.map(|peer| Accepted { fd, family, protocols, peer }))
+    Ok(told.map(|(peer, destination)| Accepted { fd, family, protocols, peer, destination }))
 }
 
 fn on_failure(connections: &Connections, proxy: Peer, failure: Failure) {

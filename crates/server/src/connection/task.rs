@@ -234,9 +234,10 @@ impl Task {
         };
         self.transport.begin_body(&head);
         self.http.find_client(&self.connections, &mut head);
-        let (client, via, local) = (self.http.client, self.http.via, self.transport.local());
+        let (client, via, destination) = (self.http.client, self.http.via, self.http.destination);
+        let local = destination.address().or_else(|| self.transport.local());
         let tls = self.transport.stream.borrow().tls_facts();
-        let group = self.http.group;
+        let group = destination.group;
         let connection = ConnectionInfo { client, group, via, local, tls: tls.as_deref() };
         // RFC 9110 §15.2.
         let takes_interim = head.version == Version::Http11;
@@ -602,7 +603,7 @@ impl Task {
         let input = transport.buffered.take();
         if let Some((socket, _)) = transport.into_socket() {
             let mut http2 = Http2::new(&connections, client.peer(), socket.scheme());
-            http2.group = client.group();
+            http2.destination = client.destination();
             connections.give_http2_task(socket, client, http2, None, input);
         }
     }

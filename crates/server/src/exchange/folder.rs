@@ -1,5 +1,6 @@
 //! Folders that a name in the request leads to: which one, and what a request gets whose name has none.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,8 +23,11 @@ impl<'a> Exchange<'a> {
     #[inline(never)]
     pub(super) fn choose_folder_fast(&mut self) -> Fast {
         let Some(folder) = &self.host().folder else { return Fast::Serve };
-        let symlinks = self.symlinks();
-        for name in folder.names(self.head.authority) {
+        let (symlinks, address) = (self.symlinks(), self.server_address());
+        if folder.has_address() && address.is_none() && self.connection.is_none() {
+            return Fast::Wait;
+        }
+        for name in folder.names(self.head.authority, address) {
             match self.responder.files.host_folder(self.host.into(), folder, &name, symlinks, self.now) {
                 Found::Folder(found) => {
                     self.use_folder(found);
@@ -41,7 +45,7 @@ impl<'a> Exchange<'a> {
     pub(super) async fn choose_folder(&mut self) -> Result<(), Response> {
         let Some(folder) = &self.host().folder else { return Ok(()) };
         let (files, symlinks) = (&self.responder.files, self.symlinks());
-        for name in folder.names(self.head.authority) {
+        for name in folder.names(self.head.authority, self.server_address()) {
             let found = match files.host_folder(self.host.into(), folder, &name, symlinks, self.now) {
                 Found::Folder(found) => Ok(found),
                 Found::Missing(status) => Err(status),
@@ -62,6 +66,16 @@ impl<'a> Exchange<'a> {
             }
         }
         Err(fixed::status(self.services, None, folder.missing))
+    }
+
+    /// The address of the server that the connection was made to. `None`: it is a Unix socket, or the fast path does not know
+    /// it.
+    fn server_address(&self) -> Option<IpAddr> {
+        let address = match self.connection {
+            Some(connection) => connection.local,
+            None => self.destination.address(),
+        };
+        address.map(|address| address.ip())
     }
 
     /// The path of the chosen folder.

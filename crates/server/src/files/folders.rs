@@ -152,7 +152,7 @@ impl Files {
         symlinks: Symlinks,
         now: i64,
     ) -> Found {
-        self.find_known(host, name.as_str(), now, || self.wanted_of_host(host, folder, name, symlinks, now))
+        self.find_known(host, &name.key(), now, || self.wanted_of_host(host, folder, name, symlinks, now))
     }
 
     /// Errors: the status of the response.
@@ -168,7 +168,7 @@ impl Files {
         let named = folder.of(name).ok_or(Status::NOT_FOUND)?;
         let path = folder.path(name).ok_or(Status::NOT_FOUND)?;
         let kind = Kind::OfHost { base, named, tail: folder.tail.clone(), path };
-        Ok(Wanted { host, name: name.as_str().to_owned(), symlinks, kind })
+        Ok(Wanted { host, name: name.key().into_owned(), symlinks, kind })
     }
 
     /// The folder of a user, as far as it is known.

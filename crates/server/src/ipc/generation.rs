@@ -1,5 +1,6 @@
 //! Messages between the master and a generation, and from a generation to its successor.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use site::listener::Protocols;
@@ -90,10 +91,14 @@ pub struct InheritedConnection {
     pub protocols: Protocols,
     /// The client that a PROXY header has named. `None`: the peer of the socket is the client.
     pub client: Option<Peer>,
+    /// The address of the server that it has named.
+    pub destination: Option<SocketAddr>,
     pub requests: u32,
 }
 
-/// A version with a client. The one before is still sent for other connections.
+/// A version with a client and the address that it connected to. Those before are still sent for other connections.
+const INHERITED_DESTINED: u8 = 4;
+/// A version with a client.
 const INHERITED_PROXIED: u8 = 3;
 const INHERITED_VERSION: u8 = 2;
 /// A version without protocols.
@@ -208,31 +213,43 @@ impl Message<'_> for InheritedConnection {
     fn encode(&self) -> Encoder<'_> {
         let Protocols { tls, http2, proxy } = self.protocols;
         let protocols = u32::from(tls) | u32::from(http2) << 1 | u32::from(proxy) << 2;
-        let kind = if self.client.is_some() { INHERITED_PROXIED } else { INHERITED_VERSION };
-        let message = Encoder::new(kind).u32(self.requests).u32(protocols).fd(&self.fd);
-        match self.client {
-            Some(client) => message.bytes(&CompactPeer::from(client).to_bytes()),
-            None => message,
+        let message = |kind| Encoder::new(kind).u32(self.requests).u32(protocols).fd(&self.fd);
+        let compact = |peer: Peer| CompactPeer::from(peer).to_bytes();
+        match (self.client, self.destination) {
+            (Some(client), Some(destination)) => {
+                let addresses = [compact(client), compact(Peer::Ip(destination))];
+                message(INHERITED_DESTINED).bytes(&addresses[0]).bytes(&addresses[1])
+            }
+            (Some(client), None) => message(INHERITED_PROXIED).bytes(&compact(client)),
+            (None, _) => message(INHERITED_VERSION),
         }
     }
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<InheritedConnection> {
         let requests = fields.u32()?;
         let protocols = match kind {
-            INHERITED_VERSION | INHERITED_PROXIED => fields.u32()?,
+            INHERITED_VERSION | INHERITED_PROXIED | INHERITED_DESTINED => fields.u32()?,
             INHERITED_HTTP1 => 0,
             _ => return None,
         };
         let protocols =
             Protocols { tls: protocols & 1 != 0, http2: protocols & 2 != 0, proxy: protocols & 4 != 0 };
+        let mut peer = || -> Option<Peer> {
+            let bytes = fields.bytes(CompactPeer::BYTES)?.try_into().ok()?;
+            Some(CompactPeer::from_bytes(bytes)?.into())
+        };
         let client = match kind {
-            INHERITED_PROXIED => {
-                let bytes = fields.bytes(CompactPeer::BYTES)?.try_into().ok()?;
-                Some(CompactPeer::from_bytes(bytes)?.into())
-            }
+            INHERITED_PROXIED | INHERITED_DESTINED => Some(peer()?),
             _ => None,
         };
-        Some(InheritedConnection { fd: fields.fd()?, protocols, client, requests })
+        let destination = match kind {
+            INHERITED_DESTINED => match peer()? {
+                Peer::Ip(address) => Some(address),
+                Peer::Unix | Peer::Unknown => return None,
+            },
+            _ => None,
+        };
+        Some(InheritedConnection { fd: fields.fd()?, protocols, client, destination, requests })
     }
 }
 
@@ -282,10 +299,15 @@ mod tests {
         {
             let protocols = Protocols { tls, http2, proxy };
             for client in clients() {
+                let destination = match client {
+                    Some(Peer::Ip(_)) => "[2001:db8::2]:443".parse().ok(),
+                    _ => None,
+                };
                 check_codec([0, 1, u32::MAX].map(|requests| InheritedConnection {
                     fd: fd(),
                     protocols,
                     client,
+                    destination,
                     requests,
                 }));
             }

@@ -1,4 +1,4 @@
-//! Reads the folders that names lead to: `$host` in the root of a host, and `user_folders` with the section `[accounts]`.
+//! Reads the folders that names lead to: `$host` or `$ip` in the root of a host, and `user_folders` with the section `[accounts]`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,11 @@ pub fn host_folder(section: &Section, root: Option<&Path>) -> Option<HostFolder>
     let parsed = root.and_then(|root| HostFolder::parse(root.to_str()?, Path::new("/")));
     let Some(parsed) = parsed else {
         let what_to_do = "write root = \"/srv/www/$host\", or remove the key";
-        section.reject_keys(&["default_folder", "missing_folder"], "is for a root with $host", what_to_do);
+        section.reject_keys(
+            &["default_folder", "missing_folder"],
+            "is for a root with $host or $ip",
+            what_to_do,
+        );
         return None;
     };
     match parsed {

@@ -33,7 +33,8 @@ pub struct Shared {
 impl Shared {
     /// For a connection with this stream.
     pub fn new(connections: Rc<Connections>, http2: Http2, stream: &Stream) -> Shared {
-        let (http2, local, tls) = (RefCell::new(http2), stream.local(), stream.tls_facts());
+        let local = http2.destination.address().or_else(|| stream.local());
+        let (http2, tls) = (RefCell::new(http2), stream.tls_facts());
         Shared { connections, http2, local, tls, waker: RefCell::default(), ended: Cell::new(None) }
     }
 

@@ -54,7 +54,8 @@ impl StreamTask {
 
     async fn respond(&self, request: PendingRequest) -> Option<Box<dyn BodyStream>> {
         let connections = &self.shared.connections;
-        let Http2 { peer, group, scheme, .. } = *self.shared.http2.borrow();
+        let Http2 { peer, destination, scheme, .. } = *self.shared.http2.borrow();
+        let group = destination.group;
         let mut store = Box::new(FieldStore::new());
         // It was read before, without an error.
         let mut head = request.fields.head(&mut store, &connections.services.site.limits.head).ok()?;

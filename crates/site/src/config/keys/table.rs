@@ -261,7 +261,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The folder whose files are served. A relative path begins in the folder of the file that has this \
                        key. The server opens nothing outside of this folder, except through links that `symlinks` allows. \
                        At the top level and in a host, `$host` stands for the name in the request: [each name has a folder \
-                       of its own](hosts.md#a-folder-for-each-name). Not inherited.",
+                       of its own](hosts.md#a-folder-for-each-name). `$ip` stands for the address of the server, in the same \
+                       way. Not inherited.",
             },
             Key {
                 name: "addresses",
@@ -286,15 +287,16 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::Text,
                 default: Words("none; the status of `missing_folder`"),
                 example: "\"default\"",
-                text: "With a `root` that has `$host`: the name in place of one that has no folder or cannot have one. Not \
-                       inherited.",
+                text: "With a `root` that has `$host` or `$ip`: the name in place of one that has no folder or cannot have \
+                       one. Not inherited.",
             },
             Key {
                 name: "missing_folder",
                 kind: count(400, 599),
                 default: Value("404"),
                 example: "421",
-                text: "With a `root` that has `$host`: the status for a name without a folder. Not inherited.",
+                text: "With a `root` that has `$host` or `$ip`: the status for a name or an address without a folder. Not \
+                       inherited.",
             },
             Key {
                 name: "user_folders",
