@@ -58,6 +58,27 @@ impl Dialect {
         }
     }
 
+    /// What a file may have: the names of directives, or the first signs of lines.
+    pub fn directives(self) -> Vec<String> {
+        match self {
+            Dialect::Boa => boa::names().map(str::to_owned).collect(),
+            Dialect::Thttpd => thttpd::names().map(str::to_owned).collect(),
+            Dialect::Busybox => busybox::KINDS.iter().map(char::to_string).collect(),
+            Dialect::Web(web) => web.names(),
+        }
+    }
+
+    /// The flags of its program.
+    pub fn flags(self) -> Vec<String> {
+        let all = |letters: &[char]| letters.iter().map(|letter| format!("-{letter}")).collect();
+        match self {
+            Dialect::Boa => all(&boa::LETTERS),
+            Dialect::Thttpd => thttpd::letters().map(str::to_owned).collect(),
+            Dialect::Busybox => all(&busybox::LETTERS),
+            Dialect::Web(_) => Vec::new(),
+        }
+    }
+
     /// The file alone, without flags.
     pub fn input(self, file: PathBuf) -> Input {
         match self {

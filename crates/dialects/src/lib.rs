@@ -19,6 +19,8 @@ mod caddy;
 mod lighttpd;
 mod nginx;
 
+mod known;
+
 mod draft;
 mod regex;
 mod tree;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::disk::Disk;
+use crate::known::Known;
 use crate::{Conversion, apache, caddy, lighttpd, nginx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,22 @@ impl Web {
             "lighttpd.conf" => Some(Web::Lighttpd),
             "Caddyfile" => Some(Web::Caddy),
             _ => None,
+        }
+    }
+
+    /// The directives that it knows. An option stands behind the directive that it belongs to.
+    pub fn names(self) -> Vec<String> {
+        let all = |known: &Known| known.names().map(str::to_owned).collect();
+        match self {
+            Web::Nginx => all(&nginx::KNOWN),
+            Web::Apache => all(&apache::KNOWN),
+            Web::Lighttpd => all(&lighttpd::KNOWN),
+            Web::Caddy => {
+                let of = |place: &str, known: &Known| -> Vec<String> {
+                    known.names().map(|name| format!("{place} {name}").trim_start().to_owned()).collect()
+                };
+                caddy::KNOWN.iter().flat_map(|(place, known)| of(place, known)).collect()
+            }
         }
     }
 

@@ -227,6 +227,30 @@ fn converts_nginx() {
 }
 
 #[test]
+fn names_the_directive_that_was_meant() {
+    for (web, text, expected) in [
+        (Web::Nginx, "server { lisen 80; }", "\"lisen 80\" cannot be converted; did you mean listen?"),
+        (
+            Web::Apache,
+            "DocumentRot /srv",
+            "\"documentrot /srv\" cannot be converted; did you mean documentroot?",
+        ),
+        (Web::Lighttpd, "server.prot = 80", "server.prot cannot be converted; did you mean server.port?"),
+        (
+            Web::Caddy,
+            ":80 {\n reverse_prox a\n}",
+            "\"reverse_prox a\" cannot be converted; did you mean reverse_proxy?",
+        ),
+        (Web::Caddy, ":80 {\n reverse_proxy a {\n lb_polic b\n}\n}", "did you mean lb_policy?"),
+        (Web::Nginx, "server { nothing_like_it 1; }", "remove it, or find its like in the manual"),
+    ] {
+        let conversion = converted(web, "/etc/x/conf", &[("/etc/x/conf", text)]);
+        let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+        assert!(said.iter().any(|line| line.contains(expected)), "{text}: {said:?}");
+    }
+}
+
+#[test]
 fn names_the_place_in_an_included_file() {
     let files = [
         ("/etc/nginx/nginx.conf", "http {\n include sites/*;\n}"),
@@ -589,6 +613,21 @@ fn converts_apache() {
     check(
         Web::Apache,
         &[
+            // The server itself responds at the address that no virtual host has.
+            (
+                "Listen 192.0.2.1:80\nListen 192.0.2.2:80\nDocumentRoot /srv/a\n<VirtualHost 192.0.2.2:80>\nDocumentRoot /srv/b\n</VirtualHost>\n",
+                &["listen = [\"192.0.2.2:80\", \"192.0.2.1:80\"]", "root = \"/srv/b\"", "root = \"/srv/a\""],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\n<Location /up/>\nProxyPass http://192.0.2.1:81/\n</Location>\n\
+                 <Directory /srv/a>\nRedirect 301 /a/old /a/new\n</Directory>\n",
+                &[
+                    "path = \"/a/old\"",
+                    "redirect = \"/a/new$query\"",
+                    "path = \"/up/\"",
+                    "proxy = \"http://http/\"",
+                ],
+            ),
             (
                 "Listen 8080\nServerName example.org\nServerAlias *.example.net\nDocumentRoot /srv/www\nDirectoryIndex a.html\n\
                  <Directory />\nRequire all denied\n</Directory>\n<Directory /srv/www>\nOptions Indexes\nRequire all granted\n</Directory>\n\

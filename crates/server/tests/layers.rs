@@ -161,6 +161,7 @@ const DIALECTS: &[&str] = &[
     "nginx",
     "lighttpd",
     "caddy",
+    "known",
     "draft",
     "regex",
     "document",

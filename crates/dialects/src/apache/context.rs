@@ -6,68 +6,13 @@ use crate::tree::{Directive, Place};
 use crate::words;
 
 use super::access::{self, Access, Lists, Need};
+use super::names::NEEDLESS;
 use super::options::{Options, Overrides};
 use super::paths;
 use super::rewrite::Rewrites;
 
 /// Keys whose pairs add up.
 const TABLES: [&str; 4] = ["headers", "types", "error_pages", "env"];
-
-/// What has no effect here, and needs none.
-const NEEDLESS: [&str; 52] = [
-    "serversignature",
-    "servertokens",
-    "usecanonicalname",
-    "usecanonicalphysicalport",
-    "hostnamelookups",
-    "enablesendfile",
-    "enablemmap",
-    "traceenable",
-    "contentdigest",
-    "fileetag",
-    "indexoptions",
-    "indexignore",
-    "indexorderdefault",
-    "indexstylesheet",
-    "addicon",
-    "addiconbytype",
-    "addiconbyencoding",
-    "defaulticon",
-    "adddescription",
-    "addalt",
-    "readmename",
-    "headername",
-    "addlanguage",
-    "languagepriority",
-    "forcelanguagepriority",
-    "addencoding",
-    "addcharset",
-    "browsermatch",
-    "browsermatchnocase",
-    "filterdeclare",
-    "rewritebase",
-    "mimemagicfile",
-    "typesconfig",
-    "loglevel",
-    "namevirtualhost",
-    "acceptfilter",
-    "mutex",
-    "directorycheckhandler",
-    "proxypassreverse",
-    "proxypassreversecookiepath",
-    "proxypassreversecookiedomain",
-    "proxyvia",
-    "proxyaddheaders",
-    "proxyerroroverride",
-    "cachedisable",
-    "keptbodysize",
-    "addoutputfilter",
-    "metadir",
-    "removetype",
-    "removelanguage",
-    "removecharset",
-    "removeencoding",
-];
 
 /// Types of media and the ends of their files, for what is said by type.
 const TYPES: [(&str, &[&str]); 16] = [

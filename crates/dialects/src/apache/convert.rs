@@ -11,43 +11,9 @@ use crate::tree::{Directive, Place};
 
 use super::context::unconverted;
 use super::host::{Site, World, log_target};
+use super::names::{KNOWN, OF_TOP};
 use super::proxy;
 use super::read::Reader;
-
-/// What has no effect at the top level, and needs none.
-const NEEDLESS: [&str; 31] = [
-    "defaultruntimedir",
-    "startservers",
-    "serverlimit",
-    "minsparethreads",
-    "maxsparethreads",
-    "minspareservers",
-    "maxspareservers",
-    "threadlimit",
-    "threadsperchild",
-    "threadstacksize",
-    "maxconnectionsperchild",
-    "maxrequestsperchild",
-    "asyncrequestworkerfactor",
-    "gracefulshutdowntimeout",
-    "listenbacklog",
-    "sendbuffersize",
-    "receivebuffersize",
-    "maxmemfree",
-    "coredumpdirectory",
-    "scoreboardfile",
-    "extendedstatus",
-    "proxystatus",
-    "seerequesttail",
-    "protocols",
-    "protocolshonororder",
-    "requestreadtimeout",
-    "scriptsock",
-    "loadfile",
-    "languagepriority",
-    "deflatecompressionlevel",
-    "bufferedlogs",
-];
 
 /// A name of a format, and the format that is most like it.
 type Formats = Vec<(String, &'static str)>;
@@ -59,7 +25,8 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     match disk.read(file) {
         Ok(bytes) => {
             let mut reader = Reader::new(disk, &folder);
-            let mut tree = reader.read(&bytes, &Place::at, 0, &mut draft);
+            let tree = reader.read(&bytes, &Place::at, 0, &mut draft);
+            let mut tree = KNOWN.kept(tree, &[], &mut draft);
             if file.file_name().is_some_and(|name| name == ".htaccess") {
                 tree = around(tree, &folder);
             }
@@ -139,7 +106,7 @@ fn server(tree: &[Directive], reader: Reader, disk: &dyn Disk, draft: &mut Draft
     // The server itself responds where no virtual host does.
     let rest: Vec<_> = match sections.is_empty() && listens.is_empty() {
         true => vec![(None, 80)],
-        false => listens.iter().copied().filter(|one| !used.iter().any(|other| other.1 == one.1)).collect(),
+        false => listens.iter().copied().filter(|one| !is_used(*one, &used)).collect(),
     };
     if !rest.is_empty() {
         host(&Place::at(1), &rest, &of_hosts, Vec::new(), &world, draft);
@@ -147,6 +114,11 @@ fn server(tree: &[Directive], reader: Reader, disk: &dyn Disk, draft: &mut Draft
     if let Some(first) = draft.hosts.first_mut() {
         first.is_default = true;
     }
+}
+
+/// Whether a virtual host responds at this address.
+fn is_used((ip, port): (Option<IpAddr>, u16), used: &[(Option<IpAddr>, u16)]) -> bool {
+    used.iter().any(|(own, listened)| *listened == port && (own.is_none() || ip.is_none() || *own == ip))
 }
 
 /// A host with these directives of the server, and its own.
@@ -233,7 +205,7 @@ fn global(directive: &Directive, path: &dyn Fn(&str) -> String, draft: &mut Draf
             all.extend(directive.arguments.iter().cloned());
             draft.top.set(place, "trusted_proxies", all);
         }
-        name if NEEDLESS.contains(&name) => {}
+        name if OF_TOP.contains(&name) => {}
         _ => return false,
     }
     true

@@ -11,6 +11,7 @@ use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
 
 use super::context::{Context, Handler, Reading, unconverted};
+use super::names::{KNOWN, OF_TLS};
 use super::options::Overrides;
 use super::paths;
 use super::proxy::{self, Balancers};
@@ -102,7 +103,8 @@ impl<'s> Site<'s> {
             "directory" => match first.contains(['*', '?', '[', '~']) {
                 true => self.unknown(directive, &reading, draft),
                 false => {
-                    let context = Context::read(directive.children(), place, &reading, draft);
+                    let children = self.without_redirects(directive.children(), draft);
+                    let context = Context::read(&children, place, &reading, draft);
                     self.folders.push((paths::folder(&(self.world.path)(first)).to_owned(), context));
                 }
             },
@@ -111,7 +113,8 @@ impl<'s> Site<'s> {
                 None => self.unknown(directive, &reading, draft),
             },
             "location" if first != "~" && !first.contains(['*', '?', '[']) => {
-                let context = Context::read(directive.children(), place, &reading, draft);
+                let children = without(directive.children(), is_located);
+                let context = Context::read(&children, place, &reading, draft);
                 let prefix = Paths::Prefix(paths::folder(first).to_owned());
                 self.locations.push((prefix, context, place.clone()));
                 self.located(directive, first, draft);
@@ -171,21 +174,29 @@ impl<'s> Site<'s> {
         }
     }
 
+    /// Makes redirects of a folder those of the host, because their paths are whole. The other directives.
+    fn without_redirects(&mut self, children: &[Directive], draft: &mut Draft) -> Vec<Directive> {
+        for child in children.iter().filter(|child| is_redirect(child)) {
+            self.redirect(child, draft);
+        }
+        without(children, is_redirect)
+    }
+
     /// What a location has that is not about files.
     fn located(&mut self, section: &Directive, path: &str, draft: &mut Draft) {
         for child in section.children() {
             match child.name.as_str() {
+                _ if !is_located(child) => {}
                 "proxypass" => {
                     let mut pass = child.clone();
                     pass.arguments.insert(0, path.to_owned());
                     self.passes.push((String::new(), pass));
                 }
-                "redirect" if child.arguments.len() == 1 => {
+                _ => {
                     let mut redirect = child.clone();
                     redirect.arguments.insert(0, path.to_owned());
                     self.redirect(&redirect, draft);
                 }
-                _ => {}
             }
         }
     }
@@ -322,31 +333,7 @@ impl<'s> Site<'s> {
                     versions.iter().filter(|(name, _)| is_on(name)).map(|(_, version)| (*version).to_owned());
                 draft.tls.set(place, "versions", versions.collect::<Vec<_>>());
             }
-            "sslciphersuite"
-            | "sslhonorcipherorder"
-            | "sslsessiontickets"
-            | "sslsessioncache"
-            | "sslsessioncachetimeout"
-            | "sslusestapling"
-            | "sslstaplingcache"
-            | "sslcompression"
-            | "sslrandomseed"
-            | "sslpassphrasedialog"
-            | "ssloptions"
-            | "sslopensslconfcmd"
-            | "sslcryptodevice"
-            | "sslstrictsnivhostcheck"
-            | "sslproxyengine"
-            | "sslstaplingresponsemaxage"
-            | "sslstaplingrespondertimeout"
-            | "sslstaplingreturnrespondererrors"
-            | "sslverifydepth"
-            | "sslproxyprotocol"
-            | "sslproxyciphersuite"
-            | "sslproxyverify"
-            | "sslproxycheckpeername"
-            | "sslproxycheckpeercn"
-            | "sslproxycheckpeerexpire" => {
+            name if OF_TLS.contains(&name) => {
                 draft.note(
                     place,
                     format!("{} has no effect", directive.name),
@@ -650,6 +637,13 @@ impl<'s> Site<'s> {
                 if !overrides.is_none() && read.insert(folder.clone()) {
                     let found = self.world.reader.borrow_mut().htaccess(&path, &place, draft);
                     if let Some(directives) = found {
+                        let directives = KNOWN.kept(directives, &[], draft);
+                        let redirects = |directive: &&Directive| is_redirect(directive);
+                        let directives =
+                            match directives.iter().filter(redirects).all(|one| overrides.allows(one)) {
+                                true => self.without_redirects(&directives, draft),
+                                false => directives,
+                            };
                         let reading = Reading { path: self.world.path, overrides: Some(overrides) };
                         self.folders
                             .push((folder.clone(), Context::read(&directives, &place, &reading, draft)));
@@ -727,4 +721,19 @@ pub fn log_target(text: &str, path: &dyn Fn(&str) -> String) -> Option<String> {
         }
         text => Some(path(text)),
     }
+}
+
+/// What gets its path from the location that it stands in.
+fn is_located(child: &Directive) -> bool {
+    child.name == "proxypass" || child.name == "redirect" && child.arguments.len() == 1
+}
+
+/// What has its path itself.
+fn is_redirect(child: &Directive) -> bool {
+    matches!(child.name.as_str(), "redirect" | "redirectpermanent" | "redirecttemp" | "redirectmatch")
+        && child.arguments.len() > 1
+}
+
+fn without(children: &[Directive], is_left_out: fn(&Directive) -> bool) -> Vec<Directive> {
+    children.iter().filter(|child| !is_left_out(child)).cloned().collect()
 }

@@ -8,9 +8,11 @@ mod rewrite;
 mod context;
 
 mod access;
+mod names;
 mod options;
 mod paths;
 
 mod read;
 
 pub use convert::convert;
+pub use names::KNOWN;

@@ -73,6 +73,10 @@ const DIRECTIVES: &[(&str, Arguments)] = &[
     ("NoRedirectPort", Alone),
 ];
 
+pub fn names() -> impl Iterator<Item = &'static str> {
+    DIRECTIVES.iter().map(|(name, _)| *name)
+}
+
 /// A value and its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Given<'t, T> {
@@ -117,8 +121,7 @@ impl<'t> Directives<'t> {
     fn add(&mut self, line: u32, text: &'t str, findings: &mut Findings) {
         let (word, rest) = words::split(text);
         let Some((name, arguments)) = find(word) else {
-            let known = DIRECTIVES.iter().map(|(name, _)| *name);
-            let what_to_do = match words::nearest(word, known) {
+            let what_to_do = match words::nearest(word, names()) {
                 Some(nearest) => format!("did you mean {nearest}?"),
                 None => "remove it".to_owned(),
             };

@@ -7,6 +7,9 @@ use crate::input::{Input, Start};
 
 const USAGE: &str = "Usage: boa [-c serverroot] [-d] [-f configfile] [-r chroot] [-l debug_level]";
 
+/// The letters of the flags.
+pub const LETTERS: [char; 5] = ['c', 'd', 'f', 'l', 'r'];
+
 /// Where Boa looks without `-c`.
 const SERVER_ROOT: &str = "/etc/boa";
 
@@ -34,6 +37,9 @@ impl Flags {
             let Some(letter) = letter else {
                 return Err(format!("boa takes no argument \"{}\"; {USAGE}", argument.display()));
             };
+            if !LETTERS.contains(&letter) {
+                return Err(format!("unknown flag {text}; {USAGE}"));
+            }
             if letter == 'd' {
                 background = false;
                 match text {

@@ -9,4 +9,5 @@ mod hosts;
 mod types;
 
 pub use convert::convert;
-pub use flags::Flags;
+pub use directives::names;
+pub use flags::{Flags, LETTERS};

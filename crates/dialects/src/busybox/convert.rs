@@ -23,6 +23,9 @@ const MAX_DEPTH: usize = 16;
 /// How long the head of a request may take.
 const HEAD_TIME: &str = "60s";
 
+/// What a line is about, by its first sign.
+pub const KINDS: [char; 9] = ['.', '/', '*', 'A', 'D', 'E', 'H', 'I', 'P'];
+
 /// A value and its line.
 type At<T> = (T, Option<u32>);
 
@@ -177,7 +180,8 @@ impl Lines {
             );
         };
         let both = |name: &str, value: &str| ((name.to_owned(), value.to_owned()), line);
-        match name.as_bytes().first().map(u8::to_ascii_uppercase) {
+        let first = name.as_bytes().first().map(u8::to_ascii_uppercase);
+        match first.filter(|first| KINDS.contains(&char::from(*first))) {
             Some(b'I') => self.index = Some((value.to_owned(), line)),
             Some(b'H') => self.home = Some((value.to_owned(), line)),
             Some(b'A') if value.starts_with('*') => {}

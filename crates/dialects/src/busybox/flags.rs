@@ -9,6 +9,9 @@ use crate::input::{Input, Start};
 const USAGE: &str = "usage: httpd [-ifv[v]] [-c CONFFILE] [-p [IP:]PORT] [-u USER[:GRP]] [-r REALM] [-h HOME], or httpd \
                      -d|-e STRING";
 
+/// The letters of the flags.
+pub const LETTERS: [char; 11] = ['c', 'd', 'e', 'f', 'h', 'i', 'm', 'p', 'r', 'u', 'v'];
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `-c`
@@ -40,6 +43,9 @@ impl Flags {
             };
             for (at, letter) in letters.char_indices() {
                 match letter {
+                    letter if !LETTERS.contains(&letter) => {
+                        return Err(format!("unknown flag -{letter}; {USAGE}"));
+                    }
                     'f' => flags.foreground = true,
                     'v' => flags.verbose = true,
                     'i' => {
@@ -50,7 +56,7 @@ impl Flags {
                             "httpd -m: write taipan passwd -n USER, which has better hashes".to_owned()
                         );
                     }
-                    'c' | 'h' | 'p' | 'u' | 'r' | 'd' | 'e' => {
+                    _ => {
                         let attached = &letters[at + 1..];
                         let value = match attached {
                             "" => {
@@ -70,7 +76,6 @@ impl Flags {
                         }
                         break;
                     }
-                    _ => return Err(format!("unknown flag -{letter}; {USAGE}")),
                 }
             }
         }

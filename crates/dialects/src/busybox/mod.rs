@@ -5,5 +5,5 @@ mod convert;
 mod flags;
 mod text;
 
-pub use convert::convert;
-pub use flags::Flags;
+pub use convert::{KINDS, convert};
+pub use flags::{Flags, LETTERS};

@@ -9,6 +9,7 @@ use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
 
+use super::names;
 use super::read::Reader;
 
 /// Reads the file.
@@ -18,6 +19,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     match disk.read(file) {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(&bytes, &mut draft);
+            let tree = names::kept(tree, &mut draft);
             for directive in &tree {
                 match (directive.name.as_str(), &directive.block) {
                     ("", Some(_)) => {}

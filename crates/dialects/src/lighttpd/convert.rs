@@ -10,29 +10,8 @@ use crate::regex;
 use crate::tree::Place;
 use crate::words;
 
+use super::names::{KNOWN, NEEDLESS};
 use super::read::{Datum, Reader, Statement};
-
-/// What has no effect here, and needs none.
-const NEEDLESS: [&str; 18] = [
-    "server.modules",
-    "server.compat-module-load",
-    "server.feature-flags",
-    "server.event-handler",
-    "server.network-backend",
-    "server.max-fds",
-    "server.upload-dirs",
-    "server.stream-request-body",
-    "server.stream-response-body",
-    "server.max-worker",
-    "server.http-parseopts",
-    "server.name",
-    "deflate.cache-dir",
-    "compress.cache-dir",
-    "etag.use-inode",
-    "etag.use-mtime",
-    "etag.use-size",
-    "server.use-ipv6",
-];
 
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
@@ -293,6 +272,9 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
     let name = full.trim_end_matches('+');
     let text = value.text();
     match name {
+        name if !KNOWN.names().any(|known| known == name) => {
+            draft.error(place, unconverted(name), &KNOWN.what_to_do(name));
+        }
         "server.port" | "server.bind" | "ssl.engine" | "server.dir-listing.encoding" => {}
         "auth.backend" if matches!(text, "htpasswd" | "htdigest" | "plain") => {}
         "auth.backend" => {

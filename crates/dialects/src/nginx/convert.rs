@@ -8,25 +8,10 @@ use crate::draft::{Draft, Host, Scope};
 use crate::tree::Directive;
 
 use super::location::{log_target, server};
+use super::names::{KNOWN, OF_TOP};
 use super::read::Reader;
 use super::settings::{Context, setting, zone};
 use super::upstreams::{self, unconverted};
-
-/// What has no effect at the top level.
-const NEEDLESS: [&str; 12] = [
-    "worker_rlimit_nofile",
-    "worker_cpu_affinity",
-    "worker_priority",
-    "worker_shutdown_timeout",
-    "pcre_jit",
-    "lock_file",
-    "timer_resolution",
-    "thread_pool",
-    "daemon",
-    "master_process",
-    "load_module",
-    "ssl_engine",
-];
 
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
@@ -35,6 +20,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     match disk.read(file) {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(file, &bytes, &mut draft);
+            let tree = KNOWN.kept(tree, &["types"], &mut draft);
             top(&tree, &folder, &mut draft);
         }
         Err(error) => {
@@ -124,7 +110,7 @@ fn top(tree: &[Directive], folder: &Path, draft: &mut Draft) {
                 }
             }
             "upstream" | "limit_req_zone" => {}
-            name if NEEDLESS.contains(&name) => {
+            name if OF_TOP.contains(&name) => {
                 draft.note(place, format!("{name} has no effect"), "nothing to do")
             }
             _ => draft.error(place, unconverted(directive), "remove it"),

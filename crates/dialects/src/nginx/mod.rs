@@ -2,8 +2,10 @@
 
 mod convert;
 mod location;
+mod names;
 mod read;
 mod settings;
 mod upstreams;
 
 pub use convert::convert;
+pub use names::KNOWN;

@@ -4,6 +4,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::tree::Directive;
 
+use super::names::NEEDLESS;
 use super::upstreams::{Upstream, duration, size, unconverted};
 
 /// A zone of `limit_req_zone` or `limit_conn_zone`.
@@ -22,73 +23,6 @@ pub struct Context<'c> {
     /// The first name of the server.
     pub server_name: String,
 }
-
-/// What has no effect here, and needs none.
-const NEEDLESS: [&str; 63] = [
-    "sendfile",
-    "tcp_nopush",
-    "tcp_nodelay",
-    "types_hash_max_size",
-    "types_hash_bucket_size",
-    "server_names_hash_bucket_size",
-    "server_names_hash_max_size",
-    "variables_hash_max_size",
-    "variables_hash_bucket_size",
-    "gzip_vary",
-    "gzip_http_version",
-    "gzip_buffers",
-    "gzip_disable",
-    "gzip_proxied",
-    "gzip_comp_level",
-    "server_tokens",
-    "log_not_found",
-    "ssl_prefer_server_ciphers",
-    "ssl_ciphers",
-    "ssl_session_cache",
-    "ssl_session_timeout",
-    "ssl_session_tickets",
-    "ssl_dhparam",
-    "ssl_ecdh_curve",
-    "ssl_stapling",
-    "ssl_stapling_verify",
-    "ssl_trusted_certificate",
-    "ssl_buffer_size",
-    "resolver",
-    "resolver_timeout",
-    "open_file_cache",
-    "open_file_cache_valid",
-    "open_file_cache_min_uses",
-    "open_file_cache_errors",
-    "autoindex_exact_size",
-    "autoindex_localtime",
-    "autoindex_format",
-    "proxy_http_version",
-    "proxy_buffering",
-    "proxy_buffers",
-    "proxy_buffer_size",
-    "proxy_busy_buffers_size",
-    "proxy_request_buffering",
-    "proxy_headers_hash_max_size",
-    "proxy_headers_hash_bucket_size",
-    "fastcgi_buffers",
-    "fastcgi_buffer_size",
-    "fastcgi_busy_buffers_size",
-    "fastcgi_index",
-    "fastcgi_split_path_info",
-    "fastcgi_keep_conn",
-    "client_body_buffer_size",
-    "client_header_buffer_size",
-    "client_body_temp_path",
-    "proxy_temp_path",
-    "fastcgi_temp_path",
-    "output_buffers",
-    "aio",
-    "directio",
-    "reset_timedout_connection",
-    "log_format",
-    "merge_slashes",
-    "server_name_in_redirect",
-];
 
 /// The directive, if it is one of these.
 pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) -> bool {

@@ -39,6 +39,14 @@ const SWITCHES: &[(&str, &str)] = &[
     ("-D", "debug"),
 ];
 
+/// Those that are no settings.
+const OTHERS: [&str; 2] = ["-C", "-V"];
+
+/// All flags.
+pub fn letters() -> impl Iterator<Item = &'static str> {
+    OTHERS.into_iter().chain(VALUES.iter().chain(SWITCHES).map(|(flag, _)| *flag))
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `-C`

@@ -5,4 +5,5 @@ mod flags;
 mod options;
 
 pub use convert::convert;
-pub use flags::Flags;
+pub use flags::{Flags, letters};
+pub use options::names;

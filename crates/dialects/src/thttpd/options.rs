@@ -43,6 +43,10 @@ const SWITCHES: &[(&str, &str, bool)] = &[
     ("noemptyreferrers", "noemptyreferers", true),
 ];
 
+pub fn names() -> impl Iterator<Item = &'static str> {
+    VALUES.iter().copied().chain(SWITCHES.iter().map(|(name, _, _)| *name))
+}
+
 /// A setting, and the line of the file that has it. `None`: a flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting<T> {
