@@ -1,11 +1,10 @@
-//! The control socket: `taipan reload`, `taipan upgrade`, `taipan stats`, `taipan metrics`, `taipan purge` and `taipan drain` send their
-//! requests to a running program
-//! through it. Its name is a hash of the path of the configuration, or of the folder, that is served. It is an abstract
+//! The control socket: `taipan reload`, `taipan stats`, `taipan purge`, `taipan watch` and others send their requests to a
+//! running program through it. Its name is a hash of the path of the configuration, or of the folder, that is served. It is an abstract
 //! socket (unix(7)), so that no file is left behind. Both ends accept only a peer that is root or the user that runs the
 //! program.
 
 use std::borrow::Cow;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -17,6 +16,7 @@ use std::time::{Duration, Instant};
 use cache::store::purge::{self, Purge};
 use dialects::Input;
 use rustix::net::sockopt::socket_peercred;
+use site::watch::{self, Filter};
 
 use crate::ipc::{Form, Syntax};
 use crate::terminal;
@@ -26,6 +26,10 @@ use crate::terminal;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes of a request.
 const MAX_REQUEST: usize = 64 + purge::LONGEST;
+const _: () = assert!(watch::LONGEST <= purge::LONGEST);
+/// How long `taipan watch` waits before it goes to the process that serves now, and how often without seeing one.
+const WATCH_AGAIN: Duration = Duration::from_millis(100);
+const WATCH_TRIES: u32 = 50;
 /// How long the master waits for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_CLIENTS: usize = 16;
@@ -58,6 +62,8 @@ pub enum Request {
     Stats(Form),
     Purge(Purge),
     Drain(Drain),
+    /// Requests that match are shown until one of both ends.
+    Watch(Filter),
 }
 
 /// An endpoint of an application that is taken out of service, or put back.
@@ -86,6 +92,8 @@ const REQUESTS: [(&str, Request); 6] = [
 
 /// The first word of a purge.
 const PURGE: &str = "purge ";
+/// The first word of a filter.
+const WATCH: &str = "watch ";
 
 impl Request {
     /// One line.
@@ -95,6 +103,7 @@ impl Request {
             (Request::Drain(Drain { application, endpoint, change }), _) => {
                 format!("{} {application}\0{endpoint}\n", change.word())
             }
+            (Request::Watch(filter), _) => format!("{WATCH}{filter}\n"),
             (_, Some((word, _))) => format!("{word}\n"),
             (_, None) => String::new(),
         }
@@ -103,6 +112,9 @@ impl Request {
     /// The reverse of `text`, without the end of the line.
     fn parse(line: &[u8]) -> Option<Request> {
         let line = std::str::from_utf8(line).ok()?;
+        if let Some(filter) = line.strip_prefix(WATCH) {
+            return filter.parse().ok().map(Request::Watch);
+        }
         match line.strip_prefix(PURGE) {
             Some(purge) => purge.parse().ok().map(Request::Purge),
             None => {
@@ -150,7 +162,86 @@ pub fn send(source: &SiteSource, request: &Request) -> ExitCode {
     }
 }
 
+/// Prints what the running program shows of requests, until it ends, or the reader of the output. After a reload or an
+/// upgrade, it goes on with the process that serves then.
+pub fn watch(source: &SiteSource, filter: &Filter) -> ExitCode {
+    let request = Request::Watch(filter.clone());
+    let mut has_begun = false;
+    let mut tries = 0;
+    while tries < WATCH_TRIES {
+        match connect(source, &request).and_then(show) {
+            Ok(Shown::Moved) => (has_begun, tries) = (true, 0),
+            Ok(Shown::Unread) => return ExitCode::SUCCESS,
+            Ok(Shown::Refused(lines)) if !has_begun => {
+                lines.lines().for_each(|line| terminal::err(format_args!("taipan: {line}")));
+                return ExitCode::FAILURE;
+            }
+            Ok(Shown::Refused(_)) => {}
+            Err(error) if has_begun => {
+                terminal::err(format_args!("taipan: the program has ended ({error})"));
+                return ExitCode::SUCCESS;
+            }
+            Err(error) => {
+                terminal::err(format_args!("taipan: {error}"));
+                return ExitCode::FAILURE;
+            }
+        }
+        tries += 1;
+        std::thread::sleep(WATCH_AGAIN);
+    }
+    ExitCode::FAILURE
+}
+
+/// Why there is no more to print.
+enum Shown {
+    /// The process serves no more.
+    Moved,
+    /// Nothing reads the output.
+    Unread,
+    /// With lines that say why.
+    Refused(String),
+}
+
+fn show(stream: UnixStream) -> io::Result<Shown> {
+    stream.set_read_timeout(None)?;
+    let mut reader = BufReader::new(stream);
+    let mut first = String::new();
+    reader.read_line(&mut first)?;
+    if first != DONE {
+        let mut lines = String::new();
+        reader.read_to_string(&mut lines)?;
+        return Ok(Shown::Refused(lines));
+    }
+    loop {
+        let bytes = reader.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(Shown::Moved);
+        }
+        let mut out = io::stdout().lock();
+        if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+            return Ok(Shown::Unread);
+        }
+        let read = bytes.len();
+        reader.consume(read);
+    }
+}
+
 fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)> {
+    let mut stream = connect(source, request)?;
+    let mut response = Vec::new();
+    match stream.read_to_end(&mut response) {
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
+        _ => {}
+    }
+    let response = String::from_utf8_lossy(&response);
+    match response.split_once('\n') {
+        None => Err(io::Error::other("the program ended without a response; see its error log")),
+        Some((first, rest)) => Ok((first == DONE.trim_end(), rest.to_owned())),
+    }
+}
+
+/// Sends a request.
+fn connect(source: &SiteSource, request: &Request) -> io::Result<UnixStream> {
     let path = source.path();
     let path = path.display();
     let not_running = |error: io::Error| match error.kind() {
@@ -170,16 +261,7 @@ fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)
     }
     // The program may have rejected this client and closed the connection; its response can be read all the same.
     _ = stream.write_all(line.as_bytes());
-    let mut response = Vec::new();
-    match stream.read_to_end(&mut response) {
-        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
-        _ => {}
-    }
-    let response = String::from_utf8_lossy(&response);
-    match response.split_once('\n') {
-        None => Err(io::Error::other("the program ended without a response; see its error log")),
-        Some((first, rest)) => Ok((first == DONE.trim_end(), rest.to_owned())),
-    }
+    Ok(stream)
 }
 
 /// Does a running program serve this already?
@@ -344,7 +426,10 @@ mod tests {
         let drains = [DrainChange::Drain, DrainChange::Undrain].map(|change| {
             Request::Drain(Drain { application: "my app".into(), endpoint: "10.0.0.1:80".into(), change })
         });
-        for request in REQUESTS.into_iter().map(|(_, request)| request).chain(purges).chain(drains) {
+        let watches = ["", "status=5xx", "client=::1\0path=/a b\0slower=2s"];
+        let watches = watches.map(|text| Request::Watch(text.parse().expect("it is a filter")));
+        let requests = REQUESTS.into_iter().map(|(_, request)| request).chain(purges).chain(drains);
+        for request in requests.chain(watches) {
             let text = request.text();
             let line = text.strip_suffix('\n').expect("it is a line");
             assert_eq!(Request::parse(line.as_bytes()), Some(request), "{line}");
@@ -361,6 +446,9 @@ mod tests {
             "drains a\0b",
             "purge path - x",
             "purge tag - \u{e4}",
+            "watch",
+            "watch x=y",
+            "watch status=9xx",
         ] {
             assert_eq!(Request::parse(line.as_bytes()), None, "{line}");
         }

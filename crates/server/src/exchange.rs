@@ -31,6 +31,7 @@ mod token;
 mod token_checks;
 mod tunnel;
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -227,6 +228,11 @@ impl Responder {
             began: clock::micros(),
             tls: None,
         });
+        let watches = &self.services.access.watches;
+        let watched = match watches.is_on() {
+            true => watches.begin(request.head, client, host, tls),
+            false => None,
+        };
         let admitted = match self.limits {
             None => Ok(None),
             Some(limits) => Box::pin(exchange.admit(limits)).await,
@@ -246,9 +252,10 @@ impl Responder {
             Err((status, rule)) => fixed::rejection(&self.services, None, status, Some(rule)),
         };
         let response = match (exchange.user(), exchange.upstream.take()) {
-            (None, None) if trace.is_none() => response,
+            (None, None) if trace.is_none() && watched.is_none() => response,
             (user, upstream) => {
-                Response { origin: Some(Box::new(Origin { user, upstream, trace })), ..response }
+                let origin = Origin { user, upstream, trace, watched: Cell::new(watched) };
+                Response { origin: Some(Box::new(origin)), ..response }
             }
         };
         let response =

@@ -12,6 +12,7 @@ use auth::digest_users::Algorithm;
 use auth::hash::{Bounds, NewHash};
 use cache::store::purge::{Purge, What};
 use dialects::{Dialect, Input, Start};
+use site::watch::{Filter, Part};
 
 use crate::control::{Drain, DrainChange, Request, SiteSource};
 use crate::ipc::{Form, Syntax};
@@ -37,6 +38,10 @@ pub enum Command {
     Control {
         source: SiteSource,
         request: Request,
+    },
+    Watch {
+        source: SiteSource,
+        filter: Filter,
     },
     Explain(Explain),
     Healthcheck {
@@ -235,6 +240,11 @@ const COMMANDS: &[CommandRow] = &[
     },
     CommandRow { name: "undrain", arguments: "NAME ADDRESS -c FILE", help: "Send requests to it again" },
     CommandRow {
+        name: "watch",
+        arguments: "-c FILE",
+        help: "Show requests as they come, hop by hop, with their heads",
+    },
+    CommandRow {
         name: "explain",
         arguments: "METHOD URL",
         help: "Show, step by step, how the server would respond to a request, without a socket",
@@ -338,6 +348,7 @@ enum Key {
     PurgePrefix,
     PurgeTag,
     PurgeAll,
+    Watch(Part),
     Header,
     From,
     To,
@@ -396,6 +407,7 @@ const FLAGS: &[FlagRow] = &[
             "purge",
             "drain",
             "undrain",
+            "watch",
             "explain",
         ],
         help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
@@ -406,7 +418,8 @@ const FLAGS: &[FlagRow] = &[
         short: None,
         value: Some("NAME"),
         commands: &[
-            "", "check", "reload", "upgrade", "stats", "metrics", "purge", "drain", "undrain", "explain",
+            "", "check", "reload", "upgrade", "stats", "metrics", "purge", "drain", "undrain", "watch",
+            "explain",
         ],
         help: "Read FILE as the configuration of another server, as for convert --from (default: by the name of FILE, else as \
                one of this program)",
@@ -495,7 +508,7 @@ const FLAGS: &[FlagRow] = &[
         long: "root",
         short: Some('r'),
         value: Some("DIR"),
-        commands: &["upgrade", "stats", "metrics", "purge", "drain", "undrain", "explain"],
+        commands: &["upgrade", "stats", "metrics", "purge", "drain", "undrain", "watch", "explain"],
         help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
                (default: the current folder)",
     },
@@ -546,6 +559,62 @@ const FLAGS: &[FlagRow] = &[
         value: None,
         commands: &["purge"],
         help: "Remove all responses (default: one PATH)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Client),
+        long: "client",
+        short: None,
+        value: Some("NETWORK"),
+        commands: &["watch"],
+        help: "Show requests of clients in NETWORK, such as 192.0.2.7 or 10.0.0.0/8 (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Host),
+        long: "host",
+        short: None,
+        value: Some("NAME"),
+        commands: &["watch"],
+        help: "Show requests for NAME, in which * stands for any text (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Path),
+        long: "path",
+        short: None,
+        value: Some("PATTERN"),
+        commands: &["watch"],
+        help: "Show requests whose path is like PATTERN, such as \"/api/*\" (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Status),
+        long: "status",
+        short: None,
+        value: Some("STATUS"),
+        commands: &["watch"],
+        help: "Show requests with this status, such as 404 or 5xx, when they have ended (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Slower),
+        long: "slower",
+        short: None,
+        value: Some("TIME"),
+        commands: &["watch"],
+        help: "Show requests that take longer than TIME, such as 500ms, when they have ended (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Upstream),
+        long: "upstream",
+        short: None,
+        value: Some("ADDRESS"),
+        commands: &["watch"],
+        help: "Show requests that were sent to ADDRESS, such as \"10.0.0.1:*\", when they have ended (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Rate),
+        long: "rate",
+        short: None,
+        value: Some("N"),
+        commands: &["watch"],
+        help: "Show at most N requests in a second, and how many were left out (default: 100)",
     },
     FlagRow {
         key: Key::Header,
@@ -862,6 +931,7 @@ struct Given {
     syntax: Syntax,
     purges: Vec<What>,
     purge_host: Option<String>,
+    filter: Filter,
     socket: Option<String>,
     processes: Option<usize>,
     folders: Vec<PathBuf>,
@@ -1093,6 +1163,7 @@ impl Given {
             Key::To => self.to = Some(server_address(value)?),
             Key::PurgeHost => self.purge_host = Some(text(value)?),
             Key::PurgePrefix => self.purges.push(What::Prefix(url_path(&text(value)?)?)),
+            Key::Watch(part) => self.filter.add(part, &text(value)?).map_err(UsageError)?,
             Key::PurgeTag => self.purges.push(What::Tag(text(value)?)),
             Key::AccessLog => self.access_log = Some(text(value)?),
             Key::Workers => self.workers = Some(number(value, typed, 1..=1024)?),
@@ -1155,6 +1226,11 @@ impl Given {
                 self.control(Request::Stats(Form::Metrics(syntax)))
             }
             "purge" => self.purge(),
+            "watch" => {
+                self.exactly(0, "watch takes flags alone, such as --path \"/api/*\" -c FILE")?;
+                let source = source(self.config, self.root, self.dialect)?;
+                Ok(Command::Watch { source, filter: self.filter })
+            }
             command @ ("drain" | "undrain") => {
                 self.exactly(
                     2,

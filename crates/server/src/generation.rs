@@ -4,6 +4,8 @@
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -33,8 +35,9 @@ use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads, Writes};
 use crate::stats::{Ledger, Question, Report, Reporter, Sampler};
 use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ClientReading, ClientTls, ServerTls, TlsSetup};
+use crate::watch::{self, MAX_WATCHERS, Watch};
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
-use crate::{clock, connection, limits, publishing, sys};
+use crate::{clock, connection, control, limits, publishing, sys};
 
 /// How long stopped workers may take to write their last log lines.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -208,6 +211,7 @@ struct MainThread {
     /// Received, of rates that are not complete.
     rates: Vec<Rates>,
     ledger: Ledger,
+    watches: Vec<Arc<Watch>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,6 +289,7 @@ impl MainThread {
             restart_limit: RestartLimit::of_servers(),
             rates: Vec::new(),
             ledger,
+            watches: Vec::new(),
         }
     }
 
@@ -439,6 +444,9 @@ impl MainThread {
             }
             match self.start_worker(number, &self.workers[number].sockets) {
                 Ok(commands) => {
+                    for watch in &self.watches {
+                        _ = commands.send(WorkerCommand::Watch(watch.clone(), oneshot::channel().0));
+                    }
                     self.workers[number].commands = commands;
                     self.workers[number].state = State::Serving;
                 }
@@ -451,6 +459,7 @@ impl MainThread {
     fn end_replacing(&mut self) {
         self.phase = Phase::Leaving;
         self.next_sample = None;
+        self.end_watches();
         for worker in self.workers.iter_mut().filter(|worker| worker.restart().is_some()) {
             worker.state = State::Gone;
         }
@@ -502,6 +511,7 @@ impl MainThread {
                     self.purge(number, purge);
                 }
             }
+            MasterCommand::Watch { filter, to } => self.watch(&filter, to),
             MasterCommand::Ping => self.ping(),
         }
     }
@@ -583,6 +593,40 @@ impl MainThread {
                 _ = master.send(&GenerationEvent::Purged { number, in_memory, files });
             }
         });
+    }
+
+    /// Shows requests to a watcher. It is refused if there are too many.
+    fn watch(&mut self, filter: &[u8], to: OwnedFd) {
+        self.watches.retain(|watch| watch.is_open());
+        let filter = std::str::from_utf8(filter).map_err(|error| error.to_string());
+        let filter = filter.and_then(str::parse).and_then(|filter| match self.watches.len() {
+            MAX_WATCHERS.. => Err(format!("there are {MAX_WATCHERS} watchers already; end one of them")),
+            _ => Ok(filter),
+        });
+        let to = UnixStream::from(to);
+        // The text is smaller than the socket's buffer; the watcher may have closed it.
+        let respond = move |response: Result<String, String>| {
+            _ = io::Write::write_all(&mut &to, control::response_text(response).as_bytes());
+            to
+        };
+        let filter = match filter {
+            Ok(filter) => filter,
+            Err(why) => return drop(respond(Err(why))),
+        };
+        let (watch, events) = Watch::new(filter);
+        let begun = self.request(|begun| WorkerCommand::Watch(watch.clone(), begun));
+        self.watches.push(watch.clone());
+        let site = self.site.clone();
+        tokio::spawn(async move {
+            in_time(begun).await;
+            let to = respond(Ok(format!("# watching process {}", std::process::id())));
+            watch::stream::run(to, watch, events, site).await;
+        });
+    }
+
+    /// Has the watchers go to the process that serves now.
+    fn end_watches(&mut self) {
+        self.watches.drain(..).for_each(|watch| watch.end());
     }
 
     fn ping(&self) {

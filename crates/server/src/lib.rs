@@ -88,6 +88,7 @@ pub mod log;
 pub mod overload;
 pub mod stats;
 pub mod trace;
+pub mod watch;
 
 pub mod privilege;
 pub mod privileged_file;

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         }
         Command::Certificates { config } => certificates::list(&config),
         Command::Control { source, request } => control::send(&source, &request),
+        Command::Watch { source, filter } => control::watch(&source, &filter),
         Command::Explain(flags) => explain::explain(&flags),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
         Command::Wrap(wrap) => fcgi_wrap::wrap(&wrap),

@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of the client, nor of the protocol: the connection takes as much as it can send.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -22,6 +23,7 @@ use crate::log::access::LoggedResponse;
 use crate::log::upstream::UpstreamLog;
 use crate::services::Services;
 use crate::trace::Trace;
+use crate::watch::Watched;
 
 pub struct Response {
     /// The head, with a small body behind it.
@@ -50,6 +52,8 @@ pub struct Origin {
     pub upstream: Option<Rc<UpstreamLog>>,
     /// `None`: requests have no trace.
     pub trace: Option<Trace>,
+    /// For those that watch the request, until its response is recorded.
+    pub watched: Cell<Option<Box<Watched>>>,
 }
 
 pub enum Body {
@@ -207,6 +211,10 @@ impl Response {
         self.origin.as_ref()?.trace
     }
 
+    pub fn watched(&self) -> Option<&Cell<Option<Box<Watched>>>> {
+        Some(&self.origin.as_ref()?.watched)
+    }
+
     /// For the access log. `added`: bytes of the head that the connection adds.
     pub fn logged(&self, added: usize) -> LoggedResponse<'_> {
         let head = (self.head.head_len() + added) as u64;
@@ -220,6 +228,8 @@ impl Response {
             upstream,
             cache: self.cache.map(CacheStatus::word),
             trace,
+            fields: Some(&self.head),
+            watched: self.watched(),
         }
     }
 

@@ -31,6 +31,7 @@ use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::{BLOCK, Counts, RecentText, Reporter, Snapshot};
 use crate::tls::{ClientTls, ServerTls};
+use crate::watch::Watch;
 
 /// Idle helper threads end after this.
 const HELPER_IDLE: Duration = Duration::from_secs(10);
@@ -54,6 +55,8 @@ pub enum WorkerCommand {
     Purge(Purge, oneshot::Sender<u64>),
     /// Send the requests from this number on.
     Recent(u64, oneshot::Sender<RecentText>),
+    /// Show requests to a watcher from now on, and respond.
+    Watch(Arc<Watch>, oneshot::Sender<()>),
     /// Respond, to show that the loop runs.
     Ping(oneshot::Sender<()>),
     /// End at once.
@@ -199,6 +202,10 @@ async fn serve(
                 }
                 Some(WorkerCommand::Recent(from, response)) => {
                     _ = response.send(connections.services.access.recent.text(from, RECENT));
+                }
+                Some(WorkerCommand::Watch(watch, begun)) => {
+                    connections.services.access.watches.add(watch);
+                    _ = begun.send(());
                 }
                 Some(WorkerCommand::Ping(response)) => _ = response.send(()),
                 Some(WorkerCommand::Stop) | None => return Ok(()),

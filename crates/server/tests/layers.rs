@@ -113,6 +113,7 @@ const DAV: &[&str] = &[
 ];
 
 const SITE: &[&str] = &[
+    "watch",
     "config",
     "memory",
     "error_page",
@@ -224,6 +225,7 @@ const SERVER: &[&str] = &[
     "file_stamps",
     "overload",
     "log",
+    "watch",
     "steps",
     "trace",
     "stats",

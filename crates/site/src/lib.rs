@@ -105,6 +105,8 @@ pub mod tracing;
 
 pub mod span;
 
+pub mod watch;
+
 pub mod text;
 
 pub mod memory;

@@ -535,8 +535,9 @@ impl Http2 {
         let user = response.user();
         let upstream = response.upstream();
         let cache = response.cache.map(CacheStatus::word);
-        let trace = response.trace();
-        let logged = LoggedResponse { status, head: added as u64, length, user, upstream, cache, trace };
+        let (trace, fields, watched) = (response.trace(), Some(&*response.head), response.watched());
+        let head = added as u64;
+        let logged = LoggedResponse { status, head, length, user, upstream, cache, trace, fields, watched };
         services.access.record(records, &request, logged);
         if let Some(rule) = response.broken_rule {
             records.name_rule(rule);
@@ -794,6 +795,8 @@ fn log_unanswered(
         upstream: None,
         cache: None,
         trace: None,
+        fields: None,
+        watched: None,
     };
     services.access.record(&mut records, &request, response);
     records.end_early(why);

@@ -29,6 +29,8 @@ pub enum MasterCommand {
     Rates { follows: bool, rates: Vec<Rates> },
     /// Remove the stored responses that match, and then send `Purged`. The text of a `Purge`.
     Purge { number: u32, purge: Vec<u8> },
+    /// Show requests to the watcher at the other end of the socket. The text of a filter.
+    Watch { filter: Vec<u8>, to: OwnedFd },
     /// Answer `Alive` when every worker's loop has turned.
     Ping,
 }
@@ -132,6 +134,7 @@ impl Message<'_> for MasterCommand {
                 })
             }
             MasterCommand::Purge { number, purge } => Encoder::new(b'D').u32(*number).bytes(purge),
+            MasterCommand::Watch { filter, to } => Encoder::new(b'W').bytes(filter).fd(to),
             MasterCommand::Ping => Encoder::new(b'P'),
         }
     }
@@ -163,6 +166,7 @@ impl Message<'_> for MasterCommand {
                 MasterCommand::Rates { follows, rates }
             }
             b'D' => MasterCommand::Purge { number: fields.u32()?, purge: fields.rest().to_vec() },
+            b'W' => MasterCommand::Watch { to: fields.fd()?, filter: fields.rest().to_vec() },
             b'P' => MasterCommand::Ping,
             _ => return None,
         })
@@ -275,6 +279,7 @@ mod tests {
             MasterCommand::Stats { form: Form::Metrics(Syntax::Prometheus), to: fd() },
             MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },
             MasterCommand::Ping,
+            MasterCommand::Watch { filter: b"path=/x".to_vec(), to: fd() },
             MasterCommand::Purge { number: 7, purge: b"path - /x".to_vec() },
             MasterCommand::Rates { follows: false, rates: Vec::new() },
             MasterCommand::Rates {

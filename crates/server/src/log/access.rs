@@ -13,6 +13,7 @@ use site::model::{LogFormat, Site};
 use site::span;
 use taipan_http::fields::is_name;
 use taipan_http::head::{Head, Version};
+use taipan_http::response::ResponseHead;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use tokio::sync::Notify;
@@ -26,6 +27,7 @@ use crate::handshake::TlsFacts;
 use crate::peer::Peer;
 use crate::stats::{Count, Counts};
 use crate::trace::{Trace, Tracer};
+use crate::watch::{Answered, Ended, Watched, Watches};
 
 /// Lines are sent to the log thread when they have this many bytes, or after `FLUSH_AFTER`.
 const BLOCK: usize = 32 * 1024;
@@ -46,6 +48,7 @@ pub struct AccessLogs {
     pub tracer: Option<Tracer>,
     /// The spans of sampled requests. `None`: they are not sent.
     spans: Option<RefCell<Buffer>>,
+    pub watches: Watches,
 }
 
 /// A request whose response is being sent.
@@ -87,6 +90,16 @@ struct Kept {
     begun: Vec<Begun>,
     bytes: Vec<u8>,
     items: Vec<Item>,
+    watched: RefCell<Vec<WatchedItem>>,
+}
+
+/// A request that is watched.
+struct WatchedItem {
+    /// In `Recent`.
+    number: u64,
+    watched: Box<Watched>,
+    rule: Option<&'static Rule>,
+    upstream: Option<Rc<UpstreamLog>>,
 }
 
 /// One request. Texts are ranges of `Records::bytes`.
@@ -150,6 +163,7 @@ impl AccessLogs {
             recent: Rc::new(Recent::new(site.limits.recent_requests.div_ceil(workers))),
             tracer: site.tracing.as_ref().map(Tracer::new),
             spans: spans.map(|sink| RefCell::new(Buffer::of(sink))),
+            watches: Watches::default(),
         }
     }
 
@@ -160,6 +174,9 @@ impl AccessLogs {
         let number = self.recent.push(request, &response);
         let (head, length) = (response.head, response.length);
         records.begun.push(Begun { at: request.began, number, head, length });
+        if self.watches.is_on() {
+            records.watch(&self.watches, number, request, &response);
+        }
         let log = self.of_host.get(request.host).copied().unwrap_or(0);
         if self.logs[log].is_none() && self.spans.is_none() {
             return;
@@ -195,13 +212,18 @@ impl AccessLogs {
         let Some(records) = records.kept.as_deref().filter(|kept| !kept.begun.is_empty()) else { return };
         let now = clock::micros();
         let mut left = sent;
+        let is_watched = !records.watched.borrow().is_empty();
         for Begun { at, number, head, length } in &records.begun {
             counts.add_durations(*at, first, now);
             let whole = length.map_or(left, |length| (head + length).min(left));
             left -= whole;
             let body = whole.saturating_sub(*head);
             let cut = ended.filter(|_| length.is_none_or(|length| body < length));
-            self.recent.finish(*number, body, now.saturating_sub(*at), cut);
+            let micros = now.saturating_sub(*at);
+            self.recent.finish(*number, body, micros, cut);
+            if is_watched {
+                records.end_watched(*number, body, micros, cut);
+            }
         }
         if ended.is_some() {
             counts.add(Count::Incomplete, records.begun.len() as u64);
@@ -217,7 +239,7 @@ impl AccessLogs {
 
     /// Whether the lines of a host, or the list of the last requests, have the upstreams.
     pub fn names_upstreams(&self, host: usize) -> bool {
-        if self.recent.is_on() || self.spans.is_some() {
+        if self.recent.is_on() || self.spans.is_some() || self.watches.is_on() {
             return true;
         }
         let log = self.of_host.get(host).and_then(|log| self.logs[*log].as_ref());
@@ -326,7 +348,7 @@ impl Buffer {
 }
 
 /// The response's part of a log line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct LoggedResponse<'a> {
     pub status: Status,
     /// Bytes of its head.
@@ -341,6 +363,10 @@ pub struct LoggedResponse<'a> {
     pub cache: Option<&'static str>,
     /// `None`: the request was sent to no upstream, or has no trace.
     pub trace: Option<Trace>,
+    /// `None`: no head was made.
+    pub fields: Option<&'a ResponseHead>,
+    /// `None`: it has not begun to be watched.
+    pub watched: Option<&'a Cell<Option<Box<Watched>>>>,
 }
 
 /// Why a response was dropped before its end, for the log.
@@ -368,6 +394,7 @@ impl Records {
             kept.begun.clear();
             kept.bytes.clear();
             kept.items.clear();
+            kept.watched.get_mut().clear();
         }
     }
 
@@ -389,6 +416,10 @@ impl Records {
         if let Some(item) = self.last() {
             item.why = Some(rule);
         }
+        let watched = self.kept.as_mut().and_then(|kept| kept.watched.get_mut().last_mut());
+        if let Some(item) = watched {
+            item.rule = Some(rule);
+        }
     }
 
     fn last(&mut self) -> Option<&mut Item> {
@@ -397,6 +428,35 @@ impl Records {
 }
 
 impl Kept {
+    #[cold]
+    #[inline(never)]
+    fn watch(
+        &mut self,
+        watches: &Watches,
+        number: u64,
+        request: &LoggedRequest<'_>,
+        response: &LoggedResponse<'_>,
+    ) {
+        let begun = response.watched.and_then(Cell::take);
+        let begin = |head| watches.begin(head, request.client, request.host, request.tls.map(|tls| &**tls));
+        let Some(mut watched) = begun.or_else(|| request.head.and_then(begin)) else { return };
+        let LoggedResponse { status, fields, user, cache, upstream, .. } = *response;
+        watched.respond(Answered { cache, ..Answered::new(status, fields, user) });
+        let item = WatchedItem { number, watched, rule: None, upstream: upstream.cloned() };
+        self.watched.get_mut().push(item);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_watched(&self, number: u64, sent: u64, micros: u64, why: Option<&str>) {
+        let mut all = self.watched.borrow_mut();
+        let Some(item) = all.iter_mut().find(|item| item.number == number) else { return };
+        let upstreams =
+            item.upstream.as_ref().map(|log| log.with(|attempts| attempts.iter().map(Into::into).collect()));
+        let (upstreams, why) = (upstreams.unwrap_or_default(), why.map(str::to_owned));
+        item.watched.end(Ended { sent, micros, why, rule: item.rule, upstreams });
+    }
+
     fn push(
         &mut self,
         log: usize,

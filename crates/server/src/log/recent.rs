@@ -276,6 +276,8 @@ mod tests {
             upstream: None,
             cache: None,
             trace: None,
+            fields: None,
+            watched: None,
         };
         recent.push(&request, &response)
     }

@@ -69,6 +69,7 @@ const COULD_NOT_START: u8 = 2;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const NO_ADDRESS: &str = "there is no address to listen on, and no socket was passed to this program; \
                           add addresses to `listen`, or have systemd start it by a socket unit";
+const NOT_SERVING: &str = "no process serves at this moment; try again";
 /// A child that exceeds its time by this much is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -369,12 +370,19 @@ impl Master {
                 Request::Upgrade => self.upgrade(Some(client)),
                 Request::Purge(purge) => self.purge(purge, client),
                 Request::Drain(drain) => self.drain(client, drain),
+                Request::Watch(filter) => match self.serving() {
+                    Some(generation) => {
+                        let (filter, to) = (filter.to_string().into_bytes(), client.into_socket());
+                        _ = generation.channel.send(&MasterCommand::Watch { filter, to });
+                    }
+                    None => client.failed([NOT_SERVING]),
+                },
                 Request::Stats(form) => match self.serving() {
                     Some(generation) => {
                         let to = client.into_done_socket();
                         _ = generation.channel.send(&MasterCommand::Stats { form, to });
                     }
-                    None => client.failed(["no process serves at this moment; try again"]),
+                    None => client.failed([NOT_SERVING]),
                 },
             }
         }

@@ -1,6 +1,7 @@
 //! A GET that is sent to an application at once, by a connection that is idle; and the response, if one read has all of it.
 //! All else is left to `forward`, which goes on with the connection.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -218,7 +219,8 @@ impl Begun {
         let writer = length.into_iter().fold(writer, HeadWriter::length);
         let (upstream, trace) = (self.log().cloned(), self.trace);
         let has_origin = upstream.is_some() || trace.is_some();
-        let origin = has_origin.then(|| Box::new(Origin { user: None, upstream, trace }));
+        let origin =
+            has_origin.then(|| Box::new(Origin { user: None, upstream, trace, watched: Cell::default() }));
         let response = Response { origin, ..Response::from_head(writer.finish_with(body)) };
         Some((response, head.persistence))
     }

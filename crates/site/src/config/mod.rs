@@ -54,6 +54,7 @@ use std::sync::Arc;
 
 pub use error::{ConfigError, MAX_ERRORS, Place, Places};
 pub use keys::{manual, renewed};
+pub use value::duration;
 
 use self::toml::{Entry, Node, Table, Value};
 use crate::model::Site;

@@ -1,0 +1,208 @@
+//! Events as lines for people. Each line begins with the number of its request. Secrets are not shown, and no text of a
+//! client changes the terminal.
+
+use std::fmt::Write;
+
+use site::access::{Facts, Tls};
+use site::model::Site;
+use site::needs::Needs;
+use site::plan::plan;
+use site::text;
+use site::watch::is_secret;
+use taipan_http::framing::Framing;
+use taipan_http::head::{Field, Head, Names, Persistence};
+use taipan_http::target::{SafePath, Scheme, Target};
+
+use super::{Answered, Asked, Ended, Event, Sent};
+use crate::steps;
+
+/// Bytes of a value that are shown.
+const MAX_VALUE: usize = 512;
+
+/// The lines of an event, each with its end. The steps are those of `site`.
+pub fn lines(event: &Event, site: &Site) -> String {
+    let mut lines = Lines { number: event.number(), text: String::new() };
+    match event {
+        Event::Request(_, asked) => lines.request(asked, site),
+        Event::Response(_, answered) => lines.response(answered),
+        Event::End(_, ended) => lines.end(ended),
+        Event::Whole(_, asked, answered, ended) => {
+            lines.request(asked, site);
+            lines.response(answered);
+            lines.end(ended);
+        }
+    }
+    lines.text
+}
+
+impl Event {
+    fn number(&self) -> u64 {
+        match self {
+            Event::Request(number, _)
+            | Event::Response(number, _)
+            | Event::End(number, _)
+            | Event::Whole(number, ..) => *number,
+        }
+    }
+}
+
+struct Lines {
+    number: u64,
+    text: String,
+}
+
+impl Lines {
+    fn add(&mut self, step: &str, what: &str) {
+        let mut line = Vec::new();
+        text::line(what, &mut line);
+        let line = String::from_utf8_lossy(&line);
+        _ = writeln!(self.text, "#{:<5} {step:<9} {line}", self.number);
+    }
+
+    /// Lines of `explain`, which have their step in front.
+    fn add_steps(&mut self, steps: impl IntoIterator<Item = String>) {
+        for step in steps {
+            let (step, what) = step.split_at_checked(steps::WIDTH).unwrap_or(("", &step));
+            self.add(step.trim_end(), &text::without_values(what));
+        }
+    }
+
+    fn request(&mut self, asked: &Asked, site: &Site) {
+        let Asked { client, token, raw_target, version, .. } = asked;
+        let target = shown_target(raw_target);
+        let time = text::rfc3339((asked.time / 1_000_000) as i64);
+        let (time, version) = (String::from_utf8_lossy(&time), version.as_str());
+        self.add("request", &format!("{time} {client} {token} {target} {version}"));
+        if let Some(tls) = &asked.tls {
+            self.add("", &format!("by {} with {}", tls.protocol, tls.cipher));
+        }
+        for (name, value) in &asked.fields {
+            self.field(">", name, value);
+        }
+        let fields: Vec<Field<'_>> = asked.fields.iter().map(|(name, value)| Field { name, value }).collect();
+        if let Some(head) = head(asked, &fields) {
+            self.steps(asked, &head, site);
+        }
+    }
+
+    /// What the site decides before it opens a file.
+    fn steps(&mut self, asked: &Asked, head: &Head<'_>, site: &Site) {
+        self.add_steps(steps::host(site, asked.host, head.authority));
+        let Some(path) = head.target.path() else {
+            return self.add("path", "none: this is about the server itself");
+        };
+        let path = match SafePath::parse(path) {
+            Ok(path) => path,
+            Err(error) => return self.add("path", &format!("rejected: {}", error.rule())),
+        };
+        let tls = match (&asked.tls, asked.scheme) {
+            (Some(facts), Scheme::Https) => Tls::On {
+                version: facts.protocol,
+                subject: facts.client.as_ref().map(|client| client.subject.as_str()),
+            },
+            _ => Tls::Off,
+        };
+        let now = (asked.time / 1_000_000) as i64;
+        let facts = Facts { head, client: asked.client.ip(), tls, now };
+        let host = site.hosts.at(asked.host);
+        if Needs::of(site).rules {
+            self.add_steps(steps::access(host, &path, facts, asked.client));
+        }
+        self.add_steps(steps::limits(site, host, &path, facts));
+        let found = plan(host, path.clone());
+        self.add_steps([steps::route(site, head, found.route, &found.action)]);
+        self.add_steps(steps::target(site, &found));
+    }
+
+    fn response(&mut self, answered: &Answered) {
+        let Answered { status, fields, user, cache } = answered;
+        if let Some(user) = user {
+            self.add("user", user);
+        }
+        if let Some(cache) = cache {
+            self.add("cache", cache);
+        }
+        self.add("response", &status.to_string());
+        for (name, value) in fields {
+            self.field("<", name.as_bytes(), value);
+        }
+    }
+
+    fn end(&mut self, ended: &Ended) {
+        for sent in &ended.upstreams {
+            self.add("upstream", &attempt(sent));
+        }
+        if let Some(rule) = ended.rule {
+            self.add("rejected", &rule.to_string());
+        }
+        let Ended { sent, micros, why, .. } = ended;
+        let why = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        self.add("end", &format!("{sent} bytes in {}{why}", seconds(*micros)));
+    }
+
+    fn field(&mut self, direction: &str, name: &[u8], value: &[u8]) {
+        let shown = String::from_utf8_lossy(name);
+        let value = match is_secret(name) {
+            true => format!("({} bytes, not shown)", value.len()),
+            false => shown_value(value),
+        };
+        self.add("", &format!("{direction} {shown}: {value}"));
+    }
+}
+
+fn attempt(sent: &Sent) -> String {
+    let Sent { address, status, connect, first_byte, total } = sent;
+    let mut text = match status {
+        Some(status) => format!("{address}: {status}"),
+        None => format!("{address}: no response"),
+    };
+    for (what, micros) in [("connected", connect), ("first byte", first_byte), ("ended", total)] {
+        if let Some(micros) = micros {
+            _ = write!(text, ", {what} after {}", seconds(*micros));
+        }
+    }
+    text
+}
+
+fn seconds(micros: u64) -> String {
+    let mut text = Vec::new();
+    text::seconds(micros, &mut text);
+    format!("{} s", String::from_utf8_lossy(&text))
+}
+
+/// Without the values of a query, which may be secrets.
+fn shown_target(target: &str) -> String {
+    cut(&text::without_values(target))
+}
+
+fn shown_value(value: &[u8]) -> String {
+    let value = String::from_utf8_lossy(value);
+    let is_url = value.starts_with('/') || value.contains("://");
+    cut(&if is_url { text::without_values(&value) } else { value.into_owned() })
+}
+
+fn cut(value: &str) -> String {
+    match value.len() > MAX_VALUE {
+        true => format!("{}… ({} bytes)", &value[..value.floor_char_boundary(MAX_VALUE)], value.len()),
+        false => value.to_owned(),
+    }
+}
+
+/// `None`: the target is that of no request.
+fn head<'h>(asked: &'h Asked, fields: &'h [Field<'h>]) -> Option<Head<'h>> {
+    Some(Head {
+        method: asked.method,
+        token: &asked.token,
+        raw_target: &asked.raw_target,
+        target: Target::parse(asked.method, &asked.raw_target).ok()?,
+        scheme: asked.scheme,
+        is_early: false,
+        version: asked.version,
+        fields,
+        names: fields.iter().fold(Names::NONE, |names, field| names.union(Names::of(field.name))),
+        authority: &asked.authority,
+        persistence: Persistence::KeepAlive,
+        framing: Framing::None,
+        expects_continue: false,
+    })
+}
