@@ -1,12 +1,14 @@
 //! Upstreams by their names. The DNS server is a part of the test: it answers over UDP from a table that the test changes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use e2e::{Rows, Server, Site, TIMEOUT, wait_until};
+use e2e::{Rows, Server, Site, TIMEOUT, is_root, wait_until};
 
 const A: u16 = 1;
 const CNAME: u16 = 5;
@@ -52,7 +54,12 @@ fn ip(text: &str, ttl: u32) -> (u16, u32, Vec<u8>) {
 }
 
 fn srv(priority: u16, port: u16, target: &str) -> (u16, u32, Vec<u8>) {
-    let numbers = [priority, 1, port].iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
+    weighted_srv(priority, 1, port, target)
+}
+
+fn weighted_srv(priority: u16, weight: u16, port: u16, target: &str) -> (u16, u32, Vec<u8>) {
+    let numbers =
+        [priority, weight, port].iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
     (SRV, 1, [numbers, name(target)].concat())
 }
 
@@ -305,4 +312,108 @@ fn an_address_that_refuses_connections_has_its_name_resolved_sooner() {
     assert_eq!(by(&server, "/"), "502");
     dns.set_ips("app.test", &["127.0.0.1"]);
     wait("it is resolved again", || by(&server, "/") == "127.0.0.1");
+}
+
+/// How many of 40 requests each address responds to.
+fn shares(server: &Server) -> BTreeMap<String, usize> {
+    let mut shares = BTreeMap::new();
+    (0..40).for_each(|_| *shares.entry(by(server, "/")).or_default() += 1);
+    shares
+}
+
+fn wait_for_shares(server: &Server, expected: &[(&str, usize)]) {
+    let expected = expected.iter().map(|(ip, count)| ((*ip).to_owned(), *count)).collect();
+    let mut found = BTreeMap::new();
+    let is = wait_until(TIMEOUT, || {
+        found = shares(server);
+        found == expected
+    });
+    assert!(is, "{found:?}, not {expected:?}");
+}
+
+#[test]
+fn a_service_has_priorities_and_weights() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"]);
+    for (name, ips) in [
+        ("one.test", &["127.0.0.1"][..]),
+        ("two.test", &["127.0.0.2"]),
+        ("both.test", &["127.0.0.2", "127.0.0.3"]),
+        ("spare.test", &["127.0.0.4"]),
+        ("closed.test", &["127.0.0.9"]),
+    ] {
+        dns.set_ips(name, ips);
+    }
+    let set = |records: &[(u16, u16, &str)]| {
+        let record =
+            |(priority, weight, target): &(u16, u16, &str)| weighted_srv(*priority, *weight, port, target);
+        dns.set("_http._tcp.app.test", Answer::Records(records.iter().map(record).collect()));
+    };
+    set(&[(20, 9, "spare.test"), (10, 1, "two.test"), (10, 3, "one.test")]);
+    let config = format!(
+        "workers = 1\n{}proxy_balance = \"round_robin\"\n{}",
+        route("/", "http://_http._tcp.app.test"),
+        dns.config()
+    );
+    let server = Site::new().config(&config).start();
+    wait_for_shares(&server, &[("127.0.0.1", 30), ("127.0.0.2", 10)]);
+    // Other weights of the same addresses.
+    set(&[(20, 9, "spare.test"), (10, 3, "two.test"), (10, 1, "one.test")]);
+    wait_for_shares(&server, &[("127.0.0.1", 10), ("127.0.0.2", 30)]);
+    // A target with two addresses.
+    set(&[(10, 1, "one.test"), (10, 1, "both.test")]);
+    wait_for_shares(&server, &[("127.0.0.1", 20), ("127.0.0.2", 10), ("127.0.0.3", 10)]);
+    // Another priority of an address.
+    set(&[(10, 1, "spare.test"), (11, 1, "one.test")]);
+    wait_for_shares(&server, &[("127.0.0.4", 40)]);
+    // A target that fails, and then the whole service.
+    for failure in [Answer::Code(2), Answer::Code(3), Answer::Silence] {
+        dns.set("spare.test", failure);
+        dns.wait_asked("spare.test", 2);
+        wait_for_shares(&server, &[("127.0.0.4", 40)]);
+    }
+    dns.set("_http._tcp.app.test", Answer::Code(2));
+    dns.wait_asked("_http._tcp.app.test", 2);
+    wait_for_shares(&server, &[("127.0.0.4", 40)]);
+    // The best one does not respond, and later does.
+    set(&[(1, 1, "closed.test"), (2, 1, "two.test"), (2, 0, "one.test")]);
+    wait("the next priority is used", || {
+        let shares = shares(&server);
+        shares.len() <= 2 && shares.get("127.0.0.2").is_some_and(|count| *count >= 38)
+    });
+    dns.set_ips("closed.test", &["127.0.0.3"]);
+    wait_for_shares(&server, &[("127.0.0.3", 40)]);
+}
+
+#[test]
+fn names_are_resolved_within_a_chroot() {
+    if !is_root() {
+        // Only root can change its root.
+        return;
+    }
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1", "127.0.0.2"]);
+    dns.set_ips("app.test", &["127.0.0.1"]);
+    dns.set("_http._tcp.app.test", Answer::Records(vec![srv(1, port, "app.test")]));
+    let site = Site::new();
+    fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is ours");
+    let routes = [
+        route("/name", &format!("http://app.test:{port}")),
+        route("/service", "http://_http._tcp.app.test"),
+        route("/localhost", &format!("http://localhost:{port}")),
+    ];
+    let config =
+        format!("chroot = \".\"\nuser = \"daemon\"\nworkers = 1\n{}{}", routes.concat(), dns.config());
+    let server = site.config(&config).start();
+    let mut rows = Rows::new();
+    for round in ["first", "after a reload"] {
+        for path in ["/name", "/service", "/localhost"] {
+            rows.check(format!("{round}: {path}"), by(&server, path).as_str(), "127.0.0.1");
+        }
+        server.reload();
+    }
+    dns.set_ips("app.test", &["127.0.0.2"]);
+    for path in ["/name", "/service"] {
+        wait_for(&server, path, &["127.0.0.2"]);
+    }
 }

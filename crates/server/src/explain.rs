@@ -574,6 +574,12 @@ fn print_application(site: &Site, id: UpstreamId) {
         if addresses > 1 {
             terminal::out(format_args!("balance   {} over {addresses} addresses", application.balance));
         }
+        if let Some(hedging) = &application.hedging {
+            let (after, budget) = (hedging.after.as_secs_f64(), hedging.budget);
+            terminal::out(format_args!(
+                "hedge     at a second endpoint after {after} s, {budget} % of the requests at most"
+            ));
+        }
         if let Some(checks) = &application.health.checks {
             let how = match &checks.path {
                 Some(path) => format!("GET {path}, status {}", checks.status),

@@ -3,8 +3,9 @@
 //! The settings of the system are read by [`SystemNames::read`], which may happen before a chroot, and
 //! [`Resolver::new`] uses them in the process that asks.
 
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hickory_resolver::config::{
@@ -33,14 +34,44 @@ pub struct Resolver {
     family: Family,
     min_ttl: Duration,
     max_ttl: Duration,
+    /// The last addresses of targets, for each service.
+    last: Mutex<HashMap<String, LastAddresses>>,
 }
+
+/// By target, of one service.
+type LastAddresses = HashMap<String, Vec<IpAddr>>;
 
 /// The addresses of a name, and for how long they are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// In order, each once.
-    pub addresses: Vec<SocketAddr>,
+    /// The best ones first, each once.
+    pub targets: Vec<Target>,
     pub ttl: Duration,
+}
+
+/// An address of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// 0 is the best. It is used while none with a better one can be reached (RFC 2782).
+    pub priority: u16,
+    pub address: SocketAddr,
+    /// Of those with this priority. On average it is `Target::WEIGHT`.
+    pub weight: u32,
+}
+
+impl Target {
+    /// That of an address whose name has no weights.
+    pub const WEIGHT: u32 = 60;
+
+    fn of_host(address: SocketAddr) -> Target {
+        Target { priority: 0, address, weight: Target::WEIGHT }
+    }
+}
+
+impl Resolved {
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.targets.iter().map(|target| target.address)
+    }
 }
 
 /// Addresses, and the shortest time in seconds for which one of their records is valid.
@@ -81,24 +112,26 @@ impl Resolver {
         let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         let mut inner = builder.with_options(options).build().map_err(|error| error.to_string())?;
         inner.set_hosts(Arc::new(system.hosts));
-        Ok(Resolver { inner, family, min_ttl, max_ttl })
+        Ok(Resolver { inner, family, min_ttl, max_ttl, last: Mutex::default() })
     }
 
     /// The addresses of an endpoint, at least one. Errors: the reason, as the end of a sentence.
     pub async fn resolve(&self, address: &EndpointAddress) -> Result<Resolved, String> {
-        let (mut addresses, ttl) = match address {
+        let (mut targets, ttl) = match address {
             EndpointAddress::Socket(_) => return Err("it is no name".to_owned()),
             EndpointAddress::Host { name, port } => {
                 let Found { addresses, ttl } = self.host(name).await?;
-                (addresses.into_iter().map(|ip| SocketAddr::new(ip, *port)).collect(), ttl)
+                let target = |ip| Target::of_host(SocketAddr::new(ip, *port));
+                (addresses.into_iter().map(target).collect(), ttl)
             }
             EndpointAddress::Service(name) => self.service(name).await?,
         };
-        addresses.sort();
-        addresses.dedup();
-        addresses.truncate(MAX_ADDRESSES);
+        targets.sort();
+        let mut known = HashSet::new();
+        targets.retain(|target| known.insert(target.address));
+        targets.truncate(MAX_ADDRESSES);
         let ttl = Duration::from_secs(ttl.into()).clamp(self.min_ttl, self.max_ttl);
-        Ok(Resolved { addresses, ttl })
+        Ok(Resolved { targets, ttl })
     }
 
     /// The name of an address, with the time for which it is used. `None`: it has none. Errors: no server has answered.
@@ -132,11 +165,11 @@ impl Resolver {
         Ok(found.is_ok_and(|found| found.addresses.contains(&address)).then_some((name, ttl)))
     }
 
-    /// The targets with the best priority (RFC 2782) that have addresses.
-    async fn service(&self, name: &str) -> Result<(Vec<SocketAddr>, u32), String> {
+    /// The targets (RFC 2782) that have addresses. One that fails keeps its last ones.
+    async fn service(&self, name: &str) -> Result<(Vec<Target>, u32), String> {
         let lookup = self.inner.lookup(parse(name)?, RecordType::SRV).await.map_err(describe)?;
         let mut ttl = u32::MAX;
-        let mut targets = Vec::new();
+        let mut records = Vec::new();
         for record in lookup.answers() {
             ttl = ttl.min(record.ttl);
             // A target "." says that there is no such service.
@@ -144,28 +177,45 @@ impl Resolver {
                 && !srv.target.is_root()
                 && srv.port > 0
             {
-                targets.push((srv.priority, srv.target.to_string(), srv.port));
+                records.push((srv.priority, srv.target.to_string(), srv.port, srv.weight));
             }
         }
-        targets.sort();
-        targets.truncate(MAX_TARGETS);
+        records.sort();
+        records.truncate(MAX_TARGETS);
         let mut why = "it has no SRV records with a target".to_owned();
-        for group in targets.chunk_by(|one, other| one.0 == other.0) {
-            let mut addresses = Vec::new();
-            for (_, target, port) in group {
-                match self.host(target).await {
-                    Ok(found) => {
-                        ttl = ttl.min(found.ttl);
-                        addresses.extend(found.addresses.into_iter().map(|ip| SocketAddr::new(ip, *port)));
+        let mut targets = Vec::new();
+        let last = self.last().remove(name).unwrap_or_default();
+        let mut known = LastAddresses::new();
+        let groups = records.chunk_by(|one, other| one.0 == other.0);
+        for (priority, group) in (0..).zip(groups) {
+            let mut found: Vec<(u16, Vec<SocketAddr>)> = Vec::new();
+            for (_, target, port, weight) in group {
+                let addresses = match self.host(target).await {
+                    Ok(Found { addresses, ttl: own }) => {
+                        ttl = ttl.min(own);
+                        addresses
                     }
-                    Err(error) => why = format!("its target {target}: {error}"),
-                }
+                    Err(error) => {
+                        ttl = 0;
+                        why = format!("its target {target}: {error}");
+                        last.get(target).cloned().unwrap_or_default()
+                    }
+                };
+                found.push((*weight, addresses.iter().map(|ip| SocketAddr::new(*ip, *port)).collect()));
+                known.insert(target.clone(), addresses);
             }
-            if !addresses.is_empty() {
-                return Ok((addresses, ttl));
-            }
+            found.retain(|(_, addresses)| !addresses.is_empty());
+            targets.extend(weighted(priority, &found));
         }
-        Err(why)
+        self.last().insert(name.to_owned(), known);
+        match targets.is_empty() {
+            true => Err(why),
+            false => Ok((targets, ttl)),
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, HashMap<String, LastAddresses>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn host(&self, name: &str) -> Result<Found, String> {
@@ -213,6 +263,23 @@ impl Resolver {
     }
 }
 
+/// The addresses of the hosts of one priority, each host with its weight, which its addresses share.
+fn weighted(priority: u16, hosts: &[(u16, Vec<SocketAddr>)]) -> Vec<Target> {
+    let total: u64 = hosts.iter().map(|(weight, _)| u64::from(*weight)).sum();
+    let addresses: usize = hosts.iter().map(|(_, addresses)| addresses.len()).sum();
+    let all = u64::from(Target::WEIGHT) * addresses as u64;
+    let of_host = |(weight, addresses): &(u16, Vec<SocketAddr>)| {
+        let share = match total {
+            0 => all / hosts.len().max(1) as u64,
+            // A weight of 0 is a small chance beside others.
+            _ => all * u64::from(*weight) / total,
+        };
+        let weight = (share / addresses.len().max(1) as u64).max(1) as u32;
+        addresses.iter().map(|address| Target { priority, address: *address, weight }).collect::<Vec<_>>()
+    };
+    hosts.iter().flat_map(of_host).collect()
+}
+
 /// The same name by the other family, to be tried at once: programs listen on `localhost` by one of them, often without
 /// saying by which.
 pub fn alternative(address: &EndpointAddress, tried: SocketAddr) -> Option<SocketAddr> {
@@ -256,5 +323,31 @@ fn describe(error: NetError) -> String {
         NetError::Timeout => "no DNS server has answered in time".to_owned(),
         NetError::NoConnections => "no DNS server can be reached".to_owned(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The weights of hosts with so many addresses.
+    fn check(hosts: &[(u16, usize)], expected: &[u32]) {
+        let address = |at: usize| SocketAddr::new(Ipv4Addr::new(10, 0, 0, at as u8).into(), 80);
+        let host = |(weight, count): &(u16, usize)| (*weight, (0..*count).map(address).collect());
+        let hosts: Vec<_> = hosts.iter().map(host).collect();
+        let found: Vec<u32> = weighted(3, &hosts).iter().map(|target| target.weight).collect();
+        assert_eq!(found, expected, "{hosts:?}");
+    }
+
+    #[test]
+    fn hosts_share_by_weight_and_their_addresses_evenly() {
+        check(&[], &[]);
+        check(&[(7, 1)], &[60]);
+        check(&[(0, 1), (0, 1)], &[60, 60]);
+        check(&[(1, 1), (3, 1)], &[30, 90]);
+        check(&[(1, 2), (1, 1)], &[45, 45, 90]);
+        check(&[(0, 2), (0, 1)], &[45, 45, 90]);
+        check(&[(0, 1), (10, 1)], &[1, 120]);
+        check(&[(65535, 1), (65535, 1)], &[60, 60]);
     }
 }

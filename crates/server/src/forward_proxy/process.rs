@@ -201,7 +201,7 @@ impl Process {
             |why: &str| ConnectFailure::new(Failure::Failed, format!("it cannot be resolved: {why}"));
         let resolver = self.resolver.as_ref().map_err(|why| failed(why))?;
         let resolved = resolver.resolve(&EndpointAddress::Host { name, port }).await;
-        Ok(resolved.map_err(|why| failed(&why))?.addresses)
+        Ok(resolved.map_err(|why| failed(&why))?.addresses().collect())
     }
 }
 

@@ -58,7 +58,7 @@ pub async fn connect_peer(
         Some(site::address::Address::Tcp(address)) => vec![*address],
         Some(site::address::Address::Unix(_)) => Vec::new(),
         None => match resolver {
-            Some(resolver) => resolver.resolve(address).await?.addresses,
+            Some(resolver) => resolver.resolve(address).await?.addresses().collect(),
             None => return Err("names cannot be resolved".to_owned()),
         },
     };

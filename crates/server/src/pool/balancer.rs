@@ -10,7 +10,7 @@ use site::upstream::{Endpoints, Managed, Upstream};
 
 use super::PoolError;
 use super::endpoints::{Endpoint, EndpointState, Startup, Wish, choose, lacking, next_retry, superfluous};
-use super::message::{Availability, EndpointId, EndpointNotice, Lease, PoolRequest, Tried};
+use super::message::{Availability, EndpointId, EndpointNotice, Lease, PoolRequest, Share, Tried};
 use super::selection::Choice;
 use crate::admission::AdmissionQueue;
 use crate::spawner::Exit;
@@ -167,8 +167,17 @@ impl Balancer {
         }
     }
 
-    pub fn add_address(&mut self, name: String, weight: u16, now: Instant) -> EndpointId {
-        self.add_endpoint(name, weight, Startup::Accepted, now)
+    pub fn add_address(&mut self, name: String, share: Share, now: Instant) -> EndpointId {
+        self.add_endpoint(name, share, Startup::Accepted, now)
+    }
+
+    /// The share of an address has changed, perhaps.
+    pub fn set_share(&mut self, id: EndpointId, share: Share) {
+        let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id);
+        if let Some(endpoint) = endpoint.filter(|endpoint| endpoint.share != share) {
+            endpoint.share = share;
+            self.actions.push_back(Action::Announce(id));
+        }
     }
 
     /// An address that is not one of a name any more. Requests on connections to it go on.
@@ -327,7 +336,7 @@ impl Balancer {
         self.endpoints.iter().filter(|endpoint| endpoint.is_serving()).map(move |endpoint| EndpointNotice {
             id: endpoint.id,
             name: endpoint.name.clone(),
-            weight: endpoint.weight,
+            share: endpoint.share,
             state: endpoint.health.state(),
             age: now.saturating_duration_since(endpoint.health.since),
             failures: endpoint.health.failures,
@@ -336,7 +345,7 @@ impl Balancer {
     }
 
     pub fn on_started(&mut self, name: String, now: Instant) -> EndpointId {
-        self.add_endpoint(name, 1, Startup::NotConnected, now)
+        self.add_endpoint(name, Share::EQUAL, Startup::NotConnected, now)
     }
 
     /// Returns the pause before the next start.
@@ -655,9 +664,9 @@ impl Balancer {
         }
     }
 
-    fn add_endpoint(&mut self, name: String, weight: u16, startup: Startup, now: Instant) -> EndpointId {
+    fn add_endpoint(&mut self, name: String, share: Share, startup: Startup, now: Instant) -> EndpointId {
         let id = self.new_id();
-        self.endpoints.push(Endpoint::new(id, name, weight, startup, now));
+        self.endpoints.push(Endpoint::new(id, name, share, startup, now));
         self.introduce();
         id
     }
@@ -737,7 +746,8 @@ mod tests {
                 Endpoints::External(external) => external.addresses.len(),
                 Endpoints::Managed(_) => 0,
             };
-            let endpoints = (0..addresses).map(|at| balancer.add_address(at.to_string(), 1, began)).collect();
+            let endpoints =
+                (0..addresses).map(|at| balancer.add_address(at.to_string(), Share::EQUAL, began)).collect();
             let workers = [balancer.add_worker(), balancer.add_worker()];
             let (leases, failing) = (HashMap::new(), HashMap::new());
             let first_connection = FirstConnection::Accepted;

@@ -4,12 +4,14 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::message::{Availability, EndpointId, EndpointNotice};
-use super::selection::EndpointEntry;
+use super::message::{Availability, EndpointId, EndpointNotice, Share};
+use super::selection::{EndpointEntry, best_priority};
 
 #[derive(Default)]
 pub struct EndpointTable {
     entries: Vec<Rc<EndpointEntry>>,
+    /// The best priority of those that are up. `None`: none is.
+    best: Option<u16>,
     /// The pool lists all endpoints: so many more are still to come. `None`: it has not begun.
     missing: Option<u64>,
     /// Those that it has listed.
@@ -31,6 +33,16 @@ impl EndpointTable {
         self.entries.len() > 1 && self.entries.iter().all(|entry| entry.state.get() != Availability::Up)
     }
 
+    /// Whether the endpoint gets requests: it is up, and none is with a better priority.
+    pub fn has_requests(&self, entry: &EndpointEntry) -> bool {
+        entry.has_requests(self.best)
+    }
+
+    /// The endpoints that get none.
+    pub fn without_requests(&self) -> Vec<EndpointId> {
+        self.entries.iter().filter(|entry| !self.has_requests(entry)).map(|entry| entry.id).collect()
+    }
+
     pub fn on_list(&mut self, count: u64) {
         self.missing = Some(count);
         self.listed.clear();
@@ -47,6 +59,7 @@ impl EndpointTable {
             self.listed.push(notice.id);
             self.forget_unlisted();
         }
+        self.best = best_priority(&self.entries, &[]);
     }
 
     /// The entry of this endpoint, also if the pool has not told of it.
@@ -57,7 +70,7 @@ impl EndpointTable {
         let notice = EndpointNotice {
             id,
             name: String::new(),
-            weight: 1,
+            share: Share::EQUAL,
             state: Availability::Up,
             age: std::time::Duration::ZERO,
             failures: 0,
@@ -85,7 +98,7 @@ mod tests {
         let notice = |id, state| EndpointNotice {
             id,
             name: id.to_string(),
-            weight: 1,
+            share: Share::EQUAL,
             state,
             age: Duration::ZERO,
             failures: 0,

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::health::EndpointHealth;
-use super::message::{Availability, EndpointId};
+use super::message::{Availability, EndpointId, Share};
 use super::selection::{Choice, effective_weight};
 use crate::supervisor::KillTimer;
 
@@ -17,7 +17,7 @@ pub struct Endpoint {
     pub id: EndpointId,
     /// The address, or the process.
     pub name: String,
-    pub weight: u16,
+    pub share: Share,
     pub health: EndpointHealth,
     /// Connections that workers have to it, without the upgraded ones.
     pub leases: usize,
@@ -54,11 +54,11 @@ pub enum Startup {
 }
 
 impl Endpoint {
-    pub fn new(id: EndpointId, name: String, weight: u16, startup: Startup, now: Instant) -> Endpoint {
+    pub fn new(id: EndpointId, name: String, share: Share, startup: Startup, now: Instant) -> Endpoint {
         Endpoint {
             id,
             name,
-            weight,
+            share,
             health: EndpointHealth::new(now),
             leases: 0,
             upgraded: 0,
@@ -97,12 +97,12 @@ impl Endpoint {
     /// The least is the best.
     fn rank(&self, wish: &Wish, now: Instant) -> impl Ord + use<> {
         let age = now.saturating_duration_since(self.health.since);
-        let weight = effective_weight(self.weight, age, wish.slow_start).max(1) as u128;
-        let per_weight = |count: u64| u128::from(count) * 1_000_000 / weight;
+        let weight = effective_weight(self.share.weight, age, wish.slow_start).max(1) as u128;
+        let per_weight = |count: u64| u128::from(count) * 1_000_000_000_000 / weight;
         let is_tried = wish.tried.contains(&self.id);
         let is_other = matches!(wish.choice, Choice::Prefer(preferred) if preferred != self.id);
         let load = (per_weight((self.leases + self.upgraded) as u64), per_weight(self.requests));
-        (is_tried, self.health.down_until(), is_other, load)
+        (is_tried, self.health.down_until(), self.share.priority, is_other, load)
     }
 }
 
@@ -116,10 +116,18 @@ pub struct Wish<'a> {
 }
 
 /// The index of the endpoint with the fewest leases for its weight, of those that have fewer than `capacity`. Those that
-/// are down are a late choice, of which the least bad is that which is up soonest.
+/// are down are a late choice, of which the least bad is that which is up soonest. While one with a better priority is up, a
+/// request waits for its capacity.
 pub fn choose(endpoints: &[Endpoint], capacity: usize, wish: &Wish, now: Instant) -> Option<usize> {
+    let is_up = |endpoint: &&Endpoint| {
+        endpoint.is_eligible(wish.choice, wish.excluded)
+            && endpoint.health.down_until().is_none()
+            && !wish.tried.contains(&endpoint.id)
+    };
+    let best = endpoints.iter().filter(is_up).map(|endpoint| endpoint.share.priority).min();
     let can_serve = |endpoint: &Endpoint| {
         endpoint.is_eligible(wish.choice, wish.excluded)
+            && best.is_none_or(|best| endpoint.share.priority <= best)
             && endpoint.leases < capacity
             && endpoint.busy_until.is_none_or(|until| now >= until)
     };
@@ -173,7 +181,7 @@ mod tests {
     fn endpoints(leases: &[usize], now: Instant) -> Vec<Endpoint> {
         let endpoint = |(at, leases): (usize, &usize)| Endpoint {
             leases: *leases,
-            ..Endpoint::new(at as u64 + 1, String::new(), 1, Startup::Accepted, now)
+            ..Endpoint::new(at as u64 + 1, String::new(), Share::EQUAL, Startup::Accepted, now)
         };
         leases.iter().enumerate().map(endpoint).collect()
     }
@@ -237,10 +245,31 @@ mod tests {
     }
 
     #[test]
+    fn a_better_priority_has_all_requests_while_it_is_up() {
+        let now = Instant::now();
+        let mut three = endpoints(&[1, 0, 0], now);
+        three[1].share.priority = 1;
+        three[2].share.priority = 2;
+        let choose = |three: &[Endpoint], tried| super::choose(three, 2, &Wish { tried, ..ANY }, now);
+        assert_eq!(choose(&three, &[]), Some(0));
+        three[0].leases = 2;
+        assert_eq!(choose(&three, &[]), None, "it waits for its capacity");
+        assert_eq!(choose(&three, &[1]), Some(1), "it has failed this request");
+        three[0].leases = 1;
+        fail(&mut three[0], now);
+        assert_eq!(choose(&three, &[]), Some(1));
+        three[1].health.set_draining(true);
+        three[1].health.update(now);
+        assert_eq!(choose(&three, &[]), Some(2));
+        fail(&mut three[2], now + Duration::from_millis(1));
+        assert_eq!(choose(&three, &[]), Some(0), "the least bad one");
+    }
+
+    #[test]
     fn weights_share_the_leases() {
         let now = Instant::now();
         let mut two = endpoints(&[0, 0], now);
-        two[0].weight = 3;
+        two[0].share.weight = 3;
         for _ in 0..8 {
             let at = choose(&two, 100, &ANY, now).unwrap();
             two[at].leases += 1;

@@ -74,13 +74,35 @@ pub struct EndpointNotice {
     pub id: EndpointId,
     /// The address, or the process.
     pub name: String,
-    pub weight: u16,
+    pub share: Share,
     pub state: Availability,
     /// How long it has had this state.
     pub age: Duration,
     pub failures: u64,
     /// Of the last failure. Empty: there was none.
     pub reason: String,
+}
+
+/// How many of the requests an endpoint gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// 0 is the best. It has requests while no endpoint with a better one is up.
+    pub priority: u16,
+    /// Beside those with the same priority. At least 1.
+    pub weight: u32,
+}
+
+impl Share {
+    /// Of endpoints that are all the same.
+    pub const EQUAL: Share = Share { priority: 0, weight: 1 };
+
+    fn encode(self) -> u64 {
+        u64::from(self.priority) << 32 | u64::from(self.weight)
+    }
+
+    fn decode(number: u64) -> Option<Share> {
+        Some(Share { priority: (number >> 32).try_into().ok()?, weight: number as u32 })
+    }
 }
 
 /// May an endpoint have requests?
@@ -203,14 +225,14 @@ impl Message<'_> for PoolEvent {
             PoolEvent::Recall { endpoint } => Encoder::new(b'C').u64(endpoint.unwrap_or(0)),
             PoolEvent::Retire { endpoint } => Encoder::new(b'D').u64(*endpoint),
             PoolEvent::Endpoints { count } => Encoder::new(b'S').u64(*count),
-            PoolEvent::Endpoint(EndpointNotice { id, name, weight, state, age, failures, reason }) => {
+            PoolEvent::Endpoint(EndpointNotice { id, name, share, state, age, failures, reason }) => {
                 let kind = match state {
                     Availability::Up => b'U',
                     Availability::Down => b'X',
                     Availability::Draining => b'G',
                 };
                 let name = start(name, MAX_NAME);
-                let numbers = [*id, u64::from(*weight), age.as_millis() as u64, *failures, name.len() as u64];
+                let numbers = [*id, share.encode(), age.as_millis() as u64, *failures, name.len() as u64];
                 let encoder = numbers.into_iter().fold(Encoder::new(kind), Encoder::u64);
                 encoder.bytes(name).bytes(start(reason, MAX_REASON))
             }
@@ -239,7 +261,7 @@ impl Message<'_> for PoolEvent {
             b'D' => PoolEvent::Retire { endpoint: fields.u64()? },
             b'S' => PoolEvent::Endpoints { count: fields.u64()? },
             b'U' | b'X' | b'G' => {
-                let (id, weight) = (fields.u64()?, fields.u64()?.try_into().ok()?);
+                let (id, share) = (fields.u64()?, Share::decode(fields.u64()?)?);
                 let (age, failures) = (Duration::from_millis(fields.u64()?), fields.u64()?);
                 let length = fields.u64()?.try_into().ok()?;
                 let (name, reason) = (text(fields.bytes(length)?)?, text(fields.rest())?);
@@ -248,7 +270,7 @@ impl Message<'_> for PoolEvent {
                     b'X' => Availability::Down,
                     _ => Availability::Draining,
                 };
-                PoolEvent::Endpoint(EndpointNotice { id, name, weight, state, age, failures, reason })
+                PoolEvent::Endpoint(EndpointNotice { id, name, share, state, age, failures, reason })
             }
             _ => return None,
         })
@@ -340,7 +362,7 @@ mod tests {
             PoolEvent::Endpoint(EndpointNotice {
                 id: 4,
                 name: "10.0.0.1:80".to_owned(),
-                weight: 3,
+                share: Share { priority: 2, weight: 3 },
                 state,
                 age: Duration::from_millis(5),
                 failures: 7,

@@ -516,9 +516,8 @@ impl Pool {
             }
             PoolEvent::Endpoint(notice) => {
                 self.table.borrow_mut().on_notice(&notice, Instant::now());
-                if notice.state != Availability::Up {
-                    self.close_idle(notice.id);
-                }
+                let without = self.table.borrow().without_requests();
+                without.into_iter().for_each(|endpoint| self.close_idle(endpoint));
                 self.on_list();
             }
             PoolEvent::Retire { endpoint } => {
@@ -796,7 +795,7 @@ impl PooledConnection {
     /// The endpoint takes no further request, or none on this connection.
     fn is_spent(&self) -> bool {
         self.requests >= self.lease.requests
-            || self.entry.state.get() != Availability::Up
+            || !self.pool.table.borrow().has_requests(&self.entry)
             || self.pool.retired.borrow().contains(&self.lease.endpoint)
     }
 

@@ -23,8 +23,8 @@ use tokio::task::spawn_local;
 use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
 use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
 use super::health_check::check;
-use super::message::{EndpointId, Lease, Origin, PoolCommand, PoolEvent, PoolRequest};
-use super::resolution::{self, Addresses};
+use super::message::{EndpointId, Lease, Origin, PoolCommand, PoolEvent, PoolRequest, Share};
+use super::resolution::{self, Targets};
 use crate::control::{DrainChange, response_text};
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log::stderr::Errors;
@@ -34,7 +34,7 @@ use crate::spawner::Exit;
 use crate::spawner::groups;
 use crate::spawner::launch::Process;
 use crate::spawner::process::{Privileges, settle_in};
-use crate::{log, sys, terminal};
+use crate::{log, names, sys, terminal};
 
 const FAILED: u8 = 1;
 /// Events of workers and processes that wait for the loop.
@@ -147,7 +147,7 @@ enum Event {
     WorkerGone(WorkerId),
     Exit(EndpointId, Exit),
     /// Of the name with this index in `names`.
-    Resolved(usize, Addresses),
+    Resolved(usize, Targets),
     /// A health check has ended. Errors: why it has failed.
     Checked(EndpointId, Result<(), String>),
 }
@@ -172,7 +172,9 @@ impl PoolProcess {
                 continue;
             };
             let origin = Origin { index, resolved: None };
-            let id = balancer.add_address(socket.to_string(), upstream.weight(index), now);
+            let share =
+                Share { priority: 0, weight: u32::from(upstream.weight(index)) * names::Target::WEIGHT };
+            let id = balancer.add_address(socket.to_string(), share, now);
             targets.insert(id, Target::Address(socket.clone(), origin));
         }
         balancer.set_unresolved(names.len());
@@ -287,25 +289,31 @@ impl PoolProcess {
         }
     }
 
-    fn on_resolved(&mut self, at: usize, addresses: &[SocketAddr], now: Instant) {
+    fn on_resolved(&mut self, at: usize, found: &[names::Target], now: Instant) {
         let WatchedName { index, address, state, .. } = &mut self.names[at];
+        let of_index = share(&self.upstream, *index);
         if std::mem::replace(state, NameState::Resolved) == NameState::Failing {
             log::warn(format_args!("{}: {address} is resolved again", self.upstream));
         }
-        let mut missing = addresses.to_vec();
+        let mut missing = found.to_vec();
         let mut removed = Vec::new();
         for (id, target) in &self.targets {
             let Target::Address(_, Origin { index: own, resolved: Some(resolved) }) = target else {
                 continue;
             };
-            if own == index && !missing.extract_if(.., |address| address == resolved).any(|_| true) {
-                removed.push(*id);
+            if own != index {
+                continue;
+            }
+            match missing.extract_if(.., |target| target.address == *resolved).next() {
+                Some(target) => self.balancer.set_share(*id, of_index(&target)),
+                None => removed.push(*id),
             }
         }
-        for socket in missing {
+        for target in missing {
+            let socket = target.address;
             let origin = Origin { index: *index, resolved: Some(socket) };
-            let (name, weight) = (format!("{address} ({socket})"), self.upstream.weight(*index));
-            let id = self.balancer.add_address(name, weight, now);
+            let name = format!("{address} ({socket})");
+            let id = self.balancer.add_address(name, of_index(&target), now);
             self.targets.insert(id, Target::Address(Address::Tcp(socket), origin));
         }
         for id in removed {
@@ -519,6 +527,12 @@ impl PoolProcess {
         let (name, pause) = (&self.upstream.name, pause.as_secs_f64());
         log::error(format_args!("application \"{name}\": {what}; nothing is started for {pause:.1} s"));
     }
+}
+
+/// What an address of the name with this index gets of the requests.
+fn share(upstream: &Upstream, index: usize) -> impl Fn(&names::Target) -> Share + use<> {
+    let configured = u32::from(upstream.weight(index));
+    move |target| Share { priority: target.priority, weight: configured.saturating_mul(target.weight) }
 }
 
 async fn receive_requests(id: WorkerId, worker: &WorkerConnection, events: &Sender<Event>) {

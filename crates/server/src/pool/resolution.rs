@@ -1,19 +1,18 @@
 //! Resolves a name of an upstream again and again, and reports its addresses. Knows nothing of endpoints.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use site::endpoint::{EndpointAddress, Resolution};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::names::{Resolved, Resolver};
+use crate::names::{Resolved, Resolver, Target};
 
 /// The longest pause before a name that cannot be resolved is tried again, unless `min_ttl` is longer.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The addresses of a name, or why it has none.
-pub type Addresses = Result<Vec<SocketAddr>, String>;
+pub type Targets = Result<Vec<Target>, String>;
 
 /// Reports until `report` returns `false`. `doubt` has the name resolved sooner, because an address does not respond.
 pub async fn watch(
@@ -21,7 +20,7 @@ pub async fn watch(
     resolution: &Resolution,
     resolver: &Result<Resolver, String>,
     doubt: &Notify,
-    report: impl AsyncFn(Addresses) -> bool,
+    report: impl AsyncFn(Targets) -> bool,
 ) {
     let mut failures = 0;
     loop {
@@ -29,17 +28,17 @@ pub async fn watch(
             Ok(resolver) => resolver.resolve(address).await,
             Err(why) => Err(why.clone()),
         };
-        let (addresses, pause) = match found {
-            Ok(Resolved { addresses, ttl }) => {
+        let (targets, pause) = match found {
+            Ok(Resolved { targets, ttl }) => {
                 failures = 0;
-                (Ok(addresses), ttl)
+                (Ok(targets), ttl)
             }
             Err(why) => {
                 failures += 1;
                 (Err(why), pause(resolution.min_ttl, failures))
             }
         };
-        if !report(addresses).await {
+        if !report(targets).await {
             return;
         }
         let in_doubt = async {

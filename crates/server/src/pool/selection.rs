@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use site::balance::Balance;
 use twox_hash::XxHash3_128;
 
-use super::message::{Availability, EndpointId, EndpointNotice};
+use super::message::{Availability, EndpointId, EndpointNotice, Share};
 
 /// Digits of the value of a sticky cookie. So few tell nothing about the address, which is hashed.
 const TOKEN_BITS: u32 = 16;
@@ -22,7 +22,7 @@ pub struct EndpointEntry {
     pub state: Cell<Availability>,
     /// Since when.
     pub since: Cell<Instant>,
-    pub weight: u16,
+    pub share: Cell<Share>,
     /// Requests of this worker at the moment, and since the worker began.
     pub in_flight: Cell<usize>,
     pub requests: Cell<u64>,
@@ -94,7 +94,7 @@ impl EndpointEntry {
             name: notice.name.as_str().into(),
             state: Cell::new(notice.state),
             since: Cell::new(now.checked_sub(notice.age).unwrap_or(now)),
-            weight: notice.weight,
+            share: Cell::new(notice.share),
             in_flight: Cell::new(0),
             requests: Cell::new(0),
             failures: Cell::new(notice.failures),
@@ -113,6 +113,7 @@ impl EndpointEntry {
     /// Takes over what the pool says. The name of an endpoint stays.
     pub fn set(&self, notice: &EndpointNotice, now: Instant) {
         self.state.set(notice.state);
+        self.share.set(notice.share);
         self.since.set(now.checked_sub(notice.age).unwrap_or(now));
         self.failures.set(notice.failures);
         *self.reason.borrow_mut() = notice.reason.as_str().into();
@@ -122,14 +123,19 @@ impl EndpointEntry {
         self.state.get() == Availability::Up
     }
 
+    /// Whether it is up, and none is with a better priority than `best`, the best one of those that are.
+    pub fn has_requests(&self, best: Option<u16>) -> bool {
+        self.is_up() && best.is_none_or(|best| self.share.get().priority <= best)
+    }
+
     /// In thousandths: less while it starts slowly.
     fn effective_weight(&self, slow_start: Duration, now: Instant) -> i64 {
-        effective_weight(self.weight, now.saturating_duration_since(self.since.get()), slow_start)
+        effective_weight(self.share.get().weight, now.saturating_duration_since(self.since.get()), slow_start)
     }
 }
 
 /// A weight in thousandths, of an endpoint that has been up for `age`. It grows from a tenth.
-pub fn effective_weight(weight: u16, age: Duration, slow_start: Duration) -> i64 {
+pub fn effective_weight(weight: u32, age: Duration, slow_start: Duration) -> i64 {
     let full = i64::from(weight) * 1000;
     if age >= slow_start {
         return full;
@@ -149,7 +155,8 @@ pub fn choose(
     random: u64,
     now: Instant,
 ) -> Choice {
-    let up = || entries.iter().filter(|entry| entry.is_up() && !tried.contains(&entry.id));
+    let best = best_priority(entries, tried);
+    let up = || entries.iter().filter(|entry| entry.has_requests(best) && !tried.contains(&entry.id));
     let weight = |entry: &EndpointEntry| entry.effective_weight(slow_start, now);
     let chosen = match (balance, affinity) {
         (Balance::Least, _) => return Choice::Any,
@@ -171,6 +178,12 @@ pub fn choose(
     chosen.map_or(Choice::Any, |entry| Choice::Prefer(entry.id))
 }
 
+/// The best priority of the endpoints that are up and not `tried`. `None`: there is none.
+pub fn best_priority(entries: &[Rc<EndpointEntry>], tried: &[EndpointId]) -> Option<u16> {
+    let up = entries.iter().filter(|entry| entry.is_up() && !tried.contains(&entry.id));
+    up.map(|entry| entry.share.get().priority).min()
+}
+
 /// The endpoint with the fewest requests for its weight that is up, and not `first`.
 pub fn other_than(
     entries: &[Rc<EndpointEntry>],
@@ -178,7 +191,8 @@ pub fn other_than(
     slow_start: Duration,
     now: Instant,
 ) -> Option<EndpointId> {
-    let others = entries.iter().filter(|entry| entry.is_up() && entry.id != first);
+    let best = best_priority(entries, &[first]);
+    let others = entries.iter().filter(|entry| entry.has_requests(best) && entry.id != first);
     least(others, |entry| entry.effective_weight(slow_start, now)).map(|entry| entry.id)
 }
 
@@ -192,7 +206,7 @@ fn rendezvous<'a>(
         let mixed = hash(&[key.to_ne_bytes(), entry.hash.to_ne_bytes()].concat());
         // Above 0 and below 1.
         let uniform = ((mixed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
-        -f64::from(entry.weight) / uniform.ln()
+        -f64::from(entry.share.get().weight) / uniform.ln()
     };
     entries.map(|entry| &**entry).max_by(|a, b| score(a).total_cmp(&score(b)))
 }
@@ -203,7 +217,7 @@ fn least<'a>(
     weight: impl Fn(&EndpointEntry) -> i64,
 ) -> Option<&'a EndpointEntry> {
     let rank = |entry: &&EndpointEntry| {
-        let per_weight = |count: u64| u128::from(count) * 1_000_000 / weight(entry).max(1) as u128;
+        let per_weight = |count: u64| u128::from(count) * 1_000_000_000_000 / weight(entry).max(1) as u128;
         (per_weight(entry.in_flight.get() as u64), per_weight(entry.requests.get()))
     };
     entries.map(|entry| &**entry).min_by_key(rank)
@@ -254,13 +268,13 @@ mod tests {
     const NO: Duration = Duration::ZERO;
 
     /// Endpoints 1, 2, 3 … with these weights.
-    fn table(weights: &[u16], now: Instant) -> Vec<Rc<EndpointEntry>> {
+    fn table(weights: &[u32], now: Instant) -> Vec<Rc<EndpointEntry>> {
         let mut entries = Vec::new();
         for (at, weight) in weights.iter().enumerate() {
             let notice = EndpointNotice {
                 id: at as u64 + 1,
                 name: format!("10.0.0.{at}:80"),
-                weight: *weight,
+                share: Share { priority: 0, weight: *weight },
                 state: Availability::Up,
                 age: NO,
                 failures: 0,
@@ -387,6 +401,29 @@ mod tests {
         assert_eq!(choice(&entries[1].token(), &[2]), Choice::Prefer(3), "it has failed");
         set(&entries[1], Availability::Draining);
         assert_eq!(choice(&entries[1].token(), &[]), Choice::Prefer(3));
+    }
+
+    #[test]
+    fn a_better_priority_has_all_requests_while_it_is_up() {
+        let now = Instant::now();
+        let entries = table(&[1, 1, 1], now);
+        let prioritized = |at: usize, priority| entries[at].share.set(Share { priority, weight: 1 });
+        prioritized(1, 1);
+        prioritized(2, 2);
+        let round_robin = |tried: &[EndpointId]| {
+            choose(&entries, &Balance::RoundRobin, NO, Affinity::Nothing, tried, 0, now)
+        };
+        assert_eq!([round_robin(&[]), round_robin(&[])], [Choice::Prefer(1); 2]);
+        assert_eq!(round_robin(&[1]), Choice::Prefer(2), "it has failed this request");
+        assert_eq!(other_than(&entries, 1, NO, now), Some(2));
+        let keys: Vec<Choice> = (0..50).map(|key| key_choice(&entries, key)).collect();
+        assert!(keys.iter().all(|choice| *choice == Choice::Only(1)), "{keys:?}");
+        set(&entries[0], Availability::Down);
+        assert_eq!(round_robin(&[]), Choice::Prefer(2));
+        set(&entries[1], Availability::Draining);
+        assert_eq!(round_robin(&[]), Choice::Prefer(3));
+        assert_eq!(best_priority(&entries, &[]), Some(2));
+        assert_eq!(best_priority(&entries, &[3]), None);
     }
 
     #[test]
