@@ -426,6 +426,39 @@ fn a_breaker_rejects_at_once_and_closes_after_a_request_that_succeeds() {
 }
 
 #[test]
+fn a_route_with_urls_has_checks_and_a_breaker_of_its_own() {
+    let [a, b] = ["a", "b"].map(Endpoint::start);
+    let urls = format!("[\"http://{}\", \"http://{}\"]", a.address, b.address);
+    let health = "[route.proxy_health]\nfailures = 0\nfailure_status = \"503\"\n";
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/\"\nproxy = {urls}\n{health}[route.proxy_breaker]\nrequests = 2\n\
+         pause = \"1h\"\nlongest_pause = \"1h\"\n[[route]]\npath = \"/other/\"\nproxy = {urls}\n"
+    );
+    let server = Site::new().config(&config).start();
+    for _ in 0..2 {
+        assert_eq!(server.get("/unhealthy").status, 503);
+    }
+    let rejected = server.get("/");
+    assert_eq!((rejected.status, rejected.field("x-by")), (503, None));
+    assert!(rejected.has("retry-after"));
+    let line =
+        format!("the circuit breaker of the upstream http://{}, http://{} is open", a.address, b.address);
+    server.wait_for_line(&line, TIMEOUT);
+    assert_eq!(server.get("/other/").status, 200, "another breaker, or none");
+    // Checks, too.
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/\"\nproxy = {urls}\nproxy_balance = \"round_robin\"\n\
+         [route.proxy_health]\npath = \"/unhealthy\"\ninterval = \"100ms\"\nfall = 1\n"
+    );
+    let server = Site::new().config(&config).start();
+    let are_down = || {
+        let endpoints = server.stats()["endpoints"].clone();
+        endpoints.as_array().is_some_and(|all| all.iter().all(|endpoint| endpoint["state"] == "down"))
+    };
+    assert!(wait_until(TIMEOUT, are_down));
+}
+
+#[test]
 fn a_breaker_opens_for_longer_when_its_probe_fails() {
     let a = Endpoint::start("a");
     let server = start(&[&a], 1, &format!("{BREAKER}pause = \"100ms\"\nlongest_pause = \"1h\""));

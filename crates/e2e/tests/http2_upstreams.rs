@@ -332,3 +332,42 @@ fn grpc_passes_in_all_its_forms() {
          client stream 5000000\nboth 20\nlarge True\nat once 200\ndeadline DEADLINE_EXCEEDED\nbehind it B\n";
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// The endpoint of the application: its state, its failures, and the reason of the last one.
+fn endpoint(server: &Server) -> (String, u64, String) {
+    let endpoint = &server.stats()["endpoints"][0];
+    let text = |key: &str| endpoint[key].as_str().unwrap_or_default().to_owned();
+    (text("state"), endpoint["failures"].as_u64().unwrap_or_default(), text("reason"))
+}
+
+#[test]
+fn health_checks_are_by_the_protocol_of_the_requests() {
+    let trusted = "tls_ca = \"ca.pem\"";
+    let mut rows = Rows::new();
+    for (name, (address, counts), protocol, keys, path, why) in [
+        ("prior knowledge", prior_knowledge(), "http", "", "/health", None),
+        ("a reset", prior_knowledge(), "http", "", "/reset", Some("HTTP/2 has failed")),
+        ("TLS", negotiating(&["h2", "http/1.1"]), "https", trusted, "/health", None),
+        ("TLS, a reset", negotiating(&["h2"]), "https", trusted, "/reset", Some("HTTP/2 has failed")),
+        ("HTTP/1.1", negotiating(&["http/1.1"]), "https", trusted, "/health", None),
+        ("not trusted", negotiating(&["h2"]), "https", "", "/health", Some("certificate")),
+    ] {
+        let health =
+            format!("{keys}\n[application.health]\npath = \"{path}\"\ninterval = \"100ms\"\nfall = 1");
+        let server = start(address, protocol, &health);
+        let is_known = || match why {
+            // The result of the second check follows that of the first.
+            None => counts.connections.load(Ordering::Relaxed) >= 3,
+            Some(_) => endpoint(&server).1 > 0,
+        };
+        rows.check(format!("{name}: it is checked"), wait_until(TIMEOUT, is_known), true);
+        let (state, failures, reason) = endpoint(&server);
+        match why {
+            None => rows.check(name, (state.as_str(), failures), ("up", 0)),
+            Some(why) => {
+                rows.check(name, state.as_str(), "down");
+                rows.holds(name, &reason, reason.starts_with("health check: ") && reason.contains(why));
+            }
+        }
+    }
+}

@@ -173,6 +173,19 @@ impl Upstream {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
+    /// Whether its endpoints are checked by requests with TLS.
+    pub fn checks_by_tls(&self) -> bool {
+        self.tls.is_some() && self.health.checks.as_ref().is_some_and(|checks| checks.path.is_some())
+    }
+
+    /// The files of its TLS.
+    pub fn tls_files(&self) -> impl Iterator<Item = &Path> {
+        self.tls.iter().flat_map(|tls| {
+            let certificate = tls.certificate.iter().flat_map(|(certificate, key)| [certificate, key]);
+            tls.authorities.iter().chain(certificate).map(PathBuf::as_path)
+        })
+    }
+
     /// Whether it has endpoints whose names are resolved.
     pub fn has_names(&self) -> bool {
         match &self.endpoints {

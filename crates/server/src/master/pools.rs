@@ -220,5 +220,9 @@ fn circumstances(site: &Site, service: &Service, identity: Option<&Identity>) ->
             let files = ["/etc/resolv.conf", "/etc/hosts"];
             (site.resolution.clone(), FileStamps::of(files.map(Path::new)))
         }),
+        tls: service
+            .application()
+            .filter(|application| application.checks_by_tls())
+            .map(|application| FileStamps::of(application.tls_files())),
     })
 }

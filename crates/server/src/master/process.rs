@@ -69,6 +69,8 @@ pub(super) struct Circumstances {
     pub(super) spool: PathBuf,
     /// `None`: nothing is resolved.
     pub(super) names: Option<(Resolution, FileStamps)>,
+    /// The files of its TLS. `None`: it has none.
+    pub(super) tls: Option<FileStamps>,
 }
 
 impl Service {

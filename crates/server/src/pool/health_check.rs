@@ -1,75 +1,121 @@
-//! One health check: a connection to an endpoint, and over HTTP a request and the status of its response. Knows no state of
-//! the endpoint.
+//! One health check: a connection to an endpoint, and over HTTP a request and the status of its response, by the protocol
+//! that requests would have. Knows no state of the endpoint.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::net::{RecvFlags, SendFlags};
 use site::health::Checks;
-use site::upstream::Protocol;
+use site::upstream::{Protocol, Upstream};
 use taipan_http::status::Status;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
+use super::http2;
+use super::session::Session;
+use super::stream::Stream;
 use crate::sys;
+use crate::tls::{ClientTls, Offer};
 
 /// Bytes of the response that are read: the status line is at their start.
 const START: usize = 64;
+/// The host that is asked for, where no certificate says a name.
+const HOST: &str = "localhost";
 
-/// Errors: why the endpoint is not healthy. `stream` is a connection that may still be in progress.
-pub async fn check(stream: io::Result<OwnedFd>, checks: &Checks, protocol: Protocol) -> Result<(), String> {
-    let checked = async {
-        let stream = sys::watch(stream?, Interest::READABLE | Interest::WRITABLE)?;
-        let path = checks.path.as_ref().filter(|_| protocol == Protocol::Http);
-        let request = path.map(|path| {
-            format!(
-                "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: taipan-health\r\nConnection: close\r\n\r\n"
-            )
-        });
-        send(&stream, request.as_deref().unwrap_or_default().as_bytes()).await?;
-        match request {
-            Some(_) => status(&stream).await.map(Some),
-            None => Ok(None),
+/// What is checked: the endpoint of this address of an upstream. `tls`: `None` if connections are not encrypted.
+pub struct Subject<'a> {
+    pub upstream: &'a Upstream,
+    pub address: usize,
+    pub tls: Option<&'a ClientTls>,
+}
+
+impl Subject<'_> {
+    /// Errors: why the endpoint is not healthy. `socket` is a connection that may still be in progress.
+    pub async fn check(&self, socket: io::Result<OwnedFd>, checks: &Checks) -> Result<(), String> {
+        let checked = async {
+            let socket = sys::watch(socket?, Interest::READABLE | Interest::WRITABLE)?;
+            connected(&socket).await?;
+            match checks.path.as_ref().filter(|_| self.upstream.protocol == Protocol::Http) {
+                Some(path) => self.ask(socket, path).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        match timeout(checks.timeout, checked).await {
+            Err(_) => Err("health check: it has not responded in time".to_owned()),
+            Ok(Err(error)) => Err(format!("health check: {error}")),
+            Ok(Ok(Some(status))) if !checks.status.contains(status) => {
+                Err(format!("health check: status {}", status.code()))
+            }
+            Ok(Ok(_)) => Ok(()),
         }
-    };
-    match timeout(checks.timeout, checked).await {
-        Err(_) => Err("health check: it has not responded in time".to_owned()),
-        Ok(Err(error)) => Err(format!("health check: {error}")),
-        Ok(Ok(Some(status))) if !checks.status.contains(status) => {
-            Err(format!("health check: status {}", status.code()))
+    }
+
+    async fn ask(&self, socket: AsyncFd<OwnedFd>, path: &str) -> io::Result<Status> {
+        let stream = Stream::new(socket, self.session()?);
+        poll_fn(|cx| stream.poll_handshake(cx)).await?;
+        let host = self.host();
+        if self.upstream.http2 && stream.is_encrypted() == stream.is_http2() {
+            return http2::status(stream, self.upstream.scheme(), &host, path).await;
         }
-        Ok(Ok(_)) => Ok(()),
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {}\r\nConnection: close\r\n\r\n",
+            http2::HEALTH_AGENT
+        );
+        send(&stream, request.as_bytes()).await?;
+        status(&stream).await
+    }
+
+    fn session(&self) -> io::Result<Option<Session>> {
+        let offer = if self.upstream.http2 { Offer::Http2 } else { Offer::Http1 };
+        match (self.tls, &self.upstream.tls) {
+            (None, None) => Ok(None),
+            (Some(tls), _) => Session::new(tls, self.address, offer).map(Some).ok_or_else(no_settings),
+            (None, Some(_)) => Err(no_settings()),
+        }
+    }
+
+    /// The name that its certificate is for.
+    fn host(&self) -> String {
+        let Some(tls) = &self.upstream.tls else { return HOST.to_owned() };
+        let of_address = || self.upstream.addresses().get(self.address)?.certified_name();
+        match tls.name.clone().or_else(of_address) {
+            Some(ip) if ip.contains(':') => format!("[{ip}]"),
+            Some(name) => name,
+            None => HOST.to_owned(),
+        }
     }
 }
 
-/// Sends all of `bytes`. Without any, waits until the connection is there.
-async fn send(stream: &AsyncFd<OwnedFd>, bytes: &[u8]) -> io::Result<()> {
+fn no_settings() -> io::Error {
+    io::Error::other("its settings of TLS cannot be read")
+}
+
+/// Ready when the connection is there.
+async fn connected(socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
+    let connected = socket.async_io(Interest::WRITABLE, |fd| {
+        rustix::net::sockopt::socket_error(fd)??;
+        // Fails with ENOTCONN as long as there is no connection.
+        rustix::net::getpeername(fd)?;
+        Ok(())
+    });
+    connected.await
+}
+
+async fn send(stream: &Stream, bytes: &[u8]) -> io::Result<()> {
     let mut sent = 0;
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    loop {
-        let written = stream.async_io(Interest::WRITABLE, |fd| {
-            rustix::net::sockopt::socket_error(fd)??;
-            // Fails with ENOTCONN as long as there is no connection.
-            rustix::net::getpeername(fd)?;
-            Ok(if sent < bytes.len() { rustix::net::send(fd, &bytes[sent..], flags)? } else { 0 })
-        });
-        sent += written.await?;
-        if sent == bytes.len() {
-            return Ok(());
-        }
+    while sent < bytes.len() {
+        sent += poll_fn(|cx| stream.poll_write(cx, &bytes[sent..])).await?;
     }
+    poll_fn(|cx| stream.poll_flush(cx)).await
 }
 
-async fn status(stream: &AsyncFd<OwnedFd>) -> io::Result<Status> {
+async fn status(stream: &Stream) -> io::Result<Status> {
     let mut start = [0; START];
     let mut length = 0;
     // `HTTP/1.1 200`
     while length < 12 {
-        let receive = stream.async_io(Interest::READABLE, |fd| {
-            Ok(rustix::net::recv(fd, &mut start[length..], RecvFlags::DONTWAIT)?.0)
-        });
-        match receive.await? {
+        match poll_fn(|cx| stream.poll_read(cx, &mut start[length..])).await? {
             0 => return Err(io::Error::other("it has closed the connection")),
             received => length += received,
         }

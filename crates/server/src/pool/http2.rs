@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
+use http::{HeaderValue, Request, Uri};
 use site::memory;
+use taipan_http::status::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
@@ -31,6 +33,8 @@ const CONNECTION_WINDOW: u32 = memory::HTTP2_CONNECTION as u32;
 const SEND_BUFFER: usize = memory::SCRIPT as usize;
 /// Requests at a time on one connection, even if the endpoint allows more.
 const MAX_STREAMS: usize = 1000;
+/// `User-Agent` of health checks.
+pub const HEALTH_AGENT: &str = "taipan-health";
 /// How long an endpoint may take to answer a PING, after a stream has ended without a response.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -254,6 +258,30 @@ impl AsyncWrite for Io {
         _ = ready!(self.0.poll_flush(cx));
         self.0.shut_down();
         Poll::Ready(Ok(()))
+    }
+}
+
+/// The status of the response to a GET, on a connection of its own.
+pub async fn status(stream: Stream, scheme: &str, authority: &str, path: &str) -> io::Result<Status> {
+    let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build();
+    let mut request = Request::new(());
+    *request.uri_mut() = uri.map_err(io::Error::other)?;
+    request.headers_mut().insert(http::header::USER_AGENT, HeaderValue::from_static(HEALTH_AGENT));
+    let mut builder = Builder::new();
+    builder.enable_push(false).max_header_list_size(MAX_HEAD);
+    let failed = |error: h2::Error| io::Error::other(format!("HTTP/2 has failed: {error}"));
+    let (sender, driver) = builder.handshake::<_, Bytes>(Io(Rc::new(stream))).await.map_err(failed)?;
+    let response = async {
+        let (response, _) = sender.ready().await?.send_request(request, true)?;
+        response.await
+    };
+    tokio::select! {
+        biased;
+        response = response => {
+            let status = Status::new(response.map_err(failed)?.status().as_u16());
+            status.ok_or_else(|| io::Error::other("its response has no status"))
+        }
+        _ = driver => Err(io::Error::other("it has closed the connection")),
     }
 }
 

@@ -361,6 +361,10 @@ impl Pool {
         })
     }
 
+    pub fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
     /// The name in the access log, while no endpoint is known.
     pub fn name(&self) -> &Rc<str> {
         &self.name

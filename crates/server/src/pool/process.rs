@@ -22,7 +22,7 @@ use tokio::task::spawn_local;
 
 use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
 use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
-use super::health_check::check;
+use super::health_check::Subject;
 use super::message::{EndpointId, Lease, Origin, PoolCommand, PoolEvent, PoolRequest, Share};
 use super::resolution::{self, Targets};
 use crate::control::{DrainChange, response_text};
@@ -34,6 +34,7 @@ use crate::spawner::Exit;
 use crate::spawner::groups;
 use crate::spawner::launch::Process;
 use crate::spawner::process::{Privileges, settle_in};
+use crate::tls::{ClientReading, ClientTls};
 use crate::{log, names, sys, terminal};
 
 const FAILED: u8 = 1;
@@ -87,11 +88,13 @@ fn serve(setup: PoolSetup) -> Result<(), String> {
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
     // A chroot hides its files.
     let names = upstream.has_names().then(SystemNames::read);
+    let tls = upstream.checks_by_tls().then(|| ClientReading::of(std::slice::from_ref(&upstream)));
+    let tls = tls.and_then(|reading| reading.into_settings().ok()?.pop().flatten());
     settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
     let serve = async {
-        let pool = PoolProcess::new(Rc::new(upstream), scripts)?;
+        let pool = PoolProcess::new(Rc::new(upstream), scripts, tls)?;
         if let Some(names) = names {
             pool.resolve(resolution, names);
         }
@@ -103,6 +106,8 @@ fn serve(setup: PoolSetup) -> Result<(), String> {
 struct PoolProcess {
     upstream: Rc<Upstream>,
     scripts: Scripts,
+    /// Of health checks. `None`: they have no TLS.
+    tls: Option<ClientTls>,
     balancer: Balancer,
     /// `None`: the endpoints are addresses.
     starter: Option<ProcessStarter>,
@@ -154,7 +159,7 @@ enum Event {
 
 impl PoolProcess {
     /// Needs the runtime. Errors: no process of the application can be started at all.
-    fn new(upstream: Rc<Upstream>, scripts: Scripts) -> io::Result<PoolProcess> {
+    fn new(upstream: Rc<Upstream>, scripts: Scripts, tls: Option<ClientTls>) -> io::Result<PoolProcess> {
         let (starter, addresses) = match &upstream.endpoints {
             Endpoints::Managed(managed) => {
                 let starter = ProcessStarter::new(managed, &scripts.resources, &scripts.spool)?;
@@ -180,7 +185,18 @@ impl PoolProcess {
         balancer.set_unresolved(names.len());
         let (events, received) = channel(EVENTS);
         let workers = HashMap::new();
-        Ok(PoolProcess { upstream, scripts, balancer, starter, targets, names, workers, events, received })
+        Ok(PoolProcess {
+            upstream,
+            scripts,
+            tls,
+            balancer,
+            starter,
+            targets,
+            names,
+            workers,
+            events,
+            received,
+        })
     }
 
     /// Has the names resolved from now on.
@@ -443,10 +459,16 @@ impl PoolProcess {
     }
 
     fn check_health(&self, id: EndpointId) {
-        let (stream, upstream, events) = (self.open(id), self.upstream.clone(), self.events.clone());
+        let address = match self.targets.get(&id) {
+            Some(Target::Address(_, origin)) => origin.index,
+            Some(Target::Process(_)) | None => 0,
+        };
+        let (socket, upstream, events) = (self.open(id), self.upstream.clone(), self.events.clone());
+        let tls = self.tls.clone();
         spawn_local(async move {
             let Some(checks) = &upstream.health.checks else { return };
-            let found = check(stream, checks, upstream.protocol).await;
+            let subject = Subject { upstream: &upstream, address, tls: tls.as_ref() };
+            let found = subject.check(socket, checks).await;
             // Fails only when the pool ends.
             _ = events.send(Event::Checked(id, found)).await;
         });

@@ -107,7 +107,11 @@ pub struct ClientReading {
 
 impl ClientReading {
     pub fn read(site: &Site) -> ClientReading {
-        let encrypted = site.upstreams.iter().filter(|upstream| upstream.tls.is_some());
+        ClientReading::of(&site.upstreams)
+    }
+
+    pub fn of(upstreams: &[site::upstream::Upstream]) -> ClientReading {
+        let encrypted = upstreams.iter().filter(|upstream| upstream.tls.is_some());
         let problem = |upstream: &site::upstream::Upstream| {
             let text = format!(
                 "this program has been built without TLS, so it cannot connect to {upstream}; build it with the feature \
@@ -116,7 +120,7 @@ impl ClientReading {
             Finding::error(&["protocol"], "https", text)
         };
         let problems = encrypted.map(problem).collect();
-        let upstreams = site.upstreams.iter().map(|_| None).collect();
+        let upstreams = upstreams.iter().map(|_| None).collect();
         ClientReading { upstreams, problems, stamps: FileStamps::default() }
     }
 

@@ -51,10 +51,15 @@ pub enum Offer {
 impl ClientReading {
     /// Reads the files, of the system, too.
     pub fn read(site: &Site) -> ClientReading {
+        ClientReading::of(&site.upstreams)
+    }
+
+    /// As `read`, for these upstreams.
+    pub fn of(upstreams: &[Upstream]) -> ClientReading {
         let mut reading =
             ClientReading { upstreams: Vec::new(), problems: Vec::new(), stamps: FileStamps::default() };
         let mut system = None;
-        for upstream in &site.upstreams {
+        for upstream in upstreams {
             let Some(tls) = &upstream.tls else {
                 reading.upstreams.push(None);
                 continue;

@@ -39,19 +39,19 @@ impl Drop for BreakerPermit {
     fn drop(&mut self) {
         let (Some(breaker), Some(admitted)) = (self.pool.breaker(), self.admitted) else { return };
         let change = breaker.borrow_mut().on_end(admitted, self.verdict.get(), Instant::now());
-        let name = self.pool.name();
+        let upstream = self.pool.upstream();
         match change {
             None => {}
             Some(Change::Opened { failures, requests, pause }) => {
                 self.services.counts.add(Count::BreakersOpened, 1);
                 log::error(format_args!(
-                    "the circuit breaker of the application \"{name}\" is open for {} s: {failures} of {requests} \
+                    "the circuit breaker of {upstream} is open for {} s: {failures} of {requests} \
                      requests have failed",
                     pause.as_secs_f64()
                 ));
             }
             Some(Change::Closed) => {
-                log::warn(format_args!("the circuit breaker of the application \"{name}\" is closed again"));
+                log::warn(format_args!("the circuit breaker of {upstream} is closed again"));
             }
         }
     }

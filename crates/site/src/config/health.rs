@@ -1,23 +1,18 @@
 //! Reads when an endpoint of an application counts as down, and when the application has no requests for a time: the
-//! sections `[application.health]` and `[application.breaker]`.
+//! sections `[application.health]` and `[application.breaker]`, and those of routes.
 
 use super::keys::Scope;
 use super::section::Section;
 use crate::health::{Breaker, Checks, Health, Statuses};
 use crate::upstream::Protocol;
 
-pub fn health(section: &Section, protocol: Protocol) -> Health {
-    let slow_start = section.duration("slow_start").unwrap_or_default();
-    let defaults = Health { slow_start, ..Health::default() };
-    let is_plain = section.choice("protocol") != Some("https") && section.flag("http2") != Some(true);
-    let Some(section) = section.section("health", Scope::Health) else { return defaults };
+/// The section `name` of an upstream of this protocol.
+pub fn health(section: &Section, name: &str, protocol: Protocol) -> Health {
+    let defaults = Health::default();
+    let Some(section) = section.section(name, Scope::Health) else { return defaults };
     if protocol != Protocol::Http {
         let keys = ["path", "status", "failure_status"];
         section.reject_keys(&keys, "is for HTTP", "remove it, or set protocol = \"http\"");
-    }
-    if !is_plain {
-        let what = "is asked for by HTTP/1.1 without TLS";
-        section.reject_keys(&["path"], what, "write \"interval\" alone: then a connection is enough");
     }
     let pause = section.duration("pause").unwrap_or(defaults.pause);
     Health {
@@ -31,8 +26,9 @@ pub fn health(section: &Section, protocol: Protocol) -> Health {
     }
 }
 
-pub fn breaker(section: &Section) -> Option<Breaker> {
-    let section = section.section("breaker", Scope::Breaker)?;
+/// The section `name` of an upstream.
+pub fn breaker(section: &Section, name: &str) -> Option<Breaker> {
+    let section = section.section(name, Scope::Breaker)?;
     let defaults = Breaker::default();
     let pause = section.duration("pause").unwrap_or(defaults.pause);
     Some(Breaker {

@@ -4,6 +4,8 @@
 use taipan_http::fields::{is_authority, is_token};
 
 use super::error::Place;
+use super::health;
+use super::keys::Scope;
 use super::section::{Given, Section, table, text};
 use super::settings::{field_name, is_field_value, reject_second_rule};
 use super::toml::{Entry, Node, Table, Value};
@@ -12,6 +14,7 @@ use crate::endpoint::EndpointAddress;
 use crate::forwarding::{
     Authority, Bodies, Forwarding, PassedTrailers, ProxyUrl, Replacement, Scheme, Spelling,
 };
+use crate::health::{Breaker, Health};
 use crate::model::{Action, HeaderRule};
 use crate::route::Pattern;
 use crate::upstream::{Endpoints, External, Protocol, Upstream, UpstreamId, UpstreamTls};
@@ -21,14 +24,22 @@ const CONNECTIONS: usize = 64;
 /// Addresses of one upstream.
 const MAX_ADDRESSES: usize = 64;
 /// Keys of a route whose upstream speaks HTTP.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 9] = [
     "proxy_balance",
+    "proxy_health",
+    "proxy_breaker",
     "proxy_path",
     "proxy_host",
     "proxy_headers",
     "proxy_upgrade",
     "proxy_trailers",
     "request_buffering",
+];
+/// Those that an application has in its own section, and what to write there.
+const OF_APPLICATIONS: [(&str, &str); 3] = [
+    ("proxy_balance", "write it as \"balance\" in the [[application]]"),
+    ("proxy_health", "write it as [application.health]"),
+    ("proxy_breaker", "write it as [application.breaker]"),
 ];
 /// The protocol that a route forwards by default.
 const WEBSOCKET: &str = "websocket";
@@ -61,9 +72,9 @@ pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
         };
         let addresses = urls.iter().map(|url| address(url, upstreams)).collect::<Result<Vec<_>, _>>();
         let addresses: Vec<EndpointAddress> = addresses.unwrap_or_default().into_iter().flatten().collect();
-        let balance = route.get("proxy_balance").and_then(|entry| Balance::parse(text(&entry.node)?).ok());
-        let balance = balance.unwrap_or_default();
-        if addresses.is_empty() || find(upstreams, scheme, &addresses, &balance).is_some() {
+        let distribution =
+            Distribution::of(&Section { scope: Scope::Route, table: route, errors: top.errors });
+        if addresses.is_empty() || find(upstreams, scheme, &addresses, &distribution).is_some() {
             continue;
         }
         if upstreams.len() == max {
@@ -74,11 +85,31 @@ pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
         let urls: Vec<String> = addresses.iter().map(url).collect();
         let endpoints = Endpoints::External(External { addresses, connections: CONNECTIONS });
         let tls = (scheme == Scheme::Https).then(Box::<UpstreamTls>::default);
+        let Distribution { balance, health, breaker } = distribution;
         upstreams.push(Upstream {
             tls,
             balance,
+            health,
+            breaker,
             ..Upstream::new(urls.join(", "), Protocol::Http, endpoints)
         });
+    }
+}
+
+/// What a route says of the endpoints that it names by their addresses. Routes with the same share an upstream.
+struct Distribution {
+    balance: Balance,
+    health: Health,
+    breaker: Option<Breaker>,
+}
+
+impl Distribution {
+    fn of(section: &Section) -> Distribution {
+        Distribution {
+            balance: balance(section, "proxy_balance"),
+            health: health::health(section, "proxy_health", Protocol::Http),
+            breaker: health::breaker(section, "proxy_breaker"),
+        }
     }
 }
 
@@ -118,13 +149,15 @@ fn find(
     upstreams: &[Upstream],
     scheme: Scheme,
     addresses: &[EndpointAddress],
-    balance: &Balance,
+    distribution: &Distribution,
 ) -> Option<UpstreamId> {
     upstreams.iter().position(|upstream| {
         let is_same =
             |external: &External| external.addresses == addresses && upstream.scheme() == scheme.as_str();
         upstream.is_of_route()
-            && upstream.balance == *balance
+            && upstream.balance == distribution.balance
+            && upstream.health == distribution.health
+            && upstream.breaker == distribution.breaker
             && matches!(&upstream.endpoints, Endpoints::External(own) if is_same(own))
     })
 }
@@ -170,8 +203,9 @@ pub fn action(section: &Section, upstreams: &[Upstream]) -> Option<Action> {
             }
             Ok((_, Some(address))) => addresses.push(address),
             Ok((ProxyUrl { authority: Authority::Name(name), scheme, .. }, None)) if urls.len() == 1 => {
-                let what_to_do = "write it as \"balance\" in the [[application]]";
-                section.reject_keys(&["proxy_balance"], "belongs to the application", what_to_do);
+                for (key, what_to_do) in OF_APPLICATIONS {
+                    section.reject_keys(&[key], "belongs to the application", what_to_do);
+                }
                 return application(section, name, scheme, url.place, upstreams);
             }
             Ok(_) => {
@@ -181,7 +215,7 @@ pub fn action(section: &Section, upstreams: &[Upstream]) -> Option<Action> {
             }
         }
     }
-    find(upstreams, scheme?, &addresses, &balance(section, "proxy_balance")).map(Action::Upstream)
+    find(upstreams, scheme?, &addresses, &Distribution::of(section)).map(Action::Upstream)
 }
 
 fn application(

@@ -187,7 +187,9 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "hsts_preload" => "hsts = \"1y\"\nhsts_subdomains = true",
         "cgroup_memory" | "cgroup_tasks" => "cgroup = \"auto\"",
         "hedge_budget" => "hedge_after = \"1s\"",
-        "proxy_balance" => "proxy = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]",
+        "proxy_balance" | "proxy_health" | "proxy_breaker" => {
+            "proxy = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]"
+        }
         "proxy_path" | "proxy_host" | "proxy_headers" | "proxy_upgrade" | "proxy_trailers"
         | "request_buffering" => "proxy = \"http://127.0.0.1:1\"",
         "script_processes" | "pass_authorization" => "cgi = true",
@@ -2166,4 +2168,47 @@ fn rejects_keys_of_the_cache_that_say_nothing() {
             "\"response_cache_targets\" has a name that no field has; expected a string, or an array of strings",
         ],
     );
+}
+
+#[test]
+fn settings_of_endpoints_stand_where_the_endpoints_do() {
+    let app = "[[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n";
+    let check = |behind: &str, expected: &str| {
+        let errors = after_two_lines(&format!("{app}{behind}")).map(|_| ()).unwrap_err();
+        assert!(errors.iter().any(|error| error.contains(expected)), "{behind}: {errors:?}");
+    };
+    check(
+        "hedge_budget = 5",
+        "\"hedge_budget\" has no \"hedge_after\" beside it; add \"hedge_after\", or remove it",
+    );
+    check(
+        "hedge_after = \"1s\"\nbalance = \"sticky\"",
+        "\"hedge_after\" sends requests to another endpoint than \"balance\" says",
+    );
+    check("hedge_after = \"1s\"\nbalance = \"hash client\"", "than \"balance\" says");
+    check("hedge_after = \"0s\"", "\"hedge_after\" cannot be \"0s\"");
+    check("hedge_after = \"1s\"\nhedge_budget = 101", "\"hedge_budget\" cannot be 101");
+    let route = "[[route]]\npath = \"/\"\n";
+    for (key, instead) in [("health", "[application.health]"), ("breaker", "[application.breaker]")] {
+        check(
+            &format!("{route}proxy = \"http://app\"\n[route.proxy_{key}]\nwindow = \"5s\""),
+            &format!("\"proxy_{key}\" belongs to the application; write it as {instead}"),
+        );
+        check(
+            &format!("{route}proxy = \"http://127.0.0.1:3\"\n[route.proxy_{key}]\nwindows = \"5s\""),
+            "unknown key \"windows\"",
+        );
+        check(
+            &format!("{route}[route.proxy_{key}]\nwindow = \"5s\""),
+            "is for a route whose upstream speaks HTTP",
+        );
+    }
+    let site = after_two_lines(
+        "[[route]]\npath = \"/a/\"\nproxy = \"http://127.0.0.1:3\"\n[route.proxy_breaker]\nrequests = 5\n\
+         [[route]]\npath = \"/b/\"\nproxy = \"http://127.0.0.1:3\"\n[route.proxy_breaker]\nrequests = 5\n\
+         [[route]]\npath = \"/c/\"\nproxy = \"http://127.0.0.1:3\"\n[route.proxy_health]\npath = \"/h\"\n",
+    )
+    .unwrap();
+    let breakers: Vec<_> = site.upstreams.iter().map(|upstream| upstream.breaker.is_some()).collect();
+    assert_eq!(breakers, [true, false], "two routes share one");
 }

@@ -9,6 +9,7 @@ use super::{health, proxies, scripts, settings};
 use crate::address::Address;
 use crate::balance::{Balance, Hedging};
 use crate::endpoint::{EndpointAddress, Family, Resolution, is_host_name};
+use crate::health::Health;
 use crate::upstream::{
     Endpoints, External, Managed, Protocol, SocketPassing, Upstream, UpstreamId, UpstreamTls, Verification,
 };
@@ -111,8 +112,11 @@ fn upstream(section: &Section) -> Option<Upstream> {
         http2: section.flag("http2").unwrap_or(false),
         balance: proxies::balance(section, "balance"),
         weights,
-        health: health::health(section, protocol),
-        breaker: health::breaker(section),
+        health: Health {
+            slow_start: section.duration("slow_start").unwrap_or_default(),
+            ..health::health(section, "health", protocol)
+        },
+        breaker: health::breaker(section, "breaker"),
         hedging: hedging(section),
         retries: section.count("retries").unwrap_or(defaults.retries),
         multiplex: section.count("multiplex").unwrap_or(defaults.multiplex),

@@ -628,6 +628,22 @@ pub static CHAPTERS: &[Chapter] = &[
                        [Several endpoints](proxy.md#several-endpoints).",
             },
             Key {
+                name: "proxy_health",
+                kind: Kind::Section(Scope::Health),
+                default: Words("every key has its own"),
+                example: "[route.proxy_health]\nfailures = 3",
+                text: "When one of the URLs of `proxy` counts as down, and how it is checked: the keys of \
+                       [`[application.health]`](#applicationhealth).",
+            },
+            Key {
+                name: "proxy_breaker",
+                kind: Kind::Section(Scope::Breaker),
+                default: Words("none: the URLs have requests whether they fail or not"),
+                example: "[route.proxy_breaker]\nfailure_rate = 50",
+                text: "When the URLs of `proxy` have no requests for a time, because too many have failed: the keys of \
+                       [`[application.breaker]`](#applicationbreaker).",
+            },
+            Key {
                 name: "proxy_host",
                 kind: Kind::Text,
                 default: Words("the requested host"),
@@ -2810,8 +2826,8 @@ pub static CHAPTERS: &[Chapter] = &[
     },
     Chapter {
         title: "`[application.health]`",
-        intro: "When an endpoint of an application counts as down. One that is down gets requests only if no other is up. \
-                See [Health](proxy.md#health).",
+        intro: "When an endpoint of an application counts as down. One that is down gets requests only if no other is up. A \
+                route whose `proxy` has URLs has the same keys in `[route.proxy_health]`. See [Health](proxy.md#health).",
         scopes: &[Scope::Health],
         keys: &[
             Key {
@@ -2857,8 +2873,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::Text,
                 default: Words("none"),
                 example: "\"/health\"",
-                text: "Endpoints are checked by a GET of this path, whether there are requests or not. The `Host` is \
-                       `localhost`. Only with `protocol = \"http\"`, and without `http2`.",
+                text: "Endpoints are checked by a GET of this path, whether there are requests or not, by HTTP/1.1, \
+                       HTTP/2 or HTTPS as those. The `Host` is `localhost`, or with HTTPS the name in the certificate.",
             },
             Key {
                 name: "status",
@@ -2902,7 +2918,8 @@ pub static CHAPTERS: &[Chapter] = &[
     Chapter {
         title: "`[application.breaker]`",
         intro: "A circuit breaker: when too many of the requests to an application fail, it has none for a time, and clients \
-                get 503 with `Retry-After` at once. See [The circuit breaker](proxy.md#the-circuit-breaker).",
+                get 503 with `Retry-After` at once. A route whose `proxy` has URLs has the same keys in `[route.proxy_breaker]`. See \
+                [The circuit breaker](proxy.md#the-circuit-breaker).",
         scopes: &[Scope::Breaker],
         keys: &[
             Key {
