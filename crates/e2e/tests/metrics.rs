@@ -275,6 +275,31 @@ fn is_not_ready_without_an_endpoint_of_an_application() {
     assert!(wait_until(TIMEOUT, is_unready), "{}", server.get("/-/ready").text());
 }
 
+#[test]
+fn is_ready_without_an_application_that_is_not_required() {
+    let application = |name: &str, required: bool| {
+        format!(
+            "[[application]]\nname = \"{name}\"\nprotocol = \"http\"\naddress = [\"127.0.0.1:{}\"]\n\
+             required = {required}\n[application.health]\npath = \"/\"\ninterval = \"100ms\"\nfall = 1\n",
+            free_port()
+        )
+    };
+    let routes = "[[route]]\npath = \"/one/\"\napplication = \"one\"\n\
+                  [[route]]\npath = \"/two/\"\napplication = \"two\"\n\
+                  [[route]]\npath = \"/-/ready\"\nmonitor = \"ready\"\n";
+    let config = |required| format!("{}{}{routes}", application("one", false), application("two", required));
+    let server = site(&config(false)).start();
+    let are_down = |server: &Server| {
+        let endpoints = server.stats()["endpoints"].as_array().cloned().unwrap_or_default();
+        endpoints.len() == 2 && endpoints.iter().all(|endpoint| endpoint["state"] == "down")
+    };
+    assert!(wait_until(TIMEOUT, || are_down(&server)), "{}", server.stats());
+    assert_eq!((server.get("/-/ready").status, server.get("/-/ready").text()), (200, "ok\n".to_owned()));
+    let server = site(&config(true)).start();
+    let is_unready = || server.get("/-/ready").text() == "no endpoint of the application \"two\" is up\n";
+    assert!(wait_until(TIMEOUT, is_unready), "{}", server.get("/-/ready").text());
+}
+
 /// Only this machine sees the page.
 const PAGE: &str = "[[route]]\npath = \"/-/status\"\nmonitor = \"status\"\n\
                     [[route.rule]]\naddress = \"127.0.0.0/8\"\nthen = \"allow\"\n\
@@ -379,4 +404,99 @@ fn clients_that_read_no_events_are_bounded_and_cost_nothing_else() {
         client.read_response_to_head().status == 200
     };
     assert!(wait_until(TIMEOUT, is_free));
+}
+
+/// Three hosts besides that of the top level, one of which has two routes besides the default.
+const ZONES: &str = "workers = 2\n\
+                     [statistics]\nhosts = 3\nroutes = 4\n\
+                     [timeouts]\ndelay = \"0s\"\n\
+                     [[host]]\nnames = [\"a.example\", \"www.a.example\"]\nroot = \"www\"\n\
+                     [[host.route]]\npath = \"/x/\"\nreturn = 404\n\
+                     [[host.route]]\npath = \"*.gone\"\nreturn = 410\n\
+                     [[host]]\nnames = \"b.example\"\nroot = \"www\"\n\
+                     [[host]]\nnames = \"c.example\"\nroot = \"www\"\n";
+
+#[test]
+fn counts_hosts_and_routes_by_themselves_over_workers_and_reloads() {
+    let server = Site::new().file("a.txt", "hello\n").config(ZONES).start();
+    let kinds = [
+        ("a.example", "/a.txt", 200),
+        ("WWW.a.example:80", "/a.txt?query", 200),
+        ("a.example", "/x/y", 404),
+        ("a.example", "/x/y.gone", 410),
+        ("b.example", "/a.txt", 200),
+        ("b.example", "/missing", 404),
+        ("c.example", "/a.txt", 200),
+    ];
+    let rows = [
+        ("hosts", "*", None, [0; 5], &[][..]),
+        ("hosts", "a.example", None, [0, 2, 0, 2, 0], &[0, 1, 2, 3]),
+        ("hosts", "b.example", None, [0, 1, 0, 1, 0], &[4, 5]),
+        ("hosts", "(others)", None, [0, 1, 0, 0, 0], &[6]),
+        ("routes", "*", Some("/"), [0; 5], &[]),
+        ("routes", "a.example", Some("/"), [0, 2, 0, 0, 0], &[0, 1]),
+        ("routes", "a.example", Some("/x/"), [0, 0, 0, 1, 0], &[2]),
+        ("routes", "a.example", Some("*.gone"), [0, 0, 0, 1, 0], &[3]),
+        ("routes", "(others)", Some("(others)"), [0, 2, 0, 1, 0], &[4, 5, 6]),
+    ];
+    let mut bytes = [0; 7];
+    for round in 1..=3 {
+        for (at, (host, path, status)) in kinds.into_iter().enumerate() {
+            for _ in 0..10 {
+                let response = server.request(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+                assert_eq!(response.status, status, "{host} {path}");
+                bytes[at] += (response.raw_head.len() + response.body.len()) as u64;
+            }
+        }
+        // It belongs to no host.
+        assert_eq!(server.request("nonsense\r\n\r\n").status, 400);
+        let expected = rows.map(|(kind, host, route, classes, of)| {
+            let sent: u64 = of.iter().map(|at| bytes[*at]).sum();
+            (kind, host.to_owned(), route.map(str::to_owned), classes.map(|n| n * 10 * round), sent)
+        });
+        let found = || {
+            let stats = server.stats();
+            let number = |zone: &serde_json::Value, key: &str| zone[key].as_u64().unwrap_or(0);
+            let of_kind = |kind: &'static str| {
+                let zones = stats[kind].as_array().cloned().unwrap_or_default();
+                zones.into_iter().map(move |zone| {
+                    let classes = [1, 2, 3, 4, 5].map(|class| number(&zone, &format!("status_{class}xx")));
+                    assert_eq!(number(&zone["duration_us"], "count"), classes.iter().sum::<u64>());
+                    let text = |key: &str| zone[key].as_str().map(str::to_owned);
+                    let host = text("host").unwrap_or_default();
+                    (kind, host, text("route"), classes, number(&zone, "bytes"))
+                })
+            };
+            of_kind("hosts").chain(of_kind("routes")).collect::<Vec<_>>()
+        };
+        // The last response is counted when it has been sent, which its client may see earlier.
+        _ = wait_until(TIMEOUT, || found() == expected);
+        assert_eq!(found(), expected, "round {round}");
+        server.reload();
+    }
+    let output = server.run_command(&["metrics", "--prometheus"]);
+    check_with_promtool(&output.stdout);
+    let found = samples(&String::from_utf8_lossy(&output.stdout));
+    for (name, value) in [
+        ("taipan_host_responses_total{host=\"a.example\",class=\"4xx\"}", 60.0),
+        ("taipan_route_responses_total{host=\"a.example\",route=\"*.gone\",class=\"4xx\"}", 30.0),
+        ("taipan_route_sent_bytes_total{host=\"a.example\",route=\"/x/\"}", bytes[2] as f64),
+        ("taipan_host_response_duration_seconds_count{host=\"(others)\"}", 30.0),
+        ("taipan_host_response_duration_seconds_bucket{host=\"(others)\",le=\"+Inf\"}", 30.0),
+    ] {
+        assert_eq!(found.get(name), Some(&value), "{name}");
+    }
+    let text = String::from_utf8_lossy(&server.run_command(&["stats"]).stdout).into_owned();
+    let line = text.lines().find(|line| line.starts_with("a.example *.gone ")).expect("it has the route");
+    let numbers: Vec<&str> = line.split_whitespace().skip(2).take(6).collect();
+    assert_eq!(numbers, ["30", "0", "0", "0", "30", "0"], "{line}");
+}
+
+#[test]
+fn counts_no_host_and_no_route_without_a_key() {
+    let server = site("").start();
+    assert_eq!(server.get("/a.txt").status, 200);
+    let stats = server.stats();
+    assert_eq!((&stats["hosts"], &stats["routes"]), (&serde_json::json!([]), &serde_json::json!([])));
+    assert!(!metrics(&server).keys().any(|name| name.contains("taipan_host_")));
 }

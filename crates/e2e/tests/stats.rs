@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 94] = [
+const COUNTS: [&str; 98] = [
     "http_1_0",
     "http_1_1",
     "http_2",
@@ -54,6 +54,10 @@ const COUNTS: [&str; 94] = [
     "shed_all",
     "handshakes",
     "handshakes_resumed",
+    "tls_1_2",
+    "tls_1_3",
+    "saved_stored_bytes",
+    "saved_sending_bytes",
     "handshakes_failed",
     "handshakes_per_client",
     "streams_refused",
@@ -188,7 +192,9 @@ fn text_and_json_have_every_count_of_every_worker() {
         env!("CARGO_PKG_VERSION"),
         server.serving_pid()
     )));
-    assert_eq!(text.lines().count(), COUNTS.len() + 10, "a row for each, and durations: {text}");
+    // The kernel may not count descriptors.
+    let rows = COUNTS.len() + 14..=COUNTS.len() + 15;
+    assert!(rows.contains(&text.lines().count()), "a row for each, durations, and the processes: {text}");
 }
 
 #[test]

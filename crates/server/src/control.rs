@@ -1,4 +1,4 @@
-//! The control socket: `taipan reload`, `taipan stats`, `taipan purge`, `taipan watch` and others send their requests to a
+//! The control socket: `taipan reload`, `taipan stats`, `taipan top`, `taipan purge`, `taipan watch` and others send their requests to a
 //! running program through it. Its name is a hash of the path of the configuration, or of the folder, that is served. It is an abstract
 //! socket (unix(7)), so that no file is left behind. Both ends accept only a peer that is root or the user that runs the
 //! program.
@@ -81,11 +81,12 @@ pub enum DrainChange {
 }
 
 /// The requests of one word or two.
-const REQUESTS: [(&str, Request); 6] = [
+const REQUESTS: [(&str, Request); 7] = [
     ("reload", Request::Reload),
     ("upgrade", Request::Upgrade),
     ("stats", Request::Stats(Form::Text)),
     ("stats json", Request::Stats(Form::Json)),
+    ("stats live", Request::Stats(Form::Live)),
     ("stats openmetrics", Request::Stats(Form::Metrics(Syntax::OpenMetrics))),
     ("stats prometheus", Request::Stats(Form::Metrics(Syntax::Prometheus))),
 ];
@@ -226,7 +227,8 @@ fn show(stream: UnixStream) -> io::Result<Shown> {
     }
 }
 
-fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)> {
+/// Whether the running program has done it, and its response. Errors: no program runs, or it belongs to another user.
+pub fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)> {
     let mut stream = connect(source, request)?;
     let mut response = Vec::new();
     match stream.read_to_end(&mut response) {

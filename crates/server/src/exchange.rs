@@ -810,7 +810,12 @@ impl<'a> Exchange<'a> {
             return Resolution::Response(file::full(services, &delta, 0));
         }
         Resolution::Response(match decision {
-            Decision::Full(chosen) => file::full(services, entry, chosen),
+            Decision::Full(chosen) => {
+                if chosen > 0 && self.head.method == Method::Get {
+                    services.counts.add(Count::SavedStored, entry.saved(chosen));
+                }
+                file::full(services, entry, chosen)
+            }
             Decision::Make(coding, meanwhile) => {
                 kept::make(&self.responder.files, self.key, path, entry, coding);
                 file::full(services, entry, meanwhile)

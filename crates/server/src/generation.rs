@@ -32,7 +32,7 @@ use crate::ipc::{
 use crate::log::{self, OpenSink};
 use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads, Writes};
-use crate::stats::{Ledger, Question, Report, Reporter, Sampler};
+use crate::stats::{Ledger, ProcessFiles, Question, Report, Reporter, Sampler};
 use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ClientReading, ClientTls, ServerTls, TlsSetup};
 use crate::watch::{self, MAX_WATCHERS, Watch};
@@ -101,6 +101,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     let (challenges, answered) = OpenChallenges::of(&site);
     let tls = tls.map(|setup| ServerTls::begin(&site, setup, answered)).transpose()?.map(Arc::new);
     let clients = ClientReading::read(&site).into_settings()?;
+    let process = ProcessFiles::open();
     if let Some(folder) = site.chroot.clone() {
         privilege::chroot(&folder).map_err(line)?;
         site.enter(&folder);
@@ -146,8 +147,13 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
         .map_or(Ok(()), disk::begin)
         .map_err(|e| line(format!("cannot start the thread of the cache: {e}")))?;
     publishing::clean_up(&site, &roots);
-    let mut main =
-        MainThread { tls, clients, challenges, ..MainThread::new(master, predecessor, site, roots, ledger) };
+    let mut main = MainThread {
+        tls,
+        clients,
+        challenges,
+        process,
+        ..MainThread::new(master, predecessor, site, roots, ledger)
+    };
     for sockets in workers {
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
@@ -212,6 +218,8 @@ struct MainThread {
     rates: Vec<Rates>,
     ledger: Ledger,
     watches: Vec<Arc<Watch>>,
+    /// `None`: there is no /proc.
+    process: Option<ProcessFiles>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -290,6 +298,7 @@ impl MainThread {
             rates: Vec::new(),
             ledger,
             watches: Vec::new(),
+            process: None,
         }
     }
 
@@ -487,10 +496,9 @@ impl MainThread {
             }
             MasterCommand::Stop => self.send_to_all(|| WorkerCommand::Stop),
             MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
-            // The text is smaller than the socket's buffer; the client may have closed it.
+            MasterCommand::Stats { form: Form::Live, to } => self.report_live(to),
             MasterCommand::Stats { form, to } => self.report_stats(move |report| {
-                let to = std::os::unix::net::UnixStream::from(to);
-                _ = io::Write::write_all(&mut &to, report.write(form).as_bytes());
+                tokio::spawn(send_text(to, report.write(form)));
             }),
             MasterCommand::LogStats => self.report_stats(|report| {
                 report.write(Form::Text).lines().for_each(|line| log::info(format_args!("{line}")));
@@ -534,6 +542,8 @@ impl MainThread {
         let responses = self.request(WorkerCommand::Count);
         let uptime = self.began.elapsed();
         let ledger = self.ledger.clone();
+        let usage = self.process.as_ref().and_then(ProcessFiles::usage);
+        let validities = self.tls.as_ref().map_or_else(Vec::new, |tls| tls.validities().to_vec());
         tokio::spawn(async move {
             let workers = in_time(responses).await;
             let report = Report {
@@ -544,8 +554,21 @@ impl MainThread {
                 dropped_lines: log::dropped(),
                 files: disk::stats(),
                 workers,
+                zones: ledger.zones(),
+                earlier: ledger.running(),
+                usage,
+                validities,
+                now: clock::wall(),
             };
             write(report);
+        });
+    }
+
+    /// The statistics with the requests of now, for `taipan top`.
+    fn report_live(&self, to: OwnedFd) {
+        let requests = self.request(WorkerCommand::RecentLines);
+        self.report_stats(move |report| {
+            tokio::spawn(async move { send_text(to, report.live(&in_time(requests).await)).await });
         });
     }
 
@@ -670,6 +693,20 @@ impl MainThread {
     }
 }
 
+/// Writes a response to a client of the control socket, which may have closed it. It has so much time to read it.
+async fn send_text(to: OwnedFd, text: String) {
+    let Ok(to) = sys::watch(to, Interest::WRITABLE) else { return };
+    let write = async {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            let written = to.async_io(Interest::WRITABLE, |to| Ok(rustix::io::write(to, rest)?)).await?;
+            rest = &rest[written..];
+        }
+        io::Result::Ok(())
+    };
+    _ = tokio::time::timeout(RESPONSE_TIMEOUT, write).await;
+}
+
 /// `None` for a worker that does not respond.
 async fn in_time<T>(responses: Vec<oneshot::Receiver<T>>) -> Vec<Option<T>> {
     let until = tokio::time::Instant::now() + RESPONSE_TIMEOUT;
@@ -721,12 +758,14 @@ mod tests {
         let (master, far_end) = Channel::pair().unwrap();
         let site = Site::folder(std::env::temp_dir(), Vec::new());
         let roots = OpenRoots::of(&site);
-        let memory = CounterMemory::create(1, 0).unwrap();
+        let memory = CounterMemory::create(1, 0, &[]).unwrap();
         let ledger = Ledger {
             since: 0,
             past: Values::default(),
+            past_zones: Arc::default(),
             earlier: Arc::new([]),
             own: memory.into_blocks(),
+            zones: Arc::new([]),
             history: None,
         };
         let mut main = MainThread { phase, ..MainThread::new(master, None, site, roots, ledger) };

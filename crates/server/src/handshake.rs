@@ -1,5 +1,5 @@
-//! What a TLS handshake has established, for rules, scripts and applications. Plain data, which a build without TLS has,
-//! too.
+//! What a TLS handshake has established, for rules, scripts and applications, and how long certificates are valid. Plain
+//! data, which a build without TLS has, too.
 
 use std::borrow::Cow;
 
@@ -17,6 +17,19 @@ pub struct TlsFacts {
     pub is_resumed: bool,
     /// The verified certificate of the client.
     pub client: Option<Box<ClientFacts>>,
+}
+
+/// How long a certificate of the server is valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Validity {
+    /// The first name of the certificate.
+    pub name: String,
+    pub file: String,
+    /// `ECDSA P-256`, `RSA 2048`.
+    pub key: String,
+    /// Seconds since 1970.
+    pub not_before: i64,
+    pub not_after: i64,
 }
 
 /// What a certificate says of a client.

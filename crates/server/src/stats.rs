@@ -4,27 +4,34 @@
 pub mod histogram;
 mod history;
 mod layout;
+pub mod live;
 mod memory;
 mod metrics;
+mod process;
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use site::zones::Zone;
 use taipan_http::date;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 pub use self::history::{History, Moment, SERIES, STEPS, Sampler};
-use self::layout::NAMES;
-pub use self::layout::{BLOCK, Count, Counts, Values};
-pub use self::memory::CounterMemory;
+pub use self::layout::{Block, Count, Counts, Values, ZoneValues};
+use self::layout::{NAMES, ZONE};
+pub use self::memory::{CounterMemory, ZoneSums};
+pub use self::process::{ProcessFiles, Usage};
 use crate::disk::Queue;
+use crate::handshake::Validity;
 use crate::ipc::Form;
 
 /// Endpoints in one report, which fits into the buffer of a socket.
 const MAX_ENDPOINTS: usize = 200;
+/// Certificates in one report.
+const MAX_CERTIFICATES: usize = 200;
 
 /// The counters and the present state of a worker.
 #[derive(Debug, Clone, Default)]
@@ -198,10 +205,13 @@ pub struct Ledger {
     pub since: i64,
     /// Of processes that had ended when this one began.
     pub past: Values,
+    pub past_zones: Arc<ZoneSums>,
     /// Of processes that had not. They may still count.
     pub earlier: Arc<[CounterMemory]>,
     /// Of the workers of this process.
-    pub own: Vec<&'static [AtomicU64; BLOCK]>,
+    pub own: Vec<Block>,
+    /// The names of its zones, in the order of their numbers.
+    pub zones: Arc<[String]>,
     /// `None`: there was no memory for it.
     pub history: Option<Arc<History>>,
 }
@@ -266,17 +276,44 @@ impl Ledger {
     pub fn sum(&self) -> Values {
         let mut sum = self.past.clone();
         self.earlier.iter().for_each(|memory| sum.add(&memory.sum()));
-        self.own.iter().for_each(|block| sum.add(&Values::of(block)));
+        self.own.iter().for_each(|block| sum.add(&Values::of(block.counts)));
         sum
+    }
+
+    /// When the earlier processes began that still run, in seconds since 1970. Those of earlier programs are known if they
+    /// say so.
+    pub fn running(&self) -> Vec<i64> {
+        self.earlier.iter().filter_map(|memory| memory.sum().began()).collect()
+    }
+
+    /// What has been counted for the zones of this process, in the order of the configuration.
+    pub fn zones(&self) -> Vec<ZoneSnapshot> {
+        let mut earlier = ZoneSums::default();
+        if !self.zones.is_empty() {
+            self.earlier.iter().for_each(|memory| memory.add_zones(&mut earlier));
+        }
+        let sum = |(at, name): (usize, &String)| {
+            let mut values = self.past_zones.get(name).cloned().unwrap_or_default();
+            earlier.get(name).into_iter().for_each(|more| values.add_values(more));
+            self.own.iter().filter_map(|block| block.zones.get(at * ZONE..)).for_each(|own| values.add(own));
+            Some(ZoneSnapshot { zone: name.parse().ok()?, values })
+        };
+        self.zones.iter().enumerate().filter_map(sum).collect()
     }
 
     /// Everything that has been counted, and the connections of now.
     pub fn moment(&self) -> Moment {
-        let present = self.own.iter().map(|block| layout::present(block));
+        let present = self.own.iter().map(|block| layout::present(block.counts));
         let (active, idle) =
             present.fold((0, 0), |(active, idle), (more, rest)| (active + more, idle + rest));
         Moment { counts: self.sum(), active, idle }
     }
+}
+
+/// What was counted for a host, or for a route.
+pub struct ZoneSnapshot {
+    pub zone: Zone,
+    pub values: ZoneValues,
 }
 
 /// The statistics of a process. A worker that does not respond has no snapshot.
@@ -291,6 +328,15 @@ pub struct Report {
     /// `None`: stored responses have no files.
     pub files: Option<StoredFiles>,
     pub workers: Vec<Option<Snapshot>>,
+    pub zones: Vec<ZoneSnapshot>,
+    /// When the earlier processes began that still run, in seconds since 1970.
+    pub earlier: Vec<i64>,
+    /// `None`: there is no /proc.
+    pub usage: Option<Usage>,
+    /// Of the certificates of hosts.
+    pub validities: Vec<Validity>,
+    /// When this is, in seconds since 1970.
+    pub now: i64,
 }
 
 impl Report {
@@ -299,6 +345,7 @@ impl Report {
             Form::Text => self.text(),
             Form::Json => self.json(),
             Form::Metrics(syntax) => self.metrics(syntax),
+            Form::Live => self.live(&[]),
         }
     }
 
@@ -333,6 +380,9 @@ impl Report {
             out.push('\n');
         }
         _ = writeln!(out, "{:<52}{:>16}", "log lines dropped", self.dropped_lines);
+        for (text, n) in self.state_rows() {
+            _ = writeln!(out, "{text:<52}{n:>16}");
+        }
         for (_, text, n) in self.files.iter().flat_map(StoredFiles::rows) {
             _ = writeln!(out, "{text:<52}{n:>16}");
         }
@@ -365,7 +415,56 @@ impl Report {
         for BreakerSnapshot { application, state } in self.total().breakers.iter().take(MAX_ENDPOINTS) {
             push_line(&format!("{application}: the circuit breaker is {}", state.name()), &mut out);
         }
+        for Validity { name, file, key, not_after, .. } in self.validities.iter().take(MAX_CERTIFICATES) {
+            let until = date::format(*not_after);
+            let days = (not_after - self.now).div_euclid(86_400);
+            let until = String::from_utf8_lossy(&until);
+            let line = format!("certificate of {name} ({key}, {file}): valid until {until}, {days} days");
+            push_line(&line, &mut out);
+        }
+        self.push_zone_lines(&mut out);
         out
+    }
+
+    /// The processes that serve, and what this one uses.
+    fn state_rows(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let (started, _) = self.counts.generations();
+        let usage = self.usage.iter().flat_map(|usage| {
+            let memory = Some(("bytes of memory of the serving process", usage.memory));
+            let open = usage.descriptors.map(|open| ("open descriptors of the serving process", open));
+            let most = usage.max_descriptors.map(|most| ("most descriptors of the serving process", most));
+            [memory, open, most].into_iter().flatten()
+        });
+        let earlier = self.earlier.len() as u64;
+        [("serving processes started", started), ("earlier processes that finish responses now", earlier)]
+            .into_iter()
+            .chain(usage)
+    }
+
+    /// A line for each host and each route.
+    fn push_zone_lines(&self, out: &mut String) {
+        if self.zones.is_empty() {
+            return;
+        }
+        _ = write!(out, "\n{:<52}{:>12}", "hosts and routes", "responses");
+        for name in ["1xx", "2xx", "3xx", "4xx", "5xx", "bytes", "half: us", "99 %: us"] {
+            _ = write!(out, "{name:>12}");
+        }
+        out.push('\n');
+        for ZoneSnapshot { zone, values } in &self.zones {
+            let name = match zone {
+                Zone::Host(host) => host.clone(),
+                Zone::Route(host, pattern) => format!("{host} {pattern}"),
+            };
+            let durations = values.durations().0;
+            let quantile = |part| histogram::quantile(durations, part).unwrap_or(0);
+            let numbers = [values.responses()].into_iter().chain(values.classes().iter().copied());
+            let mut line = format!("{name:<52}");
+            for number in numbers.chain([values.bytes(), quantile(0.5), quantile(0.99)]) {
+                _ = write!(line, "{number:>12}");
+            }
+            push_line(&line, out);
+        }
     }
 
     fn json(&self) -> String {
@@ -377,6 +476,7 @@ impl Report {
             self.since,
             self.dropped_lines
         );
+        self.push_state(&mut out);
         if let Some(files) = &self.files {
             let rows: Vec<String> = files.rows().map(|(key, _, n)| format!("\"{key}\":{n}")).collect();
             _ = write!(out, "\"cache_files\":{{{}}},", rows.join(","));
@@ -393,7 +493,9 @@ impl Report {
                 None => out.push_str("null"),
             }
         }
-        out.push_str("],\"endpoints\":[");
+        out.push(']');
+        self.push_zone_arrays(&mut out);
+        out.push_str(",\"endpoints\":[");
         for (number, endpoint) in self.total().endpoints.iter().take(MAX_ENDPOINTS).enumerate() {
             out.push_str(if number > 0 { "," } else { "" });
             endpoint_object(endpoint, &mut out);
@@ -410,6 +512,66 @@ impl Report {
         out.push_str("]}\n");
         out
     }
+}
+
+impl Report {
+    /// The processes, what this one uses, and the certificates. With a comma at the end.
+    fn push_state(&self, out: &mut String) {
+        let number = |n: Option<u64>| n.map_or_else(|| "null".to_owned(), |n| n.to_string());
+        let ages: Vec<String> =
+            self.earlier.iter().map(|began| (self.now - began).max(0).to_string()).collect();
+        let (started, _) = self.counts.generations();
+        _ = write!(out, "\"generations\":{{\"started\":{started},\"earlier_s\":[{}]}},", ages.join(","));
+        if let Some(Usage { memory, descriptors, max_descriptors }) = self.usage {
+            let (open, most) = (number(descriptors), number(max_descriptors));
+            _ = write!(out, "\"memory\":{memory},\"descriptors\":{open},\"max_descriptors\":{most},");
+        }
+        let certificate = |Validity { name, file, key, not_before, not_after }: &Validity| {
+            let (name, file, key) = (quoted(name), quoted(file), quoted(key));
+            format!(
+                "{{\"name\":{name},\"file\":{file},\"key\":{key},\"not_before\":{not_before},\
+                 \"not_after\":{not_after}}}"
+            )
+        };
+        let certificates: Vec<String> =
+            self.validities.iter().take(MAX_CERTIFICATES).map(certificate).collect();
+        _ = write!(out, "\"certificates\":[{}],", certificates.join(","));
+    }
+
+    /// The hosts and the routes, each as an array of JSON.
+    fn push_zone_arrays(&self, out: &mut String) {
+        let array = |is_in: fn(&Zone) -> bool| {
+            let zones = self.zones.iter().filter(|snapshot| is_in(&snapshot.zone));
+            zones.map(zone_object).collect::<Vec<String>>().join(",")
+        };
+        let hosts = array(|zone| matches!(zone, Zone::Host(_)));
+        let routes = array(|zone| matches!(zone, Zone::Route(..)));
+        _ = write!(out, ",\"hosts\":[{hosts}],\"routes\":[{routes}]");
+    }
+}
+
+fn zone_object(ZoneSnapshot { zone, values }: &ZoneSnapshot) -> String {
+    let mut out = match zone {
+        Zone::Host(host) => format!("{{\"host\":{}", quoted(host)),
+        Zone::Route(host, route) => format!("{{\"host\":{},\"route\":{}", quoted(host), quoted(route)),
+    };
+    for (class, n) in (1..).zip(values.classes()) {
+        _ = write!(out, ",\"status_{class}xx\":{n}");
+    }
+    _ = write!(out, ",\"bytes\":{},", values.bytes());
+    let (buckets, sum) = values.durations();
+    push_durations("duration_us", buckets, sum, &mut out);
+    out.push('}');
+    out
+}
+
+/// Their number, their sum and their quantiles.
+fn push_durations(key: &str, buckets: &[u64], sum: u64, out: &mut String) {
+    _ = write!(out, "\"{key}\":{{\"count\":{},\"sum\":{sum}", buckets.iter().sum::<u64>());
+    for (name, part) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+        _ = write!(out, ",\"{name}\":{}", histogram::quantile(buckets, part).unwrap_or(0));
+    }
+    out.push('}');
 }
 
 /// Without control characters of `line`.
@@ -454,11 +616,8 @@ fn object(snapshot: &Snapshot, out: &mut String) {
     for (key, (buckets, sum)) in
         [("first_byte_us", snapshot.counts.first_byte()), ("duration_us", snapshot.counts.durations())]
     {
-        _ = write!(out, "\"{key}\":{{\"count\":{},\"sum\":{sum}", buckets.iter().sum::<u64>());
-        for (name, part) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
-            _ = write!(out, ",\"{name}\":{}", histogram::quantile(&buckets, part).unwrap_or(0));
-        }
-        out.push_str("},");
+        push_durations(key, &buckets, sum, out);
+        out.push(',');
     }
     out.push_str("\"helpers\":[");
     for (number, queue) in snapshot.queues.iter().enumerate() {
@@ -510,6 +669,17 @@ mod tests {
             dropped_lines: 2,
             files: Some(StoredFiles { bytes: 4096, evicted: 9, ..StoredFiles::default() }),
             workers: vec![Some(worker), None, Some(other)],
+            zones: Vec::new(),
+            earlier: vec![-60],
+            usage: Some(Usage { memory: 8192, descriptors: Some(7), max_descriptors: None }),
+            validities: vec![Validity {
+                name: "a.example".to_owned(),
+                file: "/a.pem".to_owned(),
+                key: "RSA 2048".to_owned(),
+                not_before: 0,
+                not_after: 10 * 86_400,
+            }],
+            now: 0,
         };
         let json = report.write(Form::Json);
         let all = json.split("\"workers\"").next().unwrap();
@@ -537,8 +707,13 @@ mod tests {
         }
         assert!(text.contains("no response"));
         let line = "app 10.0.0.1:80: down for 7 s, 2 in flight, 40 requests, 3 failures, the last: a \"reason\"\n\
-             app: the circuit breaker is half-open\n";
+             app: the circuit breaker is half-open\n\
+             certificate of a.example (RSA 2048, /a.pem): valid until Sun, 11 Jan 1970 00:00:00 GMT, 10 days\n";
         assert!(text.ends_with(line), "{text}");
+        let state = "\"generations\":{\"started\":0,\"earlier_s\":[60]},\"memory\":8192,\"descriptors\":7,\
+                     \"max_descriptors\":null,\"certificates\":[{\"name\":\"a.example\",\"file\":\"/a.pem\",\
+                     \"key\":\"RSA 2048\",\"not_before\":0,\"not_after\":864000}],";
+        assert!(json.contains(state), "{json}");
         let object = "\"endpoints\":[{\"application\":\"app\",\"endpoint\":\"10.0.0.1:80\",\"state\":\"down\",\
                       \"since_s\":7,\"in_flight\":2,\"requests\":40,\"failures\":3,\
                       \"reason\":\"a \\\"reason\\\"\"}],\

@@ -5,7 +5,6 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use cache::store::purge::Purge;
@@ -29,7 +28,7 @@ use crate::pool::Pool;
 use crate::publishing::changes;
 use crate::services::Services;
 use crate::spawner::Spawner;
-use crate::stats::{BLOCK, Counts, RecentText, Reporter, Snapshot};
+use crate::stats::{Block, Counts, RecentText, Reporter, Snapshot};
 use crate::tls::{ClientTls, ServerTls};
 use crate::watch::Watch;
 
@@ -57,6 +56,8 @@ pub enum WorkerCommand {
     Recent(u64, oneshot::Sender<RecentText>),
     /// Show requests to a watcher from now on, and respond.
     Watch(Arc<Watch>, oneshot::Sender<()>),
+    /// Send the last requests, and those that run, as lines for `taipan top`.
+    RecentLines(oneshot::Sender<String>),
     /// Respond, to show that the loop runs.
     Ping(oneshot::Sender<()>),
     /// End at once.
@@ -72,7 +73,7 @@ pub struct Start {
     pub roots: OpenRoots,
     pub sockets: WorkerSockets,
     /// What the worker counts in.
-    pub counts: &'static [AtomicU64; BLOCK],
+    pub counts: Block,
     pub reporter: Reporter,
 }
 
@@ -206,6 +207,9 @@ async fn serve(
                 Some(WorkerCommand::Watch(watch, begun)) => {
                     connections.services.access.watches.add(watch);
                     _ = begun.send(());
+                }
+                Some(WorkerCommand::RecentLines(response)) => {
+                    _ = response.send(connections.services.access.recent.lines(RECENT));
                 }
                 Some(WorkerCommand::Ping(response)) => _ = response.send(()),
                 Some(WorkerCommand::Stop) | None => return Ok(()),

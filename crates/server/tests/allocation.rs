@@ -135,8 +135,7 @@ fn a_warm_request_allocates_nothing() {
         IS_WORKER.set(true);
         let roots = OpenRoots::of(&site);
         let sockets = WorkerSockets { listeners, ..WorkerSockets::default() };
-        let counts =
-            Box::leak(Box::new([const { std::sync::atomic::AtomicU64::new(0) }; server::stats::BLOCK]));
+        let counts = server::stats::Block::private();
         let (questions, _) = tokio::sync::mpsc::unbounded_channel();
         let reporter = server::stats::Reporter { questions, rests: Default::default(), history: None };
         let start = Start { site, tls: None, clients: Vec::new(), roots, sockets, counts, reporter };

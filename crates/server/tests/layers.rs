@@ -123,6 +123,7 @@ const SITE: &[&str] = &[
     "decide",
     "applying",
     "needs",
+    "zones",
     "plan",
     "walk",
     // The types of a configuration, which name one another.
@@ -187,6 +188,7 @@ const SERVER: &[&str] = &[
     "check",
     "convert",
     "jail",
+    "top",
     "fcgi_wrap",
     "passwd",
     "report",

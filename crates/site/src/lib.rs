@@ -60,6 +60,8 @@ pub mod authentication;
 
 pub mod needs;
 
+pub mod zones;
+
 pub mod proxies;
 
 pub mod forward_proxy;

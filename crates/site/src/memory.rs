@@ -14,6 +14,7 @@ use crate::image_map;
 use crate::limit::{By, Limit};
 use crate::listener::Listener;
 use crate::model::{Limits, Listing, Route, Sink, Site, SpecialFiles};
+use crate::zones::Zones;
 
 /// A worker's buffer for input from clients and scripts. It grows if two request heads of the largest size need more.
 pub const BUFFER: u64 = 64 * 1024;
@@ -40,6 +41,8 @@ pub const LOG_RECORDS: u64 = 32;
 pub const LOG_RECORD: u64 = 320;
 /// A request that can be shown as one of the last.
 pub const RECENT_REQUEST: u64 = 384;
+/// The counts of a host, or of a route, in the memory of one worker.
+pub const ZONE: u64 = 7224;
 /// The state of a decompression (RFC 1951: a window of 32 KiB, and tables) and its output buffer.
 pub const INFLATE: u64 = 112 * 1024;
 /// The encoder of a response that is compressed while it is sent, and its output.
@@ -336,6 +339,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             what: "requests that can be shown as the last ones",
             each: RECENT_REQUEST,
             count: limits.recent_requests as u64,
+        },
+        Use {
+            what: "counts of hosts and routes",
+            each: ZONE,
+            count: of_each_worker(Zones::of(site).map_or(0, |zones| zones.list().len())),
         },
         Use { what: "clients that limits count", each: LIMITED_CLIENT, count: limited_clients(site) },
         block(

@@ -79,6 +79,7 @@ pub struct Site {
     pub tls: Tls,
     pub certificates: Certificates,
     pub limits: Limits,
+    pub statistics: Statistics,
     pub timeouts: Timeouts,
     pub cache: CacheLimits,
     /// `None`: responses are stored in memory only.
@@ -695,6 +696,7 @@ impl Site {
             tls: Tls::default(),
             certificates: Certificates::default(),
             limits: Limits::default(),
+            statistics: Statistics::default(),
             timeouts: Timeouts::default(),
             cache: CacheLimits::default(),
             cache_files: None,
@@ -995,6 +997,13 @@ impl Default for FileRules {
 /// Requests that may always wait for disks. With a small `connections`, a share of it would reject a few clients that
 /// request files outside of the cache.
 const MIN_WAITING: usize = 32;
+
+/// The most hosts, and the most routes, that are counted each by itself. 0: none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub hosts: usize,
+    pub routes: usize,
+}
 
 impl Limits {
     /// Requests of one worker that may wait for disks before their response. A quarter of the connections stays free

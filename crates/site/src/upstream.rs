@@ -28,6 +28,8 @@ pub struct Upstream {
     pub health: Health,
     /// `None`: it has requests whether they fail or not.
     pub breaker: Option<Breaker>,
+    /// Whether the server is ready only with an endpoint of it.
+    pub required: bool,
     /// Further endpoints that a request is sent to when one fails.
     pub retries: usize,
     /// `None`: a request waits for its endpoint alone.
@@ -146,6 +148,7 @@ impl Upstream {
             weights: Vec::new(),
             health: Health::default(),
             breaker: None,
+            required: true,
             retries: 1,
             hedging: None,
             multiplex: 1,

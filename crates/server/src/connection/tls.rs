@@ -425,10 +425,13 @@ impl Session {
             && !connection.rustls.is_handshaking()
         {
             let name = connection.name.take();
-            self.facts = Some(Rc::new(facts(&connection.rustls, connection.host, name)));
+            let facts = facts(&connection.rustls, connection.host, name);
+            let version = if facts.protocol == "TLSv1.3" { Count::Tls13 } else { Count::Tls12 };
+            self.facts = Some(Rc::new(facts));
             let counts = &self.shared.services.counts;
             let is_resumed = connection.rustls.handshake_kind() == Some(HandshakeKind::Resumed);
             counts.add(Count::Handshakes, 1);
+            counts.add(version, 1);
             counts.add(Count::HandshakesResumed, u64::from(is_resumed));
             self.state.on_handshake();
         }

@@ -22,6 +22,7 @@ use crate::files::open;
 use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
 use crate::semaphore::Permit;
 use crate::services::Services;
+use crate::stats::Count;
 
 /// Bytes that are encoded in one turn of the worker's loop, which takes less than a millisecond.
 const SLICE: usize = 16 * 1024;
@@ -86,12 +87,16 @@ pub fn encoded(services: &Services, response: Response, coding: Coding) -> Respo
     let plain = response.bytes()[response.head.head_len()..].len();
     let is_small = matches!(response.body, Body::Nothing) && plain <= SLICE;
     if is_small && plain > 0 {
-        return small(response, coding);
+        let response = small(response, coding);
+        let length = response.bytes().len() - response.head.head_len();
+        services.counts.add(Count::SavedSending, plain.saturating_sub(length) as u64);
+        return response;
     }
     let Some(permit) = services.encoders.take() else { return varying(response) };
     let head = rewritten(&response.head, coding).finish();
     let stream = |inner: Box<dyn BodyStream>, permit| -> Box<dyn BodyStream> {
-        Box::new(CompressedStream { inner, coding, state: State::New, holds: false, _permit: permit })
+        let (state, saved) = (State::New, 0);
+        Box::new(CompressedStream { inner, coding, state, holds: false, saved, _permit: permit })
     };
     let body = match response.body {
         // The response to HEAD.
@@ -105,6 +110,7 @@ pub fn encoded(services: &Services, response: Response, coding: Coding) -> Respo
                     part,
                     coding,
                     state,
+                    saved: 0,
                     _permit: permit,
                     _stream: stream,
                 }))
@@ -208,6 +214,8 @@ struct CompressedStream {
     state: State,
     /// Whether the encoder has bytes that the client should get if no others follow soon.
     holds: bool,
+    /// Bytes that were read more than made.
+    saved: i64,
     _permit: Permit,
 }
 
@@ -224,8 +232,11 @@ impl CompressedStream {
             }
             let Some(chunk) = self.inner.next(services).await? else {
                 encoder.finish(&mut out)?;
+                self.saved -= out.len() as i64;
+                services.counts.add(Count::SavedSending, self.saved.max(0) as u64);
                 return Ok((!out.is_empty()).then_some(out));
             };
+            self.saved += chunk.len() as i64;
             for (number, slice) in chunk.chunks(SLICE).enumerate() {
                 if number > 0 {
                     tokio::task::yield_now().await;
@@ -234,6 +245,7 @@ impl CompressedStream {
             }
             self.holds = true;
         }
+        self.saved -= out.len() as i64;
         self.state = State::Running(encoder);
         Ok(Some(out))
     }
@@ -267,6 +279,8 @@ struct CompressedFile {
     part: FilePart,
     coding: Coding,
     state: State,
+    /// Bytes that were read more than made.
+    saved: i64,
     _permit: Permit,
     _stream: Stream,
 }
@@ -284,6 +298,10 @@ impl CompressedFile {
             (*at, *left) = (*at + length, *left - length);
             if is_last && !file.is_unchanged() {
                 return Err(io::Error::other("the file has changed"));
+            }
+            self.saved += length as i64 - out.len() as i64;
+            if is_last {
+                services.counts.add(Count::SavedSending, self.saved.max(0) as u64);
             }
             self.state = encoder.map_or(State::Ended, State::Running);
             if !out.is_empty() {

@@ -131,6 +131,11 @@ impl Entry {
         self.known_size(chosen).unwrap_or(0)
     }
 
+    /// By how many bytes a representation is smaller than the file. 0 if one of them is unknown.
+    pub fn saved(&self, chosen: usize) -> u64 {
+        self.size(0).saturating_sub(self.known_size(chosen).unwrap_or(u64::MAX))
+    }
+
     fn known_size(&self, chosen: usize) -> Option<u64> {
         match &self.resource {
             Resource::File(representations, _) => representations[chosen].size,

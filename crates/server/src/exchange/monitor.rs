@@ -97,7 +97,7 @@ impl Exchange<'_> {
             return Err("this process is about to end".to_owned());
         }
         let mut pools = self.responder.upstreams.pools.iter();
-        match pools.find(|pool| pool.is_down()) {
+        match pools.find(|pool| pool.is_required() && pool.is_down()) {
             None => Ok(()),
             Some(pool) => Err(format!("no endpoint of the application \"{}\" is up", pool.application())),
         }

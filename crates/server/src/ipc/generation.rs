@@ -56,6 +56,8 @@ pub enum Form {
     Text,
     Json,
     Metrics(Syntax),
+    /// For `taipan top`, with the requests of now.
+    Live,
 }
 
 /// The text formats of metrics.
@@ -119,6 +121,7 @@ impl Message<'_> for MasterCommand {
             MasterCommand::LogStats => Encoder::new(b'G'),
             MasterCommand::Stats { form: Form::Text, to } => Encoder::new(b'T').fd(to),
             MasterCommand::Stats { form: Form::Json, to } => Encoder::new(b'J').fd(to),
+            MasterCommand::Stats { form: Form::Live, to } => Encoder::new(b'V').fd(to),
             MasterCommand::Stats { form: Form::Metrics(Syntax::OpenMetrics), to } => {
                 Encoder::new(b'O').fd(to)
             }
@@ -148,6 +151,7 @@ impl Message<'_> for MasterCommand {
             b'G' => MasterCommand::LogStats,
             b'T' => MasterCommand::Stats { form: Form::Text, to: fields.fd()? },
             b'J' => MasterCommand::Stats { form: Form::Json, to: fields.fd()? },
+            b'V' => MasterCommand::Stats { form: Form::Live, to: fields.fd()? },
             b'O' => MasterCommand::Stats { form: Form::Metrics(Syntax::OpenMetrics), to: fields.fd()? },
             b'M' => MasterCommand::Stats { form: Form::Metrics(Syntax::Prometheus), to: fields.fd()? },
             b'C' => {
@@ -275,6 +279,7 @@ mod tests {
             MasterCommand::LogStats,
             MasterCommand::Stats { form: Form::Text, to: fd() },
             MasterCommand::Stats { form: Form::Json, to: fd() },
+            MasterCommand::Stats { form: Form::Live, to: fd() },
             MasterCommand::Stats { form: Form::Metrics(Syntax::OpenMetrics), to: fd() },
             MasterCommand::Stats { form: Form::Metrics(Syntax::Prometheus), to: fd() },
             MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },

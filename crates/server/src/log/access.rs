@@ -11,6 +11,7 @@ use site::log_selection::LogSelection;
 use site::memory;
 use site::model::{LogFormat, Site};
 use site::span;
+use site::zones::{Zones, ZonesOf};
 use taipan_http::fields::is_name;
 use taipan_http::head::{Head, Version};
 use taipan_http::response::ResponseHead;
@@ -49,6 +50,8 @@ pub struct AccessLogs {
     /// The spans of sampled requests. `None`: they are not sent.
     spans: Option<RefCell<Buffer>>,
     pub watches: Watches,
+    /// `None`: no host and no route is counted by itself.
+    zones: Option<Zones>,
 }
 
 /// A request whose response is being sent.
@@ -60,6 +63,8 @@ struct Begun {
     /// Bytes of the response's head, and of its content. `None`: they are known when it has been sent.
     head: u64,
     length: Option<u64>,
+    status: Status,
+    zones: ZonesOf,
 }
 
 const _: () = assert!(size_of::<Begun>() + size_of::<Item>() <= memory::LOG_RECORD as usize);
@@ -164,6 +169,7 @@ impl AccessLogs {
             tracer: site.tracing.as_ref().map(Tracer::new),
             spans: spans.map(|sink| RefCell::new(Buffer::of(sink))),
             watches: Watches::default(),
+            zones: Zones::of(site),
         }
     }
 
@@ -172,8 +178,12 @@ impl AccessLogs {
     pub fn record(&self, records: &mut Records, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
         let records = records.kept.get_or_insert_default();
         let number = self.recent.push(request, &response);
-        let (head, length) = (response.head, response.length);
-        records.begun.push(Begun { at: request.began, number, head, length });
+        let LoggedResponse { status, head, length, .. } = response;
+        let zones = match &self.zones {
+            None => ZonesOf::NOTHING,
+            Some(zones) => zones.find(request.host, request.head),
+        };
+        records.begun.push(Begun { at: request.began, number, head, length, status, zones });
         if self.watches.is_on() {
             records.watch(&self.watches, number, request, &response);
         }
@@ -213,7 +223,7 @@ impl AccessLogs {
         let now = clock::micros();
         let mut left = sent;
         let is_watched = !records.watched.borrow().is_empty();
-        for Begun { at, number, head, length } in &records.begun {
+        for Begun { at, number, head, length, status, zones } in &records.begun {
             counts.add_durations(*at, first, now);
             let whole = length.map_or(left, |length| (head + length).min(left));
             left -= whole;
@@ -221,6 +231,9 @@ impl AccessLogs {
             let cut = ended.filter(|_| length.is_none_or(|length| body < length));
             let micros = now.saturating_sub(*at);
             self.recent.finish(*number, body, micros, cut);
+            if *zones != ZonesOf::NOTHING {
+                counts.add_to_zones(*zones, *status, whole, micros);
+            }
             if is_watched {
                 records.end_watched(*number, body, micros, cut);
             }

@@ -12,7 +12,7 @@ use taipan_http::status::Status;
 use super::access::{LoggedRequest, LoggedResponse};
 use crate::clock;
 use crate::peer::Peer;
-use crate::stats::RecentText;
+use crate::stats::{RecentText, live};
 
 /// The longest texts that are kept.
 const METHOD: usize = 12;
@@ -210,6 +210,46 @@ impl Recent {
     }
 }
 
+impl Recent {
+    /// Lines for `taipan top`: requests that run, and the last ones, but at most so many of each. The fields are: what it waits for or
+    /// why it has ended, microseconds, time, client, method, host, target, status and bytes.
+    pub fn lines(&self, most: u64) -> String {
+        let (next, now) = (self.next.get(), clock::micros());
+        let mut out = String::new();
+        let age = |asked: &Asked| now.saturating_sub(asked.began);
+        for (_, asked) in self.running.borrow().iter().take(MAX_RUNNING) {
+            push_line(&mut out, "running", "respond", asked, age(asked), None);
+        }
+        let entries = self.entries.borrow();
+        for entry in entries.iter().filter(|entry| entry.micros.is_none()).take(MAX_RUNNING) {
+            push_line(&mut out, "running", "send", &entry.asked, age(&entry.asked), Some(entry));
+        }
+        let first = next.saturating_sub(most.min(self.capacity as u64));
+        for entry in entries.iter().filter(|entry| entry.number >= first) {
+            let note = entry.ended.as_deref().or(entry.upstream.as_deref()).unwrap_or_default();
+            let micros = entry.micros.unwrap_or_else(|| age(&entry.asked));
+            push_line(&mut out, "last", note, &entry.asked, micros, Some(entry));
+        }
+        out
+    }
+}
+
+/// `entry`: `None`, if there is no response yet.
+fn push_line(out: &mut String, kind: &str, note: &str, asked: &Asked, micros: u64, entry: Option<&Entry>) {
+    let (method, host) = (asked.method.text(), asked.host.text());
+    let (client, target) = (client_text(asked), without_values(&asked.target.text()));
+    let (status, sent) = entry.map_or((0, 0), |entry| (entry.status.code(), entry.sent));
+    live::push(out, &[&kind, &note, &micros, &asked.time, &client, &method, &host, &target, &status, &sent]);
+}
+
+fn client_text(asked: &Asked) -> String {
+    match asked.client {
+        Peer::Ip(address) => address.ip().to_string(),
+        Peer::Unix => "unix".to_owned(),
+        Peer::Unknown => "unknown".to_owned(),
+    }
+}
+
 fn push_entry(entry: &Entry, now: u64, out: &mut String) {
     let Entry { asked, status, sent, micros, user, upstream, ended, .. } = entry;
     push_object(asked, out);
@@ -230,16 +270,11 @@ fn push_object(asked: &Asked, out: &mut String) {
     if !out.is_empty() {
         out.push(',');
     }
-    let client = match asked.client {
-        Peer::Ip(address) => address.ip().to_string(),
-        Peer::Unix => "unix".to_owned(),
-        Peer::Unknown => "unknown".to_owned(),
-    };
     _ = write!(
         out,
         "{{\"time\":{},\"client\":{},\"method\":{},\"host\":{},\"target\":{},\"version\":{}",
         asked.time,
-        quoted(&client),
+        quoted(&client_text(asked)),
         quoted(&asked.method.text()),
         quoted(&asked.host.text()),
         quoted(&without_values(&asked.target.text())),

@@ -12,6 +12,7 @@ use site::listener::Listener;
 use site::memory;
 use site::model::{Level, Sink, Site};
 use site::tls::PrivateKeys;
+use site::zones::{Zone, Zones};
 
 use super::counters::Counters;
 use super::lifecycle::{Event, State};
@@ -343,7 +344,9 @@ impl Master {
         let pools = self.join_pools(&pools, workers)?;
         // Behind those, which must not inherit the channels to the signer.
         let (tls, signer) = self.prepare_tls(workers, &accounts).map_err(NotStarted::ByTls)?;
-        let counters = self.counters.create(workers)?;
+        let zones = self.preparation.as_ref().and_then(|prepared| Zones::of(&prepared.site));
+        let zones = zones.iter().flat_map(|zones| zones.list()).map(Zone::to_string).collect();
+        let counters = self.counters.create(workers, zones)?;
         let (ours, theirs) = Channel::pair()?;
         let (handoff, predecessor) = match !self.generations.is_empty() || self.predecessor.is_some() {
             true => {

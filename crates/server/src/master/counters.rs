@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::unistd::Pid;
 
 use crate::clock;
-use crate::stats::{CounterMemory, History, Ledger, Values};
+use crate::stats::{CounterMemory, History, Ledger, Values, ZoneSums};
 
 /// Memories of earlier programs, whose generations may still count. The oldest of more of them counts no more.
 const MAX_INHERITED: usize = 16;
@@ -18,6 +18,9 @@ pub(super) struct Counters {
     since: i64,
     /// Of generations that have ended.
     past: Values,
+    past_zones: ZoneSums,
+    /// The names of the zones of the latest generation.
+    zones: Vec<String>,
     /// Of earlier programs, and of this one's generations.
     living: Vec<(Option<Pid>, CounterMemory)>,
     /// `None`: there is no generation yet, or no memory.
@@ -29,34 +32,54 @@ impl Counters {
     pub(super) fn new(inherited: Vec<CounterMemory>, history: Option<History>) -> Counters {
         let since = inherited.iter().map(CounterMemory::since).fold(clock::wall(), i64::min);
         let mut past = Values::default();
+        let mut past_zones = ZoneSums::default();
         let ended = inherited.len().saturating_sub(MAX_INHERITED);
-        inherited[..ended].iter().for_each(|memory| past.add(&memory.sum()));
+        for memory in &inherited[..ended] {
+            past.add(&memory.sum());
+            memory.add_zones(&mut past_zones);
+        }
         let living = inherited.into_iter().skip(ended).map(|memory| (None, memory)).collect();
-        Counters { since, past, living, history: history.map(Arc::new) }
+        Counters { since, past, past_zones, zones: Vec::new(), living, history: history.map(Arc::new) }
     }
 
-    /// Memory for a generation that is going to be started.
-    pub(super) fn create(&mut self, workers: usize) -> io::Result<CounterMemory> {
+    /// Memory for a generation that is going to be started, for so many workers and for the zones with these names.
+    pub(super) fn create(&mut self, workers: usize, zones: Vec<String>) -> io::Result<CounterMemory> {
         if self.history.is_none() {
             self.history = History::create().ok().map(Arc::new);
         }
-        CounterMemory::create(workers, self.since)
+        self.zones = zones;
+        self.past_zones.keep(&self.zones);
+        CounterMemory::create(workers, self.since, &self.zones)
     }
 
     /// A generation counts in this memory.
     pub(super) fn begin(&mut self, generation: Pid, memory: CounterMemory) {
+        memory.begin_generation(clock::wall());
         self.living.push((Some(generation), memory));
     }
 
     pub(super) fn end(&mut self, generation: Pid) {
         let ended = self.living.extract_if(.., |(pid, _)| *pid == Some(generation));
-        ended.for_each(|(_, memory)| self.past.add(&memory.sum()));
+        for (_, memory) in ended {
+            // The programs of an upgrade see it, too.
+            memory.end_generation();
+            self.past.add(&memory.sum());
+            memory.add_zones(&mut self.past_zones);
+        }
     }
 
     /// What a generation that counts in `own` knows.
     pub(super) fn into_ledger(self, own: CounterMemory) -> Ledger {
         let earlier: Arc<[CounterMemory]> = self.living.into_iter().map(|(_, memory)| memory).collect();
-        Ledger { since: self.since, past: self.past, earlier, own: own.into_blocks(), history: self.history }
+        Ledger {
+            since: self.since,
+            past: self.past,
+            past_zones: Arc::new(self.past_zones),
+            earlier,
+            own: own.into_blocks(),
+            zones: self.zones.into(),
+            history: self.history,
+        }
     }
 
     pub(super) fn history(&self) -> Option<io::Result<OwnedFd>> {
@@ -65,7 +88,7 @@ impl Counters {
 
     /// What a successor takes over.
     pub(super) fn files(&self) -> io::Result<Vec<OwnedFd>> {
-        let past = CounterMemory::of(&self.past, self.since)?.fd().try_clone()?;
+        let past = CounterMemory::of(&self.past, &self.past_zones, self.since)?.fd().try_clone()?;
         let living = self.living.iter().map(|(_, memory)| memory.fd().try_clone());
         std::iter::once(Ok(past)).chain(living).collect()
     }

@@ -401,6 +401,11 @@ impl Pool {
         self.breaker.as_ref()
     }
 
+    /// Whether the server is ready only with an endpoint of it.
+    pub fn is_required(&self) -> bool {
+        self.upstream.required
+    }
+
     /// Whether no endpoint gets requests. One whose processes are started when they are needed is not down.
     pub fn is_down(&self) -> bool {
         let table = self.table.borrow();

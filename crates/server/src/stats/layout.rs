@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use site::zones::ZonesOf;
 use taipan_http::head::{Head, Method, Version};
 use taipan_http::status::Status;
 
@@ -75,6 +76,8 @@ counts! {
     LoginsBusy "logins_busy" "requests rejected with 503: too many passwords or tokens to verify",
     Handshakes "handshakes" "TLS handshakes",
     HandshakesResumed "handshakes_resumed" "TLS handshakes that resumed a session",
+    Tls12 "tls_1_2" "TLS handshakes with TLS 1.2",
+    Tls13 "tls_1_3" "TLS handshakes with TLS 1.3",
     HandshakesFailed "handshakes_failed" "TLS handshakes that failed",
     HandshakesPerClient "handshakes_per_client" "TLS connections closed before the handshake: too many of a client",
     StreamsRefused "streams_refused" "HTTP/2 requests refused: too many at the same time",
@@ -108,6 +111,8 @@ counts! {
     Parts "parts" "requests for parts of pages",
     Publications "publications" "requests to publish, or by WebDAV",
     PublicationsWithoutSpace "publications_without_space" "requests rejected with 507: no space, or above a quota",
+    SavedStored "saved_stored_bytes" "bytes saved by precompressed and compressed files",
+    SavedSending "saved_sending_bytes" "bytes saved by compression while responses are sent",
     ScriptsRejected "scripts_rejected" "requests rejected with 503: too many scripts",
 }
 
@@ -123,8 +128,20 @@ const WHOLE: usize = FIRST_BYTE + BUCKETS;
 const SUMS: usize = WHOLE + BUCKETS;
 /// Connections with a request, and without one, as of the last tick.
 const PRESENT: usize = SUMS + 3;
+/// In the first block of a process: 1, 1 when it has ended, and when it began, in seconds since 1970. The sums of the first
+/// two over all processes are the processes that were started, and those that have ended.
+const GENERATION: usize = PRESENT + 2;
 /// Numbers of a block.
-pub const BLOCK: usize = PRESENT + 2;
+pub const BLOCK: usize = GENERATION + 3;
+
+/// What is counted of a zone: its responses by the first digit of their status, their bytes, and their durations until the
+/// last byte, with the sum in microseconds.
+const ZONE_BYTES: usize = 5;
+const ZONE_MICROS: usize = 6;
+const ZONE_DURATIONS: usize = 7;
+/// Numbers of a zone.
+pub const ZONE: usize = ZONE_DURATIONS + BUCKETS;
+const _: () = assert!(ZONE as u64 * 8 == site::memory::ZONE);
 
 /// The parts of a block, in its order: each has a name and so many numbers.
 pub fn parts() -> impl Iterator<Item = (&'static str, usize)> {
@@ -135,13 +152,31 @@ pub fn parts() -> impl Iterator<Item = (&'static str, usize)> {
         ("whole", BUCKETS),
         ("micros", 3),
         ("present", 2),
+        ("generation", 3),
     ];
     NAMES.iter().map(|(key, _)| (*key, 1)).chain(behind)
+}
+
+/// The memory that a worker counts in.
+#[derive(Clone, Copy)]
+pub struct Block {
+    pub counts: &'static [AtomicU64; BLOCK],
+    /// `ZONE` numbers for each zone of the site.
+    pub zones: &'static [AtomicU64],
+}
+
+impl Block {
+    /// That no other process reads.
+    pub fn private() -> Block {
+        let counts = Box::leak(Box::new([const { AtomicU64::new(0) }; BLOCK]));
+        Block { counts, zones: &[] }
+    }
 }
 
 /// The counters of one worker. Others only read them.
 pub struct Counts {
     block: &'static [AtomicU64; BLOCK],
+    zones: &'static [AtomicU64],
     /// One thread counts.
     not_sync: PhantomData<Cell<u64>>,
 }
@@ -149,12 +184,12 @@ pub struct Counts {
 impl Counts {
     /// Counters that no other process reads.
     pub fn new() -> Counts {
-        Counts::over(Box::leak(Box::new([const { AtomicU64::new(0) }; BLOCK])))
+        Counts::over(Block::private())
     }
 
     /// Those in this memory, which has no other writer.
-    pub fn over(block: &'static [AtomicU64; BLOCK]) -> Counts {
-        Counts { block, not_sync: PhantomData }
+    pub fn over(block: Block) -> Counts {
+        Counts { block: block.counts, zones: block.zones, not_sync: PhantomData }
     }
 
     #[inline]
@@ -170,7 +205,7 @@ impl Counts {
     #[inline]
     pub fn add_response(&self, status: Status, head: Option<&Head<'_>>) {
         let code = usize::from(status.code());
-        self.add_at(Count::Status1xx as usize + (code / 100).clamp(1, 5) - 1, 1);
+        self.add_at(Count::Status1xx as usize + class(status), 1);
         self.add_at(NAMES.len() + code.saturating_sub(FIRST_CODE).min(CODES - 1), 1);
         match head {
             Some(head) => {
@@ -195,6 +230,21 @@ impl Counts {
         }
     }
 
+    /// Counts a response for its zones.
+    #[inline]
+    pub fn add_to_zones(&self, zones: ZonesOf, status: Status, bytes: u64, micros: u64) {
+        for zone in zones.indices() {
+            // Without memory for it, nothing is counted.
+            let Some(numbers) = self.zones.get(zone * ZONE..).and_then(<[_]>::first_chunk::<ZONE>) else {
+                continue;
+            };
+            add(&numbers[class(status)], 1);
+            add(&numbers[ZONE_BYTES], bytes);
+            add(&numbers[ZONE_MICROS], micros);
+            add(&numbers[ZONE_DURATIONS + histogram::bucket(micros)], 1);
+        }
+    }
+
     #[inline]
     fn add_duration(&self, part: usize, micros: u64) {
         self.add_at(part + histogram::bucket(micros), 1);
@@ -209,14 +259,24 @@ impl Counts {
 
     #[inline]
     fn add_at(&self, at: usize, n: u64) {
-        let number = &self.block[at];
-        // Not `fetch_add`, which makes the core wait for its own stores.
-        number.store(number.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        add(&self.block[at], n);
     }
 
     pub fn values(&self) -> Values {
         Values::of(self.block)
     }
+}
+
+#[inline]
+fn add(number: &AtomicU64, n: u64) {
+    // Not `fetch_add`, which makes the core wait for its own stores.
+    number.store(number.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+/// 0 for 1xx, to 4 for 5xx.
+#[inline]
+fn class(status: Status) -> usize {
+    usize::from(status.code() / 100).clamp(1, 5) - 1
 }
 
 impl Default for Counts {
@@ -228,6 +288,20 @@ impl Default for Counts {
 /// The connections of a worker, with a request and without one.
 pub fn present(block: &[AtomicU64; BLOCK]) -> (u64, u64) {
     (block[PRESENT].load(Ordering::Relaxed), block[PRESENT + 1].load(Ordering::Relaxed))
+}
+
+/// A process began to count in its first block, at this time in seconds since 1970.
+pub fn begin_generation(block: &[AtomicU64], now: i64) {
+    for (number, value) in block.iter().skip(GENERATION).zip([1, 0, now as u64]) {
+        number.store(value, Ordering::Relaxed);
+    }
+}
+
+/// The process of this first block has ended.
+pub fn end_generation(block: &[AtomicU64]) {
+    if let Some(ended) = block.get(GENERATION + 1) {
+        ended.store(1, Ordering::Relaxed);
+    }
 }
 
 const fn of_version(version: Version) -> Count {
@@ -286,6 +360,16 @@ impl Values {
         self.0[at] = self.0[at].wrapping_add(n);
     }
 
+    /// The processes that were started, and those of them that have ended.
+    pub fn generations(&self) -> (u64, u64) {
+        (self.0[GENERATION], self.0[GENERATION + 1])
+    }
+
+    /// When the process began whose numbers these are. `None`: they are sums, or it has ended.
+    pub fn began(&self) -> Option<i64> {
+        (self.generations() == (1, 0)).then_some(self.0[GENERATION + 2] as i64)
+    }
+
     /// The counters, in the order of `NAMES`.
     pub fn counts(&self) -> &[u64] {
         &self.0[..NAMES.len()]
@@ -310,6 +394,53 @@ impl Values {
     fn with_at_once(&self, part: usize) -> Vec<u64> {
         let at_once = &self.0[AT_ONCE..][..BUCKETS];
         self.0[part..][..BUCKETS].iter().zip(at_once).map(|(n, more)| n.wrapping_add(*more)).collect()
+    }
+}
+
+/// What was counted for a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneValues(Box<[u64]>);
+
+impl Default for ZoneValues {
+    fn default() -> ZoneValues {
+        ZoneValues(vec![0; ZONE].into())
+    }
+}
+
+impl ZoneValues {
+    /// Adds the numbers of one worker. Without a response, the others are zeros: reading them would take memory.
+    pub fn add(&mut self, numbers: &[AtomicU64]) {
+        let Some(numbers) = numbers.first_chunk::<ZONE>() else { return };
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        if numbers[..ZONE_BYTES].iter().any(|number| read(number) > 0) {
+            self.0.iter_mut().zip(numbers).for_each(|(sum, number)| *sum = sum.wrapping_add(read(number)));
+        }
+    }
+
+    pub fn add_values(&mut self, other: &ZoneValues) {
+        self.0.iter_mut().zip(&other.0).for_each(|(sum, number)| *sum = sum.wrapping_add(*number));
+    }
+
+    pub fn all(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// The responses 1xx, 2xx, 3xx, 4xx and 5xx.
+    pub fn classes(&self) -> &[u64] {
+        &self.0[..ZONE_BYTES]
+    }
+
+    pub fn responses(&self) -> u64 {
+        self.classes().iter().sum()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.0[ZONE_BYTES]
+    }
+
+    /// The durations until the last byte was sent, and their sum in microseconds.
+    pub fn durations(&self) -> (&[u64], u64) {
+        (&self.0[ZONE_DURATIONS..], self.0[ZONE_MICROS])
     }
 }
 

@@ -3,14 +3,22 @@
 
 use std::fmt::Write;
 
+use site::zones::Zone;
+
 use super::layout::{Count, NAMES};
-use super::{BreakerState, EndpointSnapshot, MAX_ENDPOINTS, Report, StoredFiles, histogram};
+use super::{
+    BreakerState, EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, StoredFiles, Usage,
+    ZoneSnapshot, histogram,
+};
 use crate::disk::Queue;
+use crate::handshake::Validity;
 use crate::ipc::Syntax;
 
 /// The upper bounds of the buckets are the powers of two between these, in microseconds, and the middles between them: 64 µs
 /// to 134 s.
 const BOUNDS: std::ops::Range<u32> = 6..28;
+/// The same for hosts and routes: 256 µs to 67 s, each four times the one before.
+const ZONE_BOUNDS: [u32; 10] = [8, 10, 12, 14, 16, 18, 20, 22, 24, 26];
 
 /// Counters that are one family, with their values of its label.
 struct Group {
@@ -86,6 +94,12 @@ const GROUPS: &[Group] = &[
             (Count::ProxyFailed, "proxy_header"),
         ],
     },
+    Group {
+        name: "tls_versions",
+        label: "version",
+        help: "TLS handshakes by their version.",
+        members: &[(Count::Tls12, "TLSv1.2"), (Count::Tls13, "TLSv1.3")],
+    },
 ];
 
 /// Counters that `responses_total` and the families below have already.
@@ -97,6 +111,8 @@ const ELSEWHERE: &[Count] = &[
     Count::Status5xx,
     Count::Bytes,
     Count::Received,
+    Count::SavedStored,
+    Count::SavedSending,
 ];
 
 /// The type of a family.
@@ -121,6 +137,8 @@ impl Report {
         self.push_durations(&mut text);
         self.push_present(&mut text);
         self.push_upstreams(&mut text);
+        self.push_zones(&mut text);
+        self.push_certificates(&mut text);
         if syntax == Syntax::OpenMetrics {
             text.out.push_str("# EOF\n");
         }
@@ -144,6 +162,8 @@ impl Report {
             "How long the present configuration is served.",
         );
         text.sample("generation_uptime_seconds", &[], self.uptime.as_secs());
+        self.push_generations(text);
+        self.push_usage(text);
         text.family(
             "workers",
             Type::Gauge,
@@ -160,6 +180,41 @@ impl Report {
             "Log lines that were dropped because the queue was full.",
         );
         text.sample("log_lines_dropped_total", &[], self.dropped_lines);
+    }
+
+    fn push_generations(&self, text: &mut Text) {
+        let (started, _) = self.counts.generations();
+        let help = "Serving processes that were started: one for each configuration.";
+        text.family("generations_started", Type::Counter, "", help);
+        text.sample("generations_started_total", &[], started);
+        let help = "Serving processes: the present one, and earlier ones that finish their responses.";
+        text.family("generations", Type::Gauge, "", help);
+        text.sample("generations", &[("state", "serving")], 1);
+        text.sample("generations", &[("state", "ending")], self.earlier.len());
+        let help = "How long the oldest serving process runs.";
+        text.family("oldest_generation_age_seconds", Type::Gauge, "seconds", help);
+        let oldest = self.earlier.iter().map(|began| (self.now - began).max(0) as u64).max();
+        let oldest = oldest.unwrap_or(0).max(self.uptime.as_secs());
+        text.sample("oldest_generation_age_seconds", &[], oldest);
+    }
+
+    fn push_usage(&self, text: &mut Text) {
+        let Some(Usage { memory, descriptors, max_descriptors }) = self.usage else { return };
+        for (name, unit, help, n) in [
+            ("resident_memory_bytes", "bytes", "Memory of the serving process.", Some(memory)),
+            ("open_descriptors", "", "Open descriptors of the serving process.", descriptors),
+            (
+                "max_descriptors",
+                "",
+                "The most descriptors that the serving process may open.",
+                max_descriptors,
+            ),
+        ] {
+            if let Some(n) = n {
+                text.family(name, Type::Gauge, unit, help);
+                text.sample(name, &[], n);
+            }
+        }
     }
 
     fn push_counts(&self, text: &mut Text) {
@@ -179,6 +234,10 @@ impl Report {
         ] {
             text.family(name, Type::Counter, "bytes", help);
             text.sample(&format!("{name}_total"), &[], self.counts.get(count));
+        }
+        text.family("saved_bytes", Type::Counter, "bytes", "Bytes that compression has saved.");
+        for (by, count) in [("stored", Count::SavedStored), ("sending", Count::SavedSending)] {
+            text.sample("saved_bytes_total", &[("by", by)], self.counts.get(count));
         }
         let grouped = |at: usize| {
             let mut members = GROUPS.iter().flat_map(|group| group.members.iter().map(|(count, _)| count));
@@ -202,6 +261,66 @@ impl Report {
         }
     }
 
+    /// Hosts and routes, with fewer buckets, because there may be hundreds of them.
+    fn push_zones(&self, text: &mut Text) {
+        type IsIn = fn(&Zone) -> bool;
+        let kinds: [(&str, &str, IsIn); 2] = [
+            ("host", "a host", |zone| matches!(zone, Zone::Host(_))),
+            ("route", "a route", |zone| matches!(zone, Zone::Route(..))),
+        ];
+        for (kind, of, is_in) in kinds {
+            let zones: Vec<_> = self.zones.iter().filter(|snapshot| is_in(&snapshot.zone)).collect();
+            if zones.is_empty() {
+                continue;
+            }
+            let name = format!("{kind}_responses");
+            text.family(
+                &name,
+                Type::Counter,
+                "",
+                &format!("Responses of {of} by the class of their status."),
+            );
+            for ZoneSnapshot { zone, values } in &zones {
+                for (class, n) in (1..).zip(values.classes()) {
+                    let class = format!("{class}xx");
+                    text.sample(&format!("{name}_total"), &with_label(zone, "class", &class), n);
+                }
+            }
+            let name = format!("{kind}_sent_bytes");
+            text.family(&name, Type::Counter, "bytes", &format!("Bytes sent by {of}, without TLS."));
+            for ZoneSnapshot { zone, values } in &zones {
+                text.sample(&format!("{name}_total"), &labels(zone), values.bytes());
+            }
+            let name = format!("{kind}_response_duration_seconds");
+            let help = format!("From the first byte of a request to the last byte of its response, of {of}.");
+            text.family(&name, Type::Histogram, "seconds", &help);
+            for ZoneSnapshot { zone, values } in &zones {
+                let (buckets, sum) = values.durations();
+                let bounds = ZONE_BOUNDS.map(|power| 1 << power);
+                text.histogram(&name, &labels(zone), &bounds, buckets, sum);
+            }
+        }
+    }
+
+    fn push_certificates(&self, text: &mut Text) {
+        type Time = fn(&Validity) -> i64;
+        let begins: Time = |validity| validity.not_before;
+        let ends: Time = |validity| validity.not_after;
+        for (name, help, time) in [
+            ("certificate_not_before_seconds", "When a certificate begins to be valid, since 1970.", begins),
+            ("certificate_not_after_seconds", "When a certificate ceases to be valid, since 1970.", ends),
+        ] {
+            if self.validities.is_empty() {
+                return;
+            }
+            text.family(name, Type::Gauge, "seconds", help);
+            for validity in self.validities.iter().take(MAX_CERTIFICATES) {
+                let Validity { name: of, file, key, .. } = validity;
+                text.sample(name, &[("name", of), ("key", key), ("file", file)], time(validity));
+            }
+        }
+    }
+
     fn push_durations(&self, text: &mut Text) {
         for (name, help, (buckets, sum)) in [
             (
@@ -216,21 +335,8 @@ impl Report {
             ),
         ] {
             text.family(name, Type::Histogram, "seconds", help);
-            let bucket = format!("{name}_bucket");
-            for power in BOUNDS {
-                for micros in [1u64 << power, 3 << (power - 1)] {
-                    let bound = (micros as f64 / 1e6).to_string();
-                    text.sample(&bucket, &[("le", &bound)], histogram::below(&buckets, micros));
-                }
-            }
-            let count: u64 = buckets.iter().sum();
-            text.sample(&bucket, &[("le", "+Inf")], count);
-            text.sample(
-                &format!("{name}_sum"),
-                &[],
-                format_args!("{}.{:06}", sum / 1_000_000, sum % 1_000_000),
-            );
-            text.sample(&format!("{name}_count"), &[], count);
+            let bounds: Vec<u64> = BOUNDS.flat_map(|power| [1 << power, 3 << (power - 1)]).collect();
+            text.histogram(name, &[], &bounds, &buckets, sum);
         }
     }
 
@@ -311,6 +417,20 @@ impl Text {
         _ = writeln!(self.out, "# HELP taipan_{name}{suffix} {help}");
     }
 
+    /// The samples of a histogram. `bounds` and `sum`: in microseconds.
+    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], bounds: &[u64], buckets: &[u64], sum: u64) {
+        let bucket = format!("{name}_bucket");
+        let mut sample = |bound: &str, n: u64| self.sample(&bucket, &[labels, &[("le", bound)]].concat(), n);
+        for micros in bounds {
+            sample(&(*micros as f64 / 1e6).to_string(), histogram::below(buckets, *micros));
+        }
+        let count: u64 = buckets.iter().sum();
+        sample("+Inf", count);
+        let seconds = format_args!("{}.{:06}", sum / 1_000_000, sum % 1_000_000);
+        self.sample(&format!("{name}_sum"), labels, seconds);
+        self.sample(&format!("{name}_count"), labels, count);
+    }
+
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         _ = write!(self.out, "taipan_{name}");
         for (number, (label, value)) in labels.iter().enumerate() {
@@ -322,6 +442,20 @@ impl Text {
         self.out.push_str(if labels.is_empty() { " " } else { "} " });
         _ = writeln!(self.out, "{value}");
     }
+}
+
+/// The labels of a zone.
+fn labels(zone: &Zone) -> Vec<(&str, &str)> {
+    match zone {
+        Zone::Host(host) => vec![("host", host)],
+        Zone::Route(host, route) => vec![("host", host), ("route", route)],
+    }
+}
+
+fn with_label<'a>(zone: &'a Zone, name: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
+    let mut labels = labels(zone);
+    labels.push((name, value));
+    labels
 }
 
 /// As the value of a label.
@@ -389,6 +523,17 @@ mod tests {
             dropped_lines: 2,
             files: Some(StoredFiles::default()),
             workers: vec![Some(worker), None],
+            zones: Vec::new(),
+            earlier: vec![-60],
+            usage: Some(Usage { memory: 8192, descriptors: Some(7), max_descriptors: None }),
+            validities: vec![Validity {
+                name: "a.example".to_owned(),
+                file: "/a.pem".to_owned(),
+                key: "RSA 2048".to_owned(),
+                not_before: 0,
+                not_after: 864_000,
+            }],
+            now: 0,
         }
     }
 
@@ -427,6 +572,11 @@ mod tests {
             "taipan_endpoint_up{application=\"a \\\"b\\\\\\n\",endpoint=\"10.0.0.1:80\"} 0",
             "taipan_endpoint_requests_total{application=\"a \\\"b\\\\\\n\",endpoint=\"10.0.0.1:80\"} 20",
             "taipan_breaker_open{application=\"app\"} 0",
+            "taipan_generations{state=\"ending\"} 1",
+            "taipan_oldest_generation_age_seconds 60",
+            "taipan_resident_memory_bytes 8192",
+            "taipan_open_descriptors 7",
+            "taipan_certificate_not_after_seconds{name=\"a.example\",key=\"RSA 2048\",file=\"/a.pem\"} 864000",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }

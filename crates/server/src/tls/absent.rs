@@ -9,6 +9,7 @@ use site::model::Site;
 
 use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity};
+use crate::handshake::Validity;
 
 pub mod material {
     //! What a check of the files would find.
@@ -189,6 +190,10 @@ impl ServerTls {
     }
 
     pub fn warning(&self) -> Option<&str> {
+        match *self {}
+    }
+
+    pub fn validities(&self) -> &[Validity] {
         match *self {}
     }
 

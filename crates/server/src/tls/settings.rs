@@ -14,10 +14,11 @@ use site::tls::{EarlyData, Encryption, UnknownName, Versions};
 use super::clients::{fingerprint, verifier};
 use super::crypto::{SigningKeys, chosen_provider};
 use super::kernel::KernelCiphers;
-use super::material::{Keys, Material};
+use super::material::{Certificate, Keys, Material};
 use super::resolver::{ACME, Challenges, Known, Resolver};
 use super::tickets::{TicketKeys, TicketSecrets};
 use crate::clock;
+use crate::handshake::Validity;
 
 /// The names of protocols for their negotiation (RFC 7301).
 pub const HTTP2: &[u8] = b"h2";
@@ -41,6 +42,7 @@ pub struct ServerTls {
     warning: Option<String>,
     /// Whether a connection can begin before the name is known that its client asks for.
     selection: Selection,
+    validities: Vec<Validity>,
 }
 
 /// What a generation makes its settings of.
@@ -84,6 +86,17 @@ pub fn kernel_ciphers(site: &Site) -> Result<KernelCiphers, String> {
     match site.tls.files {
         Encryption::Program => Ok(KernelCiphers::default()),
         Encryption::Kernel => KernelCiphers::probe(),
+    }
+}
+
+fn validity(certificate: &Certificate) -> Validity {
+    let Certificate { source, facts, .. } = certificate;
+    Validity {
+        name: facts.names.first().unwrap_or(&facts.subject).clone(),
+        file: source.display().to_string(),
+        key: facts.key.clone(),
+        not_before: facts.not_before,
+        not_after: facts.not_after,
     }
 }
 
@@ -175,7 +188,13 @@ impl ServerTls {
             _ => Selection::ByName,
         };
         let (of_hosts, kernel) = (material.rules_of_hosts().to_vec(), KernelCiphers::default());
-        Ok(ServerTls { configs, of_hosts, resolver, tickets, kernel, warning: None, selection })
+        let validities = material.certificates().iter().map(validity).collect();
+        Ok(ServerTls { configs, of_hosts, resolver, tickets, kernel, warning: None, selection, validities })
+    }
+
+    /// How long each certificate is valid.
+    pub fn validities(&self) -> &[Validity] {
+        &self.validities
     }
 
     /// The ciphers with which the kernel encrypts files.

@@ -29,7 +29,7 @@ use crate::log_fields;
 use crate::log_selection::{LogSelection, Only};
 use crate::model::{
     AccessLog, CacheFiles, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat,
-    SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site, Timeouts,
+    SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site, Statistics, Timeouts,
 };
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
@@ -89,6 +89,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
         cache: cache(&top),
         cache_files,
         http2: http2(&top),
+        statistics: statistics(&top),
         scripts,
         log,
         tracing: tracing(&top),
@@ -337,6 +338,15 @@ fn http2(top: &Section) -> Http2 {
         window: section.size("window").unwrap_or(defaults.window),
         connection_window: section.size("connection_window").unwrap_or(defaults.connection_window),
         large_windows: section.count("large_windows").unwrap_or(defaults.large_windows),
+    }
+}
+
+fn statistics(top: &Section) -> Statistics {
+    let defaults = Statistics::default();
+    let Some(section) = top.section("statistics", Scope::Statistics) else { return defaults };
+    Statistics {
+        hosts: section.count("hosts").unwrap_or(defaults.hosts),
+        routes: section.count("routes").unwrap_or(defaults.routes),
     }
 }
 

@@ -22,6 +22,7 @@ pub enum Scope {
     Cache,
     CacheFiles,
     Http2,
+    Statistics,
     Accounts,
     Scripts,
     Application,
@@ -39,7 +40,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 24] = [
+    pub const ALL: [Scope; 25] = [
         Scope::Top,
         Scope::Host,
         Scope::Route,
@@ -50,6 +51,7 @@ impl Scope {
         Scope::Cache,
         Scope::CacheFiles,
         Scope::Http2,
+        Scope::Statistics,
         Scope::Accounts,
         Scope::Scripts,
         Scope::Application,
@@ -79,6 +81,7 @@ impl Scope {
             Scope::Cache => "[cache]",
             Scope::CacheFiles => "[cache_files]",
             Scope::Http2 => "[http2]",
+            Scope::Statistics => "[statistics]",
             Scope::Accounts => "[accounts]",
             Scope::Scripts => "[scripts]",
             Scope::Application => "[[application]]",

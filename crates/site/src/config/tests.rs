@@ -112,6 +112,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::CacheFiles if key.name == "folder" => &[("", "[cache_files]")],
         Scope::CacheFiles => &[("", "[cache_files]"), ("folder", "folder = \"/var/cache/a\"")],
         Scope::Http2 => &[("", "[http2]")],
+        Scope::Statistics => &[("", "[statistics]")],
         Scope::Accounts => &[("", "[accounts]")],
         Scope::Scripts => &[("", "[scripts]")],
         Scope::Application if key.name == "command" || MANAGED.contains(&key.name) => {

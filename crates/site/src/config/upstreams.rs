@@ -118,6 +118,7 @@ fn upstream(section: &Section) -> Option<Upstream> {
         },
         breaker: health::breaker(section, "breaker"),
         hedging: hedging(section),
+        required: section.flag("required").unwrap_or(defaults.required),
         retries: section.count("retries").unwrap_or(defaults.retries),
         multiplex: section.count("multiplex").unwrap_or(defaults.multiplex),
         queue: section.count("queue").unwrap_or(defaults.queue),

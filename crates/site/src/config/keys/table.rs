@@ -191,6 +191,13 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "Whether clients can use HTTP/2, and its limits.",
             },
             Key {
+                name: "statistics",
+                kind: Kind::Section(Scope::Statistics),
+                default: Words("every key has its own"),
+                example: "[statistics]\nhosts = 50",
+                text: "What is counted beyond the whole.",
+            },
+            Key {
                 name: "application",
                 kind: Kind::Tables(Scope::Application),
                 default: Words("none"),
@@ -2224,6 +2231,29 @@ pub static CHAPTERS: &[Chapter] = &[
         ],
     },
     Chapter {
+        title: "`[statistics]`",
+        intro: "Counts of hosts and of routes. See [Watching it](watching.md#hosts-and-routes).",
+        scopes: &[Scope::Statistics],
+        keys: &[
+            Key {
+                name: "hosts",
+                kind: count(0, 500),
+                default: Value("0"),
+                example: "50",
+                text: "The most hosts whose requests, statuses, bytes and durations are counted each by itself, by their first \
+                       names, in the order of the configuration. All further hosts count together as `(others)`. 0: none.",
+            },
+            Key {
+                name: "routes",
+                kind: count(0, 500),
+                default: Value("0"),
+                example: "50",
+                text: "The same for routes, by the name of their host and their pattern. A request counts for the route of the \
+                       path that the client has sent, wherever rewrites and fallbacks lead.",
+            },
+        ],
+    },
+    Chapter {
         title: "`[scripts]`",
         intro: "Settings of all scripts. Routes say which files are scripts. The workers share each number.",
         scopes: &[Scope::Scripts],
@@ -2432,6 +2462,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Required,
                 example: "\"php\"",
                 text: "The name of the application in routes and in the log. It has no slash.",
+            },
+            Key {
+                name: "required",
+                kind: Kind::Flag,
+                default: Value("true"),
+                example: "false",
+                text: "Whether a route with `monitor = \"ready\"` responds with 503 while none of its endpoints is up. Set it to \
+                       `false` for an application that the site can do without.",
             },
             Key {
                 name: "protocol",
