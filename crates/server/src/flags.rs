@@ -43,6 +43,11 @@ pub enum Command {
         source: SiteSource,
         filter: Filter,
     },
+    /// Shows what a running program does.
+    Top {
+        source: SiteSource,
+        mode: TopMode,
+    },
     Explain(Explain),
     Healthcheck {
         url: String,
@@ -55,6 +60,15 @@ pub enum Command {
     Generate(Document),
     Help,
     Version,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TopMode {
+    /// Until a key or a signal ends it, if there is a terminal.
+    #[default]
+    Live,
+    /// One table.
+    Once,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,6 +238,11 @@ const COMMANDS: &[CommandRow] = &[
         help: "Print the counters of the running program",
     },
     CommandRow {
+        name: "top",
+        arguments: "-c FILE [--once]",
+        help: "Show what the running program does, live in the terminal",
+    },
+    CommandRow {
         name: "metrics",
         arguments: "-c FILE [--prometheus]",
         help: "Print the metrics of the running program, as OpenMetrics",
@@ -365,6 +384,7 @@ enum Key {
     Cost,
     Rounds,
     Html,
+    Once,
     Names,
     Split,
     Confirm,
@@ -403,6 +423,7 @@ const FLAGS: &[FlagRow] = &[
             "reload",
             "upgrade",
             "stats",
+            "top",
             "metrics",
             "purge",
             "drain",
@@ -418,8 +439,8 @@ const FLAGS: &[FlagRow] = &[
         short: None,
         value: Some("NAME"),
         commands: &[
-            "", "check", "reload", "upgrade", "stats", "metrics", "purge", "drain", "undrain", "watch",
-            "explain",
+            "", "check", "reload", "upgrade", "stats", "top", "metrics", "purge", "drain", "undrain",
+            "watch", "explain",
         ],
         help: "Read FILE as the configuration of another server, as for convert --from (default: by the name of FILE, else as \
                one of this program)",
@@ -508,7 +529,7 @@ const FLAGS: &[FlagRow] = &[
         long: "root",
         short: Some('r'),
         value: Some("DIR"),
-        commands: &["upgrade", "stats", "metrics", "purge", "drain", "undrain", "watch", "explain"],
+        commands: &["upgrade", "stats", "top", "metrics", "purge", "drain", "undrain", "watch", "explain"],
         help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
                (default: the current folder)",
     },
@@ -519,6 +540,14 @@ const FLAGS: &[FlagRow] = &[
         value: None,
         commands: &["stats"],
         help: "Print JSON (default: text)",
+    },
+    FlagRow {
+        key: Key::Once,
+        long: "once",
+        short: None,
+        value: None,
+        commands: &["top"],
+        help: "Print one table of one second (default: live; one table, if there is no terminal)",
     },
     FlagRow {
         key: Key::Prometheus,
@@ -928,6 +957,7 @@ struct Given {
     user: Option<String>,
     tls: Vec<String>,
     form: Form,
+    top: TopMode,
     syntax: Syntax,
     purges: Vec<What>,
     purge_host: Option<String>,
@@ -1026,6 +1056,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Key::Help => return Ok(Command::Help),
             Key::Version => return Ok(Command::Version),
             Key::Json => given.form = Form::Json,
+            Key::Once => given.top = TopMode::Once,
             Key::Prometheus => given.syntax = Syntax::Prometheus,
             Key::Confirm => given.confirm = true,
             Key::Personality => return Err(UsageError(format!("{typed} has to be the first argument"))),
@@ -1220,6 +1251,11 @@ impl Given {
             "stats" => {
                 let form = self.form;
                 self.control(Request::Stats(form))
+            }
+            "top" => {
+                self.exactly(0, "top takes no argument but -c FILE")?;
+                let source = source(self.config, self.root, self.dialect)?;
+                Ok(Command::Top { source, mode: self.top })
             }
             "metrics" => {
                 let syntax = self.syntax;
@@ -1719,6 +1755,11 @@ mod tests {
                 },
             ),
             ("stats", Command::Control { source: folder("."), request: Request::Stats(Form::Text) }),
+            ("top", Command::Top { source: folder("."), mode: TopMode::Live }),
+            (
+                "top --once -c a.toml",
+                Command::Top { source: SiteSource::Config("a.toml".into()), mode: TopMode::Once },
+            ),
             (
                 "purge /a%20b.html --root /srv",
                 Command::Control {

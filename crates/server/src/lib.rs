@@ -18,6 +18,8 @@ pub mod explain;
 pub mod healthcheck;
 pub mod jail;
 
+pub mod top;
+
 pub mod fcgi_wrap;
 
 pub mod passwd;

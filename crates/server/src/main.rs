@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use server::flags::{self, Command, UsageError};
 use server::{
     certificates, check, control, convert, explain, fcgi_wrap, healthcheck, master, passwd, report, resolve,
-    terminal,
+    terminal, top,
 };
 
 fn main() -> ExitCode {
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Certificates { config } => certificates::list(&config),
         Command::Control { source, request } => control::send(&source, &request),
         Command::Watch { source, filter } => control::watch(&source, &filter),
+        Command::Top { source, mode } => top::top(&source, mode),
         Command::Explain(flags) => explain::explain(&flags),
         Command::Healthcheck { url, timeout } => healthcheck::healthcheck(&url, timeout),
         Command::Wrap(wrap) => fcgi_wrap::wrap(&wrap),

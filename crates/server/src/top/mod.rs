@@ -1,0 +1,83 @@
+//! `taipan top`: what the running program does, live in a terminal, or once as a table.
+
+mod sample;
+mod screen;
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use self::sample::Sample;
+use self::screen::{Event, Screen, drawn};
+use self::view::{Order, Size, lines};
+use crate::control::{self, Request, SiteSource};
+use crate::flags::TopMode;
+use crate::ipc::Form;
+use crate::terminal;
+
+/// The time between two moments.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Of a table that is printed.
+const PRINTED: Size = Size { width: 200, height: 60 };
+
+/// Exits with 0, or with 1 if no program runs, or the terminal fails.
+pub fn top(source: &SiteSource, mode: TopMode) -> ExitCode {
+    let is_screen = mode == TopMode::Live && io::stdin().is_terminal() && io::stdout().is_terminal();
+    let done = match is_screen && std::env::var_os("TERM").is_none_or(|name| name != "dumb") {
+        true => watch(source),
+        false => print(source),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::err(format_args!("taipan: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints what happened in one interval.
+fn print(source: &SiteSource) -> io::Result<()> {
+    let before = ask(source)?;
+    std::thread::sleep(INTERVAL);
+    let now = ask(source)?;
+    for line in lines(&before, &now, Order::default(), PRINTED) {
+        terminal::out(format_args!("{}", line.text));
+    }
+    Ok(())
+}
+
+fn watch(source: &SiteSource) -> io::Result<()> {
+    // Before the screen is changed: if no program runs, the error is for the shell.
+    let mut before = ask(source)?;
+    let mut now = before.clone();
+    let mut screen = Screen::open()?;
+    let (mut order, mut is_paused) = (Order::default(), false);
+    let mut problem = None;
+    loop {
+        screen.show(&drawn(&lines(&before, &now, order, screen.size()), problem.as_deref()))?;
+        match screen.wait(INTERVAL)? {
+            Event::Key(b'q' | b'Q') | Event::End => return Ok(()),
+            Event::Key(b's' | b'S') => order = order.next(),
+            Event::Key(b'p' | b'P' | b' ') => is_paused = !is_paused,
+            Event::Key(_) | Event::Resized => {}
+            Event::Timeout if is_paused => {}
+            Event::Timeout => match ask(source) {
+                Ok(sample) => {
+                    (before, now) = (now, sample);
+                    problem = None;
+                }
+                // Such as during an upgrade.
+                Err(error) => problem = Some(error.to_string()),
+            },
+        }
+    }
+}
+
+fn ask(source: &SiteSource) -> io::Result<Sample> {
+    match control::response(source, &Request::Stats(Form::Live))? {
+        (true, text) => Ok(Sample::parse(&text)),
+        (false, text) => Err(io::Error::other(text.trim_end().to_owned())),
+    }
+}
