@@ -367,9 +367,9 @@ impl Task {
                     self.begin_write(&mut output);
                 }
                 Ok(Sent::NotInMemory) => {
-                    if let Err(why) =
-                        self.wait_for_content(output.read_from_disk(&connections.services)).await
-                    {
+                    // Boxed: it is rare, and would be most of the memory of a connection's task.
+                    let content = Box::pin(output.read_from_disk(&connections.services));
+                    if let Err(why) = self.wait_for_content(content).await {
                         break Err(why);
                     }
                     self.begin_write(&mut output);

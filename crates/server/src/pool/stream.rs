@@ -13,12 +13,13 @@ use super::session::Session;
 
 pub struct Stream {
     socket: AsyncFd<OwnedFd>,
-    session: Option<RefCell<Session>>,
+    /// In a box: a session has a thousand bytes, and most connections have none.
+    session: Option<Box<RefCell<Session>>>,
 }
 
 impl Stream {
     pub fn new(socket: AsyncFd<OwnedFd>, session: Option<Session>) -> Stream {
-        Stream { socket, session: session.map(RefCell::new) }
+        Stream { socket, session: session.map(|session| Box::new(RefCell::new(session))) }
     }
 
     /// Whether there is a TLS session, in which the endpoint has chosen HTTP/2.
