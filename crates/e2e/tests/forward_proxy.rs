@@ -1,11 +1,16 @@
-//! The forward proxy: tunnels by CONNECT. Destinations are threads of the test, or another taipan; so is the DNS server.
+//! The forward proxy: tunnels by CONNECT, and requests for URLs. Destinations are threads of the test, or another taipan; so is the DNS server.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
 
+use e2e::http2::{Frame, Http2, Http2Request, flag, frame};
+use e2e::upstream::read_head;
 use e2e::{Client, Rows, Server, Site, TIMEOUT, output_of, tool, wait_until};
+use taipan_h2::error::HpackError;
+use taipan_h2::hpack::{self, Decoder};
 
 /// A destination that runs `serve` for each connection.
 fn destination(serve: impl Fn(TcpStream) + Send + Clone + 'static) -> u16 {
@@ -67,11 +72,16 @@ fn dns(table: &'static [(&'static str, &'static [[u8; 4]])]) -> u16 {
 }
 
 fn proxy(ports: &[u16], section: &str) -> Server {
+    proxy_with("listen = \"127.0.0.1:0\"", ports, section)
+}
+
+/// `keys`: of the top level.
+fn proxy_with(keys: &str, ports: &[u16], section: &str) -> Server {
     let (top, section) = section.split_once("---\n").unwrap_or(("", section));
     Site::new()
         .file("a.txt", "a file")
         .config(&format!(
-            "listen = \"127.0.0.1:0\"\nworkers = 1\n[log]\naccess = \"stdout\"\nformat = \"json\"\n{top}\n\
+            "{keys}\nworkers = 1\n[log]\naccess = \"stdout\"\nformat = \"json\"\n{top}\n\
              [forward_proxy]\nports = {ports:?}\n{section}\n"
         ))
         .start()
@@ -268,4 +278,345 @@ fn a_tunnel_survives_a_reload() {
     client.send("still");
     assert_eq!(client.read_exactly(5).expect("more bytes"), b"still");
     assert_eq!(connect(&server, &authority).1, 200);
+}
+
+/// A server whose responses are heads and bodies of HTTP. It sends the head of each request, with its body, to the test.
+fn origin(response: impl Fn(&str) -> String + Send + Clone + 'static) -> (u16, Receiver<String>) {
+    let (sender, heads) = channel();
+    let port = destination(move |mut stream| {
+        let Ok(head) = read_head(&mut stream) else { return };
+        let mut body = Vec::new();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+        if let Some(length) = length {
+            body.resize(length, 0);
+            if stream.read_exact(&mut body).is_err() {
+                return;
+            }
+        }
+        while head.contains("Transfer-Encoding: chunked") && !body.ends_with(b"0\r\n\r\n") {
+            let mut byte = [0];
+            if stream.read_exact(&mut byte).is_err() {
+                return;
+            }
+            body.push(byte[0]);
+        }
+        let response = response(&head);
+        _ = sender.send(head + &String::from_utf8_lossy(&body));
+        _ = stream.write_all(response.as_bytes());
+    });
+    (port, heads)
+}
+
+fn hello(_: &str) -> String {
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: X-Hop\r\nX-Hop: 1\r\nX-Origin: yes\r\n\r\nhello"
+        .to_owned()
+}
+
+const HTTP: &str = "clients = \"127.0.0.1\"\ndestinations = \"127.0.0.0/8\"\nhttp = true\n";
+
+fn via(text: &str) -> &str {
+    let (_, rest) = text.split_once("1.1 taipan-").expect("it names this server");
+    &rest[..8]
+}
+
+#[test]
+fn forwards_requests_for_urls_as_they_are() {
+    let (port, heads) = origin(hello);
+    let server = proxy(&[port], HTTP);
+    let mut client = server.connect();
+    let mut rows = Rows::new();
+    let url = format!("http://127.0.0.1:{port}/a%2fb/../c?q=1");
+    let response = client.request(format!(
+        "GET {url} HTTP/1.1\r\nHost: other.test\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nX_Odd: 1\r\n\
+         Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\nTE: trailers\r\nUpgrade: a\r\n\
+         Via: 1.0 other\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n"
+    ));
+    let head = heads.recv_timeout(TIMEOUT).expect("a request");
+    let own = via(&head).to_owned();
+    let expected = format!(
+        "GET /a%2fb/../c?q=1 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX_Odd: 1\r\nVia: 1.0 other\r\n\
+         X-Forwarded-For: 192.0.2.1\r\nVia: 1.1 taipan-{own}\r\nConnection: close\r\n\r\n"
+    );
+    rows.check("the request", head.as_str(), expected.as_str());
+    rows.check("the response", (response.status, response.text().as_str()), (200, "hello"));
+    rows.check("its fields", (response.field("x-origin"), response.field("x-hop")), (Some("yes"), None));
+    rows.check("via", response.field("via"), Some(&*format!("1.1 taipan-{own}")));
+    let line = server.wait_for_output(&format!("\"target\":\"{url}\""), TIMEOUT);
+    rows.holds("the log", &line, line.contains(&format!("\"address\":\"127.0.0.1:{port}\",\"status\":200")));
+    // The connection of the client goes on. Without a port, it is 80.
+    let mut ask = |method: &str, url: &str, fields: &str| {
+        client.request(format!("{method} {url} HTTP/1.1\r\nHost: x\r\n{fields}\r\n")).status
+    };
+    let base = format!("http://127.0.0.1:{port}");
+    rows.check("no port", ask("GET", "http://127.0.0.1/", ""), 403);
+    for (method, url, fields, expected) in [
+        ("GET", base.clone(), "", "GET / HTTP/1.1"),
+        ("GET", format!("{base}?a"), "", "GET /?a HTTP/1.1"),
+        ("OPTIONS", base.clone(), "", "OPTIONS * HTTP/1.1"),
+        ("OPTIONS", format!("{base}/"), "Max-Forwards: 5\r\n", "OPTIONS / HTTP/1.1"),
+        ("DELETE", format!("{base}//x"), "", "DELETE //x HTTP/1.1"),
+    ] {
+        rows.check(&url, ask(method, &url, fields), 200);
+        let head = heads.recv_timeout(TIMEOUT).expect("a request");
+        rows.check(&url, head.lines().next().unwrap_or_default(), expected);
+        rows.check(&url, head.contains("Max-Forwards: 4\r\n"), !fields.is_empty());
+    }
+    rows.check("count", server.count("forwarded"), 6);
+    rows.check("no further hop", ask("OPTIONS", &base, "Max-Forwards: 0\r\n"), 204);
+    rows.check("TRACE", ask("TRACE", &base, ""), 405);
+    rows.check("HTTPS", ask("GET", &base.replace("http:", "https:"), ""), 400);
+    rows.check("a loop", ask("GET", &base, &format!("Via: 1.1 a, 1.1\ttaipan-{own}, 1.1 b\r\n")), 508);
+    rows.check("another proxy", ask("GET", &base, "Via: 1.1 taipan-00000000\r\n"), 200);
+    rows.check("the site itself", ask("GET", "/a.txt", ""), 200);
+}
+
+#[test]
+fn forwards_bodies_of_both_directions() {
+    let (port, heads) = origin(|head| {
+        let respond = |head: &str, body: &str| format!("HTTP/1.1 {head}\r\n\r\n{body}");
+        match head.split(' ').nth(1).unwrap_or_default() {
+            "/chunked" => respond("200 OK\r\nTransfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n"),
+            "/closed" => "HTTP/1.0 200 OK\r\n\r\nhello".to_owned(),
+            "/empty" => respond("204 No Content", ""),
+            "/head" => respond("200 OK\r\nContent-Length: 77", ""),
+            "/short" => respond("200 OK\r\nContent-Length: 77", "hello"),
+            "/garbage" => "garbage\r\n\r\n".to_owned(),
+            "/nothing" => String::new(),
+            "/switch" => respond("101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: a", ""),
+            "/early" => {
+                respond("103 Early Hints\r\nLink: </a>", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+            }
+            _ => hello(""),
+        }
+    });
+    let server = proxy(&[port], HTTP);
+    let mut rows = Rows::new();
+    let url = |path: &str| format!("http://127.0.0.1:{port}{path}");
+    for (path, method, status, body) in [
+        ("/chunked", "GET", 200, "hello"),
+        ("/closed", "GET", 200, "hello"),
+        ("/empty", "GET", 204, ""),
+        ("/early", "GET", 200, "hello"),
+        ("/garbage", "GET", 502, ""),
+        ("/nothing", "GET", 502, ""),
+        ("/switch", "GET", 502, ""),
+    ] {
+        let response = server.request(format!("{method} {} HTTP/1.1\r\nHost: x\r\n\r\n", url(path)));
+        rows.check(path, response.status, status);
+        if status < 300 {
+            rows.check(path, response.text().as_str(), body);
+        }
+        heads.recv_timeout(TIMEOUT).expect("a request");
+    }
+    let mut client = server.connect();
+    client.send(format!("HEAD {} HTTP/1.1\r\nHost: x\r\n\r\n", url("/head")));
+    let head = client.read_response_to_head();
+    rows.check("HEAD", (head.status, head.field("content-length")), (200, Some("77")));
+    let mut client = server.connect();
+    client.send(format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", url("/short")));
+    rows.holds("a short response is no whole one", &"", client.try_read_response().is_err());
+    for (fields, body, expected) in [
+        ("Content-Length: 5\r\n", "hello", "Content-Length: 5\r\nConnection: close\r\n\r\nhello"),
+        (
+            "Transfer-Encoding: chunked\r\n",
+            "5;x=1\r\nhello\r\n0\r\nX-Trailer: 1\r\n\r\n",
+            "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        ),
+        ("Content-Length: 0\r\n", "", "Content-Length: 0\r\nConnection: close\r\n\r\n"),
+    ] {
+        while heads.try_recv().is_ok() {}
+        let response =
+            server.request(format!("POST {} HTTP/1.1\r\nHost: x\r\n{fields}\r\n{body}", url("/post")));
+        rows.check(fields, response.text().as_str(), "hello");
+        let head = heads.recv_timeout(TIMEOUT).expect("a request");
+        rows.holds(fields, &head, head.ends_with(expected));
+    }
+    let both = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n";
+    let request = format!("POST {} HTTP/1.1\r\nHost: x\r\n{both}\r\n0\r\n\r\n", url("/post"));
+    rows.check("both framings", server.request(request).status, 400);
+    let broken = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n";
+    let broken = broken.replacen('/', &url("/post"), 1);
+    rows.check("a broken chunk", server.request(broken).status, 400);
+}
+
+#[test]
+fn refuses_urls_that_lead_elsewhere_than_allowed() {
+    let (port, heads) = origin(hello);
+    let dns = dns(&[
+        ("inner.test", &[[127, 0, 0, 1]]),
+        ("metadata.test", &[[169, 254, 169, 254]]),
+        ("mixed.test", &[[10, 0, 0, 1], [127, 0, 0, 1]]),
+        ("zero.test", &[[0, 0, 0, 0]]),
+        ("other.example", &[[127, 0, 0, 1]]),
+    ]);
+    let rules = "destinations = [\"*.test\", \"localhost\", \"127.*\", \"0*\", \"21*\"]\nhttp = true\n";
+    let section = format!(
+        "[resolver]\nservers = \"127.0.0.1:{dns}\"\ntimeout = \"500ms\"\n---\nclients = \"127.0.0.1\"\n{rules}"
+    );
+    let server = proxy_with("listen = \"127.0.0.1:0\"\nnames = \"own.test\"", &[port], &section);
+    let mut rows = Rows::new();
+    for (host, status) in [
+        ("inner.test", 403),
+        ("metadata.test", 403),
+        ("mixed.test", 403),
+        ("zero.test", 403),
+        ("localhost", 403),
+        ("LOCALHOST.", 403),
+        ("127.0.0.1", 403),
+        ("127.0.0.2", 403),
+        ("127.0.0.1.", 403),
+        ("127.1", 403),
+        ("0", 403),
+        ("0.0.0.0", 403),
+        ("0x7f.1", 403),
+        ("0x7f000001", 403),
+        ("2130706433", 403),
+        ("017700000001", 403),
+        ("0177.0.0.1", 403),
+        ("[::1]", 403),
+        ("[::]", 403),
+        ("[::ffff:127.0.0.1]", 403),
+        ("[::ffff:7f00:1]", 403),
+        ("[0:0:0:0:0:ffff:127.0.0.1]", 403),
+        ("[64:ff9b::7f00:1]", 403),
+        ("[fe80::1]", 403),
+        ("other.example", 403),
+        ("missing.test", 502),
+        ("user@inner.test", 400),
+        ("inner.test%00", 403),
+        ("", 400),
+    ] {
+        let request = format!("GET http://{host}:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+        rows.check(host, server.request(request).status, status);
+    }
+    rows.holds("nothing has come", &"", heads.try_recv().is_err());
+    let get = |url: &str| format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n");
+    rows.check("a port", server.request(get("http://inner.test:1/")).status, 403);
+    rows.check("an own name", server.request(get("http://own.test/a.txt")).text().as_str(), "a file");
+    let mut other = Client::tcp_from(IpAddr::from([127, 0, 0, 2]), server.addr());
+    let url = format!("http://inner.test:{port}/a.txt");
+    rows.check("a client of the site alone", other.request(get(&url)).text().as_str(), "a file");
+    server.wait_for_line("is not a public address", TIMEOUT);
+}
+
+#[test]
+fn a_forwarded_request_has_limits() {
+    let silent = destination(|mut stream| _ = stream.read_to_end(&mut Vec::new()));
+    let limits = "[limits]\nupgraded = 1\n---\n";
+    let server = proxy(&[silent], &format!("{limits}{HTTP}first_byte = \"1s\"\n"));
+    let request = format!("GET http://127.0.0.1:{silent}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut client = server.connect();
+    client.send(&request);
+    let is_full = || server.request(&request).status == 503;
+    assert!(wait_until(TIMEOUT, is_full));
+    assert_eq!(client.read_response().status, 504);
+}
+
+#[test]
+fn curl_uses_it_for_plain_http() {
+    let (port, heads) = origin(hello);
+    let server = proxy(&[port], HTTP);
+    let mut curl = tool("curl");
+    curl.args(["-sS", "-x", &format!("http://{}", server.addr())]);
+    let output = output_of(curl.arg(format!("http://127.0.0.1:{port}/b.txt")));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello");
+    assert!(heads.recv_timeout(TIMEOUT).expect("a request").starts_with("GET /b.txt HTTP/1.1\r\n"));
+}
+
+/// Opens a stream with CONNECT (RFC 9113 §8.5).
+fn open(client: &mut Http2, authority: &str) -> u32 {
+    let fields = [(":method", "CONNECT"), (":authority", authority)];
+    let fields = fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    // With a body, so that HEADERS does not end the stream.
+    client.open(&Http2Request { fields, body: vec![0], trailers: Vec::new() }).expect("the server reads")
+}
+
+/// The next frame of a stream.
+fn next_frame(client: &mut Http2, stream: u32) -> Frame {
+    loop {
+        let frame = client.read_frame().expect("another frame");
+        if frame.stream == stream && frame.kind != frame::WINDOW_UPDATE {
+            return frame;
+        }
+    }
+}
+
+fn status(client: &mut Http2, stream: u32) -> String {
+    let frame = next_frame(client, stream);
+    assert_eq!(frame.kind, frame::HEADERS, "{frame:?}");
+    let mut status = String::new();
+    let read = |name: &[u8], value: &[u8]| {
+        if name == b":status" {
+            status = String::from_utf8_lossy(value).into_owned();
+        }
+        Ok::<(), HpackError>(())
+    };
+    Decoder::new(hpack::TABLE_SIZE, usize::MAX).decode(&frame.payload, read).expect("a field block");
+    status
+}
+
+/// Reads DATA until the end of the stream, or what resets it.
+fn content(client: &mut Http2, stream: u32) -> Result<String, u32> {
+    let mut content = Vec::new();
+    loop {
+        let frame = next_frame(client, stream);
+        match frame.kind {
+            frame::DATA => content.extend(&frame.payload),
+            frame::RST_STREAM => {
+                let code: [u8; 4] = frame.payload[..].try_into().expect("a code");
+                return Err(u32::from_be_bytes(code));
+            }
+            other => panic!("frame {other}"),
+        }
+        if frame.flags & flag::END_STREAM != 0 {
+            return Ok(String::from_utf8_lossy(&content).into_owned());
+        }
+    }
+}
+
+#[test]
+fn opens_tunnels_by_http2() {
+    let echoes = destination(echo);
+    let resets = destination(|mut stream| {
+        _ = stream.read(&mut [0]);
+        // Unread bytes make a reset of the end.
+        _ = stream.write_all(b"x");
+    });
+    let server = proxy_with("listen = \"127.0.0.1:0 http2\"", &[echoes, resets], LOOPBACK);
+    let mut rows = Rows::new();
+    let mut client = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let authority = format!("127.0.0.1:{echoes}");
+    // Two streams of one connection.
+    for number in 1..=2 {
+        let stream = open(&mut client, &authority);
+        rows.check(number.to_string(), status(&mut client, stream).as_str(), "200");
+        client.send_frame(frame::DATA, 0, stream, b"hello ").expect("it is open");
+        client.send_frame(frame::DATA, flag::END_STREAM, stream, b"world").expect("it is open");
+        rows.check(number.to_string(), content(&mut client, stream), Ok("hello worldend of 11".to_owned()));
+    }
+    for (authority, expected) in [
+        (format!("127.0.0.1:{}", 1), "403"),
+        (format!("192.0.2.1:{echoes}"), "403"),
+        ("127.1:80".to_owned(), "403"),
+    ] {
+        let mut own = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+        let stream = open(&mut own, &authority);
+        rows.check(&authority, status(&mut own, stream).as_str(), expected);
+    }
+    let mut own = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let stream = open(&mut own, &format!("127.0.0.1:{resets}"));
+    rows.check("to be reset", status(&mut own, stream).as_str(), "200");
+    own.send_frame(frame::DATA, 0, stream, b"more than one byte").expect("it is open");
+    const CONNECT_ERROR: u32 = 10;
+    rows.check("a reset", content(&mut own, stream).err(), Some(CONNECT_ERROR));
+    let line = server.wait_for_output(&authority, TIMEOUT);
+    rows.holds(
+        "the log",
+        &line,
+        line.contains("\"method\":\"CONNECT\"") && line.contains("\"version\":\"HTTP/2"),
+    );
+    let plain = Site::new().config("listen = \"127.0.0.1:0 http2\"\n").start();
+    let mut own = Http2::over(Client::tcp(plain.addr())).expect("the server accepts");
+    let stream = open(&mut own, &authority);
+    rows.check("without a proxy", status(&mut own, stream).as_str(), "405");
 }

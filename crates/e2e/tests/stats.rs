@@ -12,7 +12,7 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 98] = [
+const COUNTS: [&str; 99] = [
     "http_1_0",
     "http_1_1",
     "http_2",
@@ -98,6 +98,7 @@ const COUNTS: [&str; 98] = [
     "logins_busy",
     "breakers_opened",
     "breakers_rejected",
+    "forwarded",
     "hedges",
     "hedges_won",
     "hedges_omitted",

@@ -21,6 +21,7 @@ mod forward;
 mod limit;
 mod logins;
 mod monitor;
+mod other_server;
 mod pages;
 mod panic_guard;
 mod publishing;
@@ -235,6 +236,8 @@ impl Responder {
         };
         let admitted = match self.limits {
             None => Ok(None),
+            // They are for paths of this server.
+            Some(_) if exchange.is_for_another_server() => Ok(None),
             Some(limits) => Box::pin(exchange.admit(limits)).await,
         };
         let response = match admitted {
@@ -418,6 +421,9 @@ impl<'a> Exchange<'a> {
 
     #[inline]
     fn fast(&mut self) -> Result<Response, Unfinished> {
+        if self.responder.forward_proxy.is_some() && self.is_for_another_server() {
+            return Err(Unfinished::Waits);
+        }
         let path = match self.path() {
             Ok(path) => path,
             Err(_) if self.asks_for_tunnel() => return Err(Unfinished::Waits),
@@ -544,6 +550,9 @@ impl<'a> Exchange<'a> {
     }
 
     async fn respond(&mut self, request: Request<'_>) -> Response {
+        if self.is_for_another_server() {
+            return on_heap(|| self.forward_to_other_server(request)).await;
+        }
         let path = match self.path() {
             Ok(path) => path,
             Err(_) if self.asks_for_tunnel() => return on_heap(|| self.open_tunnel()).await,

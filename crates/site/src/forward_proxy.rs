@@ -1,4 +1,4 @@
-//! The rules of the forward proxy: whose tunnels are opened, and where they may lead.
+//! The rules of the forward proxy: whose tunnels are opened and whose requests are forwarded, and where they may lead.
 //!
 //! Knows nothing of DNS: the caller passes each address that a name has.
 
@@ -26,6 +26,22 @@ pub struct ForwardProxy {
     pub ports: Vec<u16>,
     /// For the resolution of the name, and for all of its addresses.
     pub connect_timeout: Duration,
+    /// `None`: only tunnels are opened.
+    pub http: Option<HttpTimeouts>,
+}
+
+/// Of requests by plain HTTP that are forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpTimeouts {
+    /// From the end of the request to the end of the response head.
+    pub first_byte: Duration,
+    /// Without a byte of the response, while the client receives all of it.
+    pub idle: Duration,
+}
+
+impl HttpTimeouts {
+    pub const DEFAULT: HttpTimeouts =
+        HttpTimeouts { first_byte: Duration::from_secs(60), idle: Duration::from_secs(60) };
 }
 
 /// Where a tunnel is to lead.
@@ -82,6 +98,11 @@ impl ForwardProxy {
             false if !is_public(ip) => Err(Refusal::Address(ip)),
             false => Ok(()),
         }
+    }
+
+    /// Whether an address may be that of this machine itself: only if it is named as such.
+    pub fn allows_own_address(&self, ip: IpAddr) -> bool {
+        self.networks.contains(Some(ip.to_canonical()))
     }
 
     fn names_host(&self, host: &Host) -> bool {
@@ -161,6 +182,7 @@ mod tests {
             networks: networks(destinations),
             ports: PORTS.to_vec(),
             connect_timeout: CONNECT_TIMEOUT,
+            http: None,
         }
     }
 

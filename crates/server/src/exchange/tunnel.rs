@@ -3,27 +3,27 @@
 use std::rc::Rc;
 
 use site::forward_proxy::{ForwardProxy, Host, Refusal};
-use taipan_http::head::{Method, Version};
+use taipan_http::head::Method;
 use taipan_http::status::Status;
 use tokio::io::Interest;
 
 use super::Exchange;
 use crate::content::fixed;
 use crate::forward_proxy::message::{ConnectFailure, Failure};
+use crate::log::upstream::AttemptLog;
 use crate::peer::Peer;
 use crate::pool::Stream;
 use crate::response::{Body, Response};
 use crate::response_head::HeadWriter;
+use crate::semaphore::Permit;
 use crate::stats::Count;
 use crate::upstream::upgrade::UpgradedConnection;
 use crate::{log, sys};
 
 impl Exchange<'_> {
-    /// Whether the request asks for a tunnel, and the site has a forward proxy. HTTP/2 has no tunnels here.
+    /// Whether the request asks for a tunnel, and the site has a forward proxy. By HTTP/2 it is a stream (RFC 9113 §8.5).
     pub(super) fn asks_for_tunnel(&self) -> bool {
-        self.services.site.forward_proxy.is_some()
-            && self.head.method == Method::Connect
-            && self.head.version != Version::Http2
+        self.services.site.forward_proxy.is_some() && self.head.method == Method::Connect
     }
 
     pub(super) async fn open_tunnel(&mut self) -> Response {
@@ -36,7 +36,6 @@ impl Exchange<'_> {
     async fn tunnel(&mut self) -> Result<Response, Status> {
         let services = self.services;
         let rules = services.site.forward_proxy.as_ref().ok_or(Status::METHOD_NOT_ALLOWED)?;
-        let proxy = self.responder.forward_proxy.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
         // What the client sends behind the head belongs to the tunnel.
         if self.head.framing.has_body() {
             return Err(Status::BAD_REQUEST);
@@ -46,8 +45,21 @@ impl Exchange<'_> {
         if services.sheds_cold() {
             return Err(Status::SERVICE_UNAVAILABLE);
         }
+        let (stream, permit, attempt) = self.connect_to(authority, host, port).await?;
+        attempt.on_connection();
+        Ok(self.established(UpgradedConnection::of_stream(stream, Rc::new(permit), attempt)))
+    }
+
+    /// A connection to a destination that the rules allow, with the permit that bounds how many there are.
+    pub(super) async fn connect_to(
+        &mut self,
+        authority: &str,
+        host: Host,
+        port: u16,
+    ) -> Result<(Stream, Permit, AttemptLog), Status> {
+        let proxy = self.responder.forward_proxy.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
         let Some(permit) = self.responder.upstreams.upgrades.take() else {
-            services.counts.add(Count::UpgradesRejected, 1);
+            self.services.counts.add(Count::UpgradesRejected, 1);
             self.note(authority, "there are too many tunnels; see \"upgraded\"");
             return Err(Status::SERVICE_UNAVAILABLE);
         };
@@ -55,11 +67,8 @@ impl Exchange<'_> {
         match proxy.connect(host, port).await {
             Ok((stream, address)) => {
                 attempt.on_endpoint(&address.to_string().into());
-                attempt.on_connection();
                 let socket = sys::watch(stream, Interest::READABLE | Interest::WRITABLE);
-                let stream = Stream::new(socket.map_err(|_| Status::BAD_GATEWAY)?, None);
-                let end = UpgradedConnection::of_stream(stream, Rc::new(permit), attempt);
-                Ok(self.established(end))
+                Ok((Stream::new(socket.map_err(|_| Status::BAD_GATEWAY)?, None), permit, attempt))
             }
             Err(ConnectFailure { failure, why }) => {
                 self.note(authority, &why);
@@ -68,7 +77,11 @@ impl Exchange<'_> {
         }
     }
 
-    fn check_destination(&self, rules: &ForwardProxy, authority: &str) -> Result<(Host, u16), Status> {
+    pub(super) fn check_destination(
+        &self,
+        rules: &ForwardProxy,
+        authority: &str,
+    ) -> Result<(Host, u16), Status> {
         let checked = match self.client {
             Peer::Unknown => Err(Refusal::Client),
             client => rules.check(client.ip(), authority),
@@ -80,10 +93,12 @@ impl Exchange<'_> {
     }
 
     /// Logs why there is no tunnel. A thousand clients may cause it at the same time.
-    fn note(&self, authority: &str, why: &str) {
+    pub(super) fn note(&self, authority: &str, why: &str) {
         if let Some(omitted) = self.responder.refused_tunnels.admit(self.now) {
             let (client, authority) = (self.client, authority.escape_debug());
-            log::warn(format_args!("forward proxy: no tunnel from {client} to {authority}: {why}{omitted}"));
+            log::warn(format_args!(
+                "forward proxy: no connection from {client} to {authority}: {why}{omitted}"
+            ));
         }
     }
 

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -183,7 +183,11 @@ impl Process {
                 continue;
             }
             match open(address).await {
-                Ok(stream) => return Ok((stream, address)),
+                Ok((_, own)) if own == address.ip() && !self.rules.allows_own_address(own) => {
+                    let why = format!("{own} is this machine, and no network of \"destinations\" has it");
+                    refusal = Some(ConnectFailure::new(Failure::Refused, why));
+                }
+                Ok((stream, _)) => return Ok((stream, address)),
                 Err(error) => {
                     failed = Some(ConnectFailure::new(Failure::Failed, format!("{address}: {error}")));
                 }
@@ -205,12 +209,14 @@ impl Process {
     }
 }
 
-/// Does not block the loop.
-async fn open(address: SocketAddr) -> io::Result<OwnedFd> {
+/// Does not block the loop. Returns also the own address of the connection, which is that of the destination if that is this
+/// machine.
+async fn open(address: SocketAddr) -> io::Result<(OwnedFd, IpAddr)> {
     let stream = TcpStream::connect(address).await?;
     // Fails only if the connection has ended already.
     _ = stream.set_nodelay(true);
-    Ok(stream.into_std()?.into())
+    let own = stream.local_addr()?.ip();
+    Ok((stream.into_std()?.into(), own))
 }
 
 /// One connection that is being made.

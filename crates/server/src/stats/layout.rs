@@ -105,6 +105,7 @@ counts! {
     ThrottlePauses "throttle_pauses" "pauses of throttled responses and bodies",
     BreakersOpened "breakers_opened" "circuit breakers opened",
     BreakersRejected "breakers_rejected" "requests rejected with 503: circuit breaker open",
+    Forwarded "forwarded" "requests forwarded to other servers, as their proxy",
     Hedges "hedges" "requests that a second endpoint got, too",
     HedgesWon "hedges_won" "requests that the second endpoint responded to first",
     HedgesOmitted "hedges_omitted" "requests without a second endpoint: too many have one",

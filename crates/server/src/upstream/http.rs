@@ -245,6 +245,47 @@ pub fn request_head(
     out
 }
 
+/// The head of a request that a forward proxy, `name`, sends to the server of its URL: as the client has sent it (RFC 9110
+/// §7.7), in the form for origin servers. `length`: of the body; `None` inside: it is chunked.
+pub fn direct_head(head: &Head<'_>, name: &str, length: Option<Option<u64>>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    let has_path = head.raw_target.splitn(4, '/').nth(3).is_some() || head.target.query().is_some();
+    let path = match head.target.path() {
+        // RFC 9112 §3.2.4.
+        Some("/") if head.method == Method::Options && !has_path => "*",
+        path => path.unwrap_or("/"),
+    };
+    put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
+    if let Some(query) = head.target.query() {
+        put(&mut out, &[b"?", query.as_bytes()]);
+    }
+    put(&mut out, &[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
+    let forwards = Forwards::of(head.values("max-forwards"));
+    let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
+    for field in head.fields.iter().filter(|field| !is_of_connection(head, field.name)) {
+        if !(counts_forwards && is_name(field.name, "max-forwards"))
+            && !is_name(field.name, "proxy-authorization")
+        {
+            put(&mut out, &[field.name, b": ", field.value, b"\r\n"]);
+        }
+    }
+    if counts_forwards {
+        forwards.write(&mut out);
+    }
+    put_via(head, name, &mut out);
+    match length {
+        None => {}
+        Some(None) => put(&mut out, &[b"Transfer-Encoding: chunked\r\n"]),
+        Some(Some(bytes)) => {
+            out.extend_from_slice(b"Content-Length: ");
+            write_number(bytes, &mut out);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    put_end(Next::Close, Accepts::Content, &mut out);
+    out
+}
+
 /// The head of the request that asks an authorizer about that of `head`, without its body. The authorizer gets the path in
 /// its shortest spelling: its rules need not know the others.
 pub fn subrequest_head(
@@ -302,20 +343,28 @@ impl Accepts {
 /// The client's fields that `passes` selects, without those of the connection. A name with an underscore is left out,
 /// because programs take it for the same name with a hyphen.
 fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool) {
-    let options = || head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
     for field in head.fields {
-        let is_named = || options().any(|option| trim_ows(option).eq_ignore_ascii_case(field.name));
-        let is_own = OWN_FIELDS.iter().any(|own| is_name(field.name, own));
-        if !is_own && !field.name.contains(&b'_') && passes(field.name) && !is_named() {
+        if !field.name.contains(&b'_') && passes(field.name) && !is_of_connection(head, field.name) {
             put(out, &[field.name, b": ", field.value, b"\r\n"]);
         }
     }
 }
 
+/// Whether a field is for this hop alone, or written by this server.
+fn is_of_connection(head: &Head<'_>, name: &[u8]) -> bool {
+    let mut options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
+    OWN_FIELDS.iter().any(|own| is_name(name, own))
+        || options.any(|option| trim_ows(option).eq_ignore_ascii_case(name))
+}
+
+/// RFC 9110 §7.6.3, behind those of other proxies.
+fn put_via(head: &Head<'_>, own: &str, out: &mut Vec<u8>) {
+    put(out, &[b"Via: ", head.version.number().as_bytes(), b" ", own.as_bytes(), b"\r\n"]);
+}
+
 /// What this server knows of the request, unless the route has fields of its own.
 fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Vec<u8>) {
-    // RFC 9110 §7.6.3, behind those of other proxies.
-    put(out, &[b"Via: ", head.version.number().as_bytes(), b" ", NAME.as_bytes(), b"\r\n"]);
+    put_via(head, NAME, out);
     let mut client = Vec::with_capacity(40);
     if let Some(ip) = peer.ip() {
         write_ip(ip, &mut client);

@@ -23,9 +23,8 @@ const OF_RESPONSES: [&str; 7] =
 
 /// Passes the interim responses to one request.
 pub struct Interims<'a> {
-    /// `None`: nothing is passed.
-    client: Option<&'a dyn SendInterim>,
-    route: &'a Route,
+    /// The client, and the route. `None`: nothing is passed.
+    client: Option<(&'a dyn SendInterim, &'a Route)>,
     passed: Cell<usize>,
     bytes: Cell<usize>,
 }
@@ -38,14 +37,21 @@ impl<'a> Interims<'a> {
         client: Option<&'a dyn SendInterim>,
     ) -> Interims<'a> {
         let route = services.site.hosts.at(handler.host).routes.get(handler.route);
-        let client = client.filter(|_| !handler.is_authorizer());
-        Interims { client, route, passed: Cell::new(0), bytes: Cell::new(0) }
+        let client = client.filter(|_| !handler.is_authorizer()).map(|client| (client, route));
+        Interims { client, ..Interims::dropped() }
+    }
+
+    /// None of them is passed.
+    pub fn dropped() -> Interims<'a> {
+        Interims { client: None, passed: Cell::new(0), bytes: Cell::new(0) }
     }
 
     /// The server itself sends 100 (Continue).
     pub fn pass(&self, interim: &Interim) {
-        let Some(client) = self.client.filter(|_| interim.status != Status::CONTINUE) else { return };
-        let fields: Vec<Field<'_>> = interim.fields.iter().filter(|field| self.is_passed(field)).collect();
+        let Some((client, route)) = self.client.filter(|_| interim.status != Status::CONTINUE) else {
+            return;
+        };
+        let fields: Vec<Field<'_>> = interim.fields.iter().filter(|field| is_passed(route, field)).collect();
         let bytes: usize = fields.iter().map(|field| field.name.len() + field.value.len()).sum();
         let (passed, bytes) = (self.passed.get() + 1, self.bytes.get() + bytes);
         if passed <= MOST && bytes <= MOST_BYTES {
@@ -54,10 +60,10 @@ impl<'a> Interims<'a> {
             client.send_interim(interim.status, &fields);
         }
     }
+}
 
-    /// A field that the route sets or removes is in the final response alone.
-    fn is_passed(&self, field: &Field<'_>) -> bool {
-        !OF_RESPONSES.iter().any(|own| is_name(field.name, own))
-            && !self.route.headers.iter().any(|rule| rule.replaces(field.name))
-    }
+/// A field that the route sets or removes is in the final response alone.
+fn is_passed(route: &Route, field: &Field<'_>) -> bool {
+    !OF_RESPONSES.iter().any(|own| is_name(field.name, own))
+        && !route.headers.iter().any(|rule| rule.replaces(field.name))
 }

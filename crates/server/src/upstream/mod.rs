@@ -17,6 +17,7 @@ mod permission;
 mod transport;
 
 pub mod cgi;
+pub mod direct;
 mod fastcgi;
 mod http;
 mod http2;
@@ -276,7 +277,7 @@ async fn forward_to_script(
         _ => Box::new(script),
     };
     let exchange = Exchange::new(services, script, Kind::Script, timeouts, request, source, Instant::now());
-    let interims = Interims::new(services, handler, None);
+    let interims = Interims::dropped();
     let answered = exchange.receive_answer(&interims).await;
     match receive(answered, handler, request, None).await {
         Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),
@@ -380,7 +381,7 @@ async fn forward_to_application(
     // What has been read from the client cannot be sent again.
     let is_streamed = spooled.is_none() && body.length() != Length::None;
     let is_repeatable = !is_streamed && request.repeats != Repeats::No;
-    let of_hedge = Interims::new(services, handler, None);
+    let of_hedge = Interims::dropped();
     let hedger = Hedger::new(services, application, request, log, &of_hedge);
     let mut hedger = hedger.filter(|_| !is_streamed && spooled.is_none());
     let (mut tried, mut retries, mut was_alone) = (Tried::new(), upstream.retries, false);

@@ -152,7 +152,7 @@ async fn of_client(
 }
 
 /// The content of the response, as far as it is there. Errors: what the response leads to without it.
-async fn content(
+pub(super) async fn content(
     exchange: Exchange,
     wanted: Wanted,
     head: &UpstreamHead,

@@ -2,7 +2,7 @@
 
 use super::keys::Scope;
 use super::section::{Given, Section};
-use crate::forward_proxy::{CONNECT_TIMEOUT, ForwardProxy, MAX_ENTRIES, PORTS};
+use crate::forward_proxy::{CONNECT_TIMEOUT, ForwardProxy, HttpTimeouts, MAX_ENTRIES, PORTS};
 use crate::network::{Network, Networks};
 use crate::wildcard::Wildcard;
 
@@ -30,7 +30,22 @@ pub fn forward_proxy(top: &Section) -> Option<ForwardProxy> {
         names,
         networks: Networks::new(networks),
         ports: ports(&section),
+        http: http(&section),
         connect_timeout: section.duration("connect_timeout").unwrap_or(CONNECT_TIMEOUT),
+    })
+}
+
+/// `None`: only tunnels are opened.
+fn http(section: &Section) -> Option<HttpTimeouts> {
+    if section.flag("http") != Some(true) {
+        let what_to_do = "add http = true, or remove it";
+        section.reject_keys(&["first_byte", "idle"], "is for requests by plain HTTP", what_to_do);
+        return None;
+    }
+    let defaults = HttpTimeouts::DEFAULT;
+    Some(HttpTimeouts {
+        first_byte: section.duration("first_byte").unwrap_or(defaults.first_byte),
+        idle: section.duration("idle").unwrap_or(defaults.idle),
     })
 }
 

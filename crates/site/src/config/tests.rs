@@ -170,6 +170,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "download" | "requests_burst" | "announce" | "status" if scope == Scope::Limit => "requests = 1",
         "queue" if scope == Scope::Limit => "concurrent = 1",
         "wait" if scope == Scope::Limit => "concurrent = 1\nqueue = 1",
+        "first_byte" | "idle" if scope == Scope::ForwardProxy => "http = true",
         "status" | "timeout" | "rise" | "fall" if scope == Scope::Health => "path = \"/health\"",
         "format" => "access = \"stdout\"",
         "fields" if scope == Scope::Log => "access = \"stdout\"",
@@ -316,7 +317,9 @@ fn suggests_the_nearest_key_for_an_unknown_one() {
     check_after("linger = \"5s\"", &["site.toml:3: unknown key \"linger\"; it belongs to [timeouts]"]);
     check_after(
         "idle = \"5s\"",
-        &["site.toml:3: unknown key \"idle\"; it belongs to [timeouts] or [scripts] or [[application]]"],
+        &[
+            "site.toml:3: unknown key \"idle\"; it belongs to [timeouts] or [scripts] or [[application]] or [forward_proxy]",
+        ],
     );
     check_after(
         "[[route]]\npath = \"/a/\"\nhandler = \"x\"",

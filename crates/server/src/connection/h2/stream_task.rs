@@ -1,6 +1,7 @@
 //! The task of one stream that waits: for what its response needs, for the body of its request, or for its client to
 //! take the content that it makes. Whatever it waits for has a deadline. It ends with its stream.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -36,6 +37,8 @@ pub struct StreamTask {
     pub shared: Rc<Shared>,
     pub stream: StreamId,
     pub entry: TableEntry,
+    /// With which the stream is reset when its content cannot be completed.
+    pub failure: Cell<ErrorCode>,
 }
 
 /// The client is too slow with the body of its request.
@@ -70,11 +73,20 @@ impl StreamTask {
             let names = head.names.union(Names::UPGRADE);
             head = Head { method, token: "GET", framing, fields: &fields, names, ..head };
         }
+        if head.method == Method::Connect {
+            // RFC 9113 §8.5.
+            self.failure.set(ErrorCode::CONNECT_ERROR);
+        }
+        let is_tunnel = request.fields.protocol().is_some() || head.method == Method::Connect;
+        if is_tunnel {
+            // The content is what passes in the tunnel.
+            head.framing = Framing::None;
+        }
         let guard = Unanswered { task: self, head: &head, origin };
         let connection =
             ConnectionInfo { client, group, via, local: self.shared.local, tls: self.shared.tls.as_deref() };
         let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
-        let body = match body.has_content() && request.fields.protocol().is_none() {
+        let body = match body.has_content() && !is_tunnel {
             true => RequestBody::Stream(Rc::new(body)),
             false => RequestBody::None,
         };
@@ -87,7 +99,7 @@ impl StreamTask {
                 exchange::error_response(&connections.services, head.method, Status::REQUEST_TIMEOUT, None)
             }
         };
-        let response = match request.fields.protocol().is_some() {
+        let response = match is_tunnel {
             true => self.switch(response),
             false => response,
         };
@@ -95,7 +107,7 @@ impl StreamTask {
         self.begin(&head, origin, response)
     }
 
-    /// The response to an extended CONNECT. Only an upstream that has switched the protocol may make it a success.
+    /// The response to CONNECT. Only a destination, or an upstream that has switched the protocol, may make it a success.
     fn switch(&self, response: Response) -> Response {
         let services = &self.shared.connections.services;
         match response {
@@ -253,7 +265,7 @@ impl StreamTask {
 
     /// Ends the stream before its end.
     fn abort(&self, why: &'static str) {
-        self.shared.http2.borrow_mut().abort(self.stream, ErrorCode::INTERNAL_ERROR, why);
+        self.shared.http2.borrow_mut().abort(self.stream, self.failure.get(), why);
         self.shared.wake();
     }
 

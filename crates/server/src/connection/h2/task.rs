@@ -2,6 +2,7 @@
 //! frames, starts a task for each stream that waits, and sends what the streams have, by their priorities. When no
 //! stream is open, the connection goes back to the idle set.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -10,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use site::memory;
+use taipan_h2::error::ErrorCode;
 use tokio::task::JoinSet;
 
 use super::shared::Shared;
@@ -299,7 +301,8 @@ impl Http2Task {
             self.waited = Waited::Yes;
             let entry = connections.stream_table.insert(Phase::Respond, now);
             let deadline = entry.state.clone();
-            let task = StreamTask { shared: self.shared.clone(), stream, entry }.serve(start);
+            let failure = Cell::new(ErrorCode::INTERNAL_ERROR);
+            let task = StreamTask { shared: self.shared.clone(), stream, entry, failure }.serve(start);
             debug_assert!(size_of_val(&task) as u64 <= memory::TASK);
             let task = self.streams.spawn_local(task);
             self.shared.http2.borrow_mut().on_started(stream, task, deadline);

@@ -2825,7 +2825,7 @@ pub static CHAPTERS: &[Chapter] = &[
     },
     Chapter {
         title: "`[forward_proxy]`",
-        intro: "Who may open tunnels with CONNECT, and where to. See [Forward proxy](forward-proxy.md).",
+        intro: "Who may open tunnels with CONNECT, or have requests forwarded, and where to. See [Forward proxy](forward-proxy.md).",
         scopes: &[Scope::ForwardProxy],
         keys: &[
             Key {
@@ -2859,6 +2859,29 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "\"3s\"",
                 text: "How long it may take until there is a connection: to resolve the name, and to try its addresses. \
                        Then the client gets 504.",
+            },
+            Key {
+                name: "http",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether requests for URLs of other servers (`GET http://www.example.org/`) are forwarded, too. Otherwise \
+                       there are only tunnels. See [Plain HTTP](forward-proxy.md#plain-http).",
+            },
+            Key {
+                name: "first_byte",
+                kind: time(100, 3600),
+                default: Value("\"60s\""),
+                example: "\"10s\"",
+                text: "How long the other server may take from the end of a request to the head of its response. Then the client \
+                       gets 504.",
+            },
+            Key {
+                name: "idle",
+                kind: time(100, 3600),
+                default: Value("\"60s\""),
+                example: "\"10s\"",
+                text: "How long the other server may send nothing of a response that has begun, while the client reads it.",
             },
         ],
     },

@@ -1,0 +1,204 @@
+//! A request of a forward proxy: it goes to the server of its URL as it is, on a connection of its own that has no other
+//! request. Knows neither rules nor names.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::LazyLock;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use site::forward_proxy::HttpTimeouts;
+use taipan_http::fields::{is_name, trim_ows};
+use taipan_http::framing::Framing;
+use taipan_http::head::{Head, Method, Persistence};
+use taipan_http::rule::BODY_TOO_LARGE;
+use taipan_http::status::Status;
+use tokio::time::Instant;
+
+use super::exchange::{Answered, BodySource, Exchange, Failure, Kind, Timeouts};
+use super::head::HeadParser;
+use super::http::{Accepts, direct_head};
+use super::interim::Interims;
+use super::request::{Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
+use super::response::content;
+use super::transport::{ReadError, Transport};
+use super::{Outcome, report};
+use crate::log::upstream::AttemptLog;
+use crate::pool::Stream;
+use crate::request::Request;
+use crate::request::body::{Length, RequestBody};
+use crate::response_head::HeadWriter;
+use crate::semaphore::Permit;
+use crate::services::Services;
+
+/// This server in `Via`. No other has the name, so that a request that comes back is known.
+static NAME: LazyLock<String> = LazyLock::new(|| {
+    let mut bytes = [0; 4];
+    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+        Ok(_) => format!("taipan-{:08x}", u32::from_ne_bytes(bytes)),
+        Err(_) => format!("taipan-{}", std::process::id()),
+    }
+});
+
+/// A connection to the server of a URL.
+pub struct Destination {
+    pub stream: Stream,
+    /// Held until the end of the response.
+    pub permit: Permit,
+    pub attempt: AttemptLog,
+    /// In messages.
+    pub name: Rc<str>,
+    pub timeouts: HttpTimeouts,
+}
+
+/// Whether this server has forwarded the request before (RFC 9110 §7.6.3).
+pub fn has_passed(head: &Head<'_>) -> bool {
+    let mut hops = head.values("via").flat_map(|value| value.split(|byte| *byte == b','));
+    hops.any(|hop| {
+        let mut words =
+            trim_ows(hop).split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+        words.nth(1) == Some(NAME.as_bytes())
+    })
+}
+
+/// Sends a request, whose body has at most `max_body` bytes, and makes a response of what comes back.
+pub async fn forward(
+    services: &Rc<Services>,
+    request: Request<'_>,
+    body: &RequestBody,
+    max_body: u64,
+    destination: Destination,
+) -> Outcome {
+    let Request { head, connection, .. } = request;
+    let Destination { stream, permit, attempt, name, timeouts } = destination;
+    let (length, source) = match body.length() {
+        // The client may have announced an empty body.
+        Length::None => ((head.framing == Framing::Sized(0)).then_some(Some(0)), BodySource::Empty),
+        Length::Sized(bytes) if bytes > max_body => {
+            return (Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into();
+        }
+        Length::Sized(bytes) => (Some(Some(bytes)), BodySource::Client(body.clone(), max_body)),
+        Length::Unknown => (Some(None), BodySource::Client(body.clone(), max_body)),
+    };
+    let transport = Direct {
+        services: services.clone(),
+        stream,
+        out: RefCell::new((direct_head(head, &NAME, length), 0)),
+        is_chunked: length == Some(None),
+        body_ended: Cell::new(false),
+        is_connected: Cell::new(false),
+        _permit: permit,
+    };
+    let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
+    let request = UpstreamRequest {
+        message: Message::Http(Vec::new()),
+        wanted,
+        repeats: Repeats::No,
+        label: label(head, connection.client).into(),
+        upgrade: None,
+        accepts: Accepts::Content,
+        trailers: RequestTrailers::default(),
+        response_trailers: None,
+        is_open_ended: length == Some(None),
+        authority: std::str::from_utf8(head.authority).unwrap_or_default().into(),
+        upstream_name: name.clone(),
+    };
+    let HttpTimeouts { first_byte, idle } = timeouts;
+    let timeouts = Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX };
+    let began = Instant::now();
+    let (transport, kind) = (Box::new(transport), Kind::Application);
+    let mut exchange = Exchange::new(services, transport, kind, timeouts, &request, source, began);
+    exchange.attempt = Some(attempt);
+    let Answered { exchange, head, received } = match exchange.receive_answer(&Interims::dropped()).await {
+        Ok(answered) => answered,
+        Err(Failure::Reported(status)) => return Outcome::Failed(status),
+        Err(Failure::Rejected(rejection)) => return Outcome::Rejected(rejection),
+        Err(Failure::NoResponse(failure)) => {
+            return Outcome::Failed(report(services, &request.label, &name, &failure));
+        }
+    };
+    let content = match Box::pin(content(exchange, wanted, &head, received)).await {
+        Ok(content) => content,
+        Err(outcome) => return outcome,
+    };
+    let mut writer = HeadWriter::new(services, None, head.status);
+    // The server writes these itself.
+    for field in
+        head.fields.iter().filter(|field| !["date", "server"].iter().any(|own| is_name(field.name, own)))
+    {
+        if let Ok(name) = std::str::from_utf8(field.name) {
+            writer = writer.field(name, field.value);
+        }
+    }
+    Outcome::Response(content.respond(writer.field("Via", format!("1.1 {}", *NAME))))
+}
+
+/// A connection with one request.
+struct Direct {
+    services: Rc<Services>,
+    stream: Stream,
+    /// What is to be sent, and how much of it has been.
+    out: RefCell<(Vec<u8>, usize)>,
+    is_chunked: bool,
+    body_ended: Cell<bool>,
+    /// All of the head has been sent.
+    is_connected: Cell<bool>,
+    _permit: Permit,
+}
+
+impl Direct {
+    fn push(&self, parts: &[&[u8]]) {
+        let out = &mut self.out.borrow_mut().0;
+        parts.iter().for_each(|part| out.extend_from_slice(part));
+    }
+}
+
+impl Transport for Direct {
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (bytes, sent) = &mut *self.out.borrow_mut();
+        while *sent < bytes.len() {
+            *sent += ready!(self.stream.poll_write(cx, &bytes[*sent..]))?;
+        }
+        bytes.clear();
+        *sent = 0;
+        self.is_connected.set(true);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_ready(cx))?;
+        match self.is_chunked {
+            true => self.push(&[format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"]),
+            false => self.push(&[bytes]),
+        }
+        _ = self.poll_ready(cx)?;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_chunked && !self.body_ended.replace(true) {
+            self.push(&[b"0\r\n\r\n"]);
+        }
+        self.poll_ready(cx)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.is_connected.get()
+    }
+
+    fn head_parser(&self) -> HeadParser {
+        HeadParser::http()
+    }
+
+    fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
+        let scratch = &mut *self.services.scratch.borrow_mut();
+        let space = scratch.space();
+        let length = ready!(self.stream.poll_read(cx, space))?;
+        Poll::Ready(Ok((length > 0).then(|| space[..length].to_vec())))
+    }
+
+    /// The connection closes when this is dropped.
+    fn finish(&self, _: Persistence) {}
+}
