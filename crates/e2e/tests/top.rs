@@ -100,7 +100,11 @@ fn server() -> Server {
 
 fn top(server: &Server, arguments: &[&str]) -> Command {
     let mut top = command();
-    top.env("TERM", "xterm").arg("top").arg("-c").arg(server.home().join("site.toml")).args(arguments.iter().map(OsStr::new));
+    top.env("TERM", "xterm")
+        .arg("top")
+        .arg("-c")
+        .arg(server.home().join("site.toml"))
+        .args(arguments.iter().map(OsStr::new));
     top
 }
 

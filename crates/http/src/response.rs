@@ -200,6 +200,23 @@ impl ResponseHead {
         builder.finish_with(self.body())
     }
 
+    /// The same head with this field in place of others of its name, and the same body.
+    pub fn with_replaced(&self, name: &str, value: &str) -> ResponseHead {
+        let is_of_name = |line: &[u8]| {
+            let (own, rest) = line.split_at_checked(name.len()).unwrap_or((b"", b""));
+            own.eq_ignore_ascii_case(name.as_bytes()) && rest.starts_with(b":")
+        };
+        let (mut bytes, mut date_at) = (Vec::with_capacity(self.head), self.date_at);
+        for line in self.bytes[..self.head - CRLF.len()].split_inclusive(|byte| *byte == b'\n') {
+            match is_of_name(line) {
+                true if bytes.len() < date_at => date_at -= line.len(),
+                true => {}
+                false => bytes.extend_from_slice(line),
+            }
+        }
+        Builder { bytes, date_at, status: self.status }.field(name, value).finish_with(self.body())
+    }
+
     /// The same head up to the first `kept` bytes, which end a line, with these fields behind them, and the same body.
     pub fn with_end<'f>(
         &self,
@@ -307,6 +324,22 @@ mod tests {
         assert_eq!(text(again.bytes()), text(expected.bytes()));
         assert_eq!(text(again.with_end(kept, []).bytes()), text(head.bytes()));
         assert_eq!(text(head.with_end(usize::MAX, []).bytes()), text(head.bytes()));
+    }
+
+    #[test]
+    fn replaces_a_field() {
+        let head =
+            Builder::new(Status::OK, DATE).field("Retry-After", "1").field("A", "b").finish_with(b"body");
+        let found = head.with_replaced("retry-after", "90");
+        let expected =
+            Builder::new(Status::OK, DATE).field("A", "b").field("retry-after", "90").finish_with(b"body");
+        assert_eq!(text(found.bytes()), text(expected.bytes()));
+        let mut found = found.with_replaced("A", "c");
+        let other = b"Mon, 07 Nov 1994 00:00:00 GMT";
+        found.set_date(other);
+        let expected =
+            Builder::new(Status::OK, other).field("retry-after", "90").field("A", "c").finish_with(b"body");
+        assert_eq!(text(found.bytes()), text(expected.bytes()));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use cache::store::purge::{self, Purge};
 use dialects::Input;
 use rustix::net::sockopt::socket_peercred;
+use site::model::Level;
 use site::watch::{self, Filter};
 
 use crate::ipc::{Form, Syntax};
@@ -33,6 +34,10 @@ const WATCH_TRIES: u32 = 50;
 /// How long the master waits for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_CLIENTS: usize = 16;
+/// The longest time for another level of the error log.
+pub const MAX_LEVEL_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// Bytes of the name of a host (RFC 1035 §2.3.4).
+const MAX_HOST: usize = 255;
 /// The first line of a response.
 const DONE: &str = "done\n";
 const FAILED: &str = "failed\n";
@@ -62,6 +67,11 @@ pub enum Request {
     Stats(Form),
     Purge(Purge),
     Drain(Drain),
+    /// The files of logs are opened again.
+    Reopen,
+    /// The error log has this level for a time.
+    Level(Level, Duration),
+    Maintenance(MaintenanceAct),
     /// Requests that match are shown until one of both ends.
     Watch(Filter),
 }
@@ -80,8 +90,17 @@ pub enum DrainChange {
     Undrain,
 }
 
+/// A host is switched to maintenance, or back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MaintenanceAct {
+    pub host: String,
+    /// Seconds. `None`: it serves again.
+    pub retry_after: Option<u32>,
+}
+
 /// The requests of one word or two.
-const REQUESTS: [(&str, Request); 7] = [
+const REQUESTS: [(&str, Request); 8] = [
+    ("reopen", Request::Reopen),
     ("reload", Request::Reload),
     ("upgrade", Request::Upgrade),
     ("stats", Request::Stats(Form::Text)),
@@ -95,14 +114,24 @@ const REQUESTS: [(&str, Request); 7] = [
 const PURGE: &str = "purge ";
 /// The first word of a filter.
 const WATCH: &str = "watch ";
+/// The first words of other requests.
+const LEVEL: &str = "level ";
+const MAINTENANCE: &str = "maintenance ";
+/// In place of seconds.
+const OFF: &str = "off";
 
 impl Request {
     /// One line.
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match (self, REQUESTS.iter().find(|(_, known)| known == self)) {
             (Request::Purge(purge), _) => format!("{PURGE}{purge}\n"),
             (Request::Drain(Drain { application, endpoint, change }), _) => {
                 format!("{} {application}\0{endpoint}\n", change.word())
+            }
+            (Request::Level(level, time), _) => format!("{LEVEL}{} {}\n", level.name(), time.as_secs()),
+            (Request::Maintenance(MaintenanceAct { host, retry_after }), _) => {
+                let seconds = retry_after.map_or(OFF.to_owned(), |seconds| seconds.to_string());
+                format!("{MAINTENANCE}{seconds} {host}\n")
             }
             (Request::Watch(filter), _) => format!("{WATCH}{filter}\n"),
             (_, Some((word, _))) => format!("{word}\n"),
@@ -111,8 +140,21 @@ impl Request {
     }
 
     /// The reverse of `text`, without the end of the line.
-    fn parse(line: &[u8]) -> Option<Request> {
+    pub fn parse(line: &[u8]) -> Option<Request> {
         let line = std::str::from_utf8(line).ok()?;
+        if let Some(rest) = line.strip_prefix(LEVEL) {
+            let (level, seconds) = rest.split_once(' ')?;
+            let time =
+                seconds.parse().ok().map(Duration::from_secs).filter(|time| *time <= MAX_LEVEL_TIME)?;
+            return Some(Request::Level(Level::from_name(level)?, time));
+        }
+        if let Some(rest) = line.strip_prefix(MAINTENANCE) {
+            let (seconds, host) = rest.split_once(' ')?;
+            let retry_after = if seconds == OFF { None } else { Some(seconds.parse().ok()?) };
+            let is_name = (1..=MAX_HOST).contains(&host.len()) && !host.contains(char::is_control);
+            let act = MaintenanceAct { host: host.to_owned(), retry_after };
+            return is_name.then_some(Request::Maintenance(act));
+        }
         if let Some(filter) = line.strip_prefix(WATCH) {
             return filter.parse().ok().map(Request::Watch);
         }
@@ -123,6 +165,20 @@ impl Request {
                 known.map(|(_, request)| request).or_else(|| Drain::parse(line).map(Request::Drain))
             }
         }
+    }
+}
+
+impl Request {
+    /// What is done, for the error log. `None`: something is only read.
+    pub fn act(&self) -> Option<String> {
+        Some(match self {
+            Request::Stats(_) => return None,
+            Request::Drain(Drain { application, endpoint, change }) => {
+                format!("{} {endpoint} of application {application}", change.word())
+            }
+            Request::Watch(filter) => format!("watch {}", filter.to_string().replace('\0', " ")),
+            other => other.text().trim_end().to_owned(),
+        })
     }
 }
 
@@ -375,6 +431,14 @@ impl Client {
         }
     }
 
+    /// Who it is, for the error log.
+    pub fn name(&self) -> String {
+        match socket_peercred(&self.stream) {
+            Ok(peer) => format!("uid {}, process {}", peer.uid.as_raw(), peer.pid.as_raw_nonzero()),
+            Err(_) => "unknown".to_owned(),
+        }
+    }
+
     pub fn done(mut self, text: &str) {
         self.respond(DONE, text);
     }
@@ -430,8 +494,13 @@ mod tests {
         });
         let watches = ["", "status=5xx", "client=::1\0path=/a b\0slower=2s"];
         let watches = watches.map(|text| Request::Watch(text.parse().expect("it is a filter")));
+        let acts = [
+            Request::Level(Level::Debug, Duration::from_secs(600)),
+            Request::Maintenance(MaintenanceAct { host: "a.example".into(), retry_after: Some(300) }),
+            Request::Maintenance(MaintenanceAct { host: "*.a.example".into(), retry_after: None }),
+        ];
         let requests = REQUESTS.into_iter().map(|(_, request)| request).chain(purges).chain(drains);
-        for request in requests.chain(watches) {
+        for request in requests.chain(watches).chain(acts) {
             let text = request.text();
             let line = text.strip_suffix('\n').expect("it is a line");
             assert_eq!(Request::parse(line.as_bytes()), Some(request), "{line}");
@@ -449,6 +518,13 @@ mod tests {
             "purge path - x",
             "purge tag - \u{e4}",
             "watch",
+            "level debug",
+            "level loud 5",
+            "level debug 99999999",
+            "maintenance 5",
+            "maintenance on a",
+            "maintenance 5 ",
+            "maintenance 5 a\u{1b}",
             "watch x=y",
             "watch status=9xx",
         ] {

@@ -32,7 +32,7 @@ mod token;
 mod token_checks;
 mod tunnel;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -111,6 +111,10 @@ pub struct Responder {
     /// The stored responses of upstreams.
     pub cache: Rc<Cache>,
     pub needs: Needs,
+    /// Whether some requests are refused because of their host: by `needs`, or because it is in maintenance.
+    pub refuses: Cell<bool>,
+    /// The hosts in maintenance, with the seconds after which clients may try again.
+    pub maintenance: RefCell<Vec<(usize, u32)>>,
     pub answers: Answers,
     /// `None`: there are no limits of speed and of requests.
     pub limits: Option<&'static LimitTable>,
@@ -157,6 +161,8 @@ impl Responder {
             forward_proxy,
             refused_tunnels: LineLimit::default(),
             cache,
+            refuses: Cell::new(needs.refusals),
+            maintenance: RefCell::default(),
             needs,
             answers,
             limits,
@@ -167,6 +173,12 @@ impl Responder {
             folder_passwords,
             published_folders: Semaphore::new(PUBLISHED_FOLDERS),
         }
+    }
+
+    /// From now on, requests for these hosts get 503.
+    pub fn set_maintenance(&self, hosts: Vec<(usize, u32)>) {
+        self.refuses.set(self.needs.refusals || !hosts.is_empty());
+        self.maintenance.replace(hosts);
     }
 
     /// The response to a request without a body, which began at `began` of `clock::micros`. The request has its log line
@@ -441,7 +453,7 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_everything() {
             return Ok(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE));
         }
-        if self.responder.needs.refusals {
+        if self.responder.refuses.get() {
             match self.refuse_fast(path) {
                 Fast::Serve => {}
                 Fast::Respond(response) => return Ok(response),
@@ -561,10 +573,13 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_everything() {
             return fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE);
         }
-        if self.responder.needs.refusals
-            && let Some(response) = self.refused(&path)
-        {
-            return response;
+        if self.responder.refuses.get() {
+            if let Some((route, time)) = self.maintenance(&path) {
+                return on_heap(|| self.unavailable(route, time)).await;
+            }
+            if let Some(response) = self.refused(&path) {
+                return response;
+            }
         }
         if self.responder.needs.canonical
             && let Some(response) = self.redirect_to_canonical(&path)

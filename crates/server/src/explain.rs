@@ -2,6 +2,7 @@
 //! without a socket.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -65,7 +66,7 @@ pub fn explain(flags: &Explain) -> ExitCode {
             // Authorizers are not called, and the request has no connection.
             let needs = Needs { authorizers: false, refusals: false, ..Needs::of(&site) };
             let responder = Responder::without_upstreams(Services::new(site, None).0, roots);
-            let responder = Rc::new(Responder { needs, ..responder });
+            let responder = Rc::new(Responder { needs, refuses: Cell::new(false), ..responder });
             print_explanation(&responder, &request(flags), flags).await
         })
     });

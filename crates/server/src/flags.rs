@@ -12,9 +12,10 @@ use auth::digest_users::Algorithm;
 use auth::hash::{Bounds, NewHash};
 use cache::store::purge::{Purge, What};
 use dialects::{Dialect, Input, Start};
+use site::model::Level;
 use site::watch::{Filter, Part};
 
-use crate::control::{Drain, DrainChange, Request, SiteSource};
+use crate::control::{Drain, DrainChange, MAX_LEVEL_TIME, MaintenanceAct, Request, SiteSource};
 use crate::ipc::{Form, Syntax};
 use site::host::HostAddress;
 
@@ -259,6 +260,17 @@ const COMMANDS: &[CommandRow] = &[
     },
     CommandRow { name: "undrain", arguments: "NAME ADDRESS -c FILE", help: "Send requests to it again" },
     CommandRow {
+        name: "maintenance",
+        arguments: "HOST -c FILE",
+        help: "Answer requests for HOST with 503, until maintenance HOST --off",
+    },
+    CommandRow {
+        name: "log-level",
+        arguments: "LEVEL -c FILE",
+        help: "Have another level of the error log for ten minutes: error, warn, info or debug",
+    },
+    CommandRow { name: "reopen", arguments: "-c FILE", help: "Open the files of the logs again" },
+    CommandRow {
         name: "watch",
         arguments: "-c FILE",
         help: "Show requests as they come, hop by hop, with their heads",
@@ -344,6 +356,10 @@ const CONVERT: &str = "convert";
 const PERSONALITIES: [(&str, Dialect); 3] =
     [("--boa", Dialect::Boa), ("--thttpd", Dialect::Thttpd), ("--busybox", Dialect::Busybox)];
 
+/// For how long the error log has another level, and after which time clients may try again, unless a flag says it.
+const LEVEL_TIME: Duration = Duration::from_secs(600);
+const RETRY_AFTER: Duration = Duration::from_secs(300);
+
 /// The cost of a new bcrypt: some 50 ms.
 const BCRYPT_COST: usize = 10;
 
@@ -368,6 +384,9 @@ enum Key {
     PurgeTag,
     PurgeAll,
     Watch(Part),
+    RetryAfter,
+    Off,
+    For,
     Header,
     From,
     To,
@@ -429,6 +448,9 @@ const FLAGS: &[FlagRow] = &[
             "drain",
             "undrain",
             "watch",
+            "maintenance",
+            "log-level",
+            "reopen",
             "explain",
         ],
         help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
@@ -529,7 +551,20 @@ const FLAGS: &[FlagRow] = &[
         long: "root",
         short: Some('r'),
         value: Some("DIR"),
-        commands: &["upgrade", "stats", "top", "metrics", "purge", "drain", "undrain", "watch", "explain"],
+        commands: &[
+            "upgrade",
+            "stats",
+            "top",
+            "metrics",
+            "purge",
+            "drain",
+            "undrain",
+            "watch",
+            "maintenance",
+            "log-level",
+            "reopen",
+            "explain",
+        ],
         help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
                (default: the current folder)",
     },
@@ -588,6 +623,30 @@ const FLAGS: &[FlagRow] = &[
         value: None,
         commands: &["purge"],
         help: "Remove all responses (default: one PATH)",
+    },
+    FlagRow {
+        key: Key::RetryAfter,
+        long: "retry-after",
+        short: None,
+        value: Some("TIME"),
+        commands: &["maintenance"],
+        help: "Tell clients to try again after TIME, such as 30m (default: 5m)",
+    },
+    FlagRow {
+        key: Key::Off,
+        long: "off",
+        short: None,
+        value: None,
+        commands: &["maintenance"],
+        help: "Serve HOST again (default: 503)",
+    },
+    FlagRow {
+        key: Key::For,
+        long: "for",
+        short: None,
+        value: Some("TIME"),
+        commands: &["log-level"],
+        help: "Have the level for TIME, such as 1h, at most a day (default: 10m)",
     },
     FlagRow {
         key: Key::Watch(Part::Client),
@@ -962,6 +1021,9 @@ struct Given {
     purges: Vec<What>,
     purge_host: Option<String>,
     filter: Filter,
+    retry_after: Option<Duration>,
+    off: bool,
+    time: Option<Duration>,
     socket: Option<String>,
     processes: Option<usize>,
     folders: Vec<PathBuf>,
@@ -1061,6 +1123,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Key::Confirm => given.confirm = true,
             Key::Personality => return Err(UsageError(format!("{typed} has to be the first argument"))),
             Key::PurgeAll => given.purges.push(What::All),
+            Key::Off => given.off = true,
             key if flag.value.is_none() => given.passwd.mark(key),
             key => given.set(key, &typed, parser.value().map_err(usage)?)?,
         }
@@ -1169,6 +1232,14 @@ fn inputs(arguments: Vec<OsString>) -> Vec<PathBuf> {
     }
 }
 
+/// At least a second, and at most a day.
+fn time(value: OsString, typed: &str) -> Result<Duration, UsageError> {
+    let text = text(value)?;
+    let time = site::config::duration(&text)
+        .filter(|time| *time >= Duration::from_secs(1) && *time <= MAX_LEVEL_TIME);
+    time.ok_or_else(|| UsageError(format!("{typed} needs a time from 1s to 24h, such as 10m, not {text}")))
+}
+
 fn socket_address(value: OsString) -> Result<SocketAddr, UsageError> {
     let text = text(value)?;
     text.parse().map_err(|_| UsageError(format!("{text} is no address with a port, such as 127.0.0.1:53")))
@@ -1183,6 +1254,27 @@ fn only(keys: &[Key], otherwise: &str) -> Result<Option<Key>, UsageError> {
 }
 
 impl Given {
+    fn log_level(self) -> Result<Command, UsageError> {
+        self.exactly(1, "log-level takes a level: taipan log-level debug -c FILE")?;
+        let name = text(self.arguments.into_iter().next().unwrap_or_default())?;
+        let level = Level::from_name(&name)
+            .ok_or_else(|| UsageError(format!("{name} is no level; write error, warn, info or debug")))?;
+        let request = Request::Level(level, self.time.unwrap_or(LEVEL_TIME));
+        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+    }
+
+    fn maintenance(self) -> Result<Command, UsageError> {
+        self.exactly(1, "maintenance takes a host: taipan maintenance www.example.org -c FILE")?;
+        let host = text(self.arguments.into_iter().next().unwrap_or_default())?;
+        if self.off && self.retry_after.is_some() {
+            return Err(UsageError("give --off or --retry-after, not both".to_owned()));
+        }
+        let seconds = self.retry_after.unwrap_or(RETRY_AFTER).as_secs() as u32;
+        let act = MaintenanceAct { host, retry_after: (!self.off).then_some(seconds) };
+        let request = Request::Maintenance(act);
+        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+    }
+
     fn set(&mut self, key: Key, typed: &str, value: OsString) -> Result<(), UsageError> {
         match key {
             Key::Config => self.config = Some(value.into()),
@@ -1194,6 +1286,8 @@ impl Given {
             Key::To => self.to = Some(server_address(value)?),
             Key::PurgeHost => self.purge_host = Some(text(value)?),
             Key::PurgePrefix => self.purges.push(What::Prefix(url_path(&text(value)?)?)),
+            Key::RetryAfter => self.retry_after = Some(time(value, typed)?),
+            Key::For => self.time = Some(time(value, typed)?),
             Key::Watch(part) => self.filter.add(part, &text(value)?).map_err(UsageError)?,
             Key::PurgeTag => self.purges.push(What::Tag(text(value)?)),
             Key::AccessLog => self.access_log = Some(text(value)?),
@@ -1262,6 +1356,9 @@ impl Given {
                 self.control(Request::Stats(Form::Metrics(syntax)))
             }
             "purge" => self.purge(),
+            "reopen" => self.control(Request::Reopen),
+            "log-level" => self.log_level(),
+            "maintenance" => self.maintenance(),
             "watch" => {
                 self.exactly(0, "watch takes flags alone, such as --path \"/api/*\" -c FILE")?;
                 let source = source(self.config, self.root, self.dialect)?;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use cache::store::purge::Purge;
 use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, umask};
+use site::maintenance::Maintenance;
 use site::model::{Sandbox, Sink, Site, Symlinks};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -66,6 +67,7 @@ pub struct GenerationSetup {
     /// For the log: what the site has to do without, and why.
     pub warnings: Vec<String>,
     pub ledger: Ledger,
+    pub maintenance: Maintenance,
 }
 
 /// Serves until the master ends the process, and returns the exit code. The process must have one thread.
@@ -95,6 +97,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
         predecessor,
         warnings,
         ledger,
+        maintenance,
     } = setup;
     // The limits of scripts are shared by the workers.
     site.workers = NonZeroUsize::new(workers.len());
@@ -147,13 +150,8 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
         .map_or(Ok(()), disk::begin)
         .map_err(|e| line(format!("cannot start the thread of the cache: {e}")))?;
     publishing::clean_up(&site, &roots);
-    let mut main = MainThread {
-        tls,
-        clients,
-        challenges,
-        process,
-        ..MainThread::new(master, predecessor, site, roots, ledger)
-    };
+    let main = MainThread::new(master, predecessor, site, roots, ledger);
+    let mut main = MainThread { tls, clients, challenges, process, maintenance, ..main };
     for sockets in workers {
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
@@ -220,6 +218,7 @@ struct MainThread {
     watches: Vec<Arc<Watch>>,
     /// `None`: there is no /proc.
     process: Option<ProcessFiles>,
+    maintenance: Maintenance,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -299,6 +298,7 @@ impl MainThread {
             ledger,
             watches: Vec::new(),
             process: None,
+            maintenance: Maintenance::default(),
         }
     }
 
@@ -317,7 +317,8 @@ impl MainThread {
         let (site, tls, clients) = (self.site.clone(), self.tls.clone(), self.clients.clone());
         let (roots, sockets, counts) = (self.roots.clone(), sockets.try_clone()?, self.ledger.own[number]);
         let reporter = self.reporter.clone();
-        let start = Start { site, tls, clients, roots, sockets, counts, reporter };
+        let maintenance = self.maintenance.of(&site);
+        let start = Start { site, tls, clients, roots, sockets, counts, reporter, maintenance };
         let events = self.event_sender.clone();
         let work = move || {
             let on_serving = || _ = events.send((number, WorkerEvent::Serving));
@@ -518,6 +519,12 @@ impl MainThread {
                 if let Some(purge) = std::str::from_utf8(&purge).ok().and_then(|text| text.parse().ok()) {
                     self.purge(number, purge);
                 }
+            }
+            MasterCommand::Level { level, time } => log::change_level(level, time),
+            MasterCommand::Maintenance(hosts) => {
+                self.maintenance = Maintenance::from_text(&String::from_utf8_lossy(&hosts));
+                let hosts = Arc::new(self.maintenance.of(&self.site));
+                self.send_to_all(|| WorkerCommand::Maintenance(hosts.clone()));
             }
             MasterCommand::Watch { filter, to } => self.watch(&filter, to),
             MasterCommand::Ping => self.ping(),

@@ -176,6 +176,13 @@ impl Response {
         Response { head: head.into(), end, ..self }
     }
 
+    /// The response with a field in place of others of its name.
+    pub fn with_replaced(self, name: &str, value: &str) -> Response {
+        let head = self.head.with_replaced(name, value);
+        let end = self.end - self.head.head_len() + head.head_len();
+        Response { head: head.into(), end, ..self }
+    }
+
     /// The head, and the body behind it.
     pub fn bytes(&self) -> &[u8] {
         &self.head.bytes()[self.start..self.end]

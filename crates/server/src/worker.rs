@@ -54,6 +54,8 @@ pub enum WorkerCommand {
     Purge(Purge, oneshot::Sender<u64>),
     /// Send the requests from this number on.
     Recent(u64, oneshot::Sender<RecentText>),
+    /// These hosts are in maintenance from now on.
+    Maintenance(Arc<Vec<(usize, u32)>>),
     /// Show requests to a watcher from now on, and respond.
     Watch(Arc<Watch>, oneshot::Sender<()>),
     /// Send the last requests, and those that run, as lines for `taipan top`.
@@ -75,6 +77,8 @@ pub struct Start {
     /// What the worker counts in.
     pub counts: Block,
     pub reporter: Reporter,
+    /// The hosts in maintenance, with the seconds after which clients may try again.
+    pub maintenance: Vec<(usize, u32)>,
 }
 
 /// The sockets that a worker inherits.
@@ -126,11 +130,12 @@ async fn work(
     commands: UnboundedReceiver<WorkerCommand>,
     on_serving: impl FnOnce(),
 ) -> io::Result<()> {
-    let Start { site, tls, clients, roots, sockets, counts, reporter } = start;
+    let Start { site, tls, clients, roots, sockets, counts, reporter, maintenance } = start;
     let WorkerSockets { listeners, spawner, pools, forward_proxy } = sockets;
     let pools = pools.into_iter().zip(clients).collect();
     let services = Services::counting(site, tls, Counts::over(counts), Some(reporter));
     let (connections, closing) = build(services, roots, spawner, pools, forward_proxy)?;
+    connections.responder.set_maintenance(maintenance);
     serve(connections, listeners, closing, commands, on_serving).await
 }
 
@@ -203,6 +208,9 @@ async fn serve(
                 }
                 Some(WorkerCommand::Recent(from, response)) => {
                     _ = response.send(connections.services.access.recent.text(from, RECENT));
+                }
+                Some(WorkerCommand::Maintenance(hosts)) => {
+                    connections.responder.set_maintenance(hosts.to_vec());
                 }
                 Some(WorkerCommand::Watch(watch, begun)) => {
                     connections.services.access.watches.add(watch);

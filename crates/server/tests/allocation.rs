@@ -138,7 +138,8 @@ fn a_warm_request_allocates_nothing() {
         let counts = server::stats::Block::private();
         let (questions, _) = tokio::sync::mpsc::unbounded_channel();
         let reporter = server::stats::Reporter { questions, rests: Default::default(), history: None };
-        let start = Start { site, tls: None, clients: Vec::new(), roots, sockets, counts, reporter };
+        let (clients, maintenance) = (Vec::new(), Vec::new());
+        let start = Start { site, tls: None, clients, roots, sockets, counts, reporter, maintenance };
         worker::run(start, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();

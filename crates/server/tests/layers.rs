@@ -114,6 +114,7 @@ const DAV: &[&str] = &[
 
 const SITE: &[&str] = &[
     "watch",
+    "maintenance",
     "config",
     "memory",
     "error_page",

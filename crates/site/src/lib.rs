@@ -109,6 +109,8 @@ pub mod span;
 
 pub mod watch;
 
+pub mod maintenance;
+
 pub mod text;
 
 pub mod memory;

@@ -625,6 +625,19 @@ pub enum Level {
     Debug,
 }
 
+impl Level {
+    pub const NAMES: [(&str, Level); 4] =
+        [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
+
+    pub fn from_name(name: &str) -> Option<Level> {
+        Level::NAMES.iter().find(|(own, _)| *own == name).map(|(_, level)| *level)
+    }
+
+    pub fn name(self) -> &'static str {
+        Level::NAMES.iter().find(|(_, level)| *level == self).map_or("", |(name, _)| name)
+    }
+}
+
 impl Log {
     /// Whether the logger writes there: a process that rotates files, starts commands and connects.
     pub fn has_logger(&self, sink: &Sink) -> bool {

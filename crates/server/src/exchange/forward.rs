@@ -165,17 +165,13 @@ impl Exchange<'_> {
         }
     }
 
-    /// The upstream has no requests for a time.
+    /// The upstream has no requests for a time, or the host is in maintenance.
     pub(super) async fn unavailable(&self, route: &Route, left: Duration) -> Response {
         let seconds = u64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1);
-        let page = self.status(route, Status::SERVICE_UNAVAILABLE).await;
-        match page.head.has("Retry-After") {
-            // A page of the site.
-            false => page.with_fields(&[("Retry-After", &seconds.to_string())]),
-            true => {
-                let retry = fixed::Retry { seconds, policy: None };
-                fixed::limited(self.services, route, Status::SERVICE_UNAVAILABLE, &retry)
-            }
+        let status = Status::SERVICE_UNAVAILABLE;
+        match route.error_pages.iter().any(|(of, _)| *of == status) {
+            true => self.status(route, status).await.with_replaced("Retry-After", &seconds.to_string()),
+            false => fixed::limited(self.services, route, status, &fixed::Retry { seconds, policy: None }),
         }
     }
 

@@ -1,8 +1,11 @@
 //! Requests that a host does not serve, because of the connection that they have come by: without TLS, or with one that was
 //! made for another host. `site` decides.
 
+use std::time::Duration;
+
 use site::host::name_of;
-use site::model::Site;
+use site::model::{Route, Site};
+use site::plan::PlannedAction;
 use site::tls::Refusal;
 use taipan_http::fields::host_and_port;
 use taipan_http::status::Status;
@@ -22,17 +25,29 @@ pub(super) enum Fast {
     Wait,
 }
 
-impl Exchange<'_> {
+impl<'a> Exchange<'a> {
     #[cold]
     #[inline(never)]
     pub(super) fn refuse_fast(&self, path: &SafePath<'_>) -> Fast {
         let tls = &self.host().tls;
-        if !tls.clients.are_off() {
+        if !tls.clients.are_off() || self.maintenance(path).is_some() {
             return Fast::Wait;
         }
         match tls.refusal(self.head.scheme, path.as_str(), None) {
             Some(refusal) => Fast::Respond(self.refuse(refusal, path)),
             None => Fast::Serve,
+        }
+    }
+
+    /// Whether the host is in maintenance: the route of the request, and after which time clients may try again. What shows
+    /// how the server does goes on.
+    pub(super) fn maintenance(&self, path: &SafePath<'_>) -> Option<(&'a Route, Duration)> {
+        let hosts = self.responder.maintenance.borrow();
+        let (_, seconds) = hosts.iter().find(|(host, _)| *host == self.host)?;
+        let plan = self.plan(path.clone());
+        match plan.action {
+            PlannedAction::Monitor(_) => None,
+            _ => Some((plan.route, Duration::from_secs((*seconds).into()))),
         }
     }
 

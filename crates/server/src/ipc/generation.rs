@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use site::listener::Protocols;
+use site::model::Level;
 
 use super::{Decoder, Encoder, Message};
 use crate::peer::{CompactPeer, Peer};
@@ -31,6 +33,10 @@ pub enum MasterCommand {
     Purge { number: u32, purge: Vec<u8> },
     /// Show requests to the watcher at the other end of the socket. The text of a filter.
     Watch { filter: Vec<u8>, to: OwnedFd },
+    /// Have this level of the error log for a time.
+    Level { level: Level, time: Duration },
+    /// The hosts in maintenance from now on. The text of a `Maintenance`.
+    Maintenance(Vec<u8>),
     /// Answer `Alive` when every worker's loop has turned.
     Ping,
 }
@@ -109,8 +115,8 @@ const INHERITED_VERSION: u8 = 2;
 const INHERITED_HTTP1: u8 = 1;
 
 impl Message<'_> for MasterCommand {
-    // A certificate and its key.
-    const MAX_BYTES: usize = 8 * 1024;
+    // A certificate and its key, or the names of hosts in maintenance.
+    const MAX_BYTES: usize = 32 * 1024;
 
     fn encode(&self) -> Encoder<'_> {
         match self {
@@ -138,6 +144,11 @@ impl Message<'_> for MasterCommand {
             }
             MasterCommand::Purge { number, purge } => Encoder::new(b'D').u32(*number).bytes(purge),
             MasterCommand::Watch { filter, to } => Encoder::new(b'W').bytes(filter).fd(to),
+            MasterCommand::Level { level, time } => {
+                let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                Encoder::new(b'E').u32(*level as u32).u64(time)
+            }
+            MasterCommand::Maintenance(hosts) => Encoder::new(b'X').bytes(hosts),
             MasterCommand::Ping => Encoder::new(b'P'),
         }
     }
@@ -171,6 +182,16 @@ impl Message<'_> for MasterCommand {
             }
             b'D' => MasterCommand::Purge { number: fields.u32()?, purge: fields.rest().to_vec() },
             b'W' => MasterCommand::Watch { to: fields.fd()?, filter: fields.rest().to_vec() },
+            b'E' => MasterCommand::Level {
+                level: match fields.u32()? {
+                    0 => Level::Error,
+                    1 => Level::Warn,
+                    2 => Level::Info,
+                    _ => Level::Debug,
+                },
+                time: Duration::from_millis(fields.u64()?),
+            },
+            b'X' => MasterCommand::Maintenance(fields.rest().to_vec()),
             b'P' => MasterCommand::Ping,
             _ => return None,
         })
@@ -284,6 +305,8 @@ mod tests {
             MasterCommand::Stats { form: Form::Metrics(Syntax::Prometheus), to: fd() },
             MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },
             MasterCommand::Ping,
+            MasterCommand::Level { level: Level::Debug, time: Duration::from_secs(600) },
+            MasterCommand::Maintenance(b"60 a.example\n".to_vec()),
             MasterCommand::Watch { filter: b"path=/x".to_vec(), to: fd() },
             MasterCommand::Purge { number: 7, purge: b"path - /x".to_vec() },
             MasterCommand::Rates { follows: false, rates: Vec::new() },

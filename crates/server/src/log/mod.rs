@@ -25,7 +25,7 @@ use site::model::{Level, Log, Sink, Site};
 pub use line_limit::LineLimit;
 pub use sink::OpenSink;
 
-use crate::{encoder, privileged_file};
+use crate::{clock, encoder, privileged_file};
 
 /// Empty blocks that are kept for reuse, so that a busy worker need not allocate.
 const SPARE_BLOCKS: usize = 64;
@@ -66,6 +66,10 @@ pub struct Logs {
 }
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
+/// A level in place of the configured one, as its number and one more, and until when, of `clock::micros`. A forked process
+/// has them, too.
+static CHANGED_LEVEL: AtomicU64 = AtomicU64::new(0);
+static CHANGED_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// The error log of a process without a log thread.
 static DIRECT: Mutex<Option<(OpenSink, Level)>> = Mutex::new(None);
 
@@ -133,6 +137,30 @@ pub fn start(log: &Log, open: Vec<OpenSink>) -> Result<(), String> {
     Ok(())
 }
 
+/// Has a level in place of the configured one for a time.
+pub fn change_level(level: Level, time: Duration) {
+    let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    CHANGED_UNTIL.store(clock::micros().saturating_add(time), Ordering::Relaxed);
+    CHANGED_LEVEL.store(level as u64 + 1, Ordering::Relaxed);
+}
+
+/// The level that counts where this one is configured.
+fn level_now(configured: Level) -> Level {
+    let changed = match CHANGED_LEVEL.load(Ordering::Relaxed) {
+        0 => return configured,
+        1 => Level::Error,
+        2 => Level::Warn,
+        3 => Level::Info,
+        _ => Level::Debug,
+    };
+    if clock::micros() < CHANGED_UNTIL.load(Ordering::Relaxed) { changed } else { configured }
+}
+
+/// What an administrator does. It is written at every level.
+pub fn audit(text: Arguments<'_>) {
+    write_message(Level::Info, Level::Info, text);
+}
+
 pub fn error(text: Arguments<'_>) {
     message(Level::Error, text);
 }
@@ -157,15 +185,19 @@ pub fn script(text: Arguments<'_>) {
     }
 }
 
-/// Before the logs are open, the text goes to standard error.
 fn message(level: Level, text: Arguments<'_>) {
+    write_message(level, Level::Error, text);
+}
+
+/// `least` is written where a higher level is configured, too. Before the logs are open, the text goes to standard error.
+fn write_message(level: Level, least: Level, text: Arguments<'_>) {
     let mut lines = Vec::new();
     log_line::error_line(level, now(), &text.to_string(), &mut lines);
     match LOGS.get() {
-        Some(logs) if level > logs.level => {}
+        Some(logs) if level > level_now(logs.level).max(least) => {}
         Some(logs) => logs.send(Block { sink: logs.errors, lines, count: 1 }),
         None => match &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, most)) if level > *most => {}
+            Some((_, most)) if level > level_now(*most).max(least) => {}
             Some((sink, _)) => sink.write_unless_full(&lines),
             None => _ = io::Write::write_all(&mut io::stderr(), &lines),
         },

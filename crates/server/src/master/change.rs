@@ -387,6 +387,7 @@ impl Master {
                 let prepared = self.preparation.take().map(|p| (p.site, p.tls.warnings, p.folder));
                 let earlier = std::mem::replace(&mut self.counters, Counters::new(Vec::new(), None));
                 let ledger = earlier.into_ledger(counters);
+                let maintenance = self.acts.maintenance.clone();
                 self.release_in_child();
                 let code = prepared.zip(shares).map(|((site, warnings, folder), listeners)| {
                     let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
@@ -408,6 +409,7 @@ impl Master {
                         predecessor,
                         warnings: complaint.into_iter().chain(warnings).collect(),
                         ledger,
+                        maintenance,
                     })
                 });
                 std::process::exit(code.unwrap_or(1).into())

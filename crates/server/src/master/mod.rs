@@ -9,6 +9,7 @@ mod process;
 
 pub mod sockets;
 
+mod acts;
 mod change;
 
 mod counters;
@@ -51,6 +52,7 @@ use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
 use crate::supervisor::{KillTimer, RestartLimit};
 use crate::{sandbox, start, terminal};
+use acts::Acts;
 use certificates::CertificateKeeper;
 use change::{Cause, Change, Preparation, Tls};
 use counters::Counters;
@@ -148,6 +150,7 @@ struct Master {
     /// Clients that have requested a reload during a change; `Some` without clients after a signal.
     queued_reload: Option<Vec<Client>>,
     counters: Counters,
+    acts: Acts,
     purges: Vec<RunningPurge>,
     /// Of the last purge.
     purge_number: u32,
@@ -233,7 +236,7 @@ impl Master {
                 (None, Inherited { sockets, ..Inherited::default() })
             }
         };
-        let Inherited { sockets, control, tickets, counters, history } = inherited;
+        let Inherited { sockets, control, tickets, counters, history, acts } = inherited;
         // Scripts may have the same user, and could trace this process and its forked children or read their memory. Exec
         // resets the attribute.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| fail("forbid tracing")(e.into()))?;
@@ -264,6 +267,7 @@ impl Master {
             change: None,
             queued_reload: None,
             counters: Counters::new(counters, history),
+            acts,
             purges: Vec::new(),
             purge_number: 0,
             predecessor,
@@ -365,11 +369,23 @@ impl Master {
     fn on_control(&mut self) {
         let requests = self.control.as_mut().map(Control::receive).unwrap_or_default();
         for (client, request) in requests {
+            if let Some(act) = request.act() {
+                log::audit(format_args!("control: {}: {act}", client.name()));
+            }
             match request {
                 Request::Reload => self.reload(vec![client]),
                 Request::Upgrade => self.upgrade(Some(client)),
                 Request::Purge(purge) => self.purge(purge, client),
-                Request::Drain(drain) => self.drain(client, drain),
+                Request::Drain(drain) => {
+                    self.acts.note(&Request::Drain(drain.clone()));
+                    self.drain(client, drain);
+                }
+                Request::Reopen => {
+                    self.reopen_logs();
+                    client.done("");
+                }
+                Request::Level(level, time) => self.change_level(client, level, time),
+                Request::Maintenance(act) => self.switch_maintenance(client, &act),
                 Request::Watch(filter) => match self.serving() {
                     Some(generation) => {
                         let (filter, to) = (filter.to_string().into_bytes(), client.into_socket());

@@ -43,7 +43,11 @@ impl Master {
             let circumstances = circumstances(&site, &service, identity)?;
             pools.push(match self.pool_of(&service, &circumstances) {
                 Some(pool) => pool.pid,
-                None => self.start_pool(&site, index, service, circumstances, loggers)?,
+                None => {
+                    let pid = self.start_pool(&site, index, service, circumstances, loggers)?;
+                    self.drain_in_pool(pid);
+                    pid
+                }
             });
         }
         Ok(pools)

@@ -12,11 +12,12 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::io::FdFlags;
 
+use super::acts::Acts;
 use super::change::reject_clients;
 use super::end::exit_text;
 use super::sockets::{Origin, Sockets};
 use super::{GRACE, Master, Phase};
-use crate::control::{Client, Control};
+use crate::control::{Client, Control, Request};
 use crate::ipc::{Channel, Decoder, Encoder, Message, Received};
 use crate::stats::{CounterMemory, History};
 use crate::tls::TicketSecrets;
@@ -48,6 +49,8 @@ enum Handoff {
     Counters(OwnedFd),
     /// The memory of the history.
     History(OwnedFd),
+    /// What an administrator has switched: the line of a request to the control socket.
+    Act(String),
     End,
 }
 
@@ -72,6 +75,7 @@ impl Message<'_> for Handoff {
             Handoff::Tickets(fd) => Encoder::new(b'K').fd(fd),
             Handoff::Counters(fd) => Encoder::new(b'N').fd(fd),
             Handoff::History(fd) => Encoder::new(b'Y').fd(fd),
+            Handoff::Act(line) => Encoder::new(b'A').bytes(line.as_bytes()),
             Handoff::End => Encoder::new(b'E'),
         }
     }
@@ -84,6 +88,7 @@ impl Message<'_> for Handoff {
             b'K' => return Some(Handoff::Tickets(fields.fd()?)),
             b'N' => return Some(Handoff::Counters(fields.fd()?)),
             b'Y' => return Some(Handoff::History(fields.fd()?)),
+            b'A' => return Some(Handoff::Act(String::from_utf8(fields.rest().to_vec()).ok()?)),
             b'E' => return Some(Handoff::End),
             _ => return None,
         };
@@ -151,6 +156,9 @@ impl Master {
         }
         if let Some(fd) = self.counters.history() {
             to.send_until(&Handoff::History(fd?), until)?;
+        }
+        for request in self.acts.requests() {
+            to.send_until(&Handoff::Act(request.text()), until)?;
         }
         to.send_until(&Handoff::End, until)
     }
@@ -266,6 +274,7 @@ pub(super) struct Inherited {
     pub(super) tickets: Option<TicketSecrets>,
     pub(super) counters: Vec<CounterMemory>,
     pub(super) history: Option<History>,
+    pub(super) acts: Acts,
 }
 
 /// The old program, in the new one.
@@ -296,6 +305,11 @@ impl Predecessor {
                 }
                 // Another version may have other points.
                 Received::Message(Handoff::History(fd)) => inherited.history = History::adopt(fd).ok(),
+                // Another version may have other acts.
+                Received::Message(Handoff::Act(line)) => {
+                    let request = Request::parse(line.trim_end().as_bytes());
+                    request.into_iter().for_each(|request| inherited.acts.note(&request));
+                }
                 Received::Message(Handoff::End) => break,
                 Received::End => return Err(io::Error::other("the old program has ended")),
             }

@@ -354,12 +354,7 @@ fn statistics(top: &Section) -> Statistics {
 fn log(top: &Section) -> (Log, LogFormat) {
     let defaults = Log::default();
     let Some(section) = top.section("log", Scope::Log) else { return (defaults, LogFormat::Combined) };
-    let level = section.choice("level").map(|word| match word {
-        "error" => Level::Error,
-        "info" => Level::Info,
-        "debug" => Level::Debug,
-        _ => Level::Warn,
-    });
+    let level = section.choice("level").and_then(Level::from_name);
     let format = match section.choice("format") {
         Some("common") => LogFormat::Common,
         Some("boa") => LogFormat::Boa,

@@ -1,0 +1,104 @@
+//! What administrators do through the control socket, and what of it outlives a reload. Each act is in the error log, with who
+//! has done it.
+
+use std::collections::BTreeSet;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use site::maintenance::{self, DEFAULT_HOST, Maintenance};
+use site::model::{Level, Site};
+
+use super::Master;
+use crate::control::{Client, Drain, DrainChange, MaintenanceAct, Request};
+use crate::ipc::MasterCommand;
+use crate::log;
+use crate::pool::message::PoolCommand;
+
+/// Endpoints that are remembered.
+const MAX_DRAINED: usize = 1000;
+
+/// What has been switched.
+#[derive(Default)]
+pub(super) struct Acts {
+    pub(super) maintenance: Maintenance,
+    /// Endpoints that have been taken out of service, with the names of their applications.
+    drained: BTreeSet<(String, String)>,
+}
+
+impl Acts {
+    /// Remembers what a request switches for later configurations.
+    pub(super) fn note(&mut self, request: &Request) {
+        match request {
+            Request::Drain(Drain { application, endpoint, change }) => {
+                let key = (application.clone(), endpoint.clone());
+                match change {
+                    DrainChange::Drain if self.drained.len() < MAX_DRAINED => _ = self.drained.insert(key),
+                    DrainChange::Drain => {}
+                    DrainChange::Undrain => _ = self.drained.remove(&key),
+                }
+            }
+            Request::Maintenance(MaintenanceAct { host, retry_after }) => {
+                _ = self.maintenance.set(host, *retry_after);
+            }
+            _ => {}
+        }
+    }
+
+    /// The requests that switch all of it.
+    pub(super) fn requests(&self) -> Vec<Request> {
+        let drain = |(application, endpoint): &(String, String)| {
+            let (application, endpoint) = (application.clone(), endpoint.clone());
+            Request::Drain(Drain { application, endpoint, change: DrainChange::Drain })
+        };
+        let maintenance = |(host, seconds): (&str, u32)| {
+            Request::Maintenance(MaintenanceAct { host: host.to_owned(), retry_after: Some(seconds) })
+        };
+        self.drained.iter().map(drain).chain(self.maintenance.iter().map(maintenance)).collect()
+    }
+}
+
+impl Master {
+    /// Raises or lowers the level of the error log for a time.
+    pub(super) fn change_level(&self, client: Client, level: Level, time: Duration) {
+        log::change_level(level, time);
+        for generation in &self.generations {
+            _ = generation.channel.send(&MasterCommand::Level { level, time });
+        }
+        client.done("");
+    }
+
+    /// Switches a host to maintenance, or back.
+    pub(super) fn switch_maintenance(&mut self, client: Client, act: &MaintenanceAct) {
+        let MaintenanceAct { host, retry_after } = act;
+        let sites: Vec<&Site> = self.site.iter().collect();
+        let is_known = sites.iter().any(|site| maintenance::host(site, host).is_some());
+        if !is_known && retry_after.is_some() {
+            let names = sites.iter().flat_map(|site| site.hosts.iter()).flat_map(|host| &host.names);
+            let names: Vec<&str> = names.map(String::as_str).take(20).chain([DEFAULT_HOST]).collect();
+            let (host, names) = (host.escape_debug(), names.join(", "));
+            return client.failed([&*format!("there is no host \"{host}\", but {names}")]);
+        }
+        if let Err(why) = self.acts.maintenance.set(host, *retry_after) {
+            return client.failed([&*why]);
+        }
+        let hosts = self.acts.maintenance.to_text().into_bytes();
+        for generation in &self.generations {
+            _ = generation.channel.send(&MasterCommand::Maintenance(hosts.clone()));
+        }
+        client.done("");
+    }
+
+    /// Has a new pool leave out the endpoints that have been drained. What it does not have, it ignores.
+    pub(super) fn drain_in_pool(&self, pid: Pid) {
+        let Some(pool) = self.pools.iter().find(|pool| pool.pid == pid) else { return };
+        let (Some(application), Some(channel)) = (pool.service.application(), &pool.channel) else { return };
+        for (_, endpoint) in self.acts.drained.iter().filter(|(name, _)| *name == application.name) {
+            // Nothing reads the response.
+            if let Ok((to, _)) = UnixStream::pair() {
+                let (change, endpoint) = (DrainChange::Drain, endpoint.clone());
+                _ = channel.send(&PoolCommand::Drain { change, endpoint, to: to.into() });
+            }
+        }
+    }
+}
