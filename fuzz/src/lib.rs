@@ -13,6 +13,7 @@ mod config;
 mod credentials;
 mod cuts;
 mod dates;
+mod dav;
 mod dialects;
 mod environment;
 mod fastcgi;
@@ -36,6 +37,7 @@ mod throttle_file;
 mod upstream_head;
 mod web;
 
+pub use self::dav::dav;
 pub use alternates::alternates;
 pub use available_dictionary::available_dictionary;
 pub use cached::cached;
@@ -70,7 +72,7 @@ pub use web::{caddyfile, lighttpd, nginx};
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 31] = [
+pub const TARGETS: [(&str, Target); 32] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -96,6 +98,7 @@ pub const TARGETS: [(&str, Target); 31] = [
     ("cached", cached),
     ("stored_file", stored_file),
     ("page", page),
+    ("dav", dav),
     ("nginx", nginx),
     ("lighttpd", lighttpd),
     ("caddyfile", caddyfile),

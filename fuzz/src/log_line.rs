@@ -47,6 +47,7 @@ pub fn log_line(data: &[u8]) {
         }),
         upstream: &[],
         cache: None,
+        trace: None,
     };
     // Client, two names, time with its zone, request, status, bytes, host, seconds, end.
     assert_eq!(fields(&written(LogFormat::Common, &line)), 11);

@@ -194,9 +194,25 @@ fn caddyfile() {
 }
 
 #[test]
+fn proxy_header() {
+    run("proxy_header");
+}
+
+#[test]
+fn page() {
+    run("page");
+}
+
+#[test]
+fn dav() {
+    run("dav");
+}
+
+#[test]
 fn each_target_has_a_corpus_and_a_long_run() {
     for (name, _) in TARGETS {
         assert!(files(name).len() >= 10, "{name}");
+        assert!(include_str!("corpus.rs").contains(&format!("run(\"{name}\")")), "{name} has no test");
         assert!(folder().join(format!("coverage-guided/fuzz_targets/{name}.rs")).is_file(), "{name}");
     }
 }

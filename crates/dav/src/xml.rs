@@ -307,6 +307,9 @@ impl<'a> Reader<'a> {
 
     fn literal(&mut self, text: String) -> Result<(), XmlError> {
         let Some(open) = self.open.last_mut() else { return Err(XmlError::Malformed) };
+        if text.is_empty() {
+            return Ok(());
+        }
         if !text.chars().all(is_character) {
             return Err(XmlError::Malformed);
         }
