@@ -28,6 +28,21 @@ const KEYS: [&str; 10] = [
     "eab_key_file",
     "tls_certificate_key",
 ];
+/// Keys whose values are files that may be read, and are never written by clients: who replaces them becomes the server, or
+/// its upstreams.
+const NEVER_WRITTEN: [&str; 11] = [
+    "certificate",
+    "tls_certificate",
+    "tls_ca",
+    "ca",
+    "client_ca",
+    "command",
+    "listing_program",
+    "access",
+    "access_log",
+    "error",
+    "pid_file",
+];
 const WHAT_TO_DO: &str = "move it out of the folder that is served; requests for it get 404";
 
 /// By root, the paths beneath it.
@@ -61,9 +76,41 @@ impl Configuration {
         KEYS.iter().flat_map(|key| self.places.values(key)).filter(|(path, _)| path.is_absolute())
     }
 
-    /// Hides the files in all routes. Paths are absolute by now.
+    fn hide_from_publishers(&mut self) {
+        let values = NEVER_WRITTEN.iter().flat_map(|key| self.places.values(key));
+        let files: Vec<(PathBuf, Place)> = values
+            .filter(|(path, _)| path.is_absolute())
+            .map(|(path, place)| (normalized(path), place.clone()))
+            .collect();
+        for (_, routes) in self.site.hosts.folders_and_routes_mut() {
+            for route in routes.iter_mut().filter(|route| route.publishes()) {
+                let Action::Files { root, .. } = &route.action else { continue };
+                let root = normalized(root);
+                let found = files.iter().filter_map(|(file, place)| Some((below(file, &root)?, file, place)));
+                let found: Vec<_> = found.collect();
+                if found.is_empty() {
+                    continue;
+                }
+                Arc::make_mut(&mut route.files).private =
+                    found.iter().map(|(path, ..)| path.clone()).collect();
+                for (_, file, place) in found {
+                    let what = format!("{} lies in a folder that clients publish in", shown(file));
+                    let what_to_do =
+                        "move it out of the folder; clients can neither read nor write it".to_owned();
+                    let warning =
+                        ConfigError { file: place.file.to_path_buf(), line: place.line, what, what_to_do };
+                    if !self.warnings.contains(&warning) {
+                        self.warnings.push(warning);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hides the files in all routes, and in those that clients publish in, what they must not write. Paths are absolute by now.
     pub fn hide_files(&mut self) {
         self.hide_metafiles();
+        self.hide_from_publishers();
         let files: Vec<(PathBuf, Place)> =
             self.named().map(|(path, place)| (normalized(path), place.clone())).collect();
         let mut beneath = Hidden::new();
@@ -95,7 +142,8 @@ impl Configuration {
                 };
                 // Most sites have no such file, and share these rules among their routes.
                 if !private.is_empty() {
-                    Arc::make_mut(&mut route.files).private = private;
+                    let rules = Arc::make_mut(&mut route.files);
+                    rules.private = rules.private.iter().cloned().chain(private.iter().cloned()).collect();
                 }
             }
         }
