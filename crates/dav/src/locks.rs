@@ -6,6 +6,10 @@ use crate::lines;
 
 /// Locks of one folder. A further one is refused.
 pub const MAX_LOCKS: usize = 1000;
+/// Locks of one user. Clients without a user count as one.
+pub const MAX_OF_USER: usize = 250;
+/// Locks on one resource, of its own and of the folders that it is in. Each is in every description of it.
+pub const MAX_ON_RESOURCE: usize = 32;
 /// Bytes of the element `owner` of a lock.
 pub const MAX_OWNER: usize = 2048;
 
@@ -79,8 +83,15 @@ impl Locks {
         self.all.is_empty()
     }
 
-    pub fn is_full(&self) -> bool {
-        self.all.len() >= MAX_LOCKS
+    /// Whether the limits allow a further lock.
+    pub fn have_space_for(&self, new: &Lock) -> bool {
+        let of_user = self.all.iter().filter(|lock| lock.user == new.user).count();
+        let beneath = self.all.iter().filter(|lock| new.is_on(&lock.path)).map(|lock| lock.path.as_str());
+        let has_space = |path| self.on(path).count() < MAX_ON_RESOURCE;
+        self.all.len() < MAX_LOCKS
+            && of_user < MAX_OF_USER
+            && has_space(&new.path)
+            && beneath.into_iter().all(has_space)
     }
 
     /// The locks that are on `path`, of its own or of a folder that it is in.
@@ -236,6 +247,31 @@ mod tests {
         assert_eq!(locks.blocking("a/b", Touch::Tree, &holder("ann", &["urn:a/b"])), None);
         assert!(locks.blocking("a/b", Touch::Tree, &holder("bob", &["urn:a/b"])).is_some(), "it is of ann");
         assert!(locks.blocking("", Touch::Tree, &holder("ann", &["urn:a/b"])).is_some(), "not of t");
+    }
+
+    #[test]
+    fn locks_have_limits() {
+        let mut locks = Locks::default();
+        let of =
+            |user: &str, path: &str, extent| Lock { user: user.into(), ..lock(path, extent, Scope::Shared) };
+        for number in 0..MAX_OF_USER {
+            assert!(locks.have_space_for(&of("ann", "x", Extent::Resource)));
+            locks.add(of("ann", &format!("d/{number}"), Extent::Resource));
+        }
+        assert!(!locks.have_space_for(&of("ann", "x", Extent::Resource)), "of one user");
+        assert!(locks.have_space_for(&of("bob", "x", Extent::Resource)));
+        for number in 0..MAX_ON_RESOURCE {
+            assert!(locks.have_space_for(&of("bob", "e", Extent::Tree)), "{number}");
+            locks.add(of("bob", "e", Extent::Tree));
+        }
+        assert!(!locks.have_space_for(&of("cy", "e", Extent::Resource)), "on one resource");
+        assert!(!locks.have_space_for(&of("cy", "e/f", Extent::Resource)), "it is in a folder with locks");
+        assert!(!locks.have_space_for(&of("cy", "", Extent::Tree)), "what is beneath has locks");
+        assert!(locks.have_space_for(&of("cy", "", Extent::Resource)));
+        for number in 0..MAX_LOCKS {
+            locks.add(of(&number.to_string(), &format!("f/{number}"), Extent::Resource));
+        }
+        assert!(!locks.have_space_for(&of("cy", "x", Extent::Resource)), "of the root");
     }
 
     #[test]

@@ -275,19 +275,9 @@ fn a_slash_at_the_end_leads_to_no_file() {
 
 #[test]
 fn what_is_mounted_in_a_folder_is_not_removed_with_it() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("only root can mount a file system");
-        return;
-    }
     let site = Site::new().folder("d").folder("d/mounted").file("a.txt", "a").config(OPEN);
     let folder = site.root().join("d/mounted");
-    let mut mount = tool("mount");
-    let mounted = output_of(mount.args(["-t", "tmpfs", "-o", "size=128k", "tmpfs"]).arg(&folder));
-    if !mounted.status.success() {
-        eprintln!("this machine mounts no tmpfs: {mounted:?}");
-        return;
-    }
-    let _unmount = Unmount(folder.clone());
+    let _unmount = mount(&folder, "size=128k");
     fs::write(folder.join("kept"), "kept").unwrap();
     let server = site.start();
     check(
@@ -321,6 +311,13 @@ fn moves_between_roots_lose_nothing() {
     assert_eq!((content(&server, "/other/full"), content(&server, "/d/e/f")), ("a".into(), "f".into()));
     assert_eq!((server.get("/a.txt").status, server.get("/other/d/").status), (404, 404));
     assert_eq!(content(&server, "/odd/x"), "x");
+}
+
+/// `tests/run` leaves tests with `mounted` in their names out where nothing can be mounted.
+#[track_caller]
+fn mount(folder: &Path, options: &str) -> Unmount {
+    succeeds(tool("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder));
+    Unmount(folder.to_owned())
 }
 
 struct Unmount(PathBuf);
@@ -415,14 +412,14 @@ fn passwords_are_asked_for_and_locks_are_of_users() {
 
 #[test]
 fn quotas_and_free_space_are_kept() {
-    let config = format!("{OPEN}publish_quota = 1000\n");
-    let server = Site::new().file("a", "x".repeat(400)).config(&config).start();
+    let config = format!("{OPEN}publish_quota = \"100KiB\"\n");
+    let server = Site::new().file("a", "x".repeat(40 * 1024)).config(&config).start();
     let body = |bytes: usize| "y".repeat(bytes);
     check(
         &server,
         &[
-            ("PUT", "/b", "", &body(601), 507),
-            ("PUT", "/b", "", &body(600), 201),
+            ("PUT", "/b", "", &body(61 * 1024), 507),
+            ("PUT", "/b", "", &body(60 * 1024), 201),
             ("PUT", "/c", "", "z", 507),
             ("COPY", "/a", "Destination: /c\r\n", "", 507),
             ("DELETE", "/b", "", "", 204),
@@ -430,12 +427,12 @@ fn quotas_and_free_space_are_kept() {
     );
     assert!(wait_until(TIMEOUT, || own_files(&server, "trash").is_empty()), "it is removed");
     let chunked = format!(
-        "PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n259\r\n{}\r\n0\r\n\r\n",
-        body(601)
+        "PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nf400\r\n{}\r\n0\r\n\r\n",
+        body(61 * 1024)
     );
     assert_eq!(server.request(chunked).status, 507, "its length is not known before");
     assert!(
-        wait_until(TIMEOUT, || send(&server, "PUT", "/c", "", &body(600)).status == 201),
+        wait_until(TIMEOUT, || send(&server, "PUT", "/c", "", &body(60 * 1024)).status == 201),
         "the space is free again"
     );
     assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "nothing is left of it");
@@ -455,6 +452,174 @@ fn quotas_and_free_space_are_kept() {
     assert_eq!(content(&server, "/a"), "a");
     let server = Site::new().config(&OPEN.replace("8MiB", "1KiB")).start();
     check(&server, &[("PUT", "/a", "", &body(1024), 201), ("PUT", "/a", "", &body(1025), 413)]);
+}
+
+#[test]
+fn empty_files_and_folders_count_for_a_quota() {
+    let server = Site::new().file("a", "").config(&format!("{OPEN}publish_quota = \"20KiB\"\n")).start();
+    let lock =
+        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    check(
+        &server,
+        &[
+            ("PUT", "/b", "", "", 201),
+            ("MKCOL", "/c/", "", "", 201),
+            ("COPY", "/c/", "Destination: /d/\r\n", "", 201),
+            ("LOCK", "/e", "", lock, 201),
+            ("PUT", "/f", "", "", 507),
+            ("MKCOL", "/f/", "", "", 507),
+            ("COPY", "/c/", "Destination: /f/\r\n", "", 507),
+            ("COPY", "/b", "Destination: /f\r\n", "", 507),
+            ("LOCK", "/f", "", lock, 507),
+            ("MOVE", "/b", "Destination: /f\r\n", "", 201),
+            ("DELETE", "/c/", "", "", 204),
+        ],
+    );
+    assert!(wait_until(TIMEOUT, || send(&server, "MKCOL", "/g/", "", "").status == 201), "it is free again");
+    let server =
+        Site::new().config(&format!("{OPEN}publish_make_folders = true\npublish_quota = \"9KiB\"\n")).start();
+    check(
+        &server,
+        &[("PUT", "/a/b/c/d", "", "", 507), ("DELETE", "/a/", "", "", 404), ("PUT", "/a/b", "", "", 201)],
+    );
+}
+
+#[test]
+fn a_full_disk_that_is_mounted_loses_nothing() {
+    let site = Site::new().config(&format!("{OPEN}publish_min_free = 0\n"));
+    let _unmount = mount(&site.root(), "size=256k");
+    fs::write(site.root().join("a"), "old").unwrap();
+    let server = site.start();
+    let large = "x".repeat(300 * 1024);
+    let set = format!(
+        "<propertyupdate xmlns='DAV:'><set><prop><p xmlns='u'>{}</p></prop></set></propertyupdate>",
+        "x".repeat(9000)
+    );
+    check(
+        &server,
+        &[
+            ("PUT", "/a", "", &large, 507),
+            ("PUT", "/b", "", &large[..200 * 1024], 201),
+            ("COPY", "/b", "Destination: /c\r\n", "", 507),
+            ("COPY", "/b", "Destination: /a\r\n", "", 507),
+        ],
+    );
+    assert_eq!((content(&server, "/a"), server.get("/c").status), ("old".to_owned(), 404));
+    assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "nothing is left of it");
+    // The rest of the disk, by another program.
+    let rest = server.root().join("rest");
+    _ = fs::write(&rest, &large);
+    check(
+        &server,
+        &[("PUT", "/d", "", "xxxxx", 507), ("PROPPATCH", "/a", "", &set, 507), ("DELETE", "/b", "", "", 204)],
+    );
+    fs::remove_file(rest).unwrap();
+    assert!(
+        wait_until(TIMEOUT, || send(&server, "PUT", "/d", "", "new").status == 201),
+        "there is space again"
+    );
+    check(&server, &[("PROPPATCH", "/a", "", &set, 207), ("PUT", "/a", "", "new", 204)]);
+    assert_eq!(content(&server, "/a"), "new");
+}
+
+#[test]
+fn paths_that_are_too_long_are_refused() {
+    let server = server();
+    let folders = |first: char, count: usize| {
+        (0..count).fold(String::new(), |path, _| format!("{path}/{first}{}", "n".repeat(240)))
+    };
+    for first in ['x', 'y'] {
+        for count in 1..=12 {
+            assert_eq!(send(&server, "MKCOL", &folders(first, count), "", "").status, 201, "{count}");
+        }
+    }
+    let (x, y) = (folders('x', 12), folders('y', 1));
+    check(
+        &server,
+        &[
+            ("PUT", &format!("/{}", "n".repeat(256)), "", "x", 414),
+            ("PUT", &format!("{}/f", folders('x', 17)), "", "x", 414),
+            ("MOVE", &y, &format!("Destination: {x}/y\r\n"), "", 414),
+            ("COPY", &y, &format!("Destination: {x}/y\r\n"), "", 414),
+            ("COPY", &y, &format!("Destination: {x}/y\r\nDepth: 0\r\n"), "", 201),
+            ("DELETE", &y, "", "", 204),
+            ("DELETE", &folders('x', 1), "", "", 204),
+        ],
+    );
+    let is_empty = || own_files(&server, "trash").is_empty() && own_files(&server, "new").is_empty();
+    assert!(wait_until(TIMEOUT, is_empty));
+}
+
+#[test]
+fn rules_for_a_method_hold_for_what_does_the_same() {
+    let config = "publish = \"webdav\"\n\
+                  [[rule]]\npath = \"/fixed/\"\nmethod = [\"PUT\", \"DELETE\"]\nthen = \"deny\"\n\
+                  [[rule]]\npath = \"*.keep\"\nmethod = \"DELETE\"\nthen = \"deny\"\n\
+                  [[rule]]\npath = \"*.secret\"\nmethod = \"GET\"\nthen = \"deny\"\n\
+                  [[rule]]\npath = \"/flat/\"\nmethod = \"MKCOL\"\nthen = \"deny\"\n";
+    let site = Site::new().file("a", "a").file("fixed/f", "f").file("d/x.keep", "x").file("d/y", "y");
+    let site = site.file("s/z.secret", "z").folder("flat").file("o/y", "old");
+    let server = site.config(config).start();
+    let lock =
+        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    check(
+        &server,
+        &[
+            ("COPY", "/a", "Destination: /fixed/a\r\n", "", 403),
+            ("COPY", "/a", "Destination: /fixed/f\r\n", "", 403),
+            ("MOVE", "/a", "Destination: /fixed/a\r\n", "", 403),
+            ("LOCK", "/fixed/new", "", lock, 403),
+            ("MOVE", "/fixed/f", "Destination: /f\r\n", "", 403),
+            ("COPY", "/fixed/f", "Destination: /f\r\n", "", 201),
+            ("MOVE", "/d/x.keep", "Destination: /x\r\n", "", 403),
+            ("MOVE", "/d/", "Destination: /e/\r\n", "", 403),
+            ("COPY", "/o/", "Destination: /d/\r\n", "", 403),
+            ("COPY", "/d/", "Destination: /e/\r\n", "", 201),
+            ("COPY", "/s/z.secret", "Destination: /z\r\n", "", 403),
+            ("MOVE", "/s/z.secret", "Destination: /z\r\n", "", 201),
+            ("COPY", "/o/", "Destination: /flat/o/\r\n", "", 403),
+            ("COPY", "/a", "Destination: /flat/a\r\n", "", 201),
+        ],
+    );
+    assert_eq!(content(&server, "/e/x.keep"), "x");
+    // A lock of all that is in a folder is for clients who may write all of it.
+    let denied = "publish = \"webdav\"\n[[rule]]\npath = \"/d/y\"\nthen = \"deny\"\n";
+    let server = Site::new().file("d/y", "y").file("e/y", "y").config(denied).start();
+    check(
+        &server,
+        &[
+            ("LOCK", "/d/", "Depth: infinity\r\n", lock, 403),
+            ("LOCK", "/d/", "Depth: 0\r\n", lock, 200),
+            ("LOCK", "/e/y", "", lock, 200),
+            ("LOCK", "/e/", "Depth: infinity\r\n", lock, 423),
+        ],
+    );
+}
+
+#[test]
+fn files_of_the_configuration_are_not_written() {
+    let config =
+        format!("{OPEN}dotfiles = \"allow\"\npid_file = \"www/pid\"\n[log]\naccess = \"www/d/access.log\"\n");
+    let server = Site::new().folder("d").file("d/a", "a").config(&config).start();
+    check(
+        &server,
+        &[
+            ("PUT", "/pid", "", "1", 403),
+            ("PUT", "/d/access.log", "", "forged", 403),
+            ("COPY", "/d/a", "Destination: /d/access.log\r\n", "", 403),
+            ("DELETE", "/d/access.log", "", "", 403),
+            ("DELETE", "/d/", "", "", 403),
+            ("MOVE", "/d/", "Destination: /e/\r\n", "", 403),
+            ("GET", "/d/access.log", "", "", 404),
+        ],
+    );
+    let found = server.run_command(&["check"]);
+    let found = String::from_utf8_lossy(&found.stderr).into_owned();
+    for name in ["www/pid", "www/d/access.log"] {
+        let is_named =
+            |line: &str| line.contains(name) && line.contains("in a folder that clients publish in");
+        assert!(found.lines().any(is_named), "{name}: {found}");
+    }
 }
 
 #[test]

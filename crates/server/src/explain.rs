@@ -206,8 +206,10 @@ fn effect(method: dav::method::Method) -> &'static str {
         Method::Delete => "DELETE removes the file, or the folder with everything in it",
         Method::Patch => "PATCH appends to an upload that was interrupted, and to nothing else",
         Method::MkCol => "MKCOL makes a folder",
-        Method::Copy => "COPY copies it to the Destination, which the same rules decide on",
-        Method::Move => "MOVE moves it to the Destination, which the same rules decide on",
+        Method::Copy => "COPY copies it to the Destination, where rules decide as for PUT",
+        Method::Move => {
+            "MOVE moves it to the Destination, where rules decide as for PUT, and here as for DELETE"
+        }
         Method::PropPatch => "PROPPATCH changes properties of the file or the folder",
         Method::Lock => "LOCK locks the file or the folder",
         Method::Unlock => "UNLOCK removes a lock",
@@ -223,7 +225,8 @@ fn print_steps(lines: impl IntoIterator<Item = String>) {
 fn print_rules(responder: &Responder, host: usize, head: &Head<'_>, client: Peer) {
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
-    let facts = Facts { head, client: client.ip(), tls: Tls::Off, now: services.clock.now() };
+    let facts =
+        Facts { head, method: head.token, client: client.ip(), tls: Tls::Off, now: services.clock.now() };
     let found = services.site.hosts.at(host);
     if responder.needs.rules {
         print_steps(steps::access(found, &path, facts, client));

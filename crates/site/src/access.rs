@@ -107,6 +107,8 @@ pub struct Period {
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     pub head: &'a Head<'a>,
+    /// That of the request, or one that would do a part of what it does.
+    pub method: &'a str,
     /// `None`: the client is on a Unix socket.
     pub client: Option<IpAddr>,
     pub tls: Tls<'a>,
@@ -268,7 +270,7 @@ impl Condition {
                 within.as_ref().is_none_or(|within| within.contains(facts.client))
                     && !except.contains(facts.client)
             }
-            Condition::Method(methods) => methods.matches(|own| own == head.token),
+            Condition::Method(methods) => methods.matches(|own| own == facts.method),
             Condition::Host(names) => names.matches(|own| own.matches(name_of(head.authority))),
             Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
             Condition::Referer(referers) => {

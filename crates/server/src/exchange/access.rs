@@ -37,15 +37,31 @@ impl<'a> Exchange<'a> {
     #[inline(never)]
     pub(super) fn check_access_in(&self, path: &SafePath<'_>, route: RouteId) -> Result<(), Refused<'a>> {
         let route = self.host().routes.get(route);
-        self.check_names(path, route)?;
+        self.check_names(path, route, self.head.token)?;
         if let Some(segments) = self.raw.as_ref().and_then(|raw| raw.segments.as_ref()) {
             self.check_path(segments)?;
         }
+        self.check_rewritten(path, route, self.head.token)
+    }
+
+    /// As `check_access`, for another method than that of the request.
+    pub(super) fn check_access_by(&self, path: &SafePath<'_>, method: &str) -> Result<(), Refused<'a>> {
+        let route = self.route_of(path);
+        self.check_names(path, route, method)?;
+        self.check_rewritten(path, route, method)
+    }
+
+    fn check_rewritten(
+        &self,
+        path: &SafePath<'_>,
+        route: &'a Route,
+        method: &str,
+    ) -> Result<(), Refused<'a>> {
         if !matches!(route.action, Action::Rewrite { .. }) {
             return Ok(());
         }
         match plan::rewritten(self.host(), path) {
-            Some(rewritten) => self.check_path(&rewritten).map(drop),
+            Some(rewritten) => self.check_names(&rewritten, self.route_of(&rewritten), method),
             None => Ok(()),
         }
     }
@@ -75,19 +91,19 @@ impl<'a> Exchange<'a> {
     /// As `check_access`, for one path, and for the other names of what is there. Returns the route of the path.
     pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<&'a Route, Refused<'a>> {
         let route = self.route_of(path);
-        self.check_names(path, route)?;
+        self.check_names(path, route, self.head.token)?;
         Ok(route)
     }
 
-    fn check_names(&self, path: &SafePath<'_>, route: &'a Route) -> Result<(), Refused<'a>> {
-        self.check_name(path, route)?;
+    fn check_names(&self, path: &SafePath<'_>, route: &'a Route, method: &str) -> Result<(), Refused<'a>> {
+        self.check_name(path, route, method)?;
         access::other_names(path, &route.files.alternates)
             .iter()
-            .try_for_each(|name| self.check_name(name, self.route_of(name)))
+            .try_for_each(|name| self.check_name(name, self.route_of(name), method))
     }
 
-    fn check_name(&self, path: &SafePath<'_>, route: &'a Route) -> Result<(), Refused<'a>> {
-        let verdict = access::check_name(route, path, self.facts());
+    fn check_name(&self, path: &SafePath<'_>, route: &'a Route, method: &str) -> Result<(), Refused<'a>> {
+        let verdict = access::check_name(route, path, self.facts(method));
         let of_route = [Some(&route.authentication), route.enclosing.as_ref()];
         of_route.into_iter().flatten().try_for_each(|own| self.check_demand(path, own, verdict))
     }
@@ -121,12 +137,13 @@ impl<'a> Exchange<'a> {
 
     /// The verdict of the rules on one path.
     pub(super) fn verdict(&self, path: &SafePath<'_>) -> Verdict<'a> {
-        access::check(self.host(), path, self.facts())
+        access::check(self.host(), path, self.facts(self.head.token))
     }
 
-    fn facts(&self) -> Facts<'_> {
+    fn facts<'f>(&'f self, method: &'f str) -> Facts<'f> {
         Facts {
             head: self.head,
+            method,
             client: self.client.ip(),
             tls: tls(self.head.scheme, self.tls),
             now: self.now,

@@ -23,15 +23,17 @@ use taipan_http::head::{Method, Names};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target as RequestTarget, encode_path};
 
+use super::access::Refused;
 use super::{Exchange, on_heap};
 use crate::disk::Work;
 use crate::files::beneath::Root;
 use crate::files::{Probe, stat_etag};
 use crate::log;
-use crate::publishing::changes;
 use crate::publishing::failure::Failure;
-use crate::publishing::store::{Below, Expected, Found, Store, Terms};
-use crate::publishing::tree::{Kind, Member, Reach, Scan};
+use crate::publishing::removal::Emptying;
+use crate::publishing::store::{Below, Expected, Found, Guard, Store, Terms, check_length};
+use crate::publishing::tree::{Kind, Member, Progress, Reach, Scan};
+use crate::publishing::{changes, turns};
 use crate::request::Request;
 use crate::request::body::Length;
 use crate::response::Response;
@@ -58,11 +60,27 @@ struct Present {
     tag: Option<Vec<u8>>,
 }
 
-/// What a request wants to do with the members of a folder.
+/// What a request does with a resource, beside what its method says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
+    List,
     Read,
-    Change,
+    /// It makes a file or a folder, or changes it.
+    Write,
+    Remove,
+}
+
+impl Use {
+    /// The method that would do that alone. Rules of access for it count, too.
+    fn method(self, kind: Kind) -> Option<&'static str> {
+        match (self, kind) {
+            (Use::List, _) => None,
+            (Use::Read, _) => Some("GET"),
+            (Use::Write, Kind::Folder) => Some("MKCOL"),
+            (Use::Write, Kind::File | Kind::Other) => Some("PUT"),
+            (Use::Remove, _) => Some("DELETE"),
+        }
+    }
 }
 
 impl Target<'_> {
@@ -202,6 +220,7 @@ impl<'a> Exchange<'a> {
         let slash = if prefix.is_empty() || prefix.ends_with('/') { "" } else { "/" };
         let prefix = [prefix, slash].concat();
         let below = SafePath::from_decoded(&["/", &below].concat()).map_err(|_| Status::BAD_REQUEST)?;
+        check_length(&below).map_err(|failure| failure.status())?;
         let store = Store { root, settings: route.publishing.clone() };
         Ok(Target { route, rules: planned.rules, path, prefix, below, store })
     }
@@ -215,6 +234,22 @@ impl<'a> Exchange<'a> {
         let (store, device) = (store.clone(), store.root.device);
         let done = self.services.disk.run(device, Work::File, move || work(&store)).await;
         done.map_err(|_| Problem::Status(Status::SERVICE_UNAVAILABLE))?.map_err(Problem::Failure)
+    }
+
+    /// As `on_disk`, with the permission to change names, when it is the request's turn.
+    async fn changing<T: Send + 'static>(
+        &self,
+        store: &Store,
+        work: impl FnOnce(&Store, &Guard) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let turn = turns::turn(&store.root.path).await?;
+        let with_guard = move |store: &Store| {
+            let guard = store.guard()?;
+            let done = work(store, &guard);
+            drop((guard, turn));
+            done
+        };
+        self.on_disk(store, with_guard).await
     }
 
     async fn present(&self, target: &Target<'_>) -> Result<Present, Problem> {
@@ -310,16 +345,39 @@ impl<'a> Exchange<'a> {
     fn may_use(&self, target: &Target<'_>, member: &Member, what: Use) -> bool {
         let Some(url) = target.url(member.path.as_str(), member.kind) else { return false };
         let plan = self.plan(url.clone());
-        if what == Use::Change && !plan.route.publishes() {
+        if matches!(what, Use::Write | Use::Remove) && !plan.route.publishes() {
             return false;
         }
         let Some(planned) = plan.files() else { return false };
         let own = self.plan(target.path.clone()).files().map(|own| own.root);
         let is_same = own == Some(planned.root)
             && planned.below().as_str().trim_end_matches('/') == member.path.as_str();
-        let is_allowed = !self.responder.needs.rules || self.check_access(&url).is_ok();
+        let is_allowed = !self.responder.needs.rules || self.check_use(&url, what, member.kind).is_ok();
         let is_authorized = !self.responder.needs.authorizers || !self.lacks_authorization(&url);
         is_same && is_allowed && is_authorized
+    }
+
+    /// Whether the rules of access let the request do this, by its own method and by the one that would do it alone.
+    fn check_use(&self, path: &SafePath<'_>, what: Use, kind: Kind) -> Result<(), Refused<'a>> {
+        self.check_access(path)?;
+        match what.method(kind) {
+            Some(method) => self.check_access_by(path, method),
+            None => Ok(()),
+        }
+    }
+
+    /// As `check_use`, for the resource of a request, after its user has authenticated. Errors: the response.
+    async fn may_do(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        what: Use,
+        kind: Kind,
+    ) -> Result<(), Response> {
+        match self.responder.needs.rules {
+            true => self.enforce(request, |exchange| exchange.check_use(path, what, kind)).await,
+            false => Ok(()),
+        }
     }
 
     /// Gives `each` what is beneath a folder. Errors: those of `each`.
@@ -344,22 +402,21 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Errors: the request may not change something beneath the folder of `target`.
-    async fn check_members(&self, target: &Target<'a>) -> Result<(), Problem> {
-        let check =
-            |exchange: &Exchange<'a>, member: Member| match exchange.may_use(target, &member, Use::Change) {
-                true => Ok(()),
-                false => Err(Problem::Status(Status::FORBIDDEN)),
-            };
+    /// Errors: the request may not do this with something beneath the folder of `target`.
+    async fn check_members(&self, target: &Target<'a>, what: Use) -> Result<(), Problem> {
+        let check = |exchange: &Exchange<'a>, member: Member| match exchange.may_use(target, &member, what) {
+            true => Ok(()),
+            false => Err(Problem::Status(Status::FORBIDDEN)),
+        };
         self.scan(target, Reach::Tree, check).await
     }
 
-    /// The members of a folder that the client may read. Errors: there are more than a listing may have.
-    async fn readable_members(&self, target: &Target<'a>, reach: Reach) -> Result<Vec<Member>, Problem> {
+    /// The members of a folder that the client may have so. Errors: there are more than a listing may have.
+    async fn members(&self, target: &Target<'a>, reach: Reach, what: Use) -> Result<Vec<Member>, Problem> {
         let _permit = self.responder.published_folders.take().ok_or(Status::SERVICE_UNAVAILABLE)?;
         let (mut members, most) = (Vec::new(), self.services.site.limits.listing_entries);
         let collect = |exchange: &Exchange<'a>, member: Member| {
-            if exchange.may_use(target, &member, Use::Read) {
+            if exchange.may_use(target, &member, what) {
                 members.push(member);
             }
             if members.len() > most { Err(Problem::Failure(Failure::TooMany)) } else { Ok(()) }
@@ -388,14 +445,20 @@ impl<'a> Exchange<'a> {
     }
 
     /// Removes what has been moved to the trash, while the client gets its response.
-    fn empty_trash(&self, store: &Store, name: Option<String>) {
-        let (Some(name), store, disk) = (name, store.clone(), self.services.disk.clone()) else { return };
+    fn empty_trash(&self, store: &Store) {
+        let (store, disk) = (store.clone(), self.services.disk.clone());
         tokio::task::spawn_local(async move {
             let device = store.root.device;
-            // What is left after an error is removed at the next start.
-            _ = disk
-                .run(device, Work::Listing, move || crate::publishing::tree::empty_trash(&store, &name))
-                .await;
+            // What is left after an error is removed with what is discarded next, or at the next start.
+            let begun = disk.run(device, Work::Listing, move || Emptying::begin(&store)).await;
+            let Ok(Ok(mut emptying)) = begun else { return };
+            loop {
+                let step = move || (emptying.step(), emptying);
+                match disk.run(device, Work::Listing, step).await {
+                    Ok((Progress::More, rest)) => emptying = rest,
+                    Ok((Progress::Done, _)) | Err(_) => return,
+                }
+            }
         });
     }
 

@@ -28,6 +28,10 @@ pub enum Failure {
     TooMany,
     /// Another request changes the same files or upload.
     Busy,
+    /// Too many requests wait to change names.
+    Waiting,
+    /// The path, or that of something beneath it, is longer than the system takes.
+    TooLong,
     /// Caused neither by the client nor by the path.
     Local(Errno),
 }
@@ -43,6 +47,8 @@ impl Failure {
             Failure::Locked(_) => Status::LOCKED,
             Failure::NoSpace | Failure::TooMany => Status::INSUFFICIENT_STORAGE,
             Failure::Busy => Status::CONFLICT,
+            Failure::Waiting => Status::SERVICE_UNAVAILABLE,
+            Failure::TooLong => Status::URI_TOO_LONG,
             Failure::Local(_) => Status::INTERNAL_SERVER_ERROR,
         }
     }
@@ -54,7 +60,8 @@ impl From<Errno> for Failure {
             Errno::NOENT | Errno::NOTDIR => Failure::Missing,
             Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR => Failure::Exists,
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Failure::Permission(errno),
-            Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG => Failure::Denied,
+            Errno::LOOP | Errno::XDEV => Failure::Denied,
+            Errno::NAMETOOLONG => Failure::TooLong,
             Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Failure::NoSpace,
             errno => Failure::Local(errno),
         }

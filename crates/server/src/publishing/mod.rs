@@ -10,8 +10,10 @@
 pub mod changes;
 pub mod failure;
 pub mod new_file;
+pub mod removal;
 pub mod store;
 pub mod tree;
+pub mod turns;
 pub mod uploads;
 pub mod usage;
 
@@ -36,7 +38,8 @@ pub fn clean_up(site: &Site, roots: &OpenRoots) {
     let clean = move || {
         for store in stores {
             let root = store.root.path.display();
-            match tree::clean(&store).and_then(|()| uploads::sweep(&store, crate::clock::wall())) {
+            let cleaned = removal::clean(&store);
+            match cleaned.and(uploads::sweep(&store, crate::clock::wall())) {
                 Ok(_) => {}
                 Err(Failure::Permission(errno)) => log::error(format_args!(
                     "clients cannot publish in {root}: {errno}; give {} the right to write there",

@@ -8,9 +8,9 @@ use rustix::io::{Errno, retry_on_intr};
 use site::publishing::Sync;
 
 use super::failure::Failure;
-use super::store::{Below, Found, NEW, Store, Terms, UPLOADS, random_name, write_at};
+use super::store::{Below, Found, Guard, NEW, Store, Terms, UPLOADS, create_locked, write_at};
 use super::tree::put_in_place;
-use super::usage::Reservation;
+use super::usage::{Reservation, cost};
 use crate::files::beneath::Wait;
 use crate::files::open::{Stamp, stat};
 use crate::sys::calls;
@@ -42,13 +42,9 @@ pub struct Stored {
 
 impl NewFile {
     pub fn create(store: &Store) -> Result<NewFile, Failure> {
-        let (folder, name) = (store.state_folder(NEW)?, random_name()?);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = calls::create_with(&folder, &*name, flags, store.file_mode())?;
-        let new = NewFile { fd, folder, name, length: 0, fate: Fate::Temporary };
-        // So that another process of the server does not take it for one that a crash has left.
-        calls::lock_file(&new.fd, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(new)
+        let folder = store.state_folder(NEW)?;
+        let (fd, name) = create_locked(&folder, store.file_mode())?;
+        Ok(NewFile { fd, folder, name, length: 0, fate: Fate::Temporary })
     }
 
     /// The file of an upload that can be resumed.
@@ -90,7 +86,7 @@ impl NewFile {
     ) -> Result<usize, Failure> {
         let mut buffer = vec![0; most];
         let read = retry_on_intr(|| calls::pread(source, &mut buffer, self.length))?;
-        if !reservation.grow_to(self.length + read as u64) {
+        if !reservation.grow_to(cost(self.length + read as u64)) {
             return Err(Failure::NoSpace);
         }
         self.write(store, &buffer[..read])?;
@@ -105,16 +101,20 @@ impl NewFile {
         Ok(())
     }
 
-    /// Gives the file its name in place of what has that name now.
-    pub fn commit(mut self, store: &Store, terms: &Terms, path: &Below) -> Result<Stored, Failure> {
-        self.sync(store)?;
-        let guard = store.guard()?;
+    /// Gives the file, which is on the disk, its name in place of what has that name now.
+    pub fn commit(
+        mut self,
+        store: &Store,
+        guard: &Guard,
+        terms: &Terms,
+        path: &Below,
+    ) -> Result<Stored, Failure> {
         let touch = if store.find(path)?.is_some() { Touch::Content } else { Touch::Name };
         let replaced = guard.check(store, terms, path, touch)?;
         self.take_place(store, path, replaced)
     }
 
-    /// As `commit`, for a copy: it is on the disk, and the terms have been checked.
+    /// As `commit`, for a copy: the terms have been checked.
     pub fn take_place(
         &mut self,
         store: &Store,
@@ -137,16 +137,16 @@ impl NewFile {
 }
 
 impl NewFile {
-    /// As `take_place`, in place of a folder. Returns its name in the trash.
+    /// As `take_place`, in place of a folder.
     pub fn replace_folder(
         &mut self,
         store: &Store,
         path: &Below,
         replaced: Option<Found>,
-    ) -> Result<Option<String>, Failure> {
-        let discarded = put_in_place(store, &self.folder, &self.name, path, replaced)?;
+    ) -> Result<(), Failure> {
+        put_in_place(store, &self.folder, &self.name, path, replaced)?;
         self.fate = Fate::Stored;
-        Ok(discarded)
+        Ok(())
     }
 }
 

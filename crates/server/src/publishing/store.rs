@@ -8,7 +8,7 @@ use dav::condition::{If, State};
 use dav::locks::{Holder, Locks, Touch};
 use dav::properties::{self, Properties};
 use dav::request::Change;
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::rand::{GetRandomFlags, getrandom};
 use site::model::Symlinks;
@@ -34,12 +34,21 @@ pub const TRASH: &str = "trash";
 pub const UPLOADS: &str = "uploads";
 const PROPERTIES: &str = "properties";
 /// The properties of a resource lie in a folder with its path, beneath `PROPERTIES`, in a file of this name.
-const OWN_PROPERTIES: &str = ".taipan-properties";
-/// Whoever has a lock on this file may change names.
+pub const OWN_PROPERTIES: &str = ".taipan-properties";
+/// The start of the names of properties in the trash.
+pub const PROPERTIES_IN_TRASH: &str = "properties-";
+/// The process that has a lock on this file may change names.
 const LOCK: &str = "lock";
 const LOCKS: &str = "locks";
 /// Bytes of a file of the server's own. A longer one is not of the server.
 const MAX_OWN: u64 = 16 * 1024 * 1024;
+
+/// Bytes of a path beneath a root. In the folders of the server's own it is longer, and the system takes 4095 (PATH_MAX).
+const MAX_PATH: usize = 4000;
+/// Bytes of one name (NAME_MAX).
+const MAX_NAME: usize = 255;
+/// How often a file of the server's own is made anew, if another process takes it for one that a crash has left.
+const ATTEMPTS: usize = 4;
 
 /// The path of a resource beneath a root, without a slash at its ends.
 pub type Below = SafePath<'static>;
@@ -87,6 +96,12 @@ pub struct Guard {
     store: Store,
     state: OwnedFd,
     _lock: OwnedFd,
+}
+
+/// Errors: `TooLong` for a path that is longer than the system takes.
+pub fn check_length(path: &SafePath<'_>) -> Result<(), Failure> {
+    let fits = path.as_str().len() <= MAX_PATH && path.segments().all(|name| name.len() <= MAX_NAME);
+    if fits { Ok(()) } else { Err(Failure::TooLong) }
 }
 
 impl Store {
@@ -158,14 +173,6 @@ impl Store {
         Ok(Properties::parse(&read_text(&folder, OWN_PROPERTIES)?.unwrap_or_default()))
     }
 
-    /// The names in a folder that may have dead properties, or be folders with such names.
-    pub fn names_with_properties(&self, folder: &Below) -> Result<Vec<String>, Failure> {
-        let Some(folder) = self.properties_folder(folder)? else { return Ok(Vec::new()) };
-        let mut names = super::tree::names(&folder)?;
-        names.retain(|name| !site::publishing::is_own_name(name));
-        Ok(names)
-    }
-
     /// `None`: there is none.
     fn properties_folder(&self, path: &Below) -> Result<Option<OwnedFd>, Failure> {
         let mut folder = match calls::openat(&self.root.fd, STATE_FOLDER, FOLDER) {
@@ -201,6 +208,15 @@ impl Store {
         Ok(())
     }
 
+    /// Errors: the file system has no space for properties of so many bytes, or the quota is full.
+    pub fn check_growth(&self, bytes: usize) -> Result<(), Failure> {
+        let used = usage::used(&self.root.path).saturating_add(bytes as u64);
+        if self.settings.quota.is_some_and(|quota| used > quota) {
+            return Err(Failure::NoSpace);
+        }
+        self.check_space(bytes as u64)
+    }
+
     /// Errors: the file system has no space for so many bytes more.
     pub fn check_space(&self, bytes: u64) -> Result<(), Failure> {
         // A file system that does not say is asked by writing.
@@ -223,7 +239,7 @@ impl Guard {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
                 Err(errno) => Err(errno.into()),
             },
-            false => replace(&self.state, LOCKS, locks.text().as_bytes()),
+            false => replace(&self.state, &self.state, LOCKS, locks.text().as_bytes()),
         }
     }
 
@@ -266,27 +282,39 @@ impl Guard {
         }
     }
 
-    /// Makes the folders that lead to `path` and are missing. Errors: `Locked`, if one would be in a folder with a lock.
-    pub fn make_folders(&self, terms: &Terms, path: &Below) -> Result<(), Failure> {
-        let segments = path.segments().count();
-        let locks = self.locks(clock::wall())?;
-        for count in 1..segments {
-            let Some(folder) = path.first_segments(count).map(SafePath::into_owned) else { break };
-            let (parent, name) = self.store.folder_of(&folder)?;
-            if find_in(&parent, name)?.is_some() {
-                continue;
-            }
-            // The paths of locks have no slash at their end.
-            let own = folder.as_str().trim_end_matches('/');
-            if let Some(lock) = locks.blocking(own, Touch::Name, &terms.holder) {
-                return Err(Failure::Locked(lock.clone()));
-            }
+    /// Makes the folders that lead to `path` and are missing, if `reserve` finds space for so many. Errors: `Locked`, if one would be
+    /// in a folder with a lock.
+    pub fn make_folders(
+        &self,
+        terms: &Terms,
+        path: &Below,
+        reserve: impl FnOnce(u64) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let missing = self.missing_folders(path)?;
+        let Some(outermost) = missing.first() else { return Ok(()) };
+        // The paths of locks have no slash at their end.
+        Self::check_locks(&self.locks(clock::wall())?, terms, &without_slash(outermost)?, Touch::Name)?;
+        reserve(missing.len() as u64)?;
+        for folder in &missing {
+            let (parent, name) = self.store.folder_of(folder)?;
             match calls::make_folder_with(&parent, name, self.store.folder_mode()) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
         Ok(())
+    }
+
+    /// The folders that lead to `path` and are missing, each in the one before.
+    fn missing_folders(&self, path: &Below) -> Result<Vec<Below>, Failure> {
+        let mut missing = Vec::new();
+        for count in 1..path.segments().count() {
+            let Some(folder) = path.first_segments(count).map(SafePath::into_owned) else { break };
+            if !missing.is_empty() || self.store.find(&folder)?.is_none() {
+                missing.push(folder);
+            }
+        }
+        Ok(missing)
     }
 
     /// Forgets the locks of what has been removed.
@@ -306,7 +334,7 @@ impl Guard {
         }
         // What becomes smaller is stored on a full disk too.
         if text.len() > before {
-            self.check_growth(text.len())?;
+            self.store.check_growth(text.len())?;
         }
         self.write_properties(path, &text)
     }
@@ -316,47 +344,31 @@ impl Guard {
         for name in path.segments() {
             folder = open_or_make(&folder, name)?;
         }
-        replace(&folder, OWN_PROPERTIES, text.as_bytes())
+        replace(&self.state, &folder, OWN_PROPERTIES, text.as_bytes())
     }
 
-    /// Errors: the file system has no space for properties of so many bytes, or the quota is full.
-    fn check_growth(&self, bytes: usize) -> Result<(), Failure> {
-        let Store { root, settings } = &self.store;
-        let used = usage::used(&root.path).saturating_add(bytes as u64);
-        if settings.quota.is_some_and(|quota| used > quota) {
-            return Err(Failure::NoSpace);
-        }
-        self.store.check_space(bytes as u64)
-    }
-
-    /// Moves everything at `path` into the trash. Returns its name there: none for a link and the like, which is removed at once.
-    pub fn discard(&self, store: &Store, path: &Below) -> Result<Option<String>, Failure> {
+    /// Moves everything at `path` into the trash. A link and the like is removed at once.
+    pub fn discard(&self, store: &Store, path: &Below) -> Result<(), Failure> {
         let (folder, name) = store.folder_of(path)?;
-        let discarded = match find_in(&folder, name)? {
+        match find_in(&folder, name)? {
             None => return Err(Failure::Missing),
-            Some(Found::Other) => {
-                calls::unlink(&folder, name)?;
-                None
-            }
+            Some(Found::Other) => calls::unlink(&folder, name)?,
             Some(Found::File(_) | Found::Folder(_)) => {
                 let (trash, discarded) = (open_or_make(&self.state, TRASH)?, random_name()?);
                 calls::rename_between(&folder, name, &trash, &*discarded, RenameFlags::NOREPLACE)?;
-                Some(discarded)
             }
-        };
+        }
         store.sync_folder(&folder)?;
-        self.discard_properties(store, path)?;
-        Ok(discarded)
+        self.discard_properties(store, path)
     }
 
-    /// Removes the properties of `path` and of all beneath it.
+    /// Moves the properties of `path` and of all beneath it into the trash.
     pub fn discard_properties(&self, store: &Store, path: &Below) -> Result<(), Failure> {
         let Some((folder, name)) = self.properties_parent(store, path)? else { return Ok(()) };
         let trash = open_or_make(&self.state, TRASH)?;
-        let discarded = random_name()?;
+        let discarded = [PROPERTIES_IN_TRASH, &random_name()?].concat();
         match calls::rename_between(&folder, &*name, &trash, &*discarded, RenameFlags::NOREPLACE) {
-            Ok(()) => super::tree::remove(&trash, &discarded).map(drop),
-            Err(Errno::NOENT) => Ok(()),
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -368,23 +380,19 @@ impl Guard {
         if store.properties_folder(from)?.is_none() {
             return Ok(());
         }
-        let mut target = open_or_make(&self.state, PROPERTIES)?;
-        let segments: Vec<&str> = to.segments().collect();
-        let Some((last, folders)) = segments.split_last() else { return Ok(()) };
-        for segment in folders {
-            target = open_or_make(&target, segment)?;
-        }
-        Ok(calls::rename_between(&folder, &*name, &target, *last, RenameFlags::empty())?)
+        let (target, last) = self.make_properties_parent(to)?;
+        Ok(calls::rename_between(&folder, &*name, &target, &*last, RenameFlags::empty())?)
     }
 
-    /// Copies the properties of one resource, in place of those of `to`, which may lie in another root. Errors: `NoSpace`.
-    pub fn copy_properties(&self, source: &Properties, to: &Below) -> Result<(), Failure> {
-        if source.is_empty() {
-            return Ok(());
+    /// Makes the folder that the properties of `path` are in. Returns it, and their name there.
+    pub fn make_properties_parent(&self, path: &Below) -> Result<(OwnedFd, String), Failure> {
+        let mut folder = open_or_make(&self.state, PROPERTIES)?;
+        let segments: Vec<&str> = path.segments().collect();
+        let (last, folders) = segments.split_last().ok_or(Failure::Denied)?;
+        for segment in folders {
+            folder = open_or_make(&folder, segment)?;
         }
-        let text = source.text();
-        self.check_growth(text.len())?;
-        self.write_properties(to, &text)
+        Ok((folder, (*last).to_owned()))
     }
 
     fn properties_parent(&self, store: &Store, path: &Below) -> Result<Option<(OwnedFd, String)>, Failure> {
@@ -396,6 +404,11 @@ impl Guard {
         };
         Ok(store.properties_folder(&parent)?.map(|folder| (folder, path.name().to_owned())))
     }
+}
+
+fn without_slash(path: &Below) -> Result<Below, Failure> {
+    let path = ["/", path.as_str().trim_end_matches('/')].concat();
+    SafePath::from_decoded(&path).map_err(|_| Failure::Denied)
 }
 
 /// The state of a resource for `If`. `url`: `None` for that of the request.
@@ -434,7 +447,9 @@ pub fn find_in(folder: &OwnedFd, name: &str) -> Result<Option<Found>, Failure> {
 /// Only this user may read what is the server's own.
 pub const OWN_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-fn open_or_make(folder: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
+pub const OWN_FOLDER_MODE: Mode = Mode::RWXU;
+
+pub fn open_or_make(folder: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
     match calls::openat(&folder, name, FOLDER) {
         Err(Errno::NOENT) => {}
         opened => return Ok(opened?),
@@ -463,17 +478,41 @@ pub fn read_text(folder: &OwnedFd, name: &str) -> Result<Option<String>, Failure
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Writes a small file of the server's own, so that a reader sees the old or the new one.
-pub fn replace(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Failure> {
-    let new = format!("new-{}", random_name()?);
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OWN_FILE;
-    let file = calls::create_with(folder, &*new, flags, OWN_MODE)?;
+/// Writes a small file of the server's own, so that a reader sees the old or the new one. `state`: the folder of all such files.
+pub fn replace(state: &OwnedFd, folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let new = open_or_make(state, NEW)?;
+    let (file, own) = create_locked(&new, OWN_MODE)?;
     let written = write_at(&file, bytes, 0)
-        .and_then(|()| Ok(calls::rename_between(folder, &*new, folder, name, RenameFlags::empty())?));
+        .and_then(|()| Ok(calls::rename_between(&new, &*own, folder, name, RenameFlags::empty())?));
     if written.is_err() {
-        _ = calls::unlink(folder, &*new);
+        _ = calls::unlink(&new, &*own);
     }
     written
+}
+
+/// Makes a small file of the server's own where nothing reads it yet.
+pub fn write_own(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OWN_FILE;
+    write_at(&calls::create_with(folder, name, flags, OWN_MODE)?, bytes, 0)
+}
+
+/// Makes a file with a new name, and with a lock, so that another process of the server does not take it for one that a crash
+/// has left.
+pub fn create_locked(folder: &OwnedFd, mode: Mode) -> Result<(OwnedFd, String), Failure> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OWN_FILE;
+    for _ in 0..ATTEMPTS {
+        let name = random_name()?;
+        let file = calls::create_with(folder, &*name, flags, mode)?;
+        let locked = calls::lock_file(&file, FlockOperation::NonBlockingLockExclusive);
+        // It may have been removed before it had the lock.
+        let is_there = || calls::statx(folder, &*name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        match locked {
+            Ok(()) if is_there() => return Ok((file, name)),
+            Ok(()) | Err(Errno::WOULDBLOCK) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Err(Failure::Busy)
 }
 
 pub fn write_at(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Failure> {

@@ -11,8 +11,9 @@ use taipan_http::target::SafePath;
 
 use super::failure::Failure;
 use super::new_file::NewFile;
-use super::store::{Below, Expected, Found, NEW, Store, TRASH, Terms};
-use super::tree::{self, Kind, Reach, Scan};
+use super::store::{Below, Expected, Found, NEW, Store, TRASH, Terms, check_length};
+use super::tree::{self, Kind, Progress, PropertyCopy, Reach, Scan};
+use super::{removal, usage};
 use crate::files::beneath::Root;
 
 /// A root of its own. Removed when dropped.
@@ -63,7 +64,8 @@ fn a_new_file_has_no_name_until_it_is_whole() {
     let fixture = Fixture::new("whole");
     let new = fixture.new_file("new");
     assert_eq!(fixture.content("a").as_deref(), Some("old"));
-    let stored = new.commit(&fixture.store, &Terms::default(), &below("a")).unwrap();
+    let guard = fixture.store.guard().unwrap();
+    let stored = new.commit(&fixture.store, &guard, &Terms::default(), &below("a")).unwrap();
     assert!(matches!(stored.replaced, Some(Found::File(_))));
     assert_eq!(fixture.content("a").as_deref(), Some("new"));
     drop(fixture.new_file("dropped"));
@@ -76,8 +78,10 @@ fn a_commit_checks_again_what_was_true_before() {
     let Ok(Some(Found::File(seen))) = fixture.store.find(&below("a")) else { panic!("a file") };
     fs::write(fixture.folder.join("a"), "changed meanwhile").unwrap();
     let terms = Terms { expected: Expected::File(seen), ..Terms::default() };
-    let commit =
-        |terms: &Terms, path: &str| fixture.new_file("x").commit(&fixture.store, terms, &below(path));
+    let commit = |terms: &Terms, path: &str| {
+        let guard = fixture.store.guard().unwrap();
+        fixture.new_file("x").commit(&fixture.store, &guard, terms, &below(path))
+    };
     assert_eq!(commit(&terms, "a").unwrap_err(), Failure::Precondition);
     let terms = Terms { expected: Expected::Nothing, ..Terms::default() };
     assert_eq!(commit(&terms, "a").unwrap_err(), Failure::Precondition);
@@ -113,9 +117,10 @@ fn what_a_crash_left_is_removed_and_what_is_used_stays() {
     guard.discard(&fixture.store, &below("d")).unwrap();
     drop(guard);
     assert_eq!((fixture.own(NEW).len(), fixture.own(TRASH).len()), (2, 1));
-    tree::clean(&fixture.store).unwrap();
+    removal::clean(&fixture.store).unwrap();
     assert_eq!((fixture.own(NEW).len(), fixture.own(TRASH).len()), (1, 0));
-    new.commit(&fixture.store, &Terms::default(), &below("b")).unwrap();
+    let guard = fixture.store.guard().unwrap();
+    new.commit(&fixture.store, &guard, &Terms::default(), &below("b")).unwrap();
     assert_eq!(fixture.content("b").as_deref(), Some("is being written"));
 }
 
@@ -132,7 +137,7 @@ fn folders_with_names_that_are_not_utf8_are_removed_and_not_copied() {
     assert_ne!(tree::snapshot(&fixture.store, &below("d/e")).unwrap(), whole);
     let guard = fixture.store.guard().unwrap();
     guard.discard(&fixture.store, &below("d")).unwrap();
-    tree::clean(&fixture.store).unwrap();
+    removal::clean(&fixture.store).unwrap();
     assert!(fixture.own(TRASH).is_empty());
 }
 
@@ -154,7 +159,11 @@ fn scans_find_everything_and_follow_no_link() {
     assert_eq!(found, expected.map(|(path, kind)| (path.to_owned(), kind)));
     assert_eq!(fixture.store.find(&below("d/out")).unwrap(), Some(Found::Other));
     assert_eq!(fixture.store.find(&below("d/out/passwd")).unwrap_err(), Failure::Denied);
-    assert_eq!(tree::count(&fixture.store).unwrap(), 4, "of a and f");
+    assert_eq!(
+        tree::count(&fixture.store).unwrap(),
+        5 * usage::cost(0),
+        "of two files, two folders and a link"
+    );
 }
 
 #[test]
@@ -165,4 +174,77 @@ fn a_lock_on_a_folder_is_for_names_in_it() {
     assert!(matches!(check("a", Touch::Content), Ok(Some(Found::File(_)))));
     assert_eq!(check("none", Touch::Name), Ok(None));
     assert!(matches!(check("d", Touch::Tree), Ok(Some(Found::Folder(_)))));
+}
+
+#[test]
+fn what_is_written_has_its_name_in_the_folder_that_is_cleaned() {
+    let fixture = Fixture::new("own");
+    let guard = fixture.store.guard().unwrap();
+    let mut locks = guard.locks(0).unwrap();
+    locks.add(Lock {
+        token: "urn:1".into(),
+        path: "a".into(),
+        extent: Extent::Resource,
+        scope: Scope::Exclusive,
+        owner: String::new(),
+        user: String::new(),
+        expires: i64::MAX,
+    });
+    guard.write_locks(&locks).unwrap();
+    let state = fixture.store.state().unwrap();
+    let mut names = tree::names(&state).unwrap();
+    names.sort();
+    assert_eq!(names, ["lock", "locks", "new"]);
+    assert!(fixture.own(NEW).is_empty());
+}
+
+#[test]
+fn large_trees_are_removed_in_steps() {
+    let fixture = Fixture::new("steps");
+    for folder in 0..4 {
+        let folder = fixture.folder.join(format!("d/{folder}/inner"));
+        fs::create_dir_all(&folder).unwrap();
+        (0..700).for_each(|file| fs::write(folder.join(file.to_string()), "x").unwrap());
+    }
+    let guard = fixture.store.guard().unwrap();
+    guard.discard(&fixture.store, &below("d")).unwrap();
+    drop(guard);
+    let mut emptying = removal::Emptying::begin(&fixture.store).unwrap();
+    let steps = std::iter::repeat_with(|| emptying.step()).take_while(|step| *step == Progress::More).count();
+    assert!((2..20).contains(&steps), "{steps}");
+    assert!(fixture.own(TRASH).is_empty());
+}
+
+#[test]
+fn properties_are_copied_before_they_have_a_place() {
+    let fixture = Fixture::new("properties");
+    let body = "<propertyupdate xmlns='DAV:'><set><prop><x xmlns='u'>1</x></prop></set></propertyupdate>";
+    let changes = dav::request::parse_changes(body.as_bytes()).unwrap();
+    let guard = fixture.store.guard().unwrap();
+    for path in ["d", "d/e/f"] {
+        guard.change_properties(&below(path), &changes).unwrap();
+    }
+    let copy = || {
+        let (store, mut scan) = (fixture.store.clone(), Scan::new(&below("d"), Reach::Tree, Symlinks::Never));
+        let members = scan.step(&store).unwrap();
+        let mut copy = PropertyCopy::begin(store.clone(), below("d"), store, &members).unwrap();
+        while copy.step().unwrap() == Progress::More {}
+        copy
+    };
+    let has = |path: &str| !fixture.store.properties(&below(path)).unwrap().is_empty();
+    drop(copy());
+    assert!(fixture.own(NEW).is_empty() && !has("g"));
+    let mut copy = copy();
+    copy.prepare(&guard, &below("x/g")).unwrap();
+    assert!(!has("x/g"));
+    copy.commit(&guard, &below("x/g")).unwrap();
+    assert!(has("x/g") && has("x/g/e/f") && has("d") && has("d/e/f") && !has("x/g/e"));
+}
+
+#[test]
+fn paths_have_a_length_that_the_system_takes() {
+    let long = |count: usize| below(&vec!["n".repeat(249); count].join("/"));
+    assert_eq!(check_length(&long(16)), Ok(()));
+    assert_eq!(check_length(&long(17)), Err(Failure::TooLong));
+    assert_eq!(check_length(&below(&"n".repeat(256))), Err(Failure::TooLong));
 }

@@ -1,22 +1,24 @@
-//! Folders with everything beneath them: reading their names, copying and removing them. All of it runs on helper threads, in
-//! steps that are short enough for one.
+//! Folders with everything beneath them: reading their names, and copying them. All of it runs on helper threads, in steps that
+//! are short enough for one.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
 use site::publishing::Sync;
 use taipan_http::target::SafePath;
 
 use super::failure::Failure;
-use super::store::{Below, Found, Guard, NEW, Store, TRASH, UPLOADS, random_name, write_at};
-use super::usage::{self, Reservation};
+use super::store::{
+    Below, Found, Guard, NEW, OWN_FOLDER_MODE, OWN_PROPERTIES, Store, TRASH, UPLOADS, open_or_make,
+    random_name, write_at, write_own,
+};
+use super::usage::{Reservation, cost};
 use crate::disk::Device;
 use crate::files::beneath::{self, Wait};
 use crate::files::open::stat;
-use crate::log;
 use crate::sys::calls;
 
 /// Names that are read in one step.
@@ -28,9 +30,10 @@ const BYTES_PER_CALL: usize = 64 * 1024;
 const FILES_PER_STEP: usize = 64;
 
 /// For reading the names of a folder.
-const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub(super) const LIST: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// In the folders of the server's own.
-const INSIDE: ResolveFlags =
+pub(super) const INSIDE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,18 +157,15 @@ pub struct Copy {
     /// The folder that is copied.
     base: Below,
     to: Store,
-    new: OwnedFd,
-    name: String,
-    /// So that another process of the server does not take it for one that a crash has left.
-    _lock: OwnedFd,
+    new: LockedFolder,
     members: VecDeque<Member>,
     file: Option<(OwnedFd, OwnedFd, u64)>,
     /// Folders of the copy that are not on the disk yet, beneath `new`.
     unsynced: Vec<String>,
-    /// `None`: the copy is stored.
-    reservation: Option<Reservation>,
+    reservation: Reservation,
+    /// As they count for a quota: of files that are whole, and of all.
+    whole: u64,
     bytes: u64,
-    is_stored: bool,
 }
 
 impl Copy {
@@ -177,26 +177,20 @@ impl Copy {
         members: Vec<Member>,
         reservation: Reservation,
     ) -> Result<Copy, Failure> {
-        let (new, name) = (to.state_folder(NEW)?, random_name()?);
-        calls::make_folder_with(&new, &*name, to.folder_mode())?;
-        let lock = calls::openat(&new, &*name, LIST)?;
-        calls::lock_file(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
-        let unsynced = if to.settings.sync == Sync::Disk { vec![name.clone()] } else { Vec::new() };
-        let (members, reservation) = (members.into(), Some(reservation));
-        Ok(Copy {
-            _lock: lock,
-            from,
-            base,
-            to,
-            new,
-            name,
-            members,
-            file: None,
-            unsynced,
-            reservation,
-            bytes: 0,
-            is_stored: false,
-        })
+        let new = LockedFolder::new(&to, to.folder_mode())?;
+        let unsynced = if to.settings.sync == Sync::Disk { vec![new.name.clone()] } else { Vec::new() };
+        let members = members.into();
+        let (file, whole, bytes) = (None, 0, 0);
+        let mut copy = Copy { from, base, to, new, members, file, unsynced, reservation, whole, bytes };
+        copy.count(cost(0))?;
+        copy.whole = copy.bytes;
+        Ok(copy)
+    }
+
+    /// Reserves space. Errors: `NoSpace`.
+    fn count(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.bytes = bytes;
+        if self.reservation.grow_to(bytes) { Ok(()) } else { Err(Failure::NoSpace) }
     }
 
     pub fn step(&mut self) -> Result<Progress, Failure> {
@@ -210,32 +204,34 @@ impl Copy {
                         calls::sync(&*target)?;
                     }
                     self.file = None;
+                    self.whole = self.bytes;
                     continue;
-                }
-                self.bytes += read as u64;
-                if !self.reservation.as_mut().is_none_or(|own| own.grow_to(self.bytes)) {
-                    return Err(Failure::NoSpace);
                 }
                 self.to.check_space(read as u64)?;
                 write_at(target, &buffer[..read], *at)?;
                 *at += read as u64;
                 bytes += read;
+                let sum = self.whole + cost(*at);
+                self.count(sum)?;
                 continue;
             }
             files += 1;
             let Some(member) = self.members.pop_front() else {
                 let Some(folder) = self.unsynced.pop() else { return Ok(Progress::Done) };
-                calls::sync(&calls::openat2(&self.new, &*folder, LIST, INSIDE)?)?;
+                calls::sync(&calls::openat2(&self.new.folder, &*folder, LIST, INSIDE)?)?;
                 continue;
             };
-            let relative = &member.path.as_str()[self.base.as_str().len()..];
-            let relative = format!("{}/{}", self.name, relative.trim_start_matches('/'));
+            let relative = format!("{}/{}", self.new.name, relative(&member.path, &self.base));
             let (folder, name) = relative.rsplit_once('/').unwrap_or((&relative, ""));
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let folder = calls::openat2(&self.new, folder, flags, INSIDE)?;
+            let folder = calls::openat2(&self.new.folder, folder, flags, INSIDE)?;
+            if member.kind != Kind::Other {
+                self.count(self.whole + cost(0))?;
+            }
             match member.kind {
                 Kind::Folder => {
                     calls::make_folder_with(&folder, name, self.to.folder_mode())?;
+                    self.whole = self.bytes;
                     if self.to.settings.sync == Sync::Disk {
                         self.unsynced.push(relative);
                     }
@@ -248,10 +244,8 @@ impl Copy {
     }
 
     /// Its bytes count as stored.
-    pub fn settle(mut self) {
-        if let Some(reservation) = self.reservation.take() {
-            reservation.store(self.bytes, 0);
-        }
+    pub fn settle(self) {
+        self.reservation.store(self.bytes, 0);
     }
 
     fn open(&mut self, path: &Below, folder: &OwnedFd, name: &str) -> Result<(), Failure> {
@@ -268,22 +262,16 @@ impl Copy {
         Ok(())
     }
 
-    /// Gives the copy its name, in place of what has that name now. Returns its name in the trash.
-    pub fn commit(
-        &mut self,
-        guard: &Guard,
-        path: &Below,
-        replaced: Option<Found>,
-    ) -> Result<Option<String>, Failure> {
-        let discarded = put_in_place(&self.to, &self.new, &self.name, path, replaced)?;
-        self.is_stored = true;
-        guard.discard_properties(&self.to, path)?;
-        Ok(discarded)
+    /// Gives the copy its name, in place of what has that name now.
+    pub fn commit(&mut self, path: &Below, replaced: Option<Found>) -> Result<(), Failure> {
+        put_in_place(&self.to, &self.new.folder, &self.new.name, path, replaced)?;
+        self.new.is_stored = true;
+        Ok(())
     }
 }
 
 /// The most resources of a snapshot: it is taken in one job of a helper thread, and again under the guard.
-const MAX_SNAPSHOT: usize = 100_000;
+const MAX_SNAPSHOT: usize = 20_000;
 
 /// What is at a path, and beneath it.
 pub type Snapshot = Vec<(String, Option<Found>)>;
@@ -311,41 +299,120 @@ pub fn snapshot(store: &Store, path: &Below) -> Result<Snapshot, Failure> {
     Ok(all)
 }
 
-/// Copies the dead properties of all that is beneath a folder.
-pub fn copy_properties(
-    from: &Store,
-    base: &Below,
-    to: &Store,
-    guard: &Guard,
-    target: &Below,
-) -> Result<(), Failure> {
-    let mut folders = vec![base.clone()];
-    while let Some(folder) = folders.pop() {
-        for name in from.names_with_properties(&folder)? {
-            let Some(path) = folder.as_folder().join(&name) else { continue };
-            let relative = &path.as_str()[base.as_str().len()..];
-            let copy = SafePath::from_decoded(
-                &["/", target.as_str(), "/", relative.trim_start_matches('/')].concat(),
-            );
-            let copy = copy.map_err(|_| Failure::Denied)?;
-            if to.find(&copy)?.is_some() {
-                guard.copy_properties(&from.properties(&path)?, &copy)?;
-                folders.push(path);
-            }
-        }
-    }
-    Ok(())
+/// Resources whose properties are copied in one step.
+const PROPERTIES_PER_STEP: usize = 64;
+
+/// A copy of dead properties, which has no place until what has them is whole: a copy of files cannot fail for its properties.
+pub struct PropertyCopy {
+    from: Store,
+    base: Below,
+    to: Store,
+    new: LockedFolder,
+    /// Resources whose properties are to be copied.
+    left: VecDeque<Below>,
+    bytes: u64,
 }
 
-/// Renames `name` in `folder` to `path`, in place of what is there, which goes to the trash: a reader sees either. Returns its
-/// name there.
+impl PropertyCopy {
+    /// For the properties of `base` and of `members` beneath it.
+    pub fn begin(from: Store, base: Below, to: Store, members: &[Member]) -> Result<PropertyCopy, Failure> {
+        let new = LockedFolder::new(&to, OWN_FOLDER_MODE)?;
+        let members = members.iter().map(|member| member.path.clone());
+        let left = [base.clone()].into_iter().chain(members).collect();
+        Ok(PropertyCopy { from, base, to, new, left, bytes: 0 })
+    }
+
+    /// Errors: `NoSpace`.
+    pub fn step(&mut self) -> Result<Progress, Failure> {
+        for _ in 0..PROPERTIES_PER_STEP {
+            let Some(path) = self.left.pop_front() else { return Ok(Progress::Done) };
+            let properties = self.from.properties(&path)?;
+            if properties.is_empty() {
+                continue;
+            }
+            let text = properties.text();
+            self.to.check_growth(text.len())?;
+            let relative = SafePath::from_decoded(&["/", relative(&path, &self.base)].concat());
+            self.new.write_properties(&relative.map_err(|_| Failure::Denied)?, text.as_bytes())?;
+            self.bytes += text.len() as u64;
+        }
+        Ok(Progress::More)
+    }
+
+    /// Makes what could fail, before anything has its place.
+    pub fn prepare(&self, guard: &Guard, path: &Below) -> Result<(), Failure> {
+        if self.bytes > 0 { guard.make_properties_parent(path).map(drop) } else { Ok(()) }
+    }
+
+    /// Puts the properties in place of those of `path`.
+    pub fn commit(&mut self, guard: &Guard, path: &Below) -> Result<(), Failure> {
+        guard.discard_properties(&self.to, path)?;
+        if self.bytes > 0 {
+            let (folder, name) = guard.make_properties_parent(path)?;
+            calls::rename_between(&self.new.folder, &*self.new.name, &folder, &*name, RenameFlags::empty())?;
+            self.new.is_stored = true;
+        }
+        Ok(())
+    }
+}
+
+/// The part of `path` that is beneath `base`, without a slash in front.
+fn relative<'p>(path: &'p Below, base: &Below) -> &'p str {
+    path.as_str()[base.as_str().len()..].trim_start_matches('/')
+}
+
+/// A folder that has no name that clients know. It is removed when it is dropped, unless it is stored.
+struct LockedFolder {
+    folder: OwnedFd,
+    name: String,
+    /// So that another process of the server does not take it for one that a crash has left.
+    _lock: OwnedFd,
+    is_stored: bool,
+}
+
+impl LockedFolder {
+    fn new(store: &Store, mode: Mode) -> Result<LockedFolder, Failure> {
+        let (folder, name) = (store.state_folder(NEW)?, random_name()?);
+        calls::make_folder_with(&folder, &*name, mode)?;
+        let lock = calls::openat(&folder, &*name, LIST)?;
+        calls::lock_file(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(LockedFolder { folder, name, _lock: lock, is_stored: false })
+    }
+
+    fn write_properties(&self, path: &Below, text: &[u8]) -> Result<(), Failure> {
+        let mut folder = calls::openat(&self.folder, &*self.name, LIST)?;
+        for name in path.segments() {
+            folder = open_or_make(&folder, name)?;
+        }
+        write_own(&folder, OWN_PROPERTIES, text)
+    }
+}
+
+impl Drop for LockedFolder {
+    fn drop(&mut self) {
+        if self.is_stored {
+            return;
+        }
+        let (Ok(folder), name) = (calls::duplicate(&self.folder), std::mem::take(&mut self.name)) else {
+            return;
+        };
+        let remove = move || _ = super::removal::remove(&folder, &name);
+        // A worker's loop does not wait for the disk.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => _ = runtime.spawn_blocking(remove),
+            Err(_) => remove(),
+        }
+    }
+}
+
+/// Renames `name` in `folder` to `path`, in place of what is there, which goes to the trash: a reader sees either.
 pub fn put_in_place(
     store: &Store,
     folder: &OwnedFd,
     name: &str,
     path: &Below,
     replaced: Option<Found>,
-) -> Result<Option<String>, Failure> {
+) -> Result<(), Failure> {
     let (target, last) = store.folder_of(path).map_err(|failure| match failure {
         Failure::Missing => Failure::NoFolder,
         failure => failure,
@@ -355,8 +422,7 @@ pub fn put_in_place(
     }
     if matches!(replaced, None | Some(Found::Other)) {
         calls::rename_between(folder, name, &target, last, RenameFlags::NOREPLACE)?;
-        store.sync_folder(&target)?;
-        return Ok(None);
+        return store.sync_folder(&target);
     }
     let (trash, discarded) = (store.state_folder(TRASH)?, random_name()?);
     match calls::rename_between(folder, name, &target, last, RenameFlags::EXCHANGE) {
@@ -368,104 +434,7 @@ pub fn put_in_place(
         }
         Err(errno) => return Err(errno.into()),
     }
-    store.sync_folder(&target)?;
-    Ok(Some(discarded))
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        if self.is_stored {
-            return;
-        }
-        let (Ok(folder), name) = (calls::duplicate(&self.new), std::mem::take(&mut self.name)) else {
-            return;
-        };
-        let remove = move || _ = remove(&folder, &name);
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => _ = runtime.spawn_blocking(remove),
-            Err(_) => remove(),
-        }
-    }
-}
-
-/// Removes what is in the trash under this name.
-pub fn empty_trash(store: &Store, name: &str) {
-    match store.state_folder(TRASH).and_then(|trash| remove(&trash, name)) {
-        Ok(bytes) => usage::removed(&store.root.path, bytes),
-        Err(failure) => {
-            let root = store.root.path.display();
-            log::warn(format_args!(
-                "cannot remove everything that clients have deleted in {root}: {failure:?}"
-            ));
-        }
-    }
-}
-
-/// Removes a name, and everything beneath it. Returns the bytes of the files.
-pub fn remove(folder: &OwnedFd, name: &str) -> Result<u64, Failure> {
-    let size = |folder: &OwnedFd, name: &str| {
-        calls::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.stx_size)
-    };
-    let mut bytes = size(folder, name);
-    match calls::unlink(folder, name) {
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Ok(()) => return Ok(bytes),
-        Err(Errno::NOENT) => return Ok(0),
-        Err(errno) => return Err(errno.into()),
-    }
-    bytes = 0;
-    // Folders before what is in them.
-    let mut folders = vec![name.as_bytes().to_owned()];
-    let mut at = 0;
-    while let Some(path) = folders.get(at).cloned() {
-        at += 1;
-        let fd = calls::openat2(folder, &*path, LIST, INSIDE)?;
-        let mut dir = calls::open_folder(&fd)?;
-        while let Some(entry) = calls::next_entry(&mut dir) {
-            let entry = entry?;
-            let name = entry.file_name();
-            if name.to_bytes() == b"." || name.to_bytes() == b".." {
-                continue;
-            }
-            let length = calls::statx(&fd, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.stx_size);
-            match calls::unlink(&fd, name) {
-                Ok(()) => bytes += length,
-                Err(Errno::ISDIR | Errno::PERM) => folders.push([&*path, b"/", name.to_bytes()].concat()),
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-    }
-    for path in folders.iter().rev() {
-        calls::remove_folder(folder, &**path)?;
-    }
-    Ok(bytes)
-}
-
-/// Removes what a crash has left behind: files that were being written, and the trash. Errors: the folder of the server's own
-/// files cannot be made.
-pub fn clean(store: &Store) -> Result<(), Failure> {
-    let new = store.state_folder(NEW)?;
-    for name in names(&new)? {
-        // One that another process is writing has a lock.
-        let file = calls::openat(
-            &new,
-            &*name,
-            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        );
-        let is_used = file.is_ok_and(|file| {
-            calls::lock_file(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-                == Err(Errno::WOULDBLOCK)
-        });
-        if !is_used {
-            remove(&new, &name)?;
-        }
-    }
-    let trash = store.state_folder(TRASH)?;
-    for name in names(&trash)? {
-        remove(&trash, &name)?;
-    }
-    Ok(())
+    store.sync_folder(&target)
 }
 
 pub fn names(folder: &OwnedFd) -> Result<Vec<String>, Failure> {
@@ -481,7 +450,7 @@ pub fn names(folder: &OwnedFd) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// The bytes of all files beneath the root, and of uploads that can be resumed.
+/// What lies beneath the root, as it counts for a quota, and the bytes of uploads that can be resumed.
 pub fn count(store: &Store) -> Result<u64, Failure> {
     let root = SafePath::from_decoded("/").map_err(|_| Failure::Denied)?;
     let mut bytes = 0;
@@ -491,9 +460,12 @@ pub fn count(store: &Store) -> Result<u64, Failure> {
         if members.is_empty() {
             break;
         }
-        for member in members.iter().filter(|member| member.kind == Kind::File && !is_own(member)) {
-            if let Ok(stat) = calls::statx(&store.root.fd, member.path.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
-                bytes += stat.stx_size;
+        for member in members.iter().filter(|member| !is_own(member)) {
+            match calls::statx(&store.root.fd, member.path.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) if member.kind == Kind::File => bytes += cost(stat.stx_size),
+                Ok(_) => bytes += cost(0),
+                // It has been removed since, or lies deeper than clients can reach.
+                Err(_) => {}
             }
         }
     }

@@ -45,7 +45,8 @@ pub fn open(store: &Store, token: &str, now: i64) -> Result<(Upload, Option<NewF
 }
 
 pub fn save(store: &Store, token: &str, upload: &Upload) -> Result<(), Failure> {
-    replace(&store.state_folder(UPLOADS)?, &[token, TEXT].concat(), upload.text().as_bytes())
+    let uploads = store.state_folder(UPLOADS)?;
+    replace(&store.state()?, &uploads, &[token, TEXT].concat(), upload.text().as_bytes())
 }
 
 /// Forgets an upload.

@@ -13,9 +13,17 @@ const RECOUNT: Duration = Duration::from_secs(60);
 /// The share of time that counting may take.
 const RECOUNT_SHARE: u32 = 100;
 
+/// What a file or a folder counts at least: a block of most disks. So a quota bounds the number of names, too.
+const LEAST: u64 = 4096;
+
+/// What a file of so many bytes counts for a quota, or a folder, which has none.
+pub fn cost(bytes: u64) -> u64 {
+    bytes.max(LEAST)
+}
+
 #[derive(Debug, Default)]
 struct Used {
-    /// Bytes of files.
+    /// Bytes of files, as they count.
     stored: u64,
     /// Bytes that uploads will write.
     reserved: u64,
@@ -46,6 +54,11 @@ pub fn must_count(root: &Arc<PathBuf>, now: Instant) -> bool {
 pub fn counted(root: &Arc<PathBuf>, stored: u64, now: Instant, took: Duration) {
     let pause = RECOUNT.max(took.saturating_mul(RECOUNT_SHARE));
     with(root, |used| (used.stored, used.due) = (stored, Some(now + pause)));
+}
+
+/// So many bytes more are stored than were reserved.
+pub fn added(root: &Arc<PathBuf>, bytes: u64) {
+    with(root, |used| used.stored = used.stored.saturating_add(bytes));
 }
 
 /// Files of so many bytes have been removed.

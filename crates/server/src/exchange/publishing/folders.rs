@@ -5,9 +5,10 @@ use dav::locks::Touch;
 use rustix::io::Errno;
 use taipan_http::status::Status;
 
-use super::{Exchange, Problem, Target};
+use super::{Exchange, Problem, Target, Use};
 use crate::publishing::failure::Failure;
-use crate::publishing::store::{Found, Store};
+use crate::publishing::store::{Found, Guard, Store};
+use crate::publishing::usage::cost;
 use crate::request::Request;
 use crate::request::body::Length;
 use crate::response::Response;
@@ -29,11 +30,14 @@ impl<'a> Exchange<'a> {
             // RFC 4918 §9.3.1: no content has a meaning here.
             return Err(Status::UNSUPPORTED_MEDIA_TYPE.into());
         }
+        if target.is_root() {
+            return Err(Status::METHOD_NOT_ALLOWED.into());
+        }
         let present = self.present(target).await?;
         let terms = self.terms(request, target, &present)?;
+        let reservation = self.reserve(target, cost(0)).await?;
         let below = target.below.clone();
-        let make = move |store: &Store| {
-            let guard = store.guard()?;
+        let make = move |store: &Store, guard: &Guard| {
             if guard.check(store, &terms, &below, Touch::Name)?.is_some() {
                 return Err(Failure::Exists);
             }
@@ -48,11 +52,10 @@ impl<'a> Exchange<'a> {
             guard.discard_properties(store, &below)?;
             store.sync_folder(&folder)
         };
-        if target.is_root() {
-            return Err(Status::METHOD_NOT_ALLOWED.into());
-        }
-        self.on_disk(&target.store, make).await?;
+        self.changing(&target.store, make).await?;
+        reservation.store(cost(0), 0);
         self.announce_change().await;
+        self.empty_trash(&target.store);
         Ok(self.without_content(target, Status::CREATED))
     }
 
@@ -80,21 +83,19 @@ impl<'a> Exchange<'a> {
         }
         let terms = self.terms(request, target, &present)?;
         if is_folder {
-            self.check_members(target).await?;
+            self.check_members(target, Use::Remove).await?;
         }
         let below = target.below.clone();
-        let discard = move |store: &Store| {
-            let guard = store.guard()?;
+        let discard = move |store: &Store, guard: &Guard| {
             if guard.check(store, &terms, &below, Touch::Tree)?.is_none() {
                 return Err(Failure::Missing);
             }
-            let discarded = guard.discard(store, &below)?;
-            guard.remove_locks(&below)?;
-            Ok(discarded)
+            guard.discard(store, &below)?;
+            guard.remove_locks(&below)
         };
-        let discarded = self.on_disk(&target.store, discard).await?;
+        self.changing(&target.store, discard).await?;
         self.announce_change().await;
-        self.empty_trash(&target.store, discarded);
+        self.empty_trash(&target.store);
         Ok(self.without_content(target, Status::NO_CONTENT))
     }
 

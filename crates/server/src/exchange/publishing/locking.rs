@@ -8,10 +8,11 @@ use rustix::fs::OFlags;
 use taipan_http::status::Status;
 
 use super::properties::rejected;
-use super::{Exchange, Problem, Target};
+use super::{Exchange, Problem, Target, Use};
 use crate::publishing::failure::Failure;
-use crate::publishing::store::{Found, Store, lock_token};
+use crate::publishing::store::{Found, Guard, Store, lock_token};
 use crate::publishing::tree::Kind;
+use crate::publishing::usage::cost;
 use crate::request::Request;
 use crate::response::Response;
 use crate::response_head::HeadWriter;
@@ -48,8 +49,7 @@ impl<'a> Exchange<'a> {
                 return Err(Status::BAD_REQUEST.into());
             }
             let (holder, now) = (terms.holder, self.now);
-            let renew = move |store: &Store| {
-                let guard = store.guard()?;
+            let renew = move |_: &Store, guard: &Guard| {
                 let mut locks = guard.locks(now)?;
                 let lock = locks.held(below.as_str(), &holder).ok_or(Failure::Precondition)?;
                 lock.expires = expires;
@@ -57,7 +57,7 @@ impl<'a> Exchange<'a> {
                 guard.write_locks(&locks)?;
                 Ok(lock)
             };
-            let lock = self.on_disk(&target.store, renew).await?;
+            let lock = self.changing(&target.store, renew).await?;
             return Ok(self.locked(target, &lock, Status::OK, present.found));
         }
         let LockInfo { scope, owner } = LockInfo::parse(&body).map_err(rejected)?;
@@ -67,20 +67,37 @@ impl<'a> Exchange<'a> {
         if present.found.is_none() && target.path.is_folder() {
             return Err(Status::CONFLICT.into());
         }
+        match present.found {
+            // RFC 4918 §7.3: a lock on nothing makes an empty file.
+            None => {
+                if let Err(response) = self.may_do(request, &target.path, Use::Write, Kind::File).await {
+                    return Ok(response);
+                }
+            }
+            // A client does not lock others out of what it may not change.
+            Some(Found::Folder(_)) if extent == Extent::Tree && self.decides_by_path() => {
+                self.check_members(target, Use::Write).await?;
+            }
+            Some(_) => {}
+        }
         let (user, now) = (terms.holder.user.clone(), self.now);
-        let add = move |store: &Store| {
-            let guard = store.guard()?;
+        let mut reservation = self.reserve(target, 0).await?;
+        let add = move |store: &Store, guard: &Guard| {
             let mut locks = guard.locks(now)?;
             if let Some(lock) = locks.conflict(below.as_str(), extent, scope) {
                 return Ok(Attempt::Excluded(lock.clone()));
             }
-            if locks.is_full() {
+            let path = below.as_str().to_owned();
+            let lock = Lock { token: lock_token()?, path, extent, scope, owner, user, expires };
+            if !locks.have_space_for(&lock) {
                 return Err(Failure::TooMany);
             }
             let found = store.find(&below)?;
             if found.is_none() {
                 guard.check(store, &terms, &below, Touch::Name)?;
-                // RFC 4918 §7.3: a lock on nothing makes an empty file.
+                if !reservation.grow_to(cost(0)) {
+                    return Err(Failure::NoSpace);
+                }
                 let (folder, name) = store.folder_of(&below).map_err(|failure| match failure {
                     Failure::Missing => Failure::NoFolder,
                     failure => failure,
@@ -88,15 +105,14 @@ impl<'a> Exchange<'a> {
                 let flags =
                     OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 calls::create_with(&folder, name, flags, store.file_mode())?;
+                reservation.keep(cost(0));
                 guard.discard_properties(store, &below)?;
             }
-            let path = below.as_str().to_owned();
-            let lock = Lock { token: lock_token()?, path, extent, scope, owner, user, expires };
             locks.add(lock.clone());
             guard.write_locks(&locks)?;
             Ok(Attempt::Locked(lock, found))
         };
-        match self.on_disk(&target.store, add).await? {
+        match self.changing(&target.store, add).await? {
             Attempt::Excluded(lock) => {
                 let body =
                     multistatus::error("no-conflicting-lock", Some(&target.href(&lock.path, Kind::File)));
@@ -110,6 +126,11 @@ impl<'a> Exchange<'a> {
                 Ok(self.locked(target, &lock, status, found))
             }
         }
+    }
+
+    /// Whether rules or authorizers may decide otherwise about what is in a folder than about the folder.
+    fn decides_by_path(&self) -> bool {
+        self.responder.needs.rules || self.responder.needs.authorizers
     }
 
     fn locked(&self, target: &Target<'_>, lock: &Lock, status: Status, found: Option<Found>) -> Response {
@@ -131,8 +152,7 @@ impl<'a> Exchange<'a> {
         let token = self.head.only("lock-token").and_then(coded_url).ok_or(Status::BAD_REQUEST)?.to_owned();
         let (below, now, mut holder) = (target.below.clone(), self.now, self.holder());
         holder.tokens.push(token.clone());
-        let remove = move |store: &Store| {
-            let guard = store.guard()?;
+        let remove = move |_: &Store, guard: &Guard| {
             let mut locks = guard.locks(now)?;
             let Some(lock) = locks.on(below.as_str()).find(|lock| lock.token == token) else {
                 return Ok(false);
@@ -143,7 +163,7 @@ impl<'a> Exchange<'a> {
             locks.remove(&token);
             guard.write_locks(&locks).map(|()| true)
         };
-        match self.on_disk(&target.store, remove).await? {
+        match self.changing(&target.store, remove).await? {
             true => Ok(self.without_content(target, Status::NO_CONTENT)),
             false => Err(Problem::Precondition(Status::CONFLICT, "lock-token-matches-request-uri")),
         }

@@ -11,8 +11,11 @@ use super::{Exchange, Problem, Target, Use};
 use crate::files::beneath::{self, Wait};
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
-use crate::publishing::store::{Found, Guard, Store, Terms};
-use crate::publishing::tree::{Copy, Kind, Member, Progress, Reach, Snapshot, put_in_place, snapshot};
+use crate::publishing::store::{Found, Guard, Store, Terms, check_length};
+use crate::publishing::tree::{
+    Copy, Kind, Member, Progress, PropertyCopy, Reach, Snapshot, put_in_place, snapshot,
+};
+use crate::publishing::usage::cost;
 use crate::request::Request;
 use crate::response::Response;
 use crate::sys::calls;
@@ -20,9 +23,6 @@ use crate::sys::calls;
 /// Bytes of a file that are copied in one step, and with one call.
 const BYTES_PER_STEP: usize = 8 * 1024 * 1024;
 const BYTES_PER_CALL: usize = 64 * 1024;
-
-/// What a transfer has replaced: what was there, and its name in the trash.
-type Replaced = (Option<Found>, Option<String>);
 
 /// What the request has seen at its destination, and whether it may replace it.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +58,11 @@ impl<'a> Exchange<'a> {
             Some(Found::Folder(_)) => true,
         };
         check_places(from, &to, method)?;
+        let kind = if is_folder { Kind::Folder } else { Kind::File };
+        let of_source = if method == Method::Move { Use::Remove } else { Use::Read };
+        if let Err(response) = self.may_do(request, &from.path, of_source, kind).await {
+            return Ok(response);
+        }
         let terms = self.terms(request, from, &present)?;
         let there = self.present(&to).await?.found;
         if there.is_some() && overwrite == Overwrite::Forbidden {
@@ -66,12 +71,22 @@ impl<'a> Exchange<'a> {
         if to.path.is_folder() {
             self.check_slash(&to, is_folder, there)?;
         }
+        let of_target = match (kind, there) {
+            // As PUT replaces a file.
+            (Kind::File, Some(Found::File(_))) | (_, None) => &[Use::Write][..],
+            (_, Some(_)) => &[Use::Write, Use::Remove],
+        };
+        for what in of_target {
+            if let Err(response) = self.may_do(request, &to.path, *what, kind).await {
+                return Ok(response);
+            }
+        }
         if let Some(Found::Folder(_)) = there {
-            self.check_members(&to).await?;
+            self.check_members(&to, Use::Remove).await?;
         }
         let seen = Seen { there, overwrite };
         let is_one_root = from.store.root.is_same(&to.store.root);
-        let (replaced, discarded) = match (method, is_one_root) {
+        let replaced = match (method, is_one_root) {
             (Method::Move, true) => {
                 if is_folder {
                     self.check_moved(from, &to).await?;
@@ -91,7 +106,7 @@ impl<'a> Exchange<'a> {
             _ => self.copy(from, &to, &terms, seen, is_folder.then_some(depth)).await?,
         };
         self.announce_change().await;
-        self.empty_trash(&to.store, discarded);
+        self.empty_trash(&to.store);
         let status = if replaced.is_some() { Status::NO_CONTENT } else { Status::CREATED };
         Ok(self.without_content(&to, status))
     }
@@ -125,7 +140,7 @@ impl<'a> Exchange<'a> {
         match there {
             Some(Found::File(_) | Found::Other) => Err(Status::CONFLICT.into()),
             None if !is_folder => Err(Status::CONFLICT.into()),
-            Some(Found::Folder(_)) if !is_folder && !self.may_use(to, &becomes, Use::Change) => {
+            Some(Found::Folder(_)) if !is_folder && !self.may_use(to, &becomes, Use::Write) => {
                 Err(Status::FORBIDDEN.into())
             }
             _ => Ok(()),
@@ -138,9 +153,10 @@ impl<'a> Exchange<'a> {
             let relative = &member.path.as_str()[from.below.as_str().len()..];
             let moved = SafePath::from_decoded(&["/", to.below.as_str(), relative].concat());
             let moved = moved.map_err(|_| Status::FORBIDDEN)?;
+            check_length(&moved)?;
             let moved = Member { path: moved, kind: member.kind };
             let may =
-                exchange.may_use(from, &member, Use::Change) && exchange.may_use(to, &moved, Use::Change);
+                exchange.may_use(from, &member, Use::Remove) && exchange.may_use(to, &moved, Use::Write);
             if may { Ok(()) } else { Err(Status::FORBIDDEN.into()) }
         };
         self.scan(from, Reach::Tree, check).await
@@ -152,29 +168,27 @@ impl<'a> Exchange<'a> {
         to: &Target<'a>,
         terms: Terms,
         seen: Seen,
-    ) -> Result<Replaced, Problem> {
+    ) -> Result<Option<Found>, Problem> {
         let (source, target) = (from.below.clone(), to.below.clone());
-        let rename = move |store: &Store| {
-            let guard = store.guard()?;
+        let rename = move |store: &Store, guard: &Guard| {
             let moved = guard.check(store, &terms, &source, Touch::Tree)?.ok_or(Failure::Missing)?;
-            let there = check_there(&guard, store, &terms, &target, seen)?;
+            let there = check_there(guard, store, &terms, &target, seen)?;
             let (folder, name) = store.folder_of(&source)?;
-            let discarded = match (moved, there) {
+            match (moved, there) {
                 // The kernel replaces one file by another at once.
                 (Found::File(_), Some(Found::File(_) | Found::Other)) => {
                     let (other, last) = store.folder_of(&target)?;
                     calls::rename_between(&folder, name, &other, last, RenameFlags::empty())?;
                     store.sync_folder(&other)?;
-                    None
                 }
                 _ => put_in_place(store, &folder, name, &target, there)?,
-            };
+            }
             store.sync_folder(&folder)?;
             guard.move_properties(store, &source, &target)?;
             guard.remove_locks(&source)?;
-            Ok((there, discarded))
+            Ok(there)
         };
-        self.on_disk(&to.store, rename).await
+        self.changing(&to.store, rename).await
     }
 
     /// `reach`: that of a folder.
@@ -185,40 +199,45 @@ impl<'a> Exchange<'a> {
         terms: &Terms,
         seen: Seen,
         reach: Option<Depth>,
-    ) -> Result<Replaced, Problem> {
-        let (is_folder, depth) = (reach.is_some(), reach.unwrap_or(Depth::Zero));
-        let (source, target) = (from.below.clone(), to.below.clone());
-        let checked = terms.clone();
-        let check = move |store: &Store| match store.guard()?.check(store, &checked, &source, Touch::Content)
-        {
-            // The locks of the source do not matter: it does not change.
-            Ok(_) | Err(Failure::Locked(_)) => store.properties(&source),
-            Err(failure) => Err(failure),
+    ) -> Result<Option<Found>, Problem> {
+        let (source, checked) = (from.below.clone(), terms.clone());
+        let check =
+            move |store: &Store, guard: &Guard| match guard.check(store, &checked, &source, Touch::Content) {
+                // The locks of the source do not matter: it does not change.
+                Ok(_) | Err(Failure::Locked(_)) => Ok(()),
+                Err(failure) => Err(failure),
+            };
+        self.changing(&from.store, check).await?;
+        let members = match reach {
+            Some(Depth::Infinity) => self.members(from, Reach::Tree, Use::Read).await?,
+            Some(Depth::Zero | Depth::One) | None => Vec::new(),
         };
-        let properties = self.on_disk(&from.store, check).await?;
-        let replaced = match is_folder {
-            false => self.copy_file(from, to, terms, seen).await?,
-            true => {
-                let members = match depth {
-                    Depth::Infinity => self.readable_members(from, Reach::Tree).await?,
-                    Depth::Zero | Depth::One => Vec::new(),
-                };
-                self.check_copied(from, to, &members)?;
-                self.copy_tree(from, to, terms, seen, members).await?
+        self.check_copied(from, to, &members)?;
+        let properties = self.copy_properties(from, to, members.clone()).await?;
+        match reach {
+            None => self.copy_file(from, to, terms, seen, properties).await,
+            Some(_) => self.copy_tree(from, to, terms, seen, members, properties).await,
+        }
+    }
+
+    /// Copies the properties of what is copied, beside their place.
+    async fn copy_properties(
+        &self,
+        from: &Target<'a>,
+        to: &Target<'a>,
+        members: Vec<Member>,
+    ) -> Result<PropertyCopy, Problem> {
+        let (source, base) = (from.store.clone(), from.below.clone());
+        let begin = move |store: &Store| PropertyCopy::begin(source, base, store.clone(), &members);
+        let mut copy = self.on_disk(&to.store, begin).await?;
+        loop {
+            let step = move |_: &Store| copy.step().map(|progress| (copy, progress));
+            let progress;
+            (copy, progress) = self.on_disk(&to.store, step).await?;
+            if progress == Progress::Done {
+                return Ok(copy);
             }
-        };
-        let source = from.store.clone();
-        let base = (from.below.clone(), depth);
-        let copy = move |store: &Store| {
-            let guard = store.guard()?;
-            guard.copy_properties(&properties, &target)?;
-            if is_folder && base.1 == Depth::Infinity {
-                crate::publishing::tree::copy_properties(&source, &base.0, store, &guard, &target)?;
-            }
-            Ok(())
-        };
-        self.on_disk(&to.store, copy).await?;
-        Ok(replaced)
+        }
     }
 
     /// Errors: the request may not have something at its new place.
@@ -229,7 +248,8 @@ impl<'a> Exchange<'a> {
                 &["/", to.below.as_str(), "/", relative.trim_start_matches('/')].concat(),
             );
             let copied = Member { path: path.map_err(|_| Status::FORBIDDEN)?, kind: member.kind };
-            if member.kind != Kind::Other && !self.may_use(to, &copied, Use::Change) {
+            check_length(&copied.path)?;
+            if member.kind != Kind::Other && !self.may_use(to, &copied, Use::Write) {
                 return Err(Status::FORBIDDEN.into());
             }
         }
@@ -242,7 +262,8 @@ impl<'a> Exchange<'a> {
         to: &Target<'a>,
         terms: &Terms,
         seen: Seen,
-    ) -> Result<Replaced, Problem> {
+        mut properties: PropertyCopy,
+    ) -> Result<Option<Found>, Problem> {
         let (root, source, rule) =
             (from.store.root.clone(), from.below.clone(), site::model::Symlinks::Never);
         let open = move |_: &Store| {
@@ -274,25 +295,23 @@ impl<'a> Exchange<'a> {
             }
         }
         let (target, terms, length) = (to.below.clone(), terms.clone(), new.length);
-        let commit = move |store: &Store| {
-            let guard = store.guard()?;
-            let there = check_there(&guard, store, &terms, &target, seen)?;
-            if let Some(Found::Folder(_)) = there {
-                let discarded = new.replace_folder(store, &target, there)?;
-                guard.discard_properties(store, &target)?;
-                return Ok((there, discarded));
+        let commit = move |store: &Store, guard: &Guard| {
+            let there = check_there(guard, store, &terms, &target, seen)?;
+            properties.prepare(guard, &target)?;
+            match there {
+                Some(Found::Folder(_)) => new.replace_folder(store, &target, there)?,
+                _ => _ = new.take_place(store, &target, there)?,
             }
-            new.take_place(store, &target, there)?;
-            guard.discard_properties(store, &target)?;
-            Ok((there, None))
+            properties.commit(guard, &target)?;
+            Ok(there)
         };
-        let (there, discarded) = self.on_disk(&to.store, commit).await?;
+        let there = self.changing(&to.store, commit).await?;
         let replaced = match there {
-            Some(Found::File(stamp)) => stamp.size,
+            Some(Found::File(stamp)) => cost(stamp.size),
             _ => 0,
         };
-        reservation.store(length, replaced);
-        Ok((there, discarded))
+        reservation.store(cost(length), replaced);
+        Ok(there)
     }
 
     async fn copy_tree(
@@ -302,7 +321,8 @@ impl<'a> Exchange<'a> {
         terms: &Terms,
         seen: Seen,
         members: Vec<Member>,
-    ) -> Result<Replaced, Problem> {
+        mut properties: PropertyCopy,
+    ) -> Result<Option<Found>, Problem> {
         let reservation = self.reserve(to, 0).await?;
         let (source, base) = (from.store.clone(), from.below.clone());
         let begin = move |store: &Store| Copy::begin(source, base, store.clone(), members, reservation);
@@ -316,13 +336,14 @@ impl<'a> Exchange<'a> {
             }
         }
         let (terms, target) = (terms.clone(), to.below.clone());
-        let commit = move |store: &Store| {
-            let guard = store.guard()?;
-            let there = check_there(&guard, store, &terms, &target, seen)?;
-            let discarded = copy.commit(&guard, &target, there)?;
-            Ok((copy, (there, discarded)))
+        let commit = move |store: &Store, guard: &Guard| {
+            let there = check_there(guard, store, &terms, &target, seen)?;
+            properties.prepare(guard, &target)?;
+            copy.commit(&target, there)?;
+            properties.commit(guard, &target)?;
+            Ok((copy, there))
         };
-        let (copy, replaced) = self.on_disk(&to.store, commit).await?;
+        let (copy, replaced) = self.changing(&to.store, commit).await?;
         copy.settle();
         Ok(replaced)
     }
@@ -330,18 +351,16 @@ impl<'a> Exchange<'a> {
     /// Errors: it is not what it was `before` it was copied.
     async fn discard_source(&self, from: &Target<'a>, terms: Terms, before: Snapshot) -> Result<(), Problem> {
         let below = from.below.clone();
-        let discard = move |store: &Store| {
-            let guard = store.guard()?;
+        let discard = move |store: &Store, guard: &Guard| {
             guard.check(store, &terms, &below, Touch::Tree)?.ok_or(Failure::Missing)?;
             if snapshot(store, &below)? != before {
                 return Err(Failure::Busy);
             }
-            let discarded = guard.discard(store, &below)?;
-            guard.remove_locks(&below)?;
-            Ok(discarded)
+            guard.discard(store, &below)?;
+            guard.remove_locks(&below)
         };
-        let discarded = self.on_disk(&from.store, discard).await?;
-        self.empty_trash(&from.store, discarded);
+        self.changing(&from.store, discard).await?;
+        self.empty_trash(&from.store);
         Ok(())
     }
 }

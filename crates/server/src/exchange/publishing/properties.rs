@@ -16,13 +16,13 @@ use site::publishing::{DeepListing, Mode};
 use taipan_http::date::{self, Civil};
 use taipan_http::status::Status;
 
-use super::{Exchange, Problem, Target, href};
+use super::{Exchange, Problem, Target, Use, href};
 use crate::disk::{Stream, Work};
 use crate::files::beneath::{self, Wait};
 use crate::files::open::{Stamp, stat};
 use crate::files::stat_etag;
 use crate::publishing::failure::Failure;
-use crate::publishing::store::{Found, Store};
+use crate::publishing::store::{Found, Guard, Store};
 use crate::publishing::tree::{Kind, Member, Reach};
 use crate::publishing::usage;
 use crate::request::Request;
@@ -78,9 +78,11 @@ impl<'a> Exchange<'a> {
         };
         let mut members = VecDeque::from([Member { path: target.below.clone(), kind }]);
         match (kind, depth) {
-            (Kind::Folder, Depth::One) => members.extend(self.readable_members(target, Reach::Names).await?),
+            (Kind::Folder, Depth::One) => {
+                members.extend(self.members(target, Reach::Names, Use::List).await?)
+            }
             (Kind::Folder, Depth::Infinity) => {
-                members.extend(self.readable_members(target, Reach::Device).await?)
+                members.extend(self.members(target, Reach::Device, Use::List).await?)
             }
             _ => {}
         }
@@ -143,12 +145,11 @@ impl<'a> Exchange<'a> {
         };
         let is_done = stats.len() == 1;
         let below = target.below.clone();
-        let change = move |store: &Store| {
-            let guard = store.guard()?;
+        let change = move |store: &Store, guard: &Guard| {
             guard.check(store, &terms, &below, Touch::Content)?.ok_or(Failure::Missing)?;
             if is_done { guard.change_properties(&below, &changes) } else { Ok(()) }
         };
-        self.on_disk(&target.store, change).await?;
+        self.changing(&target.store, change).await?;
         let mut body = multistatus::BEGIN.to_owned();
         multistatus::properties(&target.own_href(present.found), &stats, &mut body);
         body.push_str(multistatus::END);

@@ -13,9 +13,9 @@ use crate::disk::Work;
 use crate::files::stat_etag;
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::{NewFile, Stored};
-use crate::publishing::store::{Found, Store, Terms};
+use crate::publishing::store::{Found, Guard, Store, Terms};
 use crate::publishing::tree;
-use crate::publishing::usage::{self, Reservation};
+use crate::publishing::usage::{self, Reservation, cost};
 use crate::request::Request;
 use crate::request::body::Length;
 use crate::response::Response;
@@ -43,7 +43,7 @@ impl<'a> Exchange<'a> {
             Length::Sized(bytes) => bytes,
             Length::None | Length::Unknown => 0,
         };
-        let reservation = self.reserve(target, length).await?;
+        let reservation = self.reserve(target, cost(length)).await?;
         let new = self.on_disk(&target.store, NewFile::create).await?;
         let (new, reservation) = self.receive(target, new, reservation).await?;
         self.store(target, terms, new, reservation).await
@@ -57,16 +57,28 @@ impl<'a> Exchange<'a> {
         new: NewFile,
         reservation: Reservation,
     ) -> Result<Response, Problem> {
-        let (length, below) = (new.length, target.below.clone());
-        let commit = move |store: &Store| new.commit(store, &terms, &below);
-        let stored = self.on_disk(&target.store, commit).await?;
+        let length = new.length;
+        let stored = self.commit(target, terms, new).await?;
         let replaced = match stored.replaced {
-            Some(Found::File(stamp)) => stamp.size,
+            Some(Found::File(stamp)) => cost(stamp.size),
             _ => 0,
         };
-        reservation.store(length, replaced);
+        reservation.store(cost(length), replaced);
         self.announce_change().await;
         Ok(self.stored(target, &stored))
+    }
+
+    /// Gives a file its name when the disk has it.
+    pub(super) async fn commit(
+        &self,
+        target: &Target<'a>,
+        terms: Terms,
+        new: NewFile,
+    ) -> Result<Stored, Problem> {
+        let new = self.on_disk(&target.store, move |store| new.sync(store).map(|()| new)).await?;
+        let below = target.below.clone();
+        let commit = move |store: &Store, guard: &Guard| new.commit(store, guard, &terms, &below);
+        self.changing(&target.store, commit).await
     }
 
     pub(super) fn stored(&self, target: &Target<'_>, stored: &Stored) -> Response {
@@ -109,13 +121,18 @@ impl<'a> Exchange<'a> {
             Length::None | Length::Unknown => 0,
         };
         let (terms, below) = (terms.clone(), target.below.clone());
-        let prepare = move |store: &Store| {
+        let mut folders = self.reserve(target, 0).await?;
+        let prepare = move |store: &Store, guard: &Guard| {
             // A request that is refused leaves no folders.
-            let guard = store.guard()?;
             guard.check(store, &terms, &below, touch)?;
             store.check_space(length)?;
             if store.settings.missing_folders == MissingFolders::Made {
-                guard.make_folders(&terms, &below)?;
+                guard.make_folders(&terms, &below, |count| {
+                    let bytes = count * cost(0);
+                    let has_space = folders.grow_to(bytes);
+                    folders.keep(bytes);
+                    if has_space { Ok(()) } else { Err(Failure::NoSpace) }
+                })?;
             }
             store.folder_of(&below).map_err(|failure| match failure {
                 Failure::Missing => Failure::NoFolder,
@@ -123,7 +140,7 @@ impl<'a> Exchange<'a> {
             })?;
             Ok(())
         };
-        self.on_disk(&target.store, prepare).await
+        self.changing(&target.store, prepare).await
     }
 
     /// Reserves the space of an upload within the quota.
@@ -165,7 +182,7 @@ impl<'a> Exchange<'a> {
             if bytes.is_empty() {
                 continue;
             }
-            if !reservation.grow_to(new.length + bytes.len() as u64) {
+            if !reservation.grow_to(cost(new.length + bytes.len() as u64)) {
                 return Err(Failure::NoSpace.into());
             }
             let write = move |store: &Store| new.write(store, &bytes).map(|()| new);

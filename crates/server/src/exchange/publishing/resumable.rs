@@ -22,9 +22,9 @@ use super::{Exchange, Problem, Target};
 use crate::buffer::append;
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
-use crate::publishing::store::{Expected, Store, Terms, random_name};
+use crate::publishing::store::{Expected, Found, Store, Terms, random_name};
 use crate::publishing::uploads;
-use crate::publishing::usage::{Reservation, removed};
+use crate::publishing::usage::{Reservation, added, cost, removed};
 use crate::request::Request;
 use crate::request::body::Length;
 use crate::response::Response;
@@ -291,7 +291,7 @@ impl<'a> Exchange<'a> {
         if upload.guard.is_some() {
             let now = match present.found {
                 None => Expected::Nothing,
-                Some(crate::publishing::store::Found::File(stamp)) => Expected::File(stamp),
+                Some(Found::File(stamp)) => Expected::File(stamp),
                 Some(_) => Expected::Anything,
             };
             if guard_text(&now) != upload.guard {
@@ -317,13 +317,12 @@ impl<'a> Exchange<'a> {
             let about = About { status: Status::BAD_REQUEST, upload: &upload, offset: length, problem };
             return Ok(self.about(target, about));
         }
-        // What it has is counted already.
-        let root = target.store.root.path.clone();
-        let (below, commit_terms) = (target.below.clone(), terms);
-        let commit = move |store: &Store| new.commit(store, &commit_terms, &below);
-        let stored = self.on_disk(&target.store, commit).await?;
-        if let Some(crate::publishing::store::Found::File(stamp)) = stored.replaced {
-            removed(&root, stamp.size);
+        let stored = self.commit(target, terms, new).await?;
+        // Its bytes are counted already.
+        let root = &target.store.root.path;
+        added(root, cost(length) - length);
+        if let Some(Found::File(stamp)) = stored.replaced {
+            removed(root, cost(stamp.size));
         }
         upload.state = State::Complete(length);
         upload.length = Some(length);

@@ -1413,8 +1413,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: size(0, 1 << 50),
                 default: Words("none"),
                 example: "\"10GiB\"",
-                text: "The bytes of all files beneath the root together. An upload that would exceed them gets 507. The \
-                       server counts them at the first upload, and now and then again.",
+                text: "The bytes of all files and folders beneath the root together, each of which counts at least 4 KiB. What \
+                       would exceed them gets 507. The server counts them at the first upload, and now and then again.",
             },
             Key {
                 name: "publish_min_free",

@@ -1,0 +1,178 @@
+//! Removing names with everything beneath them, in steps that are short enough for a helper thread: what clients have deleted,
+//! and what a crash has left behind.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use super::failure::Failure;
+use super::store::{NEW, PROPERTIES_IN_TRASH, Store, TRASH};
+use super::tree::{INSIDE, LIST, Progress, names};
+use super::usage::{self, cost};
+use crate::log;
+use crate::sys::calls;
+
+/// Names that are removed in one step.
+const NAMES_PER_STEP: usize = 1000;
+
+/// The removal of one name.
+struct Removal<'f> {
+    folder: &'f OwnedFd,
+    /// Folders that have to be emptied, each within the one before. Beneath `folder`.
+    folders: Vec<Vec<u8>>,
+    /// What has been removed, as it counts for a quota.
+    bytes: u64,
+}
+
+impl<'f> Removal<'f> {
+    fn begin(folder: &'f OwnedFd, name: &str) -> Result<Removal<'f>, Failure> {
+        let mut removal = Removal { folder, folders: Vec::new(), bytes: 0 };
+        match unlink(folder, name.as_bytes())? {
+            Some(bytes) => removal.bytes = bytes,
+            None => removal.folders.push(name.as_bytes().to_owned()),
+        }
+        Ok(removal)
+    }
+
+    fn step(&mut self) -> Result<Progress, Failure> {
+        let mut removed = 0;
+        while removed < NAMES_PER_STEP {
+            let Some(path) = self.folders.last().cloned() else { return Ok(Progress::Done) };
+            match self.empty(&path, &mut removed)? {
+                Emptied::Partly => return Ok(Progress::More),
+                // What is left of the outer folder is read again: it has become shorter.
+                Emptied::UpTo(inner) => self.folders.push([&*path, b"/", &*inner].concat()),
+                Emptied::Wholly => {
+                    match calls::remove_folder(self.folder, &*path) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                    (self.bytes, removed) = (self.bytes + cost(0), removed + 1);
+                    self.folders.pop();
+                }
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// Removes the files of a folder, up to the first folder in it.
+    fn empty(&mut self, path: &[u8], removed: &mut usize) -> Result<Emptied, Failure> {
+        let fd = match calls::openat2(self.folder, path, LIST, INSIDE) {
+            Err(Errno::NOENT) => return Ok(Emptied::Wholly),
+            fd => fd?,
+        };
+        let mut dir = calls::open_folder(&fd)?;
+        while let Some(entry) = calls::next_entry(&mut dir) {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            match unlink(&fd, name)? {
+                Some(bytes) => (self.bytes, *removed) = (self.bytes + bytes, *removed + 1),
+                None => return Ok(Emptied::UpTo(name.to_owned())),
+            }
+            if *removed >= NAMES_PER_STEP {
+                return Ok(Emptied::Partly);
+            }
+        }
+        Ok(Emptied::Wholly)
+    }
+}
+
+/// How much of a folder has been removed.
+enum Emptied {
+    Wholly,
+    Partly,
+    /// All before this folder.
+    UpTo(Vec<u8>),
+}
+
+/// Removes a file. Returns what it counted for a quota. `None`: it is a folder.
+fn unlink(folder: &OwnedFd, name: &[u8]) -> Result<Option<u64>, Failure> {
+    let length = calls::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.stx_size);
+    match calls::unlink(folder, name) {
+        Ok(()) => Ok(Some(cost(length))),
+        Err(Errno::NOENT) => Ok(Some(0)),
+        Err(Errno::ISDIR | Errno::PERM) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Removes a name, and everything beneath it. Returns what it counted for a quota.
+pub fn remove(folder: &OwnedFd, name: &str) -> Result<u64, Failure> {
+    let mut removal = Removal::begin(folder, name)?;
+    while removal.step()? == Progress::More {}
+    Ok(removal.bytes)
+}
+
+/// What clients have deleted, while it is removed.
+pub struct Emptying {
+    store: Store,
+    trash: OwnedFd,
+    names: Vec<String>,
+    /// Of the last name.
+    folders: Option<Vec<Vec<u8>>>,
+}
+
+impl Emptying {
+    pub fn begin(store: &Store) -> Result<Emptying, Failure> {
+        let trash = store.state_folder(TRASH)?;
+        let names = names(&trash)?;
+        Ok(Emptying { store: store.clone(), trash, names, folders: None })
+    }
+
+    pub fn step(&mut self) -> Progress {
+        let Some(name) = self.names.last() else { return Progress::Done };
+        let begun = match self.folders.take() {
+            None => Removal::begin(&self.trash, name),
+            Some(folders) => Ok(Removal { folder: &self.trash, folders, bytes: 0 }),
+        };
+        let stepped = begun.and_then(|mut removal| removal.step().map(|progress| (removal, progress)));
+        match stepped {
+            Ok((Removal { folders, bytes, .. }, progress)) => {
+                // Properties do not count for a quota.
+                if !name.starts_with(PROPERTIES_IN_TRASH) {
+                    usage::removed(&self.store.root.path, bytes);
+                }
+                match progress {
+                    Progress::More => self.folders = Some(folders),
+                    Progress::Done => _ = self.names.pop(),
+                }
+            }
+            Err(failure) => {
+                let root = self.store.root.path.display();
+                log::warn(format_args!(
+                    "cannot remove everything that clients have deleted in {root}: {failure:?}"
+                ));
+                self.names.pop();
+            }
+        }
+        if self.names.is_empty() { Progress::Done } else { Progress::More }
+    }
+}
+
+/// Removes what a crash has left behind: files that were being written, and the trash. What cannot be removed is left out.
+/// Errors: the folder of the server's own files cannot be made, or the first that was left out.
+pub fn clean(store: &Store) -> Result<(), Failure> {
+    let (new, trash) = (store.state_folder(NEW)?, store.state_folder(TRASH)?);
+    let mut result = Ok(());
+    for name in names(&new)? {
+        if !is_used(&new, &name) {
+            result = result.and(remove(&new, &name).map(drop));
+        }
+    }
+    for name in names(&trash)? {
+        result = result.and(remove(&trash, &name).map(drop));
+    }
+    result
+}
+
+/// Whether another process is writing it: it has a lock then.
+fn is_used(new: &OwnedFd, name: &str) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    calls::openat(new, name, flags).is_ok_and(|file| {
+        calls::lock_file(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    })
+}
