@@ -123,9 +123,9 @@ fn a_script_of_another_account_has_no_capability_and_no_power_over_the_spawner()
     }
     for (own, sandbox) in [(USER, Sandbox::On), (USER, Sandbox::Off), ("0", Sandbox::On), ("0", Sandbox::Off)]
     {
-        let named = |script: Script| {
+        let named = |script: Box<Script>| {
             let account = Some(Account { user: OTHER.to_owned(), group: Some(OTHER.to_owned()) });
-            Script { account, ..script }
+            Box::new(Script { account, ..*script })
         };
         let site = site();
         let mut host = site.hosts[0].clone();
@@ -327,7 +327,7 @@ fn site() -> Site {
         forwarding: Default::default(),
     };
     let files = Action::Files { root: PathBuf::from("/bin"), strip: 0 };
-    let route = Route { script: Some(script), ..Route::new(Pattern::EVERYTHING, files) };
+    let route = Route { script: Some(Box::new(script)), ..Route::new(Pattern::EVERYTHING, files) };
     site.hosts = Hosts::only(Host {
         names: Vec::new(),
         routes: Routes::only(route),

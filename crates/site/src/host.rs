@@ -83,10 +83,20 @@ pub struct Names {
 /// rest of a request.
 #[derive(Debug, Clone, Default)]
 struct NameTable {
-    /// In the order of their buckets.
-    names: Vec<(Box<str>, u32)>,
-    /// Where each bucket begins, and the end of the last one. Empty: there are no names.
-    buckets: Vec<u32>,
+    /// All of them, in the order of their buckets. One text costs less than one for each name.
+    text: Box<str>,
+    /// In the same order.
+    names: Box<[NameEntry]>,
+    /// Where each bucket begins in `names`, and the end of the last one. Empty: there are no names.
+    buckets: Box<[u32]>,
+}
+
+/// A name in the text of its table, and the index of its host.
+#[derive(Debug, Clone, Copy)]
+struct NameEntry {
+    start: u32,
+    length: u16,
+    host: u32,
 }
 
 /// What is wrong with the hosts of a site.
@@ -273,7 +283,8 @@ impl Names {
                 return Err(HostsError::DuplicateName(format!("{star}{}", pair[0].0)));
             }
             names.dedup_by(|later, first| later.0 == first.0);
-            Ok(NameTable::new(names.into_iter().map(|(name, _, at)| (name.into(), at as u32)).collect()))
+            let names = names.into_iter().filter(|(name, ..)| name.len() <= MAX_NAME);
+            Ok(NameTable::new(names.map(|(name, _, at)| (name.into(), at as u32)).collect()))
         };
         Ok(Names { exact: table(exact, "")?, wildcards: table(wildcards, "*.")? })
     }
@@ -309,7 +320,14 @@ impl NameTable {
         for at in 1..buckets.len() {
             buckets[at] += buckets[at - 1];
         }
-        NameTable { names, buckets }
+        let mut text = String::with_capacity(names.iter().map(|(name, _)| name.len()).sum());
+        let entry = |(name, host): &(Box<str>, u32)| {
+            let (start, length) = (text.len() as u32, name.len() as u16);
+            text.push_str(name);
+            NameEntry { start, length, host: *host }
+        };
+        let names = names.iter().map(entry).collect();
+        NameTable { text: text.into(), names, buckets: buckets.into() }
     }
 
     #[inline]
@@ -317,8 +335,14 @@ impl NameTable {
         let count = self.buckets.len().checked_sub(1)?;
         let at = bucket(name, count);
         let candidates = self.names.get(self.buckets[at] as usize..self.buckets[at + 1] as usize)?;
-        let found = candidates.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
-        found.map(|(_, host)| *host as usize)
+        let found = candidates.iter().find(|known| self.name(known).eq_ignore_ascii_case(name));
+        found.map(|known| known.host as usize)
+    }
+
+    #[inline]
+    fn name(&self, entry: &NameEntry) -> &[u8] {
+        let start = entry.start as usize;
+        self.text.as_bytes().get(start..start + usize::from(entry.length)).unwrap_or_default()
     }
 }
 

@@ -633,7 +633,7 @@ mod tests {
         };
         let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
         let mut host = site.hosts[0].clone();
-        host.routes = crate::route::Routes::only(Route { script: Some(script), ..fallback });
+        host.routes = crate::route::Routes::only(Route { script: Some(Box::new(script)), ..fallback });
         site.hosts = crate::host::Hosts::only(host);
         (site.scripts.processes, site.scripts.queue) = (10, 3);
         let queue = 3 * site.limits.head.head as u64;

@@ -126,16 +126,19 @@ pub struct Host {
     /// The folders of [`NamedRoot::OfUser`].
     pub users: Option<Arc<UserFolders>>,
     /// `None`: the access log of the site.
-    pub access_log: Option<AccessLog>,
+    pub access_log: Option<Box<AccessLog>>,
     pub tls: HostTls,
 }
+
+/// There may be thousands. What few of them have is elsewhere.
+const _: () = assert!(size_of::<Host>() <= 800);
 
 /// The action and all settings of the paths that a pattern matches.
 #[derive(Debug, Clone)]
 pub struct Route {
     pub pattern: Pattern,
     /// The prefix from which a glob, or a route for one path, has inherited its action.
-    pub within: Option<Pattern>,
+    pub within: Option<Box<Pattern>>,
     pub action: Action,
     pub files: Arc<FileRules>,
     pub headers: Vec<HeaderRule>,
@@ -144,14 +147,14 @@ pub struct Route {
     /// Paths of pages, in the same host, that replace the built-in ones. Each status once.
     pub error_pages: Vec<(Status, SafePath<'static>)>,
     /// Responds where nothing exists for a path.
-    pub fallback: Option<Fallback>,
+    pub fallback: Option<Box<Fallback>>,
     pub fallback_for: FallbackFor,
     /// The largest request body, in bytes. A longer one gets 413.
     pub max_body: u64,
     /// How files are run, or what an upstream receives: only with [`Action::Upstream`], or files of no user.
-    pub script: Option<Script>,
+    pub script: Option<Box<Script>>,
     /// The program that makes listings. Its interpreter is always a program. `None`: the server makes them.
-    pub lister: Option<Script>,
+    pub lister: Option<Box<Script>>,
     /// The authorizers of a request, in the order in which they are called.
     pub authorizers: Vec<Arc<Authorizer>>,
     /// The settings of authorizers that speak HTTP.
@@ -653,7 +656,7 @@ impl Site {
     /// Where the logs go, each place once, and the error log first.
     pub fn sinks(&self) -> Vec<&Sink> {
         let mut sinks = vec![&self.log.error];
-        let own = self.hosts.iter().filter_map(|host| host.access_log.as_ref());
+        let own = self.hosts.iter().filter_map(|host| host.access_log.as_deref());
         for access in own.chain(self.log.access.as_ref()) {
             if !sinks.contains(&&access.sink) {
                 sinks.push(&access.sink);
@@ -858,13 +861,13 @@ impl Host {
     /// Routes with a program that makes listings.
     pub fn lister_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
         let has_files = |route: &&Route| matches!(route.action, Action::Files { .. });
-        self.routes.iter().filter(has_files).filter_map(|route| Some((route, route.lister.as_ref()?)))
+        self.routes.iter().filter(has_files).filter_map(|route| Some((route, route.lister.as_deref()?)))
     }
 
     /// Routes whose files run as CGI programs.
     pub fn script_routes(&self) -> impl Iterator<Item = (&Route, &Script)> {
         let runs = |route: &&Route| route.action.may_have_scripts() && route.upstream().is_none();
-        self.routes.iter().filter(runs).filter_map(|route| Some((route, route.script.as_ref()?)))
+        self.routes.iter().filter(runs).filter_map(|route| Some((route, route.script.as_deref()?)))
     }
 
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
@@ -953,7 +956,7 @@ impl Route {
 
     /// The pattern of the route that sets its action.
     pub fn base(&self) -> &Pattern {
-        self.within.as_ref().unwrap_or(&self.pattern)
+        self.within.as_deref().unwrap_or(&self.pattern)
     }
 }
 

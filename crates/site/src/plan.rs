@@ -480,7 +480,7 @@ mod tests {
         let (path, query) = Template::fallback(fallback).unwrap();
         let base = Pattern::EVERYTHING;
         let route = Route {
-            fallback: Some(crate::model::Fallback { path, query, base }),
+            fallback: Some(Box::new(crate::model::Fallback { path, query, base })),
             fallback_for: types,
             ..site.hosts[0].routes.iter().next().unwrap().clone()
         };

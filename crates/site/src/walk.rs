@@ -119,7 +119,7 @@ pub fn walk(host: &Host, path: &SafePath) -> Option<Walk> {
 /// The number of leading segments that are no script. Where a route names a folder or a path, no script above it
 /// responds.
 fn first_split(route: &Route, path: &SafePath) -> usize {
-    match (&route.pattern, &route.within) {
+    match (&route.pattern, route.within.as_deref()) {
         (Pattern::Exact(_), _) => path.segments().count().saturating_sub(1),
         (Pattern::Prefix(prefix), _) | (Pattern::Glob(_), Some(Pattern::Prefix(prefix))) => {
             prefix.matches('/').count()
@@ -194,7 +194,7 @@ impl Step {
             Action::NamedFiles(NamedRoot::OfHost) => (StepRoot::OfHost, 0),
             _ => return None,
         };
-        let runs = match &route.script {
+        let runs = match route.script.as_deref() {
             None if kind == StepKind::Split => return None,
             None => Runs::Never,
             Some(_) if is_folder_of(route, &script_name) || is_hidden(route, &script_name) => return None,

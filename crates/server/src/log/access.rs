@@ -141,7 +141,7 @@ impl AccessLogs {
         let mut of_host = Vec::new();
         let sinks = LOGS.get().map_or(&[][..], |l| &l.sinks);
         for host in site.hosts.iter() {
-            let wanted = host.access_log.as_ref().or(site.log.access.as_ref());
+            let wanted = host.access_log.as_deref().or(site.log.access.as_ref());
             let Some(sink) = wanted.and_then(|w| sinks.iter().position(|s| *s == w.sink)) else {
                 of_host.push(0);
                 continue;

@@ -352,7 +352,7 @@ mod tests {
         let mut site = Site::folder("/".into(), Vec::new());
         let named = |user: &str| Some(Account { user: user.to_owned(), group: None });
         let route = |root: &str, account| Route {
-            script: Some(Script { account, ..of_any_account() }),
+            script: Some(Box::new(Script { account, ..of_any_account() })),
             ..self::route(root)
         };
         let host = |root: &str, account| {

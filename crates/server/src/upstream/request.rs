@@ -234,8 +234,8 @@ impl Handler {
     fn script<'w>(&self, services: &'w Services) -> Option<&'w Script> {
         let route = services.site.hosts.at(self.host).routes.get(self.route);
         match self.kind {
-            HandlerKind::Lister { .. } => route.lister.as_ref(),
-            _ => route.script.as_ref(),
+            HandlerKind::Lister { .. } => route.lister.as_deref(),
+            _ => route.script.as_deref(),
         }
     }
 

@@ -68,8 +68,11 @@ fn site(folder: &Path) -> Site {
     };
     let action = Action::Files { root: folder.to_owned(), strip: 0 };
     let fallback = Route::new(Pattern::EVERYTHING, action);
-    let scripts =
-        Route { script: Some(script), pattern: Pattern::parse("*.cgi").unwrap(), ..fallback.clone() };
+    let scripts = Route {
+        script: Some(Box::new(script)),
+        pattern: Pattern::parse("*.cgi").unwrap(),
+        ..fallback.clone()
+    };
     for routes in site.hosts.routes_mut() {
         *routes = Routes::new(fallback.clone(), vec![scripts.clone()]).unwrap();
     }

@@ -205,7 +205,7 @@ fn chroot(
         );
     }
     let routes = || hosts.into_iter().flat_map(|hosts| hosts.iter()).flat_map(|host| host.routes.iter());
-    let program = |script: &'_ Option<Script>| match &script.as_ref()?.interpreter {
+    let program = |script: &'_ Option<Box<Script>>| match &script.as_ref()?.interpreter {
         Some(Interpreter::Program(path)) => Some(path.clone()),
         Some(Interpreter::Upstream(_)) | None => None,
     };

@@ -218,7 +218,7 @@ fn host<'c>(
         routes: routes(section, inherited),
         folder: folder.map(Arc::new),
         users,
-        access_log: sink.map(|sink| AccessLog { sink, format: format.clone() }),
+        access_log: sink.map(|sink| Box::new(AccessLog { sink, format: format.clone() })),
     }
 }
 
@@ -377,20 +377,21 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>)
     if section.table.entries.iter().any(is_action)
         || !inherits_action(&outer.route, &route.pattern, inherited)
     {
-        let script = inner.route.script.clone().map(|script| Script { environment, ..script });
-        let script = script.map(|script| with_account(script, inner, outer, inherited));
+        let script = inner.route.script.clone().map(|script| Box::new(Script { environment, ..*script }));
+        let script = script.map(|script| Box::new(with_account(*script, inner, outer, inherited)));
         return Some(Route { action: inner.route.action.clone(), within: None, script, ..route });
     }
-    route.within = Some(outer.route.pattern.clone());
+    route.within = Some(Box::new(outer.route.pattern.clone()));
     let has_interpreter = section.has("interpreter") || section.has("cgi");
     route.script = match route.action {
         ref action if action.may_have_scripts() && has_interpreter => {
             let Inherited { scripts, upstreams, .. } = *inherited;
             scripts::script(section, &route.pattern, &route.action, &outer.environment, scripts, upstreams)
+                .map(Box::new)
         }
-        _ => outer.route.script.clone().map(|script| Script { environment, ..script }),
+        _ => outer.route.script.clone().map(|script| Box::new(Script { environment, ..*script })),
     };
-    route.script = route.script.map(|script| with_account(script, inner, outer, inherited));
+    route.script = route.script.map(|script| Box::new(with_account(*script, inner, outer, inherited)));
     if outer.route.publishes() {
         // What clients publish is never run.
         route.script = None;
@@ -533,7 +534,7 @@ fn route<'s, 'c>(
     let action = route.action.clone();
     let Inherited { environment: outer, scripts, upstreams, .. } = inherited;
     let script = scripts::script(section, &route.pattern, &action, outer, scripts, upstreams);
-    let route = Route { action, script, ..route };
+    let route = Route { action, script: script.map(Box::new), ..route };
     Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place })
 }
 

@@ -61,7 +61,7 @@ pub fn route_settings(
     limits: &LimitReader<'_>,
     scripts: &Scripts,
 ) -> Route {
-    let fallback = fallback(section, &pattern, inherited.fallback.as_ref());
+    let fallback = fallback(section, &pattern, inherited.fallback.as_deref());
     let fallback_for = section.choice("fallback_for").map(|word| match word {
         "all" => FallbackFor::All,
         _ => FallbackFor::Pages,
@@ -79,11 +79,11 @@ pub fn route_settings(
         headers: headers(section, &inherited.headers),
         cache_control: cache_control(section, &inherited.cache_control),
         error_pages: error_pages(section, &inherited.error_pages),
-        fallback,
+        fallback: fallback.map(Box::new),
         fallback_for: fallback_for.unwrap_or(inherited.fallback_for),
         max_body: section.size("max_body").unwrap_or(inherited.max_body),
         script: inherited.script.clone(),
-        lister: lister(section, inherited.lister.as_ref(), scripts),
+        lister: lister(section, inherited.lister.as_deref(), scripts).map(Box::new),
         authorizers: authorizers(section, &inherited.authorizers, &subrequest, upstreams),
         subrequest,
         jwt: jwt(section, inherited.jwt.as_ref()),

@@ -986,7 +986,7 @@ fn a_route_inherits_from_its_host_and_a_host_from_the_top_level() {
 fn script_of(text: &str) -> Script {
     let site = site(&format!("env = {{ TOP = \"t\", BOTH = \"t\" }}\n[[route]]\npath = \"*.x\"\n{text}"));
     let route = site.hosts[0].routes.iter().nth(1).unwrap();
-    route.script.clone().expect("the route has a script")
+    *route.script.clone().expect("the route has a script")
 }
 
 #[test]
