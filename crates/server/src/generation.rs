@@ -589,7 +589,10 @@ impl MainThread {
                     self.request_each(|response| WorkerCommand::Recent(number.next().unwrap_or(0), response));
                 tokio::spawn(async move { to.send(in_time(responses).await) });
             }
-            Question::Activity if self.phase == Phase::Serving => self.sample(),
+            Question::Activity if self.phase == Phase::Serving => {
+                self.sample();
+                self.go_on_sampling();
+            }
             Question::Activity => {}
         }
     }
@@ -601,11 +604,18 @@ impl MainThread {
         // First: what happens from here on is noticed.
         self.reporter.rests.store(true, Ordering::SeqCst);
         let is_busy = self.sampler.sample(now / 1_000_000, &self.ledger.moment(), history);
+        self.next_sample = None;
         if is_busy {
-            self.reporter.rests.store(false, Ordering::SeqCst);
+            self.go_on_sampling();
         }
-        let rest = Duration::from_micros(1_000_000 - now % 1_000_000);
-        self.next_sample = is_busy.then(|| tokio::time::Instant::now() + rest);
+    }
+
+    /// Makes the next point at the end of this second. A connection that begins counts as present only at the next tick of its
+    /// worker.
+    fn go_on_sampling(&mut self) {
+        self.reporter.rests.store(false, Ordering::SeqCst);
+        let rest = Duration::from_micros(1_000_000 - clock::wall_micros() % 1_000_000);
+        self.next_sample = Some(tokio::time::Instant::now() + rest);
     }
 
     /// Removes what matches from the memory of the workers, and from the files.

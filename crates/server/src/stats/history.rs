@@ -146,6 +146,12 @@ impl Sampler {
             if present == *number {
                 continue;
             }
+            if present > *number + 1 {
+                // It rested, because nothing happened: what has grown belongs to this step.
+                *number = present;
+                is_busy |= kind == 0;
+                continue;
+            }
             let point = point(before, moment);
             is_busy |= kind == 0 && point.iter().any(|value| *value > 0);
             history.write(kind, *number, &point);
@@ -240,6 +246,20 @@ mod tests {
         counts.add_response(Status::OK, None);
         assert!(sampler.sample(102, &none(&counts), &history));
         assert!(!sampler.sample(103, &none(&counts), &history));
+    }
+
+    #[test]
+    fn what_ends_a_rest_belongs_to_the_step_in_which_it_happens() {
+        let (history, counts) = (History::create().expect("there is memory"), Counts::new());
+        let mut sampler = Sampler::new(100, &counts.values());
+        sampler.sample(101, &moment(&counts), &history);
+        counts.add_response(Status::OK, None);
+        sampler.sample(200, &moment(&counts), &history);
+        counts.add_response(Status::OK, None);
+        sampler.sample(201, &moment(&counts), &history);
+        let points: Vec<(u64, u64)> =
+            history.points(0, 201).iter().map(|(time, point)| (*time, point[1])).collect();
+        assert_eq!(points, [(200, 2)]);
     }
 
     #[test]
