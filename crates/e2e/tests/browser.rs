@@ -8,7 +8,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Instant;
 
-use e2e::{Address, Folder, Server, Site, TIMEOUT, authority, output_within, tool, wait_until};
+use e2e::{
+    Address, Folder, Server, Site, TIMEOUT, authority, free_port, npm_package, output_within, tool,
+    wait_until,
+};
 use serde_json::{Value, json};
 
 /// A headless Chromium with one page.
@@ -788,4 +791,52 @@ fn the_page_of_the_server_is_live_and_shows_hostile_requests_as_text() {
     assert_eq!(browser.errors(), Vec::<String>::new());
     browser.phone(true);
     assert_eq!(browser.value("document.documentElement.scrollWidth <= innerWidth"), true);
+}
+
+/// What the package `axe-core` finds on a page, in sentences.
+fn found_by_axe(browser: &mut Browser, source: &str) -> Vec<String> {
+    browser.value(&format!("{source}\n;0"));
+    let run = "axe.run(document).then(found => found.violations.flatMap(rule => \
+               rule.nodes.map(node => `${rule.id}: ${node.html}: ${node.failureSummary}`)))";
+    let evaluated = browser
+        .call("Runtime.evaluate", json!({ "expression": run, "awaitPromise": true, "returnByValue": true }));
+    let found = evaluated["result"]["value"].as_array().unwrap_or_else(|| panic!("{evaluated}")).clone();
+    found.iter().map(|sentence| sentence.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn axe_core_finds_nothing_on_the_page_of_the_server() {
+    let source = fs::read_to_string(npm_package("axe-core").join("axe.min.js")).expect("it is installed");
+    let config = format!(
+        "workers = 1\n[statistics]\nhosts = 5\nroutes = 5\n\
+         [[route]]\npath = \"/-/status\"\nmonitor = \"status\"\n\
+         [[route.rule]]\naddress = \"127.0.0.1\"\nthen = \"allow\"\n[[route.rule]]\nthen = \"deny\"\n\
+         [[route]]\npath = \"/broken/\"\nreturn = 503\n[[route]]\npath = \"/moved\"\nredirect = \"/a.txt\"\n\
+         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = [\"127.0.0.1:{}\"]\n\
+         [application.health]\npath = \"/\"\ninterval = \"100ms\"\nfall = 1\n\
+         [[route]]\npath = \"/app/\"\napplication = \"app\"\n",
+        free_port()
+    );
+    let server = Site::new().file("a.txt", "a").config(&config).start();
+    let mut browser = Browser::start();
+    browser.open(&server.url("/-/status"));
+    for path in ["/a.txt", "/missing", "/broken/x", "/moved"] {
+        _ = server.get(path);
+    }
+    for (id, part) in [("last-rows", "503"), ("zone-rows", "/broken/"), ("endpoint-rows", "down")] {
+        let text = format!("document.getElementById('{id}').textContent");
+        let is_shown =
+            |browser: &mut Browser| browser.value(&text).as_str().is_some_and(|text| text.contains(part));
+        assert!(wait_until(TIMEOUT, || is_shown(&mut browser)), "{id}: {}", browser.value(&text));
+    }
+    for scheme in ["light", "dark"] {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        browser.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+        assert_eq!(found_by_axe(&mut browser, &source), Vec::<String>::new(), "{scheme}");
+    }
+    for is_dark in [false, true] {
+        browser.phone(is_dark);
+        assert_eq!(found_by_axe(&mut browser, &source), Vec::<String>::new(), "phone, dark: {is_dark}");
+    }
+    assert_eq!(browser.errors(), Vec::<String>::new());
 }

@@ -73,9 +73,8 @@ const draw = chart => {
   const x = at => left + at * (width - left) / Math.max(all.length - 1, 1);
   const y = value => bottom - value / top * (bottom - 14);
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  const nodes = [0, 0.5, 1].flatMap(part => [
-    vector("line", { class: "grid", x1: left, x2: width, y1: y(top * part), y2: y(top * part) }),
-    ...(part ? [vector("text", { x: left, y: y(top * part) - 3 }, chart.unit(top * part))] : [])]);
+  const nodes = [0, 0.5, 1].map(part =>
+    vector("line", { class: "grid", x1: left, x2: width, y1: y(top * part), y2: y(top * part) }));
   const below = all.map(() => 0);
   chart.series.forEach(([, , colour], index) => {
     const line = values[index].map((value, at) => [x(at), y(stacked ? below[at] + value : value)]);
@@ -88,6 +87,7 @@ const draw = chart => {
       nodes.push(vector("path", { class: `line ${colour}`, d: path }));
     }
   });
+  nodes.push(...[0.5, 1].map(part => vector("text", { x: left, y: y(top * part) - 3 }, chart.unit(top * part))));
   const ago = step * all.length;
   nodes.push(vector("text", { x: left, y: height - 2 }, `${span(ago)} ago`));
   nodes.push(vector("text", { x: width, y: height - 2, "text-anchor": "end" }, "now"));
@@ -113,6 +113,13 @@ const showRates = (responses, errors, sent) => {
   tile("sending", bytes(sent) + "/s");
 };
 
+// That of the last step with a response.
+const showFirstByte = () => {
+  const column = history.series.indexOf("first_byte_p99") + 1;
+  const last = points().all.filter(point => point && point[column]).pop();
+  tile("first-byte", last ? time(last[column]) : "–");
+};
+
 // Until there are two events to compare.
 const showLastSecond = () => {
   if (history.step !== 1) return;
@@ -129,6 +136,8 @@ const showTiles = all => {
     const rate = key => Math.max(0, all[key] - last.all[key]) / seconds;
     const responses = [1, 2, 3, 4, 5].reduce((sum, digit) => sum + rate(`status_${digit}xx`), 0);
     showRates(responses, rate("status_5xx"), rate("bytes"));
+    const hits = rate("cache_hits"), looked = hits + rate("cache_misses");
+    tile("hits", looked ? scale(hits / looked * 100, [" %"], 1e9) : "–");
   }
   tile("open", number(all.active + all.idle + all.parked));
   tile("late", time(all.delay_us), all.delay_us > 100000);
@@ -146,19 +155,51 @@ const row = cells => {
 };
 const colourOf = status => ["", "", "green", "blue", "amber", "red"][Math.floor(status / 100)] || "";
 
+// Rates need two events.
+const MOST_ZONES = 20;
+let zonesBefore = null;
+const showZones = report => {
+  const all = report.hosts.concat(report.routes), now = performance.now();
+  const key = zone => JSON.stringify([zone.host, zone.route]);
+  const responses = zone => [1, 2, 3, 4, 5].reduce((sum, digit) => sum + zone[`status_${digit}xx`], 0);
+  const seconds = zonesBefore ? (now - zonesBefore.at) / 1000 : 1;
+  const loads = all.map(zone => {
+    const before = zonesBefore && zonesBefore.by.get(key(zone)) || zone;
+    const rate = value => Math.max(0, value(zone) - value(before)) / seconds;
+    return { zone, rate: rate(responses), bad: rate(zone => zone.status_5xx), sent: rate(zone => zone.bytes), sum: responses(zone) };
+  }).sort((a, b) => b.rate - a.rate || b.sum - a.sum);
+  zonesBefore = { at: now, by: new Map(all.map(zone => [key(zone), zone])) };
+  $("zones").hidden = !all.length;
+  $("zone-rest").textContent = loads.length > MOST_ZONES ? `and ${loads.length - MOST_ZONES} more with less load` : "";
+  $("zone-rows").replaceChildren(...loads.slice(0, MOST_ZONES).map(({ zone, rate, bad, sent }) => row([
+    [zone.route ? `${zone.host} ${zone.route}` : zone.host, "path"], [number(rate) + "/s", "n"], [number(zone.status_4xx), "n hide-small"],
+    ["", "n", make("span", number(zone.status_5xx), bad > 0 ? "red" : "")], [bytes(sent) + "/s", "n hide-small"],
+    [time(zone.duration_us.p50), "n hide-small"], [time(zone.duration_us.p99), "n"]])));
+};
+
+const showCertificates = report => {
+  $("certificates").hidden = !report.certificates.length;
+  $("certificate-rows").replaceChildren(...report.certificates.map(certificate => {
+    const days = Math.floor((certificate.not_after - Date.now() / 1000) / 86400);
+    return row([[certificate.name, "path"], ["", "n", make("span", String(days), days < 7 ? "red" : days < 21 ? "amber" : "")],
+      [new Date(certificate.not_after * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC"],
+      [certificate.key, "hide-small"], [certificate.file, "path hide-small"]]);
+  }));
+};
+
 const showEndpoints = report => {
   $("endpoints").hidden = !report.endpoints.length;
   $("endpoint-rows").replaceChildren(...report.endpoints.map(endpoint => row([
-    [endpoint.application], [endpoint.endpoint, "path"],
     ["", "", make("span", endpoint.state, "badge " + (endpoint.state === "up" ? "green" : endpoint.state === "down" ? "red" : "amber"))],
-    [span(endpoint.since_s), "n"], [number(endpoint.in_flight), "n"], [number(endpoint.requests), "n"],
-    [number(endpoint.failures), "n"], [endpoint.reason, "path"]])));
+    [endpoint.application], [endpoint.endpoint, "path"],
+    [span(endpoint.since_s), "n hide-small"], [number(endpoint.in_flight), "n hide-small"], [number(endpoint.requests), "n hide-small"],
+    [number(endpoint.failures), "n hide-small"], [endpoint.reason, "path hide-small"]])));
 };
 
 const requestCells = (request, duration) => [
-  [new Date(request.time * 1000).toTimeString().slice(0, 8), "n"], [request.client], [request.method],
-  [request.host, "hide-small"], [request.target, "path"],
-  ["", "n", make("span", request.status || "…", colourOf(request.status || 0))], [time(duration), "n"],
+  [new Date(request.time * 1000).toTimeString().slice(0, 8), "n"],
+  ["", "n", make("span", request.status || "…", colourOf(request.status || 0))], [request.method, "hide-small"],
+  [request.host, "hide-small"], [request.target, "path"], [time(duration), "n"], [request.client, "hide-small"],
 ];
 let recent = [];
 const showRequests = workers => {
@@ -187,6 +228,7 @@ const loadHistory = async () => {
     if (response.ok && wanted === range) {
       history = await response.json();
       drawAll();
+      showFirstByte();
       if (!last || !last.is_second) showLastSecond();
     }
   } catch { /* The stream of events tells that there is no connection. */ }
@@ -213,8 +255,10 @@ const begin = () => {
     const { report, requests } = JSON.parse(event.data);
     $("uptime").textContent = span(report.uptime_s);
     showTiles(report.all);
-    tile("first-byte", time(report.all.first_byte_us.p99));
+    tile("memory", report.memory === undefined ? "–" : bytes(report.memory));
+    showZones(report);
     showEndpoints(report);
+    showCertificates(report);
     showRequests(requests);
     showCounts(report.all);
     loadHistory();
