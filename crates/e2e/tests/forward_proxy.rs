@@ -382,6 +382,7 @@ fn forwards_bodies_of_both_directions() {
             "/short" => respond("200 OK\r\nContent-Length: 77", "hello"),
             "/garbage" => "garbage\r\n\r\n".to_owned(),
             "/nothing" => String::new(),
+            "/407" => respond("407 No\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0", ""),
             "/switch" => respond("101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: a", ""),
             "/early" => {
                 respond("103 Early Hints\r\nLink: </a>", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
@@ -400,6 +401,8 @@ fn forwards_bodies_of_both_directions() {
         ("/garbage", "GET", 502, ""),
         ("/nothing", "GET", 502, ""),
         ("/switch", "GET", 502, ""),
+        // It would ask for a password of the proxy.
+        ("/407", "GET", 502, ""),
     ] {
         let response = server.request(format!("{method} {} HTTP/1.1\r\nHost: x\r\n\r\n", url(path)));
         rows.check(path, response.status, status);

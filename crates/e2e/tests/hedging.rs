@@ -282,3 +282,36 @@ fn an_endpoint_that_is_down_gets_no_hedge() {
     assert!(second.is_idle());
     assert_eq!(server.count("hedges"), 1);
 }
+
+#[test]
+fn a_request_on_an_idle_connection_has_a_hedge_too() {
+    let peers = [Peer::start(), Peer::start()];
+    let config = format!(
+        "workers = 1\n[timeouts]\ndelay = 0\n[[route]]\npath = \"/\"\nproxy = \"http://app\"\n[[application]]\n\
+         name = \"app\"\nprotocol = \"http\"\naddress = [\"{}\", \"{}\"]\nkeep = \"1m\"\nhedge_after = \"500ms\"\n",
+        peers[0].address, peers[1].address
+    );
+    let server = Site::new().config(&config).start();
+    let mut client = send(&server, "/a");
+    let mut arrived = None;
+    let is_there = || {
+        arrived = peers.iter().enumerate().find_map(|(at, peer)| Some((at, peer.arrivals.try_recv().ok()?)));
+        arrived.is_some()
+    };
+    assert!(wait_until(TIMEOUT, is_there));
+    let (at, mut own) = arrived.expect("it is there");
+    own.send(&response("a"));
+    assert_eq!(client.read_response().text(), "a.");
+    // The next request is sent at once, on the same connection.
+    client.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+    own.stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    assert!(read_head(&mut own.stream).expect("a request").starts_with("GET /b "));
+    let mut other = peers[1 - at].next();
+    while !other.head.starts_with("GET /b ") {
+        // That of a slow machine, for the first request.
+        other = peers[1 - at].next();
+    }
+    other.send(&response("b"));
+    assert_eq!(client.read_response().text(), "b.");
+    assert!(own.is_closed());
+}

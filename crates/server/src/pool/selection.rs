@@ -184,14 +184,14 @@ pub fn best_priority(entries: &[Rc<EndpointEntry>], tried: &[EndpointId]) -> Opt
     up.map(|entry| entry.share.get().priority).min()
 }
 
-/// The endpoint with the fewest requests for its weight that is up, and not `first`.
+/// The endpoint with the fewest requests for its weight that is not `first`, of those that get requests.
 pub fn other_than(
     entries: &[Rc<EndpointEntry>],
     first: EndpointId,
     slow_start: Duration,
     now: Instant,
 ) -> Option<EndpointId> {
-    let best = best_priority(entries, &[first]);
+    let best = best_priority(entries, &[]);
     let others = entries.iter().filter(|entry| entry.has_requests(best) && entry.id != first);
     least(others, |entry| entry.effective_weight(slow_start, now)).map(|entry| entry.id)
 }
@@ -415,7 +415,10 @@ mod tests {
         };
         assert_eq!([round_robin(&[]), round_robin(&[])], [Choice::Prefer(1); 2]);
         assert_eq!(round_robin(&[1]), Choice::Prefer(2), "it has failed this request");
+        assert_eq!(other_than(&entries, 1, NO, now), None, "the others are spare ones");
+        prioritized(1, 0);
         assert_eq!(other_than(&entries, 1, NO, now), Some(2));
+        prioritized(1, 1);
         let keys: Vec<Choice> = (0..50).map(|key| key_choice(&entries, key)).collect();
         assert!(keys.iter().all(|choice| *choice == Choice::Only(1)), "{keys:?}");
         set(&entries[0], Availability::Down);

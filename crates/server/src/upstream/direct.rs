@@ -25,6 +25,7 @@ use super::request::{Message, Repeats, RequestTrailers, UpstreamRequest, Wanted,
 use super::response::content;
 use super::transport::{ReadError, Transport};
 use super::{Outcome, report};
+use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::Stream;
 use crate::request::Request;
@@ -33,6 +34,8 @@ use crate::response_head::HeadWriter;
 use crate::semaphore::Permit;
 use crate::services::Services;
 
+/// RFC 9110 §15.5.8.
+const PROXY_AUTHENTICATION_REQUIRED: u16 = 407;
 /// This server in `Via`. No other has the name, so that a request that comes back is known.
 static NAME: LazyLock<String> = LazyLock::new(|| {
     let mut bytes = [0; 4];
@@ -119,6 +122,11 @@ pub async fn forward(
             return Outcome::Failed(report(services, &request.label, &name, &failure));
         }
     };
+    // It would ask the client for a password of this proxy.
+    if head.status.code() == PROXY_AUTHENTICATION_REQUIRED {
+        log::warn(format_args!("{}: {name} has responded with the status 407 of a proxy", request.label));
+        return Outcome::Failed(Status::BAD_GATEWAY);
+    }
     let content = match Box::pin(content(exchange, wanted, &head, received)).await {
         Ok(content) => content,
         Err(outcome) => return outcome,
