@@ -197,6 +197,19 @@ fn converts_nginx() {
                 ],
             ),
             (
+                "server { root /srv; location /cgi-bin/ { fastcgi_pass unix:/f.sock; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }\n\
+                 location /app/ { fastcgi_pass unix:/g.sock; } location /own/ { fastcgi_pass unix:/h.sock; fastcgi_param SCRIPT_FILENAME /o$fastcgi_script_name; } }",
+                &[
+                    "path = \"/cgi-bin/\"",
+                    "interpreter = \"fastcgi\"",
+                    "path = \"/app/\"",
+                    "application = \"fastcgi-2\"",
+                    "path = \"/own/\"",
+                    "interpreter = \"fastcgi-3\"",
+                    "root = \"/o\"",
+                ],
+            ),
+            (
                 "server { root /srv; rewrite ^/old/(.*)$ /new/$1 permanent; rewrite ^/a$ /b last; error_page 500 502 /50x.html; \
              location = /50x.html { internal; } }",
                 &[

@@ -1,8 +1,9 @@
 //! Configurations of nginx, Apache, lighttpd and Caddy: what `taipan convert` makes of them is served, and decides as the
 //! original does when it is read itself. Those that Debian ships are converted, too, and two of its servers run beside.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -71,10 +72,8 @@ fn converted(server: &str, text: &str) -> Server {
     serve(site(), server, text, if is_root() { "user = \"root\"\n" } else { "" })
 }
 
-/// With lines in front of the result.
-fn serve(site: Site, server: &str, text: &str, added: &str) -> Server {
-    let home = site.home().display().to_string();
-    let site = site.file_beside_root("original", text.replace("HOME", &home));
+/// What the file `original` of a site becomes.
+fn conversion(site: &Site, server: &str) -> String {
     let output = command()
         .args(["convert", "original", "--from", server])
         .current_dir(site.home())
@@ -82,7 +81,14 @@ fn serve(site: Site, server: &str, text: &str, added: &str) -> Server {
         .expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{server}: {said}");
-    let whole = [added.as_bytes(), &output.stdout].concat();
+    String::from_utf8(output.stdout).expect("TOML is UTF-8")
+}
+
+/// With lines in front of the result.
+fn serve(site: Site, server: &str, text: &str, added: &str) -> Server {
+    let home = site.home().display().to_string();
+    let site = site.file_beside_root("original", text.replace("HOME", &home));
+    let whole = format!("{added}{}", conversion(&site, server));
     fs::write(site.home().join("site.toml"), whole).expect("it is our folder");
     site.start_with(1, |site| {
         let mut taipan = command();
@@ -126,19 +132,91 @@ fn converted_configurations_are_served() {
     }
 }
 
-/// The example of a device, with the folder of the test in place of that of the device.
+/// A block of a page of the manual, in this language.
+fn example<'p>(page: &'p str, language: &str) -> &'p str {
+    let block = page.split(&format!("```{language}\n")).nth(1).and_then(|rest| rest.split("```").next());
+    block.unwrap_or_else(|| panic!("the page has no example of {language}"))
+}
+
+/// The configuration with keys for a small device: those of each section join the ones that are there.
+fn bounded(text: &str, added: &str) -> String {
+    let (top, sections) = added.split_once("\n\n").expect("keys of the top level come first");
+    let is_set = |line: &&str| !top.lines().any(|own| own.split('=').next() == line.split('=').next());
+    let (before, behind) = text.split_at(text.find("\n[").unwrap_or(text.len()));
+    let before: Vec<&str> = before.lines().filter(is_set).collect();
+    let mut whole = format!("{top}\n{}\n{behind}", before.join("\n"));
+    for section in sections.split("\n\n") {
+        let (header, keys) = section.trim().split_once('\n').expect("a section has keys");
+        whole = match whole.contains(&format!("\n{header}\n")) {
+            true => whole.replacen(&format!("\n{header}\n"), &format!("\n{header}\n{keys}\n"), 1),
+            false => format!("{whole}\n{header}\n{keys}\n"),
+        };
+    }
+    whole
+}
+
+/// The examples of devices, with the folders of the test in place of those of the device.
 #[test]
-fn the_device_of_the_manual_is_served() {
+fn the_devices_of_the_manual_are_served_in_little_memory() {
     const PAGE: &str = include_str!("../../../docs/manual/from-nginx.md");
-    let text = PAGE.split("```lighttpd\n").nth(1).and_then(|rest| rest.split("```").next());
-    let text = text.expect("the page has an example").replace("\"/www\"", "\"HOME/www\"");
-    let text = text.replace("server.port = 80\n", "server.port = 0\nserver.bind = \"127.0.0.1\"\n");
-    let site = site().script("cgi-bin/env", SCRIPT).file("own.sh", "source");
-    let server = serve(site, "lighttpd", &text, "");
+    const ADDED: &str = include_str!("../../../docs/manual/from-boa.md");
     let mut rows = Rows::new();
-    rows.check("page", server.get("/").text().as_str(), "page");
-    rows.check("script", server.get("/cgi-bin/env").text().contains("GATEWAY_INTERFACE=CGI/1.1"), true);
-    rows.check("source", server.get("/own.sh").status, 403);
+    // The example of a whole site comes first.
+    let page = PAGE.split_once("## Devices").expect("the page has them").1;
+    for server in ["lighttpd", "nginx", "apache", "caddy"] {
+        let site = site()
+            .script("cgi-bin/env", SCRIPT)
+            .file("own.sh", "source")
+            .script_beside_root("scripts/env", SCRIPT);
+        let home = site.home().display().to_string();
+        let mut wrap = command();
+        wrap.current_dir(&home).args(["fcgi-wrap", "--socket", "fcgi.sock", "--folder", "www"]);
+        let socket = site.home().join("fcgi.sock");
+        let _wrapper = BackgroundProcess::listening(&mut wrap, &socket);
+        // The account that serves may connect.
+        fs::set_permissions(&socket, Permissions::from_mode(0o777)).expect("it is our socket");
+        let text = example(page, server)
+            .replace("server.port = 80\n", "server.port = 0\nserver.bind = \"127.0.0.1\"\n")
+            .replace("listen 80;", "listen 127.0.0.1:0;")
+            .replace("Listen 80\n", "Listen 127.0.0.1:0\n")
+            .replace("http://:80 {\n", "http://:0 {\n    bind 127.0.0.1\n")
+            .replace("/www-cgi", &format!("{home}/scripts"))
+            .replace("/run/fcgiwrap.sock", &format!("{home}/fcgi.sock"))
+            .replace("\"/www\"", &format!("\"{home}/www\""));
+        let text =
+            text.replace(" /www;", &format!(" {home}/www;")).replace(" /www\n", &format!(" {home}/www\n"));
+        let text = text.replace(" /www>", &format!(" {home}/www>"));
+        // A logger of the test, in place of the device's.
+        let text = text.replace("/usr/bin/logger -t httpd", &format!("/usr/bin/tee -a {home}/log"));
+        let site = site.file_beside_root("original", text);
+        let converted = conversion(&site, server);
+        let user = if converted.contains("\nuser = ") { "" } else { "user = \"nobody\"\n" };
+        let whole = format!("{user}{}", bounded(&converted, example(ADDED, "toml")));
+        fs::write(site.home().join("site.toml"), whole).expect("it is our folder");
+        let output = command()
+            .args(["check", "-c", "site.toml"])
+            .current_dir(site.home())
+            .output()
+            .expect("it starts");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let refused = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.check(format!("{server} check {refused}"), output.status.code(), Some(0));
+        let typical = printed.lines().find(|line| line.contains("with a full cache")).unwrap_or_default();
+        let mebibytes: Option<f64> = typical.split_whitespace().next().and_then(|number| number.parse().ok());
+        let is_little = typical.contains("MiB") && mebibytes.is_some_and(|mebibytes| mebibytes < 16.0);
+        rows.holds(format!("{server} memory"), &format!("it is little: {typical}"), is_little);
+        let server_process = site.start_with(1, |site| {
+            let mut taipan = command();
+            taipan.args(["-c", "site.toml"]).current_dir(site.home());
+            taipan
+        });
+        rows.check(format!("{server} page"), server_process.get("/").text().as_str(), "page");
+        let script = server_process.get("/cgi-bin/env").text();
+        rows.holds(format!("{server} script"), &script, script.contains("GATEWAY_INTERFACE=CGI/1.1"));
+        if server == "lighttpd" {
+            rows.check("source", server_process.get("/own.sh").status, 403);
+        }
+    }
 }
 
 /// What `explain` prints, without where a rule stands.

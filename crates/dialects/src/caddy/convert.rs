@@ -587,7 +587,7 @@ impl Site<'_> {
         let mut targets = arguments.to_vec();
         let mut own = Scope::default();
         let mut health = Vec::new();
-        let mut is_tls = false;
+        let (mut is_tls, mut is_fastcgi) = (false, false);
         for option in child.children() {
             match option.name.as_str() {
                 "to" => targets.extend(option.arguments.iter().cloned()),
@@ -603,17 +603,28 @@ impl Site<'_> {
                     .push(("failures".to_owned(), option.argument(0).parse::<i64>().unwrap_or(1).into())),
                 "header_up" => upstream_field(option, &mut own, self.draft),
                 "header_down" => self.header(option, paths, host),
+                "transport" if !matches!(option.argument(0), "http" | "fastcgi") => {
+                    self.draft.error(&option.place, unconverted(option), "write http or fastcgi");
+                }
                 "transport" => {
+                    is_fastcgi |= option.argument(0) == "fastcgi";
                     is_tls |= option.children().iter().any(|inner| inner.name.starts_with("tls"));
                     for inner in option.children() {
                         match inner.name.as_str() {
                             "tls" => {}
                             "tls_insecure_skip_verify" => keys.set(&inner.place, "tls_verify", false),
                             "dial_timeout" => keys.set(&inner.place, "connect", inner.argument(0)),
-                            "response_header_timeout" => {
+                            "response_header_timeout" | "read_timeout" => {
                                 keys.set(&inner.place, "first_byte", inner.argument(0))
                             }
                             "versions" => {}
+                            "root" if is_fastcgi => {
+                                let root = self.folder.join(inner.argument(0));
+                                own.set(&inner.place, "root", root.to_string_lossy().into_owned());
+                            }
+                            "split" if is_fastcgi => {
+                                self.draft.note(&inner.place, "split has no effect", "a script is a file");
+                            }
                             _ => self.draft.error(&inner.place, unconverted(inner), "see [[application]]"),
                         }
                     }
@@ -648,14 +659,31 @@ impl Site<'_> {
         } else if addresses.len() == 1 {
             keys.remove("balance");
         }
-        let scheme = if is_tls { "https" } else { "http" };
+        let scheme = match (is_fastcgi, is_tls) {
+            (true, false) => "fastcgi",
+            (true, true) => {
+                return self.draft.error(place, unconverted(child), "FastCGI has no TLS; remove https://");
+            }
+            (false, true) => "https",
+            (false, false) => "http",
+        };
         keys.set(place, "address", addresses);
         keys.set(place, "protocol", scheme);
         if !health.is_empty() {
             keys.set(place, "health", Value::Table(health));
         }
         let name = self.draft.application("proxy", keys);
-        own.set(place, "proxy", format!("{scheme}://{name}{}", if way.strips { "/" } else { "" }));
+        match (is_fastcgi, way.strips) {
+            (true, true) => {
+                return self.draft.error(place, unconverted(child), "write the whole path, with handle");
+            }
+            // It runs the files of a folder.
+            (true, false) if !paths.is_empty() => own.set(place, "interpreter", name),
+            (true, false) => own.set(place, "application", name),
+            (false, strips) => {
+                own.set(place, "proxy", format!("{scheme}://{name}{}", if strips { "/" } else { "" }));
+            }
+        }
         self.route(paths, place, host, |scope| scope.inherit(&own));
     }
 

@@ -93,7 +93,16 @@ pub const KNOWN: [(&str, Known); 9] = [
     ),
     (
         "transport",
-        Known(&[&["tls", "tls_insecure_skip_verify", "dial_timeout", "response_header_timeout", "versions"]]),
+        Known(&[&[
+            "tls",
+            "tls_insecure_skip_verify",
+            "dial_timeout",
+            "response_header_timeout",
+            "read_timeout",
+            "versions",
+            "root",
+            "split",
+        ]]),
     ),
     ("log", Known(&[&["output", "format", "level"]])),
     ("request_body", Known(&[&["max_size"]])),

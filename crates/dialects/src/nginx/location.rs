@@ -347,6 +347,7 @@ fn location(
             "fastcgi_pass" => upstream(inner, "fastcgi", &mut scope, context, draft),
             "scgi_pass" => upstream(inner, "scgi", &mut scope, context, draft),
             "proxy_set_header" => proxy_header(inner, &mut scope, draft),
+            "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, &mut scope, context),
             "fastcgi_param" | "scgi_param" => variable(inner, &mut scope, draft),
             "internal" => is_internal = true,
             "proxy_hide_header" | "fastcgi_hide_header" => scope.pair(place, "headers", first, false),
@@ -504,6 +505,8 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
             }
         }
     }
+    let runs_files = scope.get(RUNS_FILES).is_some();
+    scope.remove(RUNS_FILES);
     let (is_script, has_alias) = (scope.get("interpreter").is_some(), scope.get("alias").is_some());
     for (at, path) in patterns.iter().enumerate() {
         if path == "/" && is_plain(&scope) {
@@ -525,8 +528,10 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
             continue;
         }
         let mut own = scope.clone();
+        let is_folder = is_prefix && path != "/";
         if is_script
             && (is_prefix || !path.contains('*'))
+            && !(runs_files && is_folder)
             && let Some(name) = own.text("interpreter").map(str::to_owned)
         {
             own.remove("interpreter");
@@ -674,6 +679,25 @@ fn proxy_header(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
             let what = format!("{name} is removed: its value has a variable");
             draft.warn(place, what, "upstreams have X-Forwarded-For, -Proto and -Host");
         }
+    }
+}
+
+/// A key that marks a location whose upstream runs files. It is no key of a route.
+const RUNS_FILES: &str = "runs files";
+
+/// The name of a file tells that the upstream runs it. Other values are for an application.
+fn script_file(child: &Directive, scope: &mut Scope, context: &Context) {
+    let value = child.argument(1);
+    let names = ["$fastcgi_script_name", "$uri", "$request_uri"];
+    let root = names.iter().find_map(|name| value.strip_suffix(name));
+    match root {
+        Some("$document_root") => scope.set(&child.place, RUNS_FILES, true),
+        Some(root) if root.starts_with('/') && !root.contains('$') => {
+            scope.set(&child.place, RUNS_FILES, true);
+            scope.set(&child.place, "root", (context.path)(root));
+        }
+        _ if value == "$request_filename" => scope.set(&child.place, RUNS_FILES, true),
+        _ => {}
     }
 }
 

@@ -118,7 +118,7 @@ const APACHE: Table = Table {
         },
         Case {
             flags: &[],
-            conf: "Listen 127.0.0.1:0\nListen 127.0.0.2:0\nKeepAlive Off\n<Directory />\nRequire all granted\n</Directory>\n\
+            conf: "Listen 127.0.0.1:0\nKeepAlive Off\n<Directory />\nRequire all granted\n</Directory>\n\
                    DocumentRoot HOME/docs\n<VirtualHost 127.0.0.1:*>\nServerName a.example\nServerAlias b.example\nDocumentRoot HOME/www\n\
                    TransferLog HOME/transfer_log\nDirectoryIndex other.html\nAddHandler cgi-script .cgi\n\
                    <Directory HOME/www>\nOptions +ExecCGI\n</Directory>\nUserDir public_html\nAccessFileName .none\nDefaultType application/x-default\n\

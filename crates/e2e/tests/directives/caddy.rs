@@ -85,9 +85,14 @@ const CADDY: Table = Table {
         },
         Case {
             flags: &[],
-            conf: "http://:0 {\n bind 127.0.0.1\n root * HOME/www\n try_files {path} /other.html\n php_fastcgi /run.cgi unix//HOME/fcgi.sock\n\
+            conf: "http://:0 {\n bind 127.0.0.1\n root * HOME/www\n\
+                   reverse_proxy /cgi-bin/* unix//HOME/fcgi.sock {\n transport fastcgi {\n root HOME/www\n split .x\n read_timeout 9s\n }\n }\n\
+                   try_files {path} /other.html\n php_fastcgi /run.cgi unix//HOME/fcgi.sock\n\
                    log {\n output file HOME/own_log\n }\n file_server\n}\n",
             rows: &[
+                ("transport root", Told("/cgi-bin/env"), "SCRIPT_NAME=/cgi-bin/env"),
+                ("transport split", Says, "note: split has no effect"),
+                ("transport read_timeout", Line, "first_byte = \"9s\""),
                 ("site try_files", Get("/nothing"), "200 other"),
                 ("site php_fastcgi", Told("/run.cgi"), "SCRIPT_NAME=/run.cgi"),
                 ("site log", File("own_log"), "/run.cgi"),
