@@ -1,4 +1,5 @@
-//! `taipan resolve` and `taipan report`: what they make of logs, and of what is no log.
+//! `taipan resolve` and `taipan report`: what they make of logs, and of what is no log. Names of clients in logs that are
+//! written.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,7 +9,7 @@ use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use e2e::{Folder, Rows, command, output_of, run};
+use e2e::{Folder, Rows, Server, Site, TIMEOUT, command, output_of, run, wait_until};
 
 /// A DNS server (RFC 1035) that knows names of 192.0.2.1, 192.0.2.3 and 2001:db8::1.
 struct Dns {
@@ -318,4 +319,118 @@ fn what_is_no_log_is_refused_with_a_sentence() {
         rows.holds(format!("{words:?}"), &format!("says {reason}: {errors}"), errors.contains(reason));
         rows.check(format!("{words:?}"), output.status.success(), false);
     }
+}
+
+/// A server that logs, has a script, and asks this DNS server. Its clients are those that a trusted proxy names.
+fn naming(dns: &str, more: &str) -> Server {
+    let resolver = format!("[resolver]\nservers = \"{dns}\"\nclient_names = true\n");
+    Site::new()
+        .file("a", "a")
+        .script("run.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\necho \"${REMOTE_HOST-none} $REMOTE_ADDR\"\n")
+        .config(&format!(
+            "workers = 1\ntrusted_proxies = \"127.0.0.1\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n[timeouts]\ndelay = 0\n\
+             {resolver}[log]\naccess = \"./access.log\"\n{more}"
+        ))
+        .start()
+}
+
+fn request(server: &Server, path: &str, client: &str) -> String {
+    let fields = format!("Host: x\r\nX-Forwarded-For: {client}\r\nRemote-Host: forged.example\r\n");
+    server.request(format!("GET {path} HTTP/1.1\r\n{fields}\r\n")).text()
+}
+
+fn access_log(server: &Server) -> String {
+    fs::read_to_string(server.home().join("access.log")).unwrap_or_default()
+}
+
+/// Requests until the log has a part.
+fn until_logged(server: &Server, client: &str, part: &str) {
+    let is = wait_until(TIMEOUT, || {
+        request(server, "/a", client);
+        access_log(server).contains(part)
+    });
+    assert!(is, "not in time: {part}\n{}", access_log(server));
+}
+
+#[test]
+fn logs_and_scripts_have_the_names_of_clients_that_are_confirmed() {
+    let dns = Dns::start();
+    let server = naming(&dns.address, "");
+    let mut rows = Rows::new();
+    let asked =
+        |name: &str| dns.asked.lock().expect("no panic").iter().filter(|asked| *asked == name).count();
+    // What does not wait has no name yet.
+    rows.check("first", request(&server, "/run.cgi", "192.0.2.1").as_str(), "none 192.0.2.1\n");
+    until_logged(&server, "192.0.2.1", "\none.example - - [");
+    rows.check("then", request(&server, "/run.cgi", "192.0.2.1").as_str(), "one.example 192.0.2.1\n");
+    // One question for many requests, and one that confirms the answer.
+    rows.check("questions", (asked("1.2.0.192.in-addr.arpa"), asked("one.example")), (1, 1));
+    // A name that belongs to another host, one that would break a line, and none.
+    for client in ["192.0.2.3", "192.0.2.4", "192.0.2.9"] {
+        let name = format!("{}.2.0.192.in-addr.arpa", &client[8..]);
+        let is_asked = wait_until(TIMEOUT, || {
+            request(&server, "/a", client);
+            asked(&name) > 0
+        });
+        rows.holds(client, "it is asked for", is_asked);
+    }
+    rows.holds("liar", "its name is not confirmed", wait_until(TIMEOUT, || asked("liar.example") > 0));
+    for client in ["192.0.2.3", "192.0.2.4", "192.0.2.9"] {
+        for _ in 0..20 {
+            rows.check(client, request(&server, "/run.cgi", client), format!("none {client}\n"));
+        }
+        let name = format!("{}.2.0.192.in-addr.arpa", &client[8..]);
+        rows.check(format!("{client} again"), asked(&name), 1);
+    }
+    let log = access_log(&server);
+    rows.holds("log", "it has no such name", !log.contains("liar") && !log.contains("a b"));
+}
+
+#[test]
+fn a_dns_server_that_does_not_answer_delays_nothing() {
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let server = naming(&silent.local_addr().expect("it is bound").to_string(), "");
+    let mut rows = Rows::new();
+    for number in 0..600 {
+        // More clients than questions may wait.
+        let client = format!("198.51.{}.{}", number / 250, number % 250);
+        rows.check(&client, request(&server, "/a", &client).as_str(), "a");
+    }
+    rows.check("script", request(&server, "/run.cgi", "192.0.2.1").as_str(), "none 192.0.2.1\n");
+    rows.holds(
+        "log",
+        "it has every line",
+        wait_until(TIMEOUT, || access_log(&server).lines().count() == 601),
+    );
+}
+
+#[test]
+fn names_of_clients_stand_beside_their_addresses_where_a_format_has_both() {
+    let dns = Dns::start();
+    let server = naming(&dns.address, "fields = \"$remote_addr=$remote_host\"\n");
+    until_logged(&server, "2001:db8::1", "2001:db8::1=2001:db8::1\n");
+    until_logged(&server, "192.0.2.1", "192.0.2.1=one.example\n");
+    drop(server);
+    let server = naming(&dns.address, "format = \"json\"\n");
+    until_logged(&server, "192.0.2.1", "\"client\":\"192.0.2.1\",\"client_name\":\"one.example\",");
+}
+
+#[test]
+fn no_name_is_asked_for_without_the_key() {
+    let dns = Dns::start();
+    let server = Site::new()
+        .file("a", "a")
+        .config(&format!(
+            "trusted_proxies = \"127.0.0.1\"\n[resolver]\nservers = \"{}\"\n[log]\naccess = \"./access.log\"",
+            dns.address
+        ))
+        .start();
+    request(&server, "/a", "192.0.2.1");
+    let is_logged = || access_log(&server).starts_with("192.0.2.1 - - [");
+    assert!(wait_until(TIMEOUT, is_logged), "{}", access_log(&server));
+    assert_eq!(dns.questions(), 0);
+    let site = Site::new().config("[resolver]\nclient_name_entries = 1000");
+    let output = output_of(command().args(["check", "-c"]).arg(site.write_config()));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("\"client_name_entries\" has no effect without \"client_names\""), "{said}");
 }

@@ -49,8 +49,10 @@ pub mod acme;
 #[path = "acme/absent.rs"]
 pub mod acme;
 
+pub mod client_names;
 pub mod forward_proxy;
 pub mod logger;
+pub mod name_lookup;
 pub mod pool;
 #[cfg(feature = "tls")]
 pub mod signer;

@@ -92,7 +92,7 @@ impl SystemNames {
 impl Resolver {
     /// Needs a runtime. Errors: neither the settings nor the system name a server.
     pub fn new(resolution: &Resolution, system: SystemNames) -> Result<Resolver, String> {
-        let Resolution { ref servers, family, min_ttl, max_ttl, timeout } = *resolution;
+        let Resolution { ref servers, family, min_ttl, max_ttl, timeout, .. } = *resolution;
         let (config, mut options) = match servers.is_empty() {
             true => system.config.map_err(|why| {
                 format!("no DNS server is known from /etc/resolv.conf: {why}; name one in [resolver]")

@@ -12,6 +12,7 @@ use taipan_http::target::SafePath;
 
 pub use self::scratch::Scratch;
 use crate::background::Background;
+use crate::client_names::ClientNames;
 use crate::clock::{self, Clock};
 use crate::disk::{Closing, Disk};
 use crate::log::access::AccessLogs;
@@ -33,6 +34,8 @@ pub struct Services {
     /// Responses that are compressed while they are sent.
     pub encoders: Semaphore,
     pub access: AccessLogs,
+    /// Opened when the worker has the channel to ask.
+    pub client_names: Rc<ClientNames>,
     pub counts: Counts,
     pub overload: Overload,
     pub scratch: RefCell<Scratch>,
@@ -62,12 +65,14 @@ impl Services {
     ) -> (Rc<Services>, Closing) {
         let clock = Clock::start();
         let (disk, closing) = Disk::new(&site.limits, site.timeouts.disk);
+        let client_names = Rc::new(ClientNames::new(site.resolution.client_names.unwrap_or(0)));
         let services = Services {
             clock,
             disk: Rc::new(disk),
             background: Background::new(site.cache.waiting_copies()),
             encoders: Semaphore::new(site.limits.compressed_streams),
-            access: AccessLogs::new(&site),
+            access: AccessLogs::new(&site, client_names.clone()),
+            client_names,
             counts,
             reporter,
             events: Semaphore::new(EVENT_STREAMS),

@@ -91,6 +91,8 @@ pub struct WorkerSockets {
     pub pools: Vec<Channel>,
     /// `None`: the site has no forward proxy.
     pub forward_proxy: Option<Channel>,
+    /// `None`: the names of clients are not looked up.
+    pub client_names: Option<Channel>,
 }
 
 impl WorkerSockets {
@@ -100,6 +102,7 @@ impl WorkerSockets {
             spawner: self.spawner.as_ref().map(Channel::try_clone).transpose()?,
             pools: self.pools.iter().map(Channel::try_clone).collect::<io::Result<_>>()?,
             forward_proxy: self.forward_proxy.as_ref().map(Channel::try_clone).transpose()?,
+            client_names: self.client_names.as_ref().map(Channel::try_clone).transpose()?,
         })
     }
 }
@@ -131,11 +134,14 @@ async fn work(
     on_serving: impl FnOnce(),
 ) -> io::Result<()> {
     let Start { site, tls, clients, roots, sockets, counts, reporter, maintenance } = start;
-    let WorkerSockets { listeners, spawner, pools, forward_proxy } = sockets;
+    let WorkerSockets { listeners, spawner, pools, forward_proxy, client_names } = sockets;
     let pools = pools.into_iter().zip(clients).collect();
     let services = Services::counting(site, tls, Counts::over(counts), Some(reporter));
     let (connections, closing) = build(services, roots, spawner, pools, forward_proxy)?;
     connections.responder.set_maintenance(maintenance);
+    if let Some(channel) = client_names {
+        connections.services.client_names.open(channel)?;
+    }
     serve(connections, listeners, closing, commands, on_serving).await
 }
 
@@ -182,6 +188,7 @@ async fn serve(
     if let Some(forward_proxy) = &connections.responder.forward_proxy {
         tasks.spawn_local(forward_proxy.clone().run());
     }
+    tasks.spawn_local(connections.services.client_names.clone().run());
     if !connections.services.site.published_roots().is_empty() {
         tasks.spawn_local(changes::subscribe().receive(connections.responder.files.clone()));
     }

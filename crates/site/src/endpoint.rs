@@ -35,6 +35,8 @@ pub struct Resolution {
     pub max_ttl: Duration,
     /// How long a server may take for an answer.
     pub timeout: Duration,
+    /// How many names of clients a worker remembers. `None`: they are not looked up.
+    pub client_names: Option<usize>,
 }
 
 /// Which addresses of a name are used.
@@ -66,6 +68,7 @@ impl Default for Resolution {
             min_ttl: Duration::from_secs(5),
             max_ttl: Duration::from_secs(3600),
             timeout: Duration::from_secs(2),
+            client_names: None,
         }
     }
 }

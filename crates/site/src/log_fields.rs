@@ -16,6 +16,7 @@ pub enum Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Client,
+    ClientName,
     User,
     TimeLocal,
     TimeIso,
@@ -41,8 +42,9 @@ pub enum Field {
     SpanId,
 }
 
-const FIELDS: [(&str, Field); 24] = [
+const FIELDS: [(&str, Field); 25] = [
     ("remote_addr", Field::Client),
+    ("remote_host", Field::ClientName),
     ("remote_user", Field::User),
     ("time_local", Field::TimeLocal),
     ("time_iso8601", Field::TimeIso),

@@ -19,6 +19,8 @@ use crate::text;
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
     pub client: Client,
+    /// The name of the client, if it is known.
+    pub name: Option<&'a str>,
     /// As the client sent it. Empty if it sent none.
     pub host: &'a str,
     /// The authenticated user.
@@ -152,7 +154,7 @@ impl TimeText {
 /// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 17 "-" "curl/8" example.org 30.000456 "client too slow"
 /// ```
 ///
-/// An absent value is `-`. The characters `"` and `\`, controls and all other than ASCII become `\xHH`. `Json` is an object
+/// In place of the client's address stands its name, if it is known. An absent value is `-`. The characters `"` and `\`, controls and all other than ASCII become `\xHH`. `Json` is an object
 /// with the same keys in every line. An absent value is `null`.
 pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut Vec<u8>) {
     let time = time.at(line.time);
@@ -223,7 +225,7 @@ fn common(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
 
 /// `host` comes before the target, as a folder.
 fn beginning(line: &Line<'_>, time: &TimeText, host: &str, out: &mut Vec<u8>) {
-    client(line.client, out);
+    client_or_name(line, out);
     out.extend_from_slice(b" - ");
     word(line.user.unwrap_or_default(), out);
     out.extend_from_slice(b" [");
@@ -248,6 +250,13 @@ fn beginning(line: &Line<'_>, time: &TimeText, host: &str, out: &mut Vec<u8>) {
     write_number(line.status.code().into(), out);
     out.push(b' ');
     write_number(line.sent, out);
+}
+
+fn client_or_name(line: &Line<'_>, out: &mut Vec<u8>) {
+    match line.name {
+        Some(name) => text::word(name.as_bytes(), out),
+        None => client(line.client, out),
+    }
 }
 
 fn extras(line: &Line<'_>, out: &mut Vec<u8>) {
@@ -282,6 +291,7 @@ fn write_field(field: Field, line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>
     let last = line.upstream.last();
     let value = match field {
         Field::Client => return client(line.client, out),
+        Field::ClientName => return client_or_name(line, out),
         Field::TimeLocal => return out.extend_from_slice(&time.common),
         Field::TimeIso => return out.extend_from_slice(&time.rfc3339),
         Field::Status => return write_number(line.status.code().into(), out),
@@ -339,6 +349,9 @@ fn json(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\",\"client\":\"");
     client(line.client, out);
     out.push(b'"');
+    if let Some(name) = line.name {
+        member(b",\"client_name\":", Some(name.as_bytes()), out);
+    }
     member(b",\"host\":", Some(line.host.as_bytes()).filter(|host| !host.is_empty()), out);
     member(b",\"user\":", line.user.map(str::as_bytes), out);
     member(b",\"method\":", request.map(|request| request.method.as_bytes()), out);
@@ -484,6 +497,7 @@ mod tests {
     fn plain() -> Line<'static> {
         Line {
             client: Client::Ip([192, 0, 2, 7].into()),
+            name: None,
             host: "example.org",
             user: None,
             time: TIME,
@@ -506,6 +520,17 @@ mod tests {
         let mut out = Vec::new();
         write(&format, line, &mut TimeText::new(0), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}\n"));
+    }
+
+    #[test]
+    fn writes_a_name_in_place_of_an_address() {
+        let line = Line { name: Some("one.example"), ..plain() };
+        let end = r#" - - [20/Nov/2026:07:49:41 +0000] "GET /a?b HTTP/1.1" 200 2448 "-" "curl/8""#;
+        check(LogFormat::Boa, &line, &format!("one.example{end}"));
+        check(LogFormat::Boa, &Line { name: Some("a b\"\n"), ..plain() }, &format!(r"a\x20b\x22\x0a{end}"));
+        let parts = crate::log_fields::parse("$remote_addr $remote_host").expect("they are fields");
+        check(LogFormat::Fields(parts.clone()), &line, "192.0.2.7 one.example");
+        check(LogFormat::Fields(parts), &plain(), "192.0.2.7 192.0.2.7");
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub const LOG_BLOCK: u64 = 32 * 1024;
 pub const LIMITED_CLIENTS: u64 = 65_536;
 /// What is counted of one of them, with its part of the table.
 const LIMITED_CLIENT: u64 = 192;
+/// An address of a client and a name of 253 bytes, with their part of the table.
+const CLIENT_NAME: u64 = 352;
 /// The two nested epoll instances of a worker, its eventfd, and a reserve.
 pub const WORKER_DESCRIPTORS: u64 = 4;
 /// The three ends of a script's pipes, a spooled body, and a file that is sent in place of its output.
@@ -346,6 +348,11 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: of_each_worker(Zones::of(site).map_or(0, |zones| zones.list().len())),
         },
         Use { what: "clients that limits count", each: LIMITED_CLIENT, count: limited_clients(site) },
+        Use {
+            what: "names of clients",
+            each: CLIENT_NAME,
+            count: of_each_worker(site.resolution.client_names.unwrap_or(0)),
+        },
         block(
             (site.log.queue as u64)
                 .saturating_mul(1 + readers(site))

@@ -171,6 +171,7 @@ mod tests {
     fn line() -> Line<'static> {
         Line {
             client: Client::Ip([192, 0, 2, 7].into()),
+            name: None,
             host: "example.org",
             user: None,
             time: 0,

@@ -207,6 +207,9 @@ impl Writer<'_> {
             // RFC 3875 §4.1.8: always set.
             None => self.set("REMOTE_ADDR", "")?,
         }
+        if let Some(name) = request.remote_name {
+            self.set("REMOTE_HOST", name)?;
+        }
         if let Some(port) = request.remote_port {
             self.make("REMOTE_PORT", |block| write_number(port.into(), block))?;
         }

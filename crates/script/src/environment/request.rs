@@ -37,6 +37,8 @@ pub struct CgiRequest<'a> {
     /// The client's address, and its port if known.
     pub remote: Option<IpAddr>,
     pub remote_port: Option<u16>,
+    /// The client's name, if it was looked up.
+    pub remote_name: Option<&'a str>,
     /// The decoded path of the script: empty, or begins with a slash.
     pub script_name: &'a str,
     /// The decoded rest of the path: empty, or begins with a slash.

@@ -24,6 +24,7 @@ fn request<'a>(fields: &'a [Field<'a>]) -> CgiRequest<'a> {
         server: Some("192.0.2.1:8080".parse().unwrap()),
         remote: Some("2001:db8::1".parse().unwrap()),
         remote_port: Some(40000),
+        remote_name: None,
         script_name: "/cgi-bin/a.cgi",
         path_info: "/x y",
         path_translated: b"/srv/x y",
@@ -124,6 +125,7 @@ fn sets_variables_of_optional_data() {
     );
     check(|request| request.remote = None, &["REMOTE_ADDR="], &["REMOTE_ADDR=2001:db8::1"]);
     check(|request| request.remote_port = None, &[], &["REMOTE_PORT=40000"]);
+    check(|request| request.remote_name = Some("a.example"), &["REMOTE_HOST=a.example"], &[]);
     check(|request| request.server = None, &[], &["SERVER_ADDR=192.0.2.1"]);
     check(|request| request.path_info = "", &["PATH_INFO="], &["PATH_INFO=/x y", "PATH_TRANSLATED=/srv/x y"]);
 }

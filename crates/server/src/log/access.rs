@@ -23,6 +23,7 @@ use super::recent::Recent;
 use super::upstream::UpstreamLog;
 use super::{Block, LOGS};
 use crate::buffer::append;
+use crate::client_names::ClientNames;
 use crate::clock;
 use crate::handshake::TlsFacts;
 use crate::peer::Peer;
@@ -44,6 +45,7 @@ pub struct AccessLogs {
     selection: LogSelection,
     /// Requests that the selection does not name.
     others: Cell<u64>,
+    names: Rc<ClientNames>,
     pub recent: Rc<Recent>,
     /// `None`: requests have no trace.
     pub tracer: Option<Tracer>,
@@ -136,7 +138,7 @@ struct Item {
 }
 
 impl AccessLogs {
-    pub fn new(site: &Site) -> AccessLogs {
+    pub fn new(site: &Site, names: Rc<ClientNames>) -> AccessLogs {
         let mut logs: Vec<Option<RefCell<Lines>>> = vec![None];
         let mut of_host = Vec::new();
         let sinks = LOGS.get().map_or(&[][..], |l| &l.sinks);
@@ -165,6 +167,7 @@ impl AccessLogs {
             begun: Notify::new(),
             selection: site.log.selection,
             others: Cell::new(0),
+            names,
             recent: Rc::new(Recent::new(site.limits.recent_requests.div_ceil(workers))),
             tracer: site.tracing.as_ref().map(Tracer::new),
             spans: spans.map(|sink| RefCell::new(Buffer::of(sink))),
@@ -286,8 +289,13 @@ impl AccessLogs {
             target: records.text(target),
             version: version.as_str(),
         });
+        let name = match item.client {
+            Client::Ip(address) => self.names.find(address),
+            Client::Unix => None,
+        };
         let line = Line {
             client: item.client,
+            name: name.as_deref(),
             host: records.text(&item.host),
             user: item.user.as_ref().map(|user| records.text(user)),
             time: item.time,

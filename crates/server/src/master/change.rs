@@ -392,11 +392,19 @@ impl Master {
                 let code = prepared.zip(shares).map(|((site, warnings, folder), listeners)| {
                     let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
                     let has_forward_proxy = site.forward_proxy.is_some();
+                    let has_client_names = site.resolution.client_names.is_some();
                     let worker = |listeners| {
                         let mut pools = pools.next().unwrap_or_default();
-                        // The last one.
+                        // The last ones.
+                        let client_names = if has_client_names { pools.pop() } else { None };
                         let forward_proxy = if has_forward_proxy { pools.pop() } else { None };
-                        WorkerSockets { listeners, spawner: spawners.next(), pools, forward_proxy }
+                        WorkerSockets {
+                            listeners,
+                            spawner: spawners.next(),
+                            pools,
+                            forward_proxy,
+                            client_names,
+                        }
                     };
                     generation::run(GenerationSetup {
                         site,

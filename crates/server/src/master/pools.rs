@@ -1,4 +1,4 @@
-//! The pools of applications: one process for each application, and one for the forward proxy. A pool outlives a
+//! The pools of applications: one process for each application, one for the forward proxy, and one for names of clients. A pool outlives a
 //! configuration if the next one has the same application.
 
 use std::fs::File;
@@ -21,6 +21,7 @@ use crate::file_stamps::FileStamps;
 use crate::forward_proxy::process::{self as forward_proxy, ForwardProxySetup};
 use crate::ipc::Channel;
 use crate::log::{self, OpenSink};
+use crate::name_lookup::{self, NameLookupSetup};
 use crate::pool::message::PoolCommand;
 use crate::pool::process::{self, PoolSetup};
 use crate::privilege::Identity;
@@ -28,8 +29,8 @@ use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
 
 impl Master {
-    /// Starts the pools of the applications that have none, and returns the pools of all, behind them that of the
-    /// forward proxy. Errors: of `fork`, or there is no such user.
+    /// Starts the pools of the applications that have none, and returns the pools of all, behind them those of the
+    /// forward proxy and of the names of clients. Errors: of `fork`, or there is no such user.
     pub(super) fn start_pools(
         &mut self,
         identity: Option<&Identity>,
@@ -89,6 +90,7 @@ impl Master {
             Service::ForwardProxy(rules) => {
                 Setup::ForwardProxy(Box::new(ForwardProxySetup::of(site, rules.clone(), theirs, identity)))
             }
+            Service::ClientNames => Setup::NameLookup(Box::new(NameLookupSetup::of(site, theirs, identity))),
         };
         let Log { error, level, .. } = &site.log;
         let errors = self.open_log(error, loggers).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
@@ -107,6 +109,7 @@ impl Master {
                 let code = match setup {
                     Setup::Pool(setup) => process::run(*setup),
                     Setup::ForwardProxy(setup) => forward_proxy::run(*setup),
+                    Setup::NameLookup(setup) => name_lookup::run(*setup),
                 };
                 std::process::exit(code.into())
             }
@@ -194,6 +197,7 @@ impl Master {
 enum Setup {
     Pool(Box<PoolSetup>),
     ForwardProxy(Box<ForwardProxySetup>),
+    NameLookup(Box<NameLookupSetup>),
 }
 
 /// In the order of the site's applications.
@@ -203,6 +207,7 @@ fn services(site: &Site) -> impl Iterator<Item = Service> {
         .iter()
         .map(|upstream| Service::Application(Box::new(upstream.clone())))
         .chain(forward_proxy)
+        .chain(site.resolution.client_names.map(|_| Service::ClientNames))
 }
 
 fn circumstances(site: &Site, service: &Service, identity: Option<&Identity>) -> io::Result<Circumstances> {

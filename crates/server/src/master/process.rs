@@ -57,6 +57,8 @@ pub(super) enum Service {
     Application(Box<Upstream>),
     /// The destinations of the forward proxy.
     ForwardProxy(ForwardProxy),
+    /// DNS servers, for the names of clients.
+    ClientNames,
 }
 
 /// A pool is replaced when one of these changes.
@@ -77,7 +79,7 @@ impl Service {
     pub(super) fn application(&self) -> Option<&Upstream> {
         match self {
             Service::Application(application) => Some(application),
-            Service::ForwardProxy(_) => None,
+            Service::ForwardProxy(_) | Service::ClientNames => None,
         }
     }
 }
@@ -87,6 +89,7 @@ impl fmt::Display for Service {
         match self {
             Service::Application(application) => write!(out, "application \"{}\"", application.name),
             Service::ForwardProxy(_) => out.write_str("forward proxy"),
+            Service::ClientNames => out.write_str("names of clients"),
         }
     }
 }

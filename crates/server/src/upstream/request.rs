@@ -409,6 +409,7 @@ impl Handler {
             false => Export::Facts,
         };
         let tls = connection.tls.map(|facts| facts.variables(export)).unwrap_or_default();
+        let remote_name = connection.client.ip().and_then(|address| services.client_names.find(address));
         let request = CgiRequest {
             method: head.token,
             protocol: head.version.as_str(),
@@ -425,6 +426,7 @@ impl Handler {
             server: connection.local,
             remote: connection.client.ip(),
             remote_port: connection.client.port(),
+            remote_name: remote_name.as_deref(),
             script_name: &script_name,
             path_info: self.path_info(),
             path_translated: translated.as_os_str().as_bytes(),

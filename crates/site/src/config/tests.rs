@@ -134,7 +134,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Application => {
             &[("", "[[application]]"), ("name", "name = \"a\""), ("address", "address = \"127.0.0.1:1\"")]
         }
-        Scope::Resolver => &[("", "[resolver]")],
+        Scope::Resolver => &[("", "[resolver]"), ("client_names", "client_names = true")],
         Scope::ForwardProxy => &[
             ("", "[forward_proxy]"),
             ("clients", "clients = \"10.0.0.0/8\""),

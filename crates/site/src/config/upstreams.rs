@@ -199,6 +199,9 @@ fn tls_name(section: &Section) -> Option<String> {
     Some(given.value.trim_end_matches('.').to_owned())
 }
 
+/// How many names of clients a worker remembers.
+const CLIENT_NAMES: usize = 10_000;
+
 /// The section `[resolver]`.
 pub fn resolution(top: &Section) -> Resolution {
     let defaults = Resolution::default();
@@ -230,12 +233,23 @@ pub fn resolution(top: &Section) -> Resolution {
             "raise it",
         );
     }
+    let entries = section.count("client_name_entries");
+    let has_client_names = section.flag("client_names") == Some(true);
+    if entries.is_some() && !has_client_names {
+        let what = "\"client_name_entries\" has no effect without \"client_names\"";
+        section.errors.add(
+            section.place_of("client_name_entries"),
+            what,
+            "set client_names = true, or remove it",
+        );
+    }
     Resolution {
         servers: servers.iter().filter_map(server).collect(),
         family: family.map_or(defaults.family, |(_, family)| *family),
         min_ttl,
         max_ttl,
         timeout: section.duration("timeout").unwrap_or(defaults.timeout),
+        client_names: has_client_names.then(|| entries.unwrap_or(CLIENT_NAMES)),
     }
 }
 

@@ -301,6 +301,8 @@ impl Assembly {
             (Via::Nothing, Some(local)) => local.port(),
             _ => port.unwrap_or(head.scheme.default_port()),
         };
+        let names = &self.responder.services.client_names;
+        let remote_name = connection.client.ip().and_then(|address| names.find(address));
         let request = CgiRequest {
             method: &self.method,
             protocol: head.version.as_str(),
@@ -317,6 +319,7 @@ impl Assembly {
             server: connection.local,
             remote: connection.client.ip(),
             remote_port: connection.client.port(),
+            remote_name: remote_name.as_deref(),
             script_name: &self.document.uri,
             path_info: "",
             path_translated: b"",

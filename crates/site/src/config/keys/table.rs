@@ -209,7 +209,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::Section(Scope::Resolver),
                 default: Words("every key has its own"),
                 example: "[resolver]\nservers = \"127.0.0.53\"",
-                text: "How the names of upstreams are resolved.",
+                text: "How names are resolved: those of upstreams, and of clients.",
             },
             Key {
                 name: "forward_proxy",
@@ -2780,7 +2780,8 @@ pub static CHAPTERS: &[Chapter] = &[
     },
     Chapter {
         title: "`[resolver]`",
-        intro: "How the names of upstreams are resolved. See [Names](proxy.md#names).",
+        intro: "How names are resolved. See [Names](proxy.md#names) of upstreams, and \
+                [those of clients](logs.md#names-of-clients).",
         scopes: &[Scope::Resolver],
         keys: &[
             Key {
@@ -2820,6 +2821,22 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("\"2s\""),
                 example: "\"500ms\"",
                 text: "How long a DNS server may take to answer, before the question is sent once more.",
+            },
+            Key {
+                name: "client_names",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Looks up the names of clients, for the access log and REMOTE_HOST. Nothing waits for them. See \
+                       [Names of clients](logs.md#names-of-clients).",
+            },
+            Key {
+                name: "client_name_entries",
+                kind: count(100, 1_000_000),
+                default: Value("10000"),
+                example: "100000",
+                text: "How many addresses of clients each worker remembers, with their names or without. Each takes up to \
+                       some 350 bytes.",
             },
         ],
     },
