@@ -287,3 +287,39 @@ fn a_remembered_token_ends_in_time() {
     seen.dedup();
     assert!(seen == [200, 401] || seen == [401], "{seen:?}");
 }
+
+#[test]
+fn a_stored_response_is_not_another_user_s() {
+    let issuer = Issuer::new("one");
+    let site = Site::new().file_beside_root("keys.json", issuer.keys()).script(
+        "x.cgi",
+        "#!/bin/sh\nprintf 'Cache-Control: max-age=60%s\\nContent-Type: text/plain\\n\\n%s' \"$QUERY_STRING\" \
+         \"$REMOTE_USER\"\n",
+    );
+    let server = site
+        .config(
+            "workers = 1\n[[route]]\npath = \"*.cgi\"\ncgi = true\nresponse_cache = true\n\
+             response_cache_cookies = \"ignored\"\njwt = { keys = \"keys.json\", from = [\"header\", \"cookie:id\"] }\n",
+        )
+        .start();
+    let token = |user: &str| issuer.token(&claims(600, &[("sub", json!(user))]));
+    let (ann, bob) = (token("ann"), token("bob"));
+    let mut rows = Rows::new();
+    for (kind, of) in [
+        ("a field", (|token: &str| format!("Authorization: Bearer {token}\r\n")) as fn(&str) -> String),
+        ("a cookie", |token: &str| format!("Cookie: id={token}\r\n")),
+    ] {
+        for _ in 0..3 {
+            for (user, token) in [("ann", &ann), ("bob", &bob)] {
+                let found = get(&server, "/x.cgi", &of(token));
+                rows.check(format!("{kind}, private: {user}"), found.text().as_str(), user);
+            }
+            rows.check(format!("{kind}, without"), get(&server, "/x.cgi", "").status, 401);
+        }
+    }
+    // The response says that it is for all users. It still needs a token.
+    rows.check("public: ann", get(&server, "/x.cgi?,public", &bearer(&ann)).text().as_str(), "ann");
+    rows.check("public: bob", get(&server, "/x.cgi?,public", &bearer(&bob)).text().as_str(), "ann");
+    rows.check("public: without", get(&server, "/x.cgi?,public", "").status, 401);
+    rows.check("public: forged", get(&server, "/x.cgi?,public", &bearer("a.b.c")).status, 401);
+}
