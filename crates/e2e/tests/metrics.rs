@@ -528,6 +528,26 @@ fn counts_hosts_and_routes_by_themselves_over_workers_and_reloads() {
 }
 
 #[test]
+fn metrics_name_sampled_traces_only_by_key_and_as_openmetrics() {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    for (key, is_named) in [("exemplars = true", true), ("", false)] {
+        let server = site(&format!("[trace]\n{key}\n")).start();
+        let fields = |flags: &str| format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-{flags}\r\n");
+        let get = |flags: &str| server.connect().get_with("/a.txt", &fields(flags)).status;
+        let traces = |accept: &str| get_metrics(&server, accept).text().matches(TRACE).count();
+        assert_eq!(get("00"), 200, "it is not sampled");
+        assert_eq!(traces("application/openmetrics-text"), 0);
+        assert_eq!(get("01"), 200);
+        // It is noted and counted when it has been sent, which the client may see earlier.
+        assert!(wait_until(TIMEOUT, || server.count("status_2xx") >= 3));
+        let expected = usize::from(is_named);
+        _ = wait_until(TIMEOUT, || traces("application/openmetrics-text") == expected);
+        assert_eq!(traces("application/openmetrics-text"), expected, "{key}");
+        assert_eq!(traces("text/plain"), 0);
+    }
+}
+
+#[test]
 fn counts_no_host_and_no_route_without_a_key() {
     let server = site("").start();
     assert_eq!(server.get("/a.txt").status, 200);

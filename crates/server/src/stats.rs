@@ -1,6 +1,7 @@
 //! Statistics: each worker counts in memory of its own (`layout`, `memory`), and sends its present state on request. The main
 //! thread adds them up, and writes them as text, as JSON or as metrics.
 
+mod exemplars;
 pub mod histogram;
 mod history;
 mod layout;
@@ -19,6 +20,7 @@ use taipan_http::date;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+pub use self::exemplars::{Exemplar, Exemplars};
 pub use self::history::{History, Moment, SERIES, STEPS, Sampler};
 pub use self::layout::{Block, Count, Counts, Values, ZoneValues};
 use self::layout::{NAMES, ZONE};
@@ -55,6 +57,7 @@ pub struct Snapshot {
     /// Of all applications.
     pub endpoints: Vec<EndpointSnapshot>,
     pub breakers: Vec<BreakerSnapshot>,
+    pub exemplars: Exemplars,
 }
 
 /// The circuit breaker of an application, as a worker knows it.
@@ -120,6 +123,7 @@ impl Snapshot {
         self.scripts_waiting += other.scripts_waiting;
         self.upgraded += other.upgraded;
         self.delay = self.delay.max(other.delay);
+        self.exemplars.merge(&other.exemplars);
         for queue in &other.queues {
             match self.queues.iter_mut().find(|q| q.device == queue.device) {
                 Some(sum) => {

@@ -123,7 +123,7 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
 
     fn tracer(context: Context, sample: u64) -> Tracer {
-        Tracer::new(&Tracing { context, sample, export: None })
+        Tracer::new(&Tracing { context, sample, export: None, exemplars: false })
     }
 
     /// The trace of a request, and its fields of these names behind that.

@@ -12,6 +12,8 @@ pub struct Tracing {
     pub sample: u64,
     /// `None`: spans are not sent.
     pub export: Option<Sink>,
+    /// Whether metrics name sampled traces.
+    pub exemplars: bool,
 }
 
 /// What a `traceparent` of a client means.
@@ -34,15 +36,16 @@ impl fmt::Display for Context {
 
 impl fmt::Display for Tracing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tracing { context, sample, export } = self;
+        let Tracing { context, sample, export, exemplars } = self;
         write!(out, "{context}; ")?;
         match sample {
             1 => write!(out, "each new one is sampled")?,
             sample => write!(out, "one in {sample} new ones is sampled")?,
         }
         match export {
-            Some(sink) => write!(out, "; spans are sent to {sink}"),
-            None => write!(out, "; spans are not sent"),
+            Some(sink) => write!(out, "; spans are sent to {sink}")?,
+            None => write!(out, "; spans are not sent")?,
         }
+        if *exemplars { write!(out, "; metrics have exemplars") } else { Ok(()) }
     }
 }

@@ -428,6 +428,7 @@ impl Connections {
         snapshot.upgraded = self.responder.upstreams.upgrades.taken() as u64;
         snapshot.delay = self.services.overload.delay();
         snapshot.queues = self.services.disk.queues();
+        snapshot.exemplars = self.services.access.exemplars();
         let pools = self.responder.upstreams.pools.iter();
         snapshot.endpoints = pools.clone().flat_map(|pool| pool.snapshot()).collect();
         snapshot.breakers = pools.filter_map(|pool| pool.breaker_snapshot()).collect();

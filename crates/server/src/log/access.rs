@@ -27,7 +27,7 @@ use crate::client_names::ClientNames;
 use crate::clock;
 use crate::handshake::TlsFacts;
 use crate::peer::Peer;
-use crate::stats::{Count, Counts};
+use crate::stats::{Count, Counts, Exemplar, Exemplars};
 use crate::trace::{Trace, Tracer};
 use crate::watch::{Answered, Ended, Watched, Watches};
 
@@ -52,6 +52,8 @@ pub struct AccessLogs {
     /// The spans of sampled requests. `None`: they are not sent.
     spans: Option<RefCell<Buffer>>,
     pub watches: Watches,
+    /// `None`: metrics name no traces.
+    exemplars: Option<RefCell<Exemplars>>,
     /// `None`: no host and no route is counted by itself.
     zones: Option<Zones>,
 }
@@ -172,6 +174,7 @@ impl AccessLogs {
             tracer: site.tracing.as_ref().map(Tracer::new),
             spans: spans.map(|sink| RefCell::new(Buffer::of(sink))),
             watches: Watches::default(),
+            exemplars: site.tracing.as_ref().filter(|tracing| tracing.exemplars).map(|_| RefCell::default()),
             zones: Zones::of(site),
         }
     }
@@ -191,7 +194,7 @@ impl AccessLogs {
             records.watch(&self.watches, number, request, &response);
         }
         let log = self.of_host.get(request.host).copied().unwrap_or(0);
-        if self.logs[log].is_none() && self.spans.is_none() {
+        if self.logs[log].is_none() && self.spans.is_none() && self.exemplars.is_none() {
             return;
         }
         let trace = self.trace(request, &response);
@@ -249,6 +252,7 @@ impl AccessLogs {
             sent -= whole;
             let body = whole.saturating_sub(item.head);
             let cut = item.length.is_none_or(|l| body < l);
+            self.note_exemplar(item, now);
             self.write_line(records, item, body, now, item.ended.or(ended.filter(|_| cut)));
         }
     }
@@ -260,6 +264,20 @@ impl AccessLogs {
         }
         let log = self.of_host.get(host).and_then(|log| self.logs[*log].as_ref());
         log.is_some_and(|lines| matches!(lines.borrow().format, LogFormat::Json | LogFormat::Fields(_)))
+    }
+
+    /// The traces that metrics name.
+    pub fn exemplars(&self) -> Exemplars {
+        self.exemplars.as_ref().map_or_else(Exemplars::default, |exemplars| *exemplars.borrow())
+    }
+
+    fn note_exemplar(&self, item: &Item, now: u64) {
+        if let Some(exemplars) = &self.exemplars
+            && let Some(trace) = item.trace.as_deref().filter(|trace| trace.is_sampled)
+        {
+            let (trace, micros) = (trace.ids.trace, now.saturating_sub(item.began));
+            exemplars.borrow_mut().note(Exemplar { trace, micros, time: clock::wall_micros() });
+        }
     }
 
     /// Waits until a buffer has a line.

@@ -5,19 +5,17 @@ use std::fmt::Write;
 
 use site::zones::Zone;
 
+use super::exemplars::bounds;
 use super::layout::{Count, NAMES};
 use super::{
-    BreakerState, EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, StoredFiles, Usage,
-    ZoneSnapshot, histogram,
+    BreakerState, EndpointSnapshot, Exemplar, Exemplars, MAX_CERTIFICATES, MAX_ENDPOINTS, Report,
+    StoredFiles, Usage, ZoneSnapshot, histogram,
 };
 use crate::disk::Queue;
 use crate::handshake::Validity;
 use crate::ipc::Syntax;
 
-/// The upper bounds of the buckets are the powers of two between these, in microseconds, and the middles between them: 64 µs
-/// to 134 s.
-const BOUNDS: std::ops::Range<u32> = 6..28;
-/// The same for hosts and routes: 256 µs to 67 s, each four times the one before.
+/// The upper bounds of the buckets of hosts and routes, as powers of two in microseconds: 256 µs to 67 s.
 const ZONE_BOUNDS: [u32; 10] = [8, 10, 12, 14, 16, 18, 20, 22, 24, 26];
 
 /// Counters that are one family, with their values of its label.
@@ -297,7 +295,7 @@ impl Report {
             for ZoneSnapshot { zone, values } in &zones {
                 let (buckets, sum) = values.durations();
                 let bounds = ZONE_BOUNDS.map(|power| 1 << power);
-                text.histogram(&name, &labels(zone), &bounds, buckets, sum);
+                text.histogram(&name, &labels(zone), &bounds, (buckets, sum), &Exemplars::default());
             }
         }
     }
@@ -322,21 +320,22 @@ impl Report {
     }
 
     fn push_durations(&self, text: &mut Text) {
-        for (name, help, (buckets, sum)) in [
+        for (name, help, (buckets, sum), exemplars) in [
             (
                 "response_first_byte_seconds",
                 "From the first byte of a request to the first byte of its response.",
                 self.counts.first_byte(),
+                &Exemplars::default(),
             ),
             (
                 "response_duration_seconds",
                 "From the first byte of a request to the last byte of its response.",
                 self.counts.durations(),
+                &self.total().exemplars,
             ),
         ] {
             text.family(name, Type::Histogram, "seconds", help);
-            let bounds: Vec<u64> = BOUNDS.flat_map(|power| [1 << power, 3 << (power - 1)]).collect();
-            text.histogram(name, &[], &bounds, &buckets, sum);
+            text.histogram(name, &[], &bounds(), (&buckets, sum), exemplars);
         }
     }
 
@@ -418,17 +417,35 @@ impl Text {
     }
 
     /// The samples of a histogram. `bounds` and `sum`: in microseconds.
-    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], bounds: &[u64], buckets: &[u64], sum: u64) {
+    fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        bounds: &[u64],
+        (buckets, sum): (&[u64], u64),
+        exemplars: &Exemplars,
+    ) {
         let bucket = format!("{name}_bucket");
-        let mut sample = |bound: &str, n: u64| self.sample(&bucket, &[labels, &[("le", bound)]].concat(), n);
-        for micros in bounds {
-            sample(&(*micros as f64 / 1e6).to_string(), histogram::below(buckets, *micros));
+        let mut sample = |at: usize, bound: &str, n: u64| {
+            self.sample(&bucket, &[labels, &[("le", bound)]].concat(), n);
+            self.exemplar(exemplars.get(at));
+        };
+        for (at, micros) in bounds.iter().enumerate() {
+            sample(at, &(*micros as f64 / 1e6).to_string(), histogram::below(buckets, *micros));
         }
         let count: u64 = buckets.iter().sum();
-        sample("+Inf", count);
-        let seconds = format_args!("{}.{:06}", sum / 1_000_000, sum % 1_000_000);
-        self.sample(&format!("{name}_sum"), labels, seconds);
+        sample(bounds.len(), "+Inf", count);
+        self.sample(&format!("{name}_sum"), labels, seconds(sum));
         self.sample(&format!("{name}_count"), labels, count);
+    }
+
+    /// Adds an exemplar to the last sample, in the format that has them.
+    fn exemplar(&mut self, exemplar: Option<Exemplar>) {
+        let Some(Exemplar { trace, micros, time }) = exemplar else { return };
+        if self.syntax == Syntax::OpenMetrics && self.out.pop().is_some() {
+            let (value, time) = (seconds(micros), seconds(time));
+            _ = writeln!(self.out, " # {{trace_id=\"{trace:032x}\"}} {value} {time}");
+        }
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
@@ -442,6 +459,10 @@ impl Text {
         self.out.push_str(if labels.is_empty() { " " } else { "} " });
         _ = writeln!(self.out, "{value}");
     }
+}
+
+fn seconds(micros: u64) -> String {
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
 /// The labels of a zone.
@@ -514,7 +535,10 @@ mod tests {
             reason: String::new(),
         };
         let breakers = vec![BreakerSnapshot { application: "app".to_owned(), state: BreakerState::HalfOpen }];
-        let worker = Snapshot { parked: 3, endpoints: vec![endpoint], breakers, ..Snapshot::of(&counts) };
+        let mut exemplars = Exemplars::default();
+        exemplars.note(Exemplar { trace: 0xab, micros: 100, time: 7_500_000 });
+        let worker =
+            Snapshot { exemplars, parked: 3, endpoints: vec![endpoint], breakers, ..Snapshot::of(&counts) };
         Report {
             since: 5,
             counts: worker.counts.clone(),
@@ -548,6 +572,7 @@ mod tests {
             let members: usize = GROUPS.iter().map(|group| group.members.len()).sum();
             assert!(samples.count() >= members + NAMES.len() - members - ELSEWHERE.len());
             assert_eq!(text.ends_with("# EOF\n"), syntax == Syntax::OpenMetrics);
+            assert_eq!(text.contains(" # {trace_id="), syntax == Syntax::OpenMetrics);
         }
     }
 
@@ -564,6 +589,8 @@ mod tests {
             "taipan_response_first_byte_seconds_bucket{le=\"0.000128\"} 1",
             "taipan_response_first_byte_seconds_bucket{le=\"0.002048\"} 2",
             "taipan_response_duration_seconds_bucket{le=\"2.097152\"} 1",
+            "taipan_response_duration_seconds_bucket{le=\"0.000128\"} 1 # {trace_id=\"000000000000000000000000000000ab\"} \
+             0.000100 7.500000",
             "taipan_response_duration_seconds_bucket{le=\"+Inf\"} 2",
             "taipan_response_duration_seconds_sum 3.000100",
             "taipan_response_duration_seconds_count 2",

@@ -38,7 +38,8 @@ pub fn tracing(top: &Section) -> Option<Tracing> {
     if !section.has("export") {
         section.reject_keys(&["service"], "has no effect", "add export = \"http://127.0.0.1:4318\"");
     }
-    Some(Tracing { context, sample: section.count("sample").unwrap_or(1), export })
+    let exemplars = section.flag("exemplars").unwrap_or(false);
+    Some(Tracing { context, sample: section.count("sample").unwrap_or(1), export, exemplars })
 }
 
 /// Errors: what to write instead.

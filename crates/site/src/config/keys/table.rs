@@ -3470,6 +3470,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "Of the traces that begin here, one in so many is sampled; each worker counts for itself.",
             },
             Key {
+                name: "exemplars",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether metrics as OpenMetrics name, for each bucket of the durations, the latest sampled trace that fell into \
+                       it. See [Metrics](watching.md#metrics).",
+            },
+            Key {
                 name: "export",
                 kind: Kind::Text,
                 default: Words("spans are not sent"),
