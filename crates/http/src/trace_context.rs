@@ -60,7 +60,7 @@ impl TraceParent {
     /// The value of the field, in version 00.
     pub fn to_text(self) -> String {
         let TraceParent { trace, parent, is_sampled, is_random } = self;
-        let flags = u8::from(is_sampled) * SAMPLED | u8::from(is_random) * RANDOM;
+        let flags = (u8::from(is_sampled) * SAMPLED) | (u8::from(is_random) * RANDOM);
         format!("00-{trace:032x}-{parent:016x}-{flags:02x}")
     }
 }

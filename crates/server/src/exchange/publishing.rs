@@ -451,7 +451,7 @@ impl<'a> Exchange<'a> {
             let device = store.root.device;
             // What is left after an error is removed with what is discarded next, or at the next start.
             let begun = disk.run(device, Work::Listing, move || Emptying::begin(&store)).await;
-            let Ok(Ok(mut emptying)) = begun else { return };
+            let Ok(Ok(Some(mut emptying))) = begun else { return };
             loop {
                 let step = move || (emptying.step(), emptying);
                 match disk.run(device, Work::Listing, step).await {

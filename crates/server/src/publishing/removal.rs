@@ -1,13 +1,16 @@
 //! Removing names with everything beneath them, in steps that are short enough for a helper thread: what clients have deleted,
 //! and what a crash has left behind.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, FlockOperation, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::failure::Failure;
-use super::store::{NEW, PROPERTIES_IN_TRASH, Store, TRASH};
+use super::store::{NEW, PROPERTIES_IN_TRASH, Store, TRASH, random_name};
 use super::tree::{INSIDE, LIST, Progress, names};
 use super::usage::{self, cost};
 use crate::log;
@@ -15,11 +18,13 @@ use crate::sys::calls;
 
 /// Names that are removed in one step.
 const NAMES_PER_STEP: usize = 1000;
+/// Bytes of a path. What lies deeper than the system takes paths becomes a folder of its own first.
+const MAX_PATH: usize = 3000;
 
 /// The removal of one name.
 struct Removal<'f> {
     folder: &'f OwnedFd,
-    /// Folders that have to be emptied, each within the one before. Beneath `folder`.
+    /// Folders that have to be emptied, an outer one before those in it. Beneath `folder`.
     folders: Vec<Vec<u8>>,
     /// What has been removed, as it counts for a quota.
     bytes: u64,
@@ -71,6 +76,12 @@ impl<'f> Removal<'f> {
             }
             match unlink(&fd, name)? {
                 Some(bytes) => (self.bytes, *removed) = (self.bytes + bytes, *removed + 1),
+                None if path.len() + name.len() > MAX_PATH => {
+                    let outermost = random_name()?;
+                    calls::rename_between(&fd, name, self.folder, &*outermost, RenameFlags::NOREPLACE)?;
+                    self.folders.insert(0, outermost.into_bytes());
+                    *removed += 1;
+                }
                 None => return Ok(Emptied::UpTo(name.to_owned())),
             }
             if *removed >= NAMES_PER_STEP {
@@ -107,24 +118,54 @@ pub fn remove(folder: &OwnedFd, name: &str) -> Result<u64, Failure> {
     Ok(removal.bytes)
 }
 
-/// What clients have deleted, while it is removed.
+/// The roots whose trash this process empties, and whether something has been discarded since its names were read.
+static RUNNING: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
+
+fn running() -> MutexGuard<'static, BTreeMap<PathBuf, bool>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What clients have deleted, while it is removed. There is one for a root, so that many requests do not remove the same.
 pub struct Emptying {
     store: Store,
     trash: OwnedFd,
     names: Vec<String>,
     /// Of the last name.
     folders: Option<Vec<Vec<u8>>>,
+    is_running: bool,
 }
 
 impl Emptying {
-    pub fn begin(store: &Store) -> Result<Emptying, Failure> {
+    /// `None`: another one goes on with what has been discarded now.
+    pub fn begin(store: &Store) -> Result<Option<Emptying>, Failure> {
         let trash = store.state_folder(TRASH)?;
-        let names = names(&trash)?;
-        Ok(Emptying { store: store.clone(), trash, names, folders: None })
+        // The one that runs already reads the names again.
+        if running().insert(store.root.path.to_path_buf(), true).is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Emptying { store: store.clone(), trash, names: Vec::new(), folders: None, is_running: true }))
+    }
+
+    /// Reads the names, if there may be new ones. `false`: that was all.
+    fn read_names(&mut self) -> bool {
+        let mut running = running();
+        match running.get_mut(&**self.store.root.path) {
+            Some(has_more) if *has_more => *has_more = false,
+            _ => {
+                running.remove(&**self.store.root.path);
+                self.is_running = false;
+                return false;
+            }
+        }
+        drop(running);
+        self.names = names(&self.trash).unwrap_or_default();
+        true
     }
 
     pub fn step(&mut self) -> Progress {
-        let Some(name) = self.names.last() else { return Progress::Done };
+        let Some(name) = self.names.last() else {
+            return if self.read_names() { Progress::More } else { Progress::Done };
+        };
         let begun = match self.folders.take() {
             None => Removal::begin(&self.trash, name),
             Some(folders) => Ok(Removal { folder: &self.trash, folders, bytes: 0 }),
@@ -149,7 +190,15 @@ impl Emptying {
                 self.names.pop();
             }
         }
-        if self.names.is_empty() { Progress::Done } else { Progress::More }
+        Progress::More
+    }
+}
+
+impl Drop for Emptying {
+    fn drop(&mut self) {
+        if self.is_running {
+            running().remove(&**self.store.root.path);
+        }
     }
 }
 

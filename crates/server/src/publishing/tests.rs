@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dav::locks::{Extent, Holder, Lock, Scope, Touch};
+use rustix::fs::{Mode, OFlags};
 use site::model::Symlinks;
 use site::publishing::Publishing;
 use taipan_http::target::SafePath;
@@ -209,10 +210,33 @@ fn large_trees_are_removed_in_steps() {
     let guard = fixture.store.guard().unwrap();
     guard.discard(&fixture.store, &below("d")).unwrap();
     drop(guard);
-    let mut emptying = removal::Emptying::begin(&fixture.store).unwrap();
+    let mut emptying = removal::Emptying::begin(&fixture.store).unwrap().expect("none runs");
+    assert_eq!(emptying.step(), Progress::More);
+    let guard = fixture.store.guard().unwrap();
+    guard.discard(&fixture.store, &below("a")).unwrap();
+    drop(guard);
+    assert!(removal::Emptying::begin(&fixture.store).unwrap().is_none(), "the first one goes on with it");
     let steps = std::iter::repeat_with(|| emptying.step()).take_while(|step| *step == Progress::More).count();
     assert!((2..20).contains(&steps), "{steps}");
     assert!(fixture.own(TRASH).is_empty());
+    assert!(removal::Emptying::begin(&fixture.store).unwrap().is_some(), "it has ended");
+}
+
+#[test]
+fn what_lies_too_deep_is_left_out_of_the_count() {
+    let fixture = Fixture::new("deep");
+    let mut folder = rustix::fs::open(&fixture.folder, OFlags::PATH, Mode::empty()).unwrap();
+    for _ in 0..20 {
+        let name = "n".repeat(250);
+        rustix::fs::mkdirat(&folder, &*name, Mode::RWXU).unwrap();
+        folder = rustix::fs::openat(&folder, &*name, OFlags::PATH, Mode::empty()).unwrap();
+    }
+    assert!(tree::count(&fixture.store).unwrap() >= 16 * usage::cost(0));
+    let guard = fixture.store.guard().unwrap();
+    guard.discard(&fixture.store, &below(&"n".repeat(250))).unwrap();
+    drop(guard);
+    removal::clean(&fixture.store).unwrap();
+    assert!(fixture.own(TRASH).is_empty(), "it can be removed");
 }
 
 #[test]

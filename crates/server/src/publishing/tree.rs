@@ -90,6 +90,8 @@ impl Scan {
                     Ok(_) => {}
                     // It has been removed since.
                     Err(beneath::OpenError::Missing) if !members.is_empty() => {}
+                    // Another program has made a path that no client can request.
+                    Err(beneath::OpenError::Local(Errno::NAMETOOLONG)) if self.reach == Reach::Device => {}
                     Err(error) => return Err(error.into()),
                 }
                 self.symlinks = Symlinks::Never;
