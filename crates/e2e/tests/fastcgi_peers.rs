@@ -1071,7 +1071,8 @@ fn gives_up_a_peer_that_accepts_no_connection() {
     let _by_port = full(at_port, |client| connect(client, &tcp), AddressFamily::INET);
     let mut rows = Rows::new();
     for address in [tcp.to_string(), format!("unix:{}", path.display())] {
-        let server = server_for(Site::new(), std::slice::from_ref(&address), "connect = \"300ms\"");
+        let server =
+            server_for(Site::new(), std::slice::from_ref(&address), "connect = \"300ms\"\nwait = \"2s\"");
         let found = get(&server, "x");
         // At a path, the full backlog is known at once.
         let is_right = found == "504" || (address.starts_with("unix:") && found == "503, come again");

@@ -417,7 +417,7 @@ fn forwards_bodies_of_both_directions() {
     rows.check("HEAD", (head.status, head.field("content-length")), (200, Some("77")));
     let mut client = server.connect();
     client.send(format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", url("/short")));
-    rows.holds("a short response is no whole one", &"", client.try_read_response().is_err());
+    rows.check("a short response is no whole one", client.try_read_response().is_err(), true);
     for (fields, body, expected) in [
         ("Content-Length: 5\r\n", "hello", "Content-Length: 5\r\nConnection: close\r\n\r\nhello"),
         (
@@ -492,7 +492,7 @@ fn refuses_urls_that_lead_elsewhere_than_allowed() {
         let request = format!("GET http://{host}:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n");
         rows.check(host, server.request(request).status, status);
     }
-    rows.holds("nothing has come", &"", heads.try_recv().is_err());
+    rows.check("nothing has come", heads.try_recv().is_err(), true);
     let get = |url: &str| format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n");
     rows.check("a port", server.request(get("http://inner.test:1/")).status, 403);
     rows.check("an own name", server.request(get("http://own.test/a.txt")).text().as_str(), "a file");

@@ -371,3 +371,40 @@ fn health_checks_are_by_the_protocol_of_the_requests() {
         }
     }
 }
+
+#[test]
+fn the_stream_of_an_attempt_that_has_lost_is_reset() {
+    let (sender, resets) = std::sync::mpsc::channel();
+    let (silent, _) = upstream(move |stream, _, _| {
+        let sender = sender.clone();
+        async move {
+            let mut connection = h2::server::handshake(stream).await?;
+            while let Some(request) = connection.accept().await {
+                let (request, mut respond) = request?;
+                let (path, sender) = (request.uri().path().to_owned(), sender.clone());
+                tokio::spawn(async move {
+                    let reset = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
+                    // Fails only at the end of the test.
+                    _ = sender.send((path, reset.ok()));
+                });
+            }
+            Ok(())
+        }
+    });
+    let (other, counts) = prior_knowledge();
+    let config = format!(
+        "workers = 1\n[timeouts]\ndelay = 0\n[[route]]\npath = \"/\"\nproxy = \"http://app\"\n[[application]]\n\
+         name = \"app\"\nprotocol = \"http\"\naddress = [\"{silent}\", \"{other}\"]\nhttp2 = true\n\
+         balance = \"round_robin\"\nweights = [1000, 1]\nhedge_after = \"50ms\"\n"
+    );
+    let server = Site::new().config(&config).start();
+    let mut rows = Rows::new();
+    for path in ["/one", "/two", "/three"] {
+        let response = server.get(path);
+        rows.holds(path, &response.text(), response.text().starts_with("GET http://"));
+        let reset = resets.recv_timeout(TIMEOUT).expect("the stream ends");
+        rows.check(path, reset, (path.to_owned(), Some(Reason::CANCEL)));
+    }
+    rows.check("requests of the other", counts.requests.load(Ordering::Relaxed), 3);
+    rows.check("hedges", (server.count("hedges"), server.count("hedges_won")), (3, 3));
+}

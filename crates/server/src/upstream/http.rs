@@ -249,7 +249,7 @@ pub fn request_head(
 /// §7.7), in the form for origin servers. `length`: of the body; `None` inside: it is chunked.
 pub fn direct_head(head: &Head<'_>, name: &str, length: Option<Option<u64>>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    let has_path = head.raw_target.splitn(4, '/').nth(3).is_some() || head.target.query().is_some();
+    let has_path = head.raw_target.matches('/').count() > 2 || head.target.query().is_some();
     let path = match head.target.path() {
         // RFC 9112 §3.2.4.
         Some("/") if head.method == Method::Options && !has_path => "*",
