@@ -91,7 +91,7 @@ def running(
         with messages.open("wb") as sink, started(
             words, guard, processors, folder, environment=server.environment(place, start), sink=sink
         ) as tree:
-            _wait_until_ready(server, place, tree, messages)
+            wait_until_ready(server.name, place.port, tree, messages)
             yield Running(server, place, tree, start.protocol)
 
 
@@ -101,15 +101,16 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _wait_until_ready(server: Server, place: Place, tree: ProcessTree, messages: pathlib.Path) -> None:
+def wait_until_ready(name: str, port: int, tree: ProcessTree, messages: pathlib.Path) -> None:
+    """Waits until a program listens. `messages` is the file with what it prints."""
     give_up = time.monotonic() + START_SECONDS
     while time.monotonic() < give_up:
         exit_if_signalled()
         if tree.ended() is not None:
             said = messages.read_text(errors="replace").strip()[-500:]
-            raise BenchError(f"{server.name} ended at once: {said or 'without a message'}")
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", place.port), 1):
+            raise BenchError(f"{name} ended at once: {said or 'without a message'}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.01)
     said = messages.read_text(errors="replace").strip()[-500:]
-    raise BenchError(f"{server.name} does not listen after {START_SECONDS} s: {said}")
+    raise BenchError(f"{name} does not listen after {START_SECONDS} s: {said}")
