@@ -217,7 +217,7 @@ impl FromStr for Filter {
 pub fn is_secret(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     let has = |part: &&str| name.windows(part.len()).any(|window| window == part.as_bytes());
-    SECRETS.iter().any(|part| has(part))
+    SECRETS.iter().any(has)
 }
 
 #[cfg(test)]
