@@ -43,6 +43,7 @@ pub fn environment(data: &[u8]) {
             software: "s",
             server: None,
             remote: None,
+            remote_name: None,
             remote_port: None,
             script_name: &script_name,
             path_info: &path_info,

@@ -23,6 +23,7 @@ pub fn log_line(data: &[u8]) {
     let ended = next().map(|(_, text)| text);
     let line = Line {
         client,
+        name: None,
         host: host.as_deref().unwrap_or_default(),
         user: user.as_deref(),
         time,

@@ -263,9 +263,8 @@ pub fn direct_head(head: &Head<'_>, name: &str, length: Option<Option<u64>>) -> 
     let forwards = Forwards::of(head.values("max-forwards"));
     let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
     for field in head.fields.iter().filter(|field| !is_of_connection(head, field.name)) {
-        if !(counts_forwards && is_name(field.name, "max-forwards"))
-            && !is_name(field.name, "proxy-authorization")
-        {
+        let is_counted = counts_forwards && is_name(field.name, "max-forwards");
+        if !is_counted && !is_name(field.name, "proxy-authorization") {
             put(&mut out, &[field.name, b": ", field.value, b"\r\n"]);
         }
     }
