@@ -478,7 +478,7 @@ fn counts_hosts_and_routes_by_themselves_over_workers_and_reloads() {
     for round in 1..=3 {
         for (at, (host, path, status)) in kinds.into_iter().enumerate() {
             for _ in 0..10 {
-                let response = server.request(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+                let response = server.request(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
                 assert_eq!(response.status, status, "{host} {path}");
                 bytes[at] += (response.raw_head.len() + response.body.len()) as u64;
             }
