@@ -7,7 +7,7 @@ pub trait Disk {
     /// A path from the folder that the program was started in.
     fn absolute(&self, path: &Path) -> PathBuf;
 
-    /// At most 1 MiB need be read.
+    /// Errors: it cannot be read, or has more than 1 MiB.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// The names of the entries of a folder that are folders, in ascending order. Empty if there is no such folder.

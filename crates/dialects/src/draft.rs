@@ -11,6 +11,8 @@ use crate::tree::Place;
 
 /// Routes of a host, and hosts.
 const MAX_ROUTES: usize = 1000;
+/// Pairs of a table, such as types of media or fields.
+const MAX_PAIRS: usize = 4000;
 /// Upstreams of a site.
 const MAX_APPLICATIONS: usize = 64;
 
@@ -35,6 +37,8 @@ pub struct Scope {
     keys: Vec<Key>,
     pub rules: Vec<Scope>,
     pub limits: Vec<Scope>,
+    /// A table had more pairs than it may have.
+    is_overfull: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -87,8 +91,13 @@ impl Scope {
 
     /// Adds a pair to a table. The last value of a name counts.
     pub fn pair(&mut self, place: &Place, table: &str, name: &str, value: impl Into<Value>) {
-        let mut pairs = match self.get(table) {
-            Some(Value::Table(pairs)) => pairs.clone(),
+        if self.pairs(table).len() >= MAX_PAIRS {
+            self.is_overfull = true;
+            return;
+        }
+        let old = self.keys.iter_mut().find(|key| key.name == table).map(|key| &mut key.value);
+        let mut pairs = match old {
+            Some(Value::Table(pairs)) => std::mem::take(pairs),
             _ => Vec::new(),
         };
         pairs.retain(|(old, _)| !old.eq_ignore_ascii_case(name));
@@ -356,6 +365,11 @@ impl Draft {
         if too_many {
             let what = "there are more than 1000 hosts, 1000 routes of a host, or 64 upstreams";
             self.findings.error(None, what, "make several configurations of it");
+        }
+        let of_hosts = self.hosts.iter().flat_map(|host| host.routes.iter().chain([&host.scope]));
+        if let Some(scope) = of_hosts.chain([&self.top]).find(|scope| scope.is_overfull) {
+            let what = format!("there are more than {MAX_PAIRS} types, fields or variables");
+            self.findings.error(scope.line, what, "write fewer");
         }
     }
 

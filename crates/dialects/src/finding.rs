@@ -50,18 +50,28 @@ impl Findings {
         self.add(Severity::Notice, line, what.into(), what_to_do.into());
     }
 
+    /// Whether there are so many that the rest need not be read. The file is then refused.
+    pub fn is_full(&mut self, line: u32) -> bool {
+        let is_full = self.0.len() >= MAX_OTHERS;
+        if is_full {
+            let what = format!("there are {MAX_OTHERS} findings, and the rest is not read");
+            self.error(Some(line), what, "correct the lines before");
+        }
+        is_full
+    }
+
     fn add(&mut self, severity: Severity, line: Option<u32>, what: String, what_to_do: String) {
+        if self.0.len() >= MAX_FINDINGS || self.0.len() >= MAX_OTHERS && severity != Severity::Error {
+            return;
+        }
         let finding =
             Finding { line, severity, what: on_one_line(&what), what_to_do: on_one_line(&what_to_do) };
         // Each host reports what all of them have.
         if self.0.contains(&finding) {
             return;
         }
-        // The last place is for an error, so that a refused file stays refused.
-        match (self.0.len(), severity) {
-            (0..MAX_OTHERS, _) | (MAX_OTHERS..MAX_FINDINGS, Severity::Error) => self.0.push(finding),
-            _ => {}
-        }
+        // The last places are for errors, so that a refused file stays refused.
+        self.0.push(finding);
     }
 
     /// By line; those without one come first.
@@ -71,11 +81,17 @@ impl Findings {
     }
 }
 
-/// A file could otherwise write to the terminal of its reader.
+/// A file could otherwise write to the terminal of its reader, or fill it.
 fn on_one_line(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_TEXT);
+    let (text, rest) = text.split_at(end);
     let escaped = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
-    text.chars().map(escaped).collect()
+    let escaped: String = text.chars().map(escaped).collect();
+    if rest.is_empty() { escaped } else { format!("{escaped}…") }
 }
+
+/// Bytes of a finding that are shown.
+const MAX_TEXT: usize = 500;
 
 /// Findings about one configuration.
 const MAX_FINDINGS: usize = 1000;

@@ -66,8 +66,14 @@ pub fn number(text: &str) -> Option<i64> {
     Some(sign * number)
 }
 
+/// Bytes of a word that is compared with those that are known.
+const MAX_COMPARED: usize = 64;
+
 /// The known word that is most like this one, if one is.
 pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    if word.len() > MAX_COMPARED {
+        return None;
+    }
     let word = word.to_ascii_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&known.to_ascii_lowercase(), &word);
     let nearest = known.min_by_key(|known| distance(known))?;
@@ -124,5 +130,6 @@ mod tests {
         assert_eq!(nearest("documentrot", known()), Some("DocumentRoot"));
         assert_eq!(nearest("Prot", known()), Some("Port"));
         assert_eq!(nearest("Nothing", known()), None);
+        assert_eq!(nearest(&"Port".repeat(1_000_000), known()), None);
     }
 }

@@ -12,6 +12,8 @@ use e2e::{
     path_of, wait_until,
 };
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\n";
 /// Of `ann` with the password `open sesame`.
 const USERS: &str = "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n";
@@ -513,4 +515,25 @@ fn debian_mini_httpd_logs_and_responds_as_thttpd_does() {
         environment(&sent(own, request), &names).join("\n").as_str(),
         environment(&sent(port, request), &names).join("\n").as_str(),
     );
+}
+
+#[test]
+fn a_file_that_is_no_configuration_is_refused_at_once() {
+    let home = Folder::new();
+    home.file("large.conf", "a ".repeat(1 << 20));
+    let fifo = home.path().join("fifo.conf");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o666), 0).expect("the folder is ours");
+    let mut rows = Rows::new();
+    for server in ["boa", "thttpd", "nginx", "apache", "lighttpd", "caddy"] {
+        let (succeeds, _, said) = convert(&home.path().join("large.conf"), server);
+        rows.check(format!("{server} large"), succeeds, false);
+        rows.holds(format!("{server} large"), &said, said.contains("it has more than 1 MiB"));
+        // Nothing writes into it.
+        let (_, _, said) = convert(&fifo, server);
+        rows.holds(format!("{server} pipe"), &said, !said.contains("panic"));
+        let (_, _, said) = convert(Path::new("/dev/zero"), server);
+        rows.holds(format!("{server} device"), &said, said.contains("it has more than 1 MiB"));
+        let (succeeds, _, _) = convert(home.path(), server);
+        rows.check(format!("{server} folder"), succeeds, false);
+    }
 }

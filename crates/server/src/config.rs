@@ -2,7 +2,7 @@
 //! themselves.
 
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -157,9 +157,15 @@ impl dialects::Disk for Disk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        // A pipe or a device does not keep the reader waiting.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let mut bytes = Vec::new();
-        std::fs::File::open(path)?.take(MAX_FILE as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
+        match bytes.len() > MAX_FILE {
+            true => Err(io::Error::other(format!("it has more than {} MiB", MAX_FILE >> 20))),
+            false => Ok(bytes),
+        }
     }
 
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {

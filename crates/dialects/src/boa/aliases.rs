@@ -30,6 +30,9 @@ impl Alias<'_> {
     }
 }
 
+/// Each becomes a route of every host.
+const MAX_ALIASES: usize = 1000;
+
 /// The aliases that can match. Errors are reported.
 pub fn usable<'t>(given: impl Iterator<Item = Text<'t>>, findings: &mut Findings) -> Vec<Alias<'t>> {
     let mut all: Vec<Alias<'t>> = Vec::new();
@@ -40,6 +43,11 @@ pub fn usable<'t>(given: impl Iterator<Item = Text<'t>>, findings: &mut Findings
             _ => Kind::Redirect,
         };
         let alias = Alias { kind, from, to, line: Some(line) };
+        if all.len() >= MAX_ALIASES {
+            let what = format!("there are more than {MAX_ALIASES} aliases and redirects");
+            findings.error(alias.line, what, "make several configurations of it");
+            break;
+        }
         if !from.starts_with('/') {
             let what = format!("{name} {from} matches no path");
             findings.warn(alias.line, what, "begin it with a slash");

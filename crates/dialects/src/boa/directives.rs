@@ -109,6 +109,9 @@ impl<'t> Directives<'t> {
     pub fn read(bytes: &'t [u8], findings: &mut Findings) -> Directives<'t> {
         let mut directives = Directives::default();
         for (line, text) in words::lines(bytes) {
+            if findings.is_full(line) {
+                break;
+            }
             match text.map(str::trim) {
                 Ok(text) if text.is_empty() || text.starts_with('#') => {}
                 Ok(text) => directives.add(line, text, findings),

@@ -26,6 +26,9 @@ const HEAD_TIME: &str = "60s";
 /// What a line is about, by its first sign.
 pub const KINDS: [char; 9] = ['.', '/', '*', 'A', 'D', 'E', 'H', 'I', 'P'];
 
+/// Paths that have settings of their own.
+const MAX_PATHS: usize = 1000;
+
 /// A value and its line.
 type At<T> = (T, Option<u32>);
 
@@ -62,6 +65,9 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     });
     let mut lines = Lines::default();
     for (line, text) in words::lines(&bytes) {
+        if findings.is_full(line) || lines.are_full(line, &mut findings) {
+            break;
+        }
         lines.add(line, text, &mut findings);
     }
     let file = file.unwrap_or_else(|| FILE.into());
@@ -138,6 +144,17 @@ fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Finding
 }
 
 impl Lines {
+    /// Each path and each pattern becomes a route.
+    fn are_full(&self, line: u32, findings: &mut Findings) -> bool {
+        let is_full =
+            self.users.len() + self.closed.len() + self.interpreters.len() + self.proxies.len() >= MAX_PATHS;
+        if is_full {
+            let what = format!("there are more than {MAX_PATHS} paths with settings");
+            findings.error(Some(line), what, "make several configurations of it");
+        }
+        is_full
+    }
+
     /// A line of another file than the one that is read.
     fn add_of(&mut self, file: &Path, text: Result<&str, ()>, findings: &mut Findings) {
         let mut own = Findings::default();

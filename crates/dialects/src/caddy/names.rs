@@ -1,7 +1,7 @@
 //! The directives of Caddy that are known, and the options of those that have some.
 
 use crate::draft::Draft;
-use crate::known::Known;
+use crate::known::{Known, bounded};
 use crate::tree::Directive;
 
 /// The global options, whose block has no name.
@@ -111,7 +111,7 @@ pub const KNOWN: [(&str, Known); 9] = [
 /// The directives that are known. The others are reported, and left out.
 pub fn kept(tree: Vec<Directive>, draft: &mut Draft) -> Vec<Directive> {
     let mut kept = Vec::new();
-    for mut directive in tree {
+    for mut directive in bounded(tree, draft) {
         let context = if directive.name.is_empty() { GLOBAL } else { SITE };
         directive.block = directive.block.map(|block| known(block, context, draft));
         kept.push(directive);
@@ -122,7 +122,7 @@ pub fn kept(tree: Vec<Directive>, draft: &mut Draft) -> Vec<Directive> {
 fn known(block: Vec<Directive>, context: &str, draft: &mut Draft) -> Vec<Directive> {
     let Some((_, names)) = KNOWN.iter().find(|(place, _)| *place == context) else { return block };
     let mut kept = Vec::new();
-    for mut directive in block {
+    for mut directive in bounded(block, draft) {
         let name = directive.name.as_str();
         let is_matcher = context == SITE && name.starts_with('@');
         if !is_matcher && !names.names().any(|known| known == name) {

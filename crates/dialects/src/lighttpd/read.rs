@@ -81,6 +81,9 @@ enum Token {
     Sign(&'static str),
 }
 
+/// Places of a file that cannot be read.
+const MAX_MISTAKES: usize = 100;
+
 const SIGNS: [&str; 16] =
     ["=>", "==", "!=", "=~", "!~", "=^", "=$", "+=", ":=", "=", "(", ")", "{", "}", ",", "+"];
 
@@ -140,10 +143,16 @@ impl<'r> Reader<'r> {
     ) -> Vec<Statement> {
         let mut tokens = Tokens { all: tokens(&String::from_utf8_lossy(bytes)), at: 0, place };
         let mut all = Vec::new();
+        let mut mistakes = 0;
         while tokens.peek().is_some() {
             let before = tokens.at;
             all.extend(self.block(&mut tokens, depth, draft));
             if tokens.peek().is_some() {
+                mistakes += 1;
+                if mistakes > MAX_MISTAKES {
+                    draft.error(&tokens.here(), "too much cannot be read", "correct the lines before");
+                    break;
+                }
                 draft.error(&tokens.here(), "this cannot be read", "write it as NAME = VALUE");
                 tokens.at = tokens.at.max(before) + 1;
             }

@@ -63,6 +63,14 @@ impl<'r> Reader<'r> {
             last = line;
             match token {
                 Token::Word(word) => words.push((word, line)),
+                Token::Open if open.len() + file.depth >= MAX_DEPTH => {
+                    draft.error(
+                        &file.place(line),
+                        "blocks are more than 16 deep",
+                        "write fewer in one another",
+                    );
+                    return here;
+                }
                 Token::End | Token::Open if words.is_empty() => {
                     draft.error(&file.place(line), "a directive has no name", "remove this sign");
                     if token == Token::Open {
@@ -73,14 +81,6 @@ impl<'r> Reader<'r> {
                 Token::End => {
                     let directive = directive(&mut words, file);
                     self.add(directive, file, &mut here, draft);
-                }
-                Token::Open if open.len() + file.depth >= MAX_DEPTH => {
-                    draft.error(
-                        &file.place(line),
-                        "blocks are more than 16 deep",
-                        "write fewer in one another",
-                    );
-                    return here;
                 }
                 Token::Open => open_block(&mut open, &mut here, &mut words, file),
                 Token::Close => {

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use crate::finding::Findings;
 use crate::words;
 
+/// Words of a file.
+const MAX_WORDS: usize = 2000;
+
 /// Keywords with a value.
 const VALUES: &[&str] = &[
     "port",
@@ -97,13 +100,25 @@ impl Options {
     }
 
     pub fn read(&mut self, bytes: &[u8], findings: &mut Findings) {
+        let mut words = 0;
         for (line, text) in words::lines(bytes) {
+            if findings.is_full(line) {
+                return;
+            }
             let Ok(text) = text else {
                 findings.error(Some(line), "this line is not UTF-8", "save the file as UTF-8");
                 continue;
             };
             let text = text.split('#').next().unwrap_or_default();
             for word in text.split_whitespace() {
+                words += 1;
+                if words > MAX_WORDS {
+                    let what = format!("there are more than {MAX_WORDS} settings");
+                    return findings.error(Some(line), what, "write each once");
+                }
+                if findings.is_full(line) {
+                    return;
+                }
                 self.word(word, line, findings);
             }
         }
