@@ -50,7 +50,7 @@ fn a_registry_takes_names_with_encoded_slashes() {
     let mut rows = Rows::new();
     let version = send(&server, "GET", "/v2/", "", b"");
     rows.check("the version", version.field("Docker-Distribution-API-Version"), Some("registry/2.0"));
-    let blob: Vec<u8> = (0..3_000_000_u32).map(|number| (number * 7 >> 3) as u8).collect();
+    let blob: Vec<u8> = (0..3_000_000_u32).map(|number| ((number * 7) >> 3) as u8).collect();
     let hex = of_sha256(&blob);
     for name in ["team%2Fapp", "team%2fother", "a%2Fb%2Fc", "plain", "with%20space", "per%25cent"] {
         let begun = send(&server, "POST", &format!("/v2/{name}/blobs/uploads/"), "", b"");

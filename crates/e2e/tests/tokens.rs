@@ -65,6 +65,9 @@ fn site(issuer: &Issuer) -> Site {
             "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s|%s|%s|%s|%s' \"$AUTH_TYPE\" \"$REMOTE_USER\" \
              \"$HTTP_X_USER\" \"$HTTP_X_ROLES\" \"$HTTP_AUTHORIZATION\"\n",
         )
+        .file("secret/lost.html", "the page of an error")
+        .file("shown/b.pdf", "for holders")
+        .file("shown/b.txt", "for all")
         .script("inside.cgi", "#!/bin/sh\nprintf 'Location: /secret/s.txt\\n\\n'\n")
         .file_beside_root("keys.json", issuer.keys())
         .file_beside_root("app.py", APP);
@@ -77,6 +80,8 @@ fn site(issuer: &Issuer) -> Site {
          jwt = {{ keys = \"keys.json\", issuer = \"https://id.example\", audience = \"files\", leeway = \"0s\", \
          fields = {{ X-User = \"sub\", X-Roles = \"role\" }} }}\n\
          [[route]]\npath = \"*.cgi\"\ncgi = true\n\
+         [[route]]\npath = \"/shown/\"\nlisting = true\nerror_pages = {{ 404 = \"/secret/lost.html\" }}\n\
+         [[route]]\npath = \"*.pdf\"\njwt = {{ keys = \"keys.json\" }}\n\
          [[route]]\npath = \"/falls/\"\nfallback = \"/secret/s.txt\"\n\
          [[route]]\npath = \"/admin/\"\njwt = {{ keys = \"keys.json\", claims = {{ role = [\"admin\", \"root\"] }} }}\n\
          [[route]]\npath = \"/cookie/\"\njwt = {{ keys = \"keys.json\", from = \"cookie:session\" }}\n\
@@ -120,6 +125,11 @@ fn asks_for_a_token_wherever_a_path_leads() {
         }
         rows.check("open", get(&server, "/open.txt", "").status, 200);
     }
+    // What needs a token is neither listed nor the page of an error without it.
+    let listing = get(&server, "/shown/", "").text();
+    rows.holds("the listing", &listing, listing.contains("b.txt") && !listing.contains("b.pdf"));
+    let lost = get(&server, "/shown/none", "");
+    rows.check("an error page", (lost.status, lost.text().contains("the page of an error")), (404, false));
     let line = server.wait_for_output(" - ann [", TIMEOUT);
     rows.holds("the log", "names the user", line.contains("/secret/s.txt"));
 }

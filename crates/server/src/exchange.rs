@@ -938,7 +938,7 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_cold() {
             return self.status(self.route(&query.path), Status::SERVICE_UNAVAILABLE).await;
         }
-        let may_know = |path: &SafePath<'_>| self.check_access(path).is_ok();
+        let may_know = |path: &SafePath<'_>| self.may_know(path);
         let filter = self.responder.needs.path_rules.then_some(&may_know as &dyn Fn(&SafePath<'_>) -> bool);
         listing::list(&self.responder.files, query, filter).await
     }

@@ -61,11 +61,13 @@ impl Needs {
     }
 }
 
-/// Whether the routes of a host have different rules or users.
+/// Whether the routes of a host have different rules, users, authorizers or tokens.
 fn routes_differ(host: &Host) -> bool {
     let is_same = |one: &Route, other: &Route| {
         one.access == other.access
             && Arc::ptr_eq(&one.authentication, &other.authentication)
+            && one.authorizers == other.authorizers
+            && one.jwt == other.jwt
             && one.enclosing.is_none()
             && other.enclosing.is_none()
     };

@@ -66,6 +66,13 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Whether the client may have what is at a path without a further password, token or authorizer.
+    pub(super) fn may_know(&self, path: &SafePath<'_>) -> bool {
+        let needs = &self.responder.needs;
+        (!needs.rules || self.check_access(path).is_ok())
+            && (!needs.authorizers || !self.lacks_authorization(path))
+    }
+
     /// As `check_access`, for the file that stands for `path`: an index file, or a precompressed one.
     #[cold]
     #[inline(never)]

@@ -67,7 +67,7 @@ impl<'a> Exchange<'a> {
         status: Status,
     ) -> Option<(&'r SafePath<'static>, FilesPlan<'a, 'r>)> {
         let (_, path) = route.error_pages.iter().find(|(of, _)| *of == status)?;
-        if self.responder.needs.rules && self.check_access(path).is_err() {
+        if !self.may_know(path) {
             return None;
         }
         Some((path, self.plan(path.clone()).files()?))
