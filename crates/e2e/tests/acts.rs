@@ -191,3 +191,92 @@ fn a_drained_endpoint_stays_so_over_a_reload() {
     server.signal(Signal::TERM);
     server.wait(TIMEOUT);
 }
+
+/// `ann:a`
+const ANN: &str = "Authorization: Basic YW5uOmE=\r\n";
+const ACTS: &str = "[[route]]\npath = \"/-/acts\"\nmonitor = \"acts\"\nauth = \"basic\"\nplain_passwords = true\n\
+                    users = { ann = \"a\" }\n";
+
+/// Sends a form of the page, with these fields in its head. Returns the status and the page.
+fn send_form(server: &Server, fields: &str, form: &str) -> (u16, String) {
+    let length = form.len();
+    let media_type = "Content-Type: application/x-www-form-urlencoded";
+    let request = format!(
+        "POST /-/acts HTTP/1.1\r\nHost: a\r\n{fields}{media_type}\r\nContent-Length: {length}\r\n\r\n{form}"
+    );
+    let response = server.request(request);
+    (response.status, response.text().to_owned())
+}
+
+fn token(server: &Server) -> String {
+    let page = server.request(format!("GET /-/acts HTTP/1.1\r\nHost: a\r\n{ANN}\r\n"));
+    assert_eq!((page.status, page.field("cache-control")), (200, Some("no-store")));
+    let text = page.text();
+    let (_, rest) = text.split_once("name=\"token\" value=\"").expect("it has a token");
+    rest.split('"').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn users_of_the_page_act_on_the_server() {
+    let server = Site::new().file("a.txt", "a").config(&format!("[timeouts]\ndelay = 0\n{ACTS}")).start();
+    let own = format!("{ANN}Origin: http://a\r\n");
+    let token = token(&server);
+    let mut rows = Rows::new();
+    for (fields, form, expected) in [
+        ("Origin: http://a\r\n".to_owned(), format!("act=reload&token={token}"), 401),
+        (ANN.to_owned(), format!("act=reload&token={token}"), 403),
+        (format!("{ANN}Origin: http://evil.example\r\n"), format!("act=reload&token={token}"), 403),
+        (format!("{ANN}Origin: null\r\n"), format!("act=reload&token={token}"), 403),
+        (format!("{own}Origin: http://evil.example\r\n"), format!("act=reload&token={token}"), 403),
+        (format!("{own}Sec-Fetch-Site: cross-site\r\n"), format!("act=reload&token={token}"), 403),
+        (format!("{own}Sec-Fetch-Site: same-site\r\n"), format!("act=reload&token={token}"), 403),
+        (own.clone(), "act=reload&token=".to_owned(), 403),
+        (own.clone(), format!("act=reload&token={token}x"), 403),
+        (own.clone(), "act=reload".to_owned(), 400),
+        (own.clone(), format!("act=upgrade&token={token}"), 400),
+        (own.clone(), format!("act=serve&host=a%0Areload&token={token}"), 400),
+        (own.clone(), format!("act=reload&token={token}&x={}", "x".repeat(9000)), 413),
+    ] {
+        let (status, _) = send_form(&server, &fields, &form);
+        rows.holds(format!("{fields}{form:.60}"), &format!("{status} is {expected}"), status == expected);
+    }
+    assert!(!server.stderr().contains("page, "), "{}", server.stderr());
+    let (status, text) = send_form(&server, &own, &format!("act=serve&host=<b>&token={token}"));
+    rows.holds(
+        "a hostile name",
+        "is text",
+        status == 200 && text.contains("&lt;b&gt;") && !text.contains("<b>"),
+    );
+    let (_, text) = send_form(&server, &own, &format!("act=maintenance&host=c.example&token={token}"));
+    rows.holds("an unknown host", &text, text.contains("Not done: ") && text.contains("there is no host"));
+    let form = format!("act=maintenance&host=default&seconds=7&token={token}");
+    let (_, text) = send_form(&server, &format!("{ANN}Sec-Fetch-Site: same-origin\r\n"), &form);
+    rows.holds("maintenance", &text, text.contains("Done: maintenance 7 default"));
+    rows.holds("maintenance", "is on", wait_until(TIMEOUT, || server.get("/a.txt").status == 503));
+    let (_, text) = send_form(&server, &own, &format!("act=serve&host=default&token={token}"));
+    rows.holds("serve", &text, text.contains("Done: maintenance off default"));
+    rows.holds("serve", "is on", wait_until(TIMEOUT, || server.get("/a.txt").status == 200));
+    let (_, text) = send_form(&server, &own, &format!("act=reload&token={token}"));
+    rows.holds("reload", &text, text.contains("Done: reload"));
+    server.files().file("site.toml", "listen = [\"127.0.0.1:0\"]\nlisen = 1\n");
+    let token = self::token(&server);
+    let (_, text) = send_form(&server, &own, &format!("act=reload&token={token}"));
+    rows.holds(
+        "a mistake",
+        &text,
+        text.contains("Not done: reload") && text.contains("unknown key &quot;lisen&quot;"),
+    );
+    let logged = server.stderr().contains("control: page, ann at 127.0.0.1: maintenance 7 default");
+    rows.holds("the error log", &server.stderr(), logged);
+}
+
+#[test]
+fn a_form_for_acts_needs_credentials() {
+    let rule = "[[route.rule]]\naddress = \"127.0.0.1\"\nthen = \"allow\"\n[[route.rule]]\nthen = \"deny\"\n";
+    let open = Site::new().config(&format!("[[route]]\npath = \"/-/acts\"\nmonitor = \"acts\"\n{rule}"));
+    let file = open.write_config();
+    let checked = e2e::run([std::path::Path::new("check"), std::path::Path::new("-c"), &file]);
+    let text = String::from_utf8_lossy(&checked.stderr);
+    assert!(text.contains("\"acts\" changes the running server, and asks for no credentials"), "{text}");
+    assert_eq!(checked.status.code(), Some(1));
+}

@@ -116,7 +116,7 @@ fn upstreams_and_scripts_get_the_trace() {
 #[test]
 fn the_log_has_the_trace() {
     let config = format!(
-        "[log]\naccess = \"stdout\"\nformat = \"json\"\n[trace]\n[[route]]\npath = \"/app\"\nproxy = \"{}\"\n",
+        "workers = 1\n[log]\naccess = \"stdout\"\nformat = \"json\"\n[trace]\n[[route]]\npath = \"/app\"\nproxy = \"{}\"\n",
         echo()
     );
     let server = Site::new().file("a.txt", "a").config(&config).start();

@@ -73,7 +73,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u128> {
             b'a'..=b'f' => digit - b'a' + 10,
             _ => return None,
         };
-        Some(number << 4 | u128::from(digit))
+        Some((number << 4) | u128::from(digit))
     })
 }
 

@@ -169,6 +169,15 @@ impl Request {
 }
 
 impl Request {
+    /// Whether users of the page may ask for it.
+    pub fn is_for_page(&self) -> bool {
+        match self {
+            Request::Reload | Request::Purge(_) | Request::Drain(_) | Request::Reopen => true,
+            Request::Level(..) | Request::Maintenance(_) => true,
+            Request::Upgrade | Request::Stats(_) | Request::Watch(_) => false,
+        }
+    }
+
     /// What is done, for the error log. `None`: something is only read.
     pub fn act(&self) -> Option<String> {
         Some(match self {
@@ -298,6 +307,27 @@ pub fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, Str
     }
 }
 
+/// Reads the response that the master sends to a process of its own. Errors: what has failed.
+pub async fn response_from(stream: UnixStream) -> Result<String, String> {
+    let mut response = Vec::new();
+    let read = async {
+        stream.set_nonblocking(true)?;
+        let mut stream = tokio::net::UnixStream::from_std(stream)?;
+        tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut response).await
+    };
+    match tokio::time::timeout(RESPONSE_TIMEOUT, read).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(_) => return Err("there was no response in time".to_owned()),
+    }
+    let response = String::from_utf8_lossy(&response);
+    match response.split_once('\n') {
+        Some((first, rest)) if first == DONE.trim_end() => Ok(rest.to_owned()),
+        Some((_, rest)) => Err(rest.to_owned()),
+        None => Err("there was no response; see the error log".to_owned()),
+    }
+}
+
 /// Sends a request.
 fn connect(source: &SiteSource, request: &Request) -> io::Result<UnixStream> {
     let path = source.path();
@@ -419,6 +449,11 @@ impl Control {
 }
 
 impl Client {
+    /// For a request that came by another way.
+    pub fn of(to: OwnedFd) -> Client {
+        Client { stream: to.into(), received: Vec::new(), deadline: Instant::now() }
+    }
+
     fn receive(&mut self) -> Received {
         let mut buffer = [0; MAX_REQUEST];
         let Ok(n) = self.stream.read(&mut buffer) else { return Received::Incomplete };

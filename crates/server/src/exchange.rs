@@ -7,6 +7,7 @@
 //! Does not know by which protocol the request came.
 
 pub mod access;
+mod acts;
 mod answers;
 mod attempts;
 mod authentication;
@@ -780,6 +781,9 @@ impl<'a> Exchange<'a> {
             PlannedAction::Redirect(redirect) => Resolution::Response(self.redirect(route, &redirect)),
             PlannedAction::Status(status, Cause::NoScript) => Resolution::Absent(route, status),
             PlannedAction::Status(status, _) => Resolution::Status(route, status),
+            PlannedAction::Monitor(Monitor::Acts) if self.head.method == Method::Post => {
+                Resolution::Monitor(route, Monitor::Acts)
+            }
             PlannedAction::Monitor(monitor) => {
                 self.other_method(route).unwrap_or(Resolution::Monitor(route, monitor))
             }

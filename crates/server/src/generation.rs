@@ -589,6 +589,12 @@ impl MainThread {
                     self.request_each(|response| WorkerCommand::Recent(number.next().unwrap_or(0), response));
                 tokio::spawn(async move { to.send(in_time(responses).await) });
             }
+            Question::Act(text, to) => {
+                let Ok((ours, theirs)) = UnixStream::pair() else { return };
+                if self.master.send(&GenerationEvent::Act { text, to: theirs.into() }).is_ok() {
+                    tokio::spawn(async move { to.send(control::response_from(ours).await) });
+                }
+            }
             Question::Activity if self.phase == Phase::Serving => {
                 self.sample();
                 self.go_on_sampling();

@@ -226,6 +226,8 @@ pub enum Question {
     Report(oneshot::Sender<Report>),
     /// For each worker, its requests from the one with this number on.
     Recent(Vec<u64>, oneshot::Sender<Vec<Option<RecentText>>>),
+    /// An act of a user of the page, as text. Errors: why it was not done.
+    Act(Vec<u8>, oneshot::Sender<Result<String, String>>),
     /// There are connections again.
     Activity,
 }
@@ -252,6 +254,13 @@ impl Reporter {
         let (sender, recent) = oneshot::channel();
         self.questions.send(Question::Recent(from, sender)).ok()?;
         recent.await.ok()
+    }
+
+    /// `None`: the main thread is ending.
+    pub async fn act(&self, text: Vec<u8>) -> Option<Result<String, String>> {
+        let (sender, done) = oneshot::channel();
+        self.questions.send(Question::Act(text, sender)).ok()?;
+        done.await.ok()
     }
 
     /// There is a connection.

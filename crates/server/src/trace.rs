@@ -61,7 +61,7 @@ impl Tracer {
                 Trace { ids, parent: Some(parent), is_sampled, is_random }
             }
             None => {
-                let trace = u128::from(self.number()) << 64 | u128::from(self.number());
+                let trace = (u128::from(self.number()) << 64) | u128::from(self.number());
                 let begun = self.begun.get();
                 self.begun.set(begun.wrapping_add(1));
                 let is_sampled = begun.is_multiple_of(self.sample.max(1));
@@ -76,9 +76,9 @@ impl Tracer {
         loop {
             let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
             self.random.set(state);
-            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            let number = mixed ^ mixed >> 31;
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let number = mixed ^ (mixed >> 31);
             if number != 0 {
                 return number;
             }

@@ -21,10 +21,12 @@ pub enum Monitor {
     Healthy,
     /// 200 as long as new requests should be sent to this process.
     Ready,
+    /// A form with what can be done to the running program.
+    Acts,
 }
 
 impl Monitor {
-    pub const NAMES: &'static [&'static str] = &["status", "metrics", "healthy", "ready"];
+    pub const NAMES: &'static [&'static str] = &["status", "metrics", "healthy", "ready", "acts"];
 
     /// Of one of `NAMES`.
     pub fn from_name(name: &str) -> Option<Monitor> {
@@ -33,6 +35,7 @@ impl Monitor {
             "metrics" => Monitor::Metrics,
             "healthy" => Monitor::Healthy,
             "ready" => Monitor::Ready,
+            "acts" => Monitor::Acts,
             _ => return None,
         })
     }
@@ -43,13 +46,14 @@ impl Monitor {
             Monitor::Metrics => "metrics",
             Monitor::Healthy => "healthy",
             Monitor::Ready => "ready",
+            Monitor::Acts => "acts",
         }
     }
 
     /// Whether it tells more than a load balancer has to know.
     pub fn is_private(self) -> bool {
         match self {
-            Monitor::Status | Monitor::Metrics => true,
+            Monitor::Status | Monitor::Metrics | Monitor::Acts => true,
             Monitor::Healthy | Monitor::Ready => false,
         }
     }
@@ -114,15 +118,17 @@ pub fn page(summary: &Summary<'_>) -> String {
         .replace("@rows@", &String::from_utf8_lossy(&rows))
 }
 
+/// Whether no user, token or authorizer is asked for what is at a route.
+pub fn lacks_credentials(route: &Route) -> bool {
+    route.authentication.scheme == Scheme::Off && route.authorizers.is_empty() && route.jwt.is_none()
+}
+
 /// An address that no client has (RFC 1112 §4).
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(240, 0, 0, 1));
 
 /// Whether a client of any address may have what is at a route, without credentials.
 pub fn is_open(route: &Route) -> bool {
-    route.access.iter().all(lets_strangers_pass)
-        && route.authentication.scheme == Scheme::Off
-        && route.authorizers.is_empty()
-        && route.jwt.is_none()
+    route.access.iter().all(lets_strangers_pass) && lacks_credentials(route)
 }
 
 /// Conditions other than addresses count for the worse.

@@ -30,7 +30,7 @@ static NONCES_OF_PROCESS: LazyLock<Nonces> = LazyLock::new(|| Nonces {
 });
 
 /// Bytes of the kernel (getrandom(2)).
-fn random() -> [u8; 32] {
+pub(super) fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
     let mut filled = 0;
     while filled < bytes.len() {

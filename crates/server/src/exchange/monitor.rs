@@ -29,6 +29,7 @@ impl Exchange<'_> {
             Monitor::Metrics => self.metrics(route).await,
             Monitor::Healthy => self.health(route, Ok(())),
             Monitor::Ready => self.health(route, self.readiness()),
+            Monitor::Acts => self.acts(route).await,
         }
     }
 

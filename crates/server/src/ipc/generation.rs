@@ -77,7 +77,7 @@ pub enum Syntax {
 }
 
 /// From a generation to the master.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum GenerationEvent {
     /// It accepts connections.
     Ready,
@@ -91,6 +91,9 @@ pub enum GenerationEvent {
     Retired,
     /// It has carried out the `Purge` with this number, and removed so many responses.
     Purged { number: u32, in_memory: u64, files: u64 },
+    /// A user of the page asks for an act: the name, a newline, and the line of a request to the control socket. The response
+    /// goes to the socket.
+    Act { text: Vec<u8>, to: OwnedFd },
 }
 
 /// An idle connection, from a generation to its successor. The kind of this message is its version: the two
@@ -212,6 +215,7 @@ impl Message<'_> for GenerationEvent {
             GenerationEvent::Alive => Encoder::new(b'A'),
             GenerationEvent::ChallengeSet(number) => Encoder::new(b'C').u32(*number),
             GenerationEvent::Retired => Encoder::new(b'O'),
+            GenerationEvent::Act { text, to } => Encoder::new(b'T').bytes(text).fd(to),
             GenerationEvent::Purged { number, in_memory, files } => {
                 Encoder::new(b'D').u32(*number).u64(*in_memory).u64(*files)
             }
@@ -228,6 +232,7 @@ impl Message<'_> for GenerationEvent {
             b'A' => GenerationEvent::Alive,
             b'C' => GenerationEvent::ChallengeSet(fields.u32()?),
             b'O' => GenerationEvent::Retired,
+            b'T' => GenerationEvent::Act { to: fields.fd()?, text: fields.rest().to_vec() },
             b'D' => GenerationEvent::Purged {
                 number: fields.u32()?,
                 in_memory: fields.u64()?,
@@ -323,6 +328,7 @@ mod tests {
             GenerationEvent::Alive,
             GenerationEvent::ChallengeSet(7),
             GenerationEvent::Retired,
+            GenerationEvent::Act { text: b"ann\nreload".to_vec(), to: fd() },
             GenerationEvent::Purged { number: 7, in_memory: 1, files: 0x0102_0304_0506_0708 },
         ]);
         let clients = ["192.0.2.1:80", "[2001:db8::1]:65535"].map(|text| text.parse().map(Peer::Ip).ok());

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 use site::maintenance::{self, DEFAULT_HOST, Maintenance};
-use site::model::{Level, Site};
+use site::model::{Action, Level, Site};
+use site::monitor::Monitor;
 
 use super::Master;
 use crate::control::{Client, Drain, DrainChange, MaintenanceAct, Request};
@@ -24,6 +25,12 @@ pub(super) struct Acts {
     pub(super) maintenance: Maintenance,
     /// Endpoints that have been taken out of service, with the names of their applications.
     drained: BTreeSet<(String, String)>,
+}
+
+/// Whether a site has the form for acts.
+pub(super) fn have_page(site: &Site) -> bool {
+    let mut routes = site.hosts.iter().flat_map(|host| host.routes.iter());
+    routes.any(|route| matches!(route.action, Action::Monitor(Monitor::Acts)))
 }
 
 impl Acts {

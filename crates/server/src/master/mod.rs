@@ -32,7 +32,7 @@ pub mod signals;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -369,38 +369,56 @@ impl Master {
     fn on_control(&mut self) {
         let requests = self.control.as_mut().map(Control::receive).unwrap_or_default();
         for (client, request) in requests {
-            if let Some(act) = request.act() {
-                log::audit(format_args!("control: {}: {act}", client.name()));
+            let who = client.name();
+            self.carry_out(client, request, &who);
+        }
+    }
+
+    /// A user of the page asks for something.
+    fn on_act(&mut self, text: &[u8], to: OwnedFd) {
+        let client = Client::of(to);
+        let Some((who, line)) = std::str::from_utf8(text).ok().and_then(|text| text.split_once('\n')) else {
+            return;
+        };
+        let is_allowed = self.site.as_ref().is_some_and(acts::have_page);
+        match Request::parse(line.as_bytes()).filter(|request| is_allowed && request.is_for_page()) {
+            Some(request) => self.carry_out(client, request, &format!("page, {}", who.escape_debug())),
+            None => client.failed(["that is nothing that can be done here"]),
+        }
+    }
+
+    fn carry_out(&mut self, client: Client, request: Request, who: &str) {
+        if let Some(act) = request.act() {
+            log::audit(format_args!("control: {who}: {act}"));
+        }
+        match request {
+            Request::Reload => self.reload(vec![client]),
+            Request::Upgrade => self.upgrade(Some(client)),
+            Request::Purge(purge) => self.purge(purge, client),
+            Request::Drain(drain) => {
+                self.acts.note(&Request::Drain(drain.clone()));
+                self.drain(client, drain);
             }
-            match request {
-                Request::Reload => self.reload(vec![client]),
-                Request::Upgrade => self.upgrade(Some(client)),
-                Request::Purge(purge) => self.purge(purge, client),
-                Request::Drain(drain) => {
-                    self.acts.note(&Request::Drain(drain.clone()));
-                    self.drain(client, drain);
-                }
-                Request::Reopen => {
-                    self.reopen_logs();
-                    client.done("");
-                }
-                Request::Level(level, time) => self.change_level(client, level, time),
-                Request::Maintenance(act) => self.switch_maintenance(client, &act),
-                Request::Watch(filter) => match self.serving() {
-                    Some(generation) => {
-                        let (filter, to) = (filter.to_string().into_bytes(), client.into_socket());
-                        _ = generation.channel.send(&MasterCommand::Watch { filter, to });
-                    }
-                    None => client.failed([NOT_SERVING]),
-                },
-                Request::Stats(form) => match self.serving() {
-                    Some(generation) => {
-                        let to = client.into_done_socket();
-                        _ = generation.channel.send(&MasterCommand::Stats { form, to });
-                    }
-                    None => client.failed([NOT_SERVING]),
-                },
+            Request::Reopen => {
+                self.reopen_logs();
+                client.done("");
             }
+            Request::Level(level, time) => self.change_level(client, level, time),
+            Request::Maintenance(act) => self.switch_maintenance(client, &act),
+            Request::Watch(filter) => match self.serving() {
+                Some(generation) => {
+                    let (filter, to) = (filter.to_string().into_bytes(), client.into_socket());
+                    _ = generation.channel.send(&MasterCommand::Watch { filter, to });
+                }
+                None => client.failed([NOT_SERVING]),
+            },
+            Request::Stats(form) => match self.serving() {
+                Some(generation) => {
+                    let to = client.into_done_socket();
+                    _ = generation.channel.send(&MasterCommand::Stats { form, to });
+                }
+                None => client.failed([NOT_SERVING]),
+            },
         }
     }
 
@@ -426,6 +444,7 @@ impl Master {
                 Ok(Received::Message(GenerationEvent::Purged { number, in_memory, files })) => {
                     self.on_purged(pid, number, in_memory, files);
                 }
+                Ok(Received::Message(GenerationEvent::Act { text, to })) => self.on_act(&text, to),
                 // `reap` handles the end of the process.
                 Ok(Received::End) => {
                     generation.channel_state = ChannelState::Closed;

@@ -575,6 +575,12 @@ fn action(section: &Section, pattern: &Pattern, inherited: &Inherited<'_>) -> Op
 /// Reports a route that would show every client how the server does.
 fn reject_open(section: &Section, route: &Route) {
     let Action::Monitor(monitor) = route.action else { return };
+    if monitor == Monitor::Acts && monitor::lacks_credentials(route) {
+        let what = "\"acts\" changes the running server, and asks for no credentials";
+        let what_to_do = "add auth = \"basic\" with user_files, jwt or an authorizer";
+        section.errors.add(section.place_of("monitor"), what, what_to_do);
+        return;
+    }
     if monitor.is_private() && monitor::is_open(route) {
         let what =
             format!("every client could read \"{}\", which says much about this server", monitor.name());

@@ -575,7 +575,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "Responds with how the server does: `\"status\"` with a page for people, `\"metrics\"` for Prometheus and others that read OpenMetrics, \
                        `\"healthy\"` with 200 as long as the process serves, and `\"ready\"` with 200 as long as it should \
                        get requests, and 503 when it is about to end or no endpoint of an application is up. The page and \
-                       the metrics need rules of access or credentials. See [Watching it](watching.md).",
+                       the metrics need rules of access or credentials. `\"acts\"` is a form that changes the running server, \
+                       and needs credentials. See [Watching it](watching.md).",
             },
             Key {
                 name: "cgi",
