@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread;
@@ -292,15 +292,15 @@ fn serve_scgi(socket: &Path) {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let mut length = String::new();
-            for byte in
-                Read::by_ref(&mut stream).bytes().map_while(Result::ok).take_while(|byte| *byte != b':')
-            {
-                length.push(char::from(byte));
-            }
+            let mut reader = BufReader::new(&stream);
+            let mut length = Vec::new();
+            // A client that says nothing gets nothing.
+            _ = reader.read_until(b':', &mut length);
+            length.pop();
             // With the comma at their end.
-            let mut pairs = vec![0; length.parse().map_or(0, |length: usize| length + 1)];
-            if stream.read_exact(&mut pairs).is_err() {
+            let length = String::from_utf8_lossy(&length).parse().map_or(0, |length: usize| length + 1);
+            let mut pairs = vec![0; length];
+            if reader.read_exact(&mut pairs).is_err() {
                 continue;
             }
             pairs.pop();
