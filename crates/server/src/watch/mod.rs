@@ -181,7 +181,10 @@ impl Watches {
     }
 
     pub fn add(&self, watch: Arc<Watch>) {
-        self.all.borrow_mut().push(watch);
+        let mut all = self.all.borrow_mut();
+        // A worker without requests would keep all that there ever were.
+        all.retain(|watch| watch.is_open());
+        all.push(watch);
         self.is_on.set(true);
     }
 

@@ -149,3 +149,14 @@ fn nothing_is_on_when_the_watcher_has_gone() {
     assert!(begin(&watches, "/", "").is_none());
     assert!(!watches.is_on());
 }
+
+#[test]
+fn watchers_that_have_gone_are_forgotten_without_requests() {
+    let (watches, _watch, _events) = watch("");
+    for _ in 0..3 {
+        let (gone, events) = Watch::new("".parse().unwrap());
+        drop(events);
+        watches.add(gone);
+    }
+    assert_eq!(watches.all.borrow().len(), 2, "the one that reads, and the last");
+}
