@@ -273,10 +273,19 @@ fn users_of_the_page_act_on_the_server() {
 #[test]
 fn a_form_for_acts_needs_credentials() {
     let rule = "[[route.rule]]\naddress = \"127.0.0.1\"\nthen = \"allow\"\n[[route.rule]]\nthen = \"deny\"\n";
-    let open = Site::new().config(&format!("[[route]]\npath = \"/-/acts\"\nmonitor = \"acts\"\n{rule}"));
-    let file = open.write_config();
-    let checked = e2e::run([std::path::Path::new("check"), std::path::Path::new("-c"), &file]);
-    let text = String::from_utf8_lossy(&checked.stderr);
-    assert!(text.contains("\"acts\" changes the running server, and asks for no credentials"), "{text}");
-    assert_eq!(checked.status.code(), Some(1));
+    let none = "[[route]]\npath = \"/-/acts\"\nmonitor = \"acts\"\n";
+    let any = format!("{ACTS}satisfy = \"any\"\n");
+    for config in [none, &any] {
+        let open = Site::new().config(&format!("{config}{rule}"));
+        let file = open.write_config();
+        let checked = e2e::run([std::path::Path::new("check"), std::path::Path::new("-c"), &file]);
+        let text = String::from_utf8_lossy(&checked.stderr);
+        assert!(text.contains("\"acts\" changes the running server, and asks for no credentials"), "{text}");
+        assert_eq!(checked.status.code(), Some(1));
+    }
+    // Rules that ask some clients for a user let others have other pages, but not this one.
+    let rules = "[[route.rule]]\naddress = \"127.0.0.1\"\nthen = \"allow\"\n[[route.rule]]\nthen = \"authenticate\"\n";
+    let server = Site::new().config(&format!("{ACTS}satisfy = \"rules\"\n{rules}")).start();
+    assert_eq!(server.get("/-/acts").status, 403);
+    assert_eq!(send_form(&server, "Origin: http://a\r\n", "act=reload&token=x").0, 403);
 }

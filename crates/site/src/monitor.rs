@@ -7,7 +7,7 @@ use std::time::Duration;
 use taipan_http::date;
 
 use crate::access::{Action, Condition, Rules};
-use crate::authentication::Scheme;
+use crate::authentication::{Satisfy, Scheme};
 use crate::model::Route;
 use crate::text;
 
@@ -118,8 +118,15 @@ pub fn page(summary: &Summary<'_>) -> String {
         .replace("@rows@", &String::from_utf8_lossy(&rows))
 }
 
+/// Whether some clients may have what is at a route without a user, token or authorizer. Rules that send clients to a user
+/// count as asking for one: the request tells.
+pub fn may_lack_credentials(route: &Route) -> bool {
+    let others_ask = !route.authorizers.is_empty() || route.jwt.is_some();
+    lacks_credentials(route) || (route.authentication.satisfy == Satisfy::Any && !others_ask)
+}
+
 /// Whether no user, token or authorizer is asked for what is at a route.
-pub fn lacks_credentials(route: &Route) -> bool {
+fn lacks_credentials(route: &Route) -> bool {
     route.authentication.scheme == Scheme::Off && route.authorizers.is_empty() && route.jwt.is_none()
 }
 

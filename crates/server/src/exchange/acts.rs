@@ -27,6 +27,9 @@ static KEY: LazyLock<[u8; 32]> = LazyLock::new(random);
 
 impl Exchange<'_> {
     pub(super) async fn acts(&self, route: &Route) -> Response {
+        if !self.has_credentials(route) {
+            return fixed::status(self.services, Some(route), Status::FORBIDDEN);
+        }
         let message = match self.head.method {
             Method::Post => match self.act().await {
                 Ok(message) => message,
@@ -77,6 +80,12 @@ impl Exchange<'_> {
             Ok(text) => format!("Done: {line}\n{text}"),
             Err(text) => format!("Not done: {line}\n{text}"),
         })
+    }
+
+    /// Whether the client has shown who it is. Rules of access may let some pass without that, and so may folders without
+    /// passwords. A browser of such a client would act for any site whose name leads to this server (DNS rebinding).
+    fn has_credentials(&self, route: &Route) -> bool {
+        self.user().is_some() || route.jwt.is_some() || !route.authorizers.is_empty()
     }
 
     /// Whether the browser says that the form is of this server (Fetch Metadata, and RFC 6454 §7).

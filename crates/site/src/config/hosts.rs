@@ -575,9 +575,10 @@ fn action(section: &Section, pattern: &Pattern, inherited: &Inherited<'_>) -> Op
 /// Reports a route that would show every client how the server does.
 fn reject_open(section: &Section, route: &Route) {
     let Action::Monitor(monitor) = route.action else { return };
-    if monitor == Monitor::Acts && monitor::lacks_credentials(route) {
+    if monitor == Monitor::Acts && monitor::may_lack_credentials(route) {
         let what = "\"acts\" changes the running server, and asks for no credentials";
-        let what_to_do = "add auth = \"basic\" with user_files, jwt or an authorizer";
+        let what_to_do =
+            "add auth = \"basic\" with user_files and without satisfy = \"any\", jwt or an authorizer";
         section.errors.add(section.place_of("monitor"), what, what_to_do);
         return;
     }
