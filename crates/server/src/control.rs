@@ -38,6 +38,10 @@ const MAX_CLIENTS: usize = 16;
 pub const MAX_LEVEL_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of the name of a host (RFC 1035 §2.3.4).
 const MAX_HOST: usize = 255;
+/// Bytes of the name of an application, and of one of its endpoints, that a request may have. A pool knows no longer name of an
+/// endpoint, and an upgrade hands off no longer line.
+const MAX_APPLICATION: usize = 1024;
+const MAX_ENDPOINT: usize = 300;
 /// The first line of a response.
 const DONE: &str = "done\n";
 const FAILED: &str = "failed\n";
@@ -195,6 +199,9 @@ impl Drain {
     fn parse(line: &str) -> Option<Drain> {
         let (word, rest) = line.split_once(' ')?;
         let (application, endpoint) = rest.split_once('\0')?;
+        if application.len() > MAX_APPLICATION || endpoint.len() > MAX_ENDPOINT {
+            return None;
+        }
         let change =
             [DrainChange::Drain, DrainChange::Undrain].into_iter().find(|change| change.word() == word)?;
         Some(Drain { application: application.to_owned(), endpoint: endpoint.to_owned(), change })
@@ -540,6 +547,12 @@ mod tests {
             let line = text.strip_suffix('\n').expect("it is a line");
             assert_eq!(Request::parse(line.as_bytes()), Some(request), "{line}");
         }
+        // It would be handed off by each upgrade, and none would succeed.
+        let drain = |application: usize, endpoint: usize| {
+            Request::parse(format!("drain {}\0{}", "a".repeat(application), "e".repeat(endpoint)).as_bytes())
+        };
+        assert!(drain(MAX_APPLICATION, MAX_ENDPOINT).is_some());
+        assert!(drain(1, MAX_ENDPOINT + 1).is_none() && drain(MAX_APPLICATION + 1, 1).is_none());
         for line in [
             "",
             "reload ",

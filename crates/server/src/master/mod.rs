@@ -43,7 +43,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
 use site::model::Site;
 
-use crate::control::{Client, Control, Request};
+use crate::control::{Client, Control, DrainChange, Request};
 use crate::detach::{self, Starter};
 use crate::file_stamps::FileStamps;
 use crate::flags::{Presence, Serve};
@@ -396,7 +396,10 @@ impl Master {
             Request::Upgrade => self.upgrade(Some(client)),
             Request::Purge(purge) => self.purge(purge, client),
             Request::Drain(drain) => {
-                self.acts.note(&Request::Drain(drain.clone()));
+                // A mistake is not kept for later configurations.
+                if drain.change == DrainChange::Undrain || self.has_application(&drain.application) {
+                    self.acts.note(&Request::Drain(drain.clone()));
+                }
                 self.drain(client, drain);
             }
             Request::Reopen => {

@@ -143,6 +143,11 @@ impl Master {
         }
     }
 
+    /// Whether a pool, of this configuration or of one before, is of an application with this name.
+    pub(super) fn has_application(&self, name: &str) -> bool {
+        self.pools.iter().any(|pool| pool.service.application().is_some_and(|upstream| upstream.name == name))
+    }
+
     /// Has the pool of an application take an endpoint out of service, or put it back. The pool responds.
     pub(super) fn drain(&self, client: Client, drain: Drain) {
         let Drain { application, endpoint, change } = drain;
