@@ -526,6 +526,7 @@ fn pages_with_parts_for_one_client_are_private() {
         ("script.shtml", "<!--#include virtual=\"/cgi-bin/open\" -->"),
         ("fails.shtml", "<!--#include virtual=\"/missing\" -->"),
         ("rules.shtml", "<!--#include virtual=\"/inside/a.txt\" -->"),
+        ("size.shtml", "<!--#echo var=\"DATE_GMT\" --><!--#fsize virtual=\"/inside/a.txt\" -->"),
         ("a.txt", "a"),
         ("inside/a.txt", "a"),
     ])
@@ -545,6 +546,7 @@ fn pages_with_parts_for_one_client_are_private() {
         ("/script.shtml", "private, max-age=60"),
         ("/fails.shtml", "private, max-age=60"),
         ("/rules.shtml", "private, max-age=60"),
+        ("/size.shtml", "private, max-age=60"),
     ] {
         // The files are in the cache then.
         server.get(page);

@@ -423,7 +423,12 @@ impl Inclusion {
         let (head, connection) = assembly.part_head(&target, &fields)?;
         let request = Request { head: &head, connection, interim: None };
         let mut exchange = assembly.exchange(self, &head);
-        exchange.file_facts(request).await.map_err(|response| match response {
+        let facts = exchange.file_facts(request).await;
+        // Another client may not have the file, or may have it.
+        if facts.is_err() || exchange.is_for_client() {
+            assembly.audience.set(Audience::Client);
+        }
+        facts.map_err(|response| match response {
             Some(response) => Problem::Status(response.status()),
             None => Problem::NoFile,
         })
@@ -475,12 +480,16 @@ impl Assembly {
 impl Exchange<'_> {
     /// Whether other clients may get another response.
     fn audience(&self, response: &Response) -> Audience {
+        let is_for_client =
+            self.is_for_client() || response.head.fields().any(|(name, value)| is_for_client(name, value));
+        if is_for_client { Audience::Client } else { Audience::All }
+    }
+
+    /// Whether the client, or what is known of it, may decide about the response.
+    fn is_for_client(&self) -> bool {
         let path = self.path().ok();
         let has_rules = path.is_none_or(|path| depends_on_client(self.host(), &path));
-        let is_for_client = self.is_known()
-            || (self.responder.needs.rules && has_rules)
-            || response.head.fields().any(|(name, value)| is_for_client(name, value));
-        if is_for_client { Audience::Client } else { Audience::All }
+        self.is_known() || (self.responder.needs.rules && has_rules)
     }
 
     /// Errors: the response to a client that may not have the file; or `None`: there is no file.
