@@ -19,15 +19,19 @@ const RATE: u32 = 100;
 const MAX_RATE: u32 = 10_000;
 
 /// Parts of the names of fields whose values are secrets.
-const SECRETS: [&str; 12] = [
+const SECRETS: [&str; 16] = [
     "authorization",
+    "x-auth",
     "cookie",
     "token",
     "secret",
     "password",
     "passwd",
+    "passphrase",
     "api-key",
     "apikey",
+    "access-key",
+    "subscription-key",
     "credential",
     "signature",
     "session",
@@ -300,12 +304,27 @@ mod tests {
 
     #[test]
     fn knows_the_fields_with_secrets() {
-        for name in
-            ["Authorization", "proxy-authorization", "Cookie", "Set-Cookie", "X-Api-Key", "X-CSRF-Token"]
-        {
+        for name in [
+            "Authorization",
+            "proxy-authorization",
+            "Cookie",
+            "Set-Cookie",
+            "X-Api-Key",
+            "X-CSRF-Token",
+            "X-Auth",
+        ] {
             assert!(is_secret(name.as_bytes()), "{name}");
         }
-        for name in ["Host", "User-Agent", "Accept", "X-Forwarded-For", "Content-Type", "ETag", ""] {
+        for name in [
+            "Host",
+            "User-Agent",
+            "Accept",
+            "X-Forwarded-For",
+            "Content-Type",
+            "ETag",
+            "WWW-Authenticate",
+            "",
+        ] {
             assert!(!is_secret(name.as_bytes()), "{name}");
         }
     }

@@ -37,15 +37,19 @@ fn shown(events: &mut Receiver<Event>) -> String {
 
 fn answered(status: Status) -> Answered {
     let field = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
-    let fields = vec![field("Content-Type", "text/html"), field("Set-Cookie", "id=secret")];
+    let fields = vec![
+        field("Content-Type", "text/html"),
+        field("Set-Cookie", "id=secret"),
+        field("Location", "https://b.example/a?b=secret#access_token=secret"),
+    ];
     Answered { fields, ..Answered::new(status, None, Some("ann")) }
 }
 
 #[test]
 fn shows_a_request_step_by_step_without_its_secrets() {
     let (watches, _watch, mut events) = watch("");
-    let fields =
-        "Authorization: Basic secret\r\nCookie: secret\r\nReferer: http://b.example/x?y=secret\r\nX: y\r\n";
+    let fields = "Authorization: Basic secret\r\nCookie: secret\r\nReferer: http://b.example/x?y=secret\r\n\
+                  X-Access-Key: secret\r\nX-Auth: secret\r\nX: y\r\n";
     let mut watched = begin(&watches, "/a?token=secret&secret", fields).unwrap();
     let lines = shown(&mut events);
     for expected in [
@@ -53,6 +57,7 @@ fn shows_a_request_step_by_step_without_its_secrets() {
         "> Host: a.example\n",
         "> Authorization: (12 bytes, not shown)\n",
         "> Cookie: (6 bytes, not shown)\n",
+        "> X-Access-Key: (6 bytes, not shown)\n",
         "> Referer: http://b.example/x?y=…\n",
         "> X: y\n",
         "#1     host      the default host\n",
@@ -69,6 +74,7 @@ fn shows_a_request_step_by_step_without_its_secrets() {
         "response  200 OK\n",
         "< Content-Type: text/html\n",
         "< Set-Cookie: (9 bytes, not shown)\n",
+        "< Location: https://b.example/a?b=…#…\n",
         "upstream  10.0.0.1:80: no response\n",
         "end       7 bytes in 0.001500 s\n",
     ] {

@@ -177,8 +177,15 @@ fn shown_target(target: &str) -> String {
 
 fn shown_value(value: &[u8]) -> String {
     let value = String::from_utf8_lossy(value);
-    let is_url = value.starts_with('/') || value.contains("://");
-    cut(&if is_url { text::without_values(&value) } else { value.into_owned() })
+    let is_url = value.starts_with(['/', '?', '#']) || value.contains("://");
+    if !is_url {
+        return cut(&value);
+    }
+    // Some logins pass tokens to the browser behind a `#` (RFC 6749 §4.2.2).
+    match value.split_once('#') {
+        Some((url, _)) => cut(&format!("{}#…", text::without_values(url))),
+        None => cut(&text::without_values(&value)),
+    }
 }
 
 fn cut(value: &str) -> String {
