@@ -220,7 +220,10 @@ impl Responder {
         body: RequestBody,
         begun: Option<Box<Begun>>,
     ) -> Response {
-        let trace = self.services.access.tracer.as_ref().map(|tracer| {
+        let leaves = self.services.site.forward_proxy.is_some()
+            && Exchange::new(self, 0, request.head, request.connection.client).is_for_another_server();
+        // Other servers learn nothing of the traces of this site.
+        let trace = self.services.access.tracer.as_ref().filter(|_| !leaves).map(|tracer| {
             let sent = begun.as_ref().and_then(|begun| begun.trace);
             sent.unwrap_or_else(|| tracer.begin(request.head))
         });

@@ -133,13 +133,26 @@ fn lacks_credentials(route: &Route) -> bool {
 /// An address that no client has (RFC 1112 §4).
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(240, 0, 0, 1));
 
+/// What rules say of a client of an address that none of them names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passage {
+    Denied,
+    /// No rule matches.
+    Open,
+    /// A rule lets it pass.
+    Allowed,
+}
+
 /// Whether a client of any address may have what is at a route, without credentials.
 pub fn is_open(route: &Route) -> bool {
-    route.access.iter().all(lets_strangers_pass) && lacks_credentials(route)
+    let passages = || route.access.iter().map(passage_of_strangers);
+    let is_allowed = passages().any(|passage| passage == Passage::Allowed);
+    passages().all(|passage| passage != Passage::Denied)
+        && (lacks_credentials(route) || is_allowed && may_lack_credentials(route))
 }
 
 /// Conditions other than addresses count for the worse.
-fn lets_strangers_pass(rules: &Rules) -> bool {
+fn passage_of_strangers(rules: &Rules) -> Passage {
     for rule in rules.iter() {
         let (mut may_match, mut must_match) = (true, true);
         for condition in &rule.conditions {
@@ -153,12 +166,12 @@ fn lets_strangers_pass(rules: &Rules) -> bool {
             }
         }
         match rule.action {
-            Action::Deny(_) | Action::Authenticate if must_match => return false,
-            Action::Allow | Action::Limit(_) if may_match => return true,
+            Action::Deny(_) | Action::Authenticate if must_match => return Passage::Denied,
+            Action::Allow | Action::Limit(_) if may_match => return Passage::Allowed,
             _ => {}
         }
     }
-    true
+    Passage::Open
 }
 
 /// Whether a client with these values of `Accept` wants OpenMetrics: it names it, and nothing that it likes better.

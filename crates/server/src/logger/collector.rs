@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use site::sink::Collector;
 use site::span;
+use taipan_http::client::lines::Limits;
+use taipan_http::client::{Parser, Step};
+use taipan_http::framing::Framing;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -15,7 +18,7 @@ use crate::names::Resolver;
 /// How long the collector may take for a request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a response that are read.
-const MAX_RESPONSE: u64 = 16 * 1024;
+const MAX_RESPONSE: usize = 16 * 1024;
 
 /// Why spans were not taken.
 pub enum Failure {
@@ -45,12 +48,32 @@ pub async fn send(collector: &Collector, resolver: Option<&Resolver>, lines: &[u
 }
 
 async fn exchange(stream: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
-    stream.write_all(head).await?;
-    stream.write_all(body).await?;
+    let sent = match stream.write_all(head).await {
+        Ok(()) => stream.write_all(body).await,
+        failed => failed,
+    };
+    // One that takes no more may have said why. Some leave the connection open.
     let mut response = Vec::new();
-    match stream.take(MAX_RESPONSE).read_to_end(&mut response).await {
-        Err(error) if response.is_empty() => Err(error),
-        _ => Ok(response),
+    while !is_whole(&response) && response.len() < MAX_RESPONSE {
+        match stream.read_buf(&mut response).await {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if response.is_empty() => return Err(sent.err().unwrap_or(error)),
+            Err(_) => break,
+        }
+    }
+    Ok(response)
+}
+
+fn is_whole(response: &[u8]) -> bool {
+    match Parser::new(Limits::default()).receive(response) {
+        Step::Head(head, used) => match head.framing {
+            Framing::Sized(bytes) => (response.len() - used) as u64 >= bytes,
+            Framing::Chunked => response.ends_with(b"0\r\n\r\n"),
+            Framing::None => !head.status.allows_body(),
+        },
+        Step::Rejected(_) => true,
+        Step::More(_) | Step::Interim(..) => false,
     }
 }
 
@@ -78,6 +101,23 @@ fn rejected(response: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_response_ends_by_its_framing() {
+        for (response, expected) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", true),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{", false),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", false),
+            ("HTTP/1.1 204 No Content\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\n\r\n{}", false),
+            ("HTTP/1.1 200 OK\r\n", false),
+            ("SSH-2.0\r\n\r\n", true),
+            ("", false),
+        ] {
+            assert_eq!(is_whole(response.as_bytes()), expected, "{response}");
+        }
+    }
 
     #[test]
     fn a_response_says_what_becomes_of_the_spans() {
