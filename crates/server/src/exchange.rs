@@ -97,7 +97,7 @@ use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Count;
 use crate::upstream::concurrency::ConcurrencyLimit;
-use crate::upstream::immediate::{Answer, Begun};
+use crate::upstream::immediate::{Answer, SentRequest};
 use crate::upstream::{HandlerKind, Upstreams};
 
 /// A worker's means to respond to requests.
@@ -218,7 +218,7 @@ impl Responder {
         self: &Rc<Self>,
         request: Request<'_>,
         body: RequestBody,
-        begun: Option<Box<Begun>>,
+        begun: Option<Box<SentRequest>>,
     ) -> Response {
         let leaves = self.services.site.forward_proxy.is_some()
             && Exchange::new(self, 0, request.head, request.connection.client).is_for_another_server();
@@ -349,7 +349,7 @@ struct Exchange<'a> {
     raw: Option<Box<RawReading<'a>>>,
     sending: Sending,
     /// `None`: the request has not been sent to an application.
-    begun: Option<Box<Begun>>,
+    begun: Option<Box<SentRequest>>,
 }
 
 /// Whether the fast path may send a request to an application, which responds later.
@@ -365,7 +365,7 @@ pub enum Unfinished {
     /// The response has to wait for something.
     Waits,
     /// The request has been sent to an application.
-    Begun(Box<Begun>),
+    Sent(Box<SentRequest>),
 }
 
 /// What a plan results in.
@@ -543,7 +543,7 @@ impl<'a> Exchange<'a> {
             || (!self.is_get_or_head() && plan.route.fallback.is_some())
             || self.publishing_method(plan.route, path).is_some()
         {
-            return Err(self.send_fast(&plan, fallback).map_or(Unfinished::Waits, Unfinished::Begun));
+            return Err(self.send_fast(&plan, fallback).map_or(Unfinished::Waits, Unfinished::Sent));
         }
         if let PlannedAction::Files(planned) = &plan.action
             && let Err(status) = self.user_status_fast(planned).ok_or(Unfinished::Waits)?

@@ -23,7 +23,7 @@ use crate::handshake::TlsFacts;
 use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
 use crate::response::Response;
-use crate::upstream::immediate::Begun;
+use crate::upstream::immediate::SentRequest;
 
 /// The state of HTTP/1.x on one connection.
 pub struct Http1 {
@@ -62,7 +62,7 @@ pub enum Next {
     /// It responds to the next request in a task, because that has to wait, or has a body. Its head has so many bytes.
     Respond(usize),
     /// It awaits the response of an application, which has the next request. Its head has so many bytes.
-    Receive(usize, Box<Begun>),
+    Receive(usize, Box<SentRequest>),
 }
 
 /// Whether all of a request has been read when its response is sent.
@@ -240,7 +240,7 @@ impl Http1 {
                 Step::Answered(used)
             }
             Err(Unfinished::Waits) => Step::Stop(Next::Respond(used)),
-            Err(Unfinished::Begun(begun)) => Step::Stop(Next::Receive(used, begun)),
+            Err(Unfinished::Sent(begun)) => Step::Stop(Next::Receive(used, begun)),
         }
     }
 

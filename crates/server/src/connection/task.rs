@@ -35,7 +35,7 @@ use crate::request::interim::SendInterim;
 use crate::response::Response;
 use crate::semaphore::Permit;
 use crate::stats::Count;
-use crate::upstream::immediate::{Answer, Begun};
+use crate::upstream::immediate::{Answer, SentRequest};
 
 /// Bytes that a client may still send after the last response. Then the connection is closed.
 const LINGER_BYTES: usize = 1024 * 1024;
@@ -205,7 +205,7 @@ impl Task {
     }
 
     /// Awaits the response of an application to the request whose head is the next `bytes` bytes.
-    async fn receive(&mut self, bytes: usize, begun: Box<Begun>) -> Result<Output, Interruption> {
+    async fn receive(&mut self, bytes: usize, begun: Box<SentRequest>) -> Result<Output, Interruption> {
         let bytes = self.take_head(bytes);
         self.transport.begin_without_body();
         match self.unless_interrupted(begun.receive()).await? {
@@ -226,7 +226,11 @@ impl Task {
     }
 
     /// Answers the request with this head. `begun`: it has been sent to an application.
-    async fn respond(&mut self, bytes: Rc<[u8]>, begun: Option<Box<Begun>>) -> Result<Output, Interruption> {
+    async fn respond(
+        &mut self,
+        bytes: Rc<[u8]>,
+        begun: Option<Box<SentRequest>>,
+    ) -> Result<Output, Interruption> {
         let mut store = Box::new(FieldStore::new());
         let Ok(Some((mut head, _))) = parse(&bytes, &mut store, &self.connections.services.site.limits.head)
         else {

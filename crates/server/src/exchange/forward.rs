@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::request::owned::with_fields;
 use crate::response::Response;
-use crate::upstream::immediate::Begun;
+use crate::upstream::immediate::SentRequest;
 use crate::upstream::{self, Form, Handler, HandlerKind, Outcome};
 
 /// Internal redirects of one request. RFC 3875 leaves the number to the server.
@@ -33,7 +33,7 @@ impl Exchange<'_> {
         &self,
         plan: &Plan<'_, '_>,
         fallback: Option<&FallbackVariables>,
-    ) -> Option<Box<Begun>> {
+    ) -> Option<Box<SentRequest>> {
         let (PlannedAction::Upstream(planned), Sending::Yes(via)) = (&plan.action, self.sending) else {
             return None;
         };
@@ -52,13 +52,13 @@ impl Exchange<'_> {
         let upstreams = &self.responder.upstreams;
         let from = (self.client, via);
         let Some(tracer) = &self.services.access.tracer else {
-            return Begun::send(upstreams, self.head, from, self.host, planned.route);
+            return SentRequest::send(upstreams, self.head, from, self.host, planned.route);
         };
         let trace = tracer.begin(self.head);
         let context = trace.fields(self.head);
         let fields = context.in_place(self.head.fields);
         let mut begun =
-            Begun::send(upstreams, &with_fields(self.head, &fields), from, self.host, planned.route)?;
+            SentRequest::send(upstreams, &with_fields(self.head, &fields), from, self.host, planned.route)?;
         begun.trace = Some(trace);
         Some(begun)
     }

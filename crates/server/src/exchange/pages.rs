@@ -22,7 +22,7 @@ use taipan_http::target::{SafePath, encode_path};
 use self::assembly::{Assembly, Audience, Document};
 pub(super) use self::assembly::{Inclusion, Place};
 use self::file_stream::FileStream;
-use self::stream::{Begun, PageStream, Source};
+use self::stream::{FirstContent, PageStream, Source};
 use super::Exchange;
 use crate::content::compress;
 use crate::files::Entry;
@@ -99,16 +99,16 @@ impl Exchange<'_> {
         let mut stream = PageStream::new(inclusion, source);
         // If all of the content can be made without waiting, its length is known, and whom it is for.
         let response = match stream.begin(self.services).await {
-            Begun::All(content) => {
+            FirstContent::All(content) => {
                 let audience = if parts.is_some() { audience } else { stream.audience() };
                 let head = head.optional("Cache-Control", cache_control(audience));
                 Response::from_head(head.length(content.len() as u64).finish_with(&content))
             }
-            Begun::Part => {
+            FirstContent::Part => {
                 let head = head.optional("Cache-Control", cache_control(audience)).finish();
                 Response { body: Body::Stream(Box::new(stream)), ..Response::from_head(head) }
             }
-            Begun::Failed => return self.status(route, Status::BAD_GATEWAY).await,
+            FirstContent::Failed => return self.status(route, Status::BAD_GATEWAY).await,
         };
         match (&self.inclusion, parts.is_some() || route.files.compress.scripts) {
             (None, true) => compress::negotiated(self.services, &route.files.compress, self.head, response),

@@ -59,7 +59,7 @@ pub struct AccessLogs {
 }
 
 /// A request whose response is being sent.
-struct Begun {
+struct PendingResponse {
     /// Of `clock::micros`.
     at: u64,
     /// In `Recent`.
@@ -71,7 +71,7 @@ struct Begun {
     zones: ZonesOf,
 }
 
-const _: () = assert!(size_of::<Begun>() + size_of::<Item>() <= memory::LOG_RECORD as usize);
+const _: () = assert!(size_of::<PendingResponse>() + size_of::<Item>() <= memory::LOG_RECORD as usize);
 
 struct Lines {
     buffer: Buffer,
@@ -96,7 +96,7 @@ pub struct Records {
 #[derive(Default)]
 struct Kept {
     /// Each of them, also those without a line.
-    begun: Vec<Begun>,
+    pending: Vec<PendingResponse>,
     bytes: Vec<u8>,
     items: Vec<Item>,
     watched: RefCell<Vec<WatchedItem>>,
@@ -189,7 +189,7 @@ impl AccessLogs {
             None => ZonesOf::NOTHING,
             Some(zones) => zones.find(request.host, request.head),
         };
-        records.begun.push(Begun { at: request.began, number, head, length, status, zones });
+        records.pending.push(PendingResponse { at: request.began, number, head, length, status, zones });
         if self.watches.is_on() {
             records.watch(&self.watches, number, request, &response);
         }
@@ -225,11 +225,11 @@ impl AccessLogs {
         first: Option<u64>,
         ended: Option<&str>,
     ) {
-        let Some(records) = records.kept.as_deref().filter(|kept| !kept.begun.is_empty()) else { return };
+        let Some(records) = records.kept.as_deref().filter(|kept| !kept.pending.is_empty()) else { return };
         let now = clock::micros();
         let mut left = sent;
         let is_watched = !records.watched.borrow().is_empty();
-        for Begun { at, number, head, length, status, zones } in &records.begun {
+        for PendingResponse { at, number, head, length, status, zones } in &records.pending {
             counts.add_durations(*at, first, now);
             let whole = length.map_or(left, |length| (head + length).min(left));
             left -= whole;
@@ -245,7 +245,7 @@ impl AccessLogs {
             }
         }
         if ended.is_some() {
-            counts.add(Count::Incomplete, records.begun.len() as u64);
+            counts.add(Count::Incomplete, records.pending.len() as u64);
         }
         for item in &records.items {
             let whole = item.length.map_or(sent, |l| (item.head + l).min(sent));
@@ -430,7 +430,7 @@ pub struct LoggedRequest<'a> {
 impl Records {
     pub fn clear(&mut self) {
         if let Some(kept) = &mut self.kept {
-            kept.begun.clear();
+            kept.pending.clear();
             kept.bytes.clear();
             kept.items.clear();
             kept.watched.get_mut().clear();
@@ -440,7 +440,7 @@ impl Records {
     /// Have they reached the limit of one connection?
     #[inline]
     pub fn are_full(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.begun.len() >= memory::LOG_RECORDS as usize)
+        self.kept.as_ref().is_some_and(|kept| kept.pending.len() >= memory::LOG_RECORDS as usize)
     }
 
     /// Sets why the last request stayed incomplete.

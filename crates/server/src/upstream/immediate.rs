@@ -41,7 +41,7 @@ use crate::trace::Trace;
 const OWN_FIELDS: usize = 128;
 
 /// A request that has been sent.
-pub struct Begun {
+pub struct SentRequest {
     upstreams: Rc<Upstreams>,
     host: usize,
     route: RouteId,
@@ -72,7 +72,7 @@ pub struct Answer {
     pub route: RouteId,
 }
 
-impl Begun {
+impl SentRequest {
     /// Sends the request of `head` to the application of a route. `None`: it needs more than one write to a connection that
     /// is idle. Nothing that the application could act on has been sent then.
     pub fn send(
@@ -81,7 +81,7 @@ impl Begun {
         (client, via): (Peer, Via),
         host: usize,
         id: RouteId,
-    ) -> Option<Box<Begun>> {
+    ) -> Option<Box<SentRequest>> {
         let services = &upstreams.services;
         let route = services.site.hosts.at(host).routes.get(id);
         let (script, upstream_id) = (route.script.as_ref()?, route.upstream()?);
@@ -115,7 +115,7 @@ impl Begun {
             began: clock::micros(),
             tls: None,
         });
-        Some(Box::new(Begun {
+        Some(Box::new(SentRequest {
             upstreams: upstreams.clone(),
             host,
             route: id,
@@ -129,7 +129,7 @@ impl Begun {
     }
 
     /// What is left of the exchange. `None`: nothing, as the response was whole.
-    pub fn into_rest(mut self: Box<Begun>) -> Option<Rest> {
+    pub fn into_rest(mut self: Box<SentRequest>) -> Option<Rest> {
         let connection = self.connection.take()?;
         let (received, attempt) = (std::mem::take(&mut self.received), self.log.take());
         Some(Rest { connection, received, began: self.began, attempt: attempt.map(|(_, attempt)| attempt) })
@@ -145,7 +145,7 @@ impl Begun {
     }
 
     /// The response. Errors: there is none yet, or there is more to it.
-    pub async fn receive(mut self: Box<Begun>) -> Result<Answer, Box<Begun>> {
+    pub async fn receive(mut self: Box<SentRequest>) -> Result<Answer, Box<SentRequest>> {
         let services = self.upstreams.services.clone();
         let mut timer = pin!(sleep_until(self.deadline()));
         let response = poll_fn(|cx| {
@@ -226,7 +226,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for SentRequest {
     fn drop(&mut self) {
         // It has had a request.
         if let Some(connection) = self.connection.take() {

@@ -55,7 +55,7 @@ use self::head::HeadParser;
 use self::hedge::Hedger;
 use self::http::Http;
 use self::http2::Http2;
-use self::immediate::{Begun, Rest};
+use self::immediate::{Rest, SentRequest};
 use self::interim::Interims;
 use self::permission::BreakerPermit;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
@@ -166,7 +166,7 @@ pub async fn forward(
     variables: &Additions,
     body: RequestBody,
     log: &Rc<UpstreamLog>,
-    begun: Option<Box<Begun>>,
+    begun: Option<Box<SentRequest>>,
 ) -> Outcome {
     try_forward(upstreams, request, handler, variables, &body, log, begun)
         .await
@@ -180,7 +180,7 @@ async fn try_forward(
     variables: &Additions,
     body: &RequestBody,
     log: &Rc<UpstreamLog>,
-    begun: Option<Box<Begun>>,
+    begun: Option<Box<SentRequest>>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let bodies = bodies(services, handler);
@@ -293,7 +293,7 @@ struct Application<'a> {
     breaker: BreakerPermit,
     interims: Interims<'a>,
     /// The first attempt, if it has begun.
-    begun: Cell<Option<Box<Begun>>>,
+    begun: Cell<Option<Box<SentRequest>>>,
 }
 
 impl Application<'_> {
@@ -389,7 +389,7 @@ async fn forward_to_application(
     let was_out = upstream.managed().is_none() && pool.are_all_out();
     // At most once for each reused connection, `retries` times for a new one, and once alone.
     loop {
-        let attempt = match application.begun.take().and_then(Begun::into_rest) {
+        let attempt = match application.begun.take().and_then(SentRequest::into_rest) {
             Some(rest) => Attempt::resume(services, rest),
             None => Attempt::begin(services, application, request, &tried, log).await?,
         };

@@ -96,7 +96,7 @@ enum Progress {
 }
 
 /// What could be made before the head is sent.
-pub enum Begun {
+pub enum FirstContent {
     /// All of the content.
     All(Vec<u8>),
     /// The stream has the rest.
@@ -124,15 +124,15 @@ impl PageStream {
     }
 
     /// Makes what needs no waiting.
-    pub async fn begin(&mut self, services: &Services) -> Begun {
+    pub async fn begin(&mut self, services: &Services) -> FirstContent {
         let mut content = Vec::new();
         match self.advance(services, &mut content, BEGIN, Patience::None).await {
-            Ok(Progress::Ended) => Begun::All(content),
+            Ok(Progress::Ended) => FirstContent::All(content),
             Ok(Progress::More | Progress::Paused) => {
                 self.first = content;
-                Begun::Part
+                FirstContent::Part
             }
-            Err(_) => Begun::Failed,
+            Err(_) => FirstContent::Failed,
         }
     }
 
