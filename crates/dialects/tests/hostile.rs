@@ -1,4 +1,4 @@
-//! Configurations that nobody writes: each ends soon, with a message that has a line.
+//! Configurations that are made to cost time or memory: each ends soon, with a message that has a line.
 
 use std::io;
 use std::path::{Path, PathBuf};

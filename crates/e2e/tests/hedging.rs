@@ -15,7 +15,7 @@ struct Peer {
     arrivals: Receiver<Arrival>,
 }
 
-/// A connection whose first request has come.
+/// A connection whose first request has been received.
 struct Arrival {
     head: String,
     stream: TcpStream,
@@ -154,7 +154,7 @@ fn one_endpoint_that_breaks_off_at_any_byte_costs_nothing() {
                 if is_first { (at_first, at_second) } else { (at_second, at_first) };
             broken.send(&head[..cut]);
             drop(broken);
-            // Its response comes behind the end of the other one, or ahead of it: both must do.
+            // Its response ends after the other one, or before it: both are right.
             whole.send(&response("w"));
             rows.check(format!("{cut} {is_first}"), client.read_response().text().as_str(), "w.");
         }

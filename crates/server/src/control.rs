@@ -456,7 +456,7 @@ impl Control {
 }
 
 impl Client {
-    /// For a request that came by another way.
+    /// For a request that was not received by the control socket.
     pub fn of(to: OwnedFd) -> Client {
         Client { stream: to.into(), received: Vec::new(), deadline: Instant::now() }
     }

@@ -73,7 +73,7 @@ impl DestinationId {
 
 impl Drop for StoredAddress {
     fn drop(&mut self) {
-        // The table is gone where the thread ends.
+        // At the end of the thread, the table has been dropped already.
         _ = TABLE.try_with(|table| table.borrow_mut().remove(self.0.get()));
     }
 }

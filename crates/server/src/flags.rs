@@ -273,7 +273,7 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         name: "watch",
         arguments: "-c FILE",
-        help: "Show requests as they come, hop by hop, with their heads",
+        help: "Show requests as they arrive, hop by hop, with their heads",
     },
     CommandRow {
         name: "explain",

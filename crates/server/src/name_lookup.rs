@@ -97,7 +97,7 @@ struct Process {
     bounds: (Duration, Duration),
     lookups: Cell<usize>,
     workers: Cell<usize>,
-    /// A worker has left.
+    /// Notified when a worker has closed its channel.
     left: Notify,
 }
 
@@ -160,7 +160,7 @@ impl Process {
     }
 }
 
-/// Nothing that a log or a script could take for something else.
+/// Whether the name has no character that a log or a script could take for something else.
 fn is_name(name: &str) -> bool {
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !name.is_empty() && name.len() <= 253 && name.bytes().all(is_of_name)

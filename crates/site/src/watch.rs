@@ -1,4 +1,4 @@
-//! Which requests `taipan watch` shows, and what of them is hidden. Knows nothing of those who watch.
+//! Which requests `taipan watch` shows, and what of them is hidden. Knows nothing of watchers.
 
 use std::fmt;
 use std::net::IpAddr;

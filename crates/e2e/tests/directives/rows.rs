@@ -309,7 +309,7 @@ fn serve_scgi(socket: &Path) {
                 .map(|word| String::from_utf8_lossy(word).into_owned())
                 .collect();
             let lines: String = words.chunks(2).map(|pair| format!("{}\n", pair.join("="))).collect();
-            // A client that has gone needs no response.
+            // A client that has disconnected needs no response.
             _ = stream
                 .write_all(format!("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n{lines}").as_bytes());
         }

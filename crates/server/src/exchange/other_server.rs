@@ -18,7 +18,7 @@ use crate::request::body::RequestBody;
 use crate::response::Response;
 use crate::stats::Count;
 use crate::upstream::Outcome;
-use crate::upstream::direct::{self, Destination};
+use crate::upstream::direct::{self, OriginConnection};
 
 /// RFC 5842 §7.2.
 const LOOP_DETECTED: u16 = 508;
@@ -69,10 +69,10 @@ impl Exchange<'_> {
         let (stream, permit, attempt) = connected.map_err(plain)?;
         services.counts.add(Count::Forwarded, 1);
         let name: Rc<str> = format!("the server {with_port}").into();
-        let destination = Destination { stream, permit, attempt, name, timeouts };
+        let origin = OriginConnection { stream, permit, attempt, name, timeouts };
         let body = std::mem::replace(&mut self.body, RequestBody::None);
         let (services, max_body) = (&self.responder.services, services.site.limits.body);
-        match direct::forward(services, request, &body, max_body, destination).await {
+        match direct::forward(services, request, &body, max_body, origin).await {
             Outcome::Response(response) => Ok(response),
             Outcome::Rejected((status, rule)) => Err((status, Some(rule))),
             Outcome::Failed(status) => Err(plain(status)),

@@ -94,7 +94,7 @@ struct Process {
     resolver: Result<Resolver, String>,
     connecting: Cell<usize>,
     workers: Cell<usize>,
-    /// A worker has left.
+    /// Notified when a worker has closed its channel.
     left: Notify,
 }
 

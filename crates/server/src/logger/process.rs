@@ -355,7 +355,7 @@ impl Reader {
         self.report_lost("it did not take the last lines in time");
     }
 
-    /// Sends what is queued to a collector, a request for what comes in a time, until the logger ends.
+    /// Sends what is queued to a collector, until the logger ends. One request has what was queued within `GATHER`.
     async fn feed_collector(
         &self,
         collector: &Collector,

@@ -36,7 +36,7 @@ use crate::services::Services;
 
 /// RFC 9110 §15.5.8.
 const PROXY_AUTHENTICATION_REQUIRED: u16 = 407;
-/// This server in `Via`. No other has the name, so that a request that comes back is known.
+/// This server in `Via`. No other server has the name, so a request that passes this one again is recognized.
 static NAME: LazyLock<String> = LazyLock::new(|| {
     let mut bytes = [0; 4];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
@@ -46,7 +46,7 @@ static NAME: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// A connection to the server of a URL.
-pub struct Destination {
+pub struct OriginConnection {
     pub stream: Stream,
     /// Held until the end of the response.
     pub permit: Permit,
@@ -66,16 +66,16 @@ pub fn has_passed(head: &Head<'_>) -> bool {
     })
 }
 
-/// Sends a request, whose body has at most `max_body` bytes, and makes a response of what comes back.
+/// Sends a request, whose body has at most `max_body` bytes, and makes a response of that of the server.
 pub async fn forward(
     services: &Rc<Services>,
     request: Request<'_>,
     body: &RequestBody,
     max_body: u64,
-    destination: Destination,
+    origin: OriginConnection,
 ) -> Outcome {
     let Request { head, connection, .. } = request;
-    let Destination { stream, permit, attempt, name, timeouts } = destination;
+    let OriginConnection { stream, permit, attempt, name, timeouts } = origin;
     let (length, source) = match body.length() {
         // The client may have announced an empty body.
         Length::None => ((head.framing == Framing::Sized(0)).then_some(Some(0)), BodySource::Empty),

@@ -1,4 +1,4 @@
-//! `taipan watch`: what becomes of the requests that someone watches. A worker copies facts of a request into an event, and
+//! `taipan watch`: what becomes of the requests that are watched. A worker copies facts of a request into an event, and
 //! sends it through a bounded queue; the main thread makes text of it. Nothing is copied while there is no watcher.
 //!
 //! Knows nothing of the control socket, nor of the logs.
@@ -52,7 +52,7 @@ pub enum Event {
     Whole(u64, Arc<Asked>, Arc<Answered>, Arc<Ended>),
 }
 
-/// A request, as it came.
+/// A request, as it was received.
 pub struct Asked {
     client: Peer,
     /// The index of the host.
@@ -133,7 +133,7 @@ impl Watch {
         (Arc::new(watch), events)
     }
 
-    /// Whether there is one who reads.
+    /// Whether the watcher still reads.
     pub fn is_open(&self) -> bool {
         !self.queue.is_closed()
     }

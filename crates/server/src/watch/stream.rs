@@ -19,12 +19,12 @@ use super::{Event, Watch, text};
 /// How long it may take until a watcher is told of what was left out.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 
-/// Runs until the watcher has gone.
+/// Runs until the watcher closes its end, or this process serves no more.
 pub async fn run(to: StdUnixStream, watch: Arc<Watch>, events: Receiver<Event>, site: Site) {
     let Ok(stream) = open(to) else { return };
     let (mut from, to) = stream.into_split();
     tokio::select! {
-        () = gone(&mut from) => {}
+        () = closed(&mut from) => {}
         () = watch.ended.notified() => {}
         _ = send(to, &watch, events, &site) => {}
     }
@@ -35,8 +35,8 @@ fn open(stream: StdUnixStream) -> io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
-/// Returns when the watcher has closed its end. It has nothing to say.
-async fn gone(from: &mut OwnedReadHalf) {
+/// Returns when the watcher has closed its end. What it sends is ignored.
+async fn closed(from: &mut OwnedReadHalf) {
     let mut ignored = [0; 64];
     loop {
         if from.readable().await.is_err() {

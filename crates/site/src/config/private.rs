@@ -28,8 +28,8 @@ const KEYS: [&str; 10] = [
     "eab_key_file",
     "tls_certificate_key",
 ];
-/// Keys whose values are files that may be read, and are never written by clients: who replaces them becomes the server, or
-/// its upstreams.
+/// Keys whose values are files that may be read, and are never written by clients: a client that replaced one could act as
+/// the server, or as its upstreams.
 const NEVER_WRITTEN: [&str; 11] = [
     "certificate",
     "tls_certificate",
