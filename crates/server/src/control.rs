@@ -262,6 +262,7 @@ pub fn watch(source: &SiteSource, filter: &Filter) -> ExitCode {
         tries += 1;
         std::thread::sleep(WATCH_AGAIN);
     }
+    terminal::err(format_args!("taipan: no process shows requests; see the error log"));
     ExitCode::FAILURE
 }
 

@@ -1,5 +1,5 @@
-//! What administrators do through the control socket, and what of it outlives a reload. Each act is in the error log, with who
-//! has done it.
+//! What administrators do through the control socket, and what of it outlives a reload. Each act is in the error log, with
+//! its user.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -40,8 +40,12 @@ impl Acts {
             Request::Drain(Drain { application, endpoint, change }) => {
                 let key = (application.clone(), endpoint.clone());
                 match change {
+                    DrainChange::Drain if self.drained.contains(&key) => {}
                     DrainChange::Drain if self.drained.len() < MAX_DRAINED => _ = self.drained.insert(key),
-                    DrainChange::Drain => {}
+                    DrainChange::Drain => log::warn(format_args!(
+                        "{endpoint} of application {application} gets requests again after a reload that changes \
+                         it: {MAX_DRAINED} drained endpoints are remembered already"
+                    )),
                     DrainChange::Undrain => _ = self.drained.remove(&key),
                 }
             }
@@ -78,10 +82,9 @@ impl Master {
     /// Switches a host to maintenance, or back.
     pub(super) fn switch_maintenance(&mut self, client: Client, act: &MaintenanceAct) {
         let MaintenanceAct { host, retry_after } = act;
-        let sites: Vec<&Site> = self.site.iter().collect();
-        let is_known = sites.iter().any(|site| maintenance::host(site, host).is_some());
+        let is_known = self.site.iter().any(|site| maintenance::host(site, host).is_some());
         if !is_known && retry_after.is_some() {
-            let names = sites.iter().flat_map(|site| site.hosts.iter()).flat_map(|host| &host.names);
+            let names = self.site.iter().flat_map(|site| site.hosts.iter()).flat_map(|host| &host.names);
             let names: Vec<&str> = names.map(String::as_str).take(20).chain([DEFAULT_HOST]).collect();
             let (host, names) = (host.escape_debug(), names.join(", "));
             return client.failed([&*format!("there is no host \"{host}\", but {names}")]);

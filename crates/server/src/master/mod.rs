@@ -383,7 +383,7 @@ impl Master {
         let is_allowed = self.site.as_ref().is_some_and(acts::have_page);
         match Request::parse(line.as_bytes()).filter(|request| is_allowed && request.is_for_page()) {
             Some(request) => self.carry_out(client, request, &format!("page, {}", who.escape_debug())),
-            None => client.failed(["that is nothing that can be done here"]),
+            None => client.failed(["this cannot be done here"]),
         }
     }
 
