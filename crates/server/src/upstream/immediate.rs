@@ -38,7 +38,7 @@ use crate::stats::Count;
 use crate::trace::Trace;
 
 /// Bytes of the fields that this server adds to most responses.
-const OWN_FIELDS: usize = 128;
+const OWN_FIELDS_BYTES: usize = 128;
 
 /// A request that has been sent.
 pub struct SentRequest {
@@ -200,7 +200,7 @@ impl SentRequest {
         }
         let forwarding = &route.script.as_ref()?.forwarding;
         let mut writer =
-            HeadWriter::new(services, Some(route), head.status).reserve(received.len() + OWN_FIELDS);
+            HeadWriter::new(services, Some(route), head.status).reserve(received.len() + OWN_FIELDS_BYTES);
         for (known, field) in fields(&head) {
             let cookie = match known {
                 Some(known @ KnownField::SetCookie) => {

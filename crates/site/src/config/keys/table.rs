@@ -2556,7 +2556,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "2",
                 text: "How often a request is sent to a further endpoint because one has failed before it responded: any \
                        request of which nothing was sent, and otherwise those of methods that may be repeated (GET, HEAD, \
-                       PUT, DELETE, OPTIONS, TRACE) without a body, or with one that is stored.",
+                       OPTIONS, PUT, DELETE, PROPFIND, REPORT) without a body, or with one that is stored.",
             },
             Key {
                 name: "hedge_after",
@@ -2564,8 +2564,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("never: a request waits for its endpoint alone"),
                 example: "\"200ms\"",
                 text: "How long a request waits for the head of a response before it is sent to a second endpoint, too. The \
-                       first whole head counts, and the other connection is closed. Only GET, HEAD and OPTIONS without a body, \
-                       and not with `hash` or `sticky`. See [Hedging](proxy.md#hedging).",
+                       first whole head counts, and the other connection is closed. Only GET, HEAD, OPTIONS, PROPFIND and \
+                       REPORT without a body, and not with `hash` or `sticky`. See [Hedging](proxy.md#hedging).",
             },
             Key {
                 name: "hedge_budget",
