@@ -329,6 +329,16 @@ pub struct ZoneSnapshot {
     pub values: ZoneValues,
 }
 
+impl ZoneSnapshot {
+    /// The name of the host, and the pattern of the route behind it.
+    fn name(&self) -> String {
+        match &self.zone {
+            Zone::Host(host) => host.clone(),
+            Zone::Route(host, pattern) => format!("{host} {pattern}"),
+        }
+    }
+}
+
 /// The statistics of a process. A worker that does not respond has no snapshot.
 pub struct Report {
     /// When the counting began, in seconds since 1970.
@@ -464,11 +474,8 @@ impl Report {
             _ = write!(out, "{name:>12}");
         }
         out.push('\n');
-        for ZoneSnapshot { zone, values } in &self.zones {
-            let name = match zone {
-                Zone::Host(host) => host.clone(),
-                Zone::Route(host, pattern) => format!("{host} {pattern}"),
-            };
+        for snapshot in &self.zones {
+            let (name, values) = (snapshot.name(), &snapshot.values);
             let durations = values.durations().0;
             let quantile = |part| histogram::quantile(durations, part).unwrap_or(0);
             let numbers = [values.responses()].into_iter().chain(values.classes().iter().copied());

@@ -2,9 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use site::zones::Zone;
-
-use super::{MAX_ENDPOINTS, Report, Usage, ZoneSnapshot};
+use super::{MAX_ENDPOINTS, Report, Usage};
 use crate::clock;
 
 impl Report {
@@ -30,11 +28,8 @@ impl Report {
             }
         }
         push(&mut out, &[&"first_byte", &buckets(&total.counts.first_byte().0)]);
-        for ZoneSnapshot { zone, values } in &self.zones {
-            let name = match zone {
-                Zone::Host(host) => host.clone(),
-                Zone::Route(host, pattern) => format!("{host} {pattern}"),
-            };
+        for snapshot in &self.zones {
+            let (name, values) = (snapshot.name(), &snapshot.values);
             let (bytes, durations) = (values.bytes(), buckets(values.durations().0));
             let mut fields: Vec<&dyn Display> = vec![&"zone", &name];
             fields.extend(values.classes().iter().map(|n| n as &dyn Display));
