@@ -163,7 +163,7 @@ fn the_devices_of_the_manual_are_served_in_little_memory() {
     const PAGE: &str = include_str!("../../../docs/manual/from-nginx.md");
     const ADDED: &str = include_str!("../../../docs/manual/from-boa.md");
     let mut rows = Rows::new();
-    // The example of a whole site comes first.
+    // The example of a whole site is the first.
     let page = PAGE.split_once("## Devices").expect("the page has them").1;
     for server in ["lighttpd", "nginx", "apache", "caddy"] {
         let site = site()

@@ -174,7 +174,7 @@ fn refuses_what_is_no_filter() {
     }
 }
 
-/// A request that has not ended is shown as far as it has come.
+/// A request that has not ended is shown up to the step that it has reached.
 #[test]
 fn shows_a_request_while_it_runs() {
     let (release, released) = channel::<()>();
@@ -236,7 +236,7 @@ fn watchers_are_few_and_those_that_do_not_read_cost_nothing() {
     signal_process(watchers[0].child.id(), Signal::CONT);
     watchers[0].expect(&["requests or parts of them were left out"]);
     drop(watchers);
-    // Their places are free as soon as the server has seen that they have gone.
+    // Their places are free as soon as the server has seen that they have disconnected.
     let begins = || {
         let watcher = Watcher::spawn(&server, &["--path", "/x"]);
         let begins = |lines: &[String]| (!lines.is_empty()).then_some(());
