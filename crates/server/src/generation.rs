@@ -423,6 +423,7 @@ impl MainThread {
         }
         self.phase = Phase::Serving;
         self.sample();
+        sys::unmap_program();
         self.master.send(&GenerationEvent::Ready)
     }
 

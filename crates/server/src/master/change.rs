@@ -570,6 +570,7 @@ impl Master {
         if let Some(starter) = &mut self.starter {
             starter.ready();
         }
+        sys::unmap_program();
         self.begin_queued_reload();
         Ok(())
     }
