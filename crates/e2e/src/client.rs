@@ -23,6 +23,16 @@ pub struct Client {
     socket: Socket,
     buffer: Vec<u8>,
     repeater: Option<Arc<Mutex<Repeater>>>,
+    traffic: Traffic,
+}
+
+/// Bytes above TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// That the server had to read.
+    pub sent: u64,
+    /// That the server has sent.
+    pub received: u64,
 }
 
 #[derive(Debug)]
@@ -75,7 +85,7 @@ impl Client {
     }
 
     fn of(socket: Socket) -> Client {
-        let mut client = Client { socket, buffer: Vec::new(), repeater: None };
+        let mut client = Client { socket, buffer: Vec::new(), repeater: None, traffic: Traffic::default() };
         client.set_timeout(TIMEOUT);
         client
     }
@@ -93,7 +103,8 @@ impl Client {
             Socket::Unix(s) => s.try_clone().map(Socket::Unix),
             Socket::Tls(_) => panic!("the state of TLS belongs to one handle"),
         };
-        Client { socket: socket.expect("there is a descriptor left"), buffer: Vec::new(), repeater: None }
+        let socket = socket.expect("there is a descriptor left");
+        Client { socket, buffer: Vec::new(), repeater: None, traffic: Traffic::default() }
     }
 
     /// The timeout of reads and writes; 10 s at first.
@@ -115,8 +126,14 @@ impl Client {
         self
     }
 
+    /// What has been sent and received so far.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
     /// Sends all bytes, to a server that may have closed.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.traffic.sent += bytes.as_ref().len() as u64;
         match &mut self.socket {
             Socket::Tcp(s) => s.write_all(bytes.as_ref()),
             Socket::Unix(s) => s.write_all(bytes.as_ref()),
@@ -337,7 +354,9 @@ impl Client {
                 read => break read,
             }
         };
-        self.buffer.truncate(len + *read.as_ref().unwrap_or(&0));
+        let count = *read.as_ref().unwrap_or(&0);
+        self.traffic.received += count as u64;
+        self.buffer.truncate(len + count);
         read
     }
 }

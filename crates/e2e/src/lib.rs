@@ -33,7 +33,7 @@ pub use rustix::process::Signal;
 pub use background::{BackgroundProcess, children_of, parent_of, runs};
 pub use certificates::{Authority, Certificate, authority};
 pub use cgroup::ControlGroup;
-pub use client::{Client, ReadError};
+pub use client::{Client, ReadError, Traffic};
 pub use clients::{Clients, Page, Persistence, Tally};
 pub use exchange::{Exchange, Rows, exchange};
 pub use folder::Folder;

@@ -493,21 +493,26 @@ impl<'a> Exchange<'a> {
         if self.responder.needs.authorizers && self.must_authorize(path, self.route(path)) {
             return Err(Unfinished::Waits);
         }
-        let resolution = if self.is_get_or_head()
-            && let Some(entry) = self.responder.files.get(self.key, path.as_str(), self.now)
-        {
-            self.services.counts.add(Count::CacheHits, 1);
-            self.serve(path, &entry, None)
-        } else {
-            self.resolve_fast(path, self.plan(path.clone()), None)?
+        let cached = match self.is_get_or_head() {
+            true => self.responder.files.get(self.key, path.as_str(), self.now),
+            false => None,
         };
-        match resolution {
-            Resolution::Response(response) => Ok(response),
+        let resolution = match &cached {
+            Some(entry) => self.serve(path, entry, None),
+            None => self.resolve_fast(path, self.plan(path.clone()), None)?,
+        };
+        let response = match resolution {
+            Resolution::Response(response) => response,
             Resolution::Absent(route, status) => {
-                self.fall_back_fast(path, route, status).ok_or(Unfinished::Waits)
+                self.fall_back_fast(path, route, status).ok_or(Unfinished::Waits)?
             }
-            resolution => self.finish_fast(resolution).ok_or(Unfinished::Waits),
+            resolution => self.finish_fast(resolution).ok_or(Unfinished::Waits)?,
+        };
+        // What the driver looks up again counts there.
+        if cached.is_some() {
+            self.services.counts.add(Count::CacheHits, 1);
         }
+        Ok(response)
     }
 
     #[cold]
@@ -851,7 +856,9 @@ impl<'a> Exchange<'a> {
                 kept::make(&self.responder.files, self.key, path, entry, coding);
                 file::full(services, entry, meanwhile)
             }
-            Decision::Stream(coding) => compress::encoded(services, file::full(services, entry, 0), coding),
+            Decision::Stream(coding) => {
+                compress::encoded(services, self.head.method, file::full(services, entry, 0), coding)
+            }
             Decision::NotModified(selected) => {
                 file::not_modified(services, self.route(path), entry, selected)
             }
@@ -962,6 +969,7 @@ impl<'a> Exchange<'a> {
     /// What is at `path`, if the cache has it or the kernel has it in memory.
     fn probe(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Probe {
         if let Some(entry) = self.responder.files.get(self.key, path.as_str(), self.now) {
+            self.services.counts.add(Count::CacheHits, 1);
             return Probe::Hit(entry);
         }
         let found = self.responder.files.probe(self.key, path, planned, self.now);

@@ -790,7 +790,8 @@ fn log_unanswered(
     let response = LoggedResponse {
         status,
         head: 0,
-        length: Some(0),
+        // It has not been sent.
+        length: None,
         user: None,
         upstream: None,
         cache: None,

@@ -422,6 +422,7 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
             Err(Errno::INTR) => continue,
             Err(_) => return fail(connections, connection),
         };
+        connections.services.counts.add(Count::Received, have as u64);
         if connection.state == State::Draining {
             // Unread bytes would have the connection reset when it is closed (RFC 9112 §9.6).
             continue;
@@ -437,7 +438,6 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
         http.is_early = connection.socket.is_handshaking();
         http.tls = connection.socket.logged_tls();
         http.began = connections.services.turn();
-        connections.services.counts.add(Count::Received, have as u64);
         let Answered { used, next } = http.answer(connections, have);
         match next {
             Next::Send(output) => match send(connections, connection, http, output, used..have) {

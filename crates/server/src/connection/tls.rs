@@ -317,10 +317,19 @@ impl Session {
             // More than once only for the long messages of some handshakes, which the library limits.
             records.resize(records.len().max(kept + READ), 0);
             records[..kept].copy_from_slice(&self.received);
-            let count = read(&mut records[kept..])?;
-            if count == 0 {
-                return Ok(0);
-            }
+            let count = match read(&mut records[kept..]) {
+                Ok(0) => {
+                    self.note_broken_handshake();
+                    return Ok(0);
+                }
+                Ok(count) => count,
+                Err(errno) => {
+                    if !matches!(errno, Errno::AGAIN | Errno::INTR) {
+                        self.note_broken_handshake();
+                    }
+                    return Err(errno);
+                }
+            };
             let plaintext = self.process(&mut records[..kept + count], out);
             // Handshakes and alerts are sent as far as the socket takes them, whatever becomes of the session.
             let sent = self.flush(&mut send);
@@ -387,7 +396,10 @@ impl Session {
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.unsent),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => self.state.on_peer_closed(),
+                Ok(ConnectionState::PeerClosed) => {
+                    self.note_handshake();
+                    self.state.on_peer_closed();
+                }
                 Ok(_) => {
                     self.keep(&records[at + discard..]);
                     self.note_handshake();
@@ -395,6 +407,7 @@ impl Session {
                 }
                 Err(error) => {
                     encode_alert(rustls, &mut records[at + discard..], &mut self.unsent);
+                    self.note_handshake();
                     return Err(Failure::Protocol(error));
                 }
             }
@@ -435,6 +448,12 @@ impl Session {
             counts.add(Count::HandshakesResumed, u64::from(is_resumed));
             self.state.on_handshake();
         }
+    }
+
+    /// The client has closed. One that has sent nothing has not begun a handshake.
+    fn note_broken_handshake(&self) {
+        let is_broken = self.is_handshaking() && !self.is_new();
+        self.shared.services.counts.add(Count::HandshakesFailed, u64::from(is_broken));
     }
 
     /// Keeps an incomplete record.

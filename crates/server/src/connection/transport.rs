@@ -345,6 +345,7 @@ impl Transport {
         let mut interims = self.interims.borrow_mut();
         while !interims.is_empty() {
             let sent = self.stream.borrow().try_send(&interims, More::Nothing)?;
+            self.connections.services.counts.add(Count::Bytes, sent as u64);
             interims.drain(..sent);
         }
         Ok(())

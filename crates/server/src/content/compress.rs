@@ -48,7 +48,7 @@ pub fn negotiated(
     }
     match chosen(rules, head) {
         Coding::Identity => varying(response),
-        coding => encoded(services, response, coding),
+        coding => encoded(services, head.method, response, coding),
     }
 }
 
@@ -82,14 +82,17 @@ fn chosen(rules: &CompressRules, head: &Head<'_>) -> Coding {
     negotiate::choose(head.values("accept-encoding"), codings.as_slice())
 }
 
-/// The response in `coding`, or as it is, if too many others are being encoded.
-pub fn encoded(services: &Services, response: Response, coding: Coding) -> Response {
+/// The response to a request with `method` in `coding`, or as it is, if too many others are being encoded.
+pub fn encoded(services: &Services, method: Method, response: Response, coding: Coding) -> Response {
     let plain = response.bytes()[response.head.head_len()..].len();
     let is_small = matches!(response.body, Body::Nothing) && plain <= SLICE;
     if is_small && plain > 0 {
         let response = small(response, coding);
         let length = response.bytes().len() - response.head.head_len();
-        services.counts.add(Count::SavedSending, plain.saturating_sub(length) as u64);
+        // The response to HEAD is sent without the content.
+        if method != Method::Head {
+            services.counts.add(Count::SavedSending, plain.saturating_sub(length) as u64);
+        }
         return response;
     }
     let Some(permit) = services.encoders.take() else { return varying(response) };
@@ -119,7 +122,8 @@ pub fn encoded(services: &Services, response: Response, coding: Coding) -> Respo
         },
         Body::Parts(_) | Body::Tunnel(_) => return varying(response),
     };
-    Response { body, broken_rule: response.broken_rule, ..Response::from_head(head) }
+    let Response { broken_rule, origin, throttle, cache, .. } = response;
+    Response { body, broken_rule, origin, throttle, cache, ..Response::from_head(head) }
 }
 
 /// A body behind its head, at once.
@@ -128,7 +132,9 @@ fn small(response: Response, coding: Coding) -> Response {
     match encoder::encode(coding, Effort::Quick, plain) {
         Ok(bytes) if bytes.len() < plain.len() => {
             let head = rewritten(&response.head, coding).number("Content-Length", bytes.len() as u64);
-            Response { broken_rule: response.broken_rule, ..Response::from_head(head.finish_with(&bytes)) }
+            let Response { broken_rule, origin, throttle, cache, .. } = response;
+            let head = head.finish_with(&bytes);
+            Response { broken_rule, origin, throttle, cache, ..Response::from_head(head) }
         }
         _ => varying(response),
     }

@@ -14,6 +14,7 @@ use site::listing::{
 };
 use site::model::{Dotfiles, Route, Symlinks};
 use taipan_http::conditional::Verdict;
+use taipan_http::head::Method;
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -159,7 +160,7 @@ async fn render(files: &Files, route: &Route, query: &Query, filter: Filter<'_>)
         let response = Response { body: Body::Stream(stream), ..Response::from_head(head.finish()) };
         return Ok(match query.coding {
             None | Some(Coding::Identity) => response,
-            Some(coding) => compress::encoded(services, response, coding),
+            Some(coding) => compress::encoded(services, Method::Get, response, coding),
         });
     }
     let head = DatedHead::new(head.length(first.len() as u64).finish_with(&first), &services.clock);

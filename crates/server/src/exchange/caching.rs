@@ -84,12 +84,12 @@ impl<'a> Exchange<'a> {
         let found = cache.find_written(|text| self.write_key(settings, name, text), self.head.fields);
         let Found::Entry(entry) = found else { return None };
         let (directives, identity) = (request::directives(self.head), Identity::of(self.head));
-        let status = match entry.policy.decide(&directives, identity, settings, self.now) {
-            Use::Fresh => CacheStatus::Hit,
-            Use::Stale => CacheStatus::Stale,
+        let (status, count) = match entry.policy.decide(&directives, identity, settings, self.now) {
+            Use::Fresh => (CacheStatus::Hit, Count::ResponseHits),
+            Use::Stale => (CacheStatus::Stale, Count::ResponsesStale),
             Use::WhileRevalidating | Use::Validate(_) | Use::GatewayTimeout | Use::Bypass => return None,
         };
-        self.services.counts.add(Count::ResponseHits, 1);
+        self.services.counts.add(count, 1);
         Some(self.of_stored(route, &entry, status, |text| self.write_key(settings, name, text)))
     }
 
@@ -167,6 +167,7 @@ impl<'a> Exchange<'a> {
                     return self.of_entry(&resource, &entry, CacheStatus::Stale);
                 }
                 Looked::GatewayTimeout => {
+                    self.services.counts.add(Count::ResponseMisses, 1);
                     let response = self.status(route, Status::GATEWAY_TIMEOUT).await;
                     return Response { cache: Some(CacheStatus::OnlyIfCached), ..response };
                 }
@@ -186,7 +187,11 @@ impl<'a> Exchange<'a> {
                     Turn::Alone => {}
                 }
             }
-            return self.fetch(request, &handler, resource, stale, why, leader).await;
+            let response = self.fetch(request, &handler, resource, stale, why, leader).await;
+            if !is_stored(&response) {
+                self.services.counts.add(Count::ResponseMisses, 1);
+            }
+            return response;
         }
         self.status(route, Status::INTERNAL_SERVER_ERROR).await
     }
@@ -225,12 +230,15 @@ impl<'a> Exchange<'a> {
 
     fn of_entry(&self, resource: &Resource<'_>, entry: &Rc<CachedResponse>, status: CacheStatus) -> Response {
         let count = match status {
-            CacheStatus::Hit => Count::ResponseHits,
-            CacheStatus::Stale | CacheStatus::StaleIfError => Count::ResponsesStale,
-            CacheStatus::Revalidated => Count::ResponsesRevalidated,
-            CacheStatus::Forwarded(_) | CacheStatus::OnlyIfCached => Count::ResponseMisses,
+            CacheStatus::Hit => Some(Count::ResponseHits),
+            CacheStatus::Stale | CacheStatus::StaleIfError => Some(Count::ResponsesStale),
+            CacheStatus::Revalidated => Some(Count::ResponsesRevalidated),
+            // It is counted once, behind all requests to the upstream.
+            CacheStatus::Forwarded(_) | CacheStatus::OnlyIfCached => None,
         };
-        self.services.counts.add(count, 1);
+        if let Some(count) = count {
+            self.services.counts.add(count, 1);
+        }
         self.of_stored(resource.route, entry, status, |text| text.extend_from_slice(resource.text.as_bytes()))
     }
 
@@ -318,7 +326,6 @@ impl<'a> Exchange<'a> {
         leader: Option<Leader>,
     ) -> Response {
         let route = resource.route;
-        self.services.counts.add(Count::ResponseMisses, 1);
         if self.services.sheds_cold() {
             return self.on_upstream_failure(&resource, stale, Status::SERVICE_UNAVAILABLE).await;
         }
@@ -507,6 +514,16 @@ const CAPABILITY: &str = "Surrogate-Capability";
 
 fn capability(settings: &Settings) -> Option<String> {
     (!settings.surrogate.is_empty()).then(|| format!("{}=\"Surrogate/1.0\"", settings.surrogate))
+}
+
+/// Whether a stored response was sent.
+fn is_stored(response: &Response) -> bool {
+    match response.cache {
+        Some(
+            CacheStatus::Hit | CacheStatus::Stale | CacheStatus::StaleIfError | CacheStatus::Revalidated,
+        ) => true,
+        Some(CacheStatus::Forwarded(_) | CacheStatus::OnlyIfCached) | None => false,
+    }
 }
 
 /// With the fields that are for this client alone.

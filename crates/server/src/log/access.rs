@@ -227,14 +227,16 @@ impl AccessLogs {
     ) {
         let Some(records) = records.kept.as_deref().filter(|kept| !kept.pending.is_empty()) else { return };
         let now = clock::micros();
-        let mut left = sent;
+        let (mut left, mut incomplete) = (sent, 0);
         let is_watched = !records.watched.borrow().is_empty();
         for PendingResponse { at, number, head, length, status, zones } in &records.pending {
             counts.add_durations(*at, first, now);
             let whole = length.map_or(left, |length| (head + length).min(left));
             left -= whole;
             let body = whole.saturating_sub(*head);
-            let cut = ended.filter(|_| length.is_none_or(|length| body < length));
+            // The responses in front of one that has ended early are complete.
+            let cut = ended.filter(|_| length.is_none_or(|length| whole < head + length));
+            incomplete += u64::from(cut.is_some());
             let micros = now.saturating_sub(*at);
             self.recent.finish(*number, body, micros, cut);
             if *zones != ZonesOf::NOTHING {
@@ -244,14 +246,14 @@ impl AccessLogs {
                 records.end_watched(*number, body, micros, cut);
             }
         }
-        if ended.is_some() {
-            counts.add(Count::Incomplete, records.pending.len() as u64);
+        if incomplete > 0 {
+            counts.add(Count::Incomplete, incomplete);
         }
         for item in &records.items {
             let whole = item.length.map_or(sent, |l| (item.head + l).min(sent));
             sent -= whole;
             let body = whole.saturating_sub(item.head);
-            let cut = item.length.is_none_or(|l| body < l);
+            let cut = item.length.is_none_or(|l| whole < item.head + l);
             self.note_exemplar(item, now);
             self.write_line(records, item, body, now, item.ended.or(ended.filter(|_| cut)));
         }

@@ -78,7 +78,7 @@ counts! {
     HandshakesResumed "handshakes_resumed" "TLS handshakes that resumed a session",
     Tls12 "tls_1_2" "TLS handshakes with TLS 1.2",
     Tls13 "tls_1_3" "TLS handshakes with TLS 1.3",
-    HandshakesFailed "handshakes_failed" "TLS handshakes that failed",
+    HandshakesFailed "handshakes_failed" "TLS handshakes that failed, or that the client broke off",
     HandshakesPerClient "handshakes_per_client" "TLS connections closed before the handshake: too many of a client",
     StreamsRefused "streams_refused" "HTTP/2 requests refused: too many at the same time",
     TimeoutHandshake "timeout_handshake" "timed out: TLS handshake",
@@ -93,8 +93,8 @@ counts! {
     UpstreamRequests "upstream_requests" "requests to applications",
     Upgraded "upgraded" "connections upgraded to another protocol",
     UpgradesRejected "upgrades_rejected" "requests rejected with 503: too many upgraded connections",
-    ScriptsFailed "scripts_failed" "scripts failed: not started, or invalid response",
-    ScriptsTimeout "scripts_timeout" "scripts ended because they took too long",
+    ScriptsFailed "scripts_failed" "scripts and applications that failed: not reached, or invalid response",
+    ScriptsTimeout "scripts_timeout" "scripts and applications that took too long",
     ScriptsKilled "scripts_killed" "scripts that ended by a signal",
     LimitedRequests "limited_requests" "requests rejected by a limit: too many in a time",
     LimitedConcurrent "limited_concurrent" "requests rejected by a limit: too many at once",
@@ -114,7 +114,7 @@ counts! {
     PublicationsWithoutSpace "publications_without_space" "requests rejected with 507: no space, or above a quota",
     SavedStored "saved_stored_bytes" "bytes saved by precompressed and compressed files",
     SavedSending "saved_sending_bytes" "bytes saved by compression while responses are sent",
-    ScriptsRejected "scripts_rejected" "requests rejected with 503: too many scripts",
+    ScriptsRejected "scripts_rejected" "requests rejected with 503: no script or application takes more",
 }
 
 /// Status codes.

@@ -528,15 +528,16 @@ fn report(services: &Services, label: &str, upstream_name: &str, failure: &NoRes
 
 fn rejected(services: &Services, request: &UpstreamRequest, upstream: &Upstream, error: PoolError) -> Status {
     log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
-    services.counts.add(Count::ScriptsRejected, 1);
-    match error {
-        PoolError::Unreachable | PoolError::Unresolved => Status::BAD_GATEWAY,
+    let (count, status) = match error {
+        PoolError::Unreachable | PoolError::Unresolved => (Count::ScriptsFailed, Status::BAD_GATEWAY),
         PoolError::QueueFull
         | PoolError::AllDown
         | PoolError::TimedOut
         | PoolError::Failing
-        | PoolError::Lost => Status::SERVICE_UNAVAILABLE,
-    }
+        | PoolError::Lost => (Count::ScriptsRejected, Status::SERVICE_UNAVAILABLE),
+    };
+    services.counts.add(count, 1);
+    status
 }
 
 #[cfg(test)]

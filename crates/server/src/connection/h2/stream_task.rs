@@ -65,6 +65,8 @@ impl StreamTask {
         (head.scheme, head.is_early) = (scheme, request.is_early);
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
         let origin = Origin { client, group, via, began: request.began };
+        // As the client has sent it, for the counts and the log.
+        let sent = head;
         let fields: Vec<Field<'_>>;
         if let Some(protocol) = request.fields.protocol() {
             fields = with_upgrade(&head, protocol);
@@ -82,7 +84,7 @@ impl StreamTask {
             // The content is what passes in the tunnel.
             head.framing = Framing::None;
         }
-        let guard = Unanswered { task: self, head: &head, origin };
+        let guard = Unanswered { task: self, head: &sent, origin };
         let connection =
             ConnectionInfo { client, group, via, local: self.shared.local, tls: self.shared.tls.as_deref() };
         let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
@@ -104,7 +106,7 @@ impl StreamTask {
             false => response,
         };
         std::mem::forget(guard);
-        self.begin(&head, origin, response)
+        self.begin(&sent, origin, response)
     }
 
     /// The response to CONNECT. Only a destination, or an upstream that has switched the protocol, may make it a success.
