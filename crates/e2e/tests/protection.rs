@@ -307,6 +307,38 @@ fn a_link_to_a_file_that_has_taken_the_place_of_another_is_not_served() {
 }
 
 #[test]
+fn a_link_is_hidden_when_it_leads_to_a_replaced_file_that_the_configuration_reads() {
+    let server = Site::new()
+        .file("open.txt", "open")
+        .file_beside_root("slow.txt", "nothing 1\n")
+        .file_beside_root("networks.txt", "192.0.2.1\n")
+        .file_beside_root("more.toml", "[[route]]\npath = \"/none\"\nreturn = 410\n")
+        .config(
+            "symlinks = \"follow\"\nthrottle_file = \"slow.txt\"\ninclude = \"more.toml\"\n\
+             [[rule]]\naddress_file = \"networks.txt\"\nthen = \"deny\"\n",
+        )
+        .start();
+    let home = server.files().path().to_owned();
+    let mut rows = Rows::new();
+    for name in ["slow.txt", "networks.txt", "more.toml"] {
+        symlink(home.join(name), home.join("www").join(name)).expect("our folder takes links");
+        let target = format!("/{name}");
+        let found = || outcome(&server, "GET", "h", &target, "");
+        rows.check(name, found().as_str(), "404");
+        let content = fs::read(home.join(name)).expect("it is there");
+        server.files().file("new", content);
+        // The old file goes on under another name: a file is hidden by what it is.
+        fs::rename(home.join(name), home.join("www").join(format!("old-{name}"))).expect("it can be moved");
+        fs::rename(home.join("new"), home.join(name)).expect("our folder takes files");
+        rows.holds(name, &found(), wait_until(TIMEOUT, || found() == "404"));
+        let old = || outcome(&server, "GET", "h", &format!("/old-{name}"), "");
+        rows.holds(name, &old(), wait_until(TIMEOUT, || old().starts_with("200 ")));
+    }
+    rows.check("open.txt", outcome(&server, "GET", "h", "/open.txt", "").as_str(), "200 open");
+    rows.check("reloads", server.stderr().matches("has been reloaded").count(), 0);
+}
+
+#[test]
 fn files_that_the_configuration_reads_are_never_served() {
     let site = Site::new()
         .file("a/users.txt", htpasswd("ann", "ann"))

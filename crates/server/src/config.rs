@@ -100,8 +100,9 @@ fn finished(path: &Path, mut configuration: Configuration) -> Result<Configurati
         configuration.site.anchor(&here);
         configuration.places.anchor(&here);
         configuration.hide_files();
-        let named = configuration.named_files().filter_map(file_id).collect();
-        configuration.site.named_files = Arc::new(NamedFiles::new(named));
+        let paths: Vec<PathBuf> = configuration.named_files().map(Path::to_owned).collect();
+        let files = paths.iter().filter_map(|path| file_id(path)).collect();
+        configuration.site.named_files = Arc::new(NamedFiles::new(paths, files));
     }
     Ok(configuration)
 }

@@ -17,6 +17,7 @@ use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, umask};
 use site::maintenance::Maintenance;
 use site::model::{Sandbox, Sink, Site, Symlinks};
+use site::named_files::FileId;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -214,6 +215,8 @@ struct MainThread {
     restart_limit: RestartLimit,
     /// Received, of rates that are not complete.
     rates: Vec<Rates>,
+    /// Received, of named files that are not complete.
+    named_files: Vec<FileId>,
     ledger: Ledger,
     watches: Vec<Arc<Watch>>,
     /// `None`: there is no /proc.
@@ -295,6 +298,7 @@ impl MainThread {
             phase: Phase::Starting,
             restart_limit: RestartLimit::of_servers(),
             rates: Vec::new(),
+            named_files: Vec::new(),
             ledger,
             watches: Vec::new(),
             process: None,
@@ -514,6 +518,13 @@ impl MainThread {
                 self.rates.extend(rates);
                 if !follows {
                     limits::change_rates(&std::mem::take(&mut self.rates));
+                }
+            }
+            MasterCommand::NamedFiles { follows, files } => {
+                self.named_files.extend(files);
+                if !follows {
+                    self.site.named_files.replace(std::mem::take(&mut self.named_files));
+                    self.send_to_all(|| WorkerCommand::ExpireFiles);
                 }
             }
             MasterCommand::Purge { number, purge } => {

@@ -26,7 +26,9 @@ use tokio::sync::Notify;
 
 use crate::sys;
 
-pub use generation::{Form, GenerationEvent, InheritedConnection, MasterCommand, Rates, Syntax};
+pub use generation::{
+    Form, GenerationEvent, InheritedConnection, MAX_NAMED_FILES, MasterCommand, Rates, Syntax,
+};
 
 /// Descriptors beside one message: at most the three standard streams of a program.
 pub const MAX_DESCRIPTORS: usize = 3;

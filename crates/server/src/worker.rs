@@ -56,6 +56,8 @@ pub enum WorkerCommand {
     Recent(u64, oneshot::Sender<RecentText>),
     /// These hosts are in maintenance from now on.
     Maintenance(Arc<Vec<(usize, u32)>>),
+    /// Compare each file with the disk at its next request: other files are never served than before.
+    ExpireFiles,
     /// Show requests to a watcher from now on, and respond.
     Watch(Arc<Watch>, oneshot::Sender<()>),
     /// Send the last requests, and those that run, as lines for `taipan top`.
@@ -219,6 +221,7 @@ async fn serve(
                 Some(WorkerCommand::Maintenance(hosts)) => {
                     connections.responder.set_maintenance(hosts.to_vec());
                 }
+                Some(WorkerCommand::ExpireFiles) => connections.responder.files.expire(),
                 Some(WorkerCommand::Watch(watch, begun)) => {
                     connections.services.access.watches.add(watch);
                     _ = begun.send(());

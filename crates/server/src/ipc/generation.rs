@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use site::listener::Protocols;
 use site::model::Level;
+use site::named_files::FileId;
 
 use super::{Decoder, Encoder, Message};
 use crate::peer::{CompactPeer, Peer};
@@ -29,6 +30,8 @@ pub enum MasterCommand {
     Challenge { number: u32, name: Vec<u8>, pem: Vec<u8> },
     /// From now on, responses and bodies in progress have these rates. `follows`: there is another message with more.
     Rates { follows: bool, rates: Vec<Rates> },
+    /// From now on, these files are never served. `follows`: as that of `Rates`.
+    NamedFiles { follows: bool, files: Vec<FileId> },
     /// Remove the stored responses that match, and then send `Purged`. The text of a `Purge`.
     Purge { number: u32, purge: Vec<u8> },
     /// Show requests to the watcher at the other end of the socket. The text of a filter.
@@ -49,6 +52,9 @@ pub struct Rates {
     pub download: Option<u64>,
     pub upload: Option<u64>,
 }
+
+/// The most files in one message.
+pub const MAX_NAMED_FILES: usize = 1000;
 
 impl Rates {
     /// The most of them in one message.
@@ -145,6 +151,12 @@ impl Message<'_> for MasterCommand {
                     message.u64(*identity).u64(download.unwrap_or(0)).u64(upload.unwrap_or(0))
                 })
             }
+            MasterCommand::NamedFiles { follows, files } => {
+                let head = Encoder::new(b'N').u32(u32::from(*follows));
+                files
+                    .iter()
+                    .fold(head, |message, (major, minor, inode)| message.u32(*major).u32(*minor).u64(*inode))
+            }
             MasterCommand::Purge { number, purge } => Encoder::new(b'D').u32(*number).bytes(purge),
             MasterCommand::Watch { filter, to } => Encoder::new(b'W').bytes(filter).fd(to),
             MasterCommand::Level { level, time } => {
@@ -182,6 +194,18 @@ impl Message<'_> for MasterCommand {
                     rates.push(Rates { identity, download, upload });
                 }
                 MasterCommand::Rates { follows, rates }
+            }
+            b'N' => {
+                let follows = match fields.u32()? {
+                    0 => false,
+                    1 => true,
+                    _ => return None,
+                };
+                let mut files = Vec::new();
+                while let Some(major) = fields.u32() {
+                    files.push((major, fields.u32()?, fields.u64()?));
+                }
+                MasterCommand::NamedFiles { follows, files }
             }
             b'D' => MasterCommand::Purge { number: fields.u32()?, purge: fields.rest().to_vec() },
             b'W' => MasterCommand::Watch { to: fields.fd()?, filter: fields.rest().to_vec() },
@@ -315,6 +339,8 @@ mod tests {
             MasterCommand::Watch { filter: b"path=/x".to_vec(), to: fd() },
             MasterCommand::Purge { number: 7, purge: b"path - /x".to_vec() },
             MasterCommand::Rates { follows: false, rates: Vec::new() },
+            MasterCommand::NamedFiles { follows: false, files: Vec::new() },
+            MasterCommand::NamedFiles { follows: true, files: vec![(8, 1, u64::MAX); MAX_NAMED_FILES] },
             MasterCommand::Rates {
                 follows: true,
                 rates: vec![Rates { identity: u64::MAX, download: Some(1), upload: None }; Rates::IN_MESSAGE],

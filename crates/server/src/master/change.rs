@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use site::listener::Listener;
 use site::memory;
 use site::model::{Level, Sink, Site};
+use site::named_files::FileId;
 use site::tls::PrivateKeys;
 use site::zones::{Zone, Zones};
 
@@ -27,7 +28,7 @@ use crate::file_stamps::FileStamps;
 use crate::files::beneath::Root;
 use crate::finding::{Finding, Severity};
 use crate::generation::{self, GenerationSetup};
-use crate::ipc::{Channel, MasterCommand, Rates};
+use crate::ipc::{Channel, MAX_NAMED_FILES, MasterCommand, Rates};
 use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
 use crate::signer::SignerProcess;
@@ -37,7 +38,7 @@ use crate::sys::{self, Fork};
 use crate::tls::material::Keys;
 use crate::tls::{ClientReading, KeySource, Material, TicketSecrets, TlsSetup};
 use crate::worker::WorkerSockets;
-use crate::{announce, clock, limits, privileged_file, spawner, start, terminal};
+use crate::{announce, clock, config, limits, privileged_file, spawner, start, terminal};
 
 /// A change whose generation is starting.
 pub(super) struct Change {
@@ -121,8 +122,8 @@ impl NotStarted {
     }
 }
 
-/// How often the files of users, groups and keys are looked at.
-const LOOK_AT_USERS: Duration = Duration::from_secs(2);
+/// How often the files that the configuration names are looked at.
+const LOOK_AT_FILES: Duration = Duration::from_secs(2);
 
 fn stamps_of_users(site: &Site) -> FileStamps {
     FileStamps::of(site.user_files())
@@ -235,19 +236,42 @@ impl Master {
         }
     }
 
-    fn schedule_look_at_users(&mut self, now: Instant) {
-        self.next_look_at_users = (!self.user_files.is_empty()).then(|| now + LOOK_AT_USERS);
+    fn schedule_look_at_files(&mut self, now: Instant) {
+        let names_files = |site: &Site| site.named_files.paths().next().is_some();
+        self.next_look_at_files = self.site.as_ref().is_some_and(names_files).then(|| now + LOOK_AT_FILES);
     }
 
-    /// Reloads if a file of users, groups or keys has changed.
-    pub(super) fn look_at_users(&mut self, now: Instant) {
-        self.schedule_look_at_users(now);
+    /// Notices named files that have been replaced, and reloads if a file of users, groups or keys has changed.
+    pub(super) fn look_at_files(&mut self, now: Instant) {
+        self.schedule_look_at_files(now);
+        self.hide_replaced_files();
         if self.change.is_none() && self.user_files.have_changed() {
             // If the file cannot be used, that is reported once, and not at each look.
             self.user_files = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
             log::info(format_args!("a file of users, groups or keys has changed"));
             self.reload(Vec::new());
         }
+    }
+
+    /// Has the generation that serves hide what the names of never served files lead to now. It may be unable to see the files
+    /// itself.
+    fn hide_replaced_files(&self) {
+        let (Some(site), Some(generation)) = (&self.site, self.serving()) else { return };
+        let found: Vec<FileId> = site.named_files.paths().filter_map(config::file_id).collect();
+        if site.named_files.are(&found) {
+            return;
+        }
+        let messages = found.chunks(MAX_NAMED_FILES).map(|files| (true, files)).chain([(false, &[][..])]);
+        for (follows, files) in messages {
+            let command = MasterCommand::NamedFiles { follows, files: files.to_vec() };
+            if let Err(error) = generation.channel.send(&command) {
+                let pid = generation.pid;
+                // The next look tries again.
+                log::warn(format_args!("the process {pid} does not learn of replaced files: {error}"));
+                return;
+            }
+        }
+        site.named_files.replace(found);
     }
 
     /// Reads the certificates of a site, and not their keys. Errors: they cannot be used.
@@ -560,7 +584,7 @@ impl Master {
         (self.site, self.tls, self.user_files) = (Some(site), tls, users);
         self.forget_tickets();
         self.schedule_look(Instant::now());
-        self.schedule_look_at_users(Instant::now());
+        self.schedule_look_at_files(Instant::now());
         self.release_pools();
         self.loggers_in_use = loggers;
         self.send_log_to_pools();

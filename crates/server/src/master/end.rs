@@ -225,7 +225,9 @@ impl Master {
             self.next_ping.map(|at| (at, Timer::Ping)),
             self.certificates.deadline().map(|at| (at, Timer::Acme)),
             self.next_look.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::Certificates)),
-            self.next_look_at_users.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::UserFiles)),
+            self.next_look_at_files
+                .filter(|_| self.phase == Phase::Serving)
+                .map(|at| (at, Timer::NamedFiles)),
             self.next_epoch.map(|at| (at, Timer::Tickets)),
             self.restart_loggers
                 .filter(|_| self.phase == Phase::Serving)
@@ -292,7 +294,7 @@ impl Master {
                 }
             }
             Timer::Certificates => self.look_for_certificates(now),
-            Timer::UserFiles => self.look_at_users(now),
+            Timer::NamedFiles => self.look_at_files(now),
             Timer::Tickets => self.forget_tickets(),
             // A client of the control socket may just have begun a reload.
             Timer::Restart if self.change.is_some() => {}

@@ -162,9 +162,10 @@ struct Master {
     next_ping: Option<Instant>,
     /// When the files of certificates are compared with those that are served.
     next_look: Option<Instant>,
+    /// The files of users, groups and keys.
     user_files: FileStamps,
-    /// When the files of users and groups are looked at. `None`: there are none.
-    next_look_at_users: Option<Instant>,
+    /// When the files that the configuration names are looked at. `None`: there are none.
+    next_look_at_files: Option<Instant>,
     /// When the keys of old session tickets are forgotten.
     next_epoch: Option<Instant>,
     phase: Phase,
@@ -207,7 +208,7 @@ enum Timer {
     Purges,
     Ping,
     Certificates,
-    UserFiles,
+    NamedFiles,
     Tickets,
     Restart,
 }
@@ -277,7 +278,7 @@ impl Master {
             next_ping: None,
             next_look: None,
             user_files: FileStamps::default(),
-            next_look_at_users: None,
+            next_look_at_files: None,
             next_epoch: None,
             phase: Phase::Serving,
             options: options.clone(),
