@@ -20,6 +20,8 @@ use crate::sys::calls;
 const NAMES_PER_STEP: usize = 1000;
 /// Bytes of a path. What lies deeper than the system takes paths becomes a folder of its own first.
 const MAX_PATH: usize = 3000;
+/// For a lock on what may have been left.
+const LEFT: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The removal of one name.
 struct Removal<'f> {
@@ -208,7 +210,16 @@ pub fn clean(store: &Store) -> Result<(), Failure> {
     let (new, trash) = (store.state_folder(NEW)?, store.state_folder(TRASH)?);
     let mut result = Ok(());
     for name in names(&new)? {
-        if !is_used(&new, &name) {
+        // Until it is removed, the lock tells the process that has just made it to make another one.
+        let (_file, locked) = match calls::openat(&new, &*name, LEFT) {
+            Ok(file) => {
+                let locked = calls::lock_file(&file, FlockOperation::NonBlockingLockExclusive);
+                (Some(file), locked)
+            }
+            Err(_) => (None, Ok(())),
+        };
+        // Another process is writing it.
+        if locked != Err(Errno::WOULDBLOCK) {
             result = result.and(remove(&new, &name).map(drop));
         }
     }
@@ -216,12 +227,4 @@ pub fn clean(store: &Store) -> Result<(), Failure> {
         result = result.and(remove(&trash, &name).map(drop));
     }
     result
-}
-
-/// Whether another process is writing it: it has a lock then.
-fn is_used(new: &OwnedFd, name: &str) -> bool {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    calls::openat(new, name, flags).is_ok_and(|file| {
-        calls::lock_file(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
-    })
 }

@@ -47,8 +47,8 @@ const MAX_OWN: u64 = 16 * 1024 * 1024;
 const MAX_PATH: usize = 4000;
 /// Bytes of one name (NAME_MAX).
 const MAX_NAME: usize = 255;
-/// How often a file of the server's own is made anew, if another process takes it for one that a crash has left.
-const ATTEMPTS: usize = 4;
+/// How often a file or folder of the server's own is made anew, if another process takes it for one that a crash has left.
+pub const ATTEMPTS: usize = 16;
 
 /// The path of a resource beneath a root, without a slash at its ends.
 pub type Below = SafePath<'static>;
@@ -295,26 +295,32 @@ impl Guard {
         // The paths of locks have no slash at their end.
         Self::check_locks(&self.locks(clock::wall())?, terms, &without_slash(outermost)?, Touch::Name)?;
         reserve(missing.len() as u64)?;
+        let (mut parent, _) = self.store.folder_of(outermost)?;
         for folder in &missing {
-            let (parent, name) = self.store.folder_of(folder)?;
-            match calls::make_folder_with(&parent, name, self.store.folder_mode()) {
+            match calls::make_folder_with(&parent, folder.name(), self.store.folder_mode()) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
             }
+            parent = calls::openat(&parent, folder.name(), FOLDER)?;
         }
         Ok(())
     }
 
-    /// The folders that lead to `path` and are missing, each in the one before.
+    /// The folders that lead to `path` and are missing, each in the one before. A path may have two thousand, and a missing
+    /// folder has none that is there, so the first is found by halves.
     fn missing_folders(&self, path: &Below) -> Result<Vec<Below>, Failure> {
-        let mut missing = Vec::new();
-        for count in 1..path.segments().count() {
-            let Some(folder) = path.first_segments(count).map(SafePath::into_owned) else { break };
-            if !missing.is_empty() || self.store.find(&folder)?.is_none() {
-                missing.push(folder);
+        let folder = |count| path.first_segments(count).map(SafePath::into_owned).ok_or(Failure::Denied);
+        // So many are there, and one more than `last` is not looked for.
+        let (mut there, mut last) = (0, path.segments().count().saturating_sub(1));
+        let all = last;
+        while there < last {
+            let middle = (there + last).div_ceil(2);
+            match self.store.find(&folder(middle)?)? {
+                Some(_) => there = middle,
+                None => last = middle - 1,
             }
         }
-        Ok(missing)
+        (there + 1..=all).map(folder).collect()
     }
 
     /// Forgets the locks of what has been removed.
@@ -503,16 +509,21 @@ pub fn create_locked(folder: &OwnedFd, mode: Mode) -> Result<(OwnedFd, String), 
     for _ in 0..ATTEMPTS {
         let name = random_name()?;
         let file = calls::create_with(folder, &*name, flags, mode)?;
-        let locked = calls::lock_file(&file, FlockOperation::NonBlockingLockExclusive);
-        // It may have been removed before it had the lock.
-        let is_there = || calls::statx(folder, &*name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        match locked {
-            Ok(()) if is_there() => return Ok((file, name)),
-            Ok(()) | Err(Errno::WOULDBLOCK) => {}
-            Err(errno) => return Err(errno.into()),
+        if lock_new(folder, &name, &file)? {
+            return Ok((file, name));
         }
     }
     Err(Failure::Busy)
+}
+
+/// Locks what has just been made with this name. `false`: another process that cleans up has taken it for what a crash has left,
+/// and removes it.
+pub fn lock_new(folder: &OwnedFd, name: &str, made: &OwnedFd) -> Result<bool, Failure> {
+    match calls::lock_file(made, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(calls::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 pub fn write_at(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Failure> {

@@ -1,8 +1,10 @@
 //! Changes of a root, as helper threads make them.
 
 use std::fs;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dav::locks::{Extent, Holder, Lock, Scope, Touch};
 use rustix::fs::{Mode, OFlags};
@@ -123,6 +125,60 @@ fn what_a_crash_left_is_removed_and_what_is_used_stays() {
     let guard = fixture.store.guard().unwrap();
     new.commit(&fixture.store, &guard, &Terms::default(), &below("b")).unwrap();
     assert_eq!(fixture.content("b").as_deref(), Some("is being written"));
+}
+
+#[test]
+fn what_is_being_written_stays_while_another_process_cleans_up() {
+    let fixture = Fixture::new("cleaning");
+    let (store, is_done) = (&fixture.store, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                removal::clean(store).unwrap();
+            }
+        });
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            for number in 0..1000 {
+                let copy = PropertyCopy::begin(store.clone(), below("d"), store.clone(), &[]);
+                let new = NewFile::create(store).and_then(|mut new| {
+                    new.write(store, b"new")?;
+                    new.commit(store, &store.guard()?, &Terms::default(), &below("a")).map(drop)
+                });
+                assert_eq!((copy.err(), new), (None, Ok(())), "{number}");
+            }
+        }));
+        is_done.store(true, Ordering::Relaxed);
+        outcome.unwrap();
+    });
+}
+
+#[test]
+fn folders_that_are_missing_are_made_and_no_others() {
+    let fixture = Fixture::new("missing");
+    let make = |path: &str| {
+        let (guard, mut made) = (fixture.store.guard().unwrap(), 0);
+        guard.make_folders(&Terms::default(), &below(path), |count| {
+            made = count;
+            Ok(())
+        })?;
+        Ok(made)
+    };
+    let deep = ["x/"; 400].concat() + "file";
+    for (path, expected) in [
+        ("file", Ok(0)),
+        ("d/file", Ok(0)),
+        ("d/e/file", Ok(0)),
+        ("d/new/file", Ok(1)),
+        ("d/e/f1/f2/f3/file", Ok(3)),
+        ("d/e/f1/f2/f3/file", Ok(0)),
+        ("n1/n2/n3/n4/file", Ok(4)),
+        (&*deep, Ok(400)),
+        (&*deep, Ok(0)),
+        ("a/b/file", Err(Failure::Missing)),
+    ] {
+        assert_eq!(make(path), expected, "{}", &path[..path.len().min(40)]);
+    }
+    assert!(fixture.folder.join("n1/n2/n3/n4").is_dir());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
 use site::publishing::Sync;
@@ -12,8 +12,8 @@ use taipan_http::target::SafePath;
 
 use super::failure::Failure;
 use super::store::{
-    Below, Found, Guard, NEW, OWN_FOLDER_MODE, OWN_PROPERTIES, Store, TRASH, UPLOADS, open_or_make,
-    random_name, write_at, write_own,
+    ATTEMPTS, Below, Found, Guard, NEW, OWN_FOLDER_MODE, OWN_PROPERTIES, Store, TRASH, UPLOADS, lock_new,
+    open_or_make, random_name, write_at, write_own,
 };
 use super::usage::{Reservation, cost};
 use crate::disk::Device;
@@ -374,11 +374,20 @@ struct LockedFolder {
 
 impl LockedFolder {
     fn new(store: &Store, mode: Mode) -> Result<LockedFolder, Failure> {
-        let (folder, name) = (store.state_folder(NEW)?, random_name()?);
-        calls::make_folder_with(&folder, &*name, mode)?;
-        let lock = calls::openat(&folder, &*name, LIST)?;
-        calls::lock_file(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(LockedFolder { folder, name, _lock: lock, is_stored: false })
+        let folder = store.state_folder(NEW)?;
+        for _ in 0..ATTEMPTS {
+            let name = random_name()?;
+            calls::make_folder_with(&folder, &*name, mode)?;
+            let made = match calls::openat(&folder, &*name, LIST) {
+                // Another process that cleans up has removed it.
+                Err(Errno::NOENT) => continue,
+                made => made?,
+            };
+            if lock_new(&folder, &name, &made)? {
+                return Ok(LockedFolder { folder, name, _lock: made, is_stored: false });
+            }
+        }
+        Err(Failure::Busy)
     }
 
     fn write_properties(&self, path: &Below, text: &[u8]) -> Result<(), Failure> {
