@@ -229,13 +229,23 @@ impl<'a> Exchange<'a> {
     ) -> Result<PropertyCopy, Problem> {
         let (source, base) = (from.store.clone(), from.below.clone());
         let begin = move |store: &Store| PropertyCopy::begin(source, base, store.clone(), &members);
-        let mut copy = self.on_disk(&to.store, begin).await?;
+        let copy = self.on_disk(&to.store, begin).await?;
+        self.in_steps(&to.store, copy, |copy, _| copy.step()).await
+    }
+
+    /// Carries out all steps of `work`, each on a helper thread.
+    async fn in_steps<W: Send + 'static>(
+        &self,
+        store: &Store,
+        mut work: W,
+        step: fn(&mut W, &Store) -> Result<Progress, Failure>,
+    ) -> Result<W, Problem> {
         loop {
-            let step = move |_: &Store| copy.step().map(|progress| (copy, progress));
+            let one = move |store: &Store| step(&mut work, store).map(|progress| (work, progress));
             let progress;
-            (copy, progress) = self.on_disk(&to.store, step).await?;
+            (work, progress) = self.on_disk(store, one).await?;
             if progress == Progress::Done {
-                return Ok(copy);
+                return Ok(work);
             }
         }
     }
@@ -271,29 +281,21 @@ impl<'a> Exchange<'a> {
             root.check_visible(&source)?;
             Ok(source)
         };
-        let mut source = self.on_disk(&from.store, open).await?;
-        let mut reservation = self.reserve(to, 0).await?;
-        let mut new = self.on_disk(&to.store, NewFile::create).await?;
-        loop {
-            let step = move |store: &Store| {
-                let mut done = 0;
-                while done < BYTES_PER_STEP {
-                    match new.copy_from(store, &source, BYTES_PER_CALL, &mut reservation)? {
-                        0 => {
-                            new.sync(store)?;
-                            return Ok((new, source, reservation, Progress::Done));
-                        }
-                        read => done += read,
-                    }
+        let source = self.on_disk(&from.store, open).await?;
+        let reservation = self.reserve(to, 0).await?;
+        let new = self.on_disk(&to.store, NewFile::create).await?;
+        let copied = self.in_steps(&to.store, (new, source, reservation), |copy, store| {
+            let (new, source, reservation) = copy;
+            let mut done = 0;
+            while done < BYTES_PER_STEP {
+                match new.copy_from(store, source, BYTES_PER_CALL, reservation)? {
+                    0 => return new.sync(store).map(|()| Progress::Done),
+                    read => done += read,
                 }
-                Ok((new, source, reservation, Progress::More))
-            };
-            let progress;
-            (new, source, reservation, progress) = self.on_disk(&to.store, step).await?;
-            if progress == Progress::Done {
-                break;
             }
-        }
+            Ok(Progress::More)
+        });
+        let (mut new, _, reservation) = copied.await?;
         let (target, terms, length) = (to.below.clone(), terms.clone(), new.length);
         let commit = move |store: &Store, guard: &Guard| {
             let there = check_there(guard, store, &terms, &target, seen)?;
@@ -326,15 +328,8 @@ impl<'a> Exchange<'a> {
         let reservation = self.reserve(to, 0).await?;
         let (source, base) = (from.store.clone(), from.below.clone());
         let begin = move |store: &Store| Copy::begin(source, base, store.clone(), members, reservation);
-        let mut copy = self.on_disk(&to.store, begin).await?;
-        loop {
-            let step = move |_: &Store| copy.step().map(|progress| (copy, progress));
-            let progress;
-            (copy, progress) = self.on_disk(&to.store, step).await?;
-            if progress == Progress::Done {
-                break;
-            }
-        }
+        let copy = self.on_disk(&to.store, begin).await?;
+        let mut copy = self.in_steps(&to.store, copy, |copy, _| copy.step()).await?;
         let (terms, target) = (terms.clone(), to.below.clone());
         let commit = move |store: &Store, guard: &Guard| {
             let there = check_there(guard, store, &terms, &target, seen)?;
