@@ -54,6 +54,7 @@ pub mod forward_proxy;
 pub mod logger;
 pub mod name_lookup;
 pub mod pool;
+pub mod service_process;
 #[cfg(feature = "tls")]
 pub mod signer;
 #[cfg(not(feature = "tls"))]

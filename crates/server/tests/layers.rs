@@ -210,6 +210,7 @@ const SERVER: &[&str] = &[
     "acme",
     "forward_proxy",
     "name_lookup",
+    "service_process",
     "logger",
     "pool",
     "spawner",

@@ -6,96 +6,34 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::rc::Rc;
 
-use rustix::thread::CapabilitySet;
-use site::endpoint::{EndpointAddress, Resolution};
+use site::endpoint::EndpointAddress;
 use site::forward_proxy::{ForwardProxy, Host};
-use site::model::Site;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::message::{ConnectEvent, ConnectFailure, ConnectRequest, Failure};
 use crate::ipc::{AsyncChannel, Channel, Received};
-use crate::names::{Resolver, SystemNames};
-use crate::pool::message::PoolCommand;
-use crate::privilege::Identity;
-use crate::spawner::process::{Privileges, settle_in};
-use crate::{log, sys, terminal};
+use crate::names::Resolver;
+use crate::service_process::{self, ServiceSetup, WorkerService};
 
-const FAILED: u8 = 1;
 /// Connections that are being made at the same time, for all workers.
 const MAX_CONNECTING: usize = 512;
 
-/// What the process starts with.
-pub struct ForwardProxySetup {
-    pub rules: ForwardProxy,
-    pub resolution: Resolution,
-    pub master: Channel,
-    pub chroot: Option<PathBuf>,
-    /// `None`: it keeps the account of the master.
-    pub identity: Option<Identity>,
-    pub privileges: Privileges,
+/// Runs the process, and returns its exit code. To be called while there is only one thread.
+pub fn run(rules: ForwardProxy, setup: ServiceSetup) -> u8 {
+    service_process::run("forward proxy", setup, |resolution, names| {
+        let resolver = Resolver::new(resolution, names);
+        Connector { rules, resolver, connecting: Cell::new(0) }
+    })
 }
 
-impl ForwardProxySetup {
-    pub fn of(
-        site: &Site,
-        rules: ForwardProxy,
-        master: Channel,
-        identity: Option<Identity>,
-    ) -> ForwardProxySetup {
-        ForwardProxySetup {
-            rules,
-            resolution: site.resolution.clone(),
-            master,
-            chroot: site.chroot.clone(),
-            identity,
-            privileges: Privileges::of(site),
-        }
-    }
-}
-
-/// Runs until neither a worker nor the master needs the process, and returns the exit code. To be called while there is
-/// only one thread.
-pub fn run(setup: ForwardProxySetup) -> u8 {
-    match serve(setup) {
-        Ok(()) => 0,
-        Err(why) => {
-            terminal::err(format_args!("taipan: forward proxy: {why}"));
-            FAILED
-        }
-    }
-}
-
-fn serve(setup: ForwardProxySetup) -> Result<(), String> {
-    let ForwardProxySetup { rules, resolution, master, chroot, identity, privileges } = setup;
-    let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
-    // A chroot hides its files.
-    let names = SystemNames::read();
-    settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
-    let serve = async {
-        let resolver = Resolver::new(&resolution, names);
-        let process =
-            Process { rules, resolver, connecting: Cell::new(0), workers: Cell::new(0), left: Notify::new() };
-        Rc::new(process).run(master).await
-    };
-    runtime.block_on(serve).map_err(failed("go on"))
-}
-
-struct Process {
+struct Connector {
     rules: ForwardProxy,
     /// Errors: why no name can be resolved.
     resolver: Result<Resolver, String>,
     connecting: Cell<usize>,
-    workers: Cell<usize>,
-    /// Notified when a worker has closed its channel.
-    left: Notify,
 }
 
 struct Worker {
@@ -104,42 +42,19 @@ struct Worker {
     attempts: RefCell<HashMap<u64, AbortHandle>>,
 }
 
-impl Process {
-    async fn run(self: Rc<Process>, master: Channel) -> io::Result<()> {
-        let master = sys::watch(master, Interest::READABLE)?;
-        // Ends with the master, or as soon as the master needs the process no more.
-        while let Ok(Received::Message(command)) =
-            master.async_io(Interest::READABLE, Channel::receive::<PoolCommand>).await
-        {
-            match command {
-                PoolCommand::AddWorker(channel) => self.add_worker(channel),
-                PoolCommand::Log(file) => log::replace(0, file),
-                // It has no endpoints.
-                PoolCommand::Drain { .. } => {}
-            }
-        }
-        while self.workers.get() > 0 {
-            self.left.notified().await;
-        }
-        Ok(())
-    }
-
-    fn add_worker(self: &Rc<Process>, channel: OwnedFd) {
-        let Ok(channel) = AsyncChannel::new(Channel::from(channel)) else { return };
+impl WorkerService for Connector {
+    async fn serve_worker(self: Rc<Connector>, channel: Channel) {
+        let Ok(channel) = AsyncChannel::new(channel) else { return };
         let worker = Rc::new(Worker { channel, attempts: RefCell::default() });
-        self.workers.update(|count| count + 1);
-        let process = self.clone();
-        spawn_local(async move {
-            while let Ok(Received::Message(request)) = worker.channel.receive::<ConnectRequest>().await {
-                process.on_request(&worker, request);
-            }
-            worker.attempts.take().values().for_each(AbortHandle::abort);
-            process.workers.update(|count| count - 1);
-            process.left.notify_one();
-        });
+        while let Ok(Received::Message(request)) = worker.channel.receive::<ConnectRequest>().await {
+            self.on_request(&worker, request);
+        }
+        worker.attempts.take().values().for_each(AbortHandle::abort);
     }
+}
 
-    fn on_request(self: &Rc<Process>, worker: &Rc<Worker>, request: ConnectRequest) {
+impl Connector {
+    fn on_request(self: &Rc<Connector>, worker: &Rc<Worker>, request: ConnectRequest) {
         let (number, port, host) = match request {
             ConnectRequest::Connect { number, port, host } => (number, port, host),
             ConnectRequest::Cancel { number } => {
@@ -220,7 +135,7 @@ async fn open(address: SocketAddr) -> io::Result<(OwnedFd, IpAddr)> {
 }
 
 /// One connection that is being made.
-struct Connecting(Rc<Process>);
+struct Connecting(Rc<Connector>);
 
 impl Drop for Connecting {
     fn drop(&mut self) {

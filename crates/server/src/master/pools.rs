@@ -1,5 +1,5 @@
-//! The pools of applications: one process for each application, one for the forward proxy, and one for names of clients. A pool outlives a
-//! configuration if the next one has the same application.
+//! The pools of applications: one process for each application, one for the forward proxy, and one for names of clients. A
+//! pool outlives a configuration if the next one has the same application.
 
 use std::fs::File;
 use std::io;
@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use site::forward_proxy::ForwardProxy;
 use site::model::{Level, Log, Site};
 use site::upstream::Upstream;
 
@@ -18,13 +19,14 @@ use super::process::{Circumstances, PoolProcess, Service};
 use super::{Master, Phase};
 use crate::control::{Client, Drain};
 use crate::file_stamps::FileStamps;
-use crate::forward_proxy::process::{self as forward_proxy, ForwardProxySetup};
+use crate::forward_proxy::process as forward_proxy;
 use crate::ipc::Channel;
 use crate::log::{self, OpenSink};
-use crate::name_lookup::{self, NameLookupSetup};
+use crate::name_lookup;
 use crate::pool::message::PoolCommand;
 use crate::pool::process::{self, PoolSetup};
 use crate::privilege::Identity;
+use crate::service_process::ServiceSetup;
 use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
 
@@ -88,9 +90,9 @@ impl Master {
         let setup = match &service {
             Service::Application(_) => Setup::Pool(Box::new(PoolSetup::of(site, index, theirs, identity))),
             Service::ForwardProxy(rules) => {
-                Setup::ForwardProxy(Box::new(ForwardProxySetup::of(site, rules.clone(), theirs, identity)))
+                Setup::ForwardProxy(rules.clone(), Box::new(ServiceSetup::of(site, theirs, identity)))
             }
-            Service::ClientNames => Setup::NameLookup(Box::new(NameLookupSetup::of(site, theirs, identity))),
+            Service::ClientNames => Setup::NameLookup(Box::new(ServiceSetup::of(site, theirs, identity))),
         };
         let Log { error, level, .. } = &site.log;
         let errors = self.open_log(error, loggers).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
@@ -108,7 +110,7 @@ impl Master {
                 }
                 let code = match setup {
                     Setup::Pool(setup) => process::run(*setup),
-                    Setup::ForwardProxy(setup) => forward_proxy::run(*setup),
+                    Setup::ForwardProxy(rules, setup) => forward_proxy::run(rules, *setup),
                     Setup::NameLookup(setup) => name_lookup::run(*setup),
                 };
                 std::process::exit(code.into())
@@ -201,8 +203,8 @@ impl Master {
 /// What the process of a service starts with.
 enum Setup {
     Pool(Box<PoolSetup>),
-    ForwardProxy(Box<ForwardProxySetup>),
-    NameLookup(Box<NameLookupSetup>),
+    ForwardProxy(ForwardProxy, Box<ServiceSetup>),
+    NameLookup(Box<ServiceSetup>),
 }
 
 /// In the order of the site's applications.

@@ -1,0 +1,118 @@
+//! The frame of a process that answers questions of workers: it gives up privileges, and runs a loop until neither a worker nor
+//! the master needs it. Does not know the questions.
+
+use std::cell::Cell;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use rustix::thread::CapabilitySet;
+use site::endpoint::Resolution;
+use site::model::Site;
+use tokio::io::Interest;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+
+use crate::ipc::{Channel, Received};
+use crate::names::SystemNames;
+use crate::pool::message::PoolCommand;
+use crate::privilege::Identity;
+use crate::spawner::process::{Privileges, settle_in};
+use crate::{log, sys, terminal};
+
+const FAILED: u8 = 1;
+
+/// What the process starts with.
+pub struct ServiceSetup {
+    pub resolution: Resolution,
+    pub master: Channel,
+    pub chroot: Option<PathBuf>,
+    /// `None`: it keeps the account of the master.
+    pub identity: Option<Identity>,
+    pub privileges: Privileges,
+}
+
+impl ServiceSetup {
+    pub fn of(site: &Site, master: Channel, identity: Option<Identity>) -> ServiceSetup {
+        ServiceSetup {
+            resolution: site.resolution.clone(),
+            master,
+            chroot: site.chroot.clone(),
+            identity,
+            privileges: Privileges::of(site),
+        }
+    }
+}
+
+/// What the process does for workers.
+pub trait WorkerService: 'static {
+    /// Answers one worker, until it closes the channel.
+    fn serve_worker(self: Rc<Self>, channel: Channel) -> impl Future<Output = ()>;
+}
+
+/// Runs until neither a worker nor the master needs the process, and returns the exit code. To be called while there is only one
+/// thread. `make` is called within the runtime; `what` begins the message of a failure.
+pub fn run<S: WorkerService>(
+    what: &str,
+    setup: ServiceSetup,
+    make: impl FnOnce(&Resolution, SystemNames) -> S,
+) -> u8 {
+    match serve(setup, make) {
+        Ok(()) => 0,
+        Err(why) => {
+            terminal::err(format_args!("taipan: {what}: {why}"));
+            FAILED
+        }
+    }
+}
+
+fn serve<S: WorkerService>(
+    setup: ServiceSetup,
+    make: impl FnOnce(&Resolution, SystemNames) -> S,
+) -> Result<(), String> {
+    let ServiceSetup { resolution, master, chroot, identity, privileges } = setup;
+    let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
+    // A chroot hides its files.
+    let names = SystemNames::read();
+    settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
+    let serve = async { answer_workers(Rc::new(make(&resolution, names)), master).await };
+    runtime.block_on(serve).map_err(failed("go on"))
+}
+
+/// The workers that have a channel.
+#[derive(Default)]
+struct Workers {
+    count: Cell<usize>,
+    /// Notified when a worker has closed its channel.
+    left: Notify,
+}
+
+async fn answer_workers<S: WorkerService>(service: Rc<S>, master: Channel) -> io::Result<()> {
+    let workers = Rc::<Workers>::default();
+    let master = sys::watch(master, Interest::READABLE)?;
+    // Ends with the master, or as soon as the master needs the process no more.
+    while let Ok(Received::Message(command)) =
+        master.async_io(Interest::READABLE, Channel::receive::<PoolCommand>).await
+    {
+        match command {
+            PoolCommand::AddWorker(channel) => {
+                let (service, workers) = (service.clone(), workers.clone());
+                workers.count.update(|count| count + 1);
+                spawn_local(async move {
+                    service.serve_worker(channel.into()).await;
+                    workers.count.update(|count| count - 1);
+                    workers.left.notify_one();
+                });
+            }
+            PoolCommand::Log(file) => log::replace(0, file),
+            // It has no endpoints.
+            PoolCommand::Drain { .. } => {}
+        }
+    }
+    while workers.count.get() > 0 {
+        workers.left.notified().await;
+    }
+    Ok(())
+}
