@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use site::text::json_string;
 use site::zones::Zone;
 use taipan_http::date;
 use tokio::sync::mpsc::UnboundedSender;
@@ -526,7 +527,7 @@ impl Report {
             _ = write!(
                 out,
                 "{comma}{{\"application\":{},\"state\":\"{state}\"}}",
-                quoted(&breaker.application)
+                json_string(&breaker.application)
             );
         }
         out.push_str("]}\n");
@@ -547,7 +548,7 @@ impl Report {
             _ = write!(out, "\"memory\":{memory},\"descriptors\":{open},\"max_descriptors\":{most},");
         }
         let certificate = |Validity { name, file, key, not_before, not_after }: &Validity| {
-            let (name, file, key) = (quoted(name), quoted(file), quoted(key));
+            let (name, file, key) = (json_string(name), json_string(file), json_string(key));
             format!(
                 "{{\"name\":{name},\"file\":{file},\"key\":{key},\"not_before\":{not_before},\
                  \"not_after\":{not_after}}}"
@@ -572,8 +573,10 @@ impl Report {
 
 fn zone_object(ZoneSnapshot { zone, values }: &ZoneSnapshot) -> String {
     let mut out = match zone {
-        Zone::Host(host) => format!("{{\"host\":{}", quoted(host)),
-        Zone::Route(host, route) => format!("{{\"host\":{},\"route\":{}", quoted(host), quoted(route)),
+        Zone::Host(host) => format!("{{\"host\":{}", json_string(host)),
+        Zone::Route(host, route) => {
+            format!("{{\"host\":{},\"route\":{}", json_string(host), json_string(route))
+        }
     };
     for (class, n) in (1..).zip(values.classes()) {
         _ = write!(out, ",\"status_{class}xx\":{n}");
@@ -602,23 +605,16 @@ fn push_line(line: &str, out: &mut String) {
     out.push('\n');
 }
 
-/// As a string of JSON.
-fn quoted(text: &str) -> String {
-    let mut quoted = Vec::new();
-    site::text::json(text.as_bytes(), &mut quoted);
-    String::from_utf8_lossy(&quoted).into_owned()
-}
-
 fn endpoint_object(endpoint: &EndpointSnapshot, out: &mut String) {
     let EndpointSnapshot { application, name, state, age, in_flight, requests, failures, reason } = endpoint;
     _ = write!(
         out,
         "{{\"application\":{},\"endpoint\":{},\"state\":\"{state}\",\"since_s\":{},\"in_flight\":{in_flight},\
          \"requests\":{requests},\"failures\":{failures},\"reason\":{}}}",
-        quoted(application),
-        quoted(name),
+        json_string(application),
+        json_string(name),
         age.as_secs(),
-        quoted(reason)
+        json_string(reason)
     );
 }
 

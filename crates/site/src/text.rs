@@ -35,6 +35,14 @@ pub fn json(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// As [`json`], as a string of its own.
+pub fn json_string(text: &str) -> String {
+    let mut out = Vec::new();
+    json(text.as_bytes(), &mut out);
+    // It is ASCII.
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// `text` inside a quoted field of the common log format: `"`, `\`, controls and non-ASCII bytes become `\xHH`.
 pub fn quoted(text: &[u8], out: &mut Vec<u8>) {
     runs(text, &QUOTED, out, escape_byte);

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::rc::Rc;
 
-use site::text::without_values;
+use site::text::{json_string, without_values};
 use slab::Slab;
 use taipan_http::status::Status;
 
@@ -259,7 +259,7 @@ fn push_entry(entry: &Entry, now: u64, out: &mut String) {
         [("user", user.as_deref()), ("upstream", upstream.as_deref()), ("ended", ended.as_deref())]
     {
         if let Some(value) = value {
-            _ = write!(out, ",\"{key}\":{}", quoted(value));
+            _ = write!(out, ",\"{key}\":{}", json_string(value));
         }
     }
     out.push('}');
@@ -274,19 +274,12 @@ fn push_object(asked: &Asked, out: &mut String) {
         out,
         "{{\"time\":{},\"client\":{},\"method\":{},\"host\":{},\"target\":{},\"version\":{}",
         asked.time,
-        quoted(&client_text(asked)),
-        quoted(&asked.method.text()),
-        quoted(&asked.host.text()),
-        quoted(&without_values(&asked.target.text())),
-        quoted(asked.version),
+        json_string(&client_text(asked)),
+        json_string(&asked.method.text()),
+        json_string(&asked.host.text()),
+        json_string(&without_values(&asked.target.text())),
+        json_string(asked.version),
     );
-}
-
-/// As a string of JSON.
-fn quoted(text: &str) -> String {
-    let mut quoted = Vec::new();
-    site::text::json(text.as_bytes(), &mut quoted);
-    String::from_utf8_lossy(&quoted).into_owned()
 }
 
 #[cfg(test)]
