@@ -212,20 +212,19 @@ impl Responder {
         compress::of_upstream(&self.services, &route.files.compress, head, response)
     }
 
-    /// The response to a request. `begun`: the fast path has sent it to an application. A body that nothing has read is
+    /// The response to a request. `sent`: the fast path has sent it to an application. A body that nothing has read is
     /// discarded first, unless the client waits for 100 (Continue).
     pub async fn respond(
         self: &Rc<Self>,
         request: Request<'_>,
         body: RequestBody,
-        begun: Option<Box<SentRequest>>,
+        sent: Option<Box<SentRequest>>,
     ) -> Response {
-        let leaves = self.services.site.forward_proxy.is_some()
-            && Exchange::new(self, 0, request.head, request.connection.client).is_for_another_server();
+        let leaves = self.is_for_another_server(request.head, request.connection.client);
         // Other servers learn nothing of the traces of this site.
         let trace = self.services.access.tracer.as_ref().filter(|_| !leaves).map(|tracer| {
-            let sent = begun.as_ref().and_then(|begun| begun.trace);
-            sent.unwrap_or_else(|| tracer.begin(request.head))
+            let trace = sent.as_ref().and_then(|sent| sent.trace);
+            trace.unwrap_or_else(|| tracer.begin(request.head))
         });
         let context = trace.map(|trace| trace.fields(request.head));
         let fields = context.as_ref().map(|context| context.in_place(request.head.fields));
@@ -236,7 +235,7 @@ impl Responder {
         let host = self.services.site.hosts.find_in(group, request.head.authority);
         let connection = Some(request.connection);
         let mut exchange =
-            Exchange { body, tls, connection, begun, ..Exchange::new(self, host, request.head, client) };
+            Exchange { body, tls, connection, sent, ..Exchange::new(self, host, request.head, client) };
         let _running = self.services.access.recent.run(&LoggedRequest {
             client,
             head: Some(request.head),
@@ -251,12 +250,12 @@ impl Responder {
             false => None,
         };
         let admitted = match self.limits {
-            None => Ok(None),
             // They are for paths of this server.
-            Some(_) if exchange.is_for_another_server() => Ok(None),
-            Some(limits) => Box::pin(exchange.admit(limits)).await,
+            Some(limits) if !leaves => Box::pin(exchange.admit(limits)).await,
+            _ => Ok(None),
         };
         let response = match admitted {
+            Ok(_) if leaves => on_heap(|| exchange.forward_to_other_server(request)).await,
             Ok(throttle) => Response { throttle, ..exchange.respond(request).await },
             Err(response) => response,
         };
@@ -349,7 +348,7 @@ struct Exchange<'a> {
     raw: Option<Box<RawReading<'a>>>,
     sending: Sending,
     /// `None`: the request has not been sent to an application.
-    begun: Option<Box<SentRequest>>,
+    sent: Option<Box<SentRequest>>,
 }
 
 /// Whether the fast path may send a request to an application, which responds later.
@@ -431,13 +430,13 @@ impl<'a> Exchange<'a> {
             upstream: None,
             raw: None,
             sending: Sending::No,
-            begun: None,
+            sent: None,
         }
     }
 
     #[inline]
     fn fast(&mut self) -> Result<Response, Unfinished> {
-        if self.responder.forward_proxy.is_some() && self.is_for_another_server() {
+        if self.responder.is_for_another_server(self.head, self.client) {
             return Err(Unfinished::Waits);
         }
         let path = match self.path() {
@@ -571,9 +570,6 @@ impl<'a> Exchange<'a> {
     }
 
     async fn respond(&mut self, request: Request<'_>) -> Response {
-        if self.is_for_another_server() {
-            return on_heap(|| self.forward_to_other_server(request)).await;
-        }
         let path = match self.path() {
             Ok(path) => path,
             Err(_) if self.asks_for_tunnel() => return on_heap(|| self.open_tunnel()).await,

@@ -240,7 +240,7 @@ impl Http1 {
                 Step::Answered(used)
             }
             Err(Unfinished::Waits) => Step::Stop(Next::Respond(used)),
-            Err(Unfinished::Sent(begun)) => Step::Stop(Next::Receive(used, begun)),
+            Err(Unfinished::Sent(sent)) => Step::Stop(Next::Receive(used, sent)),
         }
     }
 

@@ -128,7 +128,7 @@ impl Task {
     }
 
     async fn run(&mut self, start: Start) -> Result<End, Interruption> {
-        let mut begun = match start {
+        let mut first = match start {
             Start::Linger => {
                 // Input behind the last request is ignored.
                 self.transport.buffered.borrow_mut().clear();
@@ -142,7 +142,7 @@ impl Task {
             Start::Next(next) => Some(next),
         };
         loop {
-            let next = match begun.take() {
+            let next = match first.take() {
                 Some(next) => next,
                 None => {
                     if !self.transport.is_body_read() && !self.read_rest_of_body().await {
@@ -174,7 +174,7 @@ impl Task {
                     let head = self.take_head(head);
                     self.respond(head, None).await?
                 }
-                Next::Receive(head, begun) => self.receive(head, begun).await?,
+                Next::Receive(head, sent) => self.receive(head, sent).await?,
             };
             if let Some(end) = self.write(output).await? {
                 return Ok(end);
@@ -205,12 +205,12 @@ impl Task {
     }
 
     /// Awaits the response of an application to the request whose head is the next `bytes` bytes.
-    async fn receive(&mut self, bytes: usize, begun: Box<SentRequest>) -> Result<Output, Interruption> {
+    async fn receive(&mut self, bytes: usize, sent: Box<SentRequest>) -> Result<Output, Interruption> {
         let bytes = self.take_head(bytes);
         self.transport.begin_without_body();
-        match self.unless_interrupted(begun.receive()).await? {
+        match self.unless_interrupted(sent.receive()).await? {
             Ok(answer) => self.complete(&bytes, answer),
-            Err(begun) => self.respond(bytes, Some(begun)).await,
+            Err(sent) => self.respond(bytes, Some(sent)).await,
         }
     }
 
@@ -225,11 +225,11 @@ impl Task {
         Ok(self.http.output(&self.connections, &head, response, Reading::Complete))
     }
 
-    /// Answers the request with this head. `begun`: it has been sent to an application.
+    /// Answers the request with this head. `sent`: it has been sent to an application.
     async fn respond(
         &mut self,
         bytes: Rc<[u8]>,
-        begun: Option<Box<SentRequest>>,
+        sent: Option<Box<SentRequest>>,
     ) -> Result<Output, Interruption> {
         let mut store = Box::new(FieldStore::new());
         let Ok(Some((mut head, _))) = parse(&bytes, &mut store, &self.connections.services.site.limits.head)
@@ -248,7 +248,7 @@ impl Task {
         let interim = takes_interim.then_some(&*self.transport as &dyn SendInterim);
         let request = Request { head: &head, connection, interim };
         let body = RequestBody::Stream(self.transport.clone());
-        let response = Box::pin(self.connections.responder.respond(request, body, begun));
+        let response = Box::pin(self.connections.responder.respond(request, body, sent));
         let mut response = self.unless_interrupted(response).await?;
         let reading = self.reading(&mut response).await;
         self.http.current = None;

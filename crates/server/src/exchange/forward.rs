@@ -57,10 +57,10 @@ impl Exchange<'_> {
         let trace = tracer.begin(self.head);
         let context = trace.fields(self.head);
         let fields = context.in_place(self.head.fields);
-        let mut begun =
+        let mut sent =
             SentRequest::send(upstreams, &with_fields(self.head, &fields), from, self.host, planned.route)?;
-        begun.trace = Some(trace);
-        Some(begun)
+        sent.trace = Some(trace);
+        Some(sent)
     }
 
     pub(super) async fn forward(
@@ -124,19 +124,18 @@ impl Exchange<'_> {
     /// The response of the upstream.
     pub(super) async fn forward_to(&mut self, request: Request<'_>, handler: &Handler) -> Response {
         // An application that has the request is at work already.
-        if self.begun.is_none() && self.services.sheds_cold() {
+        if self.sent.is_none() && self.services.sheds_cold() {
             let route = self.route_at(handler.route);
             return on_heap(|| self.status(route, Status::SERVICE_UNAVAILABLE)).await;
         }
         let body = std::mem::replace(&mut self.body, RequestBody::None);
-        let begun = self.begun.take();
-        if let Some(log) = begun.as_ref().and_then(|begun| begun.log()) {
+        let sent = self.sent.take();
+        if let Some(log) = sent.as_ref().and_then(|sent| sent.log()) {
             self.upstream = Some(log.clone());
         }
         let log = self.upstream.get_or_insert_default().clone();
         let upstreams = &self.responder.upstreams;
-        let outcome =
-            upstream::forward(upstreams, request, handler, &self.variables, body, &log, begun).await;
+        let outcome = upstream::forward(upstreams, request, handler, &self.variables, body, &log, sent).await;
         self.on_outcome(request, handler, outcome).await
     }
 

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use site::forwarding::Forwards;
 use site::host::name_of;
 use taipan_http::fields::host_and_port;
-use taipan_http::head::Method;
+use taipan_http::head::{Head, Method};
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, Target};
 
-use super::Exchange;
+use super::{Exchange, Responder};
 use crate::content::fixed;
 use crate::peer::Peer;
 use crate::request::Request;
@@ -25,18 +25,21 @@ const LOOP_DETECTED: u16 = 508;
 
 type Refused = (Status, Option<&'static Rule>);
 
-impl Exchange<'_> {
+impl Responder {
     /// Whether the request is for another server, and may be forwarded. To a client that is not one of the proxy, its URL
     /// names this server.
-    pub(super) fn is_for_another_server(&self) -> bool {
+    #[inline]
+    pub(super) fn is_for_another_server(&self, head: &Head<'_>, client: Peer) -> bool {
         let Some(rules) = &self.services.site.forward_proxy else { return false };
         rules.http.is_some()
-            && matches!(self.head.target, Target::Absolute { .. })
-            && self.client != Peer::Unknown
-            && rules.clients.contains(self.client.ip())
-            && self.services.site.hosts.names().find(name_of(self.head.authority)).is_none()
+            && matches!(head.target, Target::Absolute { .. })
+            && client != Peer::Unknown
+            && rules.clients.contains(client.ip())
+            && self.services.site.hosts.names().find(name_of(head.authority)).is_none()
     }
+}
 
+impl Exchange<'_> {
     pub(super) async fn forward_to_other_server(&mut self, request: Request<'_>) -> Response {
         match self.forwarded(request).await {
             Ok(response) => response,

@@ -158,7 +158,7 @@ impl From<Rejection> for Outcome {
 }
 
 /// Has a script or an application answer `request`. `variables` are added to those of its route. `log` gets the attempts at
-/// an application. `begun`: the first of them, if the request has been sent.
+/// an application. `sent`: the first of them, if the request has been sent.
 pub async fn forward(
     upstreams: &Upstreams,
     request: Request<'_>,
@@ -166,9 +166,9 @@ pub async fn forward(
     variables: &Additions,
     body: RequestBody,
     log: &Rc<UpstreamLog>,
-    begun: Option<Box<SentRequest>>,
+    sent: Option<Box<SentRequest>>,
 ) -> Outcome {
-    try_forward(upstreams, request, handler, variables, &body, log, begun)
+    try_forward(upstreams, request, handler, variables, &body, log, sent)
         .await
         .unwrap_or_else(|failed| failed)
 }
@@ -180,7 +180,7 @@ async fn try_forward(
     variables: &Additions,
     body: &RequestBody,
     log: &Rc<UpstreamLog>,
-    begun: Option<Box<SentRequest>>,
+    sent: Option<Box<SentRequest>>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let bodies = bodies(services, handler);
@@ -220,8 +220,8 @@ async fn try_forward(
             let affinity = affinity(&upstream.balance, head, connection.client);
             let breaker = BreakerPermit::take(services, pool).map_err(Outcome::Suspended)?;
             let interims = Interims::new(services, handler, interim);
-            let begun = Cell::new(begun);
-            let application = Application { upstream, pool, affinity, breaker, interims, begun };
+            let sent = Cell::new(sent);
+            let application = Application { upstream, pool, affinity, breaker, interims, sent };
             let forwarded =
                 forward_to_application(services, &application, handler, &request, body, spooled, log).await;
             let (outcome, endpoint) = forwarded.inspect_err(|outcome| application.on_failed(outcome))?;
@@ -292,8 +292,8 @@ struct Application<'a> {
     affinity: Affinity,
     breaker: BreakerPermit,
     interims: Interims<'a>,
-    /// The first attempt, if it has begun.
-    begun: Cell<Option<Box<SentRequest>>>,
+    /// The first attempt, if the request has been sent.
+    sent: Cell<Option<Box<SentRequest>>>,
 }
 
 impl Application<'_> {
@@ -389,7 +389,7 @@ async fn forward_to_application(
     let was_out = upstream.managed().is_none() && pool.are_all_out();
     // At most once for each reused connection, `retries` times for a new one, and once alone.
     loop {
-        let attempt = match application.begun.take().and_then(SentRequest::into_rest) {
+        let attempt = match application.sent.take().and_then(SentRequest::into_rest) {
             Some(rest) => Attempt::resume(services, rest),
             None => Attempt::begin(services, application, request, &tried, log).await?,
         };
