@@ -118,17 +118,7 @@ impl Exchange<'_> {
         let Ok(path) = self.path() else { return Ok(None) };
         let all = self.counting();
         let applied: Rc<[Applied]> = all.into_iter().filter(|limit| !place.is_counted(limit)).collect();
-        let now = limits::now();
-        for (at, limit) in applied.iter().enumerate() {
-            match limit.take_request(now) {
-                Ok(_) => {}
-                Err(excess) if !limit.state.is_enforced() => self.note_dry_run(limit, excess),
-                Err(excess) => {
-                    return_requests(&applied[..at]);
-                    return Err(self.reject_excess(&path, limit, excess));
-                }
-            }
-        }
+        self.count(&path, &applied, |_, _| Ok(()))?;
         let mut throttle = Throttle::default();
         self.take_permits(&path, &applied, &mut throttle).await?;
         place.count(applied);
@@ -202,39 +192,38 @@ impl Exchange<'_> {
 
     /// Counts the request, and the response among those that share a rate.
     fn take(&mut self, path: &SafePath<'_>, applied: &[Applied]) -> Result<Throttle, Response> {
+        let (mut throttle, mut fields) = (Throttle::default(), Vec::new());
+        self.count(path, applied, |limit, remaining| {
+            remaining.into_iter().for_each(|remaining| announce(limit, remaining, &mut fields));
+            throttle.add(limit, Direction::Download)
+        })?;
+        self.added.extend(fields);
+        Ok(throttle)
+    }
+
+    /// Counts the request in these limits. `on_counted`, with what remains of a limit, may find an excess, too.
+    fn count(
+        &self,
+        path: &SafePath<'_>,
+        applied: &[Applied],
+        mut on_counted: impl FnMut(&Applied, Option<Remaining>) -> Result<(), Excess>,
+    ) -> Result<(), Response> {
         let now = limits::now();
-        let mut throttle = Throttle::default();
         for (at, limit) in applied.iter().enumerate() {
-            let (taken, excess) = match limit.take_request(now) {
-                Ok(remaining) => {
-                    remaining.into_iter().for_each(|remaining| self.announce(limit, remaining));
-                    (at + 1, throttle.add(limit, Direction::Download).err())
-                }
-                Err(excess) => (at, Some(excess)),
+            let (counted, result) = match limit.take_request(now) {
+                Ok(remaining) => (at + 1, on_counted(limit, remaining)),
+                Err(excess) => (at, Err(excess)),
             };
-            match excess {
-                None => {}
-                Some(excess) if !limit.state.is_enforced() => self.note_dry_run(limit, excess),
-                Some(excess) => {
-                    return_requests(&applied[..taken]);
-                    self.added.clear();
+            match result {
+                Ok(()) => {}
+                Err(excess) if !limit.state.is_enforced() => self.note_dry_run(limit, excess),
+                Err(excess) => {
+                    return_requests(&applied[..counted]);
                     return Err(self.reject_excess(path, limit, excess));
                 }
             }
         }
-        Ok(throttle)
-    }
-
-    /// Adds the fields of draft-ietf-httpapi-ratelimit-headers to the response.
-    #[cold]
-    fn announce(&mut self, applied: &Applied, remaining: Remaining) {
-        let limit = &applied.state.limit;
-        let Some(rate) = limit.requests else { return };
-        let (name, (quota, window)) = (limit.label(), rate.policy());
-        let Remaining { requests, reset } = remaining;
-        let seconds = reset.as_nanos().div_ceil(1_000_000_000);
-        self.added.push(("RateLimit-Policy".to_owned(), format!("\"{name}\";q={quota};w={window}")));
-        self.added.push(("RateLimit".to_owned(), format!("\"{name}\";r={requests};t={seconds}")));
+        Ok(())
     }
 
     fn throttle_body(&mut self, applied: &[Applied]) {
@@ -296,6 +285,18 @@ impl Exchange<'_> {
             ));
         }
     }
+}
+
+/// Adds the fields of draft-ietf-httpapi-ratelimit-headers.
+#[cold]
+fn announce(applied: &Applied, remaining: Remaining, fields: &mut Vec<(String, String)>) {
+    let limit = &applied.state.limit;
+    let Some(rate) = limit.requests else { return };
+    let (name, (quota, window)) = (limit.label(), rate.policy());
+    let Remaining { requests, reset } = remaining;
+    let seconds = reset.as_nanos().div_ceil(1_000_000_000);
+    fields.push(("RateLimit-Policy".to_owned(), format!("\"{name}\";q={quota};w={window}")));
+    fields.push(("RateLimit".to_owned(), format!("\"{name}\";r={requests};t={seconds}")));
 }
 
 /// Takes back that a request was counted.
