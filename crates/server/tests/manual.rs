@@ -1,5 +1,6 @@
 //! The manual agrees with the program: its help text is generated, and its examples are valid.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,25 @@ fn the_manual_shows_the_current_help() {
     }
 }
 
-/// One file, without others to include.
-struct One<'t>(&'t str);
+/// A page's example, and files of the kinds that examples name.
+struct Example<'t> {
+    page: &'t str,
+    text: &'t str,
+}
 
-impl Source for One<'_> {
-    fn read(&self, _: &Path) -> io::Result<String> {
-        Ok(self.0.to_owned())
+impl Source for Example<'_> {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let name = path.to_string_lossy();
+        Ok(match path.extension().and_then(OsStr::to_str) {
+            _ if name == self.page => self.text,
+            // A list of addresses; a JWK set, with the key of RFC 8037; and lists of users and groups without any.
+            Some("txt") => "192.0.2.0/24\n",
+            Some("json") => {
+                r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#
+            }
+            _ => "",
+        }
+        .to_owned())
     }
 
     fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
@@ -44,38 +58,39 @@ impl Source for One<'_> {
     }
 }
 
-#[test]
-fn the_examples_of_configurations_are_valid() {
-    let mut count = 0;
-    for name in [
-        "../../README.md",
-        "serving-a-folder.md",
-        "files.md",
-        "http.md",
-        "logs.md",
-        "running.md",
-        "scripts.md",
-        "applications.md",
-        "proxy.md",
-        "in-front-of.md",
-        "browsers.md",
-        "tls.md",
-        "certificates.md",
-        "from-boa.md",
-    ] {
-        let page = fs::read_to_string(Path::new(DOCS).join(name)).expect("the page can be read");
-        let examples = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or(rest));
-        for example in examples {
-            // An example without `listen` is a part of a configuration.
-            let whole = match example.contains("listen = ") {
-                true => example.to_owned(),
-                false => format!("listen = [\"127.0.0.1:8080\"]\nroot = \"/srv/www\"\n{example}"),
-            };
-            if let Err(errors) = config::load(Path::new(name), &One(&whole)) {
-                panic!("{name}:\n{whole}\n{errors:#?}");
-            }
-            count += 1;
+fn examples(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or(rest))
+}
+
+/// An example without addresses is a part of a configuration, and one without a root is so, too.
+fn whole(example: &str) -> String {
+    let mut whole = String::new();
+    if !example.contains("listen = ") {
+        whole += "listen = [\"127.0.0.1:8080\"]\n";
+        if !example.lines().take_while(|line| !line.starts_with('[')).any(|line| line.starts_with("root = "))
+        {
+            whole += "root = \"/srv/www\"\n";
         }
     }
-    assert!(count > 0);
+    whole + example
+}
+
+#[test]
+fn the_examples_of_configurations_are_valid() {
+    let docs = Path::new(DOCS);
+    let pages =
+        fs::read_dir(docs).expect("the manual is there").map(|entry| entry.expect("it is read").path());
+    let mut wrong = Vec::new();
+    for path in pages.chain([docs.join("../../README.md")]).filter(|path| !path.ends_with("configuration.md"))
+    {
+        let page = fs::read_to_string(&path).expect("the page can be read");
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        for example in examples(&page) {
+            let text = whole(example);
+            if let Err(errors) = config::load(Path::new(&*name), &Example { page: &name, text: &text }) {
+                wrong.push(format!("{name}:\n{text}\n{errors:#?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
