@@ -1,6 +1,7 @@
 //! What a reader has to say about a line of a configuration. Plain data.
 
 use std::fmt;
+use std::io;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -48,6 +49,11 @@ impl Findings {
 
     pub fn note(&mut self, line: Option<u32>, what: impl Into<String>, what_to_do: impl Into<String>) {
         self.add(Severity::Notice, line, what.into(), what_to_do.into());
+    }
+
+    /// The file itself is not there, or is closed to the reader.
+    pub fn unreadable(&mut self, error: &io::Error) {
+        self.error(None, format!("it cannot be read: {error}"), "check its path and its permissions");
     }
 
     /// Whether there are so many that the rest need not be read. The file is then refused.

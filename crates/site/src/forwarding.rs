@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use taipan_http::client::known::KnownField;
 use taipan_http::digits::write_number;
 use taipan_http::fields::{digits, trim_ows};
-use taipan_http::target::{PathError, RawPath, SafePath, encode_path, normalized};
+use taipan_http::target::{PathError, RawPath, SafePath, Scheme, encode_path, normalized};
 
 use crate::address::Address;
 use crate::endpoint::EndpointAddress;
@@ -138,33 +138,11 @@ pub struct ProxyUrl<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
-    Http,
-    Https,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority<'a> {
     /// As for [`EndpointAddress::parse`].
     Address(&'a str),
     /// A host name, or the name of an application.
     Name(&'a str),
-}
-
-impl Scheme {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        }
-    }
-
-    pub const fn default_port(self) -> u16 {
-        match self {
-            Scheme::Http => 80,
-            Scheme::Https => 443,
-        }
-    }
 }
 
 impl ProxyUrl<'_> {

@@ -32,13 +32,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
             }
             server(&tree, reader, disk, &mut draft);
         }
-        Err(error) => {
-            draft.findings.error(
-                None,
-                format!("it cannot be read: {error}"),
-                "check its path and its permissions",
-            );
-        }
+        Err(error) => draft.findings.unreadable(&error),
     }
     draft.top.preset("compress", false, "Apache compresses nothing without mod_deflate.");
     draft.top.preset("precompressed", Vec::<String>::new(), "nor does it look for compressed files.");

@@ -30,7 +30,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     let file = flags.path();
     let mut findings = Findings::default();
     let bytes = disk.read(&file).unwrap_or_else(|error| {
-        findings.error(None, format!("it cannot be read: {error}"), "check its path and its permissions");
+        findings.unreadable(&error);
         Vec::new()
     });
     let directives = Directives::read(&bytes, &mut findings);

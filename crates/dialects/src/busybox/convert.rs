@@ -60,7 +60,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
         None => usual.into_iter().find(|file| disk.is_file(file)),
     };
     let bytes = file.as_ref().map_or(Ok(Vec::new()), |file| disk.read(file)).unwrap_or_else(|error| {
-        findings.error(None, format!("it cannot be read: {error}"), "check its path and its permissions");
+        findings.unreadable(&error);
         Vec::new()
     });
     let mut lines = Lines::default();

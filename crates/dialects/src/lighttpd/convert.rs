@@ -22,13 +22,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
             let statements = Reader::new(disk, &folder).read(&bytes, &mut draft);
             sites(&statements, &mut draft);
         }
-        Err(error) => {
-            draft.findings.error(
-                None,
-                format!("it cannot be read: {error}"),
-                "check its path and its permissions",
-            );
-        }
+        Err(error) => draft.findings.unreadable(&error),
     }
     draft.top.preset("compress", false, "lighttpd compresses nothing without mod_deflate.");
     draft.top.preset("precompressed", Vec::<String>::new(), "nor does it look for compressed files.");

@@ -23,13 +23,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
             let tree = KNOWN.kept(tree, &["types"], &mut draft);
             top(&tree, &folder, &mut draft);
         }
-        Err(error) => {
-            draft.findings.error(
-                None,
-                format!("it cannot be read: {error}"),
-                "check its path and its permissions",
-            );
-        }
+        Err(error) => draft.findings.unreadable(&error),
     }
     draft.top.preset("compress", false, "nginx compresses nothing unless gzip is on.");
     draft.top.preset("precompressed", Vec::<String>::new(), "nor does it look for compressed files.");

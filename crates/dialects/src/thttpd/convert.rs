@@ -30,7 +30,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     let mut findings = Findings::default();
     let bytes = flags.file.as_ref().map_or(Ok(Vec::new()), |file| disk.read(file));
     let bytes = bytes.unwrap_or_else(|error| {
-        findings.error(None, format!("it cannot be read: {error}"), "check its path and its permissions");
+        findings.unreadable(&error);
         Vec::new()
     });
     let options = flags.options(&bytes, &mut findings);

@@ -507,19 +507,8 @@ fn route<'s, 'c>(
         Pattern::Glob(_) => !prefixes.is_empty(),
         Pattern::Prefix(_) => false,
     };
-    if !has_action && !has_root(inherited) && is_within {
-        // It applies only within prefixes: see `combined`.
-        let route = route_settings(
-            section,
-            pattern,
-            &inherited.route,
-            inherited.upstreams,
-            inherited.limits,
-            inherited.scripts,
-        );
-        return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
-    }
-    let action = action(section, &pattern, inherited);
+    let applies_within = !has_action && !has_root(inherited) && is_within;
+    let action = (!applies_within).then(|| action(section, &pattern, inherited));
     let route = route_settings(
         section,
         pattern,
@@ -528,6 +517,10 @@ fn route<'s, 'c>(
         inherited.limits,
         inherited.scripts,
     );
+    let Some(action) = action else {
+        // It applies only within prefixes: see `combined`.
+        return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
+    };
     let action = action?;
     let route = Route { action, ..route };
     reject_open(section, &route);

@@ -2,6 +2,7 @@
 //! alone needs no section: routes with the same addresses share one.
 
 use taipan_http::fields::{is_authority, is_token};
+use taipan_http::target::Scheme;
 
 use super::error::Place;
 use super::health;
@@ -11,9 +12,7 @@ use super::settings::{field_name, is_field_value, reject_second_rule};
 use super::toml::{Entry, Node, Table, Value};
 use crate::balance::Balance;
 use crate::endpoint::EndpointAddress;
-use crate::forwarding::{
-    Authority, Bodies, Forwarding, PassedTrailers, ProxyUrl, Replacement, Scheme, Spelling,
-};
+use crate::forwarding::{Authority, Bodies, Forwarding, PassedTrailers, ProxyUrl, Replacement, Spelling};
 use crate::health::{Breaker, Health};
 use crate::model::{Action, HeaderRule};
 use crate::route::Pattern;
