@@ -46,12 +46,6 @@ impl Template {
         Template(vec![Part::Variable(name.into())])
     }
 
-    pub fn of_literal(text: &str) -> Template {
-        let mut parts = Vec::new();
-        push_literal(&mut parts, &mut text.to_owned());
-        Template(parts)
-    }
-
     /// This text, a space, and the other one.
     pub fn followed_by(mut self, other: Template) -> Template {
         self.0.push(Part::Literal(" ".into()));

@@ -75,10 +75,6 @@ impl Fault {
         }
     }
 
-    pub fn from_key(key: &str) -> Option<Fault> {
-        Self::ALL.into_iter().find(|fault| fault.key() == key)
-    }
-
     /// The fault in the words of the reports.
     pub const fn words(self) -> &'static str {
         match self {

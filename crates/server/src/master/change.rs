@@ -29,6 +29,7 @@ use crate::files::beneath::Root;
 use crate::finding::{Finding, Severity};
 use crate::generation::{self, GenerationSetup};
 use crate::ipc::{Channel, MAX_NAMED_FILES, MasterCommand, Rates};
+use crate::listen::Socket;
 use crate::log::{self, OpenSink};
 use crate::privilege::Accounts;
 use crate::signer::SignerProcess;
@@ -414,27 +415,12 @@ impl Master {
                 let maintenance = self.acts.maintenance.clone();
                 self.release_in_child();
                 let code = prepared.zip(shares).map(|((site, warnings, folder), listeners)| {
-                    let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
-                    let has_forward_proxy = site.forward_proxy.is_some();
-                    let has_client_names = site.resolution.client_names.is_some();
-                    let worker = |listeners| {
-                        let mut pools = pools.next().unwrap_or_default();
-                        // The last ones.
-                        let client_names = if has_client_names { pools.pop() } else { None };
-                        let forward_proxy = if has_forward_proxy { pools.pop() } else { None };
-                        WorkerSockets {
-                            listeners,
-                            spawner: spawners.next(),
-                            pools,
-                            forward_proxy,
-                            client_names,
-                        }
-                    };
+                    let workers = worker_sockets(&site, listeners, spawners, pools);
                     generation::run(GenerationSetup {
                         site,
                         tls,
                         folder,
-                        workers: listeners.into_iter().map(worker).collect(),
+                        workers,
                         sinks,
                         identity: accounts.own,
                         master: theirs,
@@ -681,6 +667,23 @@ impl Master {
             reject_clients(clients, why);
         }
     }
+}
+
+/// The sockets of each worker. `pools`: its channels, as `start_pools` orders them.
+fn worker_sockets(
+    site: &Site,
+    listeners: Vec<Vec<Socket>>,
+    spawners: Vec<Channel>,
+    pools: Vec<Vec<Channel>>,
+) -> Vec<WorkerSockets> {
+    let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
+    let worker = |listeners| {
+        let mut pools = pools.next().unwrap_or_default();
+        let client_names = site.resolution.client_names.and_then(|_| pools.pop());
+        let forward_proxy = site.forward_proxy.as_ref().and_then(|_| pools.pop());
+        WorkerSockets { listeners, spawner: spawners.next(), pools, forward_proxy, client_names }
+    };
+    listeners.into_iter().map(worker).collect()
 }
 
 pub(super) fn reject_clients(clients: impl IntoIterator<Item = Client>, why: &str) {

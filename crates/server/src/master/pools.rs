@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use site::forward_proxy::ForwardProxy;
 use site::model::{Level, Log, Site};
 use site::upstream::Upstream;
 
@@ -87,13 +86,6 @@ impl Master {
     ) -> io::Result<Pid> {
         let (ours, theirs) = Channel::pair()?;
         let identity = circumstances.identity.clone();
-        let setup = match &service {
-            Service::Application(_) => Setup::Pool(Box::new(PoolSetup::of(site, index, theirs, identity))),
-            Service::ForwardProxy(rules) => {
-                Setup::ForwardProxy(rules.clone(), Box::new(ServiceSetup::of(site, theirs, identity)))
-            }
-            Service::ClientNames => Setup::NameLookup(Box::new(ServiceSetup::of(site, theirs, identity))),
-        };
         let Log { error, level, .. } = &site.log;
         let errors = self.open_log(error, loggers).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
         match sys::fork()? {
@@ -108,10 +100,12 @@ impl Master {
                 if let Ok(errors) = errors {
                     log::write_to(errors, (*level).max(Level::Error));
                 }
-                let code = match setup {
-                    Setup::Pool(setup) => process::run(*setup),
-                    Setup::ForwardProxy(rules, setup) => forward_proxy::run(rules, *setup),
-                    Setup::NameLookup(setup) => name_lookup::run(*setup),
+                let code = match service {
+                    Service::Application(_) => process::run(PoolSetup::of(site, index, theirs, identity)),
+                    Service::ForwardProxy(rules) => {
+                        forward_proxy::run(rules, ServiceSetup::of(site, theirs, identity))
+                    }
+                    Service::ClientNames => name_lookup::run(ServiceSetup::of(site, theirs, identity)),
                 };
                 std::process::exit(code.into())
             }
@@ -198,13 +192,6 @@ impl Master {
             }
         }
     }
-}
-
-/// What the process of a service starts with.
-enum Setup {
-    Pool(Box<PoolSetup>),
-    ForwardProxy(ForwardProxy, Box<ServiceSetup>),
-    NameLookup(Box<ServiceSetup>),
 }
 
 /// In the order of the site's applications.

@@ -124,10 +124,7 @@ impl NewFile {
         if let Some(Found::Folder(_)) = replaced {
             return Err(Failure::Exists);
         }
-        let (folder, name) = store.folder_of(path).map_err(|failure| match failure {
-            Failure::Missing => Failure::NoFolder,
-            failure => failure,
-        })?;
+        let (folder, name) = store.folder_for(path)?;
         calls::rename_between(&self.folder, &*self.name, &folder, name, RenameFlags::empty())?;
         self.fate = Fate::Stored;
         store.sync_folder(&folder)?;

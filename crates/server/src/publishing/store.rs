@@ -107,13 +107,16 @@ pub fn check_length(path: &SafePath<'_>) -> Result<(), Failure> {
 impl Store {
     /// Opens the folder that `path` is in. Errors: `Missing`; `Denied` for a link, or another file system.
     pub fn folder_of<'p>(&self, path: &'p Below) -> Result<(OwnedFd, &'p str), Failure> {
-        let segments = path.segments().count();
-        let folder = match segments {
-            0 => return Err(Failure::Denied),
-            1 => SafePath::from_decoded("/").map_err(|_| Failure::Denied)?,
-            more => path.first_segments(more - 1).map(SafePath::into_owned).ok_or(Failure::Denied)?,
-        };
+        let folder = parent(path).ok_or(Failure::Denied)?;
         Ok((self.open_folder(&folder)?, path.name()))
+    }
+
+    /// As `folder_of`, for what is to have this path. Errors: `NoFolder` if the folder is missing.
+    pub fn folder_for<'p>(&self, path: &'p Below) -> Result<(OwnedFd, &'p str), Failure> {
+        self.folder_of(path).map_err(|failure| match failure {
+            Failure::Missing => Failure::NoFolder,
+            failure => failure,
+        })
     }
 
     pub fn open_folder(&self, path: &SafePath<'_>) -> Result<OwnedFd, Failure> {
@@ -402,14 +405,15 @@ impl Guard {
     }
 
     fn properties_parent(&self, store: &Store, path: &Below) -> Result<Option<(OwnedFd, String)>, Failure> {
-        let segments = path.segments().count();
-        let parent = match segments {
-            0 => return Ok(None),
-            1 => SafePath::from_decoded("/").map_err(|_| Failure::Denied)?,
-            more => path.first_segments(more - 1).map(SafePath::into_owned).ok_or(Failure::Denied)?,
-        };
-        Ok(store.properties_folder(&parent)?.map(|folder| (folder, path.name().to_owned())))
+        let Some(parent) = parent(path) else { return Ok(None) };
+        let folder = store.properties_folder(&parent.into_owned())?;
+        Ok(folder.map(|folder| (folder, path.name().to_owned())))
     }
+}
+
+/// The folder that `path` is in. `None`: it is the root.
+fn parent(path: &Below) -> Option<SafePath<'_>> {
+    path.first_segments(path.segments().count().checked_sub(1)?)
 }
 
 fn without_slash(path: &Below) -> Result<Below, Failure> {

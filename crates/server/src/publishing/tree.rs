@@ -424,10 +424,7 @@ pub fn put_in_place(
     path: &Below,
     replaced: Option<Found>,
 ) -> Result<(), Failure> {
-    let (target, last) = store.folder_of(path).map_err(|failure| match failure {
-        Failure::Missing => Failure::NoFolder,
-        failure => failure,
-    })?;
+    let (target, last) = store.folder_for(path)?;
     if let Some(Found::Other) = replaced {
         calls::unlink(&target, last)?;
     }

@@ -41,10 +41,7 @@ impl<'a> Exchange<'a> {
             if guard.check(store, &terms, &below, Touch::Name)?.is_some() {
                 return Err(Failure::Exists);
             }
-            let (folder, name) = store.folder_of(&below).map_err(|failure| match failure {
-                Failure::Missing => Failure::NoFolder,
-                failure => failure,
-            })?;
+            let (folder, name) = store.folder_for(&below)?;
             match calls::make_folder_with(&folder, name, store.folder_mode()) {
                 Err(Errno::EXIST) => return Err(Failure::Exists),
                 made => made?,

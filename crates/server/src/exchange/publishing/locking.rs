@@ -1,7 +1,7 @@
 //! LOCK and UNLOCK.
 
 use dav::fields::{Depth, coded_url, timeout};
-use dav::locks::{Extent, Lock, MAX_OWNER, Touch};
+use dav::locks::{Extent, Holder, Lock, MAX_OWNER, Touch};
 use dav::multistatus;
 use dav::request::LockInfo;
 use rustix::fs::OFlags;
@@ -10,9 +10,9 @@ use taipan_http::status::Status;
 use super::properties::rejected;
 use super::{Exchange, Problem, Target, Use};
 use crate::publishing::failure::Failure;
-use crate::publishing::store::{Found, Guard, Store, lock_token};
+use crate::publishing::store::{Below, Found, Guard, Store, lock_token};
 use crate::publishing::tree::Kind;
-use crate::publishing::usage::cost;
+use crate::publishing::usage::{Reservation, cost};
 use crate::request::Request;
 use crate::response::Response;
 use crate::response_head::HeadWriter;
@@ -45,19 +45,7 @@ impl<'a> Exchange<'a> {
         let terms = self.terms(request, target, &present)?;
         let below = target.below.clone();
         if body.is_empty() {
-            if terms.holder.tokens.is_empty() {
-                return Err(Status::BAD_REQUEST.into());
-            }
-            let (holder, now) = (terms.holder, self.now);
-            let renew = move |_: &Store, guard: &Guard| {
-                let mut locks = guard.locks(now)?;
-                let lock = locks.held(below.as_str(), &holder).ok_or(Failure::Precondition)?;
-                lock.expires = expires;
-                let lock = lock.clone();
-                guard.write_locks(&locks)?;
-                Ok(lock)
-            };
-            let lock = self.changing(&target.store, renew).await?;
+            let lock = self.renew_lock(target, terms.holder, expires).await?;
             return Ok(self.locked(target, &lock, Status::OK, present.found));
         }
         let LockInfo { scope, owner } = LockInfo::parse(&body).map_err(rejected)?;
@@ -95,17 +83,7 @@ impl<'a> Exchange<'a> {
             let found = store.find(&below)?;
             if found.is_none() {
                 guard.check(store, &terms, &below, Touch::Name)?;
-                if !reservation.grow_to(cost(0)) {
-                    return Err(Failure::NoSpace);
-                }
-                let (folder, name) = store.folder_of(&below).map_err(|failure| match failure {
-                    Failure::Missing => Failure::NoFolder,
-                    failure => failure,
-                })?;
-                let flags =
-                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                calls::create_with(&folder, name, flags, store.file_mode())?;
-                reservation.keep(cost(0));
+                make_empty_file(store, &below, &mut reservation)?;
                 guard.discard_properties(store, &below)?;
             }
             locks.add(lock.clone());
@@ -126,6 +104,23 @@ impl<'a> Exchange<'a> {
                 Ok(self.locked(target, &lock, status, found))
             }
         }
+    }
+
+    /// LOCK without a body: the lock that `holder` has lasts until `expires`.
+    async fn renew_lock(&self, target: &Target<'a>, holder: Holder, expires: i64) -> Result<Lock, Problem> {
+        if holder.tokens.is_empty() {
+            return Err(Status::BAD_REQUEST.into());
+        }
+        let (below, now) = (target.below.clone(), self.now);
+        let renew = move |_: &Store, guard: &Guard| {
+            let mut locks = guard.locks(now)?;
+            let lock = locks.held(below.as_str(), &holder).ok_or(Failure::Precondition)?;
+            lock.expires = expires;
+            let lock = lock.clone();
+            guard.write_locks(&locks)?;
+            Ok(lock)
+        };
+        self.changing(&target.store, renew).await
     }
 
     /// Whether rules or authorizers may decide otherwise about what is in a folder than about the folder.
@@ -168,4 +163,16 @@ impl<'a> Exchange<'a> {
             false => Err(Problem::Precondition(Status::CONFLICT, "lock-token-matches-request-uri")),
         }
     }
+}
+
+/// Errors: `NoFolder`, `NoSpace`.
+fn make_empty_file(store: &Store, path: &Below, reservation: &mut Reservation) -> Result<(), Failure> {
+    if !reservation.grow_to(cost(0)) {
+        return Err(Failure::NoSpace);
+    }
+    let (folder, name) = store.folder_for(path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    calls::create_with(&folder, name, flags, store.file_mode())?;
+    reservation.keep(cost(0));
+    Ok(())
 }

@@ -377,10 +377,7 @@ fn check_there(
     }
     let touch = if there.is_some() { Touch::Tree } else { Touch::Name };
     guard.check_destination(terms, target, touch)?;
-    store.folder_of(target).map(|_| there).map_err(|failure| match failure {
-        Failure::Missing => Failure::NoFolder,
-        failure => failure,
-    })
+    store.folder_for(target).map(|_| there)
 }
 
 /// Errors: a folder cannot be moved or copied into itself, nor replace one that it is in; and the root stays what it is.

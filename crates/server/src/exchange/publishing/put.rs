@@ -134,10 +134,7 @@ impl<'a> Exchange<'a> {
                     if has_space { Ok(()) } else { Err(Failure::NoSpace) }
                 })?;
             }
-            store.folder_of(&below).map_err(|failure| match failure {
-                Failure::Missing => Failure::NoFolder,
-                failure => failure,
-            })?;
+            store.folder_for(&below)?;
             Ok(())
         };
         self.changing(&target.store, prepare).await
