@@ -1,5 +1,5 @@
-//! Certificates that the server gets by ACME (RFC 8555), or makes itself. A process of its own speaks with authorities; the
-//! master stores what it gets, and starts a generation that serves it.
+//! Certificates that the server gets by ACME (RFC 8555), or makes itself. A process of its own speaks with authorities;
+//! the master stores what it gets, and starts a generation that serves it.
 
 mod account;
 mod challenges;

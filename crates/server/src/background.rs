@@ -33,8 +33,8 @@ impl Background {
         Background { limit, queue: RefCell::default() }
     }
 
-    /// Runs `work`, unless its result is not wanted any more, and sends the result. If it panics, the sender is dropped. `None`: too much work waits, or the system
-    /// cannot start a thread.
+    /// Runs `work`, unless its result is not wanted any more, and sends the result. If it panics, the sender is
+    /// dropped. `None`: too much work waits, or the system cannot start a thread.
     pub fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

@@ -139,8 +139,8 @@ fn findings(source: &SiteSource, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     (all, silent)
 }
 
-/// The problems of the account that serves, and its identity. Another user than the one who runs the check may start the
-/// server.
+/// The problems of the account that serves, and its identity. Another user than the one who runs the check may start
+/// the server.
 fn own_account(site: &Site) -> (Vec<Finding>, Option<Identity>) {
     let keys: &[&str] = match (&site.user, &site.group) {
         (Some(user), Some(_)) => {

@@ -1,7 +1,8 @@
-//! The address of the server that a connection was made to: which hosts it may have, and, where more than that counts, the
-//! address itself. The proxies of listeners for them tell it; else it is the socket's.
+//! The address of the server that a connection was made to: which hosts it may have, and, where more than that counts,
+//! the address itself. The proxies of listeners for them tell it; else it is the socket's.
 //!
-//! An idle connection has two bytes for it. The addresses of a worker's connections are in a table, each while one has it.
+//! An idle connection has two bytes for it. The addresses of a worker's connections are in a table, each while one has
+//! it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! To go to the background, as old servers do: the process that was started ends as soon as another one serves, with 0, or
-//! with the exit code of that one if it fails.
+//! To go to the background, as old servers do: the process that was started ends as soon as another one serves, with 0,
+//! or with the exit code of that one if it fails.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -108,8 +108,8 @@ pub struct Stream {
 }
 
 impl Disk {
-    /// One device gets half of the threads and of the queue, so that a device that hangs does not block the others. Also
-    /// returns the queue of files to close, for `close_files`.
+    /// One device gets half of the threads and of the queue, so that a device that hangs does not block the others.
+    /// Also returns the queue of files to close, for `close_files`.
     pub fn new(limits: &Limits, timeout: Duration) -> (Disk, Closing) {
         let (closing, files) = unbounded_channel();
         let disk = Disk {
@@ -160,8 +160,8 @@ impl Disk {
         }
     }
 
-    /// A permit for a response that is made from `device` while it is sent. `None`: all permits, or those of the device,
-    /// are taken.
+    /// A permit for a response that is made from `device` while it is sent. `None`: all permits, or those of the
+    /// device, are taken.
     pub fn stream(&self, device: Device) -> Option<Stream> {
         let of_device = self.lane(device).streams.take()?;
         Some(Stream { _of_all: self.streams.take()?, _of_device: of_device })
@@ -177,8 +177,8 @@ impl Disk {
         self.queue.taken()
     }
 
-    /// Runs `work`, which waits for `device`, on a helper thread. Dropping the future removes `work` from the queue, but
-    /// does not stop it once it runs.
+    /// Runs `work`, which waits for `device`, on a helper thread. Dropping the future removes `work` from the queue,
+    /// but does not stop it once it runs.
     pub async fn run<T: Send + 'static>(
         &self,
         device: Device,

@@ -1,5 +1,5 @@
-//! What a TLS handshake has established, for rules, scripts and applications, and how long certificates are valid. Plain
-//! data, which a build without TLS has, too.
+//! What a TLS handshake has established, for rules, scripts and applications, and how long certificates are valid.
+//! Plain data, which a build without TLS has, too.
 
 use std::borrow::Cow;
 

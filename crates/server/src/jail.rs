@@ -1,5 +1,5 @@
-//! What a chroot lacks: the interpreters of scripts, the loaders and libraries of programs, and the files that they expect.
-//! Every path is resolved as it is in there.
+//! What a chroot lacks: the interpreters of scripts, the loaders and libraries of programs, and the files that they
+//! expect. Every path is resolved as it is in there.
 //!
 //! Reads files and changes nothing. Knows nothing of how findings are printed.
 

@@ -1,11 +1,12 @@
 //! The server. A request passes through these modules: the acceptor accepts a connection, the `connection` parses a
-//! request, the `exchange` finds its route and checks its permission, the crate `site` decides, `content` or an `upstream`
-//! makes a response, the connection sends it, and the `log` writes one line.
+//! request, the `exchange` finds its route and checks its permission, the crate `site` decides, `content` or an
+//! `upstream` makes a response, the connection sends it, and the `log` writes one line.
 //!
-//! The `master` is the process that was started. For each configuration, it starts a `generation`: a process with workers.
+//! The `master` is the process that was started. For each configuration, it starts a `generation`: a process with
+//! workers.
 //!
-//! This crate has only effects: the crate `site` decides how to respond, and the crate `http` knows what a message means.
-//! Each module uses only those below it; `tests/layers.rs` has the order.
+//! This crate has only effects: the crate `site` decides how to respond, and the crate `http` knows what a message
+//! means. Each module uses only those below it; `tests/layers.rs` has the order.
 
 #[cfg(feature = "acme")]
 pub mod certificates;

@@ -1,6 +1,6 @@
 //! Giving up root. It happens after the sockets are bound and the logs are open, and before the process reads a byte
-//! from a client. Names are looked up first, because a chroot may contain no /etc/passwd; then comes the chroot, and then
-//! the change of user.
+//! from a client. Names are looked up first, because a chroot may contain no /etc/passwd; then comes the chroot, and
+//! then the change of user.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -75,8 +75,8 @@ impl Identity {
         }
     }
 
-    /// Like `assume`, but keeps these capabilities. Programs that this process executes do not get them. Errors: the step
-    /// that failed.
+    /// Like `assume`, but keeps these capabilities. Programs that this process executes do not get them. Errors: the
+    /// step that failed.
     pub fn assume_keeping(&self, kept: CapabilitySet) -> Result<(), String> {
         let fail = |e: Errno| {
             format!(
@@ -120,9 +120,9 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Assumes the identity, without any capability, between vfork and exec. The process shares the memory of its parent:
-    /// this function allocates nothing, takes no lock, and changes no other thread. Errors: of the first call that failed;
-    /// the process must then not execute the program.
+    /// Assumes the identity, without any capability, between vfork and exec. The process shares the memory of its
+    /// parent: this function allocates nothing, takes no lock, and changes no other thread. Errors: of the first call
+    /// that failed; the process must then not execute the program.
     pub fn assume(&self) -> rustix::io::Result<()> {
         set_thread_groups(&self.groups)?;
         set_thread_res_gid(self.group, self.group, self.group)?;
@@ -133,8 +133,8 @@ impl Credentials {
     }
 }
 
-/// The user of an account, for `taipan check`, which another user may run than the one that starts the server. Errors: why
-/// there is none, with what to do.
+/// The user of an account, for `taipan check`, which another user may run than the one that starts the server. Errors:
+/// why there is none, with what to do.
 pub fn user_of(account: &Account) -> Result<Uid, String> {
     let found = Identity::find(Some(&account.user), account.group.as_deref(), Uid::from_raw(0))?;
     found.map(|identity| identity.user).ok_or_else(|| format!("there is no user \"{}\"", account.user))
@@ -226,8 +226,8 @@ pub fn run_in_child(work: impl FnOnce() -> String) -> io::Result<(Pid, String)> 
     }
 }
 
-/// Makes `folder` the root of the file system and the current folder. Called before root is given up and after everything
-/// outside the folder has been opened. Errors: the reason, with what to do.
+/// Makes `folder` the root of the file system and the current folder. Called before root is given up and after
+/// everything outside the folder has been opened. Errors: the reason, with what to do.
 pub fn chroot(folder: &Path) -> Result<(), String> {
     let fail =
         |what: &dyn Display| format!("cannot make {} the root of the file system: {what}", folder.display());

@@ -1,6 +1,6 @@
-//! Files that the program writes while it still is root: logs, the pid file, Unix sockets. Another user may have replaced
-//! such a file by a link to any file of the system (CVE-2016-1247). So root walks to a file folder by folder, by
-//! descriptor. What it does next depends on which users can replace entries of the folder:
+//! Files that the program writes while it still is root: logs, the pid file, Unix sockets. Another user may have
+//! replaced such a file by a link to any file of the system (CVE-2016-1247). So root walks to a file folder by folder,
+//! by descriptor. What it does next depends on which users can replace entries of the folder:
 //!
 //! - Only root: links are followed, because root has made them.
 //! - One other user, the folder's owner: no link is followed from there on. The file is opened with the rights of that

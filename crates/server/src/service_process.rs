@@ -1,5 +1,5 @@
-//! The frame of a process that answers questions of workers: it gives up privileges, and runs a loop until neither a worker nor
-//! the master needs it. Does not know the questions.
+//! The frame of a process that answers questions of workers: it gives up privileges, and runs a loop until neither a
+//! worker nor the master needs it. Does not know the questions.
 
 use std::cell::Cell;
 use std::io;
@@ -50,8 +50,8 @@ pub trait WorkerService: 'static {
     fn serve_worker(self: Rc<Self>, channel: Channel) -> impl Future<Output = ()>;
 }
 
-/// Runs until neither a worker nor the master needs the process, and returns the exit code. To be called while there is only one
-/// thread. `make` is called within the runtime; `what` begins the message of a failure.
+/// Runs until neither a worker nor the master needs the process, and returns the exit code. To be called while there is
+/// only one thread. `make` is called within the runtime; `what` begins the message of a failure.
 pub fn run<S: WorkerService>(
     what: &str,
     setup: ServiceSetup,

@@ -1,5 +1,5 @@
-//! The services of a worker that all its modules use: the site, the clock, the helper threads, the logs, the counters and
-//! the overload detection. Nothing here is shared with other workers.
+//! The services of a worker that all its modules use: the site, the clock, the helper threads, the logs, the counters
+//! and the overload detection. Nothing here is shared with other workers.
 
 mod scratch;
 
@@ -116,8 +116,8 @@ impl Services {
         self.turn.set(clock::micros());
     }
 
-    /// When requests that were found in this turn of the loop began. So that the clock is read once for all of them, and the
-    /// time for which they have waited for one another counts.
+    /// When requests that were found in this turn of the loop began. So that the clock is read once for all of them,
+    /// and the time for which they have waited for one another counts.
     #[inline]
     pub fn turn(&self) -> u64 {
         self.turn.get()

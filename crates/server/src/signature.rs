@@ -6,7 +6,8 @@ use aws_lc_rs::signature as library;
 #[cfg(all(feature = "ring", not(feature = "aws-lc")))]
 use ring::signature as library;
 
-/// Whether `signature` is one of `message` by the key: for RSA and Ed25519 as it is, for P-256 as two numbers of 32 bytes.
+/// Whether `signature` is one of `message` by the key: for RSA and Ed25519 as it is, for P-256 as two numbers of 32
+/// bytes.
 #[cfg(any(feature = "aws-lc", feature = "ring"))]
 pub fn check(key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
     use library::{ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256};

@@ -1,5 +1,5 @@
-//! The steps from a request to its response, in the words of `taipan explain` and `taipan watch`: a line for each, with the
-//! step in its first columns. Only what the configuration decides; opens no file.
+//! The steps from a request to its response, in the words of `taipan explain` and `taipan watch`: a line for each, with
+//! the step in its first columns. Only what the configuration decides; opens no file.
 
 use site::access::{self, Action, Facts};
 use site::applying::each_applying;

@@ -31,8 +31,8 @@ pub fn unsent(fd: BorrowedFd<'_>) -> io::Result<u64> {
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(bytes.max(0) as u64) }
 }
 
-/// Limits the unsent bytes in a socket and in those accepted from it (tcp(7), TCP_NOTSENT_LOWAT). Bytes in flight do not
-/// count.
+/// Limits the unsent bytes in a socket and in those accepted from it (tcp(7), TCP_NOTSENT_LOWAT). Bytes in flight do
+/// not count.
 pub fn limit_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_tcp_option(fd, libc::TCP_NOTSENT_LOWAT, bytes)
 }
@@ -51,8 +51,8 @@ fn set_tcp_option(fd: BorrowedFd<'_>, option: c_int, value: u32) -> io::Result<(
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sends a record of another type than content from a socket whose kernel encrypts (`TLS_SET_RECORD_TYPE` of the kernel's
-/// TLS). Does not wait.
+/// Sends a record of another type than content from a socket whose kernel encrypts (`TLS_SET_RECORD_TYPE` of the
+/// kernel's TLS). Does not wait.
 #[cfg(feature = "tls")]
 pub fn send_tls_record(fd: BorrowedFd<'_>, kind: u8, content: &[u8]) -> io::Result<()> {
     /// A control message with one byte (cmsg(3)), as large as its alignment demands.
@@ -99,8 +99,8 @@ pub fn trim_heap() {
 #[cfg(not(target_env = "gnu"))]
 pub fn trim_heap() {}
 
-/// Unmaps the pages of the program's file (madvise(2), MADV_DONTNEED), of which a start uses far more than what follows.
-/// The kernel maps again what is used, from its page cache. A breakpoint of a debugger is forgotten.
+/// Unmaps the pages of the program's file (madvise(2), MADV_DONTNEED), of which a start uses far more than what
+/// follows. The kernel maps again what is used, from its page cache. A breakpoint of a debugger is forgotten.
 pub fn unmap_program() {
     // SAFETY: the linker defines both symbols, around the segments that are only read and executed.
     unsafe extern "C" {
@@ -130,8 +130,8 @@ pub fn adopt(number: RawFd) -> io::Result<OwnedFd> {
     if unsafe { libc::fcntl(number, libc::F_GETFD) } == -1 {
         return Err(io::Error::other(format!("descriptor {number} was promised, but is not open")));
     }
-    // SAFETY: it is open, and nothing else in this program owns it: only the environment names it, which is read once, at
-    // the start.
+    // SAFETY: it is open, and nothing else in this program owns it: only the environment names it, which is read once,
+    // at the start.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
@@ -149,8 +149,8 @@ unsafe impl Send for SharedNumbers {}
 unsafe impl Sync for SharedNumbers {}
 
 impl SharedNumbers {
-    /// The first `count` numbers of a file, which must be that long, and sealed against shrinking: access behind its end is
-    /// a fatal signal.
+    /// The first `count` numbers of a file, which must be that long, and sealed against shrinking: access behind its
+    /// end is a fatal signal.
     pub fn map(fd: BorrowedFd<'_>, count: usize) -> io::Result<SharedNumbers> {
         let bytes = count.checked_mul(size_of::<AtomicU64>()).ok_or(io::ErrorKind::InvalidInput)?;
         let (how, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
@@ -164,8 +164,8 @@ impl SharedNumbers {
     }
 
     pub fn get(&self) -> &[AtomicU64] {
-        // SAFETY: so many are mapped until this is dropped; a page begins at a multiple of their alignment, any bits are a
-        // number, and all processes access them as atomics.
+        // SAFETY: so many are mapped until this is dropped; a page begins at a multiple of their alignment, any bits
+        // are a number, and all processes access them as atomics.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 
@@ -190,8 +190,8 @@ pub enum Fork {
     Child,
 }
 
-/// Creates a child process that is a copy of this one (fork(2)). Errors: there are other threads, whose locks would stay
-/// locked in the child.
+/// Creates a child process that is a copy of this one (fork(2)). Errors: there are other threads, whose locks would
+/// stay locked in the child.
 pub fn fork() -> io::Result<Fork> {
     if std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() != 1) {
         return Err(io::Error::other("the process has more than one thread"));
@@ -203,7 +203,8 @@ pub fn fork() -> io::Result<Fork> {
     })
 }
 
-/// Loads a filter for the system calls of this thread and of those that it starts (seccomp(2): SECCOMP_SET_MODE_FILTER).
+/// Loads a filter for the system calls of this thread and of those that it starts (seccomp(2):
+/// SECCOMP_SET_MODE_FILTER).
 pub fn load_filter(instructions: &[libc::sock_filter], flags: libc::c_ulong) -> rustix::io::Result<()> {
     let len = libc::c_ushort::try_from(instructions.len()).map_err(|_| Errno::TOOBIG)?;
     let program = libc::sock_fprog { len, filter: instructions.as_ptr().cast_mut() };
@@ -215,9 +216,9 @@ pub fn load_filter(instructions: &[libc::sock_filter], flags: libc::c_ulong) -> 
     }
 }
 
-/// Starts a process that shares this one's memory until it executes a program or ends; the calling thread waits for that
-/// (clone(2): CLONE_VM, CLONE_VFORK). It runs `child` on `stack` and ends when `child` returns. Also returns a descriptor
-/// of the process.
+/// Starts a process that shares this one's memory until it executes a program or ends; the calling thread waits for
+/// that (clone(2): CLONE_VM, CLONE_VFORK). It runs `child` on `stack` and ends when `child` returns. Also returns a
+/// descriptor of the process.
 ///
 /// `child` must do nothing but system calls: other threads continue meanwhile and may hold locks.
 pub fn clone_until_exec<F: FnMut()>(stack: &mut [u128], child: &mut F) -> io::Result<(Pid, OwnedFd)> {
@@ -230,8 +231,8 @@ pub fn clone_until_exec<F: FnMut()>(stack: &mut [u128], child: &mut F) -> io::Re
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     let mut pidfd: c_int = -1;
     let (top, child) = (stack.as_mut_ptr_range().end, (&raw mut *child).cast());
-    // SAFETY: stack and closure are borrowed, and the caller's thread is suspended, until the new process no longer uses
-    // the memory. A panic of the closure cannot leave `begin`, which is `extern "C"`.
+    // SAFETY: stack and closure are borrowed, and the caller's thread is suspended, until the new process no longer
+    // uses the memory. A panic of the closure cannot leave `begin`, which is `extern "C"`.
     let pid = unsafe { libc::clone(begin::<F>, top.cast(), flags, child, &raw mut pidfd) };
     if pid == -1 {
         return Err(io::Error::last_os_error());
@@ -261,8 +262,8 @@ pub fn execute(program: &CStr, arguments: &Strings, environment: &Strings) -> Er
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Creates a timer that sends SIGKILL to this process (timer_create(2)), and returns its number. An executed program does
-/// not inherit it. Allocates nothing.
+/// Creates a timer that sends SIGKILL to this process (timer_create(2)), and returns its number. An executed program
+/// does not inherit it. Allocates nothing.
 pub fn make_kill_timer() -> rustix::io::Result<c_int> {
     // SAFETY: a structure of numbers, for which zeros are valid.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
@@ -290,8 +291,8 @@ pub fn start_timer(timer: c_int, seconds: libc::time_t) -> rustix::io::Result<()
     }
 }
 
-/// Signals the process group of its present or former leader (pidfd_send_signal(2): PIDFD_SIGNAL_PROCESS_GROUP). Signal 0
-/// only tests whether the group has members. Errors: `SRCH` for an empty group, `INVAL` before Linux 6.9.
+/// Signals the process group of its present or former leader (pidfd_send_signal(2): PIDFD_SIGNAL_PROCESS_GROUP). Signal
+/// 0 only tests whether the group has members. Errors: `SRCH` for an empty group, `INVAL` before Linux 6.9.
 pub fn signal_group(leader: BorrowedFd<'_>, signal: c_int) -> rustix::io::Result<()> {
     const GROUP: libc::c_uint = 1 << 2;
     let information: *const libc::siginfo_t = ptr::null();
@@ -304,8 +305,8 @@ pub fn signal_group(leader: BorrowedFd<'_>, signal: c_int) -> rustix::io::Result
     }
 }
 
-/// Marks this descriptor and all later ones as close-on-exec (close_range(2): CLOSE_RANGE_CLOEXEC). Errors: Linux before
-/// 5.11.
+/// Marks this descriptor and all later ones as close-on-exec (close_range(2): CLOSE_RANGE_CLOEXEC). Errors: Linux
+/// before 5.11.
 pub fn keep_from_programs(first: libc::c_uint) -> io::Result<()> {
     let (last, flags) = (libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     // SAFETY: nothing is closed, and numbers that are not open are skipped.

@@ -1,5 +1,5 @@
-//! The account at an authority: its key, which all authorities share, and the request for a new one (RFC 8555 §7.3), also
-//! with the key of an account that the authority knows already (§7.3.4).
+//! The account at an authority: its key, which all authorities share, and the request for a new one (RFC 8555 §7.3),
+//! also with the key of an account that the authority knows already (§7.3.4).
 
 use std::io;
 

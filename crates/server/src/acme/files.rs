@@ -61,8 +61,8 @@ pub enum Effect {
 }
 
 impl AcmeFiles {
-    /// Gives each host with `acme` its file, with a self-signed certificate in it if there is none yet, and the site the
-    /// thumbprint of the account. `None`: no host needs it. Errors: with what to do.
+    /// Gives each host with `acme` its file, with a self-signed certificate in it if there is none yet, and the site
+    /// the thumbprint of the account. `None`: no host needs it. Errors: with what to do.
     pub fn prepare(site: &mut Site) -> Result<Option<AcmeFiles>, String> {
         if !site.hosts.iter().any(|host| host.tls.acme) {
             return Ok(None);
@@ -103,7 +103,8 @@ impl AcmeFiles {
         Ok(Secrets { key, binding, roots })
     }
 
-    /// Carries out a request that needs the folder. `None`: there is no such certificate, or the request needs no folder.
+    /// Carries out a request that needs the folder. `None`: there is no such certificate, or the request needs no
+    /// folder.
     pub fn perform(&self, certificate: u32, wish: &Wish, now: Time) -> Option<(Reply, Effect)> {
         let Wanted { file, names, .. } = self.wanted.get(usize::try_from(certificate).ok()?)?;
         let done = |result: Result<(), String>| match result {

@@ -1,5 +1,5 @@
-//! A small HTTPS client for the requests to an authority: HTTP/1.1, one connection for each request, and limits for time
-//! and size. Requests of an order are few, and TLS sessions are resumed.
+//! A small HTTPS client for the requests to an authority: HTTP/1.1, one connection for each request, and limits for
+//! time and size. Requests of an order are few, and TLS sessions are resumed.
 
 use std::future::Future;
 use std::io;

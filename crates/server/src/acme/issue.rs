@@ -1,5 +1,5 @@
-//! Makes keys and certificates: self-signed ones, those of a local authority, the certificate of a TLS-ALPN-01 challenge
-//! (RFC 8737 §3), and requests for certificates (RFC 2986).
+//! Makes keys and certificates: self-signed ones, those of a local authority, the certificate of a TLS-ALPN-01
+//! challenge (RFC 8737 §3), and requests for certificates (RFC 2986).
 //!
 //! Knows no files and no authority on the network.
 

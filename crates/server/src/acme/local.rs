@@ -23,8 +23,8 @@ pub fn is_local(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost")
 }
 
-/// Issues a certificate for these names and those of the loopback interface. Returns the file with the certificate and its
-/// key. Errors: with what to do.
+/// Issues a certificate for these names and those of the loopback interface. Returns the file with the certificate and
+/// its key. Errors: with what to do.
 pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
     let storage = Storage::open(&folder()?)?;
     let at = |name: &str| storage.path().join(name);

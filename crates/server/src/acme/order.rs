@@ -175,7 +175,8 @@ impl Context {
         account.new_order(&new()).await.map_err(|error| self.error(error))
     }
 
-    /// Passes the challenges of all names, and takes back what was set up for them, whether they have been passed or not.
+    /// Passes the challenges of all names, and takes back what was set up for them, whether they have been passed or
+    /// not.
     async fn prove(
         &self,
         order: &mut Order,

@@ -1,5 +1,6 @@
 //! The folder of certificates by ACME, which only the user of the master can read: for each certificate a file with the
-//! chain and the key, one with the state, and one with a lock; and the key of the account. Several servers can share it.
+//! chain and the key, one with the state, and one with a lock; and the key of the account. Several servers can share
+//! it.
 //!
 //! Every file is replaced as a whole, so that a crash, a full disk or another server leaves the old one or the new one.
 
@@ -148,8 +149,8 @@ impl Storage {
     pub fn lock(&self, name: &str, now: Time, until: Time) -> io::Result<Lock> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mut file = File::from(openat(&self.folder, name, flags, PRIVATE)?);
-        // So that only one server at a time compares and writes. The lock itself is the content, because the kernel's lock
-        // would not last if the connection to a network file system breaks. It ends with `file`.
+        // So that only one server at a time compares and writes. The lock itself is the content, because the kernel's
+        // lock would not last if the connection to a network file system breaks. It ends with `file`.
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy(now + 1)),
             // A file system without locks.

@@ -1,5 +1,5 @@
-//! What a stored certificate is: its names and dates, its name at its authority (RFC 9773 §4.1), and whether this server
-//! has made it itself.
+//! What a stored certificate is: its names and dates, its name at its authority (RFC 9773 §4.1), and whether this
+//! server has made it itself.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -1,5 +1,5 @@
-//! A stored response in memory, with its head as it is sent. `Age` changes each second, and so the head is rendered once a
-//! second.
+//! A stored response in memory, with its head as it is sent. `Age` changes each second, and so the head is rendered
+//! once a second.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;

@@ -123,7 +123,8 @@ impl CachedResponse {
 }
 
 impl Cache {
-    /// Makes the copy in the background. Does nothing if it is being made, if too many others are, or if it does not gain.
+    /// Makes the copy in the background. Does nothing if it is being made, if too many others are, or if it does not
+    /// gain.
     pub fn make_copy(self: &Rc<Cache>, text: &str, entry: &Rc<CachedResponse>, coding: Coding, kept: Kept) {
         let effort = match kept {
             Kept::Strong => Effort::Strong,

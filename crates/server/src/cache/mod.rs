@@ -1,5 +1,5 @@
-//! The cache of responses: what upstreams have sent, stored to be sent again. The crate `cache` decides what is stored and
-//! when it is used.
+//! The cache of responses: what upstreams have sent, stored to be sent again. The crate `cache` decides what is stored
+//! and when it is used.
 //!
 //! Knows nothing of upstreams.
 
@@ -275,8 +275,8 @@ impl Cache {
         removed as u64
     }
 
-    /// For a body that is to be stored: at most `largest` bytes, and all that are received at the same time no more than what
-    /// is stored.
+    /// For a body that is to be stored: at most `largest` bytes, and all that are received at the same time no more
+    /// than what is stored.
     pub fn reserve(&self, largest: u64) -> Reserved {
         let most = self.services.site.cache.responses;
         Reserved::new(self.received.clone(), most, largest)

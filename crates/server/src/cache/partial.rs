@@ -62,7 +62,8 @@ impl PartialResponse {
         strong_etag(&self.stored.fields)
     }
 
-    /// With a later part of the same response (RFC 9111 §3.4). `None`: it is of another one, or there is too much of it.
+    /// With a later part of the same response (RFC 9111 §3.4). `None`: it is of another one, or there is too much of
+    /// it.
     pub fn with(&self, later: &PartialResponse) -> Option<PartialResponse> {
         if !self.is_valid() || self.etag().is_none() || self.etag() != later.etag() {
             return None;

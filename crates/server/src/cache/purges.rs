@@ -1,5 +1,5 @@
-//! The purges of a process, which all of its workers and their helper threads see. While there is none, asking costs one
-//! atomic read.
+//! The purges of a process, which all of its workers and their helper threads see. While there is none, asking costs
+//! one atomic read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};

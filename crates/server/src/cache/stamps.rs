@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The keys whose hashes have the same remainder. It takes one cache line.
 #[repr(align(64))]
 struct Bucket {
-    /// The keys that were invalidated last: 16 bits of the hash, and 48 bits of the time in microseconds of the monotonic
-    /// clock. 0: none.
+    /// The keys that were invalidated last: 16 bits of the hash, and 48 bits of the time in microseconds of the
+    /// monotonic clock. 0: none.
     keys: [AtomicU64; KEYS],
     /// What was requested before this time is not used, whatever its key: another key has lost its place then.
     all: AtomicU64,

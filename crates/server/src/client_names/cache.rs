@@ -1,5 +1,5 @@
-//! The names of addresses, and addresses that have none, for a time. The number of entries is bounded: what was not looked
-//! for lately is forgotten first. Knows nothing of DNS.
+//! The names of addresses, and addresses that have none, for a time. The number of entries is bounded: what was not
+//! looked for lately is forgotten first. Knows nothing of DNS.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! The messages between a worker and the process that looks up names. Both run the same program, so that messages have no
-//! version.
+//! The messages between a worker and the process that looks up names. Both run the same program, so that messages have
+//! no version.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The names of clients, for access logs and scripts. A process of its own asks for them, because a worker cannot connect.
-//! Nothing waits for a name: a client has none until it is known.
+//! The names of clients, for access logs and scripts. A process of its own asks for them, because a worker cannot
+//! connect. Nothing waits for a name: a client has none until it is known.
 //!
 //! This file is the worker's end.
 

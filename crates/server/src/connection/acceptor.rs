@@ -69,8 +69,8 @@ impl Backlog<'_> {
         }
     }
 
-    /// How long a client that was accepted at `came` may still wait. The clients behind the first have waited as long as
-    /// it has. Only the last may wait a little longer than `timeout`.
+    /// How long a client that was accepted at `came` may still wait. The clients behind the first have waited as long
+    /// as it has. Only the last may wait a little longer than `timeout`.
     fn wait(&mut self, came: Instant, timeout: Duration) -> Duration {
         let now = Instant::now();
         let first = (*self.full_since.get_or_insert(now) + timeout).saturating_duration_since(now);
@@ -264,8 +264,8 @@ pub async fn receive_waited(connections: &Rc<Connections>, accepted: Accepted) {
     }
 }
 
-/// `None`: the client has too many connections or handshakes, or proxies tell too many addresses. This one is rejected or
-/// closed.
+/// `None`: the client has too many connections or handshakes, or proxies tell too many addresses. This one is rejected
+/// or closed.
 async fn admit(connections: &Rc<Connections>, accepted: Accepted) -> Option<(Socket, Client)> {
     let Accepted { fd, family, protocols, peer, destination } = accepted;
     let counts = &connections.services.counts;

@@ -1,7 +1,8 @@
 //! How often each client may begin a TLS handshake, which costs the server much more than the client.
 //!
-//! Handshakes are counted only where the configuration limits them. All workers then share the table, which is used when a
-//! connection is accepted. Its size is constant: when it is full, the client that has been quiet longest is forgotten.
+//! Handshakes are counted only where the configuration limits them. All workers then share the table, which is used
+//! when a connection is accepted. Its size is constant: when it is full, the client that has been quiet longest is
+//! forgotten.
 
 use std::hash::BuildHasher;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -30,8 +31,8 @@ struct HandshakeRates {
 
 type Set = [Entry; WAYS];
 
-/// The generic cell rate algorithm (ITU-T I.371): a handshake moves `due` on by the interval, and `due` may be ahead of the
-/// present by a burst.
+/// The generic cell rate algorithm (ITU-T I.371): a handshake moves `due` on by the interval, and `due` may be ahead of
+/// the present by a burst.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     client: u64,

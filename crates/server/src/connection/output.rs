@@ -25,8 +25,8 @@ const SLICE: u64 = 128 * 1024;
 /// Slices that a connection may send in one turn of the loop.
 pub const SLICES_PER_TURN: usize = 8;
 
-/// Bytes that are read at once of a file that is not in memory. They stay with the connection until the client has taken
-/// them.
+/// Bytes that are read at once of a file that is not in memory. They stay with the connection until the client has
+/// taken them.
 pub const READ_SIZE: u64 = memory::RESPONSE;
 
 /// Whether the connection stays open behind a response (RFC 9112 §9.3).
@@ -80,8 +80,8 @@ pub struct Output {
     sent: u64,
     /// When the first was, of `clock::micros`. `None`: all of it was sent at once.
     first: Option<u64>,
-    /// Bytes that the client had taken when this was last measured, from the first byte of this output on. Negative while
-    /// earlier output is still in flight.
+    /// Bytes that the client had taken when this was last measured, from the first byte of this output on. Negative
+    /// while earlier output is still in flight.
     taken: Option<i64>,
     coding: Coding,
     pub records: Records,
@@ -425,8 +425,8 @@ fn send_file(
     if !part.file.is_in_memory(part.at, part.at + slice, now) {
         return Ok(Sent::NotInMemory);
     }
-    // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the response
-    // ends short, and the client can tell.
+    // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the
+    // response ends short, and the client can tell.
     if slice == part.left && !part.file.is_unchanged() {
         return Err(io::Error::other(CHANGED));
     }
@@ -448,8 +448,8 @@ fn is_unable(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
-/// How much of `left` to send next, when `sent` bytes are sent. A slice ends at the end of a segment: otherwise the last
-/// segment is nearly empty, and costs a packet and its acknowledgement.
+/// How much of `left` to send next, when `sent` bytes are sent. A slice ends at the end of a segment: otherwise the
+/// last segment is nearly empty, and costs a packet and its acknowledgement.
 fn slice(stream: &impl SendStream, sent: u64, left: u64) -> u64 {
     if left <= SLICE {
         return left;

@@ -37,8 +37,8 @@ pub trait SendStream {
     /// Errors: `WouldBlock` where nothing can be sent now.
     fn try_send(&self, bytes: &[u8], more: More) -> io::Result<usize>;
 
-    /// Sends up to `count` bytes of `file` from `at`, which is advanced. `left`: all that is still to be sent of it. `None`:
-    /// the stream cannot send from a file.
+    /// Sends up to `count` bytes of `file` from `at`, which is advanced. `left`: all that is still to be sent of it.
+    /// `None`: the stream cannot send from a file.
     fn try_sendfile(
         &self,
         _file: &OwnedFd,
@@ -54,8 +54,8 @@ pub trait SendStream {
         1
     }
 
-    /// Sends what the stream itself still holds of the bytes that it has taken. Errors: `WouldBlock` where that cannot be
-    /// sent now.
+    /// Sends what the stream itself still holds of the bytes that it has taken. Errors: `WouldBlock` where that cannot
+    /// be sent now.
     fn try_flush(&self) -> io::Result<()> {
         Ok(())
     }
@@ -113,8 +113,8 @@ impl Socket {
         self.session.take()?.into_inner().into_failure()
     }
 
-    /// Reads the received bytes that fit into `buffer`: 0 if the client has closed its side. A session that has no content
-    /// yet handshakes.
+    /// Reads the received bytes that fit into `buffer`: 0 if the client has closed its side. A session that has no
+    /// content yet handshakes.
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
         match &self.session {
@@ -606,8 +606,8 @@ fn send_encrypted(
     sent
 }
 
-/// Gives the keys to the kernel, if that is configured and possible now. Errors: the session has failed, or `WouldBlock` if
-/// the socket has yet to take what was sent before.
+/// Gives the keys to the kernel, if that is configured and possible now. Errors: the session has failed, or
+/// `WouldBlock` if the socket has yet to take what was sent before.
 fn move_to_kernel(
     session: &mut Session,
     fd: BorrowedFd<'_>,

@@ -1,5 +1,5 @@
-//! Files for clients that have an earlier version, which is the dictionary of the new one (RFC 9842). Deltas are made once,
-//! in the background, and kept with their file.
+//! Files for clients that have an earlier version, which is the dictionary of the new one (RFC 9842). Deltas are made
+//! once, in the background, and kept with their file.
 //!
 //! An earlier version is known if this worker has sent it, or if it is in the folder of the file.
 

@@ -80,8 +80,8 @@ pub(super) fn gains(bytes: &[u8], content: &[u8]) -> bool {
     bytes.len() <= content.len() * GAIN / 100
 }
 
-/// The most bytes of a copy that is kept without a descriptor. Where descriptors are few, all copies are: a file and its
-/// copies may be sent at the same time.
+/// The most bytes of a copy that is kept without a descriptor. Where descriptors are few, all copies are: a file and
+/// its copies may be sent at the same time.
 pub(super) fn inline(cache: &CacheLimits) -> usize {
     if cache.descriptors < FEW_DESCRIPTORS { usize::MAX } else { cache.file as usize }
 }

@@ -33,8 +33,8 @@ impl Br {
         Br::with(quality, window.min(size.map_or(WINDOW, window_of)), size)
     }
 
-    /// For content of `size` bytes. `None`: the dictionary and the content do not fit into a window, and the encoder knows
-    /// a dictionary only within it.
+    /// For content of `size` bytes. `None`: the dictionary and the content do not fit into a window, and the encoder
+    /// knows a dictionary only within it.
     pub fn with_dictionary(dictionary: &[u8], size: u64) -> Option<Br> {
         let window = window_of(dictionary.len() as u64 + size + 16);
         if window > LARGEST_WINDOW {

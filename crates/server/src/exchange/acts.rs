@@ -1,5 +1,5 @@
-//! The form by which users with credentials change the running server. A form of another site is refused: by what the browser
-//! says of its origin, and by a token that only the page has.
+//! The form by which users with credentials change the running server. A form of another site is refused: by what the
+//! browser says of its origin, and by a token that only the page has.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -82,8 +82,9 @@ impl Exchange<'_> {
         })
     }
 
-    /// Whether the client has shown who it is. Rules of access may let some pass without that, and so may folders without
-    /// passwords. A browser of such a client would act for any site whose name leads to this server (DNS rebinding).
+    /// Whether the client has shown who it is. Rules of access may let some pass without that, and so may folders
+    /// without passwords. A browser of such a client would act for any site whose name leads to this server (DNS
+    /// rebinding).
     fn has_credentials(&self, route: &Route) -> bool {
         self.user().is_some() || route.jwt.is_some() || !route.authorizers.is_empty()
     }

@@ -1,5 +1,5 @@
-//! The answers of authorizers, and right credentials, that count for further requests. They are found by a keyed hash of what the requests have in
-//! common, so that no credentials stay in memory. Knows nothing of requests.
+//! The answers of authorizers, and right credentials, that count for further requests. They are found by a keyed hash
+//! of what the requests have in common, so that no credentials stay in memory. Knows nothing of requests.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

@@ -1,7 +1,8 @@
-//! Wrong passwords, by address and by user, and forged tokens, by address: after some of them, further ones have to wait, each longer than the one before.
+//! Wrong passwords, by address and by user, and forged tokens, by address: after some of them, further ones have to
+//! wait, each longer than the one before.
 //!
-//! All workers share the table, which is used only for credentials that were not right before. Its size is constant: when it
-//! is full, the entry that has been quiet longest is forgotten.
+//! All workers share the table, which is used only for credentials that were not right before. Its size is constant:
+//! when it is full, the entry that has been quiet longest is forgotten.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

@@ -18,7 +18,8 @@ use crate::request::body::RequestBody;
 use crate::response::Response;
 use crate::upstream::{self, Form, Handler, HandlerKind, Outcome};
 
-/// The authorizers of a path: those of its route, of its other names, and of `planned`, the route that its plan leads to.
+/// The authorizers of a path: those of its route, of its other names, and of `planned`, the route that its plan leads
+/// to.
 pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<Arc<Authorizer>> {
     let mut found = Vec::new();
     for authorizer in routes(host, path, planned).iter().flat_map(|route| &route.authorizers) {

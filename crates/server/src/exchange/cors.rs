@@ -1,4 +1,5 @@
-//! What other origins learn: responses to preflights, and the fields for the origin that a request names. `site` decides.
+//! What other origins learn: responses to preflights, and the fields for the origin that a request names. `site`
+//! decides.
 
 use site::cors::{self, Cors};
 use taipan_http::head::Names;
@@ -10,8 +11,8 @@ use crate::response::Response;
 use crate::response_head::HeadWriter;
 
 impl<'a> Exchange<'a> {
-    /// The response to a preflight. It precedes all rules of access, because browsers send no credentials with it. `None`:
-    /// it is none, or the route leaves it to its script.
+    /// The response to a preflight. It precedes all rules of access, because browsers send no credentials with it.
+    /// `None`: it is none, or the route leaves it to its script.
     #[cold]
     #[inline(never)]
     pub(super) fn preflight(&self, path: &SafePath<'_>) -> Option<Response> {

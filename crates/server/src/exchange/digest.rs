@@ -1,7 +1,7 @@
 //! Digest authentication (RFC 7616): challenges, and credentials that answer them.
 //!
-//! All workers share the key of nonces and the counts of their uses. A reload begins with others, and clients answer a new
-//! challenge without asking their users.
+//! All workers share the key of nonces and the counts of their uses. A reload begins with others, and clients answer a
+//! new challenge without asking their users.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{LazyLock, Mutex, PoisonError};

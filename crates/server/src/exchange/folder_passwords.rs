@@ -122,8 +122,8 @@ impl Exchange<'_> {
         users
     }
 
-    /// The root of a name or a user, and the path beneath it. `None`: nothing is served there. Errors: the status of the
-    /// response.
+    /// The root of a name or a user, and the path beneath it. `None`: nothing is served there. Errors: the status of
+    /// the response.
     async fn named_root(
         &self,
         folder: SafePath<'static>,

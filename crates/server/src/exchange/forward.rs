@@ -27,8 +27,8 @@ const MAX_INTERNAL_REDIRECTS: usize = 10;
 const BODY_FIELDS: [&str; 4] = ["content-length", "content-type", "transfer-encoding", "expect"];
 
 impl Exchange<'_> {
-    /// Sends the request to the application of a plan, if nothing else has to be done. The limits count every response, and
-    /// other origins learn of it, in the driver.
+    /// Sends the request to the application of a plan, if nothing else has to be done. The limits count every response,
+    /// and other origins learn of it, in the driver.
     pub(super) fn send_fast(
         &self,
         plan: &Plan<'_, '_>,

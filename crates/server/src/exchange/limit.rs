@@ -1,5 +1,5 @@
-//! Limits of speed and of requests: which of them admit a request, and what slows its body and its response. `site` says
-//! which apply, and `limits` counts.
+//! Limits of speed and of requests: which of them admit a request, and what slows its body and its response. `site`
+//! says which apply, and `limits` counts.
 
 use std::rc::Rc;
 
@@ -112,8 +112,8 @@ impl Exchange<'_> {
         Ok(throttle.is_needed().then(|| Box::new(throttle)))
     }
 
-    /// As `admit`, for a part of a page: it counts in the limits in which no page around it counts. Its bytes are those of
-    /// the page.
+    /// As `admit`, for a part of a page: it counts in the limits in which no page around it counts. Its bytes are those
+    /// of the page.
     pub(super) async fn admit_part(&mut self, place: &Place) -> Result<Option<Box<Throttle>>, Response> {
         let Ok(path) = self.path() else { return Ok(None) };
         let all = self.counting();

@@ -91,8 +91,8 @@ impl Logins {
     }
 }
 
-/// Compares a password, and counts it if it is wrong: also if the client does not wait for the result. Others of the same
-/// client may have failed while it was in the queue.
+/// Compares a password, and counts it if it is wrong: also if the client does not wait for the result. Others of the
+/// same client may have failed while it was in the queue.
 fn compare(own: &Authentication, Basic { user, password }: &Basic, client: Option<IpAddr>) -> Login {
     if let Some(wait) = wait(client, user) {
         return Login::Wait(wait);

@@ -1,5 +1,5 @@
-//! Pages: files, and responses of scripts and upstreams, whose directives are carried out while they are sent. What they
-//! include are requests of the same client, which go through the exchange like any other.
+//! Pages: files, and responses of scripts and upstreams, whose directives are carried out while they are sent. What
+//! they include are requests of the same client, which go through the exchange like any other.
 //!
 //! Knows nothing of the languages of pages.
 
@@ -180,8 +180,8 @@ impl Exchange<'_> {
         Response { body, broken_rule, cache, ..Response::from_head(head) }
     }
 
-    /// What the pages of this response share, and the place of this one, whose encoded path is `base`. `document`: of the page,
-    /// if it is a file. `None`: the request has no connection.
+    /// What the pages of this response share, and the place of this one, whose encoded path is `base`. `document`: of
+    /// the page, if it is a file. `None`: the request has no connection.
     fn inclusion(&self, base: String, document: Option<Document>) -> Option<Inclusion> {
         match &self.inclusion {
             Some(Inclusion { assembly, place }) => {

@@ -1,5 +1,5 @@
-//! Publishing: methods that change files, and WebDAV. What may be changed, and under which conditions, is decided here, on the
-//! loop; `crate::publishing` does it on helper threads.
+//! Publishing: methods that change files, and WebDAV. What may be changed, and under which conditions, is decided here,
+//! on the loop; `crate::publishing` does it on helper threads.
 
 mod folders;
 mod locking;

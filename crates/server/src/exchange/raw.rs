@@ -25,8 +25,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Reads the path in both ways, if its route passes it on as it was sent. Errors: the response to a path that leads to
-    /// different places.
+    /// Reads the path in both ways, if its route passes it on as it was sent. Errors: the response to a path that leads
+    /// to different places.
     #[cold]
     #[inline(never)]
     pub(super) fn read_raw(&mut self) -> Result<(), Response> {

@@ -1,5 +1,5 @@
-//! Requests that a host does not serve, because of the connection that they have come by: without TLS, or with one that was
-//! made for another host. `site` decides.
+//! Requests that a host does not serve, because of the connection that they have come by: without TLS, or with one that
+//! was made for another host. `site` decides.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Whether the host is in maintenance: the route of the request, and after which time clients may try again. What shows
-    /// how the server does goes on.
+    /// Whether the host is in maintenance: the route of the request, and after which time clients may try again. What
+    /// shows how the server does goes on.
     pub(super) fn maintenance(&self, path: &SafePath<'_>) -> Option<(&'a Route, Duration)> {
         let hosts = self.responder.maintenance.borrow();
         let (_, seconds) = hosts.iter().find(|(host, _)| *host == self.host)?;

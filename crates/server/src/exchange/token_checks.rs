@@ -78,8 +78,8 @@ impl TokenChecks {
     }
 }
 
-/// Verifies a token, and counts it if its issuer has not made it: also if the client does not wait for the result. Others of
-/// the same client may have failed while it was in the queue.
+/// Verifies a token, and counts it if its issuer has not made it: also if the client does not wait for the result.
+/// Others of the same client may have failed while it was in the queue.
 fn check(jwt: &Jwt, token: &[u8], client: Option<IpAddr>, now: i64) -> Result<Verified, Checked> {
     if let Some(wait) = wait(client) {
         return Err(Checked::Wait(wait));

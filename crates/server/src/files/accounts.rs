@@ -1,5 +1,5 @@
-//! The text of files with accounts (passwd(5)). It is read once, and again when the file has changed, as far as the sandbox
-//! lets the process read it. All threads share it.
+//! The text of files with accounts (passwd(5)). It is read once, and again when the file has changed, as far as the
+//! sandbox lets the process read it. All threads share it.
 //!
 //! Knows nothing of what is in it.
 

@@ -1,5 +1,5 @@
-//! Opens a path beneath a root, and nothing outside of it: with `openat2(2)`, or with a walk from component to component.
-//! The walk is for kernels without `openat2` and for rules that inspect each link.
+//! Opens a path beneath a root, and nothing outside of it: with `openat2(2)`, or with a walk from component to
+//! component. The walk is for kernels without `openat2` and for rules that inspect each link.
 //!
 //! Every path that a client requests is opened here. Takes no string that was not a `SafePath`.
 
@@ -213,8 +213,8 @@ fn open_by_walk(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags) -> R
     Ok(retry_on_intr(|| calls::openat(walk.folder(), ".", flags))?)
 }
 
-/// A walk from folder to folder. One descriptor serves both to read a link and to get its owner, because the file may be
-/// replaced between two calls that use its name.
+/// A walk from folder to folder. One descriptor serves both to read a link and to get its owner, because the file may
+/// be replaced between two calls that use its name.
 struct PathWalk<'a> {
     root: &'a Root,
     symlinks: Symlinks,
@@ -313,8 +313,8 @@ impl PathWalk<'_> {
         if links.any(|link| link.owner != owner) { Err(OpenError::Denied) } else { Ok(()) }
     }
 
-    /// Opens the last component, which `found` shows not to be a link. Opening it by its name may open another file, which
-    /// has replaced it since, so the owner of the opened file is compared, too.
+    /// Opens the last component, which `found` shows not to be a link. Opening it by its name may open another file,
+    /// which has replaced it since, so the owner of the opened file is compared, too.
     fn open_last(&self, name: &Path, found: OwnedFd, flags: OFlags) -> Result<OwnedFd, OpenError> {
         self.compare_owners(&found)?;
         if flags.contains(OFlags::PATH) {

@@ -1,5 +1,5 @@
-//! Files in codings with a dictionary (RFC 9842): what an entry has of them, and the dictionaries that clients may have,
-//! which are earlier files.
+//! Files in codings with a dictionary (RFC 9842): what an entry has of them, and the dictionaries that clients may
+//! have, which are earlier files.
 //!
 //! Knows nothing of encoders.
 

@@ -1,5 +1,5 @@
-//! Lookups that wait for a disk. They run on helper threads, and the requests for one path share one lookup. A lookup that
-//! completes a partial entry runs while the entry is already being sent.
+//! Lookups that wait for a disk. They run on helper threads, and the requests for one path share one lookup. A lookup
+//! that completes a partial entry runs while the entry is already being sent.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

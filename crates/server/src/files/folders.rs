@@ -1,9 +1,9 @@
 //! The folders that names lead to: of each name of a host, and of each user. They are found when a request first needs
-//! them, outside of the worker's loop, and compared with the disk from time to time, as roots are. Names without a folder
-//! are remembered, too.
+//! them, outside of the worker's loop, and compared with the disk from time to time, as roots are. Names without a
+//! folder are remembered, too.
 //!
-//! A folder has a number, which is part of the key of its cached files: two names never share an entry. A folder that was
-//! replaced gets another number.
+//! A folder has a number, which is part of the key of its cached files: two names never share an entry. A folder that
+//! was replaced gets another number.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

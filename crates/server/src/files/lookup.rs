@@ -146,7 +146,8 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// With `Wait::Never`, a plain file is found before its precompressed files are known. Errors: `WouldWait` and `Local`.
+    /// With `Wait::Never`, a plain file is found before its precompressed files are known. Errors: `WouldWait` and
+    /// `Local`.
     pub fn lookup(&self, wait: Wait) -> Result<Lookup, OpenError> {
         let opening = match wait {
             Wait::Never if is_on_disk(self.root.device) => Opening::ForReading,
@@ -156,7 +157,8 @@ impl<'a> Query<'a> {
         missing_or_denied(run.candidates().and_then(|candidates| run.load(candidates)))
     }
 
-    /// As `lookup`, but never partial if there are stamps. `None`: the files still have the stamps of an earlier lookup.
+    /// As `lookup`, but never partial if there are stamps. `None`: the files still have the stamps of an earlier
+    /// lookup.
     pub fn lookup_if_changed(&self, stamps: &[Stamp], wait: Wait) -> Result<Option<Lookup>, OpenError> {
         if stamps.is_empty() {
             return self.lookup(wait).map(Some);
@@ -385,8 +387,8 @@ impl<'a> Run<'a> {
         self.inspect_directly(path).unwrap_or_else(|| self.inspect_by_path(path))
     }
 
-    /// Opens a file for reading. Errors: `Missing`, and `WouldWait` if the kernel does not have it in memory. `None`: it may
-    /// not be a regular file, or on another device, or files are not opened in this way.
+    /// Opens a file for reading. Errors: `Missing`, and `WouldWait` if the kernel does not have it in memory. `None`:
+    /// it may not be a regular file, or on another device, or files are not opened in this way.
     fn inspect_directly(&self, path: &SafePath<'_>) -> Option<Result<Inspected, OpenError>> {
         if self.opening != Opening::ForReading {
             return None;

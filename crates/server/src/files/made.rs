@@ -1,5 +1,5 @@
-//! What the server makes of a file that has no precompressed copies: the file in other content codings. It is made once,
-//! and kept in the entry of the file.
+//! What the server makes of a file that has no precompressed copies: the file in other content codings. It is made
+//! once, and kept in the entry of the file.
 //!
 //! Knows nothing of encoders.
 
@@ -93,8 +93,8 @@ impl Entry {
 }
 
 impl Files {
-    /// Adds what was made of `entry`. `None`: it does not gain, and is not offered any more. Nothing happens if the file
-    /// has changed, or its entry was evicted.
+    /// Adds what was made of `entry`. `None`: it does not gain, and is not offered any more. Nothing happens if the
+    /// file has changed, or its entry was evicted.
     pub fn add_made(
         &self,
         host: HostKey,
@@ -146,8 +146,8 @@ impl Files {
         Some(now.with(Resource::File(representations, offer), prepared))
     }
 
-    /// An entry with what was made of `entry` as its only representation. Its tag is weak: a client that has the content
-    /// by way of a delta gets 304 as if it had the file, because another dictionary would be the best one then.
+    /// An entry with what was made of `entry` as its only representation. Its tag is weak: a client that has the
+    /// content by way of a delta gets 304 as if it had the file, because another dictionary would be the best one then.
     pub(super) fn only_made(
         &self,
         host: HostKey,
@@ -201,6 +201,6 @@ impl Files {
     }
 }
 
-/// Fields that are not those of the file without a coding. Parts of what is made are not sent: it may be made anew, with
-/// other bytes.
+/// Fields that are not those of the file without a coding. Parts of what is made are not sent: it may be made anew,
+/// with other bytes.
 const OTHER: [&str; 5] = ["date", "server", "content-length", "accept-ranges", "etag"];

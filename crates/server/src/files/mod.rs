@@ -1,6 +1,6 @@
-//! The open-file cache of a worker. It has an entry for each path: what was found there, the rendered response head, and
-//! the whole body if it is small. An entry is compared with the disk at most once per configured interval. A missing path
-//! is cached too. The least recently used entry is evicted first.
+//! The open-file cache of a worker. It has an entry for each path: what was found there, the rendered response head,
+//! and the whole body if it is small. An entry is compared with the disk at most once per configured interval. A
+//! missing path is cached too. The least recently used entry is evicted first.
 //!
 //! Knows nothing of requests.
 
@@ -214,8 +214,8 @@ impl Files {
         self.table.borrow_mut().insert(host, key, Cached::Listing(page), bytes, 0);
     }
 
-    /// Has the next request for each entry compare it with the disk: files may have changed. A lookup that runs now may have seen
-    /// them before.
+    /// Has the next request for each entry compare it with the disk: files may have changed. A lookup that runs now may
+    /// have seen them before.
     pub fn expire(&self) {
         self.expired.set(self.expired.get().wrapping_add(1));
         // Requests that wait for them began before the change. Others begin lookups of their own.

@@ -73,8 +73,8 @@ impl OpenFile {
         }
     }
 
-    /// Whether the bytes from `at` to `end` can be sent without waiting for a disk. Only the first and the last byte are
-    /// tested, once a second, because the kernel reads ahead and evicts in long runs.
+    /// Whether the bytes from `at` to `end` can be sent without waiting for a disk. Only the first and the last byte
+    /// are tested, once a second, because the kernel reads ahead and evicts in long runs.
     pub fn is_in_memory(&self, at: u64, end: u64, now: i64) -> bool {
         let Residence::Disk(in_memory) = &self.residence else { return true };
         let mut range = in_memory.get();
@@ -115,8 +115,8 @@ impl Drop for OpenFile {
     }
 }
 
-/// Whether the file system is on a disk of this machine. If it is not (its major number is 0), opening or closing a file
-/// may wait for another machine or for a program.
+/// Whether the file system is on a disk of this machine. If it is not (its major number is 0), opening or closing a
+/// file may wait for another machine or for a program.
 pub fn is_on_disk(device: Device) -> bool {
     device.0 != 0
 }
@@ -158,8 +158,8 @@ pub fn read(fd: &OwnedFd, at: u64, length: usize, wait: Wait) -> Result<Option<V
     Ok(Some(bytes))
 }
 
-/// Reads the bytes at `at` that are in memory, at most as many as `buffer` has. 0 at the end of the file. `None`: none is
-/// in memory, or it cannot be read.
+/// Reads the bytes at `at` that are in memory, at most as many as `buffer` has. 0 at the end of the file. `None`: none
+/// is in memory, or it cannot be read.
 pub fn read_cached(fd: &OwnedFd, at: u64, buffer: &mut [u8]) -> Option<usize> {
     retry_on_intr(|| calls::preadv2(fd, &mut *buffer, at, ReadWriteFlags::NOWAIT)).ok()
 }

@@ -1,5 +1,5 @@
-//! The entries of pages: a small page is parsed once. A large one is scanned each time that it is sent, so that it costs no
-//! memory.
+//! The entries of pages: a small page is parsed once. A large one is scanned each time that it is sent, so that it
+//! costs no memory.
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
-//! Roots: the folders that files are served from. They are opened at the start, and opened again by name from time to time,
-//! because a release is often switched by replacing a link. A root may be on a disk that does not respond, so it is
-//! opened outside of the worker's loop.
+//! Roots: the folders that files are served from. They are opened at the start, and opened again by name from time to
+//! time, because a release is often switched by replacing a link. A root may be on a disk that does not respond, so it
+//! is opened outside of the worker's loop.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

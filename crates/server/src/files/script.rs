@@ -1,5 +1,5 @@
-//! Finds the script of a path: inspects each step of a walk. As a lookup, it runs in the worker's loop if the kernel can
-//! respond from memory, and else on a helper thread.
+//! Finds the script of a path: inspects each step of a walk. As a lookup, it runs in the worker's loop if the kernel
+//! can respond from memory, and else on a helper thread.
 //!
 //! Knows nothing of requests and opens nothing for reading.
 

@@ -1,5 +1,5 @@
-//! A table of bounded cost that evicts the least recently used entry. The caller sets the cost of each entry, in bytes and
-//! in descriptors, and the limit of all entries together.
+//! A table of bounded cost that evicts the least recently used entry. The caller sets the cost of each entry, in bytes
+//! and in descriptors, and the limit of all entries together.
 //!
 //! Knows nothing of files.
 
@@ -74,8 +74,8 @@ impl<V> Table<V> {
         Some(&mut self.slots[slot].value)
     }
 
-    /// Replaces the entry of the same key, and then evicts entries until the rest costs no more than the limit. An entry
-    /// that alone exceeds the limit is not inserted.
+    /// Replaces the entry of the same key, and then evicts entries until the rest costs no more than the limit. An
+    /// entry that alone exceeds the limit is not inserted.
     pub fn insert(&mut self, host: HostKey, path: &str, value: V, bytes: usize, descriptors: usize) {
         self.remove(host, path);
         let cost = Cost { entries: 1, descriptors, bytes: bytes + path.len() + size_of::<Slot<V>>() };

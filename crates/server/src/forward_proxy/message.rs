@@ -1,5 +1,5 @@
-//! The messages between a worker and the process of the forward proxy. Both run the same program, so that messages have no
-//! version.
+//! The messages between a worker and the process of the forward proxy. Both run the same program, so that messages have
+//! no version.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

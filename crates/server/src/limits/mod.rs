@@ -1,7 +1,8 @@
 //! The limits of speed and of requests: what has been counted, and what that allows.
 //!
-//! All workers of a process share the state, so that a limit is as exact with many workers as with one. A bucket is a few
-//! numbers that change without a lock. Only the table that finds the bucket of a client has locks, one for each part of it.
+//! All workers of a process share the state, so that a limit is as exact with many workers as with one. A bucket is a
+//! few numbers that change without a lock. Only the table that finds the bucket of a client has locks, one for each
+//! part of it.
 //!
 //! Knows nothing of responses and of connections.
 
@@ -34,8 +35,8 @@ use crate::peer::{Peer, counted_address};
 
 /// The parts of a table of clients.
 const PARTS: usize = 16;
-/// Clients in one part. When all of them have a response in progress or have used up something, further clients count as
-/// one client.
+/// Clients in one part. When all of them have a response in progress or have used up something, further clients count
+/// as one client.
 const PART: usize = site::memory::LIMITED_CLIENTS as usize / PARTS;
 /// A full part is searched for quiet clients at most this often.
 const SEARCH_EVERY: Nanos = 100_000_000;

@@ -1,4 +1,5 @@
-//! Limits the lines that events of one kind write into the log, where a thousand clients may cause one at the same time.
+//! Limits the lines that events of one kind write into the log, where a thousand clients may cause one at the same
+//! time.
 
 use std::cell::Cell;
 use std::fmt;

@@ -121,7 +121,8 @@ fn takes_bytes(fd: impl AsFd) -> bool {
     poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// Writes as much as possible and returns the rest. `torn`, before and after the call: does the output end within a line?
+/// Writes as much as possible and returns the rest. `torn`, before and after the call: does the output end within a
+/// line?
 fn whole<'a>(to: &mut impl Write, lines: &'a [u8], torn: &mut bool) -> &'a [u8] {
     if *torn && write_all(to, b"\n").is_err() {
         return lines;

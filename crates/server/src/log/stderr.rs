@@ -1,5 +1,5 @@
-//! The error stream of a script: each line goes to the error log, with the name of its source. Lines per second and bytes
-//! per line are limited; the log says how much was left out.
+//! The error stream of a script: each line goes to the error log, with the name of its source. Lines per second and
+//! bytes per line are limited; the log says how much was left out.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! A log file that is rotated: before it gets too large, and at certain times. The lines of a block stay together as far
-//! as the size allows.
+//! A log file that is rotated: before it gets too large, and at certain times. The lines of a block stay together as
+//! far as the size allows.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

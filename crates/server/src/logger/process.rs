@@ -394,8 +394,8 @@ impl Reader {
         }
     }
 
-    /// Writes until the reader ends, and says why it has. `None`: the logger ends, and everything is written, or the time
-    /// for it is over.
+    /// Writes until the reader ends, and says why it has. `None`: the logger ends, and everything is written, or the
+    /// time for it is over.
     async fn pump(&self, connection: &Connection) -> Option<String> {
         let late = async {
             self.ending().await;

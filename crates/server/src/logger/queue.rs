@@ -1,5 +1,5 @@
-//! Lines that wait for a command or a peer, as many as a limit allows, and what was written last: a command that ends, or
-//! a connection that fails, has not read all of it. Pure.
+//! Lines that wait for a command or a peer, as many as a limit allows, and what was written last: a command that ends,
+//! or a connection that fails, has not read all of it. Pure.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! The memory that generations count in. It outlives them, and is handed to the program of an upgrade, so that nothing that
-//! was counted is lost. The master only reads it.
+//! The memory that generations count in. It outlives them, and is handed to the program of an upgrade, so that nothing
+//! that was counted is lost. The master only reads it.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! The loggers: the processes that write logs which take more than appending to a file. A logger outlives a configuration
-//! if the next one has the same logs; one that has crashed is replaced, and the others go on.
+//! The loggers: the processes that write logs which take more than appending to a file. A logger outlives a
+//! configuration if the next one has the same logs; one that has crashed is replaced, and the others go on.
 
 use std::fs::File;
 use std::io;

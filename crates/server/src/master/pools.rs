@@ -1,5 +1,5 @@
-//! The pools of applications: one process for each application, one for the forward proxy, and one for names of clients. A
-//! pool outlives a configuration if the next one has the same application.
+//! The pools of applications: one process for each application, one for the forward proxy, and one for names of
+//! clients. A pool outlives a configuration if the next one has the same application.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! Purges of the cache, from the request of a client to its response: every generation removes what matches, and the purge
-//! has ended when all that live then have done it.
+//! Purges of the cache, from the request of a client to its response: every generation removes what matches, and the
+//! purge has ended when all that live then have done it.
 
 use std::time::{Duration, Instant};
 

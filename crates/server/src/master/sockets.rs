@@ -1,5 +1,5 @@
-//! Listening sockets. The master binds them and keeps them through every reload and upgrade, so that no waiting connection
-//! is lost. Every problem with an address is found here, before the configuration is served.
+//! Listening sockets. The master binds them and keeps them through every reload and upgrade, so that no waiting
+//! connection is lost. Every problem with an address is found here, before the configuration is served.
 
 use std::fmt;
 use std::io;
@@ -62,8 +62,8 @@ pub struct ListenError {
 }
 
 impl Sockets {
-    /// The sockets for these addresses. Existing sockets are reused; the others stay open as long as `self` or a clone of
-    /// it lives.
+    /// The sockets for these addresses. Existing sockets are reused; the others stay open as long as `self` or a clone
+    /// of it lives.
     pub fn changed_to(&self, wanted: &[Listener], workers: usize) -> Result<Sockets, ListenError> {
         let mut before: Vec<Bound> = self.0.clone();
         let mut next = Sockets::default();
@@ -82,8 +82,8 @@ impl Sockets {
                 }
             }
         }
-        // A socket whose address is covered by another one stays open, too: clients may wait in it, and the kernel still
-        // gives it new ones.
+        // A socket whose address is covered by another one stays open, too: clients may wait in it, and the kernel
+        // still gives it new ones.
         before.retain(|bound| {
             bound.origin == Origin::Passed || wanted.iter().any(|w| w.address.covers(&bound.actual))
         });
@@ -148,8 +148,8 @@ impl Sockets {
         self.0.is_empty()
     }
 
-    /// The sockets of each worker, with the protocols of these listeners. Every socket has a worker, or its clients would
-    /// be lost.
+    /// The sockets of each worker, with the protocols of these listeners. Every socket has a worker, or its clients
+    /// would be lost.
     pub fn per_worker(&self, listeners: &[Listener], workers: usize) -> io::Result<Vec<Vec<Socket>>> {
         let mut shares: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
         for bound in &self.0 {
@@ -237,9 +237,9 @@ impl Bound {
         own.or_else(wider).map_or(Protocols::default(), |listener| listener.protocols)
     }
 
-    /// Binds a TCP socket for each worker, so that the kernel distributes connections. Workers share one Unix socket. The
-    /// new sockets listen only when the generation is about to serve, because clients of a socket that is closed again
-    /// would be lost.
+    /// Binds a TCP socket for each worker, so that the kernel distributes connections. Workers share one Unix socket.
+    /// The new sockets listen only when the generation is about to serve, because clients of a socket that is closed
+    /// again would be lost.
     fn share_out(&mut self, workers: usize) -> Result<(), Errno> {
         if let (Address::Tcp(actual), Origin::Configured) = (&self.actual, self.origin) {
             while self.fds.len() < workers {

@@ -1,6 +1,6 @@
-//! The requests of one worker that wait for a connection, and the connections that it has requested from its pool. The worker
-//! acquires a connection for each request that waits, but any connection may go to any of them: the first that is free
-//! serves the first that waits. Pure: knows neither sockets nor clocks.
+//! The requests of one worker that wait for a connection, and the connections that it has requested from its pool. The
+//! worker acquires a connection for each request that waits, but any connection may go to any of them: the first that
+//! is free serves the first that waits. Pure: knows neither sockets nor clocks.
 
 use std::collections::VecDeque;
 

@@ -289,8 +289,8 @@ impl Balancer {
         }
     }
 
-    /// Takes the endpoints of this name, or of this address of a name, out of service, or puts them back. `false`: there
-    /// is none.
+    /// Takes the endpoints of this name, or of this address of a name, out of service, or puts them back. `false`:
+    /// there is none.
     pub fn set_draining(&mut self, name: &str, is_draining: bool, now: Instant) -> bool {
         let mut found = false;
         let is_named = |endpoint: &&mut Endpoint| match endpoint.name.split_once(" (") {

@@ -1,5 +1,5 @@
-//! A circuit breaker: whether an application has requests, by how many of the last ones have failed. Pure: the time is handed
-//! in, and a change of the state is returned.
+//! A circuit breaker: whether an application has requests, by how many of the last ones have failed. Pure: the time is
+//! handed in, and a change of the state is returned.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The endpoints of an upstream as a worker knows them from the pool, with what the worker has counted for each. Knows no
-//! connection.
+//! The endpoints of an upstream as a worker knows them from the pool, with what the worker has counted for each. Knows
+//! no connection.
 
 use std::rc::Rc;
 use std::time::Instant;

@@ -115,9 +115,9 @@ pub struct Wish<'a> {
     pub slow_start: Duration,
 }
 
-/// The index of the endpoint with the fewest leases for its weight, of those that have fewer than `capacity`. Those that
-/// are down are a late choice, of which the least bad is that which is up soonest. While one with a better priority is up, a
-/// request waits for its capacity.
+/// The index of the endpoint with the fewest leases for its weight, of those that have fewer than `capacity`. Those
+/// that are down are a late choice, of which the least bad is that which is up soonest. While one with a better
+/// priority is up, a request waits for its capacity.
 pub fn choose(endpoints: &[Endpoint], capacity: usize, wish: &Wish, now: Instant) -> Option<usize> {
     let is_up = |endpoint: &&Endpoint| {
         endpoint.is_eligible(wish.choice, wish.excluded)

@@ -1,5 +1,5 @@
-//! Whether an endpoint may have requests: what its requests and its checks have shown. Pure: the time is handed in, and a
-//! change of the state is returned.
+//! Whether an endpoint may have requests: what its requests and its checks have shown. Pure: the time is handed in, and
+//! a change of the state is returned.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! One health check: a connection to an endpoint, and over HTTP a request and the status of its response, by the protocol
-//! that requests would have. Knows no state of the endpoint.
+//! One health check: a connection to an endpoint, and over HTTP a request and the status of its response, by the
+//! protocol that requests would have. Knows no state of the endpoint.
 
 use std::future::poll_fn;
 use std::io;

@@ -1,5 +1,5 @@
-//! Hedges: requests that have a second endpoint while their first is silent. A worker has few of them at a time, so that
-//! they do not double the load of endpoints that are slow because they are busy. Knows nothing of responses.
+//! Hedges: requests that have a second endpoint while their first is silent. A worker has few of them at a time, so
+//! that they do not double the load of endpoints that are slow because they are busy. Knows nothing of responses.
 
 use std::rc::Rc;
 use std::time::Instant;

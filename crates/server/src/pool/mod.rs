@@ -743,8 +743,8 @@ impl PooledConnection {
         Reporter { pool: self.pool.clone(), lease: self.lease.number }
     }
 
-    /// It has another protocol from now on, and leaves its place to another connection. Its endpoint has it as a part of its
-    /// load until it is dropped.
+    /// It has another protocol from now on, and leaves its place to another connection. Its endpoint has it as a part
+    /// of its load until it is dropped.
     pub fn leave_capacity(&self) {
         self.pool.send(PoolRequest::Upgraded { lease: self.lease.number });
     }

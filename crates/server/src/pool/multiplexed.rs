@@ -290,7 +290,8 @@ impl SharedConnection {
         if is_reusable {
             return connection.release();
         }
-        // The records that abort the streams are sent if that works at once. Otherwise closing the connection aborts them.
+        // The records that abort the streams are sent if that works at once. Otherwise closing the connection aborts
+        // them.
         let Unsent { bytes, sent, .. } = &mut *unsent;
         _ = connection.poll_send(&mut Context::from_waker(Waker::noop()), bytes, sent);
     }

@@ -1,6 +1,6 @@
-//! A worker's choice among the endpoints of an upstream, where something else than the number of connections decides it.
-//! Pure: the time and the random number are handed in. Each worker makes it of the same table, so that the same key leads
-//! to the same endpoint in each.
+//! A worker's choice among the endpoints of an upstream, where something else than the number of connections decides
+//! it. Pure: the time and the random number are handed in. Each worker makes it of the same table, so that the same key
+//! leads to the same endpoint in each.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -144,8 +144,8 @@ pub fn effective_weight(weight: u32, age: Duration, slow_start: Duration) -> i64
     share.max(full / 10)
 }
 
-/// Chooses for one request. Endpoints that are not up are none, and `tried` ones only if there is no other. `random` is any
-/// number.
+/// Chooses for one request. Endpoints that are not up are none, and `tried` ones only if there is no other. `random` is
+/// any number.
 pub fn choose(
     entries: &[Rc<EndpointEntry>],
     balance: &Balance,
@@ -196,8 +196,8 @@ pub fn other_than(
     least(others, |entry| entry.effective_weight(slow_start, now)).map(|entry| entry.id)
 }
 
-/// Highest random weight: when an endpoint is added or leaves, only the keys move that it gets or had. The weight is the
-/// configured one: keys do not move while an endpoint starts slowly.
+/// Highest random weight: when an endpoint is added or leaves, only the keys move that it gets or had. The weight is
+/// the configured one: keys do not move while an endpoint starts slowly.
 fn rendezvous<'a>(
     entries: impl Iterator<Item = &'a Rc<EndpointEntry>>,
     key: u64,

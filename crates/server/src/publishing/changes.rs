@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Dropped when the worker has done it.
 type Change = oneshot::Sender<()>;
 
-/// The workers of this process that serve files which clients may change. Each has a queue that is no longer than the number
-/// of requests that wait for it.
+/// The workers of this process that serve files which clients may change. Each has a queue that is no longer than the
+/// number of requests that wait for it.
 static WORKERS: Mutex<Vec<UnboundedSender<Change>>> = Mutex::new(Vec::new());
 
 /// The changes that a worker learns of.

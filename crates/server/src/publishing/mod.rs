@@ -1,9 +1,9 @@
 //! Publishing: what changes the files of a site at the request of clients. Everything that may wait for a disk is a
 //! function for a helper thread.
 //!
-//! A file is written beside its place, in a folder of the server's own in the root (`site::publishing::STATE_FOLDER`), and
-//! takes its name when it is whole. The same folder has the locks, the dead properties, and the uploads that can be resumed. A
-//! lock on a file there orders the changes of all workers and processes.
+//! A file is written beside its place, in a folder of the server's own in the root (`site::publishing::STATE_FOLDER`),
+//! and takes its name when it is whole. The same folder has the locks, the dead properties, and the uploads that can be
+//! resumed. A lock on a file there orders the changes of all workers and processes.
 //!
 //! Knows nothing of requests. Paths are ones beneath the root, without a slash at their ends.
 

@@ -1,5 +1,5 @@
-//! Removing names with everything beneath them, in steps that are short enough for a helper thread: what clients have deleted,
-//! and what a crash has left behind.
+//! Removing names with everything beneath them, in steps that are short enough for a helper thread: what clients have
+//! deleted, and what a crash has left behind.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -127,7 +127,8 @@ fn running() -> MutexGuard<'static, BTreeMap<PathBuf, bool>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What clients have deleted, while it is removed. There is one for a root, so that many requests do not remove the same.
+/// What clients have deleted, while it is removed. There is one for a root, so that many requests do not remove the
+/// same.
 pub struct Emptying {
     store: Store,
     trash: OwnedFd,
@@ -204,8 +205,8 @@ impl Drop for Emptying {
     }
 }
 
-/// Removes what a crash has left behind: files that were being written, and the trash. What cannot be removed is left out.
-/// Errors: the folder of the server's own files cannot be made, or the first that was left out.
+/// Removes what a crash has left behind: files that were being written, and the trash. What cannot be removed is left
+/// out. Errors: the folder of the server's own files cannot be made, or the first that was left out.
 pub fn clean(store: &Store) -> Result<(), Failure> {
     let (new, trash) = (store.state_folder(NEW)?, store.state_folder(TRASH)?);
     let mut result = Ok(());

@@ -28,7 +28,8 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOL
 /// For a file of the server's own.
 const OWN_FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
 
-/// In the state folder: files that are being written, what is being removed, uploads that can be resumed, and properties.
+/// In the state folder: files that are being written, what is being removed, uploads that can be resumed, and
+/// properties.
 pub const NEW: &str = "new";
 pub const TRASH: &str = "trash";
 pub const UPLOADS: &str = "uploads";
@@ -43,11 +44,13 @@ const LOCKS: &str = "locks";
 /// Bytes of a file of the server's own. A longer one is not of the server.
 const MAX_OWN: u64 = 16 * 1024 * 1024;
 
-/// Bytes of a path beneath a root. In the folders of the server's own it is longer, and the system takes 4095 (PATH_MAX).
+/// Bytes of a path beneath a root. In the folders of the server's own it is longer, and the system takes 4095
+/// (PATH_MAX).
 const MAX_PATH: usize = 4000;
 /// Bytes of one name (NAME_MAX).
 const MAX_NAME: usize = 255;
-/// How often a file or folder of the server's own is made anew, if another process takes it for one that a crash has left.
+/// How often a file or folder of the server's own is made anew, if another process takes it for one that a crash has
+/// left.
 pub const ATTEMPTS: usize = 16;
 
 /// The path of a resource beneath a root, without a slash at its ends.
@@ -285,8 +288,8 @@ impl Guard {
         }
     }
 
-    /// Makes the folders that lead to `path` and are missing, if `reserve` finds space for so many. Errors: `Locked`, if one would be
-    /// in a folder with a lock.
+    /// Makes the folders that lead to `path` and are missing, if `reserve` finds space for so many. Errors: `Locked`,
+    /// if one would be in a folder with a lock.
     pub fn make_folders(
         &self,
         terms: &Terms,
@@ -309,8 +312,8 @@ impl Guard {
         Ok(())
     }
 
-    /// The folders that lead to `path` and are missing, each in the one before. A path may have two thousand, and a missing
-    /// folder has none that is there, so the first is found by halves.
+    /// The folders that lead to `path` and are missing, each in the one before. A path may have two thousand, and a
+    /// missing folder has none that is there, so the first is found by halves.
     fn missing_folders(&self, path: &Below) -> Result<Vec<Below>, Failure> {
         let folder = |count| path.first_segments(count).map(SafePath::into_owned).ok_or(Failure::Denied);
         // So many are there, and one more than `last` is not looked for.
@@ -488,7 +491,8 @@ pub fn read_text(folder: &OwnedFd, name: &str) -> Result<Option<String>, Failure
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Writes a small file of the server's own, so that a reader sees the old or the new one. `state`: the folder of all such files.
+/// Writes a small file of the server's own, so that a reader sees the old or the new one. `state`: the folder of all
+/// such files.
 pub fn replace(state: &OwnedFd, folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Failure> {
     let new = open_or_make(state, NEW)?;
     let (file, own) = create_locked(&new, OWN_MODE)?;
@@ -506,8 +510,8 @@ pub fn write_own(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Failu
     write_at(&calls::create_with(folder, name, flags, OWN_MODE)?, bytes, 0)
 }
 
-/// Makes a file with a new name, and with a lock, so that another process of the server does not take it for one that a crash
-/// has left.
+/// Makes a file with a new name, and with a lock, so that another process of the server does not take it for one that a
+/// crash has left.
 pub fn create_locked(folder: &OwnedFd, mode: Mode) -> Result<(OwnedFd, String), Failure> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OWN_FILE;
     for _ in 0..ATTEMPTS {
@@ -520,8 +524,8 @@ pub fn create_locked(folder: &OwnedFd, mode: Mode) -> Result<(OwnedFd, String), 
     Err(Failure::Busy)
 }
 
-/// Locks what has just been made with this name. `false`: another process that cleans up has taken it for what a crash has left,
-/// and removes it.
+/// Locks what has just been made with this name. `false`: another process that cleans up has taken it for what a crash
+/// has left, and removes it.
 pub fn lock_new(folder: &OwnedFd, name: &str, made: &OwnedFd) -> Result<bool, Failure> {
     match calls::lock_file(made, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(calls::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()),

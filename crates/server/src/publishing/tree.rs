@@ -1,5 +1,5 @@
-//! Folders with everything beneath them: reading their names, and copying them. All of it runs on helper threads, in steps that
-//! are short enough for one.
+//! Folders with everything beneath them: reading their names, and copying them. All of it runs on helper threads, in
+//! steps that are short enough for one.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -57,7 +57,8 @@ pub enum Reach {
     Names,
     /// The tree. Errors: `Denied` if another file system is mounted in it.
     Tree,
-    /// As `Tree`. Errors: `Denied` for a name that no client can request, and for what is neither a file nor a folder, too.
+    /// As `Tree`. Errors: `Denied` for a name that no client can request, and for what is neither a file nor a folder,
+    /// too.
     Whole,
     /// The tree, without what is in other file systems.
     Device,
@@ -304,7 +305,8 @@ pub fn snapshot(store: &Store, path: &Below) -> Result<Snapshot, Failure> {
 /// Resources whose properties are copied in one step.
 const PROPERTIES_PER_STEP: usize = 64;
 
-/// A copy of dead properties, which has no place until what has them is whole: a copy of files cannot fail for its properties.
+/// A copy of dead properties, which has no place until what has them is whole: a copy of files cannot fail for its
+/// properties.
 pub struct PropertyCopy {
     from: Store,
     base: Below,

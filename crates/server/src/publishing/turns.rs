@@ -1,5 +1,5 @@
-//! The turns of the requests of this process that change names in a root, in the order in which they ask. Only the one whose turn
-//! it is waits on a helper thread for the lock of the root, which other processes may have.
+//! The turns of the requests of this process that change names in a root, in the order in which they ask. Only the one
+//! whose turn it is waits on a helper thread for the lock of the root, which other processes may have.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

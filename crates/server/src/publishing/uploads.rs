@@ -1,5 +1,5 @@
-//! Uploads that can be resumed: a file of what has been received, and a text with what else is known of it. All of it runs on
-//! helper threads.
+//! Uploads that can be resumed: a file of what has been received, and a text with what else is known of it. All of it
+//! runs on helper threads.
 
 use dav::upload::{State, Upload};
 use rustix::fs::AtFlags;

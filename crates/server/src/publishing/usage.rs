@@ -1,5 +1,5 @@
-//! How many bytes lie beneath the roots that have a quota. All workers of the process count together: bytes that an upload
-//! is about to write are reserved first, so that two uploads cannot fill the same space.
+//! How many bytes lie beneath the roots that have a quota. All workers of the process count together: bytes that an
+//! upload is about to write are reserved first, so that two uploads cannot fill the same space.
 //!
 //! Files that others change are seen when all are counted again.
 

@@ -1,5 +1,5 @@
-//! The names that are known, and the file that keeps them between runs: a line for each address, with the second since 1970
-//! until which it is used, and the name, or `-` if there is none.
+//! The names that are known, and the file that keeps them between runs: a line for each address, with the second since
+//! 1970 until which it is used, and the name, or `-` if there is none.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,11 +1,11 @@
 //! Landlock (landlock(7)): the process can read files and list folders beneath the given folders. It cannot execute any
-//! file, nor write, create, remove or rename one but in the folder of `Writes`, bind a TCP port, or connect where `Connects` does not allow it. Open descriptors,
-//! such as those of logs, are not affected.
+//! file, nor write, create, remove or rename one but in the folder of `Writes`, bind a TCP port, or connect where
+//! `Connects` does not allow it. Open descriptors, such as those of logs, are not affected.
 //!
-//! A root's name is resolved again and again, because releases are switched by replacing a link. So if a component of the
-//! path is a link, the folder of its present target is readable, too: the next release will lie beside it. If the root
-//! itself is a link into a folder beside it, as in `current -> releases/42/public`, the folder that contains the link is
-//! readable. `/` is never made readable for this reason.
+//! A root's name is resolved again and again, because releases are switched by replacing a link. So if a component of
+//! the path is a link, the folder of its present target is readable, too: the next release will lie beside it. If the
+//! root itself is a link into a folder beside it, as in `current -> releases/42/public`, the folder that contains the
+//! link is readable. `/` is never made readable for this reason.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The sandbox: before it serves, a process gives up capabilities, new privileges, access to other files, and system calls
-//! that it does not need. An attacker who takes over the process gains no more than that.
+//! The sandbox: before it serves, a process gives up capabilities, new privileges, access to other files, and system
+//! calls that it does not need. An attacker who takes over the process gains no more than that.
 //!
 //! Every step affects the calling thread and the threads that it starts later. So it happens while there is only one
 //! thread, after the change of user and the chroot.
@@ -32,7 +32,8 @@ pub struct Confinement<'a> {
     pub connects: Connects,
     pub pipes: Pipes,
     pub writes: Writes<'a>,
-    /// Folders beneath which clients publish: everything there can be made, changed, renamed and removed, and is readable.
+    /// Folders beneath which clients publish: everything there can be made, changed, renamed and removed, and is
+    /// readable.
     pub publishes: Vec<&'a Path>,
 }
 
@@ -103,8 +104,8 @@ pub struct Active {
     pub missing: Vec<String>,
 }
 
-/// Restricts the process to `confinement`, irrevocably. Errors: a required part is missing; the text says what to do, and
-/// the process, which may be confined in part, must end.
+/// Restricts the process to `confinement`, irrevocably. Errors: a required part is missing; the text says what to do,
+/// and the process, which may be confined in part, must end.
 pub fn apply(confinement: &Confinement<'_>, demand: Demand) -> Result<Active, String> {
     if demand == Demand::Off {
         return Ok(Active { landlock: None, seccomp: false, ..as_is() });
@@ -112,7 +113,8 @@ pub fn apply(confinement: &Confinement<'_>, demand: Demand) -> Result<Active, St
     satisfying(demand, confine(confinement, Filter::OfServing, other_threads().into_iter().collect()))
 }
 
-/// Restricts the process, irrevocably, to computing and to exchanging messages over open sockets. Errors: as of `apply`.
+/// Restricts the process, irrevocably, to computing and to exchanging messages over open sockets. Errors: as of
+/// `apply`.
 pub fn keep_only_channels(demand: Demand) -> Result<Active, String> {
     if demand == Demand::Off {
         return Ok(as_is());
@@ -130,8 +132,8 @@ fn satisfying(demand: Demand, active: Active) -> Result<Active, String> {
     Ok(active)
 }
 
-/// For a process that executes programs: gives up its capabilities but for `kept`, and those that executed programs would
-/// gain from their files. Errors: they could not be given up.
+/// For a process that executes programs: gives up its capabilities but for `kept`, and those that executed programs
+/// would gain from their files. Errors: they could not be given up.
 pub fn give_up_privileges(kept: CapabilitySet) -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
     capabilities::hold_only(kept)

@@ -1,9 +1,9 @@
 //! The system calls that a serving process may make. All others fail with ENOSYS, as on a kernel without them. So a C
-//! library that tries a newer call first falls back to the older one, and a call that is missing here breaks one feature
-//! and not the server.
+//! library that tries a newer call first falls back to the older one, and a call that is missing here breaks one
+//! feature and not the server.
 //!
-//! For calls that are allowed with any arguments, the kernel looks into a bitmap and does not run the filter (since Linux
-//! 5.11). Serving a request makes no other calls.
+//! For calls that are allowed with any arguments, the kernel looks into a bitmap and does not run the filter (since
+//! Linux 5.11). Serving a request makes no other calls.
 
 use std::collections::BTreeMap;
 
@@ -207,7 +207,8 @@ pub fn restrict(confinement: &Confinement<'_>) -> Result<(), String> {
     load(program(confinement.connects, confinement.pipes, confinement.writes, publishing))
 }
 
-/// Loads the filter of a process that only computes, and exchanges messages over open sockets. Errors: as of `restrict`.
+/// Loads the filter of a process that only computes, and exchanges messages over open sockets. Errors: as of
+/// `restrict`.
 pub fn restrict_to_channels() -> Result<(), String> {
     load(program_of_channels())
 }
@@ -216,8 +217,8 @@ fn load(program: Result<BpfProgram, BackendError>) -> Result<(), String> {
     let program = program.map_err(|error| format!("the filter of system calls cannot be built ({error})"))?;
     let instructions = program.iter().map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k });
     let instructions: Vec<_> = instructions.collect();
-    // Without the flag, a kernel before 5.16 disables speculative store bypass for the process. That protects scripts in
-    // one process from one another; this process runs none.
+    // Without the flag, a kernel before 5.16 disables speculative store bypass for the process. That protects scripts
+    // in one process from one another; this process runs none.
     let loaded = match sys::load_filter(&instructions, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW) {
         Err(Errno::INVAL) => sys::load_filter(&instructions, 0),
         result => result,

@@ -50,8 +50,8 @@ pub struct SignerSetup {
     pub sandbox: Demand,
 }
 
-/// Reads the keys and signs until every worker's channel is closed, and returns the exit code. The process must have only
-/// one thread.
+/// Reads the keys and signs until every worker's channel is closed, and returns the exit code. The process must have
+/// only one thread.
 pub fn run(setup: SignerSetup, read: impl FnOnce() -> Result<SigningKeys, Vec<String>>) -> u8 {
     let SignerSetup { master, workers, identity, sandbox } = setup;
     let begun = read().and_then(|keys| {

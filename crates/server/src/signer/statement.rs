@@ -1,5 +1,5 @@
-//! What a server signs in a handshake. The signer signs nothing else, so that a key cannot be used for other statements,
-//! such as certificates or requests for them.
+//! What a server signs in a handshake. The signer signs nothing else, so that a key cannot be used for other
+//! statements, such as certificates or requests for them.
 //!
 //! Knows no keys.
 

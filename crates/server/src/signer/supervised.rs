@@ -44,8 +44,8 @@ enum State {
 }
 
 impl SignerProcess {
-    /// Starts the signer for the certificates of a site. The new process calls `release` to close what it has inherited.
-    /// Errors: lines that say what to do.
+    /// Starts the signer for the certificates of a site. The new process calls `release` to close what it has
+    /// inherited. Errors: lines that say what to do.
     pub fn start(
         site: &Site,
         material: &Material,

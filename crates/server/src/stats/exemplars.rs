@@ -1,7 +1,7 @@
 //! Exemplars: for each bucket of the durations in metrics, the trace of the latest request that fell into it.
 
-/// The upper bounds of the buckets are the powers of two with these exponents, in microseconds, each followed by the middle to
-/// the next one: 64 µs to 201 s.
+/// The upper bounds of the buckets are the powers of two with these exponents, in microseconds, each followed by the
+/// middle to the next one: 64 µs to 201 s.
 const BOUNDS: std::ops::Range<u32> = 6..28;
 const BUCKETS: usize = 2 * (BOUNDS.end - BOUNDS.start) as usize;
 

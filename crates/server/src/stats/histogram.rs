@@ -1,5 +1,5 @@
-//! Histograms of durations: how many fell into each of a fixed number of buckets, whose width grows with the duration. Pure.
-//! Each octave has 32 buckets, so that the middle of a bucket differs from what fell into it by at most 1.6 %.
+//! Histograms of durations: how many fell into each of a fixed number of buckets, whose width grows with the duration.
+//! Pure. Each octave has 32 buckets, so that the middle of a bucket differs from what fell into it by at most 1.6 %.
 
 /// Buckets of an octave, as a power of two.
 const BITS: u32 = 5;
@@ -34,8 +34,8 @@ pub fn below(buckets: &[u64], micros: u64) -> u64 {
     buckets[..bucket(micros).min(buckets.len())].iter().sum()
 }
 
-/// The duration that this part of all durations does not exceed, in microseconds: the middle of its bucket. `None`: there
-/// are no durations.
+/// The duration that this part of all durations does not exceed, in microseconds: the middle of its bucket. `None`:
+/// there are no durations.
 pub fn quantile(buckets: &[u64], part: f64) -> Option<u64> {
     let total: u64 = buckets.iter().sum();
     let rank = ((total as f64 * part).ceil() as u64).clamp(1, total.max(1));

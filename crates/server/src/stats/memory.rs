@@ -1,6 +1,6 @@
-//! The memory that the counters of a process are in. The master makes it before it forks the process, so that no count is
-//! lost when the process ends, in whatever way, and so that a later process can add it up. It describes itself: another
-//! version of the program finds in it the counters that both have.
+//! The memory that the counters of a process are in. The master makes it before it forks the process, so that no count
+//! is lost when the process ends, in whatever way, and so that a later process can add it up. It describes itself:
+//! another version of the program finds in it the counters that both have.
 
 use std::collections::BTreeMap;
 use std::io;

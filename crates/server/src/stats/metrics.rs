@@ -1,5 +1,5 @@
-//! The statistics as metrics, in the text formats of OpenMetrics and of Prometheus. Every family has a prefix, a help text
-//! and a number of label sets that the configuration bounds, or the code.
+//! The statistics as metrics, in the text formats of OpenMetrics and of Prometheus. Every family has a prefix, a help
+//! text and a number of label sets that the configuration bounds, or the code.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! What a process uses of the machine: memory and descriptors. Its files in /proc are opened before the sandbox forbids it.
+//! What a process uses of the machine: memory and descriptors. Its files in /proc are opened before the sandbox forbids
+//! it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,7 @@
 //! The functions of `direct`, which fail as the plan says. For tests only.
 //!
-//! The faults are those of a real kernel. After a short read or EAGAIN, the remaining bytes seem to arrive just then; an
-//! aborted connection is closed; a truncated file is really shorter.
+//! The faults are those of a real kernel. After a short read or EAGAIN, the remaining bytes seem to arrive just then;
+//! an aborted connection is closed; a truncated file is really shorter.
 
 pub mod plan;
 

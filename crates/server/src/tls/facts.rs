@@ -14,7 +14,8 @@ const MONTHS: [&str; 12] =
 /// Base64 characters in a line of PEM (RFC 7468 §2).
 const LINE: usize = 64;
 
-/// The facts of a connection whose handshake has got so far. `host`: the host that the client has asked for by its name.
+/// The facts of a connection whose handshake has got so far. `host`: the host that the client has asked for by its
+/// name.
 pub fn facts(connection: &CommonState, host: usize, name: Option<Box<str>>) -> TlsFacts {
     let protocol = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",

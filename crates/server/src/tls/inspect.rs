@@ -91,8 +91,8 @@ fn key_type(key: &SubjectPublicKeyInfo<'_>) -> String {
     }
 }
 
-/// What is wrong with a chain, but does not prevent serving: middles of sentences whose subject is the file. `now` is in
-/// seconds since 1970.
+/// What is wrong with a chain, but does not prevent serving: middles of sentences whose subject is the file. `now` is
+/// in seconds since 1970.
 pub fn problems(chain: &[CertificateFacts], now: i64) -> Vec<String> {
     let mut problems = Vec::new();
     let Some(first) = chain.first() else { return problems };

@@ -1,5 +1,5 @@
-//! TLS of the kernel (kTLS): which ciphers it has, and how a socket gets the keys of a session. From then on, what is read
-//! from the socket and sent to it is plaintext.
+//! TLS of the kernel (kTLS): which ciphers it has, and how a socket gets the keys of a session. From then on, what is
+//! read from the socket and sent to it is plaintext.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -40,8 +40,8 @@ pub enum Control {
 }
 
 impl KernelCiphers {
-    /// Tries each cipher with a connection of its own. With the rights of root, the kernel loads its module for it. Errors:
-    /// what to do.
+    /// Tries each cipher with a connection of its own. With the rights of root, the kernel loads its module for it.
+    /// Errors: what to do.
     pub fn probe() -> Result<KernelCiphers, String> {
         let first = CipherSuite::TLS13_AES_128_GCM_SHA256;
         probe(first).map_err(|error| {
@@ -102,8 +102,8 @@ enum Direction {
     Receive,
 }
 
-/// As `linux/tls.h` has it. The nonce of TLS 1.3 (RFC 8446 §5.3) is salt and iv, one behind the other. `sequence`: of the
-/// next record.
+/// As `linux/tls.h` has it. The nonce of TLS 1.3 (RFC 8446 §5.3) is salt and iv, one behind the other. `sequence`: of
+/// the next record.
 fn crypto_info(sequence: u64, secrets: &ConnectionTrafficSecrets) -> Option<TlsCryptoInfo> {
     let rec_seq = sequence.to_be_bytes();
     let info = |cipher_type| libc::tls_crypto_info { version: libc::TLS_1_3_VERSION, cipher_type };
@@ -259,7 +259,8 @@ mod tests {
         assert_eq!(meaning(Some(Alert), &[2, 0]), CloseNotify);
     }
 
-    /// On a kernel without TLS, the sentence says what to do. On one that has it, a socket takes the keys of each cipher.
+    /// On a kernel without TLS, the sentence says what to do. On one that has it, a socket takes the keys of each
+    /// cipher.
     #[test]
     fn asks_the_kernel() {
         match KernelCiphers::probe() {

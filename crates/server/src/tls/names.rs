@@ -42,8 +42,8 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
-/// Whether a name of a certificate is that of a host, or has it by its wildcard: `*.example.org` has names with one more
-/// label (RFC 9525 §6.3). Both are in lower case. The name of a host may be a wildcard, too.
+/// Whether a name of a certificate is that of a host, or has it by its wildcard: `*.example.org` has names with one
+/// more label (RFC 9525 §6.3). Both are in lower case. The name of a host may be a wildcard, too.
 pub fn covers(of_certificate: &str, host: &str) -> bool {
     let below = |wildcard: &str| host.split_once('.').is_some_and(|(_, rest)| rest == wildcard);
     of_certificate == host || of_certificate.strip_prefix("*.").is_some_and(below)

@@ -217,8 +217,8 @@ impl ServerTls {
         &self.configs[self.of_hosts[0]]
     }
 
-    /// The settings for a connection whose client has sent `received`. If all connections have the same, it need not have
-    /// sent anything.
+    /// The settings for a connection whose client has sent `received`. If all connections have the same, it need not
+    /// have sent anything.
     pub fn choose(&self, received: &[u8]) -> Choice {
         if self.selection == Selection::One {
             return Choice::Settings { config: self.config().clone(), host: 0 };

@@ -1,7 +1,7 @@
-//! Session tickets (RFC 5077, RFC 8446 §4.6.1), which hold a session encrypted for this server, so that the server keeps
-//! none. Their keys change with time, in epochs of equal length since 1970, and are shared by all workers, by generations
-//! and masters that follow one another, and by machines with the same key file. A ticket is accepted in its epoch and in
-//! the next one, and, for machines whose clocks differ, in the epoch before.
+//! Session tickets (RFC 5077, RFC 8446 §4.6.1), which hold a session encrypted for this server, so that the server
+//! keeps none. Their keys change with time, in epochs of equal length since 1970, and are shared by all workers, by
+//! generations and masters that follow one another, and by machines with the same key file. A ticket is accepted in its
+//! epoch and in the next one, and, for machines whose clocks differ, in the epoch before.
 //!
 //! Knows nothing of connections.
 
@@ -74,8 +74,8 @@ pub struct Ticketer {
 }
 
 impl TicketSecrets {
-    /// The secrets of a site: those of its file, or else the present ones, which its processes have had before. Errors: what
-    /// to do.
+    /// The secrets of a site: those of its file, or else the present ones, which its processes have had before. Errors:
+    /// what to do.
     pub fn of(site: &Site, present: Option<&TicketSecrets>) -> Result<Option<TicketSecrets>, String> {
         let Some(Tickets { rotation, key_file }) = &site.tls.tickets else { return Ok(None) };
         let secrets = match (key_file, present) {

@@ -1,5 +1,5 @@
-//! Whether the circuit breaker of an application lets a request through, and what the request has told it. Knows nothing of
-//! endpoints.
+//! Whether the circuit breaker of an application lets a request through, and what the request has told it. Knows
+//! nothing of endpoints.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -239,8 +239,8 @@ impl Handler {
         }
     }
 
-    /// The request of `head`, whose body has `length` bytes, without the client's own fields of the names in `asserted`.
-    /// Errors: the status of the response, as the request has no form for the upstream.
+    /// The request of `head`, whose body has `length` bytes, without the client's own fields of the names in
+    /// `asserted`. Errors: the status of the response, as the request has no form for the upstream.
     pub fn request<'a>(
         &self,
         services: &Services,
@@ -512,7 +512,8 @@ impl Program {
         Some(Program { program, arguments, environment: environment.to_vec(), folder, account })
     }
 
-    /// A program with the arguments of Boa's DirectoryMaker: a folder, and the path of the request. `None`: a path has a NUL.
+    /// A program with the arguments of Boa's DirectoryMaker: a folder, and the path of the request. `None`: a path has
+    /// a NUL.
     fn lister(script: &Script, folder: &Path, path: &SafePath<'_>) -> Option<Program> {
         let Some(Interpreter::Program(program)) = &script.interpreter else { return None };
         let (program, folder) = (c_string(program)?, c_string(folder)?);
@@ -532,8 +533,8 @@ impl Program {
     }
 }
 
-/// The additional variables: those of the route, then those of an authorizer. A program gets only the user and the fields
-/// of the latter: others might change how it starts.
+/// The additional variables: those of the route, then those of an authorizer. A program gets only the user and the
+/// fields of the latter: others might change how it starts.
 fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<UpstreamId>) -> Additions {
     let mut additions = own.map(|own| own.environment.clone()).unwrap_or_default();
     for (name, value) in variables.iter() {
@@ -546,7 +547,8 @@ fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<Upstr
     additions
 }
 
-/// The fields of a request whose response may be a page: it is read here, and the upstream may write Edge Side Includes.
+/// The fields of a request whose response may be a page: it is read here, and the upstream may write Edge Side
+/// Includes.
 fn fields_for_page<'f>(fields: &[Field<'f>], languages: Languages) -> Vec<Field<'f>> {
     let capability = Field { name: CAPABILITY.as_bytes(), value: b"taipan=\"ESI/1.0\"" };
     let kept = fields.iter().filter(|field| !is_name(field.name, "accept-encoding")).copied();

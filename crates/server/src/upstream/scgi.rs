@@ -1,5 +1,5 @@
-//! A request by SCGI: a netstring of its environment, then its body. The response is that of a CGI script, and ends with
-//! the connection.
+//! A request by SCGI: a netstring of its environment, then its body. The response is that of a CGI script, and ends
+//! with the connection.
 
 use std::io;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Requests that ask for another protocol on their connection (RFC 9110 §7.8), such as WebSocket, and the upstream's end
-//! of a connection that has got it.
+//! Requests that ask for another protocol on their connection (RFC 9110 §7.8), such as WebSocket, and the upstream's
+//! end of a connection that has got it.
 
 use std::cell::RefCell;
 use std::io;
@@ -33,8 +33,8 @@ pub struct Upgrade {
 pub enum AskedBy {
     /// With `Upgrade`, by HTTP/1.1.
     Upgrade,
-    /// With an extended CONNECT, by HTTP/2 (RFC 8441). The upstream is asked with `Upgrade`, for WebSocket with a key of this
-    /// server (RFC 6455 §4.1).
+    /// With an extended CONNECT, by HTTP/2 (RFC 8441). The upstream is asked with `Upgrade`, for WebSocket with a key
+    /// of this server (RFC 6455 §4.1).
     Connect { key: Option<Rc<str>> },
 }
 
@@ -43,7 +43,8 @@ const WEBSOCKET: &str = "websocket";
 const ACCEPT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 impl Upgrade {
-    /// The protocol that the request asks for, if the route allows it. A request with a body, or by HTTP/1.0, cannot ask.
+    /// The protocol that the request asks for, if the route allows it. A request with a body, or by HTTP/1.0, cannot
+    /// ask.
     pub fn requested(head: &Head<'_>, forwarding: &Forwarding) -> Option<Upgrade> {
         let is_plain =
             head.version != Version::Http10 && head.method == Method::Get && !head.framing.has_body();
@@ -111,8 +112,8 @@ pub struct UpgradedConnection {
 }
 
 impl UpgradedConnection {
-    /// Such a connection to an address leaves its place to others. A process that the server manages has it as one of its
-    /// requests, and must not end meanwhile.
+    /// Such a connection to an address leaves its place to others. A process that the server manages has it as one of
+    /// its requests, and must not end meanwhile.
     pub fn new(
         connection: PooledConnection,
         received: Vec<u8>,

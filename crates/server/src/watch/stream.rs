@@ -1,5 +1,5 @@
-//! A watcher's end of the control socket: the text of its events, as fast as it reads. It ends when the watcher does, or
-//! when the process serves no more.
+//! A watcher's end of the control socket: the text of its events, as fast as it reads. It ends when the watcher does,
+//! or when the process serves no more.
 
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;

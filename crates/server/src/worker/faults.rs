@@ -1,6 +1,6 @@
-//! Every system call fails once, in every plausible way. Then a client receives a complete response, an error or a closed
-//! connection, but never wrong bytes. Every descriptor and permit is released, each request has its log line, nothing
-//! panics, and the request succeeds when it is sent again.
+//! Every system call fails once, in every plausible way. Then a client receives a complete response, an error or a
+//! closed connection, but never wrong bytes. Every descriptor and permit is released, each request has its log line,
+//! nothing panics, and the request succeeds when it is sent again.
 //!
 //! The runs are in a child process, because the plan of faults and the number of descriptors belong to a whole process.
 //! `TAIPAN_FAULT="tcp send 3 EPIPE"` repeats one case, `TAIPAN_FAULT_SEED` chooses among the many cases, and

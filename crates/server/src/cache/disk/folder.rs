@@ -1,5 +1,5 @@
-//! The folder of a cache: its mark, the folders beneath it, and their files by name. Each path is one component, and no link
-//! is followed, so that nothing outside of the folder is read or removed.
+//! The folder of a cache: its mark, the folders beneath it, and their files by name. Each path is one component, and no
+//! link is followed, so that nothing outside of the folder is read or removed.
 //!
 //! Knows nothing of what the files contain.
 

@@ -1,5 +1,5 @@
-//! The thread that looks after the files: it makes the index when the process begins, compares it with the folder from time
-//! to time, and removes what is purged. No response waits for it.
+//! The thread that looks after the files: it makes the index when the process begins, compares it with the folder from
+//! time to time, and removes what is purged. No response waits for it.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

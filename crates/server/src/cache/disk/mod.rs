@@ -58,8 +58,8 @@ pub fn stats() -> Option<StoredFiles> {
     FILES.get().map(|files| files.store.stats())
 }
 
-/// Removes the files that a purge matches, which has begun, and sends their number. The sender is dropped if there are too
-/// many purges at the same time.
+/// Removes the files that a purge matches, which has begun, and sends their number. The sender is dropped if there are
+/// too many purges at the same time.
 pub fn purge(purge: Purge, begun: Epoch) -> oneshot::Receiver<u64> {
     let (done, removed) = oneshot::channel();
     match FILES.get() {

@@ -1,9 +1,9 @@
-//! The files of the cache, for all workers of a process: found, verified, written, evicted and removed. Its functions wait
-//! for a disk, so they run on helper threads.
+//! The files of the cache, for all workers of a process: found, verified, written, evicted and removed. Its functions
+//! wait for a disk, so they run on helper threads.
 //!
-//! Other processes may use the same folder at the same time, as after a reload. A file that one removes is a miss for the
-//! others, and a walk finds those that others have written. Nothing here trusts a file: what does not have the key, the length
-//! and the checksums that its head promises is removed, and was never there.
+//! Other processes may use the same folder at the same time, as after a reload. A file that one removes is a miss for
+//! the others, and a walk finds those that others have written. Nothing here trusts a file: what does not have the key,
+//! the length and the checksums that its head promises is removed, and was never there.
 
 use std::fmt::Arguments;
 use std::os::fd::OwnedFd;
@@ -184,7 +184,8 @@ impl Store {
         }
     }
 
-    /// `None`: it has another key, or a purge is about to remove it. Errors: `ILSEQ` for a file that is not what was written.
+    /// `None`: it has another key, or a purge is about to remove it. Errors: `ILSEQ` for a file that is not what was
+    /// written.
     fn verify(&self, name: Name, key: &[u8]) -> Result<Option<FoundFile>, Errno> {
         let (fd, stamp) = self.folder.read(name)?;
         let (bytes, head) = read_head(&fd)?;
@@ -309,7 +310,8 @@ impl Store {
         }
     }
 
-    /// Compares the index with the folder, removes what processes that have ended have left, and evicts what is too much.
+    /// Compares the index with the folder, removes what processes that have ended have left, and evicts what is too
+    /// much.
     pub fn walk(&self) {
         self.index().begin_walk();
         let now = clock::wall();
@@ -541,8 +543,8 @@ fn read_start(fd: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
     Ok(bytes)
 }
 
-/// Compares the body, which begins at `at`, with its checksum. `start` has the first bytes of the file. Errors: `ILSEQ` for
-/// another body.
+/// Compares the body, which begins at `at`, with its checksum. `start` has the first bytes of the file. Errors: `ILSEQ`
+/// for another body.
 fn verify_body(fd: &OwnedFd, start: &[u8], at: u64, seal: Seal) -> Result<(), Errno> {
     let mut hasher = BodyHasher::default();
     let known = usize::try_from(at).ok().and_then(|at| start.get(at..)).unwrap_or_default();

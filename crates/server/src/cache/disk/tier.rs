@@ -1,5 +1,5 @@
-//! A worker's access to the files: everything that may wait for the disk runs on its helper threads. What fails is a miss, or
-//! is not stored.
+//! A worker's access to the files: everything that may wait for the disk runs on its helper threads. What fails is a
+//! miss, or is not stored.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;

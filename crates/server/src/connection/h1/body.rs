@@ -42,8 +42,8 @@ impl Remaining {
         }
     }
 
-    /// Passes the content in `input` to `content`, and returns how many bytes belong to the body. Errors: it is malformed,
-    /// or larger than `limit`.
+    /// Passes the content in `input` to `content`, and returns how many bytes belong to the body. Errors: it is
+    /// malformed, or larger than `limit`.
     pub fn take(
         &mut self,
         input: &[u8],

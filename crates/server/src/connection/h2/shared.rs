@@ -71,7 +71,8 @@ impl StreamBody {
         self.with(false, |incoming| !incoming.is_ended || !incoming.bytes.is_empty())
     }
 
-    /// The next bytes of a stream whose protocol was switched, never none; `None` at its end. The client need not send any.
+    /// The next bytes of a stream whose protocol was switched, never none; `None` at its end. The client need not send
+    /// any.
     pub fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         let http2 = &mut *self.shared.http2.borrow_mut();
         let Some(incoming) = http2.incoming(self.stream) else { return Poll::Ready(None) };

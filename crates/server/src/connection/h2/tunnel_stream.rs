@@ -1,5 +1,5 @@
-//! A stream whose protocol has been switched (RFC 8441): what the upstream sends is the content of the response, and the
-//! client's content goes to the upstream, as fast as it takes that.
+//! A stream whose protocol has been switched (RFC 8441): what the upstream sends is the content of the response, and
+//! the client's content goes to the upstream, as fast as it takes that.
 //!
 //! Knows nothing of what the bytes mean.
 

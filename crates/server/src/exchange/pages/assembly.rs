@@ -30,8 +30,8 @@ use crate::request::owned::{OwnedConnection, OwnedHead};
 use crate::response::Response;
 use crate::stats::Count;
 
-/// Fields of the client's request that are not those of a request for a part: they are about its body, its coding, the state
-/// of the client, or the connection.
+/// Fields of the client's request that are not those of a request for a part: they are about its body, its coding, the
+/// state of the client, or the connection.
 const OTHER: [&str; 19] = [
     "accept-encoding",
     "available-dictionary",

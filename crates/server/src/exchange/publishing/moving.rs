@@ -111,7 +111,8 @@ impl<'a> Exchange<'a> {
         Ok(self.without_content(&to, status))
     }
 
-    /// The resource at the destination, which the request may have, too. `Err` in `Ok`: the response of what does not let it pass.
+    /// The resource at the destination, which the request may have, too. `Err` in `Ok`: the response of what does not
+    /// let it pass.
     async fn destination(
         &mut self,
         request: Request<'_>,
@@ -133,8 +134,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// For a destination with a slash at its end. Errors: it would be, or replace, a file, whose path has another route than that
-    /// of a folder.
+    /// For a destination with a slash at its end. Errors: it would be, or replace, a file, whose path has another route
+    /// than that of a folder.
     fn check_slash(&self, to: &Target<'a>, is_folder: bool, there: Option<Found>) -> Result<(), Problem> {
         let becomes = Member { path: to.below.clone(), kind: Kind::File };
         match there {
@@ -380,7 +381,8 @@ fn check_there(
     store.folder_for(target).map(|_| there)
 }
 
-/// Errors: a folder cannot be moved or copied into itself, nor replace one that it is in; and the root stays what it is.
+/// Errors: a folder cannot be moved or copied into itself, nor replace one that it is in; and the root stays what it
+/// is.
 fn check_places(from: &Target<'_>, to: &Target<'_>, method: Method) -> Result<(), Problem> {
     if to.is_root() || (from.is_root() && method == Method::Move) {
         return Err(Status::FORBIDDEN.into());

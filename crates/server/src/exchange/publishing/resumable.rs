@@ -1,5 +1,5 @@
-//! Uploads that can be resumed (draft-ietf-httpbis-resumable-upload). The URL of an upload is in the folder of what is uploaded,
-//! so that the same rules of access count for both.
+//! Uploads that can be resumed (draft-ietf-httpbis-resumable-upload). The URL of an upload is in the folder of what is
+//! uploaded, so that the same rules of access count for both.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,8 +38,8 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// How long a client that has missed the last response can ask whether its upload is complete.
 const COMPLETE_SECONDS: i64 = 3600;
 
-/// The requests of this process that receive a part of an upload, by its token. A later request ends an earlier one: its client
-/// has given it up.
+/// The requests of this process that receive a part of an upload, by its token. A later request ends an earlier one:
+/// its client has given it up.
 static RUNNING: Mutex<Option<HashMap<String, Arc<Notify>>>> = Mutex::new(None);
 
 /// A request that receives a part of an upload.
@@ -333,7 +333,8 @@ impl<'a> Exchange<'a> {
         Ok(self.stored(target, &stored).with_fields(&[("Upload-Complete", boolean_text(true))]))
     }
 
-    /// Learns the length of the whole from the request. Errors: the response to one that contradicts itself or an earlier one.
+    /// Learns the length of the whole from the request. Errors: the response to one that contradicts itself or an
+    /// earlier one.
     fn learn_length(
         &self,
         target: &Target<'a>,

@@ -1,5 +1,5 @@
-//! The plan: which call fails, and how. There is one for the whole process, because helper threads and the log thread make
-//! calls, too. A case has a text form, so that a failure can be repeated.
+//! The plan: which call fails, and how. There is one for the whole process, because helper threads and the log thread
+//! make calls, too. A case has a text form, so that a failure can be repeated.
 //!
 //! Makes no system call.
 

@@ -1,6 +1,7 @@
-//! A secret for each epoch, by a binary tree of secrets (Goldreich, Goldwasser and Micali, 1986): each node yields its two
-//! children, and a leaf is the secret of its epoch. Kept are the nodes from which the present and later leaves follow, and
-//! none from which an earlier one does. So a process can skip any number of epochs at once, and none can go back.
+//! A secret for each epoch, by a binary tree of secrets (Goldreich, Goldwasser and Micali, 1986): each node yields its
+//! two children, and a leaf is the secret of its epoch. Kept are the nodes from which the present and later leaves
+//! follow, and none from which an earlier one does. So a process can skip any number of epochs at once, and none can go
+//! back.
 //!
 //! Knows nothing of tickets, clocks or configurations.
 
@@ -21,8 +22,8 @@ pub struct SecretTree {
     /// The first epoch whose secret is known.
     first: u64,
     leaf: Secret,
-    /// Where the path from the root to the leaf turns left at a level, the node at its right; zeros elsewhere. The level
-    /// is the number of bits of an epoch below the node.
+    /// Where the path from the root to the leaf turns left at a level, the node at its right; zeros elsewhere. The
+    /// level is the number of bits of an epoch below the node.
     right: Box<[Secret; DEPTH]>,
 }
 

@@ -1,5 +1,5 @@
-//! The exchange with a CGI script that runs: its input is written, its output and its errors are read, and its exit ends
-//! both. Nothing here waits. The worker waits in its runtime, and `fcgi-wrap` in poll(2).
+//! The exchange with a CGI script that runs: its input is written, its output and its errors are read, and its exit
+//! ends both. Nothing here waits. The worker waits in its runtime, and `fcgi-wrap` in poll(2).
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -36,7 +36,8 @@ pub fn lasting() -> Vec<Case> {
     cases
 }
 
-/// The calls at the beginning of a run: enough for the heads and a part of the bodies when each call transfers one byte.
+/// The calls at the beginning of a run: enough for the heads and a part of the bodies when each call transfers one
+/// byte.
 const FIRST: u64 = 2000;
 
 const fn errno(errno: Errno) -> Fault {

@@ -194,8 +194,8 @@ fn is_of_shorter_file(outcome: &Outcome) -> bool {
     }
 }
 
-/// Each request with a response has a log line with that status, each request that was read has a line, and any other has
-/// at most one.
+/// Each request with a response has a log line with that status, each request that was read has a line, and any other
+/// has at most one.
 fn lines(case: &Case, run: &Run) -> Result<(), String> {
     let mut lines: Vec<Line> = run.lines.iter().filter_map(|line| Line::parse(line)).collect();
     let (mut missing, mut unsure) = (Vec::new(), Vec::new());

@@ -279,7 +279,8 @@ pub fn field<'a>(response: &'a [u8], name: &str) -> Option<&'a str> {
     fields.into_iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// The length of the response at the start of `input`. `None`: it is incomplete, or the end of the connection delimits it.
+/// The length of the response at the start of `input`. `None`: it is incomplete, or the end of the connection delimits
+/// it.
 fn length(input: &[u8], is_head: bool) -> Option<usize> {
     let head = head_length(input)?;
     if is_head || matches!(status(input), Some(204 | 304)) {

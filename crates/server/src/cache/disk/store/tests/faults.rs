@@ -33,8 +33,8 @@ fn faults(call: Call) -> Vec<Fault> {
     }
 }
 
-/// What is read while calls fail is right or nothing. Afterwards everything can be stored again, and the sums are right.
-/// Returns how often the fault has happened.
+/// What is read while calls fail is right or nothing. Afterwards everything can be stored again, and the sums are
+/// right. Returns how often the fault has happened.
 fn run(case: Case) -> u64 {
     let folder = TestFolder::new();
     let store = folder.open();
