@@ -1,6 +1,6 @@
 //! The manual agrees with the program: its help text is generated, and its examples are valid.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -93,4 +93,46 @@ fn the_examples_of_configurations_are_valid() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The words of a command, up to a pipe, a redirection or another command.
+fn words(line: &str) -> Vec<OsString> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for char in line.chars().chain([' ']) {
+        match (quote, char) {
+            (Some(open), close) if open == close => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(char);
+                word.get_or_insert_default();
+            }
+            (None, '|' | '<' | '>' | '&' | ';') => break,
+            (None, ' ') => words.extend(word.take().map(OsString::from)),
+            _ => word.get_or_insert_default().push(char),
+        }
+    }
+    words
+}
+
+#[test]
+fn the_commands_of_the_manual_are_understood() {
+    let docs = Path::new(DOCS);
+    let pages =
+        fs::read_dir(docs).expect("the manual is there").map(|entry| entry.expect("it is read").path());
+    let (mut count, mut wrong) = (0, Vec::new());
+    for path in pages.chain([docs.join("../../README.md")]) {
+        let page = fs::read_to_string(&path).expect("the page can be read");
+        let blocks = page.split("```console\n").skip(1).chain(page.split("```sh\n").skip(1));
+        let lines = blocks.flat_map(|rest| rest.split("\n```").next().unwrap_or(rest).lines());
+        for line in lines {
+            let command = line.trim_start_matches(['$', '#']).trim_start();
+            if !command.starts_with("taipan ") || line.starts_with("taipan ") && line.contains(" serves ") {
+                continue;
+            }
+            count += 1;
+            if let Err(error) = server::flags::parse_line(words(command)) {
+                wrong.push(format!("{}: {command}: {}", path.display(), error.0));
+            }
+        }
+    }
+    assert!(count > 0 && wrong.is_empty(), "{}", wrong.join("\n"));
 }

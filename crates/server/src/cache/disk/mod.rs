@@ -2,8 +2,8 @@
 //! processes. It is found again after a restart.
 
 pub mod folder;
-mod keeper;
 pub mod store;
+mod thread;
 mod tier;
 
 use std::io;
@@ -15,8 +15,8 @@ use site::model::CacheFiles;
 use tokio::sync::oneshot;
 
 use self::folder::Folder;
-use self::keeper::PurgeTask;
 use self::store::Store;
+use self::thread::PurgeTask;
 pub use self::tier::{DiskTier, FoundResponse};
 use super::purges;
 use crate::stats::StoredFiles;
@@ -41,7 +41,7 @@ pub fn open(files: &CacheFiles) -> Result<Store, String> {
 pub fn begin(store: Store) -> io::Result<()> {
     let (purges, tasks) = sync_channel(PURGES);
     let store = Arc::new(store);
-    keeper::start(store.clone(), tasks)?;
+    thread::start(store.clone(), tasks)?;
     _ = FILES.set(Files { store, purges });
     Ok(())
 }
