@@ -5,12 +5,17 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
 use e2e::upstream::{read_head, upstream};
-use e2e::{Rows, Server, Signal, Site, TIMEOUT, run, wait_until};
+use e2e::{Certificate, Client, Rows, Server, Signal, Site, TIMEOUT, authority, free_port, run, wait_until};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -147,12 +152,40 @@ fn the_log_has_the_trace() {
 
 /// A collector that answers each request by `responses`, and passes their bodies on.
 fn collector(responses: &'static [&'static str]) -> (SocketAddr, Receiver<Value>) {
+    collector_by(responses, |stream| Box::new(stream))
+}
+
+/// The same by TLS, with a certificate for `localhost`.
+fn secure_collector() -> (SocketAddr, Receiver<Value>) {
+    let Certificate { certificate, key, .. } = authority().server(&["localhost"]);
+    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is PEM");
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the versions are known")
+        .with_no_client_auth()
+        .with_single_cert(chain.expect("it is PEM"), key)
+        .expect("the key is that of the certificate");
+    let config = Arc::new(config);
+    collector_by(&[TAKEN], move |stream| {
+        let connection = ServerConnection::new(config.clone()).expect("the settings are valid");
+        Box::new(StreamOwned::new(connection, stream))
+    })
+}
+
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
+
+fn collector_by(
+    responses: &'static [&'static str],
+    wrap: impl Fn(TcpStream) -> Box<dyn ReadWrite> + Send + 'static,
+) -> (SocketAddr, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let (sender, bodies) = channel();
     thread::spawn(move || {
         for (at, stream) in listener.incoming().enumerate() {
-            let body = answer(stream.expect("it listens"), responses[at.min(responses.len() - 1)]);
+            let body = answer(wrap(stream.expect("it listens")), responses[at.min(responses.len() - 1)]);
             // The last ones may be cut off by the end of the test.
             if let Ok(body) = body {
                 _ = sender.send(body);
@@ -162,7 +195,7 @@ fn collector(responses: &'static [&'static str]) -> (SocketAddr, Receiver<Value>
     (address, bodies)
 }
 
-fn answer(mut stream: TcpStream, response: &str) -> io::Result<Value> {
+fn answer(mut stream: Box<dyn ReadWrite>, response: &str) -> io::Result<Value> {
     let head = read_head(&mut stream)?;
     assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
     assert_eq!(values(&head, "content-type"), ["application/json"]);
@@ -211,13 +244,15 @@ fn a_collector_gets_a_span_for_each_sampled_request() {
     client.request("GET /\u{1b}missing HTTP/1.1\r\nHost: a\r\n\r\n");
     server.signal(Signal::TERM);
     assert_eq!(server.wait(TIMEOUT).code(), Some(0));
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     while let Ok(body) = bodies.recv_timeout(Duration::from_millis(10)) {
         assert!(!body.to_string().contains("secret"), "{body}");
-        found.extend(spans(&body));
+        all.extend(spans(&body));
     }
+    let (found, attempts): (Vec<Value>, Vec<Value>) = all.into_iter().partition(|span| span["kind"] == 2);
     // 10 of 50 are not sampled; the last request is malformed, and has no head.
     assert_eq!(found.len(), 40, "{found:#?}");
+    assert_eq!(attempts.len(), 20, "{attempts:#?}");
     let of_client: Vec<&Value> = found.iter().filter(|span| span["traceId"] == TRACE).collect();
     assert_eq!(of_client.len(), 10);
     assert!(of_client.iter().all(|span| span["parentSpanId"] == PARENT));
@@ -230,8 +265,8 @@ fn a_collector_gets_a_span_for_each_sampled_request() {
         rows.holds(path, "is known", is_app || path == "/a.txt");
         rows.holds(path, "has its status", attribute(span, "http.response.status_code") == Some("200"));
         rows.holds(path, "has its client", attribute(span, "client.address") == Some("127.0.0.1"));
-        let upstream = attribute(span, "taipan.upstream.address");
-        rows.holds(path, &format!("its upstream {upstream:?}"), upstream.is_some() == is_app);
+        let attempts = attempts.iter().filter(|attempt| attempt["parentSpanId"] == span["spanId"]).count();
+        rows.holds(path, &format!("its attempts {attempts}"), attempts == usize::from(is_app));
         let time = |key: &str| span[key].as_str().and_then(|nanos| nanos.parse::<u128>().ok()).unwrap_or(0);
         let (start, end) = (time("startTimeUnixNano"), time("endTimeUnixNano"));
         rows.holds(
@@ -301,7 +336,125 @@ fn check_and_explain_speak_of_traces() {
         "{begun}"
     );
     assert!(explain("").contains("trace     begins here\n"));
-    let refused = Site::new().config("[trace]\nexport = \"https://a.example\"").write_config();
+    let refused = Site::new().config("[trace]\nexport = \"ftp://a.example\"").write_config();
     let refused = run([Path::new("check"), Path::new("-c"), &refused]);
     assert_eq!(refused.status.code(), Some(1));
+}
+
+/// The spans that a collector has got of one server, up to its end.
+fn spans_of(mut server: Server, bodies: &Receiver<Value>) -> Vec<Value> {
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
+    let mut all = Vec::new();
+    while let Ok(body) = bodies.recv_timeout(Duration::from_millis(10)) {
+        all.extend(spans(&body));
+    }
+    all
+}
+
+#[test]
+fn what_a_request_waits_for_has_spans_below_its_own() {
+    let (address, bodies) = collector(&[TAKEN]);
+    let stored = upstream(|mut stream, head| {
+        let length = head.len();
+        let fields = format!("Content-Length: {length}\r\nCache-Control: max-age=60\r\nConnection: close");
+        stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{head}").as_bytes())
+    });
+    let down = format!("127.0.0.1:{}", free_port());
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/app\"\nproxy = \"{}\"\n\
+         [[route]]\npath = \"/stored\"\nproxy = \"{stored}\"\nresponse_cache = true\n\
+         [[route]]\npath = \"/down\"\nproxy = \"http://{down}\"\n\
+         [[route]]\npath = \"/cgi-bin/\"\ncgi = true\n",
+        echo()
+    );
+    let server = exporting(address, &config).script("cgi-bin/env", SCRIPT).start();
+    let mut client = server.connect();
+    let get = |client: &mut Client, path: &str| {
+        client.request(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    };
+    let mut parents = Vec::new();
+    for (path, name, status) in [
+        ("/app", "traceparent", 200),
+        // An idle connection has it at once.
+        ("/app", "traceparent", 200),
+        ("/cgi-bin/env", "HTTP_TRACEPARENT", 200),
+        ("/stored", "traceparent", 200),
+        ("/stored", "", 200),
+        ("/down", "", 502),
+    ] {
+        let response = get(&mut client, path);
+        assert_eq!(response.status, status, "{path}");
+        parents.extend(values(&response.text(), name).iter().map(|value| value[36..52].to_owned()));
+    }
+    drop(client);
+    let all = spans_of(server, &bodies);
+    let (requests, parts): (Vec<&Value>, Vec<&Value>) = all.iter().partition(|span| span["kind"] == 2);
+    let mut rows = Rows::new();
+    let expected: [&[&str]; 6] =
+        [&["GET"], &["GET"], &["script"], &["GET", "cache lookup"], &["cache lookup"], &["GET"]];
+    assert_eq!(requests.len(), expected.len(), "{all:#?}");
+    let time = |span: &Value, key: &str| span[key].as_str().and_then(|n| n.parse::<u128>().ok()).unwrap_or(0);
+    let mut learnt = Vec::new();
+    for (at, request) in requests.iter().enumerate() {
+        let own: Vec<&&Value> =
+            parts.iter().filter(|part| part["parentSpanId"] == request["spanId"]).collect();
+        let mut names: Vec<&str> = own.iter().filter_map(|part| part["name"].as_str()).collect();
+        names.sort_unstable();
+        rows.check(format!("request {at}"), names.as_slice(), expected[at]);
+        for part in own {
+            rows.holds(format!("request {at}"), "one trace", part["traceId"] == request["traceId"]);
+            let within = time(part, "startTimeUnixNano") >= time(request, "startTimeUnixNano")
+                && time(part, "endTimeUnixNano") <= time(request, "endTimeUnixNano")
+                && time(part, "startTimeUnixNano") <= time(part, "endTimeUnixNano");
+            rows.holds(format!("request {at}"), &format!("lies within it: {part}"), within);
+            if part["name"] != "cache lookup" && at < 4 {
+                learnt.push(part["spanId"].as_str().unwrap_or_default().to_owned());
+            }
+        }
+    }
+    // What an upstream does is a part of the attempt.
+    rows.check("the parents", &learnt[..], &parents[..]);
+    let of = |at: usize| parts.iter().find(|part| part["parentSpanId"] == requests[at]["spanId"]);
+    let failed = of(5).expect("it has an attempt");
+    rows.check("failed", failed["status"]["code"].as_u64(), Some(2));
+    rows.check("why", attribute(failed, "error.type"), Some("no_response"));
+    let hit = of(4).expect("it has a lookup");
+    rows.check("a hit", attribute(hit, "taipan.cache"), Some("hit"));
+    let script = of(2).expect("it has a script");
+    rows.check("the script", attribute(script, "taipan.script"), Some("/cgi-bin/env"));
+    rows.check("its status", attribute(script, "http.response.status_code"), Some("200"));
+}
+
+#[test]
+fn spans_are_sent_by_tls_to_a_collector_that_is_verified() {
+    let (address, bodies) = secure_collector();
+    let port = address.port();
+    let site = |host: &str, ca: &str| {
+        let trace = format!("[trace]\nexport = \"https://{host}:{port}\"\nservice = \"shop\"\n{ca}\n");
+        Site::new()
+            .file("a.txt", "0123456789")
+            .file_beside_root("ca.pem", authority().pem())
+            .config(&format!("[timeouts]\ndelay = 0\n{trace}"))
+    };
+    let server = site("localhost", "tls_ca = \"ca.pem\"").start();
+    assert_eq!(server.get("/a.txt").status, 200);
+    let body = bodies.recv_timeout(TIMEOUT).expect("a request");
+    assert_eq!(attribute(&spans(&body)[0], "url.path"), Some("/a.txt"));
+
+    // Its certificate is for another name, or of an authority that is not trusted.
+    for (host, ca, why) in [
+        ("127.0.0.1", "tls_ca = \"ca.pem\"", "not for the name"),
+        ("localhost", "", "of an unknown authority"),
+    ] {
+        let server = site(host, ca).start();
+        assert_eq!(server.get("/a.txt").status, 200);
+        server.wait_for_line(why, TIMEOUT);
+    }
+    assert!(bodies.try_recv().is_err(), "it has got nothing");
+    let missing = site("localhost", "tls_ca = \"missing.pem\"");
+    let refused = run([Path::new("check"), Path::new("-c"), &missing.write_config()]);
+    assert_eq!(refused.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&[refused.stdout, refused.stderr].concat()).into_owned();
+    assert!(text.contains("missing.pem"), "{text}");
 }

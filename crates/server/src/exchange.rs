@@ -234,8 +234,16 @@ impl Responder {
         let ConnectionInfo { client, group, tls, .. } = request.connection;
         let host = self.services.site.hosts.find_in(group, request.head.authority);
         let connection = Some(request.connection);
-        let mut exchange =
-            Exchange { body, tls, connection, sent, ..Exchange::new(self, host, request.head, client) };
+        let spans = self.services.access.sends_spans_of(trace);
+        let upstream = spans.map(|ids| Rc::new(UpstreamLog::of_trace(Some(ids))));
+        let mut exchange = Exchange {
+            body,
+            tls,
+            connection,
+            sent,
+            upstream,
+            ..Exchange::new(self, host, request.head, client)
+        };
         let _running = self.services.access.recent.run(&LoggedRequest {
             client,
             head: Some(request.head),

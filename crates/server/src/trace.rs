@@ -4,8 +4,8 @@
 use std::cell::Cell;
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use site::log_line::TraceIds;
-use site::span::SpanFacts;
+use site::log_line::{Step, TraceIds};
+use site::span::{self, SpanFacts};
 use site::tracing::{Context, Tracing};
 use taipan_http::fields::is_name;
 use taipan_http::head::{Field, Head};
@@ -96,10 +96,37 @@ impl Trace {
         }
     }
 
-    /// `end` is in microseconds since 1970.
-    pub fn span_facts(&self, end: u64, is_tls: bool) -> SpanFacts {
+    /// `end` is in microseconds since 1970, and `now` the same time of `clock::micros`.
+    pub fn span_facts<'a>(&self, end: u64, now: u64, is_tls: bool, steps: &'a [Step]) -> SpanFacts<'a> {
         let TraceIds { trace, span } = self.ids;
-        SpanFacts { trace, span, parent: self.parent, end, is_tls }
+        SpanFacts { trace, span, parent: self.parent, end, now, is_tls, steps }
+    }
+}
+
+/// A part of a request that has a span of its own: to what it waits for, it is the parent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParentOf {
+    request: String,
+    part: String,
+}
+
+impl ParentOf {
+    /// The part of a request that has this number.
+    pub fn new(ids: TraceIds, number: u32) -> ParentOf {
+        let TraceIds { trace, span } = ids;
+        let text = |span: u64| format!("{trace:032x}-{span:016x}");
+        ParentOf { request: text(span), part: text(span::child(span, number)) }
+    }
+
+    /// `bytes` with the part in place of the request, where `traceparent` names it. The identifiers of a request are random,
+    /// and nothing else has them.
+    pub fn written(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        let (from, to) = (self.request.as_bytes(), self.part.as_bytes());
+        if let Some(at) = bytes.windows(from.len()).position(|window| window == from) {
+            bytes[at..at + to.len()].copy_from_slice(to);
+        }
+        bytes
     }
 }
 
@@ -167,6 +194,19 @@ mod tests {
             let TraceIds { trace, span } = trace.ids;
             assert_eq!(fields, [format!("traceparent: 00-{trace:032x}-{span:016x}-03")], "{field:.100}");
         }
+    }
+
+    #[test]
+    fn a_part_takes_the_place_of_its_request() {
+        let ids = TraceIds { trace: 0xab, span: 0xcd };
+        let parent = ParentOf::new(ids, 3);
+        let written = parent
+            .written(b"A: b\r\ntraceparent: 00-000000000000000000000000000000ab-00000000000000cd-01\r\n");
+        let text = String::from_utf8(written).unwrap();
+        let child =
+            format!("traceparent: 00-000000000000000000000000000000ab-{:016x}-01\r\n", span::child(0xcd, 3));
+        assert_eq!(text, format!("A: b\r\n{child}"));
+        assert_eq!(parent.written(b"A: b\r\n"), b"A: b\r\n");
     }
 
     #[test]

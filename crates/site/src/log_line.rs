@@ -14,6 +14,7 @@ use taipan_http::status::Status;
 use crate::log_fields::{Field, Part};
 use crate::model::{Level, LogFormat};
 use crate::text;
+use crate::upstream::Protocol;
 
 /// An exchange that has ended.
 #[derive(Debug, Clone, Copy)]
@@ -56,9 +57,36 @@ pub struct TraceIds {
     pub span: u64,
 }
 
+/// Something that was done for a request, and waited for. It has a span of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub kind: StepKind,
+    /// Among the attempts and the steps of its request, from 0 on in the order in which they began.
+    pub number: u32,
+    /// In microseconds, of the clock of [`Attempt::began`].
+    pub began: u64,
+    /// Until its end. `None`: until the line is written.
+    pub micros: Option<u64>,
+    /// Of the response of a script. `None`: there was none.
+    pub status: Option<Status>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StepKind {
+    /// In the cache of responses. Waiting for the response to another request counts.
+    Lookup,
+    /// SCRIPT_NAME.
+    Script(Rc<str>),
+}
+
 /// A request that was sent to an upstream. Times are in microseconds since it began to wait for a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
+    /// As [`Step::number`].
+    pub number: u32,
+    /// In microseconds since some time before.
+    pub began: u64,
+    pub protocol: Protocol,
     /// Of the endpoint, or the name of its application.
     pub address: Rc<str>,
     /// `None`: there was no response.
@@ -79,6 +107,9 @@ impl Attempt {
     pub fn new(address: Rc<str>) -> Attempt {
         let (connect_micros, first_byte_micros, total_micros) = (None, None, None);
         Attempt {
+            number: 0,
+            began: 0,
+            protocol: Protocol::Http,
             address,
             status: None,
             connect_micros,

@@ -33,6 +33,22 @@ pub struct Collector {
     pub path: String,
     /// `service.name` of the spans.
     pub service: String,
+    /// `None`: spans are sent as they are.
+    pub tls: Option<CollectorTls>,
+}
+
+/// How the connections to a collector are encrypted. Its certificate is always verified.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CollectorTls {
+    /// Certificates of the authorities. `None`: those that the system trusts.
+    pub authorities: Option<PathBuf>,
+}
+
+impl fmt::Display for Collector {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        write!(out, "{scheme}://{}{}", self.authority, self.path)
+    }
 }
 
 impl Sink {
@@ -78,7 +94,7 @@ impl fmt::Display for Sink {
             Sink::File(path) => write!(out, "{}", path.display()),
             Sink::Command(words) => write!(out, "|{}", words.join(" ")),
             Sink::Tcp(address) => write!(out, "tcp://{address}"),
-            Sink::Collector(collector) => write!(out, "http://{}{}", collector.authority, collector.path),
+            Sink::Collector(collector) => collector.fmt(out),
         }
     }
 }

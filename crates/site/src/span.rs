@@ -1,56 +1,173 @@
-//! The span of a request as OTLP has it (OpenTelemetry Protocol 1, JSON Protobuf Encoding), and requests with many of them.
+//! The spans of a request as OTLP has them (OpenTelemetry Protocol 1, JSON Protobuf Encoding): one of the request, and one of
+//! each attempt at an upstream, lookup in the cache and script below it; and exports of many of them.
 //! Queries are left out, as they may have secrets.
 
 use taipan_http::digits::{write_ip, write_number};
+use taipan_http::fields::host_and_port;
 use taipan_http::status::Status;
 
-use crate::log_line::{Attempt, Client, Line};
+use crate::log_line::{Attempt, Client, Line, Step, StepKind};
 use crate::sink::Collector;
 use crate::text;
+use crate::upstream::Protocol;
 
-/// The names of spans. Other methods have that of the protocol, because names are few.
+/// The methods that spans have by their names, because names are few.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH"];
-/// `SPAN_KIND_SERVER`
-const SERVER: &[u8] = b"2";
 /// Bytes of a value that a client has sent. A longer one is cut.
 const MAX_VALUE: usize = 1024;
 
 /// What a span has beside the line of the access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpanFacts {
+pub struct SpanFacts<'a> {
     pub trace: u128,
     pub span: u64,
     /// `None`: the trace begins here.
     pub parent: Option<u64>,
     /// Microseconds since 1970.
     pub end: u64,
+    /// The same time by the clock of the attempts and the steps.
+    pub now: u64,
     pub is_tls: bool,
+    pub steps: &'a [Step],
 }
 
-/// Appends a span as one line of JSON, with its newline.
-pub fn write(facts: &SpanFacts, line: &Line<'_>, out: &mut Vec<u8>) {
-    let SpanFacts { trace, span, parent, end, is_tls } = *facts;
-    put(out, &[b"{\"traceId\":\"", format!("{trace:032x}").as_bytes()]);
+/// `SpanKind` of OTLP.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Internal = 1,
+    Server = 2,
+    Client = 3,
+}
+
+/// The identifier of an attempt or a step of a request: another one for each number, and never zero.
+pub fn child(span: u64, number: u32) -> u64 {
+    // SplitMix64 (Steele, Lea and Flood, 2014).
+    let state = span.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(u64::from(number) + 1));
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)).max(1)
+}
+
+/// Appends the span of a request, and those of its attempts and steps, each as one line of JSON with its newline. Returns
+/// their number.
+pub fn write(facts: &SpanFacts<'_>, line: &Line<'_>, out: &mut Vec<u8>) -> u64 {
+    let SpanFacts { span, parent, end, is_tls, .. } = *facts;
+    let method = line.request.map_or("", |request| request.method);
+    let name = if METHODS.contains(&method) { method } else { "HTTP" };
+    let times = (end.saturating_sub(line.duration_micros), end);
+    begin(facts, (span, parent), name, Kind::Server, times, out);
+    let mut attributes = Attributes { out, has_one: false };
+    attributes.of_request(line, is_tls);
+    attributes.of_response(line);
+    finish(line.status.code() >= 500 || line.ended.is_some(), out);
+    let mut ordered: Vec<&Attempt> = line.upstream.iter().collect();
+    ordered.sort_unstable_by_key(|attempt| attempt.number);
+    for (before, attempt) in ordered.into_iter().enumerate() {
+        write_attempt(facts, method, attempt, before, out);
+    }
+    facts.steps.iter().for_each(|step| write_step(facts, line, step, out));
+    1 + line.upstream.len() as u64 + facts.steps.len() as u64
+}
+
+/// `before`: attempts for the same request that began before.
+fn write_attempt(facts: &SpanFacts<'_>, method: &str, attempt: &Attempt, before: usize, out: &mut Vec<u8>) {
+    let (name, protocol) = match attempt.protocol {
+        Protocol::Http if METHODS.contains(&method) => (method, "http"),
+        Protocol::Http => ("HTTP", "http"),
+        Protocol::FastCgi => ("FastCGI", "fastcgi"),
+        Protocol::Scgi => ("SCGI", "scgi"),
+    };
+    let times = facts.times(attempt.began, attempt.total_micros);
+    begin(facts, facts.child_of(attempt.number), name, Kind::Client, times, out);
+    let mut attributes = Attributes { out, has_one: false };
+    attributes.method(method);
+    attributes.authority(&attempt.address);
+    attributes.text("network.protocol.name", protocol.as_bytes());
+    if before > 0 {
+        attributes.number("http.request.resend_count", before as u64);
+    }
+    attributes.status(attempt.status);
+    for (name, number) in [
+        ("taipan.upstream.connect_micros", attempt.connect_micros),
+        ("taipan.upstream.first_byte_micros", attempt.first_byte_micros),
+    ] {
+        if let Some(number) = number {
+            attributes.number(name, number);
+        }
+    }
+    // For a client, 4xx is an error, too.
+    let has_failed = attempt.status.is_none_or(|status| status.code() >= 400);
+    if has_failed {
+        attributes.error(attempt.status, "no_response");
+    }
+    finish(has_failed, out);
+}
+
+fn write_step(facts: &SpanFacts<'_>, line: &Line<'_>, step: &Step, out: &mut Vec<u8>) {
+    let times = facts.times(step.began, step.micros);
+    let name = match &step.kind {
+        StepKind::Lookup => "cache lookup",
+        StepKind::Script(_) => "script",
+    };
+    begin(facts, facts.child_of(step.number), name, Kind::Internal, times, out);
+    let mut attributes = Attributes { out, has_one: false };
+    let has_failed = match &step.kind {
+        StepKind::Lookup => {
+            attributes.text("taipan.cache", line.cache.unwrap_or("none").as_bytes());
+            false
+        }
+        StepKind::Script(script) => {
+            attributes.text("taipan.script", script.as_bytes());
+            attributes.status(step.status);
+            let has_failed = step.status.is_none_or(|status| status.code() >= 500);
+            if has_failed {
+                attributes.error(step.status, "no_response");
+            }
+            has_failed
+        }
+    };
+    finish(has_failed, out);
+}
+
+impl SpanFacts<'_> {
+    /// The identifiers of a part of the request, and of the request.
+    fn child_of(&self, number: u32) -> (u64, Option<u64>) {
+        (child(self.span, number), Some(self.span))
+    }
+
+    /// The times of a part of the request, in microseconds since 1970. `micros`: `None` if it has not ended.
+    fn times(&self, began: u64, micros: Option<u64>) -> (u64, u64) {
+        let start = self.end.saturating_sub(self.now.saturating_sub(began));
+        (start, micros.map_or(self.end, |micros| start.saturating_add(micros).min(self.end)))
+    }
+}
+
+/// Writes a span up to its attributes. `times`: its start and its end, in microseconds since 1970.
+fn begin(
+    facts: &SpanFacts<'_>,
+    (span, parent): (u64, Option<u64>),
+    name: &str,
+    kind: Kind,
+    times: (u64, u64),
+    out: &mut Vec<u8>,
+) {
+    put(out, &[b"{\"traceId\":\"", format!("{:032x}", facts.trace).as_bytes()]);
     put(out, &[b"\",\"spanId\":\"", format!("{span:016x}").as_bytes()]);
     if let Some(parent) = parent {
         put(out, &[b"\",\"parentSpanId\":\"", format!("{parent:016x}").as_bytes()]);
     }
-    let method = line.request.map_or("", |request| request.method);
-    let name = if METHODS.contains(&method) { method } else { "HTTP" };
-    put(out, &[b"\",\"name\":\"", name.as_bytes(), b"\",\"kind\":", SERVER]);
+    put(out, &[b"\",\"name\":\"", name.as_bytes(), b"\",\"kind\":"]);
+    write_number(kind as u64, out);
     put(out, &[b",\"startTimeUnixNano\":\""]);
-    write_number(end.saturating_sub(line.duration_micros).saturating_mul(1000), out);
+    write_number(times.0.saturating_mul(1000), out);
     put(out, &[b"\",\"endTimeUnixNano\":\""]);
-    write_number(end.saturating_mul(1000), out);
+    write_number(times.1.saturating_mul(1000), out);
     put(out, &[b"\",\"attributes\":["]);
-    let mut attributes = Attributes { out, has_one: false };
-    attributes.of_request(line, is_tls);
-    attributes.of_response(line);
-    put(out, &[b"],\"status\":", if has_failed(line) { b"{\"code\":2}" } else { b"{}" }, b"}\n"]);
 }
 
-fn has_failed(line: &Line<'_>) -> bool {
-    line.status.code() >= 500 || line.ended.is_some()
+/// `STATUS_CODE_ERROR` is 2.
+fn finish(has_failed: bool, out: &mut Vec<u8>) {
+    put(out, &[b"],\"status\":", if has_failed { b"{\"code\":2}" } else { b"{}" }, b"}\n"]);
 }
 
 struct Attributes<'o> {
@@ -62,15 +179,20 @@ struct Attributes<'o> {
 impl Attributes<'_> {
     fn of_request(&mut self, line: &Line<'_>, is_tls: bool) {
         if let Some(request) = line.request {
-            self.text("http.request.method", request.method.as_bytes());
+            self.method(request.method);
             let path = request.target.split_once('?').map_or(request.target, |(path, _)| path);
             self.text("url.path", path.as_bytes());
-            let version = request.version.strip_prefix("HTTP/").unwrap_or(request.version);
+            let version = match request.version.strip_prefix("HTTP/") {
+                Some("2.0") => "2",
+                Some(version) => version,
+                None => request.version,
+            };
+            self.text("network.protocol.name", b"http");
             self.text("network.protocol.version", version.as_bytes());
         }
         self.text("url.scheme", if is_tls { b"https" } else { b"http" });
         if !line.host.is_empty() {
-            self.text("server.address", line.host.as_bytes());
+            self.authority(line.host);
         }
         if let Client::Ip(address) = line.client {
             let mut text = Vec::new();
@@ -80,37 +202,59 @@ impl Attributes<'_> {
         if let Some(agent) = line.user_agent {
             self.text("user_agent.original", agent);
         }
+        if let Some(tls) = &line.tls {
+            let version = tls.protocol.strip_prefix("TLSv").unwrap_or(tls.protocol);
+            self.text("tls.protocol.version", version.as_bytes());
+        }
     }
 
     fn of_response(&mut self, line: &Line<'_>) {
-        self.number("http.response.status_code", line.status.code().into());
+        self.status(Some(line.status));
         self.number("http.response.body.size", line.sent);
-        let is_of_server = line.status.code() >= 500;
-        match (line.ended, line.why) {
-            (Some(why), _) => self.text("error.type", why.as_bytes()),
-            (None, Some(rule)) => self.text("error.type", rule.token.as_bytes()),
-            (None, None) if is_of_server => {
-                self.text("error.type", line.status.code().to_string().as_bytes());
-            }
-            (None, None) => {}
+        match line.ended {
+            Some(why) => self.text("error.type", why.as_bytes()),
+            None if line.status.code() >= 500 => self.error(Some(line.status), ""),
+            None => {}
+        }
+        if let Some(rule) = line.why {
+            self.text("taipan.rule", rule.token.as_bytes());
         }
         if let Some(cache) = line.cache {
             self.text("taipan.cache", cache.as_bytes());
         }
-        if let Some(Attempt { address, status, connect_micros, first_byte_micros, .. }) = line.upstream.last()
-        {
-            self.text("taipan.upstream.address", address.as_bytes());
-            self.number("taipan.upstream.attempts", line.upstream.len() as u64);
-            let status = status.map(Status::code).map(u64::from);
-            for (name, number) in [
-                ("taipan.upstream.status_code", status),
-                ("taipan.upstream.connect_micros", *connect_micros),
-                ("taipan.upstream.first_byte_micros", *first_byte_micros),
-            ] {
-                if let Some(number) = number {
-                    self.number(name, number);
-                }
-            }
+    }
+
+    /// The method of a request. The names of other methods are as many as clients choose.
+    fn method(&mut self, method: &str) {
+        if METHODS.contains(&method) {
+            return self.text("http.request.method", method.as_bytes());
+        }
+        self.text("http.request.method", b"_OTHER");
+        self.text("http.request.method_original", method.as_bytes());
+    }
+
+    /// A host with its port, or the address of an endpoint.
+    fn authority(&mut self, authority: &str) {
+        let (host, port) = match authority.starts_with("unix:") {
+            true => (authority, None),
+            false => host_and_port(authority),
+        };
+        self.text("server.address", host.trim_start_matches('[').trim_end_matches(']').as_bytes());
+        if let Some(port) = port {
+            self.number("server.port", port.into());
+        }
+    }
+
+    fn status(&mut self, status: Option<Status>) {
+        if let Some(status) = status {
+            self.number("http.response.status_code", status.code().into());
+        }
+    }
+
+    fn error(&mut self, status: Option<Status>, otherwise: &str) {
+        match status {
+            Some(status) => self.text("error.type", status.code().to_string().as_bytes()),
+            None => self.text("error.type", otherwise.as_bytes()),
         }
     }
 
@@ -172,7 +316,7 @@ mod tests {
         Line {
             client: Client::Ip([192, 0, 2, 7].into()),
             name: None,
-            host: "example.org",
+            host: "example.org:8080",
             user: None,
             time: 0,
             request: Some(Request { method: "GET", target: "/a\u{1b}?token=secret", version: "HTTP/1.1" }),
@@ -193,18 +337,30 @@ mod tests {
     fn collector() -> Collector {
         let address = EndpointAddress::parse("127.0.0.1:4318", Path::new(""), None).unwrap();
         let (authority, path) = ("127.0.0.1:4318".to_owned(), "/v1/traces".to_owned());
-        Collector { address, authority, path, service: "a \"service\"".to_owned() }
+        Collector { address, authority, path, service: "a \"service\"".to_owned(), tls: None }
     }
 
-    fn written(facts: &SpanFacts, line: &Line<'_>) -> String {
+    fn written(facts: &SpanFacts<'_>, line: &Line<'_>) -> String {
         let mut out = Vec::new();
-        write(facts, line, &mut out);
-        assert!(out.ends_with(b"\n") && out.iter().filter(|byte| **byte == b'\n').count() == 1);
+        let count = write(facts, line, &mut out);
+        assert!(out.ends_with(b"\n"));
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count() as u64, count);
         String::from_utf8(out).unwrap()
     }
 
-    const FACTS: SpanFacts =
-        SpanFacts { trace: 0xab, span: 0xcd, parent: Some(1), end: 1_000_000, is_tls: true };
+    fn spans(facts: &SpanFacts<'_>, line: &Line<'_>) -> Vec<serde_json::Value> {
+        written(facts, line).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    const FACTS: SpanFacts<'_> = SpanFacts {
+        trace: 0xab,
+        span: 0xcd,
+        parent: Some(1),
+        end: 1_000_000,
+        now: 5_000,
+        is_tls: true,
+        steps: &[],
+    };
 
     fn value(spans: &serde_json::Value, key: &str) -> serde_json::Value {
         let all = spans["attributes"].as_array().unwrap();
@@ -223,6 +379,9 @@ mod tests {
         assert_eq!(span["startTimeUnixNano"], "999877000");
         assert_eq!(span["endTimeUnixNano"], "1000000000");
         assert_eq!(value(&span, "url.path")["stringValue"], "/a\u{1b}");
+        assert_eq!(value(&span, "server.address")["stringValue"], "example.org");
+        assert_eq!(value(&span, "server.port")["intValue"], "8080");
+        assert_eq!(value(&span, "network.protocol.version")["stringValue"], "1.1");
         assert_eq!(value(&span, "url.scheme")["stringValue"], "https");
         assert_eq!(value(&span, "client.address")["stringValue"], "192.0.2.7");
         assert_eq!(value(&span, "http.response.status_code")["intValue"], "200");
@@ -232,16 +391,68 @@ mod tests {
     }
 
     #[test]
+    fn a_method_that_is_not_known_is_one_of_few_names() {
+        let request = Request { method: "BREW", target: "/", version: "HTTP/2.0" };
+        let span = &spans(&FACTS, &Line { request: Some(request), ..line() })[0];
+        assert_eq!(span["name"], "HTTP");
+        assert_eq!(value(span, "http.request.method")["stringValue"], "_OTHER");
+        assert_eq!(value(span, "http.request.method_original")["stringValue"], "BREW");
+        assert_eq!(value(span, "network.protocol.version")["stringValue"], "2");
+    }
+
+    #[test]
     fn an_error_of_the_server_is_one_of_the_span() {
-        let attempt = Attempt { first_byte_micros: Some(7), ..Attempt::new("10.0.0.1:80".into()) };
-        let line = Line { status: Status::BAD_GATEWAY, upstream: &[attempt], request: None, ..line() };
-        let facts = SpanFacts { parent: None, ..FACTS };
-        let span: serde_json::Value = serde_json::from_str(&written(&facts, &line)).unwrap();
+        let line = Line { status: Status::BAD_GATEWAY, request: None, ..line() };
+        let span = &spans(&SpanFacts { parent: None, ..FACTS }, &line)[0];
         assert_eq!(span["status"]["code"], 2);
         assert_eq!((&span["name"], &span["parentSpanId"]), (&"HTTP".into(), &serde_json::Value::Null));
-        assert_eq!(value(&span, "error.type")["stringValue"], "502");
-        assert_eq!(value(&span, "taipan.upstream.address")["stringValue"], "10.0.0.1:80");
-        assert_eq!(value(&span, "taipan.upstream.first_byte_micros")["intValue"], "7");
+        assert_eq!(value(span, "error.type")["stringValue"], "502");
+    }
+
+    #[test]
+    fn attempts_and_steps_are_children_of_the_request() {
+        let attempt =
+            |number, began, address: &str| Attempt { number, began, ..Attempt::new(address.into()) };
+        // The one that was chosen is the last, and began first.
+        let failed = Attempt { total_micros: Some(100), ..attempt(2, 4_200, "[::1]:80") };
+        let chosen = Attempt {
+            status: Some(Status::OK),
+            first_byte_micros: Some(7),
+            ..attempt(1, 4_100, "unix:/run/app")
+        };
+        let script = StepKind::Script("/cgi-bin/a".into());
+        let step = |kind, number, micros| Step { kind, number, began: 4_000, micros, status: None };
+        let steps = [step(StepKind::Lookup, 0, Some(50)), step(script, 3, None)];
+        let line = Line { upstream: &[failed, chosen], cache: Some("miss"), ..line() };
+        let all = spans(&SpanFacts { steps: &steps, ..FACTS }, &line);
+        let names: Vec<&str> = all.iter().filter_map(|span| span["name"].as_str()).collect();
+        assert_eq!(names, ["GET", "GET", "GET", "cache lookup", "script"]);
+        let kinds: Vec<u64> = all.iter().filter_map(|span| span["kind"].as_u64()).collect();
+        assert_eq!(kinds, [2, 3, 3, 1, 1]);
+        assert!(all[1..].iter().all(|span| span["parentSpanId"] == all[0]["spanId"]));
+        let identifiers: std::collections::BTreeSet<&str> =
+            all.iter().filter_map(|span| span["spanId"].as_str()).collect();
+        assert_eq!(identifiers.len(), 5);
+        let (chosen, failed, lookup, script) = (&all[1], &all[2], &all[3], &all[4]);
+        assert_eq!(chosen["spanId"], format!("{:016x}", child(0xcd, 1)));
+        assert_eq!(value(chosen, "server.address")["stringValue"], "unix:/run/app");
+        assert_eq!(value(chosen, "http.response.status_code")["intValue"], "200");
+        assert_eq!(value(chosen, "http.request.resend_count"), serde_json::Value::Null);
+        assert_eq!((&chosen["status"], &failed["status"]["code"]), (&serde_json::json!({}), &2.into()));
+        assert_eq!(value(failed, "server.address")["stringValue"], "::1");
+        assert_eq!(value(failed, "server.port")["intValue"], "80");
+        assert_eq!(value(failed, "http.request.resend_count")["intValue"], "1");
+        assert_eq!(value(failed, "error.type")["stringValue"], "no_response");
+        assert_eq!(value(lookup, "taipan.cache")["stringValue"], "miss");
+        assert_eq!(
+            (&lookup["startTimeUnixNano"], &lookup["endTimeUnixNano"]),
+            (&"999000000".into(), &"999050000".into())
+        );
+        assert_eq!(
+            (&script["startTimeUnixNano"], &script["endTimeUnixNano"]),
+            (&"999000000".into(), &"1000000000".into())
+        );
+        assert_eq!(value(script, "taipan.script")["stringValue"], "/cgi-bin/a");
     }
 
     #[test]

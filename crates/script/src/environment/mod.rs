@@ -113,6 +113,13 @@ impl Environment {
     pub fn block(&self) -> &[u8] {
         &self.block
     }
+
+    /// The same variables, with what `change` makes of the block, which stays as long as it is.
+    pub fn changed(&self, change: impl FnOnce(&[u8]) -> Vec<u8>) -> Environment {
+        let block = change(&self.block);
+        debug_assert_eq!(block.len(), self.block.len());
+        Environment { block, spans: self.spans.clone() }
+    }
 }
 
 impl EnvironmentError {

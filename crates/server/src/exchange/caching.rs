@@ -5,6 +5,7 @@ mod fetch;
 mod purge;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use ::cache::status::{CacheStatus, Forwarded, Kept};
 use ::cache::stored::Stored;
 use ::cache::update;
 use ::cache::{Field as StoredField, invalidation};
+use site::log_line::StepKind;
 use site::model::Route;
 use site::plan::{Plan, PlannedAction};
 use taipan_http::head::{Method, Names};
@@ -28,11 +30,13 @@ use tokio::task::spawn_local;
 use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more};
 use super::{Exchange, on_heap};
 use crate::cache::{self, CachedResponse, Found, Leader, Origin, PartialResponse, Recording, Turn};
+use crate::clock;
 use crate::content::compress;
+use crate::log::upstream::UpstreamLog;
 use crate::request::body::RequestBody;
 use crate::request::owned::{OwnedHead, with_fields};
 use crate::request::{ConnectionInfo, Request};
-use crate::response::{Body, BodyStream, Response};
+use crate::response::{Body, BodyStream, Origin as RequestOrigin, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
 use crate::upstream::{self, Form, Handler, HandlerKind, Outcome, Unrendered};
@@ -71,6 +75,7 @@ impl<'a> Exchange<'a> {
         let PlannedAction::Upstream(planned) = &plan.action else { return None };
         let route = self.route_at(planned.route);
         let settings = route.cache()?;
+        let began = self.services.access.sends_spans().then(clock::micros);
         let is_checked = route.authorizers.is_empty()
             && route.jwt.is_none()
             && plan.walk.is_none()
@@ -90,7 +95,24 @@ impl<'a> Exchange<'a> {
             Use::WhileRevalidating | Use::Validate(_) | Use::GatewayTimeout | Use::Bypass => return None,
         };
         self.services.counts.add(count, 1);
-        Some(self.of_stored(route, &entry, status, |text| self.write_key(settings, name, text)))
+        let response = self.of_stored(route, &entry, status, |text| self.write_key(settings, name, text));
+        Some(match began {
+            Some(began) => self.traced_lookup(began, response),
+            None => response,
+        })
+    }
+
+    /// The response that a lookup since `began` of `clock::micros` has found.
+    fn traced_lookup(&self, began: u64, response: Response) -> Response {
+        let trace = self.services.access.tracer.as_ref().map(|tracer| tracer.begin(self.head));
+        let spans = self.services.access.sends_spans_of(trace);
+        let upstream = spans.map(|ids| {
+            let log = Rc::new(UpstreamLog::of_trace(Some(ids)));
+            log.note_lookup(began);
+            log
+        });
+        let origin = RequestOrigin { user: None, upstream, trace, watched: Cell::default() };
+        Response { origin: Some(Box::new(origin)), ..response }
     }
 
     /// A stored response, or a compressed copy of it. Without a copy, it is compressed while it is sent, and a copy is made.
@@ -155,6 +177,7 @@ impl<'a> Exchange<'a> {
         let handler = Handler { form: Form::Unrendered, ..handler };
         let directives = request::directives(self.head);
         let mut leader = None;
+        let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
         self.responder.cache.load(&resource.text, self.head.fields, settings).await;
         if let Some(response) = self.of_parts(&resource, &directives) {
             return response;
@@ -187,6 +210,7 @@ impl<'a> Exchange<'a> {
                     Turn::Alone => {}
                 }
             }
+            drop(lookup);
             let response = self.fetch(request, &handler, resource, stale, why, leader).await;
             if !is_stored(&response) {
                 self.services.counts.add(Count::ResponseMisses, 1);

@@ -52,15 +52,13 @@ impl Exchange<'_> {
         let upstreams = &self.responder.upstreams;
         let from = (self.client, via);
         let Some(tracer) = &self.services.access.tracer else {
-            return SentRequest::send(upstreams, self.head, from, self.host, planned.route);
+            return SentRequest::send(upstreams, self.head, from, self.host, planned.route, None);
         };
         let trace = tracer.begin(self.head);
         let context = trace.fields(self.head);
         let fields = context.in_place(self.head.fields);
-        let mut sent =
-            SentRequest::send(upstreams, &with_fields(self.head, &fields), from, self.host, planned.route)?;
-        sent.trace = Some(trace);
-        Some(sent)
+        let head = with_fields(self.head, &fields);
+        SentRequest::send(upstreams, &head, from, self.host, planned.route, Some(trace))
     }
 
     pub(super) async fn forward(

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use site::forward_proxy::{ForwardProxy, Host, Refusal};
+use site::upstream::Protocol;
 use taipan_http::head::Method;
 use taipan_http::status::Status;
 use tokio::io::Interest;
@@ -63,7 +64,7 @@ impl Exchange<'_> {
             self.note(authority, "there are too many tunnels; see \"upgraded\"");
             return Err(Status::SERVICE_UNAVAILABLE);
         };
-        let attempt = self.upstream.get_or_insert_default().begin(&authority.into());
+        let attempt = self.upstream.get_or_insert_default().begin(&authority.into(), Protocol::Http);
         match proxy.connect(host, port).await {
             Ok((stream, address)) => {
                 attempt.on_endpoint(&address.to_string().into());

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::rc::Rc;
 
-use site::log_line::{self, Client, Line, Request, TimeText, Tls};
+use site::log_line::{self, Client, Line, Request, Step, TimeText, Tls, TraceIds};
 use site::log_selection::LogSelection;
 use site::memory;
 use site::model::{LogFormat, Site};
@@ -268,6 +268,15 @@ impl AccessLogs {
         log.is_some_and(|lines| matches!(lines.borrow().format, LogFormat::Json | LogFormat::Fields(_)))
     }
 
+    /// The request whose spans are sent. `None`: none are.
+    pub fn sends_spans_of(&self, trace: Option<Trace>) -> Option<TraceIds> {
+        trace.filter(|trace| trace.is_sampled && self.spans.is_some()).map(|trace| trace.ids)
+    }
+
+    pub fn sends_spans(&self) -> bool {
+        self.spans.is_some()
+    }
+
     /// The traces that metrics name.
     pub fn exemplars(&self) -> Exemplars {
         self.exemplars.as_ref().map_or_else(Exemplars::default, |exemplars| *exemplars.borrow())
@@ -339,19 +348,24 @@ impl AccessLogs {
             cache: item.cache,
             trace: item.trace.as_ref().map(|trace| trace.ids),
         };
-        let write = |line: &Line<'_>| {
+        let write = |line: &Line<'_>, steps: &[Step]| {
             if let Some(lines) = lines {
                 let Lines { format, time, buffer } = &mut *lines.borrow_mut();
-                buffer.add(&self.begun, |bytes| log_line::write(format, line, time, bytes));
+                buffer.add(&self.begun, |bytes| {
+                    log_line::write(format, line, time, bytes);
+                    1
+                });
             }
             if let Some((spans, trace)) = spans {
-                let facts = trace.span_facts(clock::wall_micros(), item.tls.is_some());
+                let facts = trace.span_facts(clock::wall_micros(), now, item.tls.is_some(), steps);
                 spans.borrow_mut().add(&self.begun, |bytes| span::write(&facts, line, bytes));
             }
         };
         match &item.upstream {
-            None => write(&line),
-            Some(upstream) => upstream.with(|attempts| write(&Line { upstream: attempts, ..line })),
+            None => write(&line, &[]),
+            Some(upstream) => {
+                upstream.with_steps(|attempts, steps| write(&Line { upstream: attempts, ..line }, steps));
+            }
         }
     }
 
@@ -369,13 +383,12 @@ impl Buffer {
         Buffer { sink, bytes: Vec::new(), count: 0 }
     }
 
-    /// `begun` is notified of the first line.
-    fn add(&mut self, begun: &Notify, write: impl FnOnce(&mut Vec<u8>)) {
+    /// `begun` is notified of the first line. `write` returns how many lines it has written.
+    fn add(&mut self, begun: &Notify, write: impl FnOnce(&mut Vec<u8>) -> u64) {
         if self.bytes.is_empty() {
             begun.notify_one();
         }
-        write(&mut self.bytes);
-        self.count += 1;
+        self.count += write(&mut self.bytes);
         if self.bytes.len() >= BLOCK {
             self.flush();
         }

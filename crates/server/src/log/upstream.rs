@@ -1,47 +1,100 @@
-//! What the access log has of the upstreams that a request was sent to. Knows nothing of their protocols.
+//! What the access log has of the upstreams that a request was sent to, and its spans of what was waited for beside them.
+//! Knows nothing of their protocols.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use site::log_line::Attempt;
+use site::log_line::{Attempt, Step, StepKind, TraceIds};
+use site::upstream::Protocol;
 use taipan_http::status::Status;
 
 use crate::clock;
+use crate::trace::ParentOf;
 
 /// The attempts of one request that its log line names. There are no more, unless many endpoints fail.
 const MAX_ATTEMPTS: usize = 16;
 
-/// The attempts of one request, in their order.
+/// Its lookups and scripts that have spans.
+const MAX_STEPS: usize = 16;
+
+/// The attempts of one request, in their order, and what else was waited for.
 #[derive(Debug, Default)]
 pub struct UpstreamLog {
     attempts: RefCell<Vec<Attempt>>,
-    /// The number of each, from 0 on in the order in which they began.
-    numbers: RefCell<Vec<usize>>,
+    steps: RefCell<Vec<Step>>,
+    /// Attempts and steps that have begun.
+    begun: Cell<u32>,
+    /// The request in its trace. `None`: its spans are not sent.
+    trace: Option<TraceIds>,
 }
 
 /// One attempt. It ends when this is dropped.
 pub struct AttemptLog {
     log: Rc<UpstreamLog>,
-    number: usize,
+    number: u32,
     /// Of `clock::micros`.
     began: u64,
 }
 
+/// One step. It ends when this is dropped.
+pub struct StepLog {
+    log: Rc<UpstreamLog>,
+    number: u32,
+    began: u64,
+}
+
 impl UpstreamLog {
+    /// Of a request whose spans are sent.
+    pub fn of_trace(trace: Option<TraceIds>) -> UpstreamLog {
+        UpstreamLog { trace, ..UpstreamLog::default() }
+    }
+
     /// Begins an attempt, which waits for a connection to an upstream that is `name` until its endpoint is known.
-    pub fn begin(self: &Rc<UpstreamLog>, name: &Rc<str>) -> AttemptLog {
+    pub fn begin(self: &Rc<UpstreamLog>, name: &Rc<str>, protocol: Protocol) -> AttemptLog {
+        let (number, began) = (self.number(), clock::micros());
         let mut attempts = self.attempts.borrow_mut();
-        let number = attempts.len();
-        if number < MAX_ATTEMPTS {
-            attempts.push(Attempt::new(name.clone()));
-            self.numbers.borrow_mut().push(number);
+        if attempts.len() < MAX_ATTEMPTS {
+            attempts.push(Attempt { number, began, protocol, ..Attempt::new(name.clone()) });
         }
-        AttemptLog { log: self.clone(), number, began: clock::micros() }
+        AttemptLog { log: self.clone(), number, began }
+    }
+
+    /// Begins a step. `None`: it gets no span.
+    pub fn begin_step(self: &Rc<UpstreamLog>, kind: impl FnOnce() -> StepKind) -> Option<StepLog> {
+        self.trace?;
+        let began = clock::micros();
+        self.note_step(kind(), began)
+    }
+
+    /// A lookup that began at this time of `clock::micros` has ended.
+    pub fn note_lookup(self: &Rc<UpstreamLog>, began: u64) {
+        drop(self.note_step(StepKind::Lookup, began));
+    }
+
+    fn note_step(self: &Rc<UpstreamLog>, kind: StepKind, began: u64) -> Option<StepLog> {
+        let mut steps = self.steps.borrow_mut();
+        if steps.len() >= MAX_STEPS {
+            return None;
+        }
+        let number = self.number();
+        steps.push(Step { kind, number, began, micros: None, status: None });
+        Some(StepLog { log: self.clone(), number, began })
+    }
+
+    fn number(&self) -> u32 {
+        let number = self.begun.get();
+        self.begun.set(number.wrapping_add(1));
+        number
     }
 
     /// Reads the attempts. One that has not ended has lasted until now.
     pub fn with<T>(&self, read: impl FnOnce(&[Attempt]) -> T) -> T {
         read(&self.attempts.borrow())
+    }
+
+    /// As `with`, with the steps.
+    pub fn with_steps<T>(&self, read: impl FnOnce(&[Attempt], &[Step]) -> T) -> T {
+        read(&self.attempts.borrow(), &self.steps.borrow())
     }
 }
 
@@ -68,10 +121,9 @@ impl AttemptLog {
 
     /// Its response is that of the request: it is listed behind those that ran at the same time.
     pub fn on_chosen(&self) {
-        let mut numbers = self.log.numbers.borrow_mut();
-        if let Some(at) = numbers.iter().position(|number| *number == self.number) {
-            numbers[at..].rotate_left(1);
-            self.log.attempts.borrow_mut()[at..].rotate_left(1);
+        let mut attempts = self.log.attempts.borrow_mut();
+        if let Some(at) = attempts.iter().position(|attempt| attempt.number == self.number) {
+            attempts[at..].rotate_left(1);
         }
     }
 
@@ -85,14 +137,19 @@ impl AttemptLog {
         self.update(|attempt| attempt.received += bytes as u64);
     }
 
+    /// What the upstream learns as the parent of what it does. `None`: the request is.
+    pub fn parent(&self) -> Option<ParentOf> {
+        Some(ParentOf::new(self.log.trace?, self.number))
+    }
+
     fn micros(&self) -> u64 {
         clock::micros().saturating_sub(self.began)
     }
 
     fn update(&self, update: impl FnOnce(&mut Attempt)) {
-        let at = self.log.numbers.borrow().iter().position(|number| *number == self.number);
-        if let Some(at) = at {
-            update(&mut self.log.attempts.borrow_mut()[at]);
+        let mut attempts = self.log.attempts.borrow_mut();
+        if let Some(attempt) = attempts.iter_mut().find(|attempt| attempt.number == self.number) {
+            update(attempt);
         }
     }
 }
@@ -104,6 +161,32 @@ impl Drop for AttemptLog {
     }
 }
 
+impl StepLog {
+    /// The script has sent the head of its response.
+    pub fn on_head(&self, status: Status) {
+        self.update(|step| step.status = Some(status));
+    }
+
+    /// As [`AttemptLog::parent`].
+    pub fn parent(&self) -> Option<ParentOf> {
+        Some(ParentOf::new(self.log.trace?, self.number))
+    }
+
+    fn update(&self, update: impl FnOnce(&mut Step)) {
+        let mut steps = self.log.steps.borrow_mut();
+        if let Some(step) = steps.iter_mut().find(|step| step.number == self.number) {
+            update(step);
+        }
+    }
+}
+
+impl Drop for StepLog {
+    fn drop(&mut self) {
+        let micros = clock::micros().saturating_sub(self.began);
+        self.update(|step| step.micros = Some(micros));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,10 +195,10 @@ mod tests {
     fn names_each_endpoint_in_order() {
         let log = Rc::new(UpstreamLog::default());
         let name: Rc<str> = "app".into();
-        let first = log.begin(&name);
+        let first = log.begin(&name, Protocol::Http);
         first.on_endpoint(&"127.0.0.1:1".into());
         drop(first);
-        let second = log.begin(&name);
+        let second = log.begin(&name, Protocol::Http);
         second.on_endpoint(&"127.0.0.1:2".into());
         second.on_connection();
         second.on_head(Status::OK);
@@ -137,7 +220,7 @@ mod tests {
         let log = Rc::new(UpstreamLog::default());
         let name: Rc<str> = "app".into();
         let attempts = ["a", "b", "c"].map(|address| {
-            let attempt = log.begin(&name);
+            let attempt = log.begin(&name, Protocol::Http);
             attempt.on_endpoint(&address.into());
             attempt
         });
@@ -152,10 +235,33 @@ mod tests {
     }
 
     #[test]
+    fn a_step_has_a_span_only_in_a_trace_that_is_sent() {
+        let none = Rc::new(UpstreamLog::default());
+        assert!(none.begin_step(|| StepKind::Lookup).is_none());
+        let ids = TraceIds { trace: 1, span: 2 };
+        let log = Rc::new(UpstreamLog::of_trace(Some(ids)));
+        let attempt = log.begin(&"app".into(), Protocol::FastCgi);
+        let script = log.begin_step(|| StepKind::Script("/a".into())).expect("it has a span");
+        script.on_head(Status::OK);
+        assert_eq!(attempt.parent(), Some(ParentOf::new(ids, 0)));
+        assert_eq!(script.parent(), Some(ParentOf::new(ids, 1)));
+        drop(script);
+        log.with_steps(|attempts, steps| {
+            assert_eq!((attempts.len(), attempts[0].number), (1, 0));
+            assert_eq!((steps.len(), steps[0].number, steps[0].status), (1, 1, Some(Status::OK)));
+            assert!(steps[0].micros.is_some());
+        });
+        for _ in 0..2 * MAX_STEPS {
+            log.note_lookup(0);
+        }
+        assert_eq!(log.with_steps(|_, steps| steps.len()), MAX_STEPS);
+    }
+
+    #[test]
     fn keeps_a_bounded_number_of_attempts() {
         let log = Rc::new(UpstreamLog::default());
         for _ in 0..2 * MAX_ATTEMPTS {
-            log.begin(&"app".into()).on_head(Status::OK);
+            log.begin(&"app".into(), Protocol::Http).on_head(Status::OK);
         }
         assert_eq!(log.with(<[Attempt]>::len), MAX_ATTEMPTS);
     }

@@ -1,6 +1,8 @@
-//! Sends spans to an OpenTelemetry collector (OTLP 1, by HTTP/1.1 in JSON). Knows nothing of queues.
+//! Sends spans to an OpenTelemetry collector (OTLP 1, by HTTP/1.1 in JSON, perhaps in TLS). Knows nothing of queues.
 
+use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use site::sink::Collector;
@@ -8,17 +10,23 @@ use site::span;
 use taipan_http::client::lines::Limits;
 use taipan_http::client::{Parser, Step};
 use taipan_http::framing::Framing;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::connection::connect_peer;
 use crate::names::Resolver;
+use crate::pool::{Session, Stream};
+use crate::sys;
+use crate::tls::{ClientReading, ClientTls, Offer};
 
 /// How long the collector may take for a request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a response that are read.
 const MAX_RESPONSE: usize = 16 * 1024;
+/// Bytes of one read.
+const BUFFER: usize = 4 * 1024;
+const NO_SETTINGS: &str = "its settings of TLS cannot be read";
 
 /// Why spans were not taken.
 pub enum Failure {
@@ -28,9 +36,31 @@ pub enum Failure {
     Rejected(String),
 }
 
+/// The settings of encrypted connections to a collector. Errors: why there are none.
+pub type Encryption = Result<Option<ClientTls>, String>;
+
+/// Reads the files of authorities. To be called with the rights of the master.
+pub fn encryption(collector: &Collector) -> Encryption {
+    let Some(reading) = ClientReading::of_collector(collector) else { return Ok(None) };
+    match reading.into_settings() {
+        Ok(settings) => match settings.into_iter().next().flatten() {
+            Some(settings) => Ok(Some(settings)),
+            None => Err(NO_SETTINGS.to_owned()),
+        },
+        Err(lines) => Err(lines.join("; ")),
+    }
+}
+
 /// Sends the spans of `lines`. Returns how many of them the collector has rejected.
-pub async fn send(collector: &Collector, resolver: Option<&Resolver>, lines: &[u8]) -> Result<u64, Failure> {
-    let mut stream = connect_peer(&collector.address, resolver).await.map_err(Failure::Retry)?;
+pub async fn send(
+    collector: &Collector,
+    encryption: &Encryption,
+    resolver: Option<&Resolver>,
+    lines: &[u8],
+) -> Result<u64, Failure> {
+    let tls = encryption.as_ref().map_err(|why| Failure::Retry(why.clone()))?;
+    let stream = connect_peer(&collector.address, resolver).await.map_err(Failure::Retry)?;
+    let stream = wrap(stream, tls.as_ref()).map_err(|error| Failure::Retry(error.to_string()))?;
     let body = span::export(collector, env!("CARGO_PKG_VERSION"), lines);
     let head = format!(
         "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
@@ -39,7 +69,7 @@ pub async fn send(collector: &Collector, resolver: Option<&Resolver>, lines: &[u
         collector.authority,
         body.len()
     );
-    let exchange = exchange(&mut stream, head.as_bytes(), &body);
+    let exchange = exchange(&stream, head.as_bytes(), &body);
     match timeout(TIMEOUT, exchange).await {
         Err(_) => Err(Failure::Retry("it does not respond in time".to_owned())),
         Ok(Err(error)) => Err(Failure::Retry(format!("no response: {error}"))),
@@ -47,22 +77,45 @@ pub async fn send(collector: &Collector, resolver: Option<&Resolver>, lines: &[u
     }
 }
 
-async fn exchange(stream: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
-    let sent = match stream.write_all(head).await {
-        Ok(()) => stream.write_all(body).await,
+/// The connection, with a session if it is to be encrypted.
+fn wrap(stream: TcpStream, tls: Option<&ClientTls>) -> io::Result<Stream> {
+    let session = match tls {
+        None => None,
+        Some(tls) => {
+            let session = Session::new(tls, 0, Offer::Http1);
+            Some(session.ok_or_else(|| io::Error::other(NO_SETTINGS))?)
+        }
+    };
+    let socket = OwnedFd::from(stream.into_std()?);
+    Ok(Stream::new(sys::watch(socket, Interest::READABLE | Interest::WRITABLE)?, session))
+}
+
+async fn exchange(stream: &Stream, head: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
+    poll_fn(|cx| stream.poll_handshake(cx)).await?;
+    let sent = match write_all(stream, head).await {
+        Ok(()) => write_all(stream, body).await,
         failed => failed,
     };
     // One that takes no more may have said why. Some leave the connection open.
     let mut response = Vec::new();
+    let mut buffer = [0; BUFFER];
     while !is_whole(&response) && response.len() < MAX_RESPONSE {
-        match stream.read_buf(&mut response).await {
+        match poll_fn(|cx| stream.poll_read(cx, &mut buffer)).await {
             Ok(0) => break,
-            Ok(_) => {}
+            Ok(count) => response.extend_from_slice(&buffer[..count]),
             Err(error) if response.is_empty() => return Err(sent.err().unwrap_or(error)),
             Err(_) => break,
         }
     }
     Ok(response)
+}
+
+async fn write_all(stream: &Stream, bytes: &[u8]) -> io::Result<()> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        sent += poll_fn(|cx| stream.poll_write(cx, &bytes[sent..])).await?;
+    }
+    poll_fn(|cx| stream.poll_flush(cx)).await
 }
 
 fn is_whole(response: &[u8]) -> bool {

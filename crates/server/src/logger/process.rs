@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout, timeout_at};
 
-use super::collector::{self, Failure};
+use super::collector::{self, Encryption, Failure};
 use super::connection::Connection;
 use super::files::{Names, RotatedFile};
 use super::finishing;
@@ -98,6 +98,8 @@ pub fn run(setup: LoggerSetup) -> u8 {
 fn serve(setup: LoggerSetup) -> Result<(), String> {
     let LoggerSetup { targets, queue, resolution, identity, privileges, master, own } = setup;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
+    // The account that serves may not be able to read the files.
+    let encryptions: Vec<Encryption> = targets.sinks().iter().map(encryption_of).collect();
     match &targets {
         Targets::Files(..) => {
             // Its capabilities are given up below.
@@ -114,7 +116,8 @@ fn serve(setup: LoggerSetup) -> Result<(), String> {
             (files, Some(finished))
         }
         Targets::Readers(sinks) => {
-            (sinks.into_iter().map(|sink| Target::reader(sink, queue)).collect(), None)
+            let readers = sinks.into_iter().zip(encryptions);
+            (readers.map(|(sink, encryption)| Target::reader(sink, encryption, queue)).collect(), None)
         }
     };
     let logger = Rc::new(Logger { targets: all, writers: Cell::new(0), left: Notify::new() });
@@ -125,6 +128,15 @@ fn serve(setup: LoggerSetup) -> Result<(), String> {
         _ = finished.recv_timeout(DELIVERY);
     }
     result
+}
+
+fn encryption_of(sink: &Sink) -> Encryption {
+    match sink {
+        Sink::Collector(collector) => collector::encryption(collector),
+        Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::File(_) | Sink::Command(_) | Sink::Tcp(_) => {
+            Ok(None)
+        }
+    }
 }
 
 /// Also returns what is disconnected when all files are finished.
@@ -165,6 +177,8 @@ enum Target {
 /// A command or a peer, with what waits for it.
 struct Reader {
     sink: Sink,
+    /// Of a collector.
+    encryption: Encryption,
     queue: RefCell<Queue>,
     /// Something was queued, or nothing more will be.
     changed: Notify,
@@ -175,9 +189,10 @@ struct Reader {
 }
 
 impl Target {
-    fn reader(sink: Sink, queue: usize) -> Target {
+    fn reader(sink: Sink, encryption: Encryption, queue: usize) -> Target {
         Target::Reader(Rc::new(Reader {
             sink,
+            encryption,
             queue: RefCell::new(Queue::new(queue)),
             changed: Notify::new(),
             is_ending: Cell::new(false),
@@ -369,7 +384,7 @@ impl Reader {
             }
             _ = timeout(GATHER, self.ending()).await;
             let lines = self.queue.borrow().gather(MAX_EXPORT);
-            match collector::send(collector, resolver, &lines).await {
+            match collector::send(collector, &self.encryption, resolver, &lines).await {
                 Ok(rejected) => {
                     self.queue.borrow_mut().remove(&lines, rejected);
                     limit.reset();

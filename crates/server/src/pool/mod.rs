@@ -61,7 +61,7 @@ use http2::{Http2Connection, Http2Stream};
 use message::{Availability, EndpointId, Lease, Origin, PoolEvent, PoolRequest, Tried};
 use multiplexed::{FastCgiStream, SharedConnection};
 use selection::{Affinity, Choice, EndpointEntry, choose};
-use session::Session;
+pub use session::Session;
 pub use stream::Stream;
 
 /// How long a worker may reuse a connection that other workers wait for, so that not every request needs a connection

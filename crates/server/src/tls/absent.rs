@@ -108,7 +108,23 @@ pub struct ClientReading {
 
 impl ClientReading {
     pub fn read(site: &Site) -> ClientReading {
-        ClientReading::of(&site.upstreams)
+        let mut reading = ClientReading::of(&site.upstreams);
+        let export = site.tracing.as_ref().and_then(|tracing| tracing.export.as_ref());
+        if let Some(site::sink::Sink::Collector(collector)) = export
+            && let Some(of_collector) = ClientReading::of_collector(collector)
+        {
+            reading.problems.extend(of_collector.problems);
+        }
+        reading
+    }
+
+    pub fn of_collector(collector: &site::sink::Collector) -> Option<ClientReading> {
+        collector.tls.as_ref()?;
+        let text = format!(
+            "this program has been built without TLS, so it cannot connect to {collector}; build it with the feature aws-lc or ring"
+        );
+        let problems = vec![Finding::error(&["export"], "https", text)];
+        Some(ClientReading { upstreams: vec![None], problems, stamps: FileStamps::default() })
     }
 
     pub fn of(upstreams: &[site::upstream::Upstream]) -> ClientReading {

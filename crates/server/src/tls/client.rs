@@ -11,7 +11,8 @@ use rustls::{
     RootCertStore, SignatureScheme,
 };
 use site::model::Site;
-use site::upstream::{Endpoints, External, Upstream, UpstreamTls, Verification};
+use site::sink::{Collector, Sink};
+use site::upstream::{Endpoints, External, Protocol, Upstream, UpstreamTls, Verification};
 
 use super::crypto::provider;
 use super::material::read_file;
@@ -49,9 +50,27 @@ pub enum Offer {
 }
 
 impl ClientReading {
-    /// Reads the files, of the system, too.
+    /// Reads the files, of the system, too. Those of the collector of spans are checked.
     pub fn read(site: &Site) -> ClientReading {
-        ClientReading::of(&site.upstreams)
+        let mut reading = ClientReading::of(&site.upstreams);
+        let export = site.tracing.as_ref().and_then(|tracing| tracing.export.as_ref());
+        if let Some(Sink::Collector(collector)) = export
+            && let Some(of_collector) = ClientReading::of_collector(collector)
+        {
+            reading.problems.extend(of_collector.problems);
+            reading.stamps.extend(of_collector.stamps);
+        }
+        reading
+    }
+
+    /// As `read`, for the connections to a collector of spans, which is as an upstream. `None`: they are not encrypted.
+    pub fn of_collector(collector: &Collector) -> Option<ClientReading> {
+        let authorities = collector.tls.as_ref()?.authorities.clone();
+        let tls = UpstreamTls { authorities, ..UpstreamTls::default() };
+        let external = External { addresses: vec![collector.address.clone()], connections: 1 };
+        let endpoints = Endpoints::External(external);
+        let upstream = Upstream::new(collector.to_string(), Protocol::Http, endpoints);
+        Some(ClientReading::of(&[Upstream { tls: Some(Box::new(tls)), ..upstream }]))
     }
 
     /// As `read`, for these upstreams.

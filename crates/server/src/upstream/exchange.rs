@@ -23,7 +23,7 @@ use super::request::{RequestTrailers, UpstreamRequest};
 use super::transport::{ReadError, Retry, Reuse, Transport};
 use super::upgrade::Upgrade;
 use crate::log;
-use crate::log::upstream::AttemptLog;
+use crate::log::upstream::{AttemptLog, StepLog};
 use crate::pool::PooledConnection;
 use crate::request::body::{BodyError, Rejection, RequestBody};
 use crate::services::Services;
@@ -52,6 +52,8 @@ pub struct Exchange {
     pub response_trailers: Option<(usize, RouteId)>,
     /// `None`: it is a script.
     pub attempt: Option<AttemptLog>,
+    /// `None`: it is an application, or has no span.
+    pub step: Option<StepLog>,
     /// Whether the attempt has its time of connecting.
     is_connected: Cell<bool>,
     began: Instant,
@@ -234,6 +236,7 @@ impl Exchange {
             trailers: request.trailers.clone(),
             response_trailers: request.response_trailers,
             attempt: None,
+            step: None,
             is_connected: Cell::new(false),
             began,
             waiting_since: Cell::new(Some(began)),
@@ -292,6 +295,9 @@ impl Exchange {
                     if let Some(attempt) = &self.attempt {
                         attempt.on_head(head.status);
                         attempt.add_received(bytes.len() - used);
+                    }
+                    if let Some(step) = &self.step {
+                        step.on_head(head.status);
                     }
                     bytes.drain(..used);
                     return Ok((head, bytes));

@@ -129,7 +129,7 @@ impl<'a> Hedger<'a> {
 
     async fn begin(&self, hedge: &Hedge) -> Option<(EndpointId, Exchange)> {
         let &Hedger { services, application, request, log, .. } = self;
-        let log = log.begin(application.pool.name());
+        let log = log.begin(application.pool.name(), application.upstream.protocol);
         // The pool has logged why it cannot connect. The first endpoint may respond.
         let checkout = hedge.check_out(request.sharing()).await.ok()?;
         let attempt = Attempt::of(services, application, request, checkout, log).ok()?;

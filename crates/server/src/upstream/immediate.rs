@@ -81,6 +81,7 @@ impl SentRequest {
         (client, via): (Peer, Via),
         host: usize,
         id: RouteId,
+        trace: Option<Trace>,
     ) -> Option<Box<SentRequest>> {
         let services = &upstreams.services;
         let route = services.site.hosts.at(host).routes.get(id);
@@ -92,14 +93,19 @@ impl SentRequest {
         let pool = upstreams.pools.get(upstream_id)?;
         let connection = pool.take_ready(Choice::Any, &[])?;
         let log = services.access.names_upstreams(host).then(|| {
-            let log = Rc::new(UpstreamLog::default());
-            let attempt = log.begin(pool.name());
+            let log = Rc::new(UpstreamLog::of_trace(services.access.sends_spans_of(trace)));
+            let attempt = log.begin(pool.name(), Protocol::Http);
             attempt.on_endpoint(connection.endpoint_address());
             (log, attempt)
         });
         let length = (head.framing == Framing::Sized(0)).then_some(0);
         let forwarding = (&script.forwarding, Spelling::Normalized);
         let bytes = http::request_head(head, (client, via), length, forwarding, &[], Next::Request);
+        let parent = log.as_ref().and_then(|(_, attempt)| attempt.parent());
+        let bytes = match parent {
+            Some(parent) => parent.written(&bytes),
+            None => bytes,
+        };
         // One turn of the loop may send more requests than the runtime's budget of a task.
         let mut sent = pin!(unconstrained(poll_fn(|cx| connection.poll_send(cx, &bytes, &mut 0))));
         if !matches!(sent.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(()))) {
@@ -123,7 +129,7 @@ impl SentRequest {
             received: Vec::new(),
             began: Instant::now(),
             log,
-            trace: None,
+            trace,
             _running: running,
         }))
     }

@@ -39,6 +39,7 @@ use std::time::Duration;
 use script::environment::Additions;
 use site::balance::Balance;
 use site::forwarding::Bodies;
+use site::log_line::StepKind;
 use site::upstream::{Protocol, Upstream};
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
@@ -63,7 +64,7 @@ use self::scgi::Scgi;
 use self::spool::{SpoolReader, SpooledBody};
 use self::transport::{Retry, Reuse, Sent, Transport};
 use crate::log;
-use crate::log::upstream::{AttemptLog, UpstreamLog};
+use crate::log::upstream::{AttemptLog, StepLog, UpstreamLog};
 use crate::pool::breaker::Verdict;
 use crate::pool::message::{EndpointId, Tried};
 use crate::pool::selection::Affinity;
@@ -211,7 +212,7 @@ async fn try_forward(
     }
     match &request.message {
         Message::Program(program) => {
-            forward_to_script(upstreams, handler, &request, program, body, spooled).await
+            forward_to_script(upstreams, handler, &request, program, body, spooled, log).await
         }
         _ => {
             let id = handler.upstream(services).ok_or(Status::SERVICE_UNAVAILABLE)?;
@@ -254,6 +255,7 @@ async fn forward_to_script(
     program: &Program,
     body: &RequestBody,
     spooled: Option<SpooledBody>,
+    log: &Rc<UpstreamLog>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let spawner = upstreams.spawner.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
@@ -267,6 +269,9 @@ async fn forward_to_script(
         (None, Length::None) => (Stdin::Empty, BodySource::Empty),
         (None, _) => (Stdin::Pipe, BodySource::Client(body.clone(), handler.max_body)),
     };
+    let step = log.begin_step(|| StepKind::Script(handler.name().into()));
+    let as_part = step.as_ref().and_then(StepLog::parent).map(|parent| program.as_part(&parent));
+    let program = as_part.as_ref().unwrap_or(program);
     let script = cgi::start(services, spawner, request, program, stdin, permit).await?;
     let timeouts = Timeouts::of_scripts(services);
     let script: Box<dyn Transport> = match handler.kind {
@@ -276,7 +281,9 @@ async fn forward_to_script(
         }
         _ => Box::new(script),
     };
-    let exchange = Exchange::new(services, script, Kind::Script, timeouts, request, source, Instant::now());
+    let mut exchange =
+        Exchange::new(services, script, Kind::Script, timeouts, request, source, Instant::now());
+    exchange.step = step;
     let interims = Interims::dropped();
     let answered = exchange.receive_answer(&interims).await;
     match receive(answered, handler, request, None).await {
@@ -337,7 +344,7 @@ impl Attempt {
         log: &Rc<UpstreamLog>,
     ) -> Result<Attempt, Outcome> {
         let &Application { upstream, pool, affinity, .. } = application;
-        let log = log.begin(pool.name());
+        let log = log.begin(pool.name(), upstream.protocol);
         let checkout = pool.check_out(affinity, tried, request.sharing()).await;
         let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
         Ok(Attempt::of(services, application, request, checkout, log)?)
@@ -353,7 +360,9 @@ impl Attempt {
     ) -> Result<Attempt, Status> {
         log.on_endpoint(checkout.endpoint_address());
         let (endpoint, endpoint_name) = (checkout.endpoint(), checkout.endpoint_name());
-        let transport = open(services, application.upstream, checkout, request)?;
+        let message = log.parent().map(|parent| request.message.as_part(&parent));
+        let message = message.as_ref().unwrap_or(&request.message);
+        let transport = open(services, application.upstream, checkout, request, message)?;
         services.counts.add(Count::UpstreamRequests, 1);
         Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log: Some(log) })
     }
@@ -450,8 +459,9 @@ fn open(
     upstream: &Upstream,
     checkout: Checkout,
     request: &UpstreamRequest,
+    message: &Message,
 ) -> Result<Box<dyn Transport>, Status> {
-    Ok(match (&request.message, checkout) {
+    Ok(match (message, checkout) {
         (Message::FastCgi(role, environment), checkout) => {
             Box::new(FastCgi::new(services, upstream, checkout, *role, environment, &request.label))
         }

@@ -39,6 +39,7 @@ use crate::request::ConnectionInfo;
 use crate::services::Services;
 use crate::spawner::SpawnRequest;
 use crate::spawner::message::block;
+use crate::trace::ParentOf;
 
 /// Edge Architecture Specification §2.1: what this server does with a response.
 const CAPABILITY: &str = "Surrogate-Capability";
@@ -168,7 +169,22 @@ pub enum Message {
     Http(Vec<u8>),
 }
 
+impl Message {
+    /// The same message, to which a part of the request is the parent.
+    pub fn as_part(&self, parent: &ParentOf) -> Message {
+        match self {
+            Message::Program(program) => Message::Program(program.as_part(parent)),
+            Message::FastCgi(role, environment) => {
+                Message::FastCgi(*role, environment.changed(|block| parent.written(block)))
+            }
+            Message::Scgi(head) => Message::Scgi(parent.written(head)),
+            Message::Http(head) => Message::Http(parent.written(head)),
+        }
+    }
+}
+
 /// A program to start.
+#[derive(Clone)]
 pub struct Program {
     program: CString,
     arguments: Vec<u8>,
@@ -525,6 +541,11 @@ impl Program {
         let (arguments, environment) =
             (block([&*program, &folder, &title]), block(variables.iter().map(CString::as_c_str)));
         Some(Program { program, arguments, environment, folder, account })
+    }
+
+    /// As [`Message::as_part`].
+    pub fn as_part(&self, parent: &ParentOf) -> Program {
+        Program { environment: parent.written(&self.environment), ..self.clone() }
     }
 
     pub fn spawn_request(&self) -> SpawnRequest<'_> {

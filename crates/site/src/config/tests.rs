@@ -175,6 +175,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "format" => "access = \"stdout\"",
         "fields" if scope == Scope::Log => "access = \"stdout\"",
         "service" if scope == Scope::Trace => "export = \"http://127.0.0.1\"",
+        "tls_ca" if scope == Scope::Trace => "export = \"https://127.0.0.1\"",
         "slow" if scope == Scope::Log => "only = [\"slow\"]",
         "acme" if scope == Scope::Top => "names = \"a.example\"",
         "authorizer_user" => "authorizer_fields = [\"Remote-User\", \"X-Auth-Request-Email\"]",
@@ -480,6 +481,7 @@ fn reads_where_spans_are_sent() {
         ("http://127.0.0.1", "http://127.0.0.1/v1/traces"),
         ("http://[::1]:4319/", "http://[::1]:4319/v1/traces"),
         ("http://Collector.example:80/a/b", "http://Collector.example:80/a/b"),
+        ("https://collector.example", "https://collector.example/v1/traces"),
     ] {
         let found = tracing(&format!("context = \"restart\"\nsample = 9\nexport = \"{export}\""));
         assert_eq!(found, format!("{begin}{expected}"));
@@ -490,11 +492,10 @@ fn reads_where_spans_are_sent() {
         check_after(&format!("[trace]\nexport = \"{url}\""), &[&format!("{}{example}", what(url))]);
     }
     check_after(
-        "[trace]\nexport = \"https://a.example\"",
-        &[&format!(
-            "{}spans are sent by http:// only; have a collector on this machine send them on by TLS",
-            what("https://a.example")
-        )],
+        "[trace]\nexport = \"http://a.example\"\ntls_ca = \"ca.pem\"",
+        &[
+            "site.toml:5: \"tls_ca\" has no effect; send the spans by TLS: export = \"https://collector.example.org:4318\"",
+        ],
     );
     check_after(
         "[trace]\nservice = \"shop\"",

@@ -3483,9 +3483,16 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::Text,
                 default: Words("spans are not sent"),
                 example: "\"http://127.0.0.1:4318/v1/traces\"",
-                text: "The OpenTelemetry collector that gets the spans of sampled requests, by OTLP in JSON. The port 4318 and \
-                       the path `/v1/traces` can be left out. As many as `queue` of `[log]` allows wait for it; \
+                text: "The OpenTelemetry collector that gets the spans of sampled requests, by OTLP in JSON: by `http://`, or \
+                       by `https://` with a certificate that is verified. The port 4318 and the path `/v1/traces` can be left out. As many as `queue` of `[log]` allows wait for it; \
                        further ones are dropped and counted.",
+            },
+            Key {
+                name: "tls_ca",
+                kind: Kind::Path,
+                default: Words("the authorities that the system trusts"),
+                example: "\"/etc/ssl/internal-ca.pem\"",
+                text: "The authorities of the certificate of a collector by `https`, in PEM. No others are trusted then.",
             },
             Key {
                 name: "service",
