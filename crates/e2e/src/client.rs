@@ -70,10 +70,12 @@ impl Client {
 
     /// As `tcp`, from this address of the machine. Panics if no socket listens there.
     pub fn tcp_from(source: IpAddr, address: SocketAddr) -> Client {
-        let fd = socket(AddressFamily::INET, SocketType::STREAM, None).expect("there is a descriptor left");
-        bind(&fd, &SocketAddr::new(source, 0)).unwrap_or_else(|e| panic!("no address {source}: {e}"));
-        connect(&fd, &address).unwrap_or_else(|e| panic!("cannot connect to {address}: {e}"));
-        Client::of(Socket::Tcp(fd.into()))
+        Client::of(Socket::Tcp(connected_from(source, address)))
+    }
+
+    /// As `tls`, from this address of the machine.
+    pub fn tls_from(source: IpAddr, address: SocketAddr, tls: &Tls) -> Client {
+        Client::of(Socket::Tls(Box::new(tls.connect(connected_from(source, address)))))
     }
 
     /// Panics if no socket listens there.
@@ -359,6 +361,13 @@ impl Client {
         self.buffer.truncate(len + count);
         read
     }
+}
+
+fn connected_from(source: IpAddr, address: SocketAddr) -> TcpStream {
+    let fd = socket(AddressFamily::INET, SocketType::STREAM, None).expect("there is a descriptor left");
+    bind(&fd, &SocketAddr::new(source, 0)).unwrap_or_else(|e| panic!("no address {source}: {e}"));
+    connect(&fd, &address).unwrap_or_else(|e| panic!("cannot connect to {address}: {e}"));
+    fd.into()
 }
 
 fn connected(address: SocketAddr) -> TcpStream {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::thread;
 
 use e2e::upstream::upstream;
 use e2e::{Rows, Server, Signal, Site, TIMEOUT, wait_until};
@@ -267,6 +268,69 @@ fn users_of_the_page_act_on_the_server() {
         text.contains("Not done: reload") && text.contains("unknown key &quot;lisen&quot;"),
     );
     let logged = server.stderr().contains("control: page, ann at 127.0.0.1: maintenance 7 default");
+    rows.holds("the error log", &server.stderr(), logged);
+}
+
+/// Nothing waits for the master without a bound. It is stopped here, so that each act takes long.
+#[test]
+fn too_many_acts_at_the_same_time_get_503() {
+    let server = Site::new().config(&format!("workers = 2\n[timeouts]\ndelay = 0\n{ACTS}")).start();
+    let own = format!("{ANN}Origin: http://a\r\n");
+    let form = format!("act=reopen&token={}", token(&server));
+    server.signal(Signal::STOP);
+    let (sender, responses) = std::sync::mpsc::channel();
+    let all: Vec<(u16, Option<String>)> = thread::scope(|scope| {
+        for _ in 0..12 {
+            let (server, own, form, sender) = (&server, &own, &form, sender.clone());
+            scope.spawn(move || {
+                let mut client = server.connect();
+                client.set_timeout(TIMEOUT * 3);
+                let length = form.len();
+                client.send(format!(
+                    "POST /-/acts HTTP/1.1\r\nHost: a\r\n{own}Content-Type: \
+                     application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
+                ));
+                let response = client.read_response();
+                _ = sender.send((response.status, response.field("retry-after").map(str::to_owned)));
+            });
+        }
+        let mut all: Vec<_> = (0..4).map(|_| responses.recv_timeout(TIMEOUT).expect("a response")).collect();
+        assert!(responses.try_recv().is_err(), "8 acts wait for the master");
+        server.signal(Signal::CONT);
+        all.extend((0..8).map(|_| responses.recv_timeout(TIMEOUT).expect("a response")));
+        all
+    });
+    assert_eq!(all[..4], vec![(503, Some("1".to_owned())); 4]);
+    assert_eq!(all[4..], vec![(200, None); 8]);
+    let log = server.stderr();
+    assert!(log.contains("page, ann at 127.0.0.1: refused, 8 acts are running"), "{log}");
+    assert_eq!(log.matches("control: page, ann at 127.0.0.1: reopen").count(), 8, "{log}");
+    assert_eq!(send_form(&server, &own, &form).0, 200);
+}
+
+#[test]
+fn users_of_the_page_end_connections() {
+    let server = Site::new().file("a.txt", "a").config(&format!("[timeouts]\ndelay = 0\n{ACTS}")).start();
+    let own = format!("{ANN}Origin: http://a\r\n");
+    let token = token(&server);
+    let mut rows = Rows::new();
+    let mut client = e2e::Client::tcp_from("127.0.0.9".parse().expect("an address"), server.addr());
+    assert_eq!(client.get("/a.txt").status, 200);
+    let (_, text) =
+        send_form(&server, &own, &format!("act=disconnect&connection=&client=127.0.0.9&token={token}"));
+    rows.holds("a client", &text, text.contains("Done: disconnect client 127.0.0.9\nended: 1 connections"));
+    rows.holds("its connection", "ends", client.is_closed());
+    for (form, expected) in [
+        ("connection=ffff&client=", "Not done: disconnect connection ffff\nthere is no connection ffff"),
+        ("connection=xyz&client=", "Not done: disconnect connection xyz\n"),
+        ("connection=&client=a.example", "Not done: disconnect client a.example\n"),
+    ] {
+        let (status, text) = send_form(&server, &own, &format!("act=disconnect&{form}&token={token}"));
+        rows.holds(form, &text, status == 200 && text.contains(expected));
+    }
+    let (status, _) = send_form(&server, &own, &format!("act=disconnect&token={token}"));
+    rows.check("nothing", status, 400);
+    let logged = server.stderr().contains("control: page, ann at 127.0.0.1: disconnect client 127.0.0.9");
     rows.holds("the error log", &server.stderr(), logged);
 }
 

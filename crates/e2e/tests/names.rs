@@ -247,6 +247,43 @@ fn resolves_names_services_and_localhost() {
     }
 }
 
+/// The process of an application logs by the level that an administrator has chosen, as one does that begins later.
+#[test]
+fn a_changed_level_of_the_error_log_reaches_the_process_of_an_application() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1", "127.0.0.2"]);
+    let config = |wait: &str| {
+        format!(
+            "workers = 1\n{}[log]\nlevel = \"error\"\n[[application]]\nname = \"app\"\nprotocol = \"http\"\n\
+             address = \"app.test:{port}\"\nwait = \"{wait}\"\n[[route]]\npath = \"/\"\napplication = \"app\"\n",
+            dns.config()
+        )
+    };
+    dns.set_ips("app.test", &["127.0.0.1"]);
+    let server = Site::new().config(&config("1s")).start();
+    let fail_and_return = |now: &str| {
+        dns.set("app.test", Answer::Code(2));
+        dns.wait_asked("app.test", 2);
+        dns.set_ips("app.test", &[now]);
+        wait_for(&server, "/", &[now]);
+    };
+    wait_for(&server, "/", &["127.0.0.1"]);
+    let lines = || server.stderr().matches("is resolved again").count();
+    fail_and_return("127.0.0.2");
+    assert_eq!(lines(), 0, "{}", server.stderr());
+    assert_eq!(server.run_command(&["log-level", "warn"]).status.code(), Some(0));
+    fail_and_return("127.0.0.1");
+    assert_eq!(lines(), 1, "{}", server.stderr());
+    // Another process, because its application has changed.
+    server.configure(&config("2s"));
+    server.reload();
+    fail_and_return("127.0.0.2");
+    assert_eq!(lines(), 2, "{}", server.stderr());
+    assert_eq!(server.run_command(&["log-level", "error"]).status.code(), Some(0));
+    fail_and_return("127.0.0.1");
+    assert_eq!(lines(), 2, "{}", server.stderr());
+}
+
 #[test]
 fn follows_a_name_whose_addresses_change_and_keeps_the_last_ones_when_it_fails() {
     let dns = Dns::start();

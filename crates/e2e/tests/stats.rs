@@ -12,7 +12,8 @@ use e2e::{
     wait_until,
 };
 
-const COUNTS: [&str; 99] = [
+const COUNTS: [&str; 100] = [
+    "disconnected",
     "http_1_0",
     "http_1_1",
     "http_2",

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use cache::store::purge::{self, Purge};
 use dialects::Input;
 use rustix::net::sockopt::socket_peercred;
+use site::disconnect::Selection;
 use site::model::Level;
 use site::watch::{self, Filter};
 
@@ -76,6 +77,8 @@ pub enum Request {
     /// The error log has this level for a time.
     Level(Level, Duration),
     Maintenance(MaintenanceAct),
+    /// Connections end.
+    Disconnect(Selection),
     /// Requests that match are shown until one of both ends.
     Watch(Filter),
 }
@@ -121,6 +124,7 @@ const WATCH: &str = "watch ";
 /// The first words of other requests.
 const LEVEL: &str = "level ";
 const MAINTENANCE: &str = "maintenance ";
+const DISCONNECT: &str = "disconnect ";
 /// In place of seconds.
 const OFF: &str = "off";
 
@@ -137,6 +141,7 @@ impl Request {
                 let seconds = retry_after.map_or(OFF.to_owned(), |seconds| seconds.to_string());
                 format!("{MAINTENANCE}{seconds} {host}\n")
             }
+            (Request::Disconnect(selection), _) => format!("{DISCONNECT}{selection}\n"),
             (Request::Watch(filter), _) => format!("{WATCH}{filter}\n"),
             (_, Some((word, _))) => format!("{word}\n"),
             (_, None) => String::new(),
@@ -159,6 +164,9 @@ impl Request {
             let act = MaintenanceAct { host: host.to_owned(), retry_after };
             return is_name.then_some(Request::Maintenance(act));
         }
+        if let Some(selection) = line.strip_prefix(DISCONNECT) {
+            return selection.parse().ok().map(Request::Disconnect);
+        }
         if let Some(filter) = line.strip_prefix(WATCH) {
             return filter.parse().ok().map(Request::Watch);
         }
@@ -177,7 +185,7 @@ impl Request {
     pub fn is_for_page(&self) -> bool {
         match self {
             Request::Reload | Request::Purge(_) | Request::Drain(_) | Request::Reopen => true,
-            Request::Level(..) | Request::Maintenance(_) => true,
+            Request::Level(..) | Request::Maintenance(_) | Request::Disconnect(_) => true,
             Request::Upgrade | Request::Stats(_) | Request::Watch(_) => false,
         }
     }
@@ -537,13 +545,15 @@ mod tests {
         });
         let watches = ["", "status=5xx", "client=::1\0path=/a b\0slower=2s"];
         let watches = watches.map(|text| Request::Watch(text.parse().expect("it is a filter")));
+        let selections = ["connection 1a2b", "client 10.0.0.0/8"];
+        let selections = selections.map(|text| Request::Disconnect(text.parse().expect("it is a selection")));
         let acts = [
             Request::Level(Level::Debug, Duration::from_secs(600)),
             Request::Maintenance(MaintenanceAct { host: "a.example".into(), retry_after: Some(300) }),
             Request::Maintenance(MaintenanceAct { host: "*.a.example".into(), retry_after: None }),
         ];
         let requests = REQUESTS.into_iter().map(|(_, request)| request).chain(purges).chain(drains);
-        for request in requests.chain(watches).chain(acts) {
+        for request in requests.chain(watches).chain(acts).chain(selections) {
             let text = request.text();
             let line = text.strip_suffix('\n').expect("it is a line");
             assert_eq!(Request::parse(line.as_bytes()), Some(request), "{line}");
@@ -574,6 +584,11 @@ mod tests {
             "maintenance on a",
             "maintenance 5 ",
             "maintenance 5 a\u{1b}",
+            "disconnect",
+            "disconnect ",
+            "disconnect 1a2b",
+            "disconnect connection 0",
+            "disconnect client a.example",
             "watch x=y",
             "watch status=9xx",
         ] {

@@ -195,7 +195,9 @@ impl Responder {
     ) -> Result<Response, Unfinished> {
         let host = self.services.site.hosts.find_in(destination.group, head.authority);
         let mut exchange = Exchange { sending, destination, ..Exchange::new(self, host, head, client) };
-        let request = LoggedRequest { client, head: Some(head), host, time: exchange.now, began, tls: None };
+        let time = exchange.now;
+        let request =
+            LoggedRequest { client, connection: None, head: Some(head), host, time, began, tls: None };
         let guard = PanicGuard { services: &self.services, request };
         let mut response = exchange.fast();
         if exchange.names_origin() {
@@ -246,6 +248,7 @@ impl Responder {
         };
         let _running = self.services.access.recent.run(&LoggedRequest {
             client,
+            connection: request.connection.id,
             head: Some(request.head),
             host,
             time: self.services.clock.now(),

@@ -154,7 +154,8 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
     match responding {
         Responding::Server | Responding::Nothing if print_publishing(responder, host, &head) => {}
         Responding::Server | Responding::Nothing => {
-            let connection = ConnectionInfo { client, group, via: Via::Nothing, local: to, tls: None };
+            let connection =
+                ConnectionInfo { id: None, client, group, via: Via::Nothing, local: to, tls: None };
             let request = Request { head: &head, connection, interim: None };
             let response = responder.respond(request, RequestBody::None, None).await;
             print_compression(responder, host, &head);

@@ -12,6 +12,7 @@ use auth::digest_users::Algorithm;
 use auth::hash::{Bounds, NewHash};
 use cache::store::purge::{Purge, What};
 use dialects::{Dialect, Input, Start};
+use site::disconnect::{Clients, Selection};
 use site::model::Level;
 use site::watch::{Filter, Part};
 
@@ -269,6 +270,11 @@ const COMMANDS: &[CommandRow] = &[
         arguments: "LEVEL -c FILE",
         help: "Have another level of the error log for ten minutes: error, warn, info or debug",
     },
+    CommandRow {
+        name: "disconnect",
+        arguments: "ID -c FILE",
+        help: "End a connection by its ID of taipan top, or all of a client by --client NETWORK",
+    },
     CommandRow { name: "reopen", arguments: "-c FILE", help: "Open the files of the logs again" },
     CommandRow {
         name: "watch",
@@ -387,6 +393,7 @@ enum Key {
     RetryAfter,
     Off,
     For,
+    Client,
     Header,
     From,
     To,
@@ -450,6 +457,7 @@ const FLAGS: &[FlagRow] = &[
             "watch",
             "maintenance",
             "log-level",
+            "disconnect",
             "reopen",
             "explain",
         ],
@@ -562,6 +570,7 @@ const FLAGS: &[FlagRow] = &[
             "watch",
             "maintenance",
             "log-level",
+            "disconnect",
             "reopen",
             "explain",
         ],
@@ -647,6 +656,14 @@ const FLAGS: &[FlagRow] = &[
         value: Some("TIME"),
         commands: &["log-level"],
         help: "Have the level for TIME, such as 1h, at most a day (default: 10m)",
+    },
+    FlagRow {
+        key: Key::Client,
+        long: "client",
+        short: None,
+        value: Some("NETWORK"),
+        commands: &["disconnect"],
+        help: "End all connections of the clients in NETWORK, such as 192.0.2.7 or 10.0.0.0/8 (default: one ID)",
     },
     FlagRow {
         key: Key::Watch(Part::Client),
@@ -1024,6 +1041,7 @@ struct Given {
     retry_after: Option<Duration>,
     off: bool,
     time: Option<Duration>,
+    client: Option<Clients>,
     socket: Option<String>,
     processes: Option<usize>,
     folders: Vec<PathBuf>,
@@ -1263,6 +1281,22 @@ impl Given {
         Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
     }
 
+    fn disconnect(self) -> Result<Command, UsageError> {
+        let selection = match self.client {
+            Some(ref clients) => {
+                self.exactly(0, "give the ID of a connection, or --client, not both")?;
+                Selection::Clients(clients.clone())
+            }
+            None => {
+                self.exactly(1, "disconnect takes the ID of a connection: taipan disconnect 1a2b -c FILE")?;
+                let id = text(self.arguments.into_iter().next().unwrap_or_default())?;
+                Selection::Connection(id.parse().map_err(UsageError)?)
+            }
+        };
+        let request = Request::Disconnect(selection);
+        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+    }
+
     fn maintenance(self) -> Result<Command, UsageError> {
         self.exactly(1, "maintenance takes a host: taipan maintenance www.example.org -c FILE")?;
         let host = text(self.arguments.into_iter().next().unwrap_or_default())?;
@@ -1287,6 +1321,7 @@ impl Given {
             Key::PurgeHost => self.purge_host = Some(text(value)?),
             Key::PurgePrefix => self.purges.push(What::Prefix(url_path(&text(value)?)?)),
             Key::RetryAfter => self.retry_after = Some(time(value, typed)?),
+            Key::Client => self.client = Some(Clients::parse(&text(value)?).map_err(UsageError)?),
             Key::For => self.time = Some(time(value, typed)?),
             Key::Watch(part) => self.filter.add(part, &text(value)?).map_err(UsageError)?,
             Key::PurgeTag => self.purges.push(What::Tag(text(value)?)),
@@ -1359,6 +1394,7 @@ impl Given {
             "reopen" => self.control(Request::Reopen),
             "log-level" => self.log_level(),
             "maintenance" => self.maintenance(),
+            "disconnect" => self.disconnect(),
             "watch" => {
                 self.exactly(0, "watch takes flags alone, such as --path \"/api/*\" -c FILE")?;
                 let source = source(self.config, self.root, self.dialect)?;
@@ -1840,6 +1876,20 @@ mod tests {
                 Command::Control { source: SiteSource::Config("a.toml".into()), request: Request::Reload },
             ),
             ("upgrade --root /srv", Command::Control { source: folder("/srv"), request: Request::Upgrade }),
+            (
+                "disconnect 1A2B -c a.toml",
+                Command::Control {
+                    source: SiteSource::Config("a.toml".into()),
+                    request: Request::Disconnect("connection 1a2b".parse().expect("it is one")),
+                },
+            ),
+            (
+                "disconnect --client 10.0.0.0/8 -c a.toml",
+                Command::Control {
+                    source: SiteSource::Config("a.toml".into()),
+                    request: Request::Disconnect("client 10.0.0.0/8".parse().expect("it is one")),
+                },
+            ),
             (
                 "drain app 10.0.0.1:80 -c a.toml",
                 Command::Control {

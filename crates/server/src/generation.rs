@@ -21,7 +21,8 @@ use site::named_files::FileId;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
 
 use crate::acme::OpenChallenges;
 use crate::cache::{disk, purges};
@@ -31,7 +32,7 @@ use crate::files::roots::OpenRoots;
 use crate::ipc::{
     Channel, Form, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Rates, Received,
 };
-use crate::log::{self, OpenSink};
+use crate::log::{self, LineLimit, OpenSink};
 use crate::privilege::{self, Identity};
 use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads, Writes};
 use crate::stats::{Ledger, ProcessFiles, Question, Report, Reporter, Sampler};
@@ -45,6 +46,10 @@ use crate::{clock, connection, control, limits, publishing, sys};
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a worker may take to respond to a command.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most connections that the socket between two generations holds: fewer than its bytes.
+const HANDOFFS_IN_CHANNEL: usize = 4096;
+/// Acts of users of the page at the same time. A reload may take a while, and then it is one of them.
+const MAX_ACTS: usize = 8;
 /// Unused bytes that each worker's heap keeps: the buffers of a script's response are a few times 64 KiB.
 const KEPT_HEAP: i32 = 1024 * 1024;
 /// The exit code that a shell reports for a program that SIGINT ended.
@@ -222,6 +227,11 @@ struct MainThread {
     /// `None`: there is no /proc.
     process: Option<ProcessFiles>,
     maintenance: Maintenance,
+    /// Of users of the page.
+    acts: Arc<Semaphore>,
+    refused_acts: LineLimit,
+    /// The tasks that tell the master what has ended. Each takes no longer than `RESPONSE_TIMEOUT`.
+    disconnecting: JoinSet<()>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -303,6 +313,9 @@ impl MainThread {
             watches: Vec::new(),
             process: None,
             maintenance: Maintenance::default(),
+            acts: Arc::new(Semaphore::new(MAX_ACTS)),
+            refused_acts: LineLimit::default(),
+            disconnecting: JoinSet::new(),
         }
     }
 
@@ -364,6 +377,16 @@ impl MainThread {
                         self.send_to_all(|| WorkerCommand::Stop);
                         stopped = Some(tokio::time::Instant::now() + STOP_TIMEOUT);
                     }
+                    Received::Message(MasterCommand::Disconnect { number, selection }) => {
+                        // What the predecessor has sent up to now is selected from, too.
+                        for _ in 0..HANDOFFS_IN_CHANNEL {
+                            let received = predecessor.as_ref().map(|channel| channel.get_ref().receive());
+                            let Some(Ok(Received::Message(connection))) = received else { break };
+                            next = self.next_serving(next);
+                            self.place(connection, next).await;
+                        }
+                        self.disconnect(number, &selection);
+                    }
                     Received::Message(command) => self.on_command(command),
                     // The master has ended, and nothing else could end this process.
                     Received::End => return Ok(FAILED),
@@ -392,6 +415,8 @@ impl MainThread {
             // The predecessor may still send connections here, which this process passes on to its successor.
             let must_pass_on = self.successor.is_some() && predecessor.is_some();
             if all_gone && !must_pass_on {
+                // The end of its last connection may be the end of this process, and is counted.
+                while self.disconnecting.join_next().await.is_some() {}
                 return Ok(if stopped.is_some() { INTERRUPTED } else { 0 });
             }
         }
@@ -538,6 +563,8 @@ impl MainThread {
                 let hosts = Arc::new(self.maintenance.of(&self.site));
                 self.send_to_all(|| WorkerCommand::Maintenance(hosts.clone()));
             }
+            // `work` has carried it out.
+            MasterCommand::Disconnect { .. } => {}
             MasterCommand::Watch { filter, to } => self.watch(&filter, to),
             MasterCommand::Ping => self.ping(),
         }
@@ -602,9 +629,24 @@ impl MainThread {
                 tokio::spawn(async move { to.send(in_time(responses).await) });
             }
             Question::Act(text, to) => {
+                let Ok(permit) = self.acts.clone().try_acquire_owned() else {
+                    if let Some(omitted) = self.refused_acts.admit(clock::wall()) {
+                        let (who, _) =
+                            text.split_at(text.iter().position(|byte| *byte == b'\n').unwrap_or(0));
+                        let who = String::from_utf8_lossy(who).escape_debug().to_string();
+                        log::warn(format_args!("page, {who}: refused, {MAX_ACTS} acts are running{omitted}"));
+                    }
+                    _ = to.send(None);
+                    return;
+                };
                 let Ok((ours, theirs)) = UnixStream::pair() else { return };
                 if self.master.send(&GenerationEvent::Act { text, to: theirs.into() }).is_ok() {
-                    tokio::spawn(async move { to.send(control::response_from(ours).await) });
+                    tokio::spawn(async move {
+                        let response = control::response_from(ours).await;
+                        drop(permit);
+                        // Its client may have closed the connection.
+                        _ = to.send(Some(response));
+                    });
                 }
             }
             Question::Activity if self.phase == Phase::Serving => {
@@ -650,6 +692,32 @@ impl MainThread {
                 // The master may have ended.
                 _ = master.send(&GenerationEvent::Purged { number, in_memory, files });
             }
+        });
+    }
+
+    /// Ends the selected connections.
+    fn disconnect(&mut self, number: u32, selection: &[u8]) {
+        let Ok(master) = self.master.try_clone() else { return };
+        let selection = std::str::from_utf8(selection).ok().and_then(|text| text.parse().ok());
+        let Some(selection) = selection.map(Arc::new) else { return };
+        let responses = self.request(|ended| WorkerCommand::Disconnect(Arc::clone(&selection), ended));
+        while self.disconnecting.try_join_next().is_some() {}
+        self.disconnecting.spawn(async move {
+            let until = tokio::time::Instant::now() + RESPONSE_TIMEOUT;
+            let (mut connections, mut streams, mut silent) = (0, 0, 0);
+            for response in responses {
+                match tokio::time::timeout_at(until, response).await {
+                    Ok(Ok(ended)) => {
+                        connections += ended.connections;
+                        streams += ended.streams;
+                    }
+                    // The worker has ended, with its connections.
+                    Ok(Err(_)) => {}
+                    Err(_) => silent += 1,
+                }
+            }
+            // The master may have ended.
+            _ = master.send(&GenerationEvent::Disconnected { number, connections, streams, silent });
         });
     }
 

@@ -20,6 +20,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use site::model::Level;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -85,6 +86,11 @@ impl<'a> Encoder<'a> {
         self.bytes(string.to_bytes_with_nul())
     }
 
+    /// A level of the error log, for a time.
+    pub fn level(self, level: Level, time: Duration) -> Encoder<'a> {
+        self.u32(level as u32).u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// At most `MAX_DESCRIPTORS` of them.
     pub fn fd(mut self, fd: &'a impl AsFd) -> Encoder<'a> {
         self.fds.push(fd.as_fd());
@@ -118,6 +124,17 @@ impl<'a> Decoder<'a> {
         let (bytes, rest) = self.bytes.split_at_checked(length)?;
         self.bytes = rest;
         Some(bytes)
+    }
+
+    pub fn level(&mut self) -> Option<(Level, Duration)> {
+        let level = match self.u32()? {
+            0 => Level::Error,
+            1 => Level::Warn,
+            2 => Level::Info,
+            3 => Level::Debug,
+            _ => return None,
+        };
+        Some((level, Duration::from_millis(self.u64()?)))
     }
 
     /// All bytes that are left.

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+
+use site::disconnect::ConnectionId;
 
 /// The address family of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +122,12 @@ impl Peer {
             Peer::Unix | Peer::Unknown => None,
         }
     }
+}
+
+/// By which an administrator names the connection of this socket.
+pub fn connection_id(socket: impl AsFd) -> Option<ConnectionId> {
+    // Fails only in a kernel that has no such numbers.
+    rustix::net::sockopt::socket_cookie(socket).ok().and_then(ConnectionId::new)
 }
 
 /// The addresses that count as one client: an IPv4 address, or the first 64 bits of an IPv6 address.

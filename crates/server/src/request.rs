@@ -7,6 +7,7 @@ pub mod throttled;
 
 use std::net::SocketAddr;
 
+use site::disconnect::ConnectionId;
 use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_http::head::Head;
@@ -26,6 +27,8 @@ pub struct Request<'a> {
 /// The connection by which a request came.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionInfo<'a> {
+    /// `None`: it is not known, or there is none.
+    pub id: Option<ConnectionId>,
     pub client: Peer,
     /// The hosts that the connection may have.
     pub group: AddressGroup,

@@ -107,6 +107,7 @@ async fn answer_workers<S: WorkerService>(service: Rc<S>, master: Channel) -> io
                 });
             }
             PoolCommand::Log(file) => log::replace(0, file),
+            PoolCommand::Level { level, time } => log::change_level(level, time),
             // It has no endpoints.
             PoolCommand::Drain { .. } => {}
         }

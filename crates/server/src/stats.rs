@@ -227,8 +227,8 @@ pub enum Question {
     Report(oneshot::Sender<Report>),
     /// For each worker, its requests from the one with this number on.
     Recent(Vec<u64>, oneshot::Sender<Vec<Option<RecentText>>>),
-    /// An act of a user of the page, as text. Errors: why it was not done.
-    Act(Vec<u8>, oneshot::Sender<Result<String, String>>),
+    /// An act of a user of the page, as text. `None`: too many are running. Errors: why it was not done.
+    Act(Vec<u8>, oneshot::Sender<Option<Result<String, String>>>),
     /// There are connections again.
     Activity,
 }
@@ -257,11 +257,11 @@ impl Reporter {
         recent.await.ok()
     }
 
-    /// `None`: the main thread is ending.
+    /// `None`: too many acts are running, or the main thread is ending.
     pub async fn act(&self, text: Vec<u8>) -> Option<Result<String, String>> {
         let (sender, done) = oneshot::channel();
         self.questions.send(Question::Act(text, sender)).ok()?;
-        done.await.ok()
+        done.await.ok()?
     }
 
     /// There is a connection.

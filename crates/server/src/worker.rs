@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cache::store::purge::Purge;
+use site::disconnect::Selection;
 use site::model::Site;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::connection::acceptor::accept;
-use crate::connection::{Connections, idle};
+use crate::connection::{Connections, Disconnected, idle};
 use crate::disk::Closing;
 use crate::exchange::Responder;
 use crate::files::roots::OpenRoots;
@@ -54,6 +55,8 @@ pub enum WorkerCommand {
     Purge(Purge, oneshot::Sender<u64>),
     /// Send the requests from this number on.
     Recent(u64, oneshot::Sender<RecentText>),
+    /// End the selected connections, and send how many there are.
+    Disconnect(Arc<Selection>, oneshot::Sender<Disconnected>),
     /// These hosts are in maintenance from now on.
     Maintenance(Arc<Vec<(usize, u32)>>),
     /// Compare each file with the disk at its next request: other files are never served than before.
@@ -217,6 +220,10 @@ async fn serve(
                 }
                 Some(WorkerCommand::Recent(from, response)) => {
                     _ = response.send(connections.services.access.recent.text(from, RECENT));
+                }
+                Some(WorkerCommand::Disconnect(selection, response)) => {
+                    // The main thread may have given up waiting.
+                    _ = response.send(connections.disconnect(&selection));
                 }
                 Some(WorkerCommand::Maintenance(hosts)) => {
                     connections.responder.set_maintenance(hosts.to_vec());

@@ -115,6 +115,7 @@ const DAV: &[&str] = &[
 const SITE: &[&str] = &[
     "watch",
     "maintenance",
+    "disconnect",
     "acts",
     "config",
     "memory",

@@ -48,6 +48,11 @@ pub fn asked(form: &[u8]) -> Option<Asked> {
         "serve" => format!("maintenance off {}", given("host")?),
         act @ ("drain" | "undrain") => format!("{act} {}\0{}", given("application")?, given("endpoint")?),
         "level" => format!("level {} {LEVEL_TIME}", given("level")?),
+        "disconnect" => match (given("connection"), given("client")) {
+            (Some(id), None) => format!("disconnect connection {id}"),
+            (None, Some(client)) => format!("disconnect client {client}"),
+            _ => return None,
+        },
         "purge" => match given("path") {
             Some(path) => format!("purge path - {path}"),
             None => "purge all - -".to_owned(),
@@ -88,6 +93,8 @@ mod tests {
             ("host=a.example&act=serve", "maintenance off a.example"),
             ("act=drain&application=my+app&endpoint=10.0.0.1%3A80", "drain my app\x0010.0.0.1:80"),
             ("act=level&level=debug", "level debug 600"),
+            ("act=disconnect&connection=1a2b&client=", "disconnect connection 1a2b"),
+            ("act=disconnect&connection=&client=10.0.0.0%2F8", "disconnect client 10.0.0.0/8"),
             ("act=purge&path=%2Fa", "purge path - /a"),
             ("act=purge&path=", "purge all - -"),
         ] {
@@ -100,6 +107,8 @@ mod tests {
             "act=upgrade&token=t",
             "act=stats&token=t",
             "act=drain&application=a&token=t",
+            "act=disconnect&token=t",
+            "act=disconnect&connection=1&client=::1&token=t",
             "act=serve&host=a%0Areload&token=t",
             "act=drain&application=a%00b&endpoint=c&token=t",
             "act=serve&host=%&token=t",

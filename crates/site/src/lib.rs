@@ -111,6 +111,8 @@ pub mod watch;
 
 pub mod maintenance;
 
+pub mod disconnect;
+
 pub mod acts;
 
 pub mod text;

@@ -122,6 +122,19 @@ impl Network {
     }
 }
 
+/// As `Network::parse` reads it.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Network::Unix => f.write_str(UNIX),
+            Network::Ip(address, prefix) => match (address, prefix) {
+                (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => write!(f, "{address}"),
+                _ => write!(f, "{address}/{prefix}"),
+            },
+        }
+    }
+}
+
 impl fmt::Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,7 +2,9 @@
 //! that the master alone knows names of files.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
+use site::model::Level;
 use zeroize::Zeroizing;
 
 use super::schedule::Time;
@@ -47,6 +49,8 @@ pub enum AcmeCommand {
     },
     /// Write messages to this log from now on.
     Log(OwnedFd),
+    /// Have this level of the error log for a time.
+    Level(Level, Duration),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -105,6 +109,7 @@ impl Message<'_> for AcmeCommand {
     fn encode(&self) -> Encoder<'_> {
         match self {
             AcmeCommand::Log(file) => Encoder::new(b'L').fd(file),
+            AcmeCommand::Level(level, time) => Encoder::new(b'E').level(*level, *time),
             AcmeCommand::Reply { number, reply: Reply::Done } => Encoder::new(b'D').u32(*number),
             AcmeCommand::Reply { number, reply: Reply::Busy(until) } => {
                 Encoder::new(b'B').u32(*number).u64(*until)
@@ -119,8 +124,13 @@ impl Message<'_> for AcmeCommand {
     }
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<AcmeCommand> {
-        if kind == b'L' {
-            return Some(AcmeCommand::Log(fields.fd()?));
+        match kind {
+            b'L' => return Some(AcmeCommand::Log(fields.fd()?)),
+            b'E' => {
+                let (level, time) = fields.level()?;
+                return Some(AcmeCommand::Level(level, time));
+            }
+            _ => {}
         }
         let number = fields.u32()?;
         let reply = match kind {
@@ -158,6 +168,7 @@ mod tests {
         let replies =
             [Reply::Done, Reply::Busy(77), Reply::Content(b"pem".to_vec()), Reply::Failed("why".to_owned())];
         check_codec(replies.map(|reply| AcmeCommand::Reply { number: 7, reply }));
+        check_codec([AcmeCommand::Level(Level::Debug, Duration::from_secs(600))]);
         check_codec([AcmeCommand::Log(File::open("/dev/null").unwrap().into())]);
     }
 }

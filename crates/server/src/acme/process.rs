@@ -187,6 +187,7 @@ impl Link {
                     waiting.map(|waiting| waiting.send(reply));
                 }
                 Ok(Received::Message(AcmeCommand::Log(file))) => log::replace(0, file),
+                Ok(Received::Message(AcmeCommand::Level(level, time))) => log::change_level(level, time),
                 // The master has ended, or needs this process no more.
                 Ok(Received::End) => std::process::exit(0),
                 Err(error) => return format!("cannot receive: {error}"),

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use site::disconnect::Selection;
 use site::listener::Protocols;
 use site::memory;
 use taipan_http::status::Status;
@@ -24,7 +25,7 @@ use super::h2::task::Http2Task;
 use super::idle::IdleSet;
 use super::output::Output;
 use super::stream::{Socket, Stream};
-use super::table::ConnectionTable;
+use super::table::{ConnectionTable, Identity, is_of};
 use super::task::{Start, Task};
 use super::{Deadlines, Phase, tls};
 use crate::clock::{self, Ticks};
@@ -33,7 +34,7 @@ use crate::destination::{Destination, TooMany};
 use crate::exchange::Responder;
 use crate::ipc::{Channel, InheritedConnection};
 use crate::log::LineLimit;
-use crate::peer::{Family, Peer};
+use crate::peer::{Family, Peer, connection_id};
 use crate::response::Response;
 use crate::response_head::DatedHead;
 use crate::semaphore::{Permit, Semaphore};
@@ -82,6 +83,14 @@ pub struct Connections {
     /// The process that they go to, until `serve_handoffs` takes it.
     successor: RefCell<Option<Channel>>,
     successor_set: Notify,
+}
+
+/// What an administrator has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Disconnected {
+    pub connections: u64,
+    /// Of connections that go on.
+    pub streams: u64,
 }
 
 /// What becomes of a connection behind a response.
@@ -315,11 +324,19 @@ impl Connections {
         if matches!(&start, Start::Next(Next::Send(output)) if output.ends_with_connection()) {
             socket.reset_when_closed();
         }
+        let identity = Identity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
         match Stream::register(socket) {
             Ok(stream) => {
+                match &start {
+                    Start::Next(Next::Send(output)) => {
+                        self.services.access.connect(&output.records, identity.id);
+                    }
+                    Start::Next(Next::Receive(_, begun)) => begun.connect(identity.id),
+                    _ => {}
+                }
                 let is_rejected = matches!(&start, Start::Reject(..));
                 let phase = if is_rejected { Phase::Rejected } else { Phase::Idle };
-                let entry = self.table.insert(phase, self.services.clock.ticks());
+                let entry = self.table.insert(identity, phase, self.services.clock.ticks());
                 if is_rejected {
                     self.acceptor.rejects(&entry.state);
                 }
@@ -353,9 +370,13 @@ impl Connections {
             // Fails for a Unix socket.
             _ = sys::limit_unsent(socket.as_fd().as_fd(), HTTP2_UNSENT);
         }
+        let identity = Identity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
         match Stream::register(socket) {
             Ok(stream) => {
-                let entry = self.table.insert(Phase::Idle, self.services.clock.ticks());
+                if let Some(output) = &output {
+                    self.services.access.connect(&output.records, identity.id);
+                }
+                let entry = self.table.insert(identity, Phase::Idle, self.services.clock.ticks());
                 let task = Http2Task::new(self.clone(), stream, client, entry, http2, output, input);
                 spawn_local(task.serve());
             }
@@ -407,6 +428,28 @@ impl Connections {
         if self.acceptor.is_at_capacity() || self.is_leaving() {
             self.notify_ended();
         }
+    }
+
+    /// Ends the connections that an administrator selects, whatever they do, and the streams of selected clients on
+    /// connections of proxies.
+    pub fn disconnect(&self, selection: &Selection) -> Disconnected {
+        let is_selected = |fd: &OwnedFd, peer: Peer| match selection {
+            Selection::Connection(id) => connection_id(fd) == Some(*id),
+            Selection::Clients(clients) => is_of(peer.into(), clients),
+        };
+        let mut handoffs = self.handoffs.borrow_mut();
+        let before = handoffs.len();
+        handoffs.retain(|connection| {
+            let peer = connection.client.or_else(|| Some(Peer::of(&connection.fd)?.1));
+            !is_selected(&connection.fd, peer.unwrap_or(Peer::Unknown))
+        });
+        let handed_off = (before - handoffs.len()) as u64;
+        drop(handoffs);
+        let connections = handed_off + self.idle.disconnect(is_selected) + self.table.disconnect(selection);
+        let streams = self.stream_table.disconnect_streams(selection);
+        self.services.counts.add(Count::Disconnected, connections + streams);
+        self.notify_ended();
+        Disconnected { connections, streams }
     }
 
     /// Waits until a connection or a listener ends.
@@ -558,8 +601,9 @@ impl Connections {
                 self.handoffs.borrow().front().map_or(Ok(()), |connection| successor.send(connection))
             };
             successor.async_io(Interest::WRITABLE, send).await?;
-            self.handoffs.borrow_mut().pop_front();
-            self.services.counts.add(Count::HandedOver, 1);
+            // An administrator may have ended it.
+            let sent = self.handoffs.borrow_mut().pop_front().is_some();
+            self.services.counts.add(Count::HandedOver, u64::from(sent));
         }
     }
 }

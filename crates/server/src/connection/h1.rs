@@ -6,6 +6,7 @@ pub mod body;
 
 use std::rc::Rc;
 
+use site::disconnect::ConnectionId;
 use site::proxies::Via;
 use taipan_http::head::{self, FieldStore, Head, HeadError, Method, Version};
 use taipan_http::rule::PLAINTEXT;
@@ -36,6 +37,8 @@ pub struct Http1 {
     pub tls: Option<Rc<TlsFacts>>,
     /// Where the connection was made to.
     pub destination: DestinationId,
+    /// `None`: it has no task.
+    pub connection: Option<ConnectionId>,
     /// The client of the present request, and how it came: from the peer, unless that is a trusted proxy.
     pub client: Peer,
     pub via: Via,
@@ -91,6 +94,7 @@ impl Http1 {
             client: peer,
             via: Via::Nothing,
             destination: DestinationId::default(),
+            connection: None,
             requests,
             began: 0,
             current: None,
@@ -178,6 +182,7 @@ impl Http1 {
         let response = if input.starts_with(b"HEAD ") { response.without_body() } else { response };
         self.push(connections, response, None, Persistence::LingeringClose, &mut batch);
         if input.is_empty() {
+            connections.services.access.forget(&batch.records);
             batch.records.clear();
         }
         batch.finish()
@@ -321,6 +326,7 @@ impl Http1 {
             head.map_or(0, |h| connections.services.site.hosts.find_in(self.destination.group, h.authority));
         let request = LoggedRequest {
             client: self.client,
+            connection: self.connection,
             head,
             host,
             time: connections.services.clock.now(),

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use cache::status::CacheStatus;
+use site::disconnect::ConnectionId;
 use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
@@ -58,6 +59,8 @@ pub struct Http2 {
     peer: Peer,
     /// Where the connection was made to.
     pub destination: DestinationId,
+    /// `None`: it has had no task yet.
+    pub connection: Option<ConnectionId>,
     /// The scheme of requests that do not come by a trusted proxy.
     scheme: Scheme,
     /// Whether what is received now was sent before the TLS handshake was complete.
@@ -106,10 +109,10 @@ struct Stream {
 pub enum Start {
     /// The request has to wait, or has a body.
     Request(Box<PendingRequest>),
-    /// The response has begun, and this makes its body.
-    Body(Box<dyn BodyStream>),
-    /// The response has begun. Its content is in memory, or in a file.
-    Content,
+    /// The response to this client has begun, and this makes its body.
+    Body(Peer, Box<dyn BodyStream>),
+    /// The response to this client has begun. Its content is in memory, or in a file.
+    Content(Peer),
 }
 
 pub struct PendingRequest {
@@ -195,6 +198,7 @@ impl Http2 {
             services: services.clone(),
             peer,
             destination: DestinationId::default(),
+            connection: None,
             scheme,
             is_early: false,
             tls: None,
@@ -234,6 +238,21 @@ impl Http2 {
                 Some(why) => outgoing.end_early(why),
             }
         }
+    }
+
+    /// From now on the connection has a task.
+    pub fn connect(&mut self, connection: Option<ConnectionId>) {
+        self.connection = connection;
+        for outgoing in self.streams.values().filter_map(|stream| stream.outgoing.as_ref()) {
+            self.services.access.connect(outgoing.records(), connection);
+        }
+    }
+
+    /// What an idle client is told before the connection closes: which of its requests have been read (RFC 9113 §6.8).
+    pub fn goodbye(&mut self) -> Vec<u8> {
+        self.shut_down();
+        self.shut_down();
+        std::mem::take(&mut self.out)
     }
 
     /// Gives up the memory that an idle connection does not need.
@@ -451,7 +470,9 @@ impl Http2 {
         if !is_whole {
             let body = self.begin(connections, stream, head, origin, response, &mut gathered.out);
             if self.streams.contains_key(&stream) {
-                self.starts.push((stream, body.map_or(Start::Content, Start::Body)));
+                let client = origin.client;
+                let start = body.map_or(Start::Content(client), |body| Start::Body(client, body));
+                self.starts.push((stream, start));
             }
             return;
         }
@@ -525,6 +546,7 @@ impl Http2 {
         services.counts.add_response(response.status(), head);
         let request = LoggedRequest {
             client: origin.client,
+            connection: self.connection,
             head,
             host: head.map_or(0, |head| services.site.hosts.find_in(origin.group, head.authority)),
             time: services.clock.now(),
@@ -785,7 +807,8 @@ fn log_unanswered(
     services.counts.add_response(status, head);
     let Origin { client, group, began, .. } = origin;
     let host = head.map_or(0, |head| services.site.hosts.find_in(group, head.authority));
-    let request = LoggedRequest { client, head, host, time: services.clock.now(), began, tls };
+    let time = services.clock.now();
+    let request = LoggedRequest { client, connection: None, head, host, time, began, tls };
     let mut records = Records::default();
     let response = LoggedResponse {
         status,

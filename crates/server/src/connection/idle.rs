@@ -29,12 +29,13 @@ use super::h1::{Answered, Http1, Next};
 use super::h2::{self, Http2};
 use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
-use super::stream::{Received, Socket};
+use super::stream::{More, Received, SendStream, Socket};
 use super::task::Start;
 use super::tls::Failure;
 use super::{Deadlines, EVICT_AFTER, PARK_AFTER, Phase};
 use crate::clock::Ticks;
 use crate::connection::Connections;
+use crate::peer::Peer;
 use crate::stats::{Count, Counts};
 use crate::sys::{self, calls};
 
@@ -150,6 +151,18 @@ impl IdleConnection {
         self.state = State::Draining;
         self.since = now;
         self.unsent = None;
+    }
+
+    /// Tells the client that the connection ends. What it has not taken by now is dropped.
+    fn disconnect(&mut self) {
+        if let Some(http2) = &mut self.http2 {
+            let goodbye = http2.goodbye();
+            _ = self.socket.try_send(&goodbye, More::Nothing).and_then(|_| self.socket.try_flush());
+        }
+        self.socket.close_session();
+        if self.state == State::Draining {
+            self.socket.reset_when_closed();
+        }
     }
 
     /// True while the client takes what the kernel still has of a response, at the least rate or faster. Then the
@@ -275,6 +288,20 @@ impl IdleSet {
             }
             is_used
         });
+    }
+
+    /// Closes the connections that are selected by their sockets and peers. Returns how many there were.
+    pub fn disconnect(&self, is_selected: impl Fn(&OwnedFd, Peer) -> bool) -> u64 {
+        let mut ended = 0;
+        self.entries.borrow_mut().retain(|_, connection| {
+            let stays = !is_selected(connection.socket.as_fd(), connection.client.peer());
+            if !stays {
+                connection.disconnect();
+                ended += 1;
+            }
+            stays
+        });
+        ended
     }
 
     fn unregister(&self, socket: &Socket) {
@@ -542,7 +569,7 @@ mod tests {
 
     use super::*;
     use crate::exchange::Responder;
-    use crate::peer::{Family, Peer};
+    use crate::peer::Family;
     use crate::services::Services;
 
     /// The client's side of a connection in the idle set.

@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use site::model::Site;
 
-pub use connections::Connections;
+pub use connections::{Connections, Disconnected};
 pub use table::{ConnectionState, Leaving};
 
 use crate::clock::{Ticks, in_ticks};
@@ -84,6 +84,8 @@ pub enum Event {
     Measure,
     /// It is to close, for another connection.
     Evict,
+    /// An administrator ends it, or one of its streams.
+    Disconnect,
 }
 
 /// The deadlines of all phases, in ticks, and the least rate that extends them.
@@ -100,6 +102,8 @@ pub struct Deadlines {
     rate: u64,
 }
 
+/// Why a request ends whose connection an administrator has ended, for the log.
+pub const DISCONNECTED: &str = "disconnected by an administrator";
 /// The task of a connection that has been idle this long ends.
 const PARK_AFTER: Ticks = 4;
 /// A connection that has been idle, or too slow, this long may be closed for another.

@@ -16,10 +16,11 @@ use taipan_http::proxy_header::{self, ConnectionOrigin, MAX_HEADER, ProxyHeader,
 use tokio::io::Interest;
 use tokio::task::spawn_local;
 
+use super::table::Identity;
 use super::{ConnectionState, Connections, Event, Phase, acceptor};
 use crate::listen::Accepted;
 use crate::log;
-use crate::peer::Peer;
+use crate::peer::{Peer, connection_id};
 use crate::stats::Count;
 use crate::sys::{self, calls};
 
@@ -87,7 +88,8 @@ fn read(connections: &Connections, fd: &OwnedFd, proxy: Peer) -> Result<Option<T
 /// Waits for the rest of the header.
 async fn wait(connections: Rc<Connections>, accepted: Accepted) {
     let proxy = accepted.peer;
-    let entry = connections.table.insert(Phase::Head, connections.services.clock.ticks());
+    let identity = Identity { id: connection_id(&accepted.fd), peer: proxy.into() };
+    let entry = connections.table.insert(identity, Phase::Head, connections.services.clock.ticks());
     let waited = tokio::select! {
         waited = wait_for_header(&connections, &entry.state, accepted) => waited,
         () = connections.closing() => Ok(Err(Failure::Closed)),
@@ -135,6 +137,8 @@ fn on_failure(connections: &Connections, proxy: Peer, failure: Failure) {
     match failure {
         Failure::Closed => {}
         Failure::Interrupted(Event::Evict) => counts.add(Count::EvictedSlow, 1),
+        // It is counted.
+        Failure::Interrupted(Event::Disconnect) => {}
         Failure::Interrupted(_) => counts.add(Count::TimeoutHead, 1),
         Failure::Stranger => {
             counts.add(Count::ProxyFailed, 1);

@@ -4,13 +4,15 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
+use site::disconnect::{Clients, ConnectionId, Selection};
 use slab::Slab;
 use tokio::sync::Notify;
 
 use super::{Deadlines, EVICT_AFTER, Event, Phase};
 use crate::clock::Ticks;
+use crate::peer::{CompactPeer, Peer};
 use crate::sys;
 
 /// Slow connections that may be closed for others between two ticks.
@@ -18,8 +20,19 @@ const EVICTIONS_PER_TICK: usize = 1024;
 /// When so many tasks have ended, their memory is given back.
 const TRIM_AFTER: usize = 128;
 
+/// Which connection it is, and whose.
+#[derive(Clone, Copy)]
+pub struct Identity {
+    /// `None`: a stream has none, and the kernel may not have told it.
+    pub id: Option<ConnectionId>,
+    pub peer: CompactPeer,
+}
+
 /// The state of one connection.
 pub struct ConnectionState {
+    identity: Identity,
+    /// The client of the present request: the peer, unless that is a trusted proxy.
+    client: Cell<CompactPeer>,
     phase: Cell<Phase>,
     /// When the phase, or the present window of it, began.
     since: Cell<Ticks>,
@@ -39,7 +52,53 @@ impl ConnectionState {
         self.since.set(now);
         self.bytes.set(0);
         self.measured.set(now);
-        self.event.set(None);
+        if !self.is_disconnected() {
+            self.event.set(None);
+        }
+    }
+
+    pub fn id(&self) -> Option<ConnectionId> {
+        self.identity.id
+    }
+
+    /// A request of this client begins.
+    pub fn set_client(&self, client: Peer) {
+        self.client.set(client.into());
+    }
+
+    /// No request runs.
+    pub fn reset_client(&self) {
+        self.client.set(self.identity.peer);
+    }
+
+    /// Whether an administrator ends it.
+    pub fn is_disconnected(&self) -> bool {
+        self.event.get() == Some(Event::Disconnect)
+    }
+
+    /// Ready when an administrator ends it. Leaves other events alone.
+    pub fn poll_disconnected(&self, waker: &Waker) -> Poll<()> {
+        self.set_waker(waker);
+        if self.is_disconnected() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn is_selected(&self, selection: &Selection) -> bool {
+        match selection {
+            Selection::Connection(id) => self.identity.id == Some(*id),
+            Selection::Clients(clients) => {
+                is_of(self.identity.peer, clients) || is_of(self.client.get(), clients)
+            }
+        }
+    }
+
+    /// As `is_selected`, for a stream of a connection that goes on: the client of its request came by a trusted proxy.
+    fn is_selected_alone(&self, selection: &Selection) -> bool {
+        match selection {
+            Selection::Connection(_) => false,
+            Selection::Clients(clients) => {
+                !is_of(self.identity.peer, clients) && is_of(self.client.get(), clients)
+            }
+        }
     }
 
     pub fn phase(&self) -> Phase {
@@ -71,20 +130,32 @@ impl ConnectionState {
         self.measured.set(now);
     }
 
-    /// The event that the connection was notified of, once. The next one wakes `waker`.
+    /// The event that the connection was notified of, once; but an end stays. The next one wakes `waker`.
     #[inline]
     pub fn take_event(&self, waker: &Waker) -> Option<Event> {
+        self.set_waker(waker);
+        let event = self.event.take();
+        if event == Some(Event::Disconnect) {
+            self.event.set(event);
+        }
+        event
+    }
+
+    #[inline]
+    fn set_waker(&self, waker: &Waker) {
         let mut kept = self.waker.borrow_mut();
         if !kept.as_ref().is_some_and(|w| w.will_wake(waker)) {
             *kept = Some(waker.clone());
         }
-        self.event.take()
     }
 
-    /// Wakes the connection's task for an event. No other event replaces an eviction.
+    /// Wakes the connection's task for an event. None replaces an end, and only that replaces an eviction.
     pub fn notify(&self, event: Event) {
-        if self.event.get() != Some(Event::Evict) {
-            self.event.set(Some(event));
+        match (self.event.get(), event) {
+            (Some(Event::Disconnect), _) => {}
+            (_, Event::Disconnect) => self.event.set(Some(event)),
+            (Some(Event::Evict), _) => {}
+            _ => self.event.set(Some(event)),
         }
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
@@ -118,6 +189,14 @@ impl Leaving {
     }
 }
 
+/// Whether a peer is one of these clients. One that a proxy does not tell is none of them.
+pub fn is_of(peer: CompactPeer, clients: &Clients) -> bool {
+    match Peer::from(peer) {
+        Peer::Unknown => false,
+        peer => clients.contains(peer.ip()),
+    }
+}
+
 pub struct ConnectionTable {
     states: RefCell<Slab<Rc<ConnectionState>>>,
     added: Notify,
@@ -146,8 +225,10 @@ impl ConnectionTable {
         })
     }
 
-    pub fn insert(self: &Rc<ConnectionTable>, phase: Phase, now: Ticks) -> TableEntry {
+    pub fn insert(self: &Rc<ConnectionTable>, identity: Identity, phase: Phase, now: Ticks) -> TableEntry {
         let state = Rc::new(ConnectionState {
+            identity,
+            client: Cell::new(identity.peer),
             phase: Cell::new(phase),
             since: Cell::new(now),
             bytes: Cell::new(0),
@@ -242,6 +323,22 @@ impl ConnectionTable {
         let mut slow: Vec<_> = states.iter().filter_map(slow).collect();
         slow.sort_unstable_by_key(|(slowness, _)| *slowness);
         slow.into_iter().take(EVICTIONS_PER_TICK).rev().map(|(_, state)| state).collect()
+    }
+
+    /// Notifies the connections that are selected to end. Returns how many there are.
+    pub fn disconnect(&self, selection: &Selection) -> u64 {
+        self.notify_end(|state| state.is_selected(selection))
+    }
+
+    /// As `disconnect`, in a table of streams: those whose connection goes on.
+    pub fn disconnect_streams(&self, selection: &Selection) -> u64 {
+        self.notify_end(|state| state.is_selected_alone(selection))
+    }
+
+    fn notify_end(&self, is_selected: impl Fn(&ConnectionState) -> bool) -> u64 {
+        let states = self.states.borrow();
+        let selected = states.iter().filter(|(_, state)| !state.is_disconnected() && is_selected(state));
+        selected.map(|(_, state)| state.notify(Event::Disconnect)).count() as u64
     }
 
     /// Notifies connections between two requests: their tasks are to end.

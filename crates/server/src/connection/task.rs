@@ -24,7 +24,7 @@ use super::table::TableEntry;
 use super::tls::Failure;
 use super::transport::{Interruption, Transport};
 use super::tunnel::{self, Tunneling};
-use super::{Event, Phase};
+use super::{DISCONNECTED, Event, Phase};
 use crate::clock;
 use crate::connection::Connections;
 use crate::log::access::{Records, why_dropped};
@@ -75,6 +75,8 @@ enum Waited {
 /// How a connection leaves its task.
 enum End {
     Close,
+    /// An administrator ends it: at once, whatever is not sent.
+    Disconnect,
     /// The last response is sent, and the client sends no more.
     Drain,
     /// The last response is sent, but the client may still be sending.
@@ -92,9 +94,10 @@ impl Task {
         client: Client,
         connections: Rc<Connections>,
         entry: TableEntry,
-        http: Http1,
+        mut http: Http1,
         input: Vec<u8>,
     ) -> Task {
+        http.connection = entry.state.id();
         let transport = Rc::new(Transport::new(connections.clone(), stream, entry, input));
         Task { transport, client, connections, http, waited: Waited::Yes, permit: None }
     }
@@ -108,6 +111,10 @@ impl Task {
             Err(Interruption::Park) => End::Park,
             Err(Interruption::TimedOut) => task.on_timeout().await,
             Err(Interruption::Evicted) => task.on_evicted().await,
+            Err(Interruption::Disconnected) => {
+                task.log_aborted(Status::BAD_REQUEST, DISCONNECTED);
+                End::Disconnect
+            }
             Err(Interruption::EndOfInput | Interruption::Failed) => {
                 task.log_failed_session();
                 task.log_aborted(Status::BAD_REQUEST, output::CLIENT_CLOSED);
@@ -115,7 +122,16 @@ impl Task {
             }
         };
         std::mem::forget(serving);
+        // Also where it had nothing to wait for.
+        let end = if self.transport.entry.state.is_disconnected() { End::Disconnect } else { end };
         match end {
+            End::Disconnect => {
+                let stream = self.transport.stream.borrow();
+                stream.close_session();
+                if stream.unacknowledged() > 0 {
+                    stream.reset_when_closed();
+                }
+            }
             End::Close => self.transport.stream.borrow().close_session(),
             End::Drain => self.drain(),
             End::Linger => {
@@ -148,6 +164,7 @@ impl Task {
                     if !self.transport.is_body_read() && !self.read_rest_of_body().await {
                         return Ok(End::Linger);
                     }
+                    self.transport.entry.state.reset_client();
                     if !self.transport.has_input() {
                         if self.waited == Waited::No || self.connections.is_leaving() {
                             return Ok(End::Park);
@@ -163,6 +180,9 @@ impl Task {
                     self.read_requests()
                 }
             };
+            if !matches!(next, Next::Read) {
+                self.transport.entry.state.set_client(self.http.client);
+            }
             let output = match next {
                 Next::Read => {
                     self.wait_for_head();
@@ -242,7 +262,8 @@ impl Task {
         let local = destination.address().or_else(|| self.transport.local());
         let tls = self.transport.stream.borrow().tls_facts();
         let group = destination.group;
-        let connection = ConnectionInfo { client, group, via, local, tls: tls.as_deref() };
+        let id = self.transport.entry.state.id();
+        let connection = ConnectionInfo { id, client, group, via, local, tls: tls.as_deref() };
         // RFC 9110 §15.2.
         let takes_interim = head.version == Version::Http11;
         let interim = takes_interim.then_some(&*self.transport as &dyn SendInterim);
@@ -294,7 +315,10 @@ impl Task {
             biased;
             made = made => Ok(made),
             broken = watch => {
-                let has_left = matches!(broken, Interruption::EndOfInput | Interruption::Failed);
+                let has_left = matches!(
+                    broken,
+                    Interruption::EndOfInput | Interruption::Failed | Interruption::Disconnected
+                );
                 self.connections.services.counts.add(Count::Abandoned, u64::from(has_left));
                 Err(broken)
             }
@@ -332,7 +356,10 @@ impl Task {
                 self.transport.buffered.take();
                 self.transport.stream.borrow().cut_session();
                 // The kernel is not to hold what the client did not take in time.
-                if matches!(broken, Interruption::TimedOut | Interruption::Evicted) {
+                if matches!(
+                    broken,
+                    Interruption::TimedOut | Interruption::Evicted | Interruption::Disconnected
+                ) {
                     self.transport.stream.borrow().reset_when_closed();
                 }
                 Err(broken)
@@ -415,8 +442,12 @@ impl Task {
         let transport = &self.transport;
         let mut timer = Box::pin(tokio::time::sleep_until(until));
         poll_fn(|cx| {
-            if let Some(Event::Evict) = transport.entry.state.take_event(cx.waker()) {
-                return Poll::Ready(Err((Interruption::Evicted, EVICTED)));
+            match transport.entry.state.take_event(cx.waker()) {
+                Some(Event::Evict) => return Poll::Ready(Err((Interruption::Evicted, EVICTED))),
+                Some(Event::Disconnect) => {
+                    return Poll::Ready(Err((Interruption::Disconnected, DISCONNECTED)));
+                }
+                None | Some(Event::Park | Event::CheckRate | Event::TimeOut | Event::Measure) => {}
             }
             if !transport.is_body_read() && output.poll_request_body(cx).is_ready() {
                 _ = transport.poll_discard(cx);
@@ -435,6 +466,7 @@ impl Task {
             Ok(Ok(())) => Ok(()),
             Ok(Err(why)) => Err((Interruption::Failed, why)),
             Err(Interruption::Evicted) => Err((Interruption::Evicted, EVICTED)),
+            Err(Interruption::Disconnected) => Err((Interruption::Disconnected, DISCONNECTED)),
             Err(broken) => Err((broken, output::CLIENT_CLOSED)),
         }
     }
@@ -588,7 +620,9 @@ impl Task {
     /// Closes, or leaves the connection to the idle set while the client has yet to take much.
     fn drain(self) {
         let Task { transport, client, connections, .. } = self;
-        if transport.stream.borrow().unacknowledged() <= idle::KEPT {
+        if transport.entry.state.is_disconnected() {
+            transport.stream.borrow().reset_when_closed();
+        } else if transport.stream.borrow().unacknowledged() <= idle::KEPT {
             transport.stream.borrow().close_session();
         } else if let Some((socket, _)) = transport.into_socket() {
             connections.drain(socket, client);
@@ -642,6 +676,9 @@ fn poll_send(
             match event {
                 Event::Measure | Event::Park => {}
                 Event::Evict => return Poll::Ready(Err((Interruption::Evicted, EVICTED))),
+                Event::Disconnect => {
+                    return Poll::Ready(Err((Interruption::Disconnected, DISCONNECTED)));
+                }
                 Event::CheckRate if connections.deadlines.is_enough(Phase::Write, state.window()) => {
                     state.enter(Phase::Write, now);
                 }

@@ -5,6 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub enum Interruption {
     TimedOut,
     /// The connection is closed for another one.
     Evicted,
+    /// An administrator ends the connection.
+    Disconnected,
     Park,
 }
 
@@ -217,8 +220,12 @@ impl Transport {
     pub async fn watch(&self) -> Interruption {
         match poll_fn(|cx| self.poll_watch(cx)).await {
             Interruption::EndOfInput if self.is_body_read() => {
-                tokio::time::sleep(HALF_CLOSED).await;
-                Interruption::Failed
+                let mut timer = pin!(tokio::time::sleep(HALF_CLOSED));
+                poll_fn(|cx| match self.entry.state.poll_disconnected(cx.waker()) {
+                    Poll::Ready(()) => Poll::Ready(Interruption::Disconnected),
+                    Poll::Pending => timer.as_mut().poll(cx).map(|()| Interruption::Failed),
+                })
+                .await
             }
             broken => broken,
         }
@@ -252,6 +259,7 @@ impl Transport {
             Some(Event::Park) => Err(Interruption::Park),
             Some(Event::TimeOut) => Err(Interruption::TimedOut),
             Some(Event::Evict) => Err(Interruption::Evicted),
+            Some(Event::Disconnect) => Err(Interruption::Disconnected),
             Some(Event::Measure) => {
                 state.measure(0, self.connections.services.clock.ticks());
                 Ok(())

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use super::stream::{More, SendStream};
 use super::transport::{Interruption, Transport};
-use super::{Event, Phase, output};
+use super::{DISCONNECTED, Event, Phase, output};
 use crate::connection::Connections;
 use crate::response::Tunnel;
 use crate::stats::Count;
@@ -103,6 +103,7 @@ impl<'a> Tunneling<'a> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         match self.transport.entry.state.take_event(cx.waker()) {
             None | Some(Event::Park | Event::Measure) => {}
+            Some(Event::Disconnect) => return Poll::Ready(Err((Interruption::Disconnected, DISCONNECTED))),
             // The upstream has ended, and the client does not.
             Some(_) if self.to_client.state == State::Ended => return Poll::Ready(Ok(())),
             Some(Event::Evict) => return Poll::Ready(Err((Interruption::Evicted, IDLE))),

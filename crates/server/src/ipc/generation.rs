@@ -34,6 +34,8 @@ pub enum MasterCommand {
     NamedFiles { follows: bool, files: Vec<FileId> },
     /// Remove the stored responses that match, and then send `Purged`. The text of a `Purge`.
     Purge { number: u32, purge: Vec<u8> },
+    /// End the selected connections, and then send `Disconnected`. The text of a `Selection`.
+    Disconnect { number: u32, selection: Vec<u8> },
     /// Show requests to the watcher at the other end of the socket. The text of a filter.
     Watch { filter: Vec<u8>, to: OwnedFd },
     /// Have this level of the error log for a time.
@@ -97,6 +99,9 @@ pub enum GenerationEvent {
     Retired,
     /// It has carried out the `Purge` with this number, and removed so many responses.
     Purged { number: u32, in_memory: u64, files: u64 },
+    /// It has carried out the `Disconnect` with this number: so many connections end, and so many streams of other
+    /// connections. `silent`: workers that do not respond.
+    Disconnected { number: u32, connections: u64, streams: u64, silent: u32 },
     /// A user of the page asks for an act: the name, a newline, and the line of a request to the control socket. The response
     /// goes to the socket.
     Act { text: Vec<u8>, to: OwnedFd },
@@ -158,11 +163,11 @@ impl Message<'_> for MasterCommand {
                     .fold(head, |message, (major, minor, inode)| message.u32(*major).u32(*minor).u64(*inode))
             }
             MasterCommand::Purge { number, purge } => Encoder::new(b'D').u32(*number).bytes(purge),
-            MasterCommand::Watch { filter, to } => Encoder::new(b'W').bytes(filter).fd(to),
-            MasterCommand::Level { level, time } => {
-                let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                Encoder::new(b'E').u32(*level as u32).u64(time)
+            MasterCommand::Disconnect { number, selection } => {
+                Encoder::new(b'K').u32(*number).bytes(selection)
             }
+            MasterCommand::Watch { filter, to } => Encoder::new(b'W').bytes(filter).fd(to),
+            MasterCommand::Level { level, time } => Encoder::new(b'E').level(*level, *time),
             MasterCommand::Maintenance(hosts) => Encoder::new(b'X').bytes(hosts),
             MasterCommand::Ping => Encoder::new(b'P'),
         }
@@ -208,16 +213,12 @@ impl Message<'_> for MasterCommand {
                 MasterCommand::NamedFiles { follows, files }
             }
             b'D' => MasterCommand::Purge { number: fields.u32()?, purge: fields.rest().to_vec() },
+            b'K' => MasterCommand::Disconnect { number: fields.u32()?, selection: fields.rest().to_vec() },
             b'W' => MasterCommand::Watch { to: fields.fd()?, filter: fields.rest().to_vec() },
-            b'E' => MasterCommand::Level {
-                level: match fields.u32()? {
-                    0 => Level::Error,
-                    1 => Level::Warn,
-                    2 => Level::Info,
-                    _ => Level::Debug,
-                },
-                time: Duration::from_millis(fields.u64()?),
-            },
+            b'E' => {
+                let (level, time) = fields.level()?;
+                MasterCommand::Level { level, time }
+            }
             b'X' => MasterCommand::Maintenance(fields.rest().to_vec()),
             b'P' => MasterCommand::Ping,
             _ => return None,
@@ -240,6 +241,9 @@ impl Message<'_> for GenerationEvent {
             GenerationEvent::ChallengeSet(number) => Encoder::new(b'C').u32(*number),
             GenerationEvent::Retired => Encoder::new(b'O'),
             GenerationEvent::Act { text, to } => Encoder::new(b'T').bytes(text).fd(to),
+            GenerationEvent::Disconnected { number, connections, streams, silent } => {
+                Encoder::new(b'K').u32(*number).u64(*connections).u64(*streams).u32(*silent)
+            }
             GenerationEvent::Purged { number, in_memory, files } => {
                 Encoder::new(b'D').u32(*number).u64(*in_memory).u64(*files)
             }
@@ -256,6 +260,12 @@ impl Message<'_> for GenerationEvent {
             b'A' => GenerationEvent::Alive,
             b'C' => GenerationEvent::ChallengeSet(fields.u32()?),
             b'O' => GenerationEvent::Retired,
+            b'K' => GenerationEvent::Disconnected {
+                number: fields.u32()?,
+                connections: fields.u64()?,
+                streams: fields.u64()?,
+                silent: fields.u32()?,
+            },
             b'T' => GenerationEvent::Act { to: fields.fd()?, text: fields.rest().to_vec() },
             b'D' => GenerationEvent::Purged {
                 number: fields.u32()?,
@@ -336,6 +346,7 @@ mod tests {
             MasterCommand::Ping,
             MasterCommand::Level { level: Level::Debug, time: Duration::from_secs(600) },
             MasterCommand::Maintenance(b"60 a.example\n".to_vec()),
+            MasterCommand::Disconnect { number: 7, selection: b"connection 1a2b".to_vec() },
             MasterCommand::Watch { filter: b"path=/x".to_vec(), to: fd() },
             MasterCommand::Purge { number: 7, purge: b"path - /x".to_vec() },
             MasterCommand::Rates { follows: false, rates: Vec::new() },
@@ -354,6 +365,7 @@ mod tests {
             GenerationEvent::Alive,
             GenerationEvent::ChallengeSet(7),
             GenerationEvent::Retired,
+            GenerationEvent::Disconnected { number: 7, connections: 1, streams: 2, silent: 3 },
             GenerationEvent::Act { text: b"ann\nreload".to_vec(), to: fd() },
             GenerationEvent::Purged { number: 7, in_memory: 1, files: 0x0102_0304_0506_0708 },
         ]);

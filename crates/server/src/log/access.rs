@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::rc::Rc;
 
+use site::disconnect::ConnectionId;
 use site::log_line::{self, Client, Line, Request, Step, TimeText, Tls, TraceIds};
 use site::log_selection::LogSelection;
 use site::memory;
@@ -291,6 +292,20 @@ impl AccessLogs {
         }
     }
 
+    /// The requests of these records came by this connection, which has a task now.
+    pub fn connect(&self, records: &Records, connection: Option<ConnectionId>) {
+        for pending in records.kept.iter().flat_map(|kept| &kept.pending) {
+            self.recent.connect(pending.number, connection);
+        }
+    }
+
+    /// The list of the last requests has no request of these records.
+    pub fn forget(&self, records: &Records) {
+        for pending in records.kept.iter().flat_map(|kept| &kept.pending) {
+            self.recent.forget(pending.number);
+        }
+    }
+
     /// Waits until a buffer has a line.
     pub async fn begun(&self) {
         self.begun.notified().await;
@@ -431,6 +446,8 @@ pub fn why_dropped() -> &'static str {
 /// The request's part of a log line.
 pub struct LoggedRequest<'a> {
     pub client: Peer,
+    /// `None`: the connection has no task, and the response is likely to be sent at once.
+    pub connection: Option<ConnectionId>,
     /// `None`: no head could be parsed.
     pub head: Option<&'a Head<'a>>,
     /// The index of the host.

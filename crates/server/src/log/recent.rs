@@ -2,9 +2,11 @@
 //! Fields of requests are not kept, and of a query only its names are shown.
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Write;
+use std::collections::HashMap;
+use std::fmt::{Display, Write};
 use std::rc::Rc;
 
+use site::disconnect::ConnectionId;
 use site::text::{json_string, without_values};
 use slab::Slab;
 use taipan_http::status::Status;
@@ -14,6 +16,8 @@ use crate::clock;
 use crate::peer::Peer;
 use crate::stats::{RecentText, live};
 
+/// The number of an entry that was no request.
+const FORGOTTEN: u64 = u64::MAX;
 /// The longest texts that are kept.
 const METHOD: usize = 12;
 const HOST: usize = 48;
@@ -46,6 +50,8 @@ impl<const N: usize> Short<N> {
 #[derive(Clone)]
 struct Asked {
     client: Peer,
+    /// `None`: not known.
+    connection: Option<ConnectionId>,
     /// Seconds since 1970.
     time: i64,
     /// Of `clock::micros`.
@@ -67,6 +73,7 @@ impl Asked {
         };
         Asked {
             client: request.client,
+            connection: request.connection,
             time: request.time,
             began: request.began,
             method: Short::of(method),
@@ -99,12 +106,23 @@ pub struct Recent {
     /// Of the next entry.
     next: Cell<u64>,
     running: RefCell<Slab<Asked>>,
+    /// Entries whose place is another's, and whose responses are still being sent.
+    outlasting: RefCell<HashMap<u64, Entry>>,
 }
 
 /// A request that runs, until this is dropped.
 pub struct Running {
     recent: Rc<Recent>,
     key: usize,
+}
+
+impl Running {
+    /// The request came by this connection.
+    pub fn connect(&self, connection: Option<ConnectionId>) {
+        if let Some(asked) = self.recent.running.borrow_mut().get_mut(self.key) {
+            asked.connection = connection;
+        }
+    }
 }
 
 impl Drop for Running {
@@ -115,6 +133,8 @@ impl Drop for Running {
 
 /// The most requests of one worker that are shown as running.
 const MAX_RUNNING: usize = 50;
+/// The most responses that are shown while they are sent, beyond the last requests.
+const MAX_OUTLASTING: usize = 1000;
 
 impl Recent {
     /// Of the last `capacity` requests.
@@ -124,6 +144,7 @@ impl Recent {
             capacity,
             next: Cell::new(0),
             running: RefCell::default(),
+            outlasting: RefCell::default(),
         }
     }
 
@@ -149,6 +170,7 @@ impl Recent {
         };
         let entries = &mut *self.entries.borrow_mut();
         match entries.get_mut((number % self.capacity as u64) as usize) {
+            Some(place) if place.micros.is_none() => self.outlast(std::mem::replace(place, entry)),
             Some(place) => *place = entry,
             None => entries.push(entry),
         }
@@ -163,11 +185,41 @@ impl Recent {
         }
         let entries = &mut *self.entries.borrow_mut();
         let entry = entries.get_mut((number % self.capacity as u64) as usize);
-        if let Some(entry) = entry.filter(|entry| entry.number == number) {
-            (entry.sent, entry.micros) = (sent, Some(micros));
-            if let Some(why) = ended {
-                entry.ended = Some(why.into());
+        match entry.filter(|entry| entry.number == number) {
+            Some(entry) => {
+                (entry.sent, entry.micros) = (sent, Some(micros));
+                if let Some(why) = ended {
+                    entry.ended = Some(why.into());
+                }
             }
+            None => _ = self.outlasting.borrow_mut().remove(&number),
+        }
+    }
+
+    /// Keeps an entry whose response is still being sent.
+    #[cold]
+    fn outlast(&self, entry: Entry) {
+        let mut outlasting = self.outlasting.borrow_mut();
+        if outlasting.len() < MAX_OUTLASTING && entry.number != FORGOTTEN {
+            outlasting.insert(entry.number, entry);
+        }
+    }
+
+    /// The request came by this connection.
+    pub fn connect(&self, number: u64, connection: Option<ConnectionId>) {
+        self.with_entry(number, |entry| entry.asked.connection = connection);
+    }
+
+    /// It was no request.
+    pub fn forget(&self, number: u64) {
+        self.with_entry(number, |entry| entry.number = FORGOTTEN);
+    }
+
+    fn with_entry(&self, number: u64, change: impl FnOnce(&mut Entry)) {
+        if self.capacity > 0 {
+            let entries = &mut *self.entries.borrow_mut();
+            let entry = entries.get_mut((number % self.capacity as u64) as usize);
+            entry.filter(|entry| entry.number == number).map(change);
         }
     }
 
@@ -192,40 +244,49 @@ impl Recent {
                 push_entry(entry, now, &mut text.last);
             }
         }
-        for (_, asked) in self.running.borrow().iter().take(MAX_RUNNING) {
+        self.for_each_running(&entries, |asked, entry| {
             push_object(asked, &mut text.running);
-            _ = write!(text.running, ",\"phase\":\"respond\",\"age\":{}}}", now.saturating_sub(asked.began));
-        }
-        let is_sending = |entry: &&Entry| entry.micros.is_none();
-        for entry in entries.iter().filter(is_sending).take(MAX_RUNNING) {
-            push_object(&entry.asked, &mut text.running);
-            let age = now.saturating_sub(entry.asked.began);
-            _ = write!(
-                text.running,
-                ",\"phase\":\"send\",\"age\":{age},\"status\":{}}}",
-                entry.status.code()
-            );
-        }
+            let age = now.saturating_sub(asked.began);
+            _ = match entry {
+                None => write!(text.running, ",\"phase\":\"respond\",\"age\":{age}}}"),
+                Some(Entry { status, .. }) => {
+                    write!(text.running, ",\"phase\":\"send\",\"age\":{age},\"status\":{}}}", status.code())
+                }
+            };
+        });
         text
+    }
+
+    /// Calls `show` for the oldest requests that run. Those whose response is being sent have an entry.
+    fn for_each_running(&self, entries: &[Entry], mut show: impl FnMut(&Asked, Option<&Entry>)) {
+        let running = self.running.borrow();
+        let outlasting = self.outlasting.borrow();
+        let is_sending = |entry: &&Entry| entry.micros.is_none() && entry.number != FORGOTTEN;
+        let sending = entries.iter().chain(outlasting.values()).filter(is_sending);
+        let mut all: Vec<(&Asked, Option<&Entry>)> = running
+            .iter()
+            .map(|(_, asked)| (asked, None))
+            .chain(sending.map(|entry| (&entry.asked, Some(entry))))
+            .collect();
+        all.sort_unstable_by_key(|(asked, _)| asked.began);
+        all.into_iter().take(MAX_RUNNING).for_each(|(asked, entry)| show(asked, entry));
     }
 }
 
 impl Recent {
     /// Lines for `taipan top`: requests that run, and the last ones, but at most so many of each. The fields are: what it waits for or
-    /// why it has ended, microseconds, time, client, method, host, target, status and bytes.
+    /// why it has ended, microseconds, time, client, method, host, target, status, bytes and connection.
     pub fn lines(&self, most: u64) -> String {
         let (next, now) = (self.next.get(), clock::micros());
         let mut out = String::new();
         let age = |asked: &Asked| now.saturating_sub(asked.began);
-        for (_, asked) in self.running.borrow().iter().take(MAX_RUNNING) {
-            push_line(&mut out, "running", "respond", asked, age(asked), None);
-        }
         let entries = self.entries.borrow();
-        for entry in entries.iter().filter(|entry| entry.micros.is_none()).take(MAX_RUNNING) {
-            push_line(&mut out, "running", "send", &entry.asked, age(&entry.asked), Some(entry));
-        }
+        self.for_each_running(&entries, |asked, entry| {
+            let phase = if entry.is_some() { "send" } else { "respond" };
+            push_line(&mut out, "running", phase, asked, age(asked), entry);
+        });
         let first = next.saturating_sub(most.min(self.capacity as u64));
-        for entry in entries.iter().filter(|entry| entry.number >= first) {
+        for entry in entries.iter().filter(|entry| (first..FORGOTTEN).contains(&entry.number)) {
             let note = entry.ended.as_deref().or(entry.upstream.as_deref()).unwrap_or_default();
             let micros = entry.micros.unwrap_or_else(|| age(&entry.asked));
             push_line(&mut out, "last", note, &entry.asked, micros, Some(entry));
@@ -239,7 +300,15 @@ fn push_line(out: &mut String, kind: &str, note: &str, asked: &Asked, micros: u6
     let (method, host) = (asked.method.text(), asked.host.text());
     let (client, target) = (client_text(asked), without_values(&asked.target.text()));
     let (status, sent) = entry.map_or((0, 0), |entry| (entry.status.code(), entry.sent));
-    live::push(out, &[&kind, &note, &micros, &asked.time, &client, &method, &host, &target, &status, &sent]);
+    let id = id_text(asked);
+    let fields: [&dyn Display; 11] =
+        [&kind, &note, &micros, &asked.time, &client, &method, &host, &target, &status, &sent, &id];
+    live::push(out, &fields);
+}
+
+/// Empty: it is not known.
+fn id_text(asked: &Asked) -> String {
+    asked.connection.map_or_else(String::new, |id| id.to_string())
 }
 
 fn client_text(asked: &Asked) -> String {
@@ -272,8 +341,9 @@ fn push_object(asked: &Asked, out: &mut String) {
     }
     _ = write!(
         out,
-        "{{\"time\":{},\"client\":{},\"method\":{},\"host\":{},\"target\":{},\"version\":{}",
+        "{{\"time\":{},\"connection\":\"{}\",\"client\":{},\"method\":{},\"host\":{},\"target\":{},\"version\":{}",
         asked.time,
+        id_text(asked),
         json_string(&client_text(asked)),
         json_string(&asked.method.text()),
         json_string(&asked.host.text()),
@@ -289,6 +359,7 @@ mod tests {
     fn push(recent: &Recent, time: i64) -> u64 {
         let request = LoggedRequest {
             client: Peer::Unix,
+            connection: ConnectionId::new(0x1a),
             head: None,
             host: 0,
             time,
@@ -334,11 +405,49 @@ mod tests {
         assert!(recent.text(0, 0).running.contains("\"phase\":\"send\""));
         recent.finish(number, 5, 7, None);
         assert_eq!(recent.text(0, 0).running, "");
-        let request = LoggedRequest { client: Peer::Unix, head: None, host: 0, time: 1, began: 0, tls: None };
+        let began = 0;
+        let request = LoggedRequest {
+            client: Peer::Unix,
+            connection: None,
+            head: None,
+            host: 0,
+            time: 1,
+            began,
+            tls: None,
+        };
         let running = recent.run(&request);
         assert!(recent.text(0, 0).running.contains("\"phase\":\"respond\""));
+        running.connect(ConnectionId::new(0x2b));
+        assert!(recent.text(0, 0).running.contains("\"connection\":\"2b\""));
         drop(running);
         assert_eq!(recent.text(0, 0).running, "");
+    }
+
+    #[test]
+    fn a_response_is_shown_for_as_long_as_it_is_sent() {
+        let recent = Rc::new(Recent::new(2));
+        let long = push(&recent, 1);
+        for time in 2..10 {
+            let number = push(&recent, time);
+            recent.finish(number, 5, 7, None);
+        }
+        let text = recent.text(0, 100);
+        assert!(text.running.contains("\"time\":1,\"connection\":\"1a\""), "{}", text.running);
+        assert!(!text.last.contains("\"time\":1,"), "{}", text.last);
+        assert!(
+            recent.lines(5).lines().any(|line| line.starts_with("running\tsend\t") && line.ends_with("\t1a"))
+        );
+        recent.finish(long, 5, 7, None);
+        assert_eq!((recent.text(0, 100).running, recent.outlasting.borrow().len()), (String::new(), 0));
+        let number = push(&recent, 10);
+        recent.forget(number);
+        assert_eq!(recent.text(0, 100).running, "");
+        (11..15).for_each(|time| _ = push(&recent, time));
+        assert_eq!(recent.outlasting.borrow().len(), 2, "what was no request is not kept");
+        for time in 0..3000 {
+            push(&recent, time);
+        }
+        assert_eq!(recent.outlasting.borrow().len(), MAX_OUTLASTING);
     }
 
     #[test]

@@ -76,6 +76,10 @@ impl Master {
         for generation in &self.generations {
             _ = generation.channel.send(&MasterCommand::Level { level, time });
         }
+        for channel in self.pools.iter().filter_map(|pool| pool.channel.as_ref()) {
+            _ = channel.send(&PoolCommand::Level { level, time });
+        }
+        self.send_level_to_acme(level, time);
         client.done("");
     }
 

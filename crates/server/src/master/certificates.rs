@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -250,6 +250,13 @@ impl Master {
         let Some(channel) = self.certificates.channel() else { return };
         if let Ok(Some(file)) = self.open_error_log().map(OpenSink::into_file) {
             _ = channel.send(&AcmeCommand::Log(file.into()));
+        }
+    }
+
+    /// Sends another level of the error log.
+    pub(super) fn send_level_to_acme(&self, level: Level, time: Duration) {
+        if let Some(channel) = self.certificates.channel() {
+            _ = channel.send(&AcmeCommand::Level(level, time));
         }
     }
 

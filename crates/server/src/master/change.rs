@@ -502,6 +502,9 @@ impl Master {
         self.preparation = None;
         self.change = None;
         self.queued_reload = None;
+        // Their clients wait for the end of the stream, and so for each copy of its descriptor.
+        self.purges.clear();
+        self.disconnects.clear();
         self.counters = Counters::new(Vec::new(), None);
     }
 

@@ -96,6 +96,7 @@ impl Master {
             }
             generation.on_retired();
             self.advance_purges();
+            self.advance_disconnects();
             if let Some(code) = self.on_exit(generation, end) {
                 return Some(code);
             }
@@ -222,6 +223,7 @@ impl Master {
             upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
             self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
             self.purges.iter().map(|running| running.until).min().map(|at| (at, Timer::Purges)),
+            self.disconnects.iter().map(|running| running.until).min().map(|at| (at, Timer::Disconnects)),
             self.next_ping.map(|at| (at, Timer::Ping)),
             self.certificates.deadline().map(|at| (at, Timer::Acme)),
             self.next_look.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::Certificates)),
@@ -274,6 +276,7 @@ impl Master {
             }
             Timer::RestartSigner(generation) => self.restart_signer(generation),
             Timer::Purges => self.advance_purges(),
+            Timer::Disconnects => self.advance_disconnects(),
             // `on_timers` looks after them.
             Timer::Pool | Timer::Logger | Timer::Acme => {}
             Timer::RestartLoggers => self.replace_loggers(),

@@ -13,6 +13,7 @@ mod acts;
 mod change;
 
 mod counters;
+mod disconnects;
 mod loggers;
 mod pools;
 mod purges;
@@ -56,6 +57,7 @@ use acts::Acts;
 use certificates::CertificateKeeper;
 use change::{Cause, Change, Preparation, Tls};
 use counters::Counters;
+use disconnects::RunningDisconnect;
 use lifecycle::{Action, State};
 use loggers::{LoggerPlan, LoggerProcess};
 use notify::Notify;
@@ -154,6 +156,9 @@ struct Master {
     purges: Vec<RunningPurge>,
     /// Of the last purge.
     purge_number: u32,
+    disconnects: Vec<RunningDisconnect>,
+    /// Of the last one.
+    disconnect_number: u32,
     predecessor: Option<Predecessor>,
     successor: Option<Successor>,
     restart_limit: RestartLimit,
@@ -206,6 +211,7 @@ enum Timer {
     UpgradeTimeout,
     ControlTimeout,
     Purges,
+    Disconnects,
     Ping,
     Certificates,
     NamedFiles,
@@ -271,6 +277,8 @@ impl Master {
             acts,
             purges: Vec::new(),
             purge_number: 0,
+            disconnects: Vec::new(),
+            disconnect_number: 0,
             predecessor,
             successor: None,
             restart_limit: RestartLimit::of_servers(),
@@ -384,7 +392,7 @@ impl Master {
         let is_allowed = self.site.as_ref().is_some_and(acts::have_page);
         match Request::parse(line.as_bytes()).filter(|request| is_allowed && request.is_for_page()) {
             Some(request) => self.carry_out(client, request, &format!("page, {}", who.escape_debug())),
-            None => client.failed(["this cannot be done here"]),
+            None => client.failed(["there is no such act here, or one of its values is wrong"]),
         }
     }
 
@@ -408,6 +416,7 @@ impl Master {
                 client.done("");
             }
             Request::Level(level, time) => self.change_level(client, level, time),
+            Request::Disconnect(selection) => self.disconnect(selection, client),
             Request::Maintenance(act) => self.switch_maintenance(client, &act),
             Request::Watch(filter) => match self.serving() {
                 Some(generation) => {
@@ -448,6 +457,12 @@ impl Master {
                 Ok(Received::Message(GenerationEvent::Purged { number, in_memory, files })) => {
                     self.on_purged(pid, number, in_memory, files);
                 }
+                Ok(Received::Message(GenerationEvent::Disconnected {
+                    number,
+                    connections,
+                    streams,
+                    silent,
+                })) => self.on_disconnected(pid, number, (connections, streams), silent),
                 Ok(Received::Message(GenerationEvent::Act { text, to })) => self.on_act(&text, to),
                 // `reap` handles the end of the process.
                 Ok(Received::End) => {

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use site::model::Level;
 
 use super::PoolError;
 use super::selection::Choice;
@@ -139,6 +140,8 @@ pub enum PoolCommand {
     AddWorker(OwnedFd),
     /// The error log from now on.
     Log(OwnedFd),
+    /// Have this level of the error log for a time.
+    Level { level: Level, time: Duration },
     /// Take an endpoint out of service, or put it back, and write the response of the control socket.
     Drain { change: DrainChange, endpoint: String, to: OwnedFd },
 }
@@ -284,6 +287,7 @@ impl Message<'_> for PoolCommand {
         match self {
             PoolCommand::AddWorker(fd) => Encoder::new(b'J').fd(fd),
             PoolCommand::Log(fd) => Encoder::new(b'O').fd(fd),
+            PoolCommand::Level { level, time } => Encoder::new(b'E').level(*level, *time),
             PoolCommand::Drain { change, endpoint, to } => {
                 let kind = match change {
                     DrainChange::Drain => b'D',
@@ -298,6 +302,10 @@ impl Message<'_> for PoolCommand {
         Some(match kind {
             b'J' => PoolCommand::AddWorker(fields.fd()?),
             b'O' => PoolCommand::Log(fields.fd()?),
+            b'E' => {
+                let (level, time) = fields.level()?;
+                PoolCommand::Level { level, time }
+            }
             b'D' | b'U' => {
                 let change = if kind == b'D' { DrainChange::Drain } else { DrainChange::Undrain };
                 PoolCommand::Drain { change, endpoint: text(fields.rest())?, to: fields.fd()? }
@@ -370,6 +378,7 @@ mod tests {
             })
         }));
         check_codec([PoolCommand::AddWorker(fd()), PoolCommand::Log(fd())]);
+        check_codec([PoolCommand::Level { level: Level::Info, time: Duration::from_secs(600) }]);
         let drain = |change| PoolCommand::Drain { change, endpoint: "10.0.0.1:80".to_owned(), to: fd() };
         check_codec([drain(DrainChange::Drain), drain(DrainChange::Undrain)]);
     }

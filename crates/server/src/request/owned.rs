@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use site::disconnect::ConnectionId;
 use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_http::framing::Framing;
@@ -23,6 +24,7 @@ pub struct OwnedHead {
 
 /// A connection, and what is known of its TLS.
 pub struct OwnedConnection {
+    pub id: Option<ConnectionId>,
     pub client: Peer,
     pub group: AddressGroup,
     pub via: Via,
@@ -76,13 +78,13 @@ impl OwnedHead {
 
 impl OwnedConnection {
     pub fn of(connection: &ConnectionInfo<'_>) -> OwnedConnection {
-        let ConnectionInfo { client, group, via, local, tls } = *connection;
-        OwnedConnection { client, group, via, local, tls: tls.cloned() }
+        let ConnectionInfo { id, client, group, via, local, tls } = *connection;
+        OwnedConnection { id, client, group, via, local, tls: tls.cloned() }
     }
 
     pub fn info(&self) -> ConnectionInfo<'_> {
-        let OwnedConnection { client, group, via, local, ref tls } = *self;
-        ConnectionInfo { client, group, via, local, tls: tls.as_ref() }
+        let OwnedConnection { id, client, group, via, local, ref tls } = *self;
+        ConnectionInfo { id, client, group, via, local, tls: tls.as_ref() }
     }
 }
 

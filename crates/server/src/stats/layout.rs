@@ -31,6 +31,7 @@ counts! {
     AcceptFailed "accept_failed" "accepting failed: no descriptors or no memory",
     Evicted "evicted" "idle connections closed to make room",
     EvictedSlow "evicted_slow" "slow connections closed to make room",
+    Disconnected "disconnected" "connections and streams ended by an administrator",
     Panicked "panicked" "connections ended by a panic",
     Http10 "http_1_0" "requests by HTTP/1.0",
     Http11 "http_1_1" "requests by HTTP/1.1",

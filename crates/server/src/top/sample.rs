@@ -64,6 +64,8 @@ pub struct Request {
     /// 0: there is no response yet.
     pub status: u64,
     pub sent: u64,
+    /// The ID of its connection. Empty: it is not known.
+    pub connection: String,
 }
 
 /// Lines that are read: far more than there are.
@@ -149,6 +151,7 @@ impl Fields<'_> {
             target: self.text(),
             status: self.number(),
             sent: self.number(),
+            connection: self.text(),
         }
     }
 }
@@ -163,7 +166,8 @@ mod tests {
                     zone\ta.example /x\t0\t1\t2\t3\t4\t99\t1:1 9999:1 x:1\n\
                     endpoint\tapp\t10.0.0.1:80\tup\t3\t2\t1\t0\n\
                     last\t\t10\t5\t::1\tGET\th\t/old\t200\t1\nlast\t\t10\t6\t::1\tGET\th\t/new\t404\t1\n\
-                    running\trespond\t10\nrunning\tsend\t20\ncount\n\n";
+                    running\trespond\t10\n\
+                    running\tsend\t20\t5\t::1\tGET\th\t/\t200\t1\t1a2b\ncount\n\n";
         let sample = Sample::parse(text);
         assert_eq!((sample.version.as_str(), sample.process, sample.count("bytes")), ("1.2", 7, 5));
         assert_eq!((sample.first_byte[3], sample.first_byte[70], sample.first_byte.len()), (2, 1, BUCKETS));
@@ -173,5 +177,6 @@ mod tests {
         let targets: Vec<&str> = sample.last.iter().map(|request| request.target.as_str()).collect();
         assert_eq!(targets, ["/new", "/old"]);
         assert_eq!(sample.running.iter().map(|request| request.micros).collect::<Vec<_>>(), [20, 10]);
+        assert_eq!((&*sample.running[0].connection, &*sample.running[1].connection), ("1a2b", ""));
     }
 }

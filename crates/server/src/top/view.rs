@@ -259,11 +259,12 @@ fn endpoints(change: &Change<'_>) -> Vec<Line> {
 }
 
 fn running(now: &Sample) -> Vec<Line> {
-    let mut lines = vec![title(format!("{:>9} {:<8} {:<22} RUNNING NOW", "AGE", "PHASE", "CLIENT"))];
+    let mut lines =
+        vec![title(format!("{:>9} {:<8} {:<8} {:<22} RUNNING NOW", "AGE", "PHASE", "ID", "CLIENT"))];
     lines.extend(now.running.iter().map(|request| {
-        let Request { note, micros, client, method, host, target, .. } = request;
+        let Request { note, micros, client, method, host, target, connection, .. } = request;
         let age = time(*micros);
-        let text = format!("{age:>9} {note:<8} {client:<22} {method} {host} {target}");
+        let text = format!("{age:>9} {note:<8} {connection:<8} {client:<22} {method} {host} {target}");
         Line { style: Style::Plain, text }
     }));
     lines
@@ -275,7 +276,7 @@ fn last(now: &Sample) -> Vec<Line> {
         "AGO", "STATUS", "TOOK", "SENT", "CLIENT"
     ))];
     lines.extend(now.last.iter().map(|request| {
-        let Request { note, micros, time: at, client, method, host, target, status, sent } = request;
+        let Request { note, micros, time: at, client, method, host, target, status, sent, .. } = request;
         let style = match status {
             500.. => Style::Bad,
             400.. => Style::Warning,

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use site::balance::Balance;
+use site::disconnect::ConnectionId;
 use site::forwarding::Spelling;
 use site::model::{Route, Script};
 use site::proxies::Via;
@@ -54,7 +55,7 @@ pub struct SentRequest {
     log: Option<(Rc<UpstreamLog>, AttemptLog)>,
     /// `None`: requests have no trace.
     pub trace: Option<Trace>,
-    _running: Running,
+    running: Running,
 }
 
 /// What the driver goes on with.
@@ -115,6 +116,8 @@ impl SentRequest {
         log.iter().for_each(|(_, attempt)| attempt.on_connection());
         let running = services.access.recent.run(&LoggedRequest {
             client,
+            // It is still idle.
+            connection: None,
             head: Some(head),
             host,
             time: services.clock.now(),
@@ -130,7 +133,7 @@ impl SentRequest {
             began: Instant::now(),
             log,
             trace,
-            _running: running,
+            running,
         }))
     }
 
@@ -139,6 +142,11 @@ impl SentRequest {
         let connection = self.connection.take()?;
         let (received, attempt) = (std::mem::take(&mut self.received), self.log.take());
         Some(Rest { connection, received, began: self.began, attempt: attempt.map(|(_, attempt)| attempt) })
+    }
+
+    /// The request came by this connection.
+    pub fn connect(&self, connection: Option<ConnectionId>) {
+        self.running.connect(connection);
     }
 
     /// What the log has of the upstream.

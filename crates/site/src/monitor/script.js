@@ -211,7 +211,7 @@ const showRequests = workers => {
   const running = known.flatMap(worker => worker.running).sort((a, b) => b.age - a.age).slice(0, 20);
   $("running").hidden = !running.length;
   $("running-rows").replaceChildren(...running.map(request => row([
-    ...requestCells(request, request.age), [request.phase, "hide-small"]])));
+    ...requestCells(request, request.age), [request.phase, "hide-small"], [request.connection]])));
 };
 
 const showCounts = all => {

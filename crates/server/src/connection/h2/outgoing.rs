@@ -83,6 +83,10 @@ impl Outgoing {
         }
     }
 
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
     /// From now on the stream's task makes the content. `chunk` is the first, perhaps empty.
     pub fn begin_stream(&mut self, chunk: Vec<u8>) {
         self.stream = Stream::Open;

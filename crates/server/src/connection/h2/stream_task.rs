@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -21,7 +21,7 @@ use super::tunnel_stream::TunnelStream;
 use super::{Http2, Origin, PendingRequest, RESET, Start, log_unanswered};
 use crate::connection::output::{READ_SIZE, UNREADABLE};
 use crate::connection::table::TableEntry;
-use crate::connection::{Event, Phase, client};
+use crate::connection::{DISCONNECTED, Event, Phase, client};
 use crate::disk::Work;
 use crate::exchange;
 use crate::files::beneath::Wait;
@@ -39,6 +39,8 @@ pub struct StreamTask {
     pub entry: TableEntry,
     /// With which the stream is reset when its content cannot be completed.
     pub failure: Cell<ErrorCode>,
+    /// Why it has ended by itself, for the log.
+    pub ended: Cell<Option<&'static str>>,
 }
 
 /// The client is too slow with the body of its request.
@@ -47,23 +49,50 @@ struct TooSlow;
 impl StreamTask {
     /// Responds, and makes the content until all of it is sent.
     pub async fn serve(self, start: Start) {
+        let ended = {
+            let responding = pin!(self.respond_or_go_on(start));
+            let disconnected = poll_fn(|cx| {
+                let ended = self.entry.state.poll_disconnected(cx.waker());
+                // Before the request is dropped, which writes its log line.
+                ended.map(|()| self.ended.set(Some(DISCONNECTED)))
+            });
+            tokio::select! {
+                biased;
+                () = disconnected => true,
+                () = responding => false,
+            }
+        };
+        if ended {
+            self.failure.set(ErrorCode::CANCEL);
+            self.abort(DISCONNECTED);
+        }
+    }
+
+    async fn respond_or_go_on(&self, start: Start) {
         let body = match start {
             Start::Request(request) => self.respond(*request).await,
-            Start::Body(body) => Some(body),
-            Start::Content => None,
+            Start::Body(client, body) => {
+                self.entry.state.set_client(client);
+                Some(body)
+            }
+            Start::Content(client) => {
+                self.entry.state.set_client(client);
+                None
+            }
         };
         self.make_content(body).await;
     }
 
     async fn respond(&self, request: PendingRequest) -> Option<Box<dyn BodyStream>> {
         let connections = &self.shared.connections;
-        let Http2 { peer, destination, scheme, .. } = *self.shared.http2.borrow();
+        let Http2 { peer, destination, scheme, connection: id, .. } = *self.shared.http2.borrow();
         let group = destination.group;
         let mut store = Box::new(FieldStore::new());
         // It was read before, without an error.
         let mut head = request.fields.head(&mut store, &connections.services.site.limits.head).ok()?;
         (head.scheme, head.is_early) = (scheme, request.is_early);
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
+        self.entry.state.set_client(client);
         let origin = Origin { client, group, via, began: request.began };
         // As the client has sent it, for the counts and the log.
         let sent = head;
@@ -85,8 +114,8 @@ impl StreamTask {
             head.framing = Framing::None;
         }
         let guard = Unanswered { task: self, head: &sent, origin };
-        let connection =
-            ConnectionInfo { client, group, via, local: self.shared.local, tls: self.shared.tls.as_deref() };
+        let Shared { local, ref tls, .. } = *self.shared;
+        let connection = ConnectionInfo { id, client, group, via, local, tls: tls.as_deref() };
         let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
         let body = match body.has_content() && !is_tunnel {
             true => RequestBody::Stream(Rc::new(body)),
@@ -279,7 +308,8 @@ impl StreamTask {
     fn poll_deadline(&self, cx: &mut Context<'_>) -> Poll<TooSlow> {
         let state = &self.entry.state;
         match state.take_event(cx.waker()) {
-            None | Some(Event::Park | Event::Measure | Event::Evict) => Poll::Pending,
+            // `serve` ends it.
+            None | Some(Event::Park | Event::Measure | Event::Evict | Event::Disconnect) => Poll::Pending,
             Some(Event::CheckRate) if self.is_fast_enough() => {
                 self.enter(state.phase());
                 Poll::Pending
@@ -324,7 +354,7 @@ impl Drop for Unanswered<'_> {
         let Shared { connections, ended, .. } = &*self.task.shared;
         let (status, why) = match std::thread::panicking() {
             true => (Status::INTERNAL_SERVER_ERROR, why_dropped()),
-            false => (Status::BAD_REQUEST, ended.get().unwrap_or(RESET)),
+            false => (Status::BAD_REQUEST, ended.get().or(self.task.ended.get()).unwrap_or(RESET)),
         };
         let has_left = !std::thread::panicking();
         connections.services.counts.add(Count::Abandoned, u64::from(has_left));

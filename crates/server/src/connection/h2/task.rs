@@ -19,9 +19,9 @@ use super::stream_task::StreamTask;
 use super::{Answered, Http2, Then};
 use crate::connection::client::Client;
 use crate::connection::output::{self, CLIENT_CLOSED, Output};
-use crate::connection::stream::Stream;
-use crate::connection::table::TableEntry;
-use crate::connection::{Connections, Event, Phase};
+use crate::connection::stream::{More, SendStream, Stream};
+use crate::connection::table::{Identity, TableEntry};
+use crate::connection::{Connections, DISCONNECTED, Event, Phase};
 use crate::stats::Count;
 
 /// Outputs that wait for the client. Then nothing more is read.
@@ -68,6 +68,8 @@ enum End {
     Linger,
     /// It is idle.
     Park,
+    /// An administrator ends it.
+    Disconnect,
     /// The client is too slow, or it is closed for another connection.
     Reset(Count, &'static str),
 }
@@ -79,10 +81,11 @@ impl Http2Task {
         stream: Stream,
         client: Client,
         entry: TableEntry,
-        http2: Http2,
+        mut http2: Http2,
         output: Option<Output>,
         input: Vec<u8>,
     ) -> Http2Task {
+        http2.connect(entry.state.id());
         Http2Task {
             shared: Rc::new(Shared::new(connections, http2, &stream)),
             stream,
@@ -107,6 +110,17 @@ impl Http2Task {
                 self.shared.connections.services.counts.add(count, 1);
                 self.stream.reset_when_closed();
                 self.end(why);
+            }
+            End::Disconnect => {
+                // Within a frame, nothing else can be sent.
+                if self.outputs.is_empty() {
+                    let goodbye = self.shared.http2.borrow_mut().goodbye();
+                    _ = self.stream.try_send(&goodbye, More::Nothing).and_then(|_| self.stream.try_flush());
+                    self.stream.close_session();
+                } else {
+                    self.stream.reset_when_closed();
+                }
+                self.end(DISCONNECTED);
             }
             End::Linger => self.linger(),
             End::Park => self.park(),
@@ -206,6 +220,7 @@ impl Http2Task {
         match event {
             Event::Park if !connections.is_leaving() => Some(End::Park),
             Event::Park | Event::Measure => None,
+            Event::Disconnect => Some(End::Disconnect),
             Event::Evict => Some(End::Reset(Count::EvictedSlow, "too slow while others waited")),
             // Each stream has a deadline of its own.
             Event::CheckRate if phase == Phase::Body => {
@@ -299,10 +314,12 @@ impl Http2Task {
         let starts = self.shared.http2.borrow_mut().take_starts();
         for (stream, start) in starts {
             self.waited = Waited::Yes;
-            let entry = connections.stream_table.insert(Phase::Respond, now);
+            let identity = Identity { id: None, peer: self.client.peer().into() };
+            let entry = connections.stream_table.insert(identity, Phase::Respond, now);
             let deadline = entry.state.clone();
             let failure = Cell::new(ErrorCode::INTERNAL_ERROR);
-            let task = StreamTask { shared: self.shared.clone(), stream, entry, failure }.serve(start);
+            let (shared, ended) = (self.shared.clone(), Cell::default());
+            let task = StreamTask { shared, stream, entry, failure, ended }.serve(start);
             debug_assert!(size_of_val(&task) as u64 <= memory::TASK);
             let task = self.streams.spawn_local(task);
             self.shared.http2.borrow_mut().on_started(stream, task, deadline);

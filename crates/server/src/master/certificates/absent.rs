@@ -1,8 +1,9 @@
 //! A build without ACME: no process gets certificates.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
+use site::model::Level;
 
 use super::Master;
 use crate::ipc::Channel;
@@ -41,6 +42,8 @@ impl Master {
     pub(super) fn serve_renewed(&mut self) {}
 
     pub(super) fn send_log_to_acme(&self) {}
+
+    pub(super) fn send_level_to_acme(&self, _level: Level, _time: Duration) {}
 
     pub(super) fn on_acme_exit(&mut self, _pid: Pid, _end: &str) -> bool {
         false
