@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 
 use crate::date;
 use crate::digits::write_number;
-use crate::fields::is_token;
+use crate::fields::{is_token, text_len};
 use crate::head::Field;
 use crate::status::Status;
 
@@ -48,6 +48,9 @@ pub struct Block {
     pub date_at: Option<usize>,
 }
 
+/// Bytes of most heads.
+const USUAL: usize = 320;
+
 /// Renders a head line by line.
 #[derive(Debug, Clone)]
 pub struct Builder {
@@ -59,7 +62,11 @@ pub struct Builder {
 impl Builder {
     /// Writes the status line and `Date` (RFC 9110 §6.6.1).
     pub fn new(status: Status, date: &[u8; date::LEN]) -> Builder {
-        let mut bytes = Vec::with_capacity(320);
+        Builder::over(Vec::with_capacity(USUAL), status, date)
+    }
+
+    /// As `new`, in the memory of an empty buffer.
+    pub fn over(mut bytes: Vec<u8>, status: Status, date: &[u8; date::LEN]) -> Builder {
         bytes.extend_from_slice(b"HTTP/1.1 ");
         write_number(u64::from(status.code()), &mut bytes);
         bytes.push(b' ');
@@ -85,11 +92,6 @@ impl Builder {
         self.bytes.extend_from_slice(b": ");
         self.push_value(field.value);
         self
-    }
-
-    /// Makes room for so many bytes of fields and body.
-    pub fn reserve(&mut self, bytes: usize) {
-        self.bytes.reserve(bytes);
     }
 
     pub fn number(mut self, name: &str, value: u64) -> Builder {
@@ -128,7 +130,8 @@ impl Builder {
         let is_control = |byte: &u8| matches!(byte, b'\r' | b'\n' | 0);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.bytes[start..].iter_mut().filter(|byte| is_control(byte)).for_each(|byte| *byte = b' ');
+        let clean = text_len(value);
+        self.bytes[start + clean..].iter_mut().filter(|byte| is_control(byte)).for_each(|byte| *byte = b' ');
         self.bytes.extend_from_slice(CRLF);
     }
 
@@ -160,6 +163,11 @@ impl ResponseHead {
     /// Empty if the body is not in this buffer.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.head..]
+    }
+
+    /// The buffer, for another head.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Head and body.

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::known::{HOP_BY_HOP, KnownField, KnownFields};
-use crate::fields::{digits, is_name, text_len, token_len, trim_ows};
+use crate::fields::{digits, is_name, is_token, text_len, trim_ows};
 use crate::framing::{self, Framing, FramingError};
 use crate::head::{Field, Version};
 use crate::status::Status;
@@ -144,8 +144,14 @@ impl HeadLines {
     /// Reads up to the end of a line. Removes the consumed bytes from `input`.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
         while let Some(&first) = input.first() {
-            // The rest of the line at once, where nothing in it has to be looked at.
-            if self.position == LinePosition::Within && !first.is_ascii_control() {
+            let is_text = match self.position {
+                LinePosition::Start => !first.is_ascii_control() && first != b' ',
+                LinePosition::Within => !first.is_ascii_control(),
+                LinePosition::Cr => false,
+            };
+            // The text of the line at once, as nothing in it has to be looked at.
+            if is_text {
+                self.position = LinePosition::Within;
                 self.take_text(input)?;
                 continue;
             }
@@ -212,14 +218,15 @@ impl HeadLines {
     /// Adds the complete line to the section as a field.
     pub fn take_field(&mut self) -> Result<(), LineError> {
         let line = self.line();
-        let colon = token_len(line);
-        if colon == 0 || line.get(colon) != Some(&b':') {
+        let colon = line.iter().position(|byte| *byte == b':').ok_or(LineError::Malformed)?;
+        let known = KnownField::of(&line[..colon]);
+        // The name of a known field is a token.
+        if known.is_none() && !is_token(&line[..colon]) {
             return Err(LineError::Malformed);
         }
         if self.section.lines.len() >= self.limits.fields {
             return Err(LineError::TooManyFields);
         }
-        let known = KnownField::of(&line[..colon]);
         let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');
         let spaces = line[colon + 1..].iter().take_while(is_space).count();
         let value = trim_ows(&line[colon + 1 + spaces..]).len();
@@ -339,17 +346,22 @@ impl FieldSection {
     /// Removes `HOP_BY_HOP`.
     pub fn remove_hop_by_hop(&mut self) {
         if self.known.has_any_of(HOP_BY_HOP) {
-            self.retain(|line, _| !line.known.is_some_and(|known| HOP_BY_HOP.has(known)));
+            self.lines.retain(|line| !line.known.is_some_and(|known| HOP_BY_HOP.has(known)));
+            self.known = self.known.without(HOP_BY_HOP);
         }
     }
 
-    /// Removes the fields that `Connection` names (RFC 9110 §7.6.1).
-    pub fn remove_connection_options(&mut self) {
-        if self.known.has(KnownField::Connection) {
-            let options: Vec<Vec<u8>> = self.connection_options().map(<[u8]>::to_vec).collect();
+    /// Removes `HOP_BY_HOP`, and the fields that `Connection` names (RFC 9110 §7.6.1).
+    pub fn remove_fields_of_hop(&mut self) {
+        let is_hop_by_hop = |name| KnownField::of(name).is_some_and(|known| HOP_BY_HOP.has(known));
+        // Most heads name only `keep-alive`, which needs no memory.
+        let options = self.connection_options().filter(|option| !is_hop_by_hop(option));
+        let options: Vec<Vec<u8>> = options.map(<[u8]>::to_vec).collect();
+        if !options.is_empty() {
             let is_option = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
             self.retain(|line, bytes| !is_option(line.field(bytes).name));
         }
+        self.remove_hop_by_hop();
     }
 
     /// Removes all fields of this kind.

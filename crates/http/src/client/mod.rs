@@ -128,8 +128,7 @@ impl Parser {
         if !matches!(fields.framing(Version::Http11), Ok(Framing::None | Framing::Sized(0))) {
             self.persistence = Persistence::Close;
         }
-        fields.remove_connection_options();
-        fields.remove_hop_by_hop();
+        fields.remove_fields_of_hop();
         Ok(Interim { status, fields })
     }
 
@@ -152,8 +151,7 @@ impl Parser {
             || fields.connection_options().any(|option| option.eq_ignore_ascii_case(b"close"));
         let persistence = if closes { Persistence::Close } else { self.persistence };
         let trailer = trailers::announced(fields.known(KnownField::Trailer), |_| false);
-        fields.remove_connection_options();
-        fields.remove_hop_by_hop();
+        fields.remove_fields_of_hop();
         Ok(Head { status, framing, persistence, fields, upgrade: None, trailer })
     }
 
@@ -167,8 +165,7 @@ impl Parser {
         if version != Version::Http11 || framing != Framing::None || upgrade.is_none() {
             return Err(whole(LineError::StatusRange));
         }
-        fields.remove_connection_options();
-        fields.remove_hop_by_hop();
+        fields.remove_fields_of_hop();
         let (status, persistence) = (Status::SWITCHING_PROTOCOLS, Persistence::Close);
         Ok(Head { status, framing, persistence, fields, upgrade, trailer: None })
     }

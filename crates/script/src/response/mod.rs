@@ -132,10 +132,10 @@ impl Parser {
         });
         let (kind, status, framing) = result?;
         let mut fields = self.lines.into_section();
-        if self.status_line.is_some() {
-            fields.remove_connection_options();
+        match self.status_line {
+            Some(_) => fields.remove_fields_of_hop(),
+            None => fields.remove_hop_by_hop(),
         }
-        fields.remove_hop_by_hop();
         fields.remove(KnownField::Status);
         Ok(Head { kind, status, framing, fields })
     }
