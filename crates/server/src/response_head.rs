@@ -46,7 +46,22 @@ impl<'a> HeadWriter<'a> {
 
     /// As `new`, for a response that was made at another time.
     pub fn dated(site: &Site, date: &[u8; LEN], route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
-        let head = HeadWriter { builder: Builder::new(status, date), route, origin: PageOrigin::Site };
+        HeadWriter::begin(site, Builder::new(status, date), route)
+    }
+
+    /// As `new`, in the memory of an empty buffer.
+    pub fn over(
+        buffer: Vec<u8>,
+        services: &Services,
+        route: Option<&'a Route>,
+        status: Status,
+    ) -> HeadWriter<'a> {
+        let builder = Builder::over(buffer, status, &services.clock.date());
+        HeadWriter::begin(&services.site, builder, route)
+    }
+
+    fn begin(site: &Site, builder: Builder, route: Option<&'a Route>) -> HeadWriter<'a> {
+        let head = HeadWriter { builder, route, origin: PageOrigin::Site };
         match &site.server_header {
             Some(name) => head.field("Server", name),
             None => head,
@@ -66,12 +81,6 @@ impl<'a> HeadWriter<'a> {
         if !self.is_ruled(field.name) || is_fixed(field.name) {
             self.builder = self.builder.received(field);
         }
-        self
-    }
-
-    /// Makes room for so many bytes of fields and body.
-    pub fn reserve(mut self, bytes: usize) -> HeadWriter<'a> {
-        self.builder.reserve(bytes);
         self
     }
 

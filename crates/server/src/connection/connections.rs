@@ -179,7 +179,12 @@ impl Connections {
             output.first(),
             ended,
         );
-        self.services.scratch.borrow_mut().take_back(output.into_buffers());
+        let (buffers, head) = output.into_buffers();
+        let mut scratch = self.services.scratch.borrow_mut();
+        scratch.take_back(buffers);
+        if let Some(head) = head {
+            scratch.take_back_head(head);
+        }
     }
 
     /// Keeps a connection between two requests in the idle set, hands it off, or closes it: the worker's mode

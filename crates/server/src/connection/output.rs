@@ -4,9 +4,11 @@
 //! Knows nothing of requests.
 
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use site::memory;
+use taipan_http::response::ResponseHead;
 use taipan_http::trailers;
 use tokio::time::Instant;
 
@@ -356,9 +358,10 @@ impl Output {
         more.max(0) as u64
     }
 
-    /// The buffers, for the next batch.
-    pub fn into_buffers(self) -> (Vec<u8>, Records) {
-        (self.out, self.records)
+    /// The buffers, for the next batch, and that of a response that no cache keeps.
+    pub fn into_buffers(self) -> ((Vec<u8>, Records), Option<Vec<u8>>) {
+        let head = self.response.and_then(|response| Rc::into_inner(response.head));
+        ((self.out, self.records), head.map(ResponseHead::into_bytes))
     }
 
     #[inline]

@@ -12,6 +12,8 @@ pub struct Scratch {
     /// The bytes of `buffer` for the input of one client.
     input: usize,
     out: Vec<u8>,
+    /// For the head and the body of a response.
+    head: Vec<u8>,
     records: Records,
     /// The field list of an HTTP/2 request.
     pub fields: FieldList,
@@ -21,7 +23,8 @@ impl Scratch {
     pub fn new(limits: &Limits) -> Scratch {
         let input = memory::input(limits) as usize;
         let buffer = vec![0; memory::buffer(limits) as usize].into();
-        Scratch { buffer, input, out: Vec::new(), records: Records::default(), fields: FieldList::new() }
+        let (out, head) = (Vec::new(), Vec::new());
+        Scratch { buffer, input, out, head, records: Records::default(), fields: FieldList::new() }
     }
 
     /// Copies unread input to the start of the buffer, and returns the space behind it for more. Together they are as
@@ -40,6 +43,20 @@ impl Scratch {
     #[inline]
     pub fn lend(&mut self) -> (Vec<u8>, Records) {
         (std::mem::take(&mut self.out), std::mem::take(&mut self.records))
+    }
+
+    /// As `space`, with an empty buffer that can be taken for a response.
+    pub fn space_and_head(&mut self) -> (&mut [u8], &mut Vec<u8>) {
+        (&mut self.buffer[..memory::BUFFER as usize], &mut self.head)
+    }
+
+    /// Keeps the memory of a response that has been sent, if it is larger than what there is.
+    #[inline]
+    pub fn take_back_head(&mut self, mut head: Vec<u8>) {
+        if (self.head.capacity() + 1..=2 * memory::BATCH as usize).contains(&head.capacity()) {
+            head.clear();
+            self.head = head;
+        }
     }
 
     #[inline]

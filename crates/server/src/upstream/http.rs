@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -13,7 +14,7 @@ use site::proxies::Via;
 use taipan_http::digits::{write_ip, write_number};
 use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::forwarded;
-use taipan_http::head::{Head, Method, Persistence};
+use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::target::{SafePath, encode_path};
 use taipan_http::trailers::{self, Trailers};
 
@@ -25,6 +26,8 @@ use crate::services::Services;
 
 /// In `Via`.
 const NAME: &str = "taipan";
+/// Bytes that this server adds to most requests, beside the authority in three fields.
+const OWN_BYTES: usize = 256;
 /// Fields that are for the next hop alone, that the server writes itself, or that programs misread; beside those of
 /// `taipan_http::forwarded`.
 const OWN_FIELDS: [&str; 11] = [
@@ -205,7 +208,10 @@ pub fn request_head(
     asserted: &[(&str, &[u8])],
     next: Next<'_>,
 ) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
+    let fields = head.fields.iter().map(|field| field.name.len() + field.value.len() + b": \r\n".len());
+    let mut out = Vec::with_capacity(
+        OWN_BYTES + head.raw_target.len() + 3 * head.authority.len() + fields.sum::<usize>(),
+    );
     let path = head.target.path().map_or("*".into(), |path| forwarding.path(path, spelling));
     put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
     if let Some(query) = head.target.query() {
@@ -262,7 +268,7 @@ pub fn direct_head(head: &Head<'_>, name: &str, length: Option<Option<u64>>) -> 
     put(&mut out, &[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
     let forwards = Forwards::of(head.values("max-forwards"));
     let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
-    for field in head.fields.iter().filter(|field| !is_of_connection(head, field.name)) {
+    for field in passed_fields(head) {
         let is_counted = counts_forwards && is_name(field.name, "max-forwards");
         if !is_counted && !is_name(field.name, "proxy-authorization") {
             put(&mut out, &[field.name, b": ", field.value, b"\r\n"]);
@@ -342,18 +348,21 @@ impl Accepts {
 /// The client's fields that `passes` selects, without those of the connection. A name with an underscore is left out,
 /// because programs take it for the same name with a hyphen.
 fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool) {
-    for field in head.fields {
-        if !field.name.contains(&b'_') && passes(field.name) && !is_of_connection(head, field.name) {
+    for field in passed_fields(head) {
+        if !field.name.contains(&b'_') && passes(field.name) {
             put(out, &[field.name, b": ", field.value, b"\r\n"]);
         }
     }
 }
 
-/// Whether a field is for this hop alone, or written by this server.
-fn is_of_connection(head: &Head<'_>, name: &[u8]) -> bool {
-    let mut options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
-    OWN_FIELDS.iter().any(|own| is_name(name, own))
-        || options.any(|option| trim_ows(option).eq_ignore_ascii_case(name))
+/// The client's fields without those that are for this hop alone, or written by this server.
+fn passed_fields<'a>(head: &'a Head<'a>) -> impl Iterator<Item = Field<'a>> {
+    let is_own = |name: &[u8]| OWN_FIELDS.iter().any(|own| is_name(name, own));
+    let options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
+    // Empty for most clients, so that it needs no memory.
+    let options: Vec<&[u8]> = options.map(trim_ows).filter(|option| !is_own(option)).collect();
+    let is_option = move |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
+    head.fields.iter().copied().filter(move |field| !is_own(field.name) && !is_option(field.name))
 }
 
 /// RFC 9110 §7.6.3, behind those of other proxies.
@@ -364,14 +373,12 @@ fn put_via(head: &Head<'_>, own: &str, out: &mut Vec<u8>) {
 /// What this server knows of the request, unless the route has fields of its own.
 fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Vec<u8>) {
     put_via(head, NAME, out);
-    let mut client = Vec::with_capacity(40);
-    if let Some(ip) = peer.ip() {
-        write_ip(ip, &mut client);
-    }
-    let is_v6 = client.contains(&b':');
+    let client = peer.ip().map(|ip| ip.to_canonical());
     let scheme = head.scheme.as_str().as_bytes();
-    if !client.is_empty() && !forwarding.replaces(b"x-forwarded-for") {
-        put(out, &[b"X-Forwarded-For: ", &client, b"\r\n"]);
+    if let Some(ip) = client.filter(|_| !forwarding.replaces(b"x-forwarded-for")) {
+        put(out, &[b"X-Forwarded-For: "]);
+        write_ip(ip, out);
+        put(out, &[b"\r\n"]);
     }
     if !forwarding.replaces(b"x-forwarded-proto") {
         put(out, &[b"X-Forwarded-Proto: ", scheme, b"\r\n"]);
@@ -381,13 +388,17 @@ fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Ve
     }
     if !forwarding.replaces(b"forwarded") {
         // RFC 7239 §4 and §6.
-        let node: [&[u8]; 3] = match (client.is_empty(), is_v6) {
-            (true, _) => [b"", b"unknown", b""],
-            (false, true) => [b"\"[", &client, b"]\""],
-            (false, false) => [b"", &client, b""],
-        };
-        put(out, &[b"Forwarded: for=", node[0], node[1], node[2], b";host=\"", head.authority]);
-        put(out, &[b"\";proto=", scheme, b"\r\n"]);
+        put(out, &[b"Forwarded: for="]);
+        match client {
+            None => put(out, &[b"unknown"]),
+            Some(ip @ IpAddr::V4(_)) => write_ip(ip, out),
+            Some(ip @ IpAddr::V6(_)) => {
+                put(out, &[b"\"["]);
+                write_ip(ip, out);
+                put(out, &[b"]\""]);
+            }
+        }
+        put(out, &[b";host=\"", head.authority, b"\";proto=", scheme, b"\r\n"]);
     }
     if head.needs_early_data() {
         put(out, &[b"Early-Data: 1\r\n"]);

@@ -38,8 +38,8 @@ use crate::response_head::HeadWriter;
 use crate::stats::Count;
 use crate::trace::Trace;
 
-/// Bytes of the fields that this server adds to most responses.
-const OWN_FIELDS_BYTES: usize = 128;
+/// Bytes of the status line and of the fields that this server adds to most responses.
+const OWN_BYTES: usize = 256;
 
 /// A request that has been sent.
 pub struct SentRequest {
@@ -164,13 +164,13 @@ impl SentRequest {
         let mut timer = pin!(sleep_until(self.deadline()));
         let response = poll_fn(|cx| {
             let scratch = &mut *services.scratch.borrow_mut();
-            let space = scratch.space();
+            let (space, head) = scratch.space_and_head();
             let Some(connection) = &self.connection else { return Poll::Ready(None) };
             match connection.stream.poll_read(cx, space) {
                 // The driver meets an error again.
                 Poll::Ready(received) => {
                     let received = &space[..received.unwrap_or(0)];
-                    Poll::Ready(self.respond(received).or_else(|| {
+                    Poll::Ready(self.respond(received, std::mem::take(head)).or_else(|| {
                         self.received = received.to_vec();
                         None
                     }))
@@ -201,8 +201,8 @@ impl SentRequest {
         self.began.checked_add(wait).unwrap_or(self.began)
     }
 
-    /// `None`: this is not a whole response, or one that means more than a response to the client.
-    fn respond(&self, received: &[u8]) -> Option<(Response, Persistence)> {
+    /// Made in `buffer`. `None`: this is not a whole response, or one that means more than a response to the client.
+    fn respond(&self, received: &[u8], mut buffer: Vec<u8>) -> Option<(Response, Persistence)> {
         let services = &self.upstreams.services;
         let Step::Head(head, used) = HeadParser::http().receive(received) else { return None };
         let (route, body) = (self.route(), &received[used..]);
@@ -213,8 +213,8 @@ impl SentRequest {
             return None;
         }
         let forwarding = &route.script.as_ref()?.forwarding;
-        let mut writer =
-            HeadWriter::new(services, Some(route), head.status).reserve(received.len() + OWN_FIELDS_BYTES);
+        buffer.reserve(received.len() + OWN_BYTES);
+        let mut writer = HeadWriter::over(buffer, services, Some(route), head.status);
         for (known, field) in fields(&head) {
             let cookie = match known {
                 Some(known @ KnownField::SetCookie) => {
