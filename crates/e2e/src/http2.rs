@@ -209,6 +209,16 @@ impl Http2 {
         Ok(Frame { kind, flags, stream: u32::from_be_bytes([d, e, f, g]), payload })
     }
 
+    /// The next frame of a stream that is no WINDOW_UPDATE.
+    pub fn next_frame_of(&mut self, stream: u32) -> Frame {
+        loop {
+            let frame = self.read_frame().expect("another frame");
+            if frame.stream == stream && frame.kind != frame::WINDOW_UPDATE {
+                return frame;
+            }
+        }
+    }
+
     fn send(&mut self, bytes: Vec<u8>) -> Result<(), Http2Error> {
         self.client.try_send(bytes).map_err(|e| Http2Error::Connection(ReadError::of(e)))
     }

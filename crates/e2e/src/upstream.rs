@@ -1,7 +1,7 @@
 //! Upstreams that are threads of a test and speak HTTP/1 byte by byte.
 
-use std::io::{self, Read};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
 /// Reads the head of a request.
@@ -13,6 +13,17 @@ pub fn read_head(stream: &mut impl Read) -> io::Result<String> {
         head.push(byte[0]);
     }
     Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// Sends back what comes, until the end.
+pub fn echo(mut stream: TcpStream) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => return stream.shutdown(Shutdown::Write),
+            n => stream.write_all(&buffer[..n])?,
+        }
+    }
 }
 
 /// An upstream that has `serve` answer each connection, with the head of its first request. Its URL.

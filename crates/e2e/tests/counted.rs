@@ -506,13 +506,7 @@ fn echo(mut stream: TcpStream, head: String) -> io::Result<()> {
     let accept = STANDARD.encode(accept);
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket";
     stream.write_all(format!("{switch}\r\nSec-WebSocket-Accept: {accept}\r\n\r\n").as_bytes())?;
-    let mut buffer = [0; 4096];
-    loop {
-        match stream.read(&mut buffer)? {
-            0 => return stream.shutdown(Shutdown::Write),
-            n => stream.write_all(&buffer[..n])?,
-        }
-    }
+    e2e::upstream::echo(stream)
 }
 
 /// A FastCGI application that keeps its connections.

@@ -1,14 +1,14 @@
 //! WebSocket by HTTP/2 (RFC 8441): an extended CONNECT becomes a request with `Upgrade` to the upstream, which is a thread of the
 //! test.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{self, Write};
+use std::net::TcpStream;
 use std::sync::mpsc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use e2e::http2::{Frame, Http2, Http2Request, flag, frame};
-use e2e::upstream::upstream;
+use e2e::http2::{Http2, Http2Request, flag, frame};
+use e2e::upstream::{echo, upstream};
 use e2e::{Client, Random, Rows, Server, Site, TIMEOUT};
 use serde_json::Value;
 use sha1::{Digest, Sha1};
@@ -33,15 +33,9 @@ fn switch(head: &str) -> String {
 }
 
 /// Switches, and sends back what comes, until the end.
-fn echo(mut stream: TcpStream, head: String) -> io::Result<()> {
+fn switch_and_echo(mut stream: TcpStream, head: String) -> io::Result<()> {
     stream.write_all(switch(&head).as_bytes())?;
-    let mut buffer = [0; 4096];
-    loop {
-        match stream.read(&mut buffer)? {
-            0 => return stream.shutdown(Shutdown::Write),
-            n => stream.write_all(&buffer[..n])?,
-        }
-    }
+    echo(stream)
 }
 
 fn site(upstream: &str, settings: &str) -> Site {
@@ -73,19 +67,9 @@ fn open(client: &mut Http2, path: &str, protocol: &str) -> u32 {
     client.open(&Http2Request { fields, body: vec![0], trailers: Vec::new() }).expect("the server reads")
 }
 
-/// The next frame of a stream.
-fn next_frame(client: &mut Http2, stream: u32) -> Frame {
-    loop {
-        let frame = client.read_frame().expect("another frame");
-        if frame.stream == stream && frame.kind != frame::WINDOW_UPDATE {
-            return frame;
-        }
-    }
-}
-
 /// The fields of the head of the response.
 fn head(client: &mut Http2, stream: u32) -> Vec<(String, String)> {
-    let frame = next_frame(client, stream);
+    let frame = client.next_frame_of(stream);
     assert_eq!(
         (frame.kind, frame.flags & flag::END_HEADERS),
         (frame::HEADERS, flag::END_HEADERS),
@@ -136,7 +120,7 @@ fn passes_bytes_within_the_windows_in_both_directions() {
     let (sender, heads) = mpsc::channel();
     let peer = upstream(move |stream, head| {
         sender.send(head.clone()).expect("the test waits");
-        echo(stream, head)
+        switch_and_echo(stream, head)
     });
     let server = site(&peer, "[log]\naccess = \"stdout\"\nformat = \"json\"\n---\n").start();
     let mut client = connect(&server);
@@ -179,7 +163,7 @@ fn passes_bytes_within_the_windows_in_both_directions() {
     client.send_frame(frame::DATA, flag::END_STREAM, stream, b"end").expect("it reads");
     let mut rest = Vec::new();
     loop {
-        let frame = next_frame(&mut client, stream);
+        let frame = client.next_frame_of(stream);
         rest.extend_from_slice(&frame.payload);
         if frame.flags & flag::END_STREAM != 0 {
             break;
@@ -199,7 +183,7 @@ fn passes_bytes_within_the_windows_in_both_directions() {
 #[test]
 fn only_an_upstream_that_switches_makes_it_a_success() {
     let answers = |answer: &'static str| upstream(move |mut stream, _| stream.write_all(answer.as_bytes()));
-    let server = site(&upstream(echo), "").start();
+    let server = site(&upstream(switch_and_echo), "").start();
     let mut rows = Rows::new();
     for (path, protocol, expected) in [
         ("/ws/x", "websocket", "200"),
@@ -234,7 +218,7 @@ fn only_an_upstream_that_switches_makes_it_a_success() {
 fn is_never_answered_by_the_cache() {
     let peer = upstream(|mut stream, head| {
         match value(&head, "upgrade") {
-        Some(_) => echo(stream, head),
+        Some(_) => switch_and_echo(stream, head),
         None => stream.write_all(
             b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nConnection: close\r\nContent-Length: 6\r\n\r\nstored",
         ),
@@ -249,7 +233,7 @@ fn is_never_answered_by_the_cache() {
         let stream = open(&mut client, "/ws/x", "websocket");
         rows.check("again", field(&head(&mut client, stream), ":status"), Some("200"));
         client.send_frame(frame::DATA, 0, stream, b"echo").expect("it reads");
-        rows.check("content", next_frame(&mut client, stream).payload, b"echo".to_vec());
+        rows.check("content", client.next_frame_of(stream).payload, b"echo".to_vec());
         client.send_frame(frame::RST_STREAM, 0, stream, &CANCEL.to_be_bytes()).expect("it reads");
     }
 }
@@ -258,7 +242,7 @@ fn is_never_answered_by_the_cache() {
 fn limits_their_number_and_how_long_they_are_idle() {
     let (sender, ended) = mpsc::channel();
     let peer = upstream(move |stream, head| {
-        let result = echo(stream, head);
+        let result = switch_and_echo(stream, head);
         sender.send(()).expect("the test waits");
         result
     });
@@ -268,7 +252,7 @@ fn limits_their_number_and_how_long_they_are_idle() {
     let stream = open(&mut client, "/ws/x", "websocket");
     assert_eq!(field(&head(&mut client, stream), ":status"), Some("200"));
     assert_eq!(status(&server, "/ws/x", "websocket"), "503");
-    let frame = next_frame(&mut client, stream);
+    let frame = client.next_frame_of(stream);
     assert_eq!(frame.kind, frame::RST_STREAM, "{frame:?}");
     server.wait_for_output("upgraded connection idle", TIMEOUT);
     ended.recv_timeout(TIMEOUT).expect("the upstream sees the end");

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
 
-use e2e::http2::{Frame, Http2, Http2Request, flag, frame};
+use e2e::http2::{Http2, Http2Request, flag, frame};
 use e2e::upstream::read_head;
 use e2e::{Client, Rows, Server, Site, TIMEOUT, output_of, tool, wait_until};
 use taipan_h2::error::HpackError;
@@ -534,18 +534,8 @@ fn open(client: &mut Http2, authority: &str) -> u32 {
     client.open(&Http2Request { fields, body: vec![0], trailers: Vec::new() }).expect("the server reads")
 }
 
-/// The next frame of a stream.
-fn next_frame(client: &mut Http2, stream: u32) -> Frame {
-    loop {
-        let frame = client.read_frame().expect("another frame");
-        if frame.stream == stream && frame.kind != frame::WINDOW_UPDATE {
-            return frame;
-        }
-    }
-}
-
 fn status(client: &mut Http2, stream: u32) -> String {
-    let frame = next_frame(client, stream);
+    let frame = client.next_frame_of(stream);
     assert_eq!(frame.kind, frame::HEADERS, "{frame:?}");
     let mut status = String::new();
     let read = |name: &[u8], value: &[u8]| {
@@ -562,7 +552,7 @@ fn status(client: &mut Http2, stream: u32) -> String {
 fn content(client: &mut Http2, stream: u32) -> Result<String, u32> {
     let mut content = Vec::new();
     loop {
-        let frame = next_frame(client, stream);
+        let frame = client.next_frame_of(stream);
         match frame.kind {
             frame::DATA => content.extend(&frame.payload),
             frame::RST_STREAM => {

@@ -1,11 +1,11 @@
 //! Requests for another protocol, such as WebSocket, over a reverse proxy. The upstreams are threads of the test.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use e2e::upstream::upstream;
+use e2e::upstream::{echo, upstream};
 use e2e::{Address, Client, Random, Rows, Server, Signal, Site, TIMEOUT, Tls, wait_until};
 
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -14,15 +14,9 @@ const LISTEN: &str = "listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\"]\n\
                       certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n";
 
 /// Switches, and sends back what comes, until the end.
-fn echo(mut stream: TcpStream, _: String) -> io::Result<()> {
+fn switch_and_echo(mut stream: TcpStream, _: String) -> io::Result<()> {
     stream.write_all(SWITCH.as_bytes())?;
-    let mut buffer = [0; 4096];
-    loop {
-        match stream.read(&mut buffer)? {
-            0 => return stream.shutdown(Shutdown::Write),
-            n => stream.write_all(&buffer[..n])?,
-        }
-    }
+    echo(stream)
 }
 
 fn site(upstream: &str, settings: &str) -> Site {
@@ -60,7 +54,7 @@ fn secure(server: &Server) -> Client {
 
 #[test]
 fn passes_bytes_in_both_directions_and_their_ends() {
-    let server = site(&upstream(echo), "[log]\naccess = \"stdout\"\n").start();
+    let server = site(&upstream(switch_and_echo), "[log]\naccess = \"stdout\"\n").start();
     let mut rows = Rows::new();
     for (name, client) in [("plain", server.connect()), ("TLS", secure(&server))] {
         let mut client = client;
@@ -216,7 +210,7 @@ fn forwards_only_upgrades_that_are_allowed() {
 #[test]
 fn limits_their_number_and_how_long_they_are_idle() {
     let settings = "[limits]\nupgraded = 2\n[timeouts]\nupgraded = \"2s\"\n[log]\naccess = \"stdout\"\n";
-    let server = site(&upstream(echo), settings).start();
+    let server = site(&upstream(switch_and_echo), settings).start();
     let (mut busy, mut idle) = (switched(server.connect()), switched(server.connect()));
     let mut third = server.connect();
     third.send(websocket());
@@ -239,7 +233,7 @@ fn limits_their_number_and_how_long_they_are_idle() {
 
 #[test]
 fn outlives_a_reload_and_ends_with_the_server() {
-    let mut server = site(&upstream(echo), "").start();
+    let mut server = site(&upstream(switch_and_echo), "").start();
     let mut client = switched(server.connect());
     let before = server.serving_pid();
     server.signal(Signal::HUP);
@@ -263,7 +257,7 @@ fn upgraded_connections_are_a_part_of_the_load_and_not_of_the_capacity() {
             upstream(move |stream, head| {
                 connected.send(name).expect("the test waits");
                 match head.starts_with("GET /ws/chat") {
-                    true => echo(stream, head),
+                    true => switch_and_echo(stream, head),
                     false => {
                         let mut stream = stream;
                         stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
