@@ -122,7 +122,7 @@ fn the_manual_shows_the_packaged_rotation() {
 
 #[test]
 fn refuses_a_static_build_with_glibc() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/unsupported_targets.rs");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/unsupported_builds.rs");
     let folder = Folder::new();
     let compiled = |flags: &[&str]| {
         let mut rustc = tool("rustc");

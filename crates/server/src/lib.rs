@@ -121,4 +121,4 @@ pub mod terminal;
 
 pub mod sys;
 
-mod unsupported_targets;
+mod unsupported_builds;

@@ -6,3 +6,6 @@ compile_error!(
     "a static build with glibc ends with a crash where it looks up `user`; build for musl instead: \
      cargo build --release --target x86_64-unknown-linux-musl, without -C target-feature=+crt-static"
 );
+
+#[cfg(all(feature = "tls", not(any(feature = "aws-lc", feature = "ring"))))]
+compile_error!("TLS and ACME need cryptography: add the feature aws-lc, or ring, which is smaller");
