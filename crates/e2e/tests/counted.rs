@@ -1,5 +1,5 @@
-//! Every count against what the clients of the test have done: by each protocol, through scripts, applications and caches, over
-//! both workers, a reload and an upgrade. A count that is not expected must not have changed.
+//! Every count against what the clients of the test have done: by each protocol, through scripts, applications and
+//! caches, over both workers, a reload and an upgrade. A count that is not expected must not have changed.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -90,7 +90,8 @@ fn found(server: &Server) -> BTreeMap<String, u64> {
     found
 }
 
-/// The server has counted exactly what was done. It counts a response when it has been sent, which its client may see earlier.
+/// The server has counted exactly what was done. It counts a response when it has been sent, which its client may see
+/// earlier.
 fn check(server: &Server, expected: &Counted, when: &str) {
     _ = wait_until(TIMEOUT, || found(server) == expected.0);
     let found = found(server);

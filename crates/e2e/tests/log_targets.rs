@@ -403,3 +403,81 @@ fn what_scripts_write_to_standard_error_has_a_log_of_its_own() {
     assert!(wait_until(TIMEOUT, has_line), "{}", server.stderr());
     assert!(!server.stderr().contains("of the script"), "{}", server.stderr());
 }
+
+/// The lines of a log and of the files that were rotated away, each with its target.
+fn targets(server: &Server, name: &str) -> Vec<String> {
+    let entries = fs::read_dir(server.home().join("logs")).expect("it is there").flatten();
+    let files = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));
+    let text: String = files.map(|file| fs::read_to_string(file.path()).unwrap_or_default()).collect();
+    let mut targets: Vec<String> =
+        text.lines().filter_map(|line| line.split(' ').nth(6)).map(str::to_owned).collect();
+    targets.sort();
+    targets
+}
+
+#[test]
+fn each_host_has_a_file_that_is_rotated_and_opened_again_and_no_client_names_one() {
+    let config = |more: &str| {
+        format!(
+            "workers = 2\n[log]\naccess = \"logs/$host.log\"\n{more}\n\
+             [log.rotate]\nsize = \"4KiB\"\nkeep = 1000\ncompress = \"none\"\n\
+             [[host]]\nnames = [\"a.example\", \"www.a.example\"]\nroot = \"www\"\n\
+             [[host]]\nnames = \"*.b.example\"\nroot = \"www\"\n"
+        )
+    };
+    let server = Site::new().file("a.txt", "hello\n").config(&config(""));
+    fs::create_dir(server.home().join("logs")).expect("it is our folder");
+    let server = server.start();
+    let mut expected = [Vec::new(), Vec::new(), Vec::new()];
+    let mut next = 0;
+    let mut send = |expected: &mut [Vec<String>; 3]| {
+        for _ in 0..40 {
+            for (host, log) in [
+                ("a.example", 0),
+                ("WWW.a.example:80", 0),
+                ("x.b.example", 1),
+                ("..", 2),
+                ("unknown.example", 2),
+                ("$host", 2),
+            ] {
+                let target = format!("/a.txt?{next:05}");
+                next += 1;
+                let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+                // Some are no names of hosts; they have a line, too.
+                let status = server.request(request).status;
+                assert!(status == 200 || status == 400, "{host}: {status}");
+                if status == 200 {
+                    expected[log].push(target);
+                }
+            }
+        }
+    };
+    let names = ["a.example", "_.b.example", "default"];
+    let found =
+        || names.map(|name| targets(&server, name).into_iter().filter(|t| t != "-").collect::<Vec<_>>());
+    send(&mut expected);
+    assert!(wait_until(TIMEOUT, || found() == expected), "{:?}", found().map(|lines| lines.len()));
+    server.signal(Signal::USR1);
+    send(&mut expected);
+    server.configure(&config("format = \"common\""));
+    server.reload();
+    send(&mut expected);
+    assert!(wait_until(TIMEOUT, || found() == expected), "{:?}", found().map(|lines| lines.len()));
+    let mut logs: Vec<String> = fs::read_dir(server.home().join("logs"))
+        .expect("it is there")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    logs.sort();
+    assert!(logs.len() > names.len(), "they are rotated: {logs:?}");
+    assert!(
+        logs.iter().all(|log| names.iter().any(|name| log.starts_with(&format!("{name}.log")))),
+        "{logs:?}"
+    );
+    let checked = server.run_command(&["check"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stderr));
+    let config = server.home().join("site.toml");
+    let refused = run(["-c".as_ref(), config.as_os_str(), "--access-log".as_ref(), "stdout".as_ref()]);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("--access-log stdout cannot replace the logs of hosts"), "{text}");
+}

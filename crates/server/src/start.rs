@@ -75,6 +75,11 @@ pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
     choose_account(&mut site);
     let format = site.log.access.as_ref().map_or(LogFormat::Combined, |l| l.format.clone());
     match (&flags.access_log, &flags.source) {
+        (Some(to), _) if site.log.access.as_ref().is_some_and(AccessLog::is_by_host) => {
+            return Err(vec![format!(
+                "--access-log {to} cannot replace the logs of hosts; change \"access\" in [log] of the configuration"
+            )]);
+        }
         (Some(to), _) => site.log.access = sink(to).map(|sink| AccessLog { sink, format }),
         (None, SiteSource::Folder(_)) if io::stdout().is_terminal() => {
             site.log.access = Some(AccessLog { sink: Sink::Stdout, format });

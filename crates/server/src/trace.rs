@@ -118,8 +118,8 @@ impl ParentOf {
         ParentOf { request: text(span), part: text(span::child(span, number)) }
     }
 
-    /// `bytes` with the part in place of the request, where `traceparent` names it. The identifiers of a request are random,
-    /// and nothing else has them.
+    /// `bytes` with the part in place of the request, where `traceparent` names it. The identifiers of a request are
+    /// random, and nothing else has them.
     pub fn written(&self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         let (from, to) = (self.request.as_bytes(), self.part.as_bytes());

@@ -641,6 +641,29 @@ impl Level {
     }
 }
 
+/// Stands for the name of a host in the path of an access log.
+const HOST: &str = "$host";
+
+impl AccessLog {
+    /// Whether each host has a file of its own.
+    pub fn is_by_host(&self) -> bool {
+        matches!(&self.sink, Sink::File(path) if path.to_string_lossy().contains(HOST))
+    }
+
+    /// The file of the host with these names: by its first name, or `default`. Only names of the configuration are used,
+    /// never what a client sends.
+    pub fn of_host(&self, names: &[String]) -> AccessLog {
+        let name = names.first().map_or("default", String::as_str);
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_');
+        let name: String = name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect();
+        let sink = match &self.sink {
+            Sink::File(path) => Sink::File(path.to_string_lossy().replace(HOST, &name).into()),
+            other => other.clone(),
+        };
+        AccessLog { sink, format: self.format.clone() }
+    }
+}
+
 impl Log {
     /// Whether the logger writes there: a process that rotates files, starts commands and connects.
     pub fn has_logger(&self, sink: &Sink) -> bool {
@@ -657,7 +680,8 @@ impl Site {
     pub fn sinks(&self) -> Vec<&Sink> {
         let mut sinks = vec![&self.log.error];
         let own = self.hosts.iter().filter_map(|host| host.access_log.as_deref());
-        for access in own.chain(self.log.access.as_ref()) {
+        let of_all = self.log.access.as_ref().filter(|access| !access.is_by_host());
+        for access in own.chain(of_all) {
             if !sinks.contains(&&access.sink) {
                 sinks.push(&access.sink);
             }

@@ -1,5 +1,5 @@
-//! The spans of a request as OTLP has them (OpenTelemetry Protocol 1, JSON Protobuf Encoding): one of the request, and one of
-//! each attempt at an upstream, lookup in the cache and script below it; and exports of many of them.
+//! The spans of a request as OTLP has them (OpenTelemetry Protocol 1, JSON Protobuf Encoding): one of the request, and
+//! below it one of each attempt at an upstream, lookup in the cache and script. And exports of many of them.
 //! Queries are left out, as they may have secrets.
 
 use taipan_http::digits::{write_ip, write_number};
@@ -48,8 +48,8 @@ pub fn child(span: u64, number: u32) -> u64 {
     (mixed ^ (mixed >> 31)).max(1)
 }
 
-/// Appends the span of a request, and those of its attempts and steps, each as one line of JSON with its newline. Returns
-/// their number.
+/// Appends the span of a request, and those of its attempts and steps, each as one line of JSON with its newline.
+/// Returns their number.
 pub fn write(facts: &SpanFacts<'_>, line: &Line<'_>, out: &mut Vec<u8>) -> u64 {
     let SpanFacts { span, parent, end, is_tls, .. } = *facts;
     let method = line.request.map_or("", |request| request.method);

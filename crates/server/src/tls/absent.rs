@@ -121,7 +121,8 @@ impl ClientReading {
     pub fn of_collector(collector: &site::sink::Collector) -> Option<ClientReading> {
         collector.tls.as_ref()?;
         let text = format!(
-            "this program has been built without TLS, so it cannot connect to {collector}; build it with the feature aws-lc or ring"
+            "this program has been built without TLS, so it cannot connect to {collector}; build it with the feature \
+             aws-lc or ring"
         );
         let problems = vec![Finding::error(&["export"], "https", text)];
         Some(ClientReading { upstreams: vec![None], problems, stamps: FileStamps::default() })

@@ -9,7 +9,7 @@ use super::Source;
 use super::certificates::certificates;
 use super::error::{Errors, Place};
 use super::forward_proxy::forward_proxy;
-use super::hosts::hosts;
+use super::hosts::{HostLogs, hosts};
 use super::keys::Scope;
 use super::limits::LimitReader;
 use super::scripts::scripts;
@@ -45,12 +45,12 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
     reject_unconverted(&top);
     let listeners = listeners(&top);
     let limits = limits(&top);
-    let (log, format) = log(&top);
+    let (log, host_logs) = log(&top);
     let scripts = scripts(&top);
     let upstreams = upstreams(&top);
     let certificates = certificates(&top);
     let reader = LimitReader::new(source);
-    let hosts = hosts(&top, limits.body, &scripts, &format, &upstreams, &certificates, &reader);
+    let hosts = hosts(&top, limits.body, &scripts, &host_logs, &upstreams, &certificates, &reader);
     let traffic_limits = reader.into_limits(errors, top.place());
     let trusted_proxies = trusted_proxies(&top);
     check_listeners(&top, &listeners, hosts.as_ref(), &trusted_proxies);
@@ -350,10 +350,12 @@ fn statistics(top: &Section) -> Statistics {
     }
 }
 
-/// The logs, and the format of the access logs of hosts.
-fn log(top: &Section) -> (Log, LogFormat) {
+/// The logs, and what those of hosts take from them.
+fn log(top: &Section) -> (Log, HostLogs) {
     let defaults = Log::default();
-    let Some(section) = top.section("log", Scope::Log) else { return (defaults, LogFormat::Combined) };
+    let Some(section) = top.section("log", Scope::Log) else {
+        return (defaults, HostLogs { format: LogFormat::Combined, by_host: None });
+    };
     let level = section.choice("level").and_then(Level::from_name);
     let format = match section.choice("format") {
         Some("common") => LogFormat::Common,
@@ -376,7 +378,8 @@ fn log(top: &Section) -> (Log, LogFormat) {
         scripts: section.sink("scripts").flatten(),
         rotation: section.section("rotate", Scope::Rotate).map(|section| rotation(&section)),
     };
-    (log, format)
+    let by_host = log.access.clone().filter(AccessLog::is_by_host);
+    (log, HostLogs { format, by_host })
 }
 
 fn fields(section: &Section) -> Option<LogFormat> {

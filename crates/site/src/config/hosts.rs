@@ -46,13 +46,22 @@ const USER_PATHS: &str = "/~*/**";
 /// Error statuses that need a field which a route cannot set.
 const INCOMPLETE: [u64; 5] = [401, 405, 407, 416, 426];
 const DEFAULT_REDIRECT: u64 = 302;
+/// Files of access logs that are named by hosts. All of them are open.
+const MAX_HOST_LOGS: usize = 1000;
+
+/// What the access logs of hosts take from that of all.
+pub struct HostLogs {
+    pub format: LogFormat,
+    /// `None`: they have no files of their own by a key of `[log]`.
+    pub by_host: Option<AccessLog>,
+}
 
 /// The hosts, the default one first. `None`: there is no host, after an error.
 pub fn hosts(
     top: &Section,
     max_body: u64,
     scripts: &Scripts,
-    format: &LogFormat,
+    log: &HostLogs,
     upstreams: &[Upstream],
     certificates: &Certificates,
     limits: &LimitReader<'_>,
@@ -74,7 +83,7 @@ pub fn hosts(
     let mut names = BTreeMap::new();
     let mut hosts: Vec<(Host, &Section)> = Vec::new();
     match serves(top) {
-        true => hosts.push((host(top, &inherited, format, &mut names), top)),
+        true => hosts.push((host(top, &inherited, log, &mut names), top)),
         false => reject_empty_top(top, !sections.is_empty()),
     }
     if !sections.is_empty() {
@@ -101,7 +110,7 @@ pub fn hosts(
             tls: tls::host_tls(section, &inherited.tls),
             texts: texts(section, &inherited.texts),
         };
-        hosts.push((host(section, &settings, format, &mut names), section));
+        hosts.push((host(section, &settings, log, &mut names), section));
     }
     for (host, section) in &mut hosts {
         if host.tls.acme && host.names.is_empty() {
@@ -120,6 +129,13 @@ pub fn hosts(
     if let Some(default) = default {
         let first = hosts.remove(default);
         hosts.insert(0, first);
+    }
+    if log.by_host.is_some() && hosts.len() > MAX_HOST_LOGS {
+        let what = format!("{} hosts would each have an access log", hosts.len());
+        let what_to_do = format!(
+            "{MAX_HOST_LOGS} are possible; remove $host from \"access\", and log the host in each line"
+        );
+        top.errors.add(top.place(), what, what_to_do);
     }
     let is_unreachable =
         |(_, section): &&(Host, &Section)| !section.has("names") && !section.has("addresses");
@@ -188,7 +204,7 @@ struct Inherited<'a> {
 fn host<'c>(
     section: &Section<'c>,
     inherited: &Inherited<'_>,
-    format: &LogFormat,
+    log: &HostLogs,
     names: &mut BTreeMap<String, &'c Place>,
 ) -> Host {
     let root = section.path("root");
@@ -206,8 +222,11 @@ fn host<'c>(
     // The top level has no such key.
     let sink = section.sink("access_log").flatten();
     let addresses = addresses(section);
+    let names = host_names(section, &addresses, names);
+    let own = sink.map(|sink| AccessLog { sink, format: log.format.clone() });
+    let access_log = own.or_else(|| Some(log.by_host.as_ref()?.of_host(&names))).map(Box::new);
     Host {
-        names: host_names(section, &addresses, names),
+        names,
         addresses,
         canonical: section.choice("canonical").map(|word| match word {
             "www" => Canonical::Www,
@@ -218,7 +237,7 @@ fn host<'c>(
         routes: routes(section, inherited),
         folder: folder.map(Arc::new),
         users,
-        access_log: sink.map(|sink| Box::new(AccessLog { sink, format: format.clone() })),
+        access_log,
     }
 }
 

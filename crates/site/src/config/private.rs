@@ -11,7 +11,8 @@ use taipan_http::target::SafePath;
 use super::error::{ConfigError, Place};
 use super::{Configuration, shown};
 use crate::folder::HostFolder;
-use crate::model::{Action, NamedRoot};
+use crate::model::{AccessLog, Action, NamedRoot};
+use crate::sink::Sink;
 
 /// Marks the files of the configuration itself, and of lists that it includes.
 pub const READ: &str = "include";
@@ -76,12 +77,25 @@ impl Configuration {
         KEYS.iter().flat_map(|key| self.places.values(key)).filter(|(path, _)| path.is_absolute())
     }
 
+    fn has_logs_by_host(&self) -> bool {
+        self.site.log.access.as_ref().is_some_and(AccessLog::is_by_host)
+    }
+
     fn hide_from_publishers(&mut self) {
         let values = NEVER_WRITTEN.iter().flat_map(|key| self.places.values(key));
-        let files: Vec<(PathBuf, Place)> = values
+        let mut files: Vec<(PathBuf, Place)> = values
             .filter(|(path, _)| path.is_absolute())
             .map(|(path, place)| (normalized(path), place.clone()))
             .collect();
+        // The files of hosts that "access" in [log] names.
+        if let Some((_, place)) = self.places.values("access").next().filter(|_| self.has_logs_by_host()) {
+            let place = place.clone();
+            let own = self.site.hosts.iter().filter_map(|host| match &host.access_log.as_ref()?.sink {
+                Sink::File(path) => Some((normalized(path), place.clone())),
+                _ => None,
+            });
+            files.extend(own);
+        }
         for (_, routes) in self.site.hosts.folders_and_routes_mut() {
             for route in routes.iter_mut().filter(|route| route.publishes()) {
                 let Action::Files { root, .. } = &route.action else { continue };

@@ -470,6 +470,21 @@ fn reads_every_spelling_of_a_value() {
 }
 
 #[test]
+fn an_access_log_for_each_host_is_named_by_the_configuration() {
+    let hosts = "[[host]]\nnames = [\"a.example\", \"b.example\"]\nroot = \"www\"\n\
+                 [[host]]\nnames = \"*.c.example\"\nroot = \"www\"\n\
+                 [[host]]\nnames = \"d.example\"\nroot = \"www\"\naccess_log = \"/own.log\"\n";
+    let site = site(&format!("{hosts}[log]\naccess = \"/logs/$host.log\"\nformat = \"json\""));
+    let found: Vec<String> = site.sinks().iter().map(|sink| sink.to_string()).collect();
+    assert_eq!(
+        found,
+        ["stderr", "/logs/default.log", "/logs/a.example.log", "/logs/_.c.example.log", "/own.log"]
+    );
+    let formats = site.hosts.iter().map(|host| host.access_log.as_ref().unwrap().format.clone());
+    assert!(formats.into_iter().all(|format| format == LogFormat::Json));
+}
+
+#[test]
 fn reads_where_spans_are_sent() {
     let tracing = |text: &str| site(&format!("[trace]\n{text}")).tracing.unwrap().to_string();
     assert_eq!(

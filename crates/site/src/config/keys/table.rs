@@ -3306,7 +3306,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("false"),
                 example: "\"/var/log/taipan/access.log\"",
                 text: "Where the server writes one line for each request. A relative path begins in the folder of the \
-                       configuration file.",
+                       configuration file. `$host` in a path stands for the first name of each host: see \
+                       [A file for each host](logs.md#a-file-for-each-host).",
             },
             Key {
                 name: "format",
