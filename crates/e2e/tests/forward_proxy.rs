@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
@@ -335,7 +337,7 @@ fn forwards_requests_for_urls_as_they_are() {
     let own = via(&head).to_owned();
     let expected = format!(
         "GET /a%2fb/../c?q=1 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX_Odd: 1\r\nVia: 1.0 other\r\n\
-         X-Forwarded-For: 192.0.2.1\r\nVia: 1.1 taipan-{own}\r\nConnection: close\r\n\r\n"
+         X-Forwarded-For: 192.0.2.1\r\nVia: 1.1 taipan-{own}\r\n\r\n"
     );
     rows.check("the request", head.as_str(), expected.as_str());
     rows.check("the response", (response.status, response.text().as_str()), (200, "hello"));
@@ -419,13 +421,13 @@ fn forwards_bodies_of_both_directions() {
     client.send(format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", url("/short")));
     rows.check("a short response is no whole one", client.try_read_response().is_err(), true);
     for (fields, body, expected) in [
-        ("Content-Length: 5\r\n", "hello", "Content-Length: 5\r\nConnection: close\r\n\r\nhello"),
+        ("Content-Length: 5\r\n", "hello", "Content-Length: 5\r\n\r\nhello"),
         (
             "Transfer-Encoding: chunked\r\n",
             "5;x=1\r\nhello\r\n0\r\nX-Trailer: 1\r\n\r\n",
-            "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         ),
-        ("Content-Length: 0\r\n", "", "Content-Length: 0\r\nConnection: close\r\n\r\n"),
+        ("Content-Length: 0\r\n", "", "Content-Length: 0\r\n\r\n"),
     ] {
         while heads.try_recv().is_ok() {}
         let response =
@@ -513,6 +515,291 @@ fn a_forwarded_request_has_limits() {
     let is_full = || server.request(&request).status == 503;
     assert!(wait_until(TIMEOUT, is_full));
     assert_eq!(client.read_response().status, 504);
+}
+
+/// A server that tells which of its connections had which request. The path says what it does: `/end` closes the connection
+/// in place of a response, `/close` says that it closes it, and `/late` sends more than the response.
+fn keeping_origin() -> (u16, Receiver<String>) {
+    let (sender, requests) = channel();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let port = destination(move |mut stream| {
+        let number = connections.fetch_add(1, Ordering::SeqCst);
+        let mut has_had_one = false;
+        while let Ok(head) = read_head(&mut stream) {
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+            if stream.read_exact(&mut vec![0; length.unwrap_or(0)]).is_err() {
+                return;
+            }
+            let line = head.split(' ').take(2).collect::<Vec<_>>().join(" ");
+            let closes = if head.contains("Connection: close") { " close" } else { "" };
+            _ = sender.send(format!("{number}: {line}{closes}"));
+            if line.ends_with("/end") && has_had_one {
+                return;
+            }
+            has_had_one = true;
+            let more = if line.ends_with("/close") { "Connection: close\r\n" } else { "" };
+            let late = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+            let late = if line.ends_with("/late") { late } else { "" };
+            let response =
+                format!("HTTP/1.1 200 OK\r\n{more}Content-Length: {}\r\n\r\n{line}{late}", line.len());
+            if stream.write_all(response.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    (port, requests)
+}
+
+#[test]
+fn keeps_connections_and_uses_them_again() {
+    let (port, requests) = keeping_origin();
+    let mut rows = Rows::new();
+    // Each request, its fields, and which connection had it, or which ones.
+    let table: &[(&str, &str, &str, &[&str])] = &[
+        ("GET", "/1", "", &["0: GET /1"]),
+        ("HEAD", "/2", "", &["0: HEAD /2"]),
+        // A response to HEAD that announces content may be followed by it.
+        ("GET", "/3", "", &["1: GET /3"]),
+        ("OPTIONS", "/4", "", &["1: OPTIONS /4"]),
+        // It could not be sent again.
+        ("POST", "/5", "Content-Length: 0\r\n", &["2: POST /5"]),
+        ("GET", "/6", "", &["2: GET /6"]),
+        // A server may take the connection for the user.
+        ("GET", "/7", "Authorization: NTLM x\r\n", &["3: GET /7 close"]),
+        ("GET", "/8", "", &["2: GET /8"]),
+        // The server ends the connection meanwhile, and a new one has the request again.
+        ("GET", "/end", "", &["2: GET /end", "4: GET /end"]),
+        ("GET", "/close", "", &["4: GET /close"]),
+        ("GET", "/late", "", &["1: GET /late"]),
+        ("GET", "/9", "", &["5: GET /9"]),
+    ];
+    let server = proxy(&[port], HTTP);
+    for (method, path, fields, expected) in table {
+        let url = format!("http://127.0.0.1:{port}{path}");
+        let mut client = server.connect();
+        client.send(format!("{method} {url} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"));
+        let response = match *method {
+            "HEAD" => client.read_response_to_head(),
+            _ => client.read_response(),
+        };
+        rows.check(*path, response.status, 200);
+        if *method != "HEAD" {
+            rows.check(*path, response.text(), format!("{method} {path}"));
+        }
+        let had: Vec<String> = expected.iter().map_while(|_| requests.recv_timeout(TIMEOUT).ok()).collect();
+        rows.check(*path, had, expected.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+    }
+    for (keys, expected) in [
+        ("keep = \"0s\"", ["GET /a close", "GET /b close"]),
+        ("kept = 0", ["GET /a close", "GET /b close"]),
+        ("kept = 1", ["GET /a", "GET /b"]),
+    ] {
+        let server = proxy(&[port], &format!("{HTTP}{keys}\n"));
+        let mut numbers = Vec::new();
+        for (path, expected) in ["/a", "/b"].iter().zip(expected) {
+            let url = format!("http://127.0.0.1:{port}{path}");
+            server.request(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n"));
+            let had = requests.recv_timeout(TIMEOUT).expect("a request");
+            let (number, line) = had.split_once(": ").expect("it has a number");
+            rows.check(keys, line, expected);
+            numbers.push(number.to_owned());
+        }
+        rows.check(keys, numbers[0] == numbers[1], keys == "kept = 1");
+    }
+    // A connection is for one name, and one that has waited for too long is closed.
+    let (other, of_other) = keeping_origin();
+    let server = proxy(&[port, other], &format!("{HTTP}kept = 1\nkeep = \"1s\"\n"));
+    let get = |port: u16| {
+        let url = format!("http://127.0.0.1:{port}/x");
+        server.request(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n")).status
+    };
+    rows.check("the first", (get(port), get(other), get(port)), (200, 200, 200));
+    let numbers: Vec<String> = (0..2).map_while(|_| requests.recv_timeout(TIMEOUT).ok()).collect();
+    rows.holds("the first", "its connection had to go", numbers[0][..2] != numbers[1][..2]);
+    rows.check("the other", of_other.recv_timeout(TIMEOUT).ok().as_deref(), Some("0: GET /x"));
+}
+
+/// A request by HTTP/2 with this authority.
+fn by_http2(method: &str, scheme: &str, authority: &str, path: &str) -> Http2Request {
+    let fields = [(":method", method), (":scheme", scheme), (":authority", authority), (":path", path)];
+    let fields = fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    Http2Request { fields, body: Vec::new(), trailers: Vec::new() }
+}
+
+#[test]
+fn forwards_requests_by_http2() {
+    let (port, heads) = origin(hello);
+    let server = proxy_with("listen = \"127.0.0.1:0 http2\"\nnames = \"own.test\"", &[port], HTTP);
+    let mut client = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut rows = Rows::new();
+    let (own, there) = (server.addr().to_string(), format!("127.0.0.1:{port}"));
+    let mut get = by_http2("GET", "http", &there, "/a%2fb?q=1");
+    get.fields.push((b"x-own".to_vec(), b"1".to_vec()));
+    let response = client.request(&get).expect("a response");
+    rows.check("GET", (response.status, response.text().as_str()), (200, "hello"));
+    let head = heads.recv_timeout(TIMEOUT).expect("a request");
+    let name = via(&head.replace("Via: 2.0", "Via: 1.1").replace("Via: 2 ", "Via: 1.1 ")).to_owned();
+    rows.holds(
+        "GET",
+        &head,
+        head.starts_with(&format!("GET /a%2fb?q=1 HTTP/1.1\r\nHost: {there}\r\nx-own: 1\r\n")),
+    );
+    rows.check("GET: one host", head.to_lowercase().matches("\r\nhost:").count(), 1);
+    rows.check("its fields", (response.field("x-origin"), response.field("x-hop")), (Some("yes"), None));
+    let line = server.wait_for_output(&format!("\"target\":\"http://{there}/a%2fb?q=1\""), TIMEOUT);
+    rows.holds("the log", &line, line.contains(&format!("\"address\":\"{there}\",\"status\":200")));
+    let mut post = by_http2("POST", "http", &there, "/post");
+    post.body = b"hello".to_vec();
+    rows.check("POST", client.request(&post).map(|response| response.status).ok(), Some(200));
+    let head = heads.recv_timeout(TIMEOUT).expect("a request");
+    rows.holds("POST", &head, head.starts_with("POST /post ") && head.contains("hello"));
+    let options = client.request(&by_http2("OPTIONS", "http", &there, "*")).expect("a response");
+    rows.check("OPTIONS", options.status, 200);
+    rows.check(
+        "OPTIONS",
+        heads.recv_timeout(TIMEOUT).expect("a request").starts_with("OPTIONS * HTTP"),
+        true,
+    );
+    for (scheme, authority, status, body) in [
+        // These are for the site.
+        ("http", own.as_str(), 200, "a file"),
+        ("http", "own.test", 200, "a file"),
+        ("http", "own.test:1", 200, "a file"),
+        ("https", there.as_str(), 200, "a file"),
+        ("http", "127.0.0.1:1", 403, ""),
+        ("http", "192.0.2.1:80", 403, ""),
+        ("http", "127.1:80", 403, ""),
+    ] {
+        let response = client.request(&by_http2("GET", scheme, authority, "/a.txt")).expect("a response");
+        let row = format!("{scheme}://{authority}");
+        rows.check(&row, response.status, status);
+        if status == 200 {
+            rows.check(&row, response.text().as_str(), body);
+        }
+    }
+    let mut again = by_http2("GET", "http", &there, "/");
+    again.fields.push((b"via".to_vec(), format!("1.1 taipan-{name}").into_bytes()));
+    rows.check("a loop", client.request(&again).map(|response| response.status).ok(), Some(508));
+    rows.check("nothing else has come", heads.try_recv().is_err(), true);
+    let mut other = Client::tcp_from(IpAddr::from([127, 0, 0, 2]), server.addr());
+    let request = format!("GET http://{there}/a.txt HTTP/1.1\r\nHost: x\r\n\r\n");
+    rows.check("a client of the site alone", other.request(request).text().as_str(), "a file");
+}
+
+#[test]
+fn stores_responses_of_other_servers_by_key() {
+    let (port, heads) = origin(|head| {
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        let fields = match path.split('?').next().unwrap_or_default() {
+            "/private" => "Cache-Control: private, max-age=60\r\n",
+            "/cdn" => "CDN-Cache-Control: max-age=60\r\nCache-Control: no-store\r\n",
+            "/vary" => "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n",
+            "/cookie" => "Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n",
+            "/stale" => "Cache-Control: max-age=0, stale-while-revalidate=60\r\nETag: \"a\"\r\n",
+            _ => "Cache-Control: max-age=60\r\n",
+        };
+        match head.contains("If-None-Match: \"a\"") {
+            true => format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"),
+            false => format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{path}", path.len()),
+        }
+    });
+    let server =
+        proxy_with("listen = \"127.0.0.1:0 http2\"\n", &[port], &format!("{HTTP}store_responses = true\n"));
+    let mut rows = Rows::new();
+    let requests = || heads.try_iter().count();
+    let ask = |method: &str, path: &str, fields: &str| {
+        let url = format!("http://127.0.0.1:{port}{path}");
+        server.request(format!("{method} {url} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"))
+    };
+    // The path, the fields of two requests, and how many of them reach the other server.
+    for (path, first, second, expected) in [
+        ("/a", "", "", 1),
+        ("/a?q", "", "", 1),
+        // To the other server, these are other paths.
+        ("/x/../a", "", "", 1),
+        ("//a", "", "", 1),
+        ("/%61", "", "", 1),
+        ("/private", "", "", 2),
+        ("/cdn", "", "", 2),
+        ("/cookie", "", "", 2),
+        ("/user", "Authorization: Basic eDp5\r\n", "", 2),
+        ("/own", "Cookie: a=b\r\n", "", 2),
+        ("/vary", "Accept-Language: de\r\n", "Accept-Language: de\r\n", 1),
+        ("/vary", "Accept-Language: en\r\n", "Accept-Language: fr\r\n", 2),
+        // The other server has not seen the field that would select it.
+        ("/vary", "Connection: accept-language\r\nAccept-Language: it\r\n", "Accept-Language: it\r\n", 2),
+        ("/stale", "", "", 2),
+    ] {
+        let row = format!("{path} {first}{second}");
+        for fields in [first, second] {
+            let response = ask("GET", path, fields);
+            rows.check(&row, (response.status, response.text().as_str()), (200, path));
+        }
+        rows.check(&row, requests(), expected);
+    }
+    let hit = ask("GET", "/a", "");
+    rows.holds(
+        "a hit",
+        "Cache-Status says so",
+        hit.field("cache-status").unwrap_or_default().contains("hit"),
+    );
+    rows.holds("a hit", "it has Via", hit.field("via").unwrap_or_default().starts_with("1.1 taipan-"));
+    rows.check("HEAD", ask("HEAD", "/a", "").status, 200);
+    let mut http2 = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let by_http2 = http2.request(&by_http2("GET", "http", &format!("127.0.0.1:{port}"), "/a"));
+    rows.check("by HTTP/2", by_http2.expect("a response").text().as_str(), "/a");
+    rows.check("these are hits", requests(), 0);
+    // A stored response is for those who may use the proxy.
+    let mut other = Client::tcp_from(IpAddr::from([127, 0, 0, 2]), server.addr());
+    let url = format!("http://127.0.0.1:{port}/a");
+    rows.check("another client", other.request(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n")).status, 404);
+    rows.check("the site", server.request("GET /a HTTP/1.1\r\nHost: x\r\n\r\n").status, 404);
+    // What a request changes is not sent again.
+    rows.check("POST", ask("POST", "/a", "Content-Length: 0\r\n").status, 200);
+    rows.check("POST", requests(), 1);
+    ask("GET", "/a", "");
+    rows.check("behind it", requests(), 1);
+    let without = proxy(&[port], HTTP);
+    for _ in 0..2 {
+        without.request(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n"));
+    }
+    rows.check("without the key", requests(), 2);
+}
+
+#[test]
+fn explain_says_where_a_tunnel_or_a_url_leads() {
+    let server = proxy_with(
+        "listen = \"127.0.0.1:0\"\nnames = \"own.test\"",
+        &[80, 443],
+        &format!("{HTTP}store_responses = true\n"),
+    );
+    let explain = |words: &[&str]| {
+        let output = server.run_command(&[&["explain"], words].concat());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let mut rows = Rows::new();
+    for (words, expected) in [
+        (&["CONNECT", "127.0.0.1:443"][..], "tunnel    to 127.0.0.1, port 443\n"),
+        (&["CONNECT", "192.0.2.1:443"], "tunnel    no: 403 Forbidden; it is not within \"destinations\"\n"),
+        (&["CONNECT", "127.0.0.1:25"], "tunnel    no: 403 Forbidden; the port is not one of \"ports\"\n"),
+        (
+            &["GET", "http://127.0.0.1/a%2fb/../c?q"],
+            "forward   to 127.0.0.1, port 80\nas        GET /a%2fb/../c?q\n          Host: 127.0.0.1\n\
+             cache     looked up, and stored, if it says so\n",
+        ),
+        (
+            &["GET", "http://other.test/"],
+            "forward   to other.test, port 80\n          if its address is allowed, which explain does not resolve\n",
+        ),
+        (&["POST", "http://127.0.0.1/"], "cache     passed"),
+        (&["GET", "http://127.0.0.1:81/"], "forward   no: 403 Forbidden; the port is not one of \"ports\"\n"),
+        (&["GET", "http://own.test/a.txt"], "found     a.txt"),
+        (&["GET", "/a.txt"], "found     a.txt"),
+        (&["GET", "http://127.0.0.1/a.txt", "--from", "192.0.2.7"], "found     a.txt"),
+    ] {
+        let said = explain(words);
+        rows.holds(words.join(" "), &said, said.contains(expected));
+    }
 }
 
 #[test]

@@ -208,6 +208,38 @@ fn both_may_fail() {
 }
 
 #[test]
+fn the_log_says_why_the_first_endpoint_failed_although_the_second_one_responded() {
+    let (first, second, server) = start("keep = \"0s\"\n[application.health]\nfailures = 5");
+    let mut client = send(&server, "/");
+    let (at_first, mut at_second) = (first.next(), second.next());
+    drop(at_first);
+    let has_failed = || server.stats()["endpoints"].to_string().contains("\"failures\":1");
+    assert!(wait_until(TIMEOUT, has_failed), "{}", server.stats());
+    at_second.send(&response("b"));
+    assert_eq!(client.read_response().text(), "b.");
+    let line = server.wait_for_line("\"GET /\"", TIMEOUT);
+    assert!(line.contains("did not respond: it ended without writing anything"), "{line}");
+    assert!(line.contains(&first.address.to_string()), "{line}");
+}
+
+#[test]
+fn a_route_with_urls_has_hedges_too() {
+    let (first, second) = (Peer::start(), Peer::start());
+    let config = format!(
+        "workers = 1\n[timeouts]\ndelay = 0\n[[route]]\npath = \"/\"\nproxy = [\"http://{}\", \"http://{}\"]\n\
+         proxy_balance = \"round_robin\"\nproxy_hedge_after = \"20ms\"\nproxy_hedge_budget = 100\n",
+        first.address, second.address
+    );
+    let server = Site::new().config(&config).start();
+    let mut client = send(&server, "/hedged");
+    let (at_first, mut at_second) = (first.next(), second.next());
+    assert_eq!(at_first.head, at_second.head);
+    at_second.send(&response("b"));
+    assert_eq!(client.read_response().text(), "b.");
+    assert_eq!((server.count("hedges"), server.count("hedges_won")), (1, 1));
+}
+
+#[test]
 fn only_safe_requests_without_a_body_have_a_second_endpoint() {
     let (first, second, server) = start("keep = \"0s\"\nhedge_budget = 100");
     let mut rows = Rows::new();

@@ -37,6 +37,7 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::script::environment::Additions;
 use site::authorizer::Authorizer;
@@ -47,7 +48,7 @@ use site::forwarding::RawReading;
 use site::jwt::Jwt;
 use site::listing::{Format, SortOrder};
 use site::memory::PUBLISHED_FOLDERS;
-use site::model::{Host, Listing, Route};
+use site::model::{Action, Host, Listing, Route};
 use site::monitor::Monitor;
 use site::needs::Needs;
 use site::plan::{
@@ -55,7 +56,7 @@ use site::plan::{
     plan_fallback,
 };
 use site::proxies::Via;
-use site::route::RouteId;
+use site::route::{Pattern, RouteId};
 use site::walk::{Verdict, Walk};
 use taipan_http::conditional;
 use taipan_http::head::{Head, Method};
@@ -98,6 +99,7 @@ use crate::spawner::Spawner;
 use crate::stats::Count;
 use crate::upstream::concurrency::ConcurrencyLimit;
 use crate::upstream::immediate::{Answer, SentRequest};
+use crate::upstream::origins::KeptOrigins;
 use crate::upstream::{HandlerKind, Upstreams};
 
 /// A worker's means to respond to requests.
@@ -107,6 +109,10 @@ pub struct Responder {
     pub upstreams: Rc<Upstreams>,
     /// `None`: the site has no forward proxy.
     pub forward_proxy: Option<Rc<ForwardProxy>>,
+    /// Its connections to the servers of URLs that wait for a request.
+    pub origins: Rc<KeptOrigins>,
+    /// The settings of responses for URLs.
+    pub of_urls: Route,
     /// For lines about requests that get no tunnel.
     pub refused_tunnels: LineLimit,
     /// The stored responses of upstreams.
@@ -154,12 +160,19 @@ impl Responder {
         let (needs, answers) = (Needs::of(&services.site), Answers::default());
         let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
         let mistakes = LineLimit::default();
+        let rules = services.site.forward_proxy.as_ref();
+        let (keep, kept) = rules.map_or((Duration::ZERO, 0), |rules| {
+            (rules.http.as_ref().map_or(Duration::ZERO, |http| http.keep), rules.kept_connections())
+        });
+        let of_urls = Route::new(Pattern::Prefix(String::new()), Action::Return(Status::NOT_FOUND));
         let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
         Responder {
             services,
             files,
             upstreams,
             forward_proxy,
+            origins: KeptOrigins::new(keep, kept),
+            of_urls,
             refused_tunnels: LineLimit::default(),
             cache,
             refuses: Cell::new(needs.refusals),

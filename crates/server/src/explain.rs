@@ -10,14 +10,15 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use cache::request::{self, Identity};
-use cache::settings::Cookies;
+use cache::settings::{Cookies, Settings};
 use site::access::{Facts, Tls};
 use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
 use site::folder::{FolderName, HostFolder};
+use site::forward_proxy::{ForwardProxy, Host as Destination};
 use site::forwarding::{RawReading, UNCHANGED};
-use site::host::AddressGroup;
+use site::host::{AddressGroup, name_of};
 use site::includes::Includes;
 use site::model::{Account, HeaderRule, Host, Interpreter, Listing, Route, Site};
 use site::needs::Needs;
@@ -30,9 +31,10 @@ use site::route::RouteId;
 use site::tracing::Context;
 use site::upstream::{Protocol, UpstreamId, UpstreamTls, Verification};
 use site::walk::{Step, Verdict, Walk};
+use taipan_http::fields::host_and_port;
 use taipan_http::head::{self, FieldStore, Head, Method};
 use taipan_http::negotiate::Coding;
-use taipan_http::target::{SafePath, Scheme};
+use taipan_http::target::{SafePath, Scheme, Target};
 use taipan_http::trace_context::TRACEPARENT;
 
 use crate::config;
@@ -67,7 +69,9 @@ pub fn explain(flags: &Explain) -> ExitCode {
             let needs = Needs { authorizers: false, refusals: false, ..Needs::of(&site) };
             let responder = Responder::without_upstreams(Services::new(site, None).0, roots);
             let responder = Rc::new(Responder { needs, refuses: Cell::new(false), ..responder });
-            print_explanation(&responder, &request(flags), flags).await
+            let is_plain = flags.url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("http://"));
+            let forwards = is_plain && forwards(&responder.services.site, flags);
+            print_explanation(&responder, &request(flags, forwards), flags).await
         })
     });
     match result {
@@ -79,15 +83,16 @@ pub fn explain(flags: &Explain) -> ExitCode {
     }
 }
 
-/// The bytes of the request.
-fn request(flags: &Explain) -> Vec<u8> {
+/// The bytes of the request. `forwards`: it may be for another server, and then has the whole URL.
+fn request(flags: &Explain, forwards: bool) -> Vec<u8> {
     let Explain { method, url, fields, .. } = flags;
     let (authority, target) = match url.split_once("://") {
         Some((_, rest)) => rest.find(['/', '?']).map_or((rest, "/"), |at| rest.split_at(at)),
         None => ("localhost", url.as_str()),
     };
     let slash = if target.starts_with('?') { "/" } else { "" };
-    let mut bytes = format!("{method} {slash}{target} HTTP/1.1\r\n").into_bytes();
+    let origin = if forwards { format!("http://{authority}") } else { String::new() };
+    let mut bytes = format!("{method} {origin}{slash}{target} HTTP/1.1\r\n").into_bytes();
     if !fields.iter().any(|f| f.to_ascii_lowercase().starts_with("host:")) {
         bytes.extend_from_slice(format!("Host: {authority}\r\n").as_bytes());
     }
@@ -97,6 +102,49 @@ fn request(flags: &Explain) -> Vec<u8> {
     }
     bytes.extend_from_slice(b"\r\n");
     bytes
+}
+
+/// Whether the client may have URLs of other servers forwarded, and no host of the site has the name in the URL.
+fn forwards(site: &Site, flags: &Explain) -> bool {
+    let has_http = |rules: &&ForwardProxy| rules.http.is_some() && rules.clients.contains(Some(flags.from));
+    let authority = flags.url.split('/').nth(2).unwrap_or_default();
+    let authority = authority.split('?').next().unwrap_or_default();
+    site.forward_proxy.as_ref().filter(has_http).is_some()
+        && site.hosts.names().find(name_of(authority.as_bytes())).is_none()
+}
+
+/// Prints where a tunnel, or a request for a URL, would lead. `false`: the request is for this server.
+fn print_elsewhere(responder: &Responder, head: &Head<'_>, client: Peer) -> bool {
+    let site = &responder.services.site;
+    let Some(rules) = &site.forward_proxy else { return false };
+    let (word, authority) = match head.target {
+        Target::Authority(authority) => ("tunnel ", authority.to_owned()),
+        Target::Absolute { authority, .. } if responder.forwards(head.authority, client) => {
+            let port = if host_and_port(authority).1.is_none() { ":80" } else { "" };
+            ("forward", format!("{authority}{port}"))
+        }
+        _ => return false,
+    };
+    let (host, port) = match rules.check(client.ip(), &authority) {
+        Ok(found) => found,
+        Err(refusal) => {
+            terminal::out(format_args!("{word}   no: 403 Forbidden; {refusal}"));
+            return true;
+        }
+    };
+    terminal::out(format_args!("{word}   to {host}, port {port}"));
+    if let Destination::Name(_) = host {
+        terminal::out(format_args!("          if its address is allowed, which explain does not resolve"));
+    }
+    if let Target::Absolute { path, query, .. } = head.target {
+        let query = query.map_or(String::new(), |query| format!("?{query}"));
+        terminal::out(format_args!("as        {} {path}{query}", head.token));
+        terminal::out(format_args!("          Host: {}", String::from_utf8_lossy(head.authority)));
+        if rules.stores_responses() {
+            print_cache_for(&Settings::default(), head);
+        }
+    }
+    true
 }
 
 /// The scheme of the URL, as a proxy in front would report it.
@@ -131,6 +179,9 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
     };
     let authority = String::from_utf8_lossy(head.authority);
     terminal::out(format_args!("request   {} {} for host \"{authority}\"", head.token, head.raw_target));
+    if print_elsewhere(responder, &head, Peer::from((flags.from, None))) {
+        return Ok(());
+    }
     let hosts = &responder.services.site.hosts;
     let to = flags.to.map(|to| SocketAddr::new(to.ip, to.port.unwrap_or(head.scheme.default_port())));
     let group = hosts.group(to);
@@ -611,6 +662,10 @@ fn print_cache(route: &Route, head: &Head<'_>) {
             "cache     emptied of what is stored for the URL, if the client is within \"response_cache_purge\""
         ));
     }
+    print_cache_for(settings, head);
+}
+
+fn print_cache_for(settings: &Settings, head: &Head<'_>) {
     if !request::is_eligible(head) {
         return terminal::out(format_args!(
             "cache     passed: only GET and HEAD without a body have stored responses"

@@ -4,7 +4,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
+
+use cache::settings::Settings;
 
 use crate::endpoint::is_host_name;
 use crate::network::Networks;
@@ -27,21 +30,46 @@ pub struct ForwardProxy {
     /// For the resolution of the name, and for all of its addresses.
     pub connect_timeout: Duration,
     /// `None`: only tunnels are opened.
-    pub http: Option<HttpTimeouts>,
+    pub http: Option<HttpForwarding>,
 }
 
-/// Of requests by plain HTTP that are forwarded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HttpTimeouts {
+/// How requests by plain HTTP are forwarded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpForwarding {
     /// From the end of the request to the end of the response head.
     pub first_byte: Duration,
     /// Without a byte of the response, while the client receives all of it.
     pub idle: Duration,
+    /// How long a connection waits for another request to the same server. Zero: each request has its own.
+    pub keep: Duration,
+    /// The most such connections of a worker.
+    pub kept: usize,
+    /// How responses are stored. `None`: they are not.
+    pub cache: Option<Arc<Settings>>,
 }
 
-impl HttpTimeouts {
-    pub const DEFAULT: HttpTimeouts =
-        HttpTimeouts { first_byte: Duration::from_secs(60), idle: Duration::from_secs(60) };
+impl Default for HttpForwarding {
+    fn default() -> HttpForwarding {
+        HttpForwarding {
+            first_byte: Duration::from_secs(60),
+            idle: Duration::from_secs(60),
+            keep: Duration::from_secs(15),
+            kept: 64,
+            cache: None,
+        }
+    }
+}
+
+impl ForwardProxy {
+    /// Connections of a worker that wait for another request.
+    pub fn kept_connections(&self) -> usize {
+        self.http.as_ref().filter(|http| !http.keep.is_zero()).map_or(0, |http| http.kept)
+    }
+
+    /// Whether responses for URLs are stored.
+    pub fn stores_responses(&self) -> bool {
+        self.http.as_ref().is_some_and(|http| http.cache.is_some())
+    }
 }
 
 /// Where a tunnel is to lead.

@@ -10,6 +10,7 @@ use crate::alternates::MAX_ALTERNATES;
 use crate::authorizer::{MAX_ANSWER, MAX_ANSWERS};
 use crate::compress::Kept;
 use crate::field_file::MAX_AS_IS;
+use crate::forward_proxy::ForwardProxy;
 use crate::image_map;
 use crate::limit::{By, Limit};
 use crate::listener::Listener;
@@ -415,6 +416,11 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
         },
         Use { what: "applications: upgraded connections", each: 1, count: upgraded(site, workers) },
         line(
+            "other servers: connections that are kept",
+            1,
+            site.forward_proxy.as_ref().map_or(0, ForwardProxy::kept_connections),
+        ),
+        line(
             "stored responses: files being written",
             1,
             if site.cache_files.is_some() { CACHE_WRITES } else { 0 },
@@ -448,7 +454,8 @@ fn http2_connections(site: &Site) -> u64 {
 /// Connections whose protocol may have been switched.
 fn upgraded(site: &Site, workers: u64) -> u64 {
     let most = site.limits.upgraded.min(site.limits.connections) as u64;
-    if any_route(site, Route::may_upgrade) { most.saturating_mul(workers) } else { 0 }
+    let has_any = site.forward_proxy.is_some() || any_route(site, Route::may_upgrade);
+    if has_any { most.saturating_mul(workers) } else { 0 }
 }
 
 fn multiplexed_requests(site: &Site) -> u64 {

@@ -699,6 +699,7 @@ impl Site {
     /// Whether the responses of any script or upstream are stored.
     pub fn stores_responses(&self) -> bool {
         self.hosts.iter().any(|host| host.routes.iter().any(|route| route.stores))
+            || self.forward_proxy.as_ref().is_some_and(ForwardProxy::stores_responses)
     }
 
     /// The site of `taipan DIR`: one folder with listings, and otherwise default settings.

@@ -377,6 +377,7 @@ impl Http2 {
         (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
         let responder = &connections.responder;
         if end
+            && !responder.may_lead_elsewhere(fields.scheme())
             && let Ok(response) = responder.fast(&head, origin.client, self.destination, began, Sending::No)
         {
             return self.respond(connections, stream, Some(&head), origin, response, gathered);

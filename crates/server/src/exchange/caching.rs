@@ -24,10 +24,11 @@ use site::model::Route;
 use site::plan::{Plan, PlannedAction};
 use taipan_http::head::{Method, Names};
 use taipan_http::status::Status;
-use taipan_http::target::normalized;
+use taipan_http::target::{Scheme, normalized};
 use tokio::task::spawn_local;
 
 use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more};
+use super::other_server::OtherServer;
 use super::{Exchange, on_heap};
 use crate::cache::{self, CachedResponse, Found, Leader, Origin, PartialResponse, Recording, Turn};
 use crate::clock;
@@ -65,6 +66,18 @@ struct Resource<'a> {
     /// The text of its key.
     text: String,
 }
+
+/// What is asked for what is not stored.
+#[derive(Clone, Copy)]
+enum Asked<'h> {
+    /// The upstream of a route.
+    Handler(&'h Handler),
+    /// The server of a URL.
+    Server(&'h OtherServer),
+}
+
+/// In the key of a response for a URL, in place of the upstream, none of which has this name.
+const OF_URLS: &str = "/";
 
 /// How often a request looks for a stored response: once more after it has waited for another request.
 const LOOKS: usize = 2;
@@ -147,11 +160,25 @@ impl<'a> Exchange<'a> {
 
     /// Appends the text of the key of the request. `upstream` is what would answer.
     fn write_key(&self, settings: &Settings, upstream: &str, out: &mut Vec<u8>) {
-        let raw_path = self.head.target.path().unwrap_or("/");
-        let path = normalized(raw_path);
-        let (scheme, authority) = (self.head.scheme.as_str(), self.head.authority);
-        let query = self.head.target.query();
-        Parts { scheme, authority, raw_path, path: &path, query, upstream }.write(settings, out);
+        let (path, query) = (self.head.target.path().unwrap_or("/"), self.head.target.query());
+        self.write_key_of(settings, upstream, (path, query), out);
+    }
+
+    fn write_key_of(
+        &self,
+        settings: &Settings,
+        upstream: &str,
+        (raw_path, query): (&str, Option<&str>),
+        out: &mut Vec<u8>,
+    ) {
+        let authority = self.head.authority;
+        let (scheme, path) = match upstream {
+            // Another server reads the path as it was sent.
+            OF_URLS => (Scheme::Http, Cow::Borrowed(raw_path)),
+            _ => (self.head.scheme, normalized(raw_path)),
+        };
+        Parts { scheme: scheme.as_str(), authority, raw_path, path: &path, query, upstream }
+            .write(settings, out);
     }
 
     pub(super) async fn forward_through_cache(
@@ -172,23 +199,54 @@ impl<'a> Exchange<'a> {
             return self.purge(&resource, clients, &upstream).await;
         }
         if !request::is_eligible(self.head) {
-            return self.forward_past_cache(request, &handler, &resource, &upstream).await;
+            return self.forward_past_cache(request, Asked::Handler(&handler), &resource, &upstream).await;
         }
         let handler = Handler { form: Form::Unrendered, ..handler };
+        self.respond_from_cache(request, Asked::Handler(&handler), resource).await
+    }
+
+    /// As `forward_through_cache`, for a URL of another server.
+    pub(super) async fn forward_url_through_cache(
+        &mut self,
+        request: Request<'_>,
+        server: &OtherServer,
+        settings: &Arc<Settings>,
+    ) -> Response {
+        let mut text = Vec::with_capacity(256);
+        self.write_key(settings, OF_URLS, &mut text);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let resource = Resource { route: &self.responder.of_urls, settings: settings.clone(), text };
+        let asked = Asked::Server(server);
+        match request::is_eligible(self.head) {
+            true => self.respond_from_cache(request, asked, resource).await,
+            false => self.forward_past_cache(request, asked, &resource, OF_URLS).await,
+        }
+    }
+
+    async fn respond_from_cache(
+        &mut self,
+        request: Request<'_>,
+        asked: Asked<'_>,
+        resource: Resource<'a>,
+    ) -> Response {
+        let (route, settings) = (resource.route, resource.settings.clone());
         let directives = request::directives(self.head);
         let mut leader = None;
         let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
-        self.responder.cache.load(&resource.text, self.head.fields, settings).await;
+        self.responder.cache.load(&resource.text, self.head.fields, &settings).await;
         if let Some(response) = self.of_parts(&resource, &directives) {
             return response;
         }
         for look in 1..=LOOKS {
             let (stale, why) = match self.look(&resource, &directives) {
                 Looked::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
-                Looked::Refresh(entry) => {
-                    self.refresh(request, &handler, &resource, &entry);
-                    return self.of_entry(&resource, &entry, CacheStatus::Stale);
-                }
+                Looked::Refresh(entry) => match asked {
+                    Asked::Handler(handler) => {
+                        self.refresh(request, handler, &resource, &entry);
+                        return self.of_entry(&resource, &entry, CacheStatus::Stale);
+                    }
+                    Asked::Server(_) => (Some(entry), Forwarded::Stale),
+                },
                 Looked::GatewayTimeout => {
                     self.services.counts.add(Count::ResponseMisses, 1);
                     let response = self.status(route, Status::GATEWAY_TIMEOUT).await;
@@ -211,7 +269,7 @@ impl<'a> Exchange<'a> {
                 }
             }
             drop(lookup);
-            let response = self.fetch(request, &handler, resource, stale, why, leader).await;
+            let response = self.fetch(request, asked, resource, stale, why, leader).await;
             if !is_stored(&response) {
                 self.services.counts.add(Count::ResponseMisses, 1);
             }
@@ -304,11 +362,17 @@ impl<'a> Exchange<'a> {
     async fn forward_past_cache(
         &mut self,
         request: Request<'_>,
-        handler: &Handler,
+        asked: Asked<'_>,
         resource: &Resource<'_>,
         upstream: &str,
     ) -> Response {
-        let response = self.forward_to(request, handler).await;
+        let response = match asked {
+            Asked::Handler(handler) => self.forward_to(request, handler).await,
+            Asked::Server(server) => {
+                let outcome = self.ask_other_server(request, server, Form::Response).await;
+                self.of_other_server(outcome)
+            }
+        };
         if invalidation::invalidates(self.head.method, response.status()) {
             self.responder.cache.invalidate(&Key::new(resource.text.as_bytes()));
             self.invalidate_others(&response, resource, upstream);
@@ -331,10 +395,8 @@ impl<'a> Exchange<'a> {
                 Some((path, query)) => (path, Some(query)),
                 None => (target.as_str(), None),
             };
-            let path = normalized(raw_path);
             let mut text = Vec::new();
-            Parts { scheme, authority: self.head.authority, raw_path, path: &path, query, upstream }
-                .write(&resource.settings, &mut text);
+            self.write_key_of(&resource.settings, upstream, (raw_path, query), &mut text);
             self.responder.cache.invalidate(&Key::new(&text));
         }
     }
@@ -343,7 +405,7 @@ impl<'a> Exchange<'a> {
     async fn fetch(
         &mut self,
         request: Request<'_>,
-        handler: &Handler,
+        asked: Asked<'_>,
         resource: Resource<'a>,
         stale: Option<Rc<CachedResponse>>,
         why: Forwarded,
@@ -353,7 +415,7 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_cold() {
             return self.on_upstream_failure(&resource, stale, Status::SERVICE_UNAVAILABLE).await;
         }
-        let fetch = Fetch::new(&self.responder.cache, &resource, self.identity(), stale.clone(), leader);
+        let fetch = Fetch::new(self.responder, &resource, self.identity(), stale.clone(), leader);
         // A part of what is not stored is not worth the whole.
         let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
         let rest = if stale.is_none() && !is_part { self.rest(&resource) } else { None };
@@ -370,12 +432,16 @@ impl<'a> Exchange<'a> {
             false => whole(self.head.fields, &conditions),
         };
         let head = with_fields(self.head, &fields);
-        let body = std::mem::replace(&mut self.body, RequestBody::None);
         let forwarded = Request { head: &head, ..request };
-        let upstreams = self.responder.upstreams.clone();
-        let log = self.upstream.get_or_insert_default().clone();
-        let outcome =
-            upstream::forward(&upstreams, forwarded, handler, &self.variables, body, &log, None).await;
+        let outcome = match asked {
+            Asked::Handler(handler) => {
+                let body = std::mem::replace(&mut self.body, RequestBody::None);
+                let upstreams = self.responder.upstreams.clone();
+                let log = self.upstream.get_or_insert_default().clone();
+                upstream::forward(&upstreams, forwarded, handler, &self.variables, body, &log, None).await
+            }
+            Asked::Server(server) => self.ask_other_server(forwarded, server, Form::Unrendered).await,
+        };
         let response = match outcome {
             Outcome::Unrendered(response) => *response,
             Outcome::Failed(status) => return self.on_upstream_failure(&resource, stale, status).await,
@@ -385,7 +451,12 @@ impl<'a> Exchange<'a> {
                     None => self.unavailable(route, left).await,
                 };
             }
-            outcome => return self.on_outcome(request, handler, outcome).await,
+            outcome => {
+                return match asked {
+                    Asked::Handler(handler) => self.on_outcome(request, handler, outcome).await,
+                    Asked::Server(_) => self.of_other_server(outcome),
+                };
+            }
         };
         let is_rest = matches!(response.status, Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE);
         if rest.is_some() && is_rest {
@@ -394,7 +465,7 @@ impl<'a> Exchange<'a> {
                 // It is another one now. What was stored of it is of no use.
                 None => {
                     self.responder.cache.remove_parts(&resource.text);
-                    on_heap(|| self.fetch(request, handler, resource, None, why, None)).await
+                    on_heap(|| self.fetch(request, asked, resource, None, why, None)).await
                 }
             };
         }
@@ -524,7 +595,7 @@ impl<'a> Exchange<'a> {
             handler: handler.clone(),
             variables: self.variables.clone(),
             upstreams: self.responder.upstreams.clone(),
-            fetch: Fetch::new(cache, resource, identity, Some(entry.clone()), Some(leader)),
+            fetch: Fetch::new(self.responder, resource, identity, Some(entry.clone()), Some(leader)),
         };
         spawn_local(async move {
             refresh.run().await;

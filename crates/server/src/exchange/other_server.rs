@@ -1,45 +1,88 @@
 //! Requests for URLs of other servers (RFC 9112 §3.2.2), if this server is the forward proxy of their client.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
+use site::forward_proxy::{ForwardProxy, Host, HttpForwarding};
 use site::forwarding::Forwards;
 use site::host::name_of;
+use site::upstream::Protocol;
 use taipan_http::fields::host_and_port;
 use taipan_http::head::{Head, Method};
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, Target};
 
-use super::{Exchange, Responder};
+use super::{Exchange, Responder, on_heap};
 use crate::content::fixed;
 use crate::peer::Peer;
 use crate::request::Request;
-use crate::request::body::RequestBody;
+use crate::request::body::{Length, RequestBody};
 use crate::response::Response;
 use crate::stats::Count;
-use crate::upstream::Outcome;
-use crate::upstream::direct::{self, OriginConnection};
+use crate::upstream::direct::{self, OriginConnection, Stale};
+use crate::upstream::origins::Origin;
+use crate::upstream::{Form, Outcome};
 
 /// RFC 5842 §7.2.
 const LOOP_DETECTED: u16 = 508;
 
 type Refused = (Status, Option<&'static Rule>);
 
+/// The server of a URL.
+pub(super) struct OtherServer {
+    /// With the port.
+    authority: String,
+    host: Host,
+    port: u16,
+}
+
 impl Responder {
+    /// Whether requests of a client for URLs of this authority are forwarded, as far as that does not depend on where to.
+    pub fn forwards(&self, authority: &[u8], client: Peer) -> bool {
+        let Some(rules) = &self.services.site.forward_proxy else { return false };
+        rules.http.is_some()
+            && client != Peer::Unknown
+            && rules.clients.contains(client.ip())
+            && self.services.site.hosts.names().find(name_of(authority)).is_none()
+    }
+
+    /// Whether a request by HTTP/2 with this scheme may be for another server.
+    pub fn may_lead_elsewhere(&self, scheme: Option<&[u8]>) -> bool {
+        self.forward_proxy.is_some() && scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"http"))
+    }
+
+    /// The URL of a request by HTTP/2, if it is for another server. HTTP/2 has no absolute form: each request has a scheme and
+    /// an authority (RFC 9113 §8.3.1). By TLS, one for plain HTTP is not for this server; without TLS, it may be, unless its
+    /// port is another one than that of `local`.
+    pub fn url_elsewhere(
+        &self,
+        head: &Head<'_>,
+        scheme: Option<&[u8]>,
+        client: Peer,
+        local: Option<SocketAddr>,
+    ) -> Option<String> {
+        let is_forwarded = self.may_lead_elsewhere(scheme)
+            && head.method != Method::Connect
+            && self.forwards(head.authority, client);
+        let authority = std::str::from_utf8(head.authority).ok().filter(|_| is_forwarded)?;
+        let port = host_and_port(authority).1.unwrap_or(Scheme::Http.default_port());
+        if head.scheme == Scheme::Http && local.is_none_or(|local| local.port() == port) {
+            return None;
+        }
+        let path = if head.target == Target::Asterisk { "" } else { head.raw_target };
+        Some(format!("http://{authority}{path}"))
+    }
+
     /// Whether the request is for another server, and may be forwarded. To a client that is not one of the proxy, its URL
     /// names this server.
     #[inline]
     pub(super) fn is_for_another_server(&self, head: &Head<'_>, client: Peer) -> bool {
-        let Some(rules) = &self.services.site.forward_proxy else { return false };
-        rules.http.is_some()
-            && matches!(head.target, Target::Absolute { .. })
-            && client != Peer::Unknown
-            && rules.clients.contains(client.ip())
-            && self.services.site.hosts.names().find(name_of(head.authority)).is_none()
+        matches!(head.target, Target::Absolute { .. }) && self.forwards(head.authority, client)
     }
 }
 
-impl Exchange<'_> {
+impl<'a> Exchange<'a> {
     pub(super) async fn forward_to_other_server(&mut self, request: Request<'_>) -> Response {
         match self.forwarded(request).await {
             Ok(response) => response,
@@ -50,37 +93,108 @@ impl Exchange<'_> {
     async fn forwarded(&mut self, request: Request<'_>) -> Result<Response, Refused> {
         let services = self.services;
         let plain = |status: Status| (status, None);
-        let rules = services.site.forward_proxy.as_ref();
-        let (rules, timeouts) =
-            rules.and_then(|rules| Some((rules, rules.http?))).ok_or(plain(Status::NOT_FOUND))?;
+        let (rules, http) = self.rules_of_urls().ok_or(plain(Status::NOT_FOUND))?;
         let authority = std::str::from_utf8(self.head.authority).unwrap_or_default();
-        let with_port = match host_and_port(authority) {
+        let authority = match host_and_port(authority) {
             (_, None) if !authority.ends_with(':') => format!("{authority}:{}", Scheme::Http.default_port()),
             _ => authority.to_owned(),
         };
-        self.check_request(&with_port).map_err(plain)?;
+        self.check_request(&authority).map_err(plain)?;
         if self.head.method == Method::Options
             && Forwards::of(self.head.values("max-forwards")) == Forwards::None
         {
             return Ok(fixed::options(services, None));
         }
-        let (host, port) = self.check_destination(rules, &with_port).map_err(plain)?;
+        let (host, port) = self.check_destination(rules, &authority).map_err(plain)?;
+        let server = OtherServer { authority, host, port };
+        match &http.cache {
+            Some(settings) => {
+                Ok(on_heap(|| self.forward_url_through_cache(request, &server, settings)).await)
+            }
+            None => {
+                let outcome = self.ask_other_server(request, &server, Form::Response).await;
+                Ok(self.of_other_server(outcome))
+            }
+        }
+    }
+
+    fn rules_of_urls(&self) -> Option<(&'a ForwardProxy, &'a HttpForwarding)> {
+        let rules = self.services.site.forward_proxy.as_ref()?;
+        Some((rules, rules.http.as_ref()?))
+    }
+
+    /// Forwards a request that the rules allow.
+    pub(super) async fn ask_other_server(
+        &mut self,
+        request: Request<'_>,
+        server: &OtherServer,
+        form: Form,
+    ) -> Outcome {
+        let services = &self.responder.services;
         if services.sheds_cold() {
-            return Err(plain(Status::SERVICE_UNAVAILABLE));
+            return Outcome::Failed(Status::SERVICE_UNAVAILABLE);
         }
-        let connected = self.connect_to(&with_port, host, port).await;
-        let (stream, permit, attempt) = connected.map_err(plain)?;
-        services.counts.add(Count::Forwarded, 1);
-        let name: Rc<str> = format!("the server {with_port}").into();
-        let origin = OriginConnection { stream, permit, attempt, name, timeouts };
-        let body = std::mem::replace(&mut self.body, RequestBody::None);
-        let (services, max_body) = (&self.responder.services, services.site.limits.body);
-        match direct::forward(services, request, &body, max_body, origin).await {
-            Outcome::Response(response) => Ok(response),
-            Outcome::Rejected((status, rule)) => Err((status, Some(rule))),
-            Outcome::Failed(status) => Err(plain(status)),
-            _ => Err(plain(Status::BAD_GATEWAY)),
+        let mut may_have_kept = direct::may_have_kept(request.head) && self.body.length() == Length::None;
+        let mut body = None;
+        // Twice at most: the second time with a new connection.
+        loop {
+            let to = match self.connection_to(server, may_have_kept).await {
+                Ok(to) => to,
+                Err(status) => return Outcome::Failed(status),
+            };
+            let body = body.get_or_insert_with(|| std::mem::replace(&mut self.body, RequestBody::None));
+            match direct::forward(services, request, body, services.site.limits.body, form, to).await {
+                Ok(outcome) => {
+                    services.counts.add(Count::Forwarded, 1);
+                    return outcome;
+                }
+                Err(Stale) => may_have_kept = false,
+            }
         }
+    }
+
+    pub(super) fn of_other_server(&self, outcome: Outcome) -> Response {
+        let (status, rule) = match outcome {
+            Outcome::Response(response) => return response,
+            Outcome::Rejected((status, rule)) => (status, Some(rule)),
+            Outcome::Failed(status) => (status, None),
+            _ => (Status::BAD_GATEWAY, None),
+        };
+        fixed::rejection(self.services, None, status, rule)
+    }
+
+    async fn connection_to(
+        &mut self,
+        server: &OtherServer,
+        may_have_kept: bool,
+    ) -> Result<OriginConnection, Status> {
+        let OtherServer { authority, host, port } = server;
+        let http = self.rules_of_urls().ok_or(Status::NOT_FOUND)?.1;
+        let (first_byte, idle) = (http.first_byte, http.idle);
+        let origins = self.responder.origins.clone();
+        let name: Rc<str> = format!("the server {authority}").into();
+        if may_have_kept && let Some((origin, stream)) = origins.take(host, *port) {
+            let permit = self.tunnel_permit(authority)?;
+            let attempt =
+                self.upstream.get_or_insert_default().begin(&authority.as_str().into(), Protocol::Http);
+            attempt.on_endpoint(&origin.address);
+            let is_kept = true;
+            return Ok(OriginConnection {
+                stream,
+                origin,
+                is_kept,
+                origins,
+                permit,
+                attempt,
+                name,
+                first_byte,
+                idle,
+            });
+        }
+        let (stream, address, permit, attempt) = self.connect_to(authority, host.clone(), *port).await?;
+        let origin = Rc::new(Origin { host: host.clone(), port: *port, address });
+        let is_kept = false;
+        Ok(OriginConnection { stream, origin, is_kept, origins, permit, attempt, name, first_byte, idle })
     }
 
     /// What does not depend on the destination.

@@ -46,30 +46,36 @@ impl Exchange<'_> {
         if services.sheds_cold() {
             return Err(Status::SERVICE_UNAVAILABLE);
         }
-        let (stream, permit, attempt) = self.connect_to(authority, host, port).await?;
+        let (stream, _, permit, attempt) = self.connect_to(authority, host, port).await?;
         attempt.on_connection();
         Ok(self.established(UpgradedConnection::of_stream(stream, Rc::new(permit), attempt)))
     }
 
-    /// A connection to a destination that the rules allow, with the permit that bounds how many there are.
+    /// One of the tunnels and forwarded requests of the worker, whose number is bounded.
+    pub(super) fn tunnel_permit(&self, authority: &str) -> Result<Permit, Status> {
+        self.responder.upstreams.upgrades.take().ok_or_else(|| {
+            self.services.counts.add(Count::UpgradesRejected, 1);
+            self.note(authority, "there are too many tunnels; see \"upgraded\"");
+            Status::SERVICE_UNAVAILABLE
+        })
+    }
+
+    /// A connection to a destination that the rules allow, its address, and its permit.
     pub(super) async fn connect_to(
         &mut self,
         authority: &str,
         host: Host,
         port: u16,
-    ) -> Result<(Stream, Permit, AttemptLog), Status> {
+    ) -> Result<(Stream, Rc<str>, Permit, AttemptLog), Status> {
         let proxy = self.responder.forward_proxy.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
-        let Some(permit) = self.responder.upstreams.upgrades.take() else {
-            self.services.counts.add(Count::UpgradesRejected, 1);
-            self.note(authority, "there are too many tunnels; see \"upgraded\"");
-            return Err(Status::SERVICE_UNAVAILABLE);
-        };
+        let permit = self.tunnel_permit(authority)?;
         let attempt = self.upstream.get_or_insert_default().begin(&authority.into(), Protocol::Http);
         match proxy.connect(host, port).await {
             Ok((stream, address)) => {
-                attempt.on_endpoint(&address.to_string().into());
+                let address: Rc<str> = address.to_string().into();
+                attempt.on_endpoint(&address);
                 let socket = sys::watch(stream, Interest::READABLE | Interest::WRITABLE);
-                Ok((Stream::new(socket.map_err(|_| Status::BAD_GATEWAY)?, None), permit, attempt))
+                Ok((Stream::new(socket.map_err(|_| Status::BAD_GATEWAY)?, None), address, permit, attempt))
             }
             Err(ConnectFailure { failure, why }) => {
                 self.note(authority, &why);

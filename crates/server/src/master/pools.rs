@@ -103,7 +103,7 @@ impl Master {
                 let code = match service {
                     Service::Application(_) => process::run(PoolSetup::of(site, index, theirs, identity)),
                     Service::ForwardProxy(rules) => {
-                        forward_proxy::run(rules, ServiceSetup::of(site, theirs, identity))
+                        forward_proxy::run(*rules, ServiceSetup::of(site, theirs, identity))
                     }
                     Service::ClientNames => name_lookup::run(ServiceSetup::of(site, theirs, identity)),
                 };
@@ -196,7 +196,7 @@ impl Master {
 
 /// In the order of the site's applications.
 fn services(site: &Site) -> impl Iterator<Item = Service> {
-    let forward_proxy = site.forward_proxy.iter().cloned().map(Service::ForwardProxy);
+    let forward_proxy = site.forward_proxy.iter().cloned().map(Box::new).map(Service::ForwardProxy);
     site.upstreams
         .iter()
         .map(|upstream| Service::Application(Box::new(upstream.clone())))

@@ -56,7 +56,7 @@ pub(super) enum Service {
     /// The endpoints of an application.
     Application(Box<Upstream>),
     /// The destinations of the forward proxy.
-    ForwardProxy(ForwardProxy),
+    ForwardProxy(Box<ForwardProxy>),
     /// DNS servers, for the names of clients.
     ClientNames,
 }

@@ -1,5 +1,5 @@
-//! A request of a forward proxy: it goes to the server of its URL as it is, on a connection of its own that has no other
-//! request. Knows neither rules nor names.
+//! A request of a forward proxy: it goes to the server of its URL as it is, on a new connection or on one that was kept. Knows
+//! neither rules nor names.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -9,10 +9,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use site::forward_proxy::HttpTimeouts;
 use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::framing::Framing;
-use taipan_http::head::{Head, Method, Persistence};
+use taipan_http::head::{Head, Method, Names, Persistence};
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use tokio::time::Instant;
@@ -21,10 +20,11 @@ use super::exchange::{Answered, BodySource, Exchange, Failure, Kind, Timeouts};
 use super::head::HeadParser;
 use super::http::{Accepts, direct_head};
 use super::interim::Interims;
-use super::request::{Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
+use super::origins::{KeptOrigins, Origin};
+use super::request::{Form, Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
 use super::response::content;
 use super::transport::{ReadError, Transport};
-use super::{Outcome, report};
+use super::{Outcome, Unrendered, report};
 use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::Stream;
@@ -48,13 +48,21 @@ static NAME: LazyLock<String> = LazyLock::new(|| {
 /// A connection to the server of a URL.
 pub struct OriginConnection {
     pub stream: Stream,
+    pub origin: Rc<Origin>,
+    pub is_kept: bool,
+    /// Where it may wait for another request.
+    pub origins: Rc<KeptOrigins>,
     /// Held until the end of the response.
     pub permit: Permit,
     pub attempt: AttemptLog,
     /// In messages.
     pub name: Rc<str>,
-    pub timeouts: HttpTimeouts,
+    pub first_byte: Duration,
+    pub idle: Duration,
 }
+
+/// The connection was kept, and its server has closed it meanwhile. A new one may do better.
+pub struct Stale;
 
 /// Whether this server has forwarded the request before (RFC 9110 §7.6.3).
 pub fn has_passed(head: &Head<'_>) -> bool {
@@ -66,32 +74,47 @@ pub fn has_passed(head: &Head<'_>) -> bool {
     })
 }
 
+/// Whether a request may have a connection that was kept: if it can be sent again when that turns out to be closed, and the
+/// server cannot take another client for this one because of the connection, as those with NTLM do.
+pub fn may_have_kept(head: &Head<'_>) -> bool {
+    matches!(head.method, Method::Get | Method::Head | Method::Options)
+        && !head.framing.has_body()
+        && !head.names.contains(Names::AUTHORIZATION)
+}
+
 /// Sends a request, whose body has at most `max_body` bytes, and makes a response of that of the server.
 pub async fn forward(
     services: &Rc<Services>,
     request: Request<'_>,
     body: &RequestBody,
     max_body: u64,
-    origin: OriginConnection,
-) -> Outcome {
+    form: Form,
+    to: OriginConnection,
+) -> Result<Outcome, Stale> {
     let Request { head, connection, .. } = request;
-    let OriginConnection { stream, permit, attempt, name, timeouts } = origin;
+    let OriginConnection { stream, origin, is_kept, origins, permit, attempt, name, first_byte, idle } = to;
     let (length, source) = match body.length() {
         // The client may have announced an empty body.
         Length::None => ((head.framing == Framing::Sized(0)).then_some(Some(0)), BodySource::Empty),
         Length::Sized(bytes) if bytes > max_body => {
-            return (Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into();
+            return Ok((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
         }
         Length::Sized(bytes) => (Some(Some(bytes)), BodySource::Client(body.clone(), max_body)),
         Length::Unknown => (Some(None), BodySource::Client(body.clone(), max_body)),
     };
+    // A connection with credentials is for no other request.
+    let is_shared = !head.names.contains(Names::AUTHORIZATION) && origins.keeps();
+    let next = if is_shared { Persistence::KeepAlive } else { Persistence::Close };
+    let received = Rc::new(Cell::new(false));
     let transport = Direct {
         services: services.clone(),
-        stream,
-        out: RefCell::new((direct_head(head, &NAME, length), 0)),
+        stream: RefCell::new(Some(stream)),
+        out: RefCell::new((direct_head(head, &NAME, length, next), 0)),
         is_chunked: length == Some(None),
         body_ended: Cell::new(false),
         is_connected: Cell::new(false),
+        has_received: received.clone(),
+        kept: is_shared.then_some((origins, origin)),
         _permit: permit,
     };
     let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
@@ -108,7 +131,6 @@ pub async fn forward(
         authority: std::str::from_utf8(head.authority).unwrap_or_default().into(),
         upstream_name: name.clone(),
     };
-    let HttpTimeouts { first_byte, idle } = timeouts;
     let timeouts = Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX };
     let began = Instant::now();
     let (transport, kind) = (Box::new(transport), Kind::Application);
@@ -116,21 +138,32 @@ pub async fn forward(
     exchange.attempt = Some(attempt);
     let Answered { exchange, head, received } = match exchange.receive_answer(&Interims::dropped()).await {
         Ok(answered) => answered,
-        Err(Failure::Reported(status)) => return Outcome::Failed(status),
-        Err(Failure::Rejected(rejection)) => return Outcome::Rejected(rejection),
+        Err(Failure::Reported(status)) => return Ok(Outcome::Failed(status)),
+        Err(Failure::Rejected(rejection)) => return Ok(Outcome::Rejected(rejection)),
+        Err(Failure::NoResponse(_)) if is_kept && !received.get() => return Err(Stale),
         Err(Failure::NoResponse(failure)) => {
-            return Outcome::Failed(report(services, &request.label, &name, &failure));
+            return Ok(Outcome::Failed(report(services, &request.label, &name, &failure)));
         }
     };
     // It would ask the client for a password of this proxy.
     if head.status.code() == PROXY_AUTHENTICATION_REQUIRED {
         log::warn(format_args!("{}: {name} has responded with the status 407 of a proxy", request.label));
-        return Outcome::Failed(Status::BAD_GATEWAY);
+        return Ok(Outcome::Failed(Status::BAD_GATEWAY));
     }
     let content = match Box::pin(content(exchange, wanted, &head, received)).await {
         Ok(content) => content,
-        Err(outcome) => return outcome,
+        Err(outcome) => return Ok(outcome),
     };
+    let via = format!("1.1 {}", *NAME);
+    if form == Form::Unrendered {
+        let field = |name: &str, value: &[u8]| cache::Field { name: name.into(), value: value.into() };
+        let own = |known: &[u8]| is_name(known, "server");
+        let received = head.fields.iter().filter(|received| !own(received.name));
+        let received =
+            received.map(|received| field(&String::from_utf8_lossy(received.name), received.value));
+        let fields = received.chain([field("Via", via.as_bytes())]).collect();
+        return Ok(Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content })));
+    }
     let mut writer = HeadWriter::new(services, None, head.status);
     // The server writes these itself.
     for field in
@@ -140,19 +173,24 @@ pub async fn forward(
             writer = writer.field(name, field.value);
         }
     }
-    Outcome::Response(content.respond(writer.field("Via", format!("1.1 {}", *NAME))))
+    Ok(Outcome::Response(content.respond(writer.field("Via", via))))
 }
 
-/// A connection with one request.
+/// One request on a connection.
 struct Direct {
     services: Rc<Services>,
-    stream: Stream,
+    /// `None` behind the end of the exchange.
+    stream: RefCell<Option<Stream>>,
     /// What is to be sent, and how much of it has been.
     out: RefCell<(Vec<u8>, usize)>,
     is_chunked: bool,
     body_ended: Cell<bool>,
     /// All of the head has been sent.
     is_connected: Cell<bool>,
+    /// Some of the response has come.
+    has_received: Rc<Cell<bool>>,
+    /// Where the connection may wait for another request. `None`: nowhere.
+    kept: Option<(Rc<KeptOrigins>, Rc<Origin>)>,
     _permit: Permit,
 }
 
@@ -165,9 +203,11 @@ impl Direct {
 
 impl Transport for Direct {
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = self.stream.borrow();
+        let Some(stream) = &*stream else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
         let (bytes, sent) = &mut *self.out.borrow_mut();
         while *sent < bytes.len() {
-            *sent += ready!(self.stream.poll_write(cx, &bytes[*sent..]))?;
+            *sent += ready!(stream.poll_write(cx, &bytes[*sent..]))?;
         }
         bytes.clear();
         *sent = 0;
@@ -186,7 +226,7 @@ impl Transport for Direct {
     }
 
     fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_chunked && !self.body_ended.replace(true) {
+        if !self.body_ended.replace(true) && self.is_chunked {
             self.push(&[b"0\r\n\r\n"]);
         }
         self.poll_ready(cx)
@@ -203,10 +243,20 @@ impl Transport for Direct {
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
         let scratch = &mut *self.services.scratch.borrow_mut();
         let space = scratch.space();
-        let length = ready!(self.stream.poll_read(cx, space))?;
+        let stream = self.stream.borrow();
+        let Some(stream) = &*stream else { return Poll::Ready(Ok(None)) };
+        let length = ready!(stream.poll_read(cx, space))?;
+        self.has_received.set(self.has_received.get() || length > 0);
         Poll::Ready(Ok((length > 0).then(|| space[..length].to_vec())))
     }
 
-    /// The connection closes when this is dropped.
-    fn finish(&self, _: Persistence) {}
+    /// A connection that is not kept is closed.
+    fn finish(&self, persistence: Persistence) {
+        let Some(stream) = self.stream.take() else { return };
+        // Else the server would take the next request for the rest of this one.
+        let is_sent = self.body_ended.get() && self.out.borrow().0.is_empty();
+        if let (Persistence::KeepAlive, true, Some((origins, origin))) = (persistence, is_sent, &self.kept) {
+            origins.put(origin.clone(), stream);
+        }
+    }
 }

@@ -83,9 +83,13 @@ impl<'a> Hedger<'a> {
             biased;
             received = &mut of_first => match received {
                 // The second one may still respond.
-                Err(failure) if at <= Instant::now() => {
-                    of_second.await.map_or(Winner::First(Err(failure)), won)
-                }
+                Err(failure) if at <= Instant::now() => match of_second.await {
+                    Some(answered) => {
+                        note(&first.label, &first.upstream_name, &failure);
+                        won(answered)
+                    }
+                    None => Winner::First(Err(failure)),
+                },
                 received => Winner::First(received),
             },
             answered = &mut of_second => match answered {
@@ -115,13 +119,7 @@ impl<'a> Hedger<'a> {
                 Some((endpoint, answered))
             }
             Err(failure) => {
-                // The other kinds of failures have their line.
-                if let Failure::NoResponse(failure) = failure {
-                    let why = failure.why;
-                    log::warn(format_args!(
-                        "{label}: {upstream_name}, asked as well, did not respond: {why}"
-                    ));
-                }
+                note(&label, &format!("{upstream_name}, asked as well,"), &failure);
                 None
             }
         }
@@ -141,6 +139,15 @@ impl<'a> Hedger<'a> {
         exchange.upstream_name = endpoint_name.unwrap_or_else(|| request.upstream_name.clone());
         exchange.attempt = log;
         Some((endpoint, exchange))
+    }
+}
+
+/// Logs why an attempt has failed while the other one may respond.
+fn note(label: &str, upstream_name: &str, failure: &Failure) {
+    // The other kinds of failures have their line.
+    if let Failure::NoResponse(failure) = failure {
+        let why = &failure.why;
+        log::warn(format_args!("{label}: {upstream_name} did not respond: {why}"));
     }
 }
 

@@ -252,8 +252,13 @@ pub fn request_head(
 }
 
 /// The head of a request that a forward proxy, `name`, sends to the server of its URL: as the client has sent it (RFC 9110
-/// §7.7), in the form for origin servers. `length`: of the body; `None` inside: it is chunked.
-pub fn direct_head(head: &Head<'_>, name: &str, length: Option<Option<u64>>) -> Vec<u8> {
+/// §7.7), in the form for origin servers. `length`: of the body; `None` inside: it is chunked. `persistence`: of the connection.
+pub fn direct_head(
+    head: &Head<'_>,
+    name: &str,
+    length: Option<Option<u64>>,
+    persistence: Persistence,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let has_path = head.raw_target.matches('/').count() > 2 || head.target.query().is_some();
     let path = match head.target.path() {
@@ -287,7 +292,7 @@ pub fn direct_head(head: &Head<'_>, name: &str, length: Option<Option<u64>>) -> 
             out.extend_from_slice(b"\r\n");
         }
     }
-    put_end(Next::Close, Accepts::Content, &mut out);
+    put_end(Next::of(persistence), Accepts::Content, &mut out);
     out
 }
 

@@ -28,6 +28,7 @@ mod head;
 mod hedge;
 pub mod immediate;
 mod interim;
+pub mod origins;
 mod response;
 pub mod upgrade;
 

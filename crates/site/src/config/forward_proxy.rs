@@ -1,8 +1,13 @@
 //! Reads the section `[forward_proxy]`.
 
+use std::sync::Arc;
+
+use cache::settings::Settings;
+
+use super::cache::caching;
 use super::keys::Scope;
 use super::section::{Given, Section};
-use crate::forward_proxy::{CONNECT_TIMEOUT, ForwardProxy, HttpTimeouts, MAX_ENTRIES, PORTS};
+use crate::forward_proxy::{CONNECT_TIMEOUT, ForwardProxy, HttpForwarding, MAX_ENTRIES, PORTS};
 use crate::network::{Network, Networks};
 use crate::wildcard::Wildcard;
 
@@ -30,23 +35,47 @@ pub fn forward_proxy(top: &Section) -> Option<ForwardProxy> {
         names,
         networks: Networks::new(networks),
         ports: ports(&section),
-        http: http(&section),
+        http: http(top, &section),
         connect_timeout: section.duration("connect_timeout").unwrap_or(CONNECT_TIMEOUT),
     })
 }
 
+/// Keys of requests that are forwarded.
+const OF_HTTP: [&str; 5] = ["first_byte", "idle", "keep", "kept", "store_responses"];
+
 /// `None`: only tunnels are opened.
-fn http(section: &Section) -> Option<HttpTimeouts> {
+fn http(top: &Section, section: &Section) -> Option<HttpForwarding> {
     if section.flag("http") != Some(true) {
         let what_to_do = "add http = true, or remove it";
-        section.reject_keys(&["first_byte", "idle"], "is for requests by plain HTTP", what_to_do);
+        section.reject_keys(&OF_HTTP, "is for requests by plain HTTP", what_to_do);
         return None;
     }
-    let defaults = HttpTimeouts::DEFAULT;
-    Some(HttpTimeouts {
+    let defaults = HttpForwarding::default();
+    let stores = section.flag("store_responses") == Some(true);
+    Some(HttpForwarding {
         first_byte: section.duration("first_byte").unwrap_or(defaults.first_byte),
         idle: section.duration("idle").unwrap_or(defaults.idle),
+        keep: section.duration("keep").unwrap_or(defaults.keep),
+        kept: section.count("kept").unwrap_or(defaults.kept),
+        cache: stores.then(|| Arc::new(of_other_servers(&caching(top, &Arc::default())))),
     })
+}
+
+/// The settings of the site, without those that are about its own applications.
+fn of_other_servers(own: &Settings) -> Settings {
+    let Settings { heuristic, longest_heuristic, reload, largest, waiting, wait, report, .. } = *own;
+    Settings {
+        heuristic,
+        longest_heuristic,
+        reload,
+        largest,
+        waiting,
+        wait,
+        report,
+        // They are for caches of the servers' own side.
+        targets: Vec::new(),
+        ..Settings::default()
+    }
 }
 
 fn ports(section: &Section) -> Vec<u16> {

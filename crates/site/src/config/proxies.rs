@@ -10,7 +10,7 @@ use super::keys::Scope;
 use super::section::{Given, Section, table, text};
 use super::settings::{field_name, is_field_value, reject_second_rule};
 use super::toml::{Entry, Node, Table, Value};
-use crate::balance::Balance;
+use crate::balance::{Balance, Hedging};
 use crate::endpoint::EndpointAddress;
 use crate::forwarding::{Authority, Bodies, Forwarding, PassedTrailers, ProxyUrl, Replacement, Spelling};
 use crate::health::{Breaker, Health};
@@ -23,8 +23,10 @@ const CONNECTIONS: usize = 64;
 /// Addresses of one upstream.
 const MAX_ADDRESSES: usize = 64;
 /// Keys of a route whose upstream speaks HTTP.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "proxy_balance",
+    "proxy_hedge_after",
+    "proxy_hedge_budget",
     "proxy_health",
     "proxy_breaker",
     "proxy_path",
@@ -35,8 +37,10 @@ const KEYS: [&str; 9] = [
     "request_buffering",
 ];
 /// Those that an application has in its own section, and what to write there.
-const OF_APPLICATIONS: [(&str, &str); 3] = [
+const OF_APPLICATIONS: [(&str, &str); 5] = [
     ("proxy_balance", "write it as \"balance\" in the [[application]]"),
+    ("proxy_hedge_after", "write it as \"hedge_after\" in the [[application]]"),
+    ("proxy_hedge_budget", "write it as \"hedge_budget\" in the [[application]]"),
     ("proxy_health", "write it as [application.health]"),
     ("proxy_breaker", "write it as [application.breaker]"),
 ];
@@ -84,12 +88,13 @@ pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
         let urls: Vec<String> = addresses.iter().map(url).collect();
         let endpoints = Endpoints::External(External { addresses, connections: CONNECTIONS });
         let tls = (scheme == Scheme::Https).then(Box::<UpstreamTls>::default);
-        let Distribution { balance, health, breaker } = distribution;
+        let Distribution { balance, health, breaker, hedging } = distribution;
         upstreams.push(Upstream {
             tls,
             balance,
             health,
             breaker,
+            hedging,
             ..Upstream::new(urls.join(", "), Protocol::Http, endpoints)
         });
     }
@@ -100,6 +105,7 @@ struct Distribution {
     balance: Balance,
     health: Health,
     breaker: Option<Breaker>,
+    hedging: Option<Hedging>,
 }
 
 impl Distribution {
@@ -108,6 +114,7 @@ impl Distribution {
             balance: balance(section, "proxy_balance"),
             health: health::health(section, "proxy_health", Protocol::Http),
             breaker: health::breaker(section, "proxy_breaker"),
+            hedging: hedging(section, ["proxy_hedge_after", "proxy_hedge_budget", "proxy_balance"]),
         }
     }
 }
@@ -157,6 +164,7 @@ fn find(
             && upstream.balance == distribution.balance
             && upstream.health == distribution.health
             && upstream.breaker == distribution.breaker
+            && upstream.hedging == distribution.hedging
             && matches!(&upstream.endpoints, Endpoints::External(own) if is_same(own))
     })
 }
@@ -169,6 +177,23 @@ pub fn balance(section: &Section, key: &str) -> Balance {
         section.errors.add(given.place, what, what_to_do);
         Balance::default()
     })
+}
+
+/// When requests have a second endpoint. The keys: of the time, of the budget, and of the balance.
+pub fn hedging(section: &Section, [after, budget, balance]: [&'static str; 3]) -> Option<Hedging> {
+    let Some(time) = section.duration(after) else {
+        if !section.has(after) {
+            let what = format!("has no \"{after}\" beside it");
+            section.reject_keys(&[budget], &what, &format!("add \"{after}\", or remove it"));
+        }
+        return None;
+    };
+    let given = section.text(balance).and_then(|given| Balance::parse(given.value).ok());
+    if given.is_some_and(|given| given.has_affinity()) {
+        let what = format!("sends requests to another endpoint than \"{balance}\" says");
+        section.reject_keys(&[after], &what, &format!("remove it, or write {balance} = \"least\""));
+    }
+    Some(Hedging { after: time, budget: section.count(budget).unwrap_or(Hedging::BUDGET) })
 }
 
 /// The action of a route with `proxy`. `None`: after an error.

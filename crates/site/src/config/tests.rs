@@ -10,6 +10,7 @@ use super::upstreams::MANAGED;
 use super::*;
 use crate::address::Address;
 use crate::applying;
+use crate::balance::Hedging;
 use crate::certificates::{Certificates, Challenge, ExternalAccount};
 use crate::listener::Listener;
 use crate::model::*;
@@ -170,7 +171,9 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "download" | "requests_burst" | "announce" | "status" if scope == Scope::Limit => "requests = 1",
         "queue" if scope == Scope::Limit => "concurrent = 1",
         "wait" if scope == Scope::Limit => "concurrent = 1\nqueue = 1",
-        "first_byte" | "idle" if scope == Scope::ForwardProxy => "http = true",
+        "first_byte" | "idle" | "keep" | "kept" | "store_responses" if scope == Scope::ForwardProxy => {
+            "http = true"
+        }
         "status" | "timeout" | "rise" | "fall" if scope == Scope::Health => "path = \"/health\"",
         "format" => "access = \"stdout\"",
         "fields" if scope == Scope::Log => "access = \"stdout\"",
@@ -190,7 +193,10 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "hsts_preload" => "hsts = \"1y\"\nhsts_subdomains = true",
         "cgroup_memory" | "cgroup_tasks" => "cgroup = \"auto\"",
         "hedge_budget" => "hedge_after = \"1s\"",
-        "proxy_balance" | "proxy_health" | "proxy_breaker" => {
+        "proxy_hedge_budget" => {
+            "proxy_hedge_after = \"1s\"\nproxy = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]"
+        }
+        "proxy_balance" | "proxy_health" | "proxy_breaker" | "proxy_hedge_after" => {
             "proxy = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]"
         }
         "proxy_path" | "proxy_host" | "proxy_headers" | "proxy_upgrade" | "proxy_trailers"
@@ -2223,6 +2229,35 @@ fn settings_of_endpoints_stand_where_the_endpoints_do() {
             "is for a route whose upstream speaks HTTP",
         );
     }
+    for key in ["hedge_after = \"1s\"", "hedge_budget = 20"] {
+        let (name, _) = key.split_once(' ').unwrap();
+        check(
+            &format!("{route}proxy = \"http://app\"\nproxy_{key}"),
+            &format!(
+                "\"proxy_{name}\" belongs to the application; write it as \"{name}\" in the [[application]]"
+            ),
+        );
+        check(&format!("{route}proxy_{key}"), "is for a route whose upstream speaks HTTP");
+    }
+    let two = "proxy = [\"http://127.0.0.1:3\", \"http://127.0.0.1:4\"]\n";
+    check(
+        &format!("{route}{two}proxy_hedge_budget = 5"),
+        "\"proxy_hedge_budget\" has no \"proxy_hedge_after\" beside it; add \"proxy_hedge_after\", or remove it",
+    );
+    check(
+        &format!("{route}{two}proxy_hedge_after = \"1s\"\nproxy_balance = \"sticky\""),
+        "\"proxy_hedge_after\" sends requests to another endpoint than \"proxy_balance\" says; remove it, or write \
+         proxy_balance = \"least\"",
+    );
+    let hedged = |path: &str, after: &str| {
+        format!(
+            "[[route]]\npath = \"/{path}/\"\n{two}proxy_hedge_after = \"{after}\"\nproxy_hedge_budget = 20\n"
+        )
+    };
+    let site = after_two_lines(&[hedged("a", "1s"), hedged("b", "1s"), hedged("c", "2s")].concat()).unwrap();
+    let hedging: Vec<_> = site.upstreams.iter().map(|upstream| upstream.hedging.clone()).collect();
+    let of = |seconds| Some(Hedging { after: Duration::from_secs(seconds), budget: 20 });
+    assert_eq!(hedging, [of(1), of(2)], "routes share an upstream if they say the same");
     let site = after_two_lines(
         "[[route]]\npath = \"/a/\"\nproxy = \"http://127.0.0.1:3\"\n[route.proxy_breaker]\nrequests = 5\n\
          [[route]]\npath = \"/b/\"\nproxy = \"http://127.0.0.1:3\"\n[route.proxy_breaker]\nrequests = 5\n\

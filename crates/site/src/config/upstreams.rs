@@ -7,7 +7,6 @@ use super::keys::Scope;
 use super::section::{Given, Section};
 use super::{health, proxies, scripts, settings};
 use crate::address::Address;
-use crate::balance::{Balance, Hedging};
 use crate::endpoint::{EndpointAddress, Family, Resolution, is_host_name};
 use crate::health::Health;
 use crate::upstream::{
@@ -117,7 +116,7 @@ fn upstream(section: &Section) -> Option<Upstream> {
             ..health::health(section, "health", protocol)
         },
         breaker: health::breaker(section, "breaker"),
-        hedging: hedging(section),
+        hedging: proxies::hedging(section, ["hedge_after", "hedge_budget", "balance"]),
         required: section.flag("required").unwrap_or(defaults.required),
         retries: section.count("retries").unwrap_or(defaults.retries),
         multiplex: section.count("multiplex").unwrap_or(defaults.multiplex),
@@ -130,22 +129,6 @@ fn upstream(section: &Section) -> Option<Upstream> {
         keep: time("keep", defaults.keep),
         ..defaults
     })
-}
-
-fn hedging(section: &Section) -> Option<Hedging> {
-    let Some(after) = section.duration("hedge_after") else {
-        if !section.has("hedge_after") {
-            let what_to_do = "add \"hedge_after\", or remove it";
-            section.reject_keys(&["hedge_budget"], "has no \"hedge_after\" beside it", what_to_do);
-        }
-        return None;
-    };
-    let balance = section.text("balance").and_then(|given| Balance::parse(given.value).ok());
-    if balance.is_some_and(|balance| balance.has_affinity()) {
-        let what = "sends requests to another endpoint than \"balance\" says";
-        section.reject_keys(&["hedge_after"], what, "remove it, or write balance = \"least\"");
-    }
-    Some(Hedging { after, budget: section.count("hedge_budget").unwrap_or(Hedging::BUDGET) })
 }
 
 /// `None`: connections are not encrypted.

@@ -12,6 +12,7 @@ use taipan_h2::server::StreamId;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, FieldStore, Head, Method, Names};
 use taipan_http::status::Status;
+use taipan_http::target::Target;
 use tokio::time::Instant;
 
 use super::incoming::Reader;
@@ -87,6 +88,7 @@ impl StreamTask {
         let connections = &self.shared.connections;
         let Http2 { peer, destination, scheme, connection: id, .. } = *self.shared.http2.borrow();
         let group = destination.group;
+        let url: String;
         let mut store = Box::new(FieldStore::new());
         // It was read before, without an error.
         let mut head = request.fields.head(&mut store, &connections.services.site.limits.head).ok()?;
@@ -94,6 +96,17 @@ impl StreamTask {
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
         self.entry.state.set_client(client);
         let origin = Origin { client, group, via, began: request.began };
+        let elsewhere = connections.responder.url_elsewhere(
+            &head,
+            request.fields.scheme().filter(|_| request.fields.protocol().is_none()),
+            client,
+            self.shared.local,
+        );
+        if let Some(elsewhere) = elsewhere {
+            url = elsewhere;
+            head.target = Target::parse(head.method, &url).ok()?;
+            head.raw_target = &url;
+        }
         // As the client has sent it, for the counts and the log.
         let sent = head;
         let fields: Vec<Field<'_>>;

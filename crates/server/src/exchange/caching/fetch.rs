@@ -9,10 +9,13 @@ use ::cache::request::{Identity, is_condition};
 use ::cache::settings::Settings;
 use ::cache::stored::{Stored, Times};
 use ::cache::update::{self, Validated};
+use ::cache::vary;
 use ::script::environment::Additions;
+use site::authorizer::is_same_name;
 use taipan_http::head::{Field, Head, Method};
 use taipan_http::status::Status;
 
+use super::super::Responder;
 use super::Resource;
 use crate::cache::{Cache, CachedResponse, Leader, Origin, PartialResponse, Recording, stored_body};
 use crate::request::body::RequestBody;
@@ -23,9 +26,13 @@ use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::{self, Content, Handler, Outcome, Unrendered, Upstreams};
 
+/// Fields that tell an upstream who the client is. This server writes them.
+const WRITTEN: [&str; 2] = ["forwarded", "x-forwarded-for"];
+
 /// What the response of an upstream is stored for.
 pub struct Fetch {
     cache: Rc<Cache>,
+    upstreams: Rc<Upstreams>,
     settings: Arc<Settings>,
     /// Of the key.
     text: String,
@@ -68,14 +75,16 @@ pub struct Refresh {
 
 impl Fetch {
     pub(super) fn new(
-        cache: &Rc<Cache>,
+        responder: &Responder,
         resource: &Resource<'_>,
         identity: Identity,
         stale: Option<Rc<CachedResponse>>,
         leader: Option<Leader>,
     ) -> Fetch {
+        let cache = &responder.cache;
         Fetch {
             cache: cache.clone(),
+            upstreams: responder.upstreams.clone(),
             settings: resource.settings.clone(),
             text: resource.text.clone(),
             identity,
@@ -113,7 +122,7 @@ impl Fetch {
             Content::Whole(body) => body.len() as u64 <= self.settings.largest,
             Content::Stream(_, length) => length.is_none_or(|length| length <= self.settings.largest),
         };
-        let Some((stored, policy)) = storable.filter(|_| fits) else {
+        let Some((stored, policy)) = storable.filter(|_| fits && !self.varies_by_own_field(&fields)) else {
             self.forget();
             return Fetched::Passed(Unrendered { status, fields, content });
         };
@@ -175,7 +184,16 @@ impl Fetch {
     ) -> Option<StoredPart> {
         let times = Times { requested: self.began, received: services.clock.read() };
         let part = policy::store_part(head, self.identity, fields, length, times, &self.settings);
-        part.filter(|part| part.range.len <= self.settings.largest)
+        part.filter(|part| part.range.len <= self.settings.largest && !self.varies_by_own_field(fields))
+    }
+
+    /// Whether `Vary` names a field that this server writes: what clients send in it selects nothing.
+    fn varies_by_own_field(&self, fields: &[StoredField]) -> bool {
+        let is_own = |name: &str| {
+            let mut own = WRITTEN.iter().copied().chain(self.upstreams.asserted.iter().map(String::as_str));
+            own.any(|own| is_same_name(name.as_bytes(), own))
+        };
+        vary::names(fields).is_some_and(|names| names.iter().any(|name| is_own(name)))
     }
 
     /// The whole response, if nothing is missing any more.

@@ -636,6 +636,22 @@ pub static CHAPTERS: &[Chapter] = &[
                        [Several endpoints](proxy.md#several-endpoints).",
             },
             Key {
+                name: "proxy_hedge_after",
+                kind: time(1, 3600),
+                default: Words("never: a request waits for its endpoint alone"),
+                example: "\"200ms\"",
+                text: "How long a request waits for the head of a response before it is sent to a second one of the URLs of \
+                       `proxy`, too, as `hedge_after` of an `[[application]]` says it. See [Hedging](proxy.md#hedging).",
+            },
+            Key {
+                name: "proxy_hedge_budget",
+                kind: count(1, 100),
+                default: Value("10"),
+                example: "20",
+                text: "The most requests of a worker that two of the URLs have at the same time, per 100 requests that it has \
+                       sent to them. One may always have two.",
+            },
+            Key {
                 name: "proxy_health",
                 kind: Kind::Section(Scope::Health),
                 default: Words("every key has its own"),
@@ -2900,6 +2916,29 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("\"60s\""),
                 example: "\"10s\"",
                 text: "How long the other server may send nothing of a response that has begun, while the client reads it.",
+            },
+            Key {
+                name: "keep",
+                kind: time(0, 3600),
+                default: Value("\"15s\""),
+                example: "\"1m\"",
+                text: "How long a connection to another server waits for a further request to it. 0: each request has a \
+                       connection of its own.",
+            },
+            Key {
+                name: "kept",
+                kind: count(0, 10_000),
+                default: Value("64"),
+                example: "200",
+                text: "The most such connections of a worker. The one that has waited for the longest time is closed for another.",
+            },
+            Key {
+                name: "store_responses",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether responses of other servers are stored, and sent to all clients that may use the proxy, as far as \
+                       the responses allow it. See [Stored responses](forward-proxy.md#stored-responses).",
             },
         ],
     },

@@ -1,0 +1,94 @@
+//! Connections to the servers of URLs that wait for another request: few, not for long, and each to an address that the rules
+//! of the forward proxy allow. Knows nothing of requests.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use site::forward_proxy::Host;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep_until};
+
+use crate::pool::Stream;
+
+/// Those of a worker.
+pub struct KeptOrigins {
+    keep: Duration,
+    most: usize,
+    /// Those that were returned last are at the end.
+    entries: RefCell<VecDeque<Kept>>,
+    /// Whether a task closes those that have waited for too long.
+    is_closing: Cell<bool>,
+}
+
+struct Kept {
+    origin: Rc<Origin>,
+    stream: Stream,
+    until: Instant,
+}
+
+/// What a connection leads to.
+#[derive(Debug)]
+pub struct Origin {
+    pub host: Host,
+    pub port: u16,
+    /// The address that was checked, with its port.
+    pub address: Rc<str>,
+}
+
+impl KeptOrigins {
+    /// `keep`: how long each waits. Zero: none does.
+    pub fn new(keep: Duration, most: usize) -> Rc<KeptOrigins> {
+        let (entries, is_closing) = (RefCell::default(), Cell::default());
+        Rc::new(KeptOrigins { keep, most, entries, is_closing })
+    }
+
+    /// Whether any is kept.
+    pub fn keeps(&self) -> bool {
+        !self.keep.is_zero() && self.most > 0
+    }
+
+    /// The connection to a server that has waited for the shortest time. It has sent nothing meanwhile.
+    pub fn take(&self, host: &Host, port: u16) -> Option<(Rc<Origin>, Stream)> {
+        let mut entries = self.entries.borrow_mut();
+        let now = Instant::now();
+        // Bounded: each turn removes one.
+        loop {
+            let is_same = |kept: &Kept| kept.origin.port == port && kept.origin.host == *host;
+            let at = entries.iter().rposition(is_same)?;
+            let kept = entries.remove(at)?;
+            if kept.until > now && kept.stream.is_quiet() {
+                return Some((kept.origin, kept.stream));
+            }
+        }
+    }
+
+    /// Keeps a connection on which a whole request and its whole response have passed.
+    pub fn put(self: &Rc<Self>, origin: Rc<Origin>, stream: Stream) {
+        if !self.keeps() {
+            return;
+        }
+        let mut entries = self.entries.borrow_mut();
+        while entries.len() >= self.most {
+            entries.pop_front();
+        }
+        let now = Instant::now();
+        entries.push_back(Kept { origin, stream, until: now.checked_add(self.keep).unwrap_or(now) });
+        if !self.is_closing.replace(true) {
+            spawn_local(self.clone().close_in_time());
+        }
+    }
+
+    /// Ends when none is left.
+    async fn close_in_time(self: Rc<Self>) {
+        loop {
+            let first = self.entries.borrow().front().map(|kept| kept.until);
+            let Some(until) = first else { break };
+            sleep_until(until).await;
+            let now = Instant::now();
+            self.entries.borrow_mut().retain(|kept| kept.until > now && kept.stream.is_quiet());
+        }
+        self.is_closing.set(false);
+    }
+}
