@@ -10,7 +10,7 @@ use crate::directives::{Applies, Directives, RequestDirectives};
 use crate::fields::{Field, only, values};
 use crate::freshness::{Directed, Explicit, Freshness, Stale, is_heuristic};
 use crate::parts::content_range;
-use crate::request::Identity;
+use crate::request::{self, Identity};
 use crate::settings::{Cookies, Reload, Settings};
 use crate::stored::{Stored, Times};
 use crate::vary::{self, Variant};
@@ -133,7 +133,7 @@ pub fn store(
     times: Times,
     settings: &Settings,
 ) -> Option<(Stored, Policy)> {
-    if head.method != Method::Get || crate::request::directives(head).no_store {
+    if head.method != Method::Get || request::directives(head).no_store || request::is_altered(head) {
         return None;
     }
     let directed = Directed::of(fields, settings);
@@ -311,6 +311,19 @@ mod tests {
         check("Cookie: a\r\n", 200, "Cache-Control: max-age=60, public", true);
         check("", 200, "Cache-Control: max-age=60\nSet-Cookie: a", false);
         check("Cache-Control: no-store\r\n", 200, "Cache-Control: max-age=60", false);
+        // The upstream has not seen the request that would have the response.
+        for (request, expected) in [
+            ("Connection: keep-alive\r\n", true),
+            ("Connection: close, te\r\nTE: trailers\r\n", true),
+            ("Connection: accept-language\r\n", true),
+            ("Connection: close, ACCEPT-language\r\nAccept-Language: de\r\n", false),
+            ("Connection: a\r\nConnection: b\r\nB: 1\r\n", false),
+            ("X-HTTP-Method-Override: DELETE\r\n", false),
+            ("X-HTTP-Method: POST\r\n", false),
+            ("X-Method-Override: POST\r\n", false),
+        ] {
+            check(request, 200, "Cache-Control: max-age=60", expected);
+        }
     }
 
     #[test]

@@ -93,19 +93,30 @@ impl Default for Settings {
 impl Query {
     /// The part of a query that counts.
     pub fn write(&self, query: &str, out: &mut Vec<u8>) {
-        let (patterns, wanted) = match self {
-            Query::All => return out.extend_from_slice(query.as_bytes()),
-            Query::Only(patterns) => (patterns, true),
-            Query::Without(patterns) => (patterns, false),
-        };
+        if *self == Query::All {
+            return out.extend_from_slice(query.as_bytes());
+        }
         let start = out.len();
-        for part in query.split('&') {
-            let name = part.split('=').next().unwrap_or_default();
-            if patterns.iter().any(|pattern| matches(pattern, name)) == wanted {
-                if out.len() > start {
-                    out.push(b'&');
-                }
-                out.extend_from_slice(part.as_bytes());
+        for part in query.split('&').filter(|part| self.counts(part)) {
+            if out.len() > start {
+                out.push(b'&');
+            }
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+
+    /// A parameter is left out only if no program could take it, or what is behind a semicolon in it, for one that counts:
+    /// else a client could have the answer to another query stored.
+    fn counts(&self, part: &str) -> bool {
+        let name = part.split('=').next().unwrap_or_default();
+        match self {
+            Query::All => true,
+            Query::Only(patterns) if patterns.is_empty() => false,
+            Query::Only(patterns) => {
+                part.contains(';') || patterns.iter().any(|pattern| is_taken_for(pattern, name))
+            }
+            Query::Without(patterns) => {
+                part.contains(';') || !patterns.iter().any(|pattern| matches(pattern, name))
             }
         }
     }
@@ -117,6 +128,36 @@ fn matches(pattern: &str, name: &str) -> bool {
         Some(start) => name.starts_with(start),
         None => name == pattern,
     }
+}
+
+/// Whether a program may take the name of a parameter for one that matches.
+fn is_taken_for(pattern: &str, name: &str) -> bool {
+    let (start, is_whole) = match pattern.strip_suffix('*') {
+        Some(start) => (start, false),
+        None => (pattern, true),
+    };
+    let mut name = folded(name);
+    folded(start).all(|byte| name.next() == Some(byte)) && (!is_whole || name.next().is_none())
+}
+
+/// The bytes of a name as programs read it: decoded, up to a bracket, without case, and all but letters and digits alike.
+fn folded(name: &str) -> impl Iterator<Item = u8> {
+    let mut rest = name.as_bytes();
+    let decoded = std::iter::from_fn(move || {
+        let (&first, behind) = rest.split_first()?;
+        let escaped = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let (byte, behind) = match escaped.filter(|_| first == b'%') {
+            Some(byte) => (byte, &behind[2..]),
+            None => (first, behind),
+        };
+        rest = behind;
+        Some(byte)
+    });
+    decoded
+        .skip_while(|byte| matches!(byte, b' ' | b'+'))
+        .take_while(|byte| !matches!(byte, b'[' | 0))
+        .map(|byte| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'_' })
 }
 
 #[cfg(test)]
@@ -135,5 +176,30 @@ mod tests {
         check(Query::Only(names(&[])), "b=1&a=2", "");
         check(Query::Only(names(&["a"])), "b=1&a=2&a&aa=3", "a=2&a");
         check(Query::Without(names(&["utm_*", "b"])), "b=1&utm_source=x&a=2&utm=3", "a=2&utm=3");
+        // What some programs read as a parameter that counts is part of the key.
+        let some = || Query::Only(names(&["q", "user_id", "p*"]));
+        for part in [
+            "%71=2",
+            "Q=2",
+            "q[]=2",
+            "q%5B0%5D=2",
+            "+q=2",
+            "%20q=2",
+            "q%00x=2",
+            "user.id=2",
+            "user%2Did=2",
+            "PAGE=2",
+            "x=1;q=2",
+            "x;q",
+        ] {
+            check(some(), &format!("z=1&{part}&y"), part);
+        }
+        check(some(), "qq=1&xq=2&user=3&userid=4&%=5&%7=6&%zz=7&", "");
+        check(Query::Only(names(&[])), "%71=1;b&a", "");
+        check(
+            Query::Without(names(&["utm_*", "b"])),
+            "utm_x=1;q=2&b;q=2&b=3&%62=4",
+            "utm_x=1;q=2&b;q=2&%62=4",
+        );
     }
 }

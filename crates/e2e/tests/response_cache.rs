@@ -442,6 +442,94 @@ fn parameters_that_do_not_count_are_left_out_of_the_key() {
 }
 
 #[test]
+fn a_request_that_the_application_has_not_seen_as_it_was_sent_is_not_stored() {
+    let app = start(|head, number| {
+        let language = if head.to_lowercase().contains("\r\naccept-language: en") { "en" } else { "none" };
+        let vary =
+            "Cache-Control: public, max-age=60\r\nVary: Accept-Language, X-Forwarded-For, Forwarded\r\n";
+        let vary = if head.contains("/by-client") {
+            vary
+        } else {
+            "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n"
+        };
+        ok(&format!("{vary}X-Language: {language}\r\n"), number)
+    });
+    // The application does not get the field, and answers for none.
+    let poison = app.get("a", "Connection: close, accept-LANGUAGE\r\nAccept-Language: en\r\n");
+    assert_eq!(poison.field("X-Language"), Some("none"));
+    let victim = app.get("a", "Accept-Language: en\r\n");
+    assert_eq!((victim.field("X-Language"), victim.text()), (Some("en"), "number 2".to_owned()));
+    // What is stored is for such a request, too.
+    let hit = app.get("a", "Connection: accept-language\r\nAccept-Language: en\r\n");
+    assert_eq!(hit.text(), "number 2");
+    for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"] {
+        let before = app.requests();
+        app.get(name, &format!("{name}: POST\r\n"));
+        assert_eq!(app.get(name, "").text(), format!("number {}", before + 2), "{name}");
+        assert_eq!(app.get(name, "").text(), format!("number {}", before + 2), "{name}");
+    }
+    // The server writes these fields: what a client sends selects nothing.
+    let before = app.requests();
+    for claim in ["", "X-Forwarded-For: 192.0.2.1\r\n"] {
+        app.get("by-client", claim);
+    }
+    assert_eq!(app.requests(), before + 2);
+}
+
+#[test]
+fn a_response_that_varies_by_the_user_of_an_authorizer_is_not_shared() {
+    let settings = "authorizer = \"app\"\nauthorizer_fields = [\"Remote-User\"]";
+    let app = start_with(settings, "", |head, number| {
+        let value = |name: &str| {
+            let mut fields = head.lines().filter_map(|line| line.split_once(": "));
+            fields
+                .find(|(own, _)| own.eq_ignore_ascii_case(name))
+                .map_or("none", |(_, value)| value)
+                .to_owned()
+        };
+        match head.contains("X-Original-Method") {
+            true => {
+                format!("HTTP/1.1 200 OK\r\nRemote-User: {}\r\nContent-Length: 0\r\n\r\n", value("X-Who"))
+            }
+            false => {
+                let user = value("Remote-User");
+                ok(
+                    &format!("Cache-Control: public, max-age=60\r\nVary: Remote-User\r\nX-For: {user}\r\n"),
+                    number,
+                )
+            }
+        }
+    });
+    for user in ["ann", "bob"] {
+        assert_eq!(app.get("", &format!("X-Who: {user}\r\n")).field("X-For"), Some(user));
+    }
+}
+
+#[test]
+fn a_parameter_that_programs_read_as_one_that_counts_is_part_of_the_key() {
+    let answer = |head: &str, _| {
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n{target}",
+            target.len()
+        )
+    };
+    let some = start_with("response_cache_query = [\"q\", \"page\"]", "", answer);
+    for evil in ["?%71=evil", "?Q=evil", "?q[]=evil", "?x=1;q=evil", "?+q=evil", "?q%00=evil"] {
+        some.get(evil, "");
+        assert_eq!(some.get("", "").text(), "/app/", "{evil}");
+        some.get(&format!("?q=1&{}", &evil[1..]), "");
+        assert_eq!(some.get("?q=1", "").text(), "/app/?q=1", "{evil}");
+    }
+    // Others do not count.
+    assert_eq!(some.get("?x=2", "").text(), "/app/");
+    let others = start_with("response_cache_query = [\"!utm_*\"]", "", answer);
+    others.get("?utm_source=1;q=evil", "");
+    assert_eq!(others.get("", "").text(), "/app/");
+    assert_eq!(others.get("?utm_source=2", "").text(), "/app/");
+}
+
+#[test]
 fn says_in_the_log_and_in_the_statistics_what_the_cache_did() {
     let log = "[log]\naccess = \"stdout\"\nformat = \"json\"";
     let app = start_with("", log, |_, number| ok("Cache-Control: max-age=60\r\n", number));
