@@ -544,6 +544,78 @@ fn drops_forwarding_fields_of_the_client_and_adds_via() {
 }
 
 #[test]
+fn a_response_ahead_of_the_end_of_its_request_leaves_the_connection_to_no_other() {
+    // The first connection takes what follows the early response for the next request.
+    let server = start(
+        |stream, number| {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte)?;
+                head.push(byte[0]);
+            }
+            if number > 0 {
+                return stream.write_all(HELLO.as_bytes());
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nearly")?;
+            // Another request here has no response.
+            stream.read_to_end(&mut Vec::new()).map(drop)
+        },
+        "keep = \"60s\"",
+    );
+    let mut client = server.connect();
+    client.send("POST /app/early HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1234");
+    assert_eq!(client.read_response().text(), "early");
+    for _ in 0..3 {
+        assert_eq!(get(&server, "next"), "200 hello");
+    }
+}
+
+#[test]
+fn interim_responses_without_end_are_an_error() {
+    for interim in
+        ["HTTP/1.1 103 E\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 102 P\r\nA: b\r\n\r\n"]
+    {
+        let server = start(
+            move |stream, number| {
+                let head = read_request(stream)?;
+                while number == 0 || head.contains("/flood") {
+                    stream.write_all(interim.as_bytes())?;
+                }
+                stream.write_all(HELLO.as_bytes())
+            },
+            "first_byte = \"30s\"\nretries = 0\n[application.health]\nfailures = 0",
+        );
+        let mut client = server.connect();
+        client.send("GET /app/flood HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut response = client.read_response();
+        let mut passed = 0;
+        while response.status < 200 {
+            (response, passed) = (client.read_response(), passed + 1);
+        }
+        assert!(response.status == 502 && passed <= 16, "{interim:?}: {} behind {passed}", response.status);
+        assert_eq!(get(&server, "next"), "200 hello", "{interim:?}");
+    }
+}
+
+#[test]
+fn names_that_programs_take_for_others_do_not_pass() {
+    let server = start(echo_head, "");
+    let names = [
+        "X_Forwarded_For",
+        "X.Forwarded.For",
+        "X-Forwarded.For",
+        "X!Forwarded!For",
+        "X~Real~IP",
+        "Remote.User",
+    ];
+    let fields: String = names.iter().map(|name| format!("{name}: evil\r\n")).collect();
+    let head =
+        server.request(format!("GET /app/x HTTP/1.1\r\nHost: a\r\n{fields}X-Own-1: good\r\n\r\n")).text();
+    assert!(!head.contains("evil") && head.contains("X-Own-1: good\r\n"), "{head}");
+}
+
+#[test]
 fn cannot_smuggle_a_second_request_to_the_application() {
     // The client's bytes must neither end the head for the application nor begin another.
     let server = start(echo_head, "");

@@ -350,11 +350,12 @@ impl Accepts {
     }
 }
 
-/// The client's fields that `passes` selects, without those of the connection. A name with an underscore is left out,
-/// because programs take it for the same name with a hyphen.
+/// The client's fields that `passes` selects, without those of the connection. A name with an underscore or another sign is
+/// left out, because programs take it for the same name with a hyphen.
 fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool) {
     for field in passed_fields(head) {
-        if !field.name.contains(&b'_') && passes(field.name) {
+        let is_plain = field.name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+        if is_plain && passes(field.name) {
             put(out, &[field.name, b": ", field.value, b"\r\n"]);
         }
     }
