@@ -1,10 +1,14 @@
 //! APIs of well-known kinds behind the proxy: a registry with `%2F` in its names, and long polling.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use e2e::http2::{Http2, Http2Request};
-use e2e::{BackgroundProcess, Client, Rows, Server, Signal, Site, TIMEOUT, free_port, tool, wait_until};
+use e2e::{
+    BackgroundProcess, Client, Rows, Server, Signal, Site, TIMEOUT, debian_package, free_port, tool,
+    wait_until,
+};
 use serde_json::Value;
 
 /// The type of a frame (RFC 9113 §6.1).
@@ -112,6 +116,115 @@ fn a_registry_takes_names_with_encoded_slashes() {
         "saw none that was refused",
         !seen.contains("private") && !seen.contains(".."),
     );
+}
+
+/// The registry of the package at a free port, with its files in the folder of the site.
+fn debian_registry(site: &Site) -> (BackgroundProcess, u16) {
+    let (port, home) = (free_port(), site.home());
+    let config = home.join("registry.yml");
+    let text = format!(
+        "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: 127.0.0.1:{port}\n",
+        home.join("images").display()
+    );
+    std::fs::write(&config, text).expect("it is our folder");
+    let mut program = Command::new(debian_package("docker-registry").join("usr/bin/docker-registry"));
+    let registry = BackgroundProcess::start(program.arg("serve").arg(&config));
+    let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+    assert!(wait_until(TIMEOUT, listens), "{}", registry.errors().text());
+    (registry, port)
+}
+
+#[test]
+fn debian_docker_registry_takes_and_gives_images() {
+    let site = Site::new();
+    let (_registry, port) = debian_registry(&site);
+    let server = site
+        .config(&format!(
+            "[[route]]\npath = \"/v2/\"\nproxy = \"http://127.0.0.1:{port}\"\nproxy_path = \"raw\"\nmax_body = \"64MiB\"\n"
+        ))
+        .start();
+    let mut rows = Rows::new();
+    let version = send(&server, "GET", "/v2/", "", b"");
+    let api = version.field("Docker-Distribution-Api-Version");
+    rows.check("the version", (version.status, api), (200, Some("registry/2.0")));
+    let layer: Vec<u8> = (0..3_000_000_u32).map(|number| ((number * 7) >> 3) as u8).collect();
+    let config = b"{}".to_vec();
+    let mut digests = Vec::new();
+    for blob in [&layer, &config] {
+        let hex = of_sha256(blob);
+        let begun = send(&server, "POST", "/v2/team/app/blobs/uploads/", "", b"");
+        rows.check("begun", begun.status, 202);
+        let place = begun.field("Location").unwrap_or_default().to_owned();
+        rows.holds(
+            "the place",
+            &place,
+            place.starts_with("http://registry.example/v2/team/app/blobs/uploads/"),
+        );
+        let path = place.trim_start_matches("http://registry.example").to_owned();
+        // The client of containers sends chunks of unknown length, and then names the digest.
+        let mut part = format!(
+            "PATCH {path} HTTP/1.1\r\nHost: registry.example\r\nContent-Type: application/octet-stream\r\n\
+             Transfer-Encoding: chunked\r\n\r\n"
+        )
+        .into_bytes();
+        for piece in blob.chunks(32 * 1024) {
+            part.extend(
+                format!("{:x}\r\n", piece.len()).bytes().chain(piece.iter().copied()).chain(*b"\r\n"),
+            );
+        }
+        part.extend(b"0\r\n\r\n");
+        let part = server.request(part);
+        rows.check("part", part.status, 202);
+        let path = part.field("Location").unwrap_or_default().replace("http://registry.example", "");
+        let whole = send(&server, "PUT", &format!("{path}&digest=sha256%3A{hex}"), "", b"");
+        let digest = format!("sha256:{hex}");
+        rows.check("whole", (whole.status, whole.field("Docker-Content-Digest")), (201, Some(&*digest)));
+        digests.push(digest);
+    }
+    let manifest = format!(
+        "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.docker.distribution.manifest.v2+json\",\
+         \"config\":{{\"mediaType\":\"application/vnd.docker.container.image.v1+json\",\"size\":2,\"digest\":\"{}\"}},\
+         \"layers\":[{{\"mediaType\":\"application/vnd.docker.image.rootfs.diff.tar.gzip\",\"size\":{},\
+         \"digest\":\"{}\"}}]}}",
+        digests[1],
+        layer.len(),
+        digests[0]
+    );
+    let kind = "application/vnd.docker.distribution.manifest.v2+json";
+    let put = send(
+        &server,
+        "PUT",
+        "/v2/team/app/manifests/v1",
+        &format!("Content-Type: {kind}\r\n"),
+        manifest.as_bytes(),
+    );
+    rows.check("manifest", put.status, 201);
+    let accept = format!("Accept: {kind}\r\n");
+    let pulled = send(&server, "GET", "/v2/team/app/manifests/v1", &accept, b"");
+    rows.check("manifest", (pulled.status, pulled.text().as_str()), (200, &*manifest));
+    let blob = format!("/v2/team/app/blobs/{}", digests[0]);
+    let pulled = send(&server, "GET", &blob, "", b"");
+    rows.holds("layer", "it is the same", pulled.status == 200 && pulled.body == layer);
+    let part = send(&server, "GET", &blob, "Range: bytes=1000000-1999999\r\n", b"");
+    rows.holds("a part", "it is the same", part.status == 206 && part.body == layer[1_000_000..2_000_000]);
+    let wrong = send(&server, "PUT", "/v2/team/app/blobs/uploads/x?digest=sha256:00", "", b"");
+    rows.holds("a wrong upload", &wrong.status.to_string(), (400..500).contains(&wrong.status));
+    // The registry says the same without the proxy.
+    let mut direct = Client::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    for target in [
+        "/v2/_catalog",
+        "/v2/team/app/tags/list",
+        "/v2/team%2Fapp/tags/list",
+        "/v2/team%2fapp/manifests/v1",
+        "/v2/team%252Fapp/tags/list",
+        "/v2/missing/tags/list",
+        "/v2/team/app/manifests/v2",
+        "/v2/team/app/blobs/sha256%3A00",
+    ] {
+        let by_proxy = send(&server, "GET", target, &accept, b"");
+        let own = direct.request(format!("GET {target} HTTP/1.1\r\nHost: registry.example\r\n{accept}\r\n"));
+        rows.check(target, (by_proxy.status, by_proxy.text()), (own.status, own.text()));
+    }
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use e2e::{Folder, Response, Rows, Server, Site, TIMEOUT, run, wait_until};
+use e2e::{Folder, Random, Response, Rows, Server, Site, TIMEOUT, output_of, run, tool, wait_until};
 
 /// An application that counts its requests, and a folder for the files. Servers are started in front of them.
 struct Fixture {
@@ -28,6 +29,14 @@ fn answer(stream: &mut UnixStream, requests: &AtomicUsize) -> Option<()> {
     }
     let number = requests.fetch_add(1, Ordering::SeqCst) + 1;
     let target = String::from_utf8_lossy(&head).split(' ').nth(1)?.to_owned();
+    if let Some(seed) = target.strip_prefix("/app/random/") {
+        let body = random(seed.parse().ok()?);
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        return stream.write_all(&[head.as_bytes(), &body].concat()).ok();
+    }
     let mut body = format!("{target} {number} ");
     if target.contains("large") {
         body.extend((0..LARGE).map(|n| char::from(b'a' + (n % 23) as u8)));
@@ -37,6 +46,13 @@ fn answer(stream: &mut UnixStream, requests: &AtomicUsize) -> Option<()> {
     let head =
         format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\n{tag}Content-Length: {length}\r\n\r\n");
     stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).ok()
+}
+
+/// A body of up to 200,000 bytes, of which no two are alike.
+fn random(seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let length = random.below(200_000) as usize;
+    random.bytes(length)
 }
 
 impl Fixture {
@@ -91,6 +107,8 @@ impl Fixture {
         entries(&self.folder())
             .filter(|path| path.is_dir())
             .flat_map(|path| entries(&path).collect::<Vec<_>>())
+            // A file that was being written when its process was killed is none.
+            .filter(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"new-")))
             .collect()
     }
 
@@ -150,6 +168,86 @@ fn finds_responses_again_after_a_reload_a_restart_and_a_kill() {
             assert!(status.contains("hit"), "{how}: {path}: {status}");
         }
         assert_eq!(app.requests(), requests, "{how}: the application is not asked");
+    }
+}
+
+#[test]
+fn no_byte_is_wrong_after_thirty_kills_in_the_middle_of_writes() {
+    const KILLS: u64 = 30;
+    /// Requests of a round, by threads that do not wait for each other.
+    const PATHS: u64 = 24;
+    let app = Fixture::new();
+    let (mut stored, mut from_files) = (0, 0);
+    for round in 0..KILLS {
+        let server = app.start_with("bytes = \"64MiB\"");
+        // What the rounds before have stored, or were storing when they ended.
+        let before: Vec<u64> = (0..round * PATHS).rev().take(3 * PATHS as usize).collect();
+        for seed in before {
+            let response = get(&server, &format!("random/{seed}"));
+            assert_eq!(response.status, 200, "round {round}, {seed}");
+            assert!(response.body == random(seed), "round {round}, {seed}: another body");
+            stored += 1;
+            from_files += u64::from(response.field("Cache-Status").is_some_and(|did| did.contains("hit")));
+        }
+        let addr = server.addr();
+        let clients: Vec<_> = (0..4)
+            .map(|client| {
+                thread::spawn(move || {
+                    for seed in (round * PATHS..(round + 1) * PATHS).filter(|seed| seed % 4 == client) {
+                        let Ok(mut stream) = TcpStream::connect(addr) else { return };
+                        let request = format!("GET /app/random/{seed} HTTP/1.0\r\nHost: a.example\r\n\r\n");
+                        // The server ends in the middle of it.
+                        _ = stream.write_all(request.as_bytes());
+                        _ = stream.read_to_end(&mut Vec::new());
+                    }
+                })
+            })
+            .collect();
+        // Each round ends after another number of files.
+        let written = || count(&server, "files_written");
+        let enough = written() + round % 12;
+        assert!(wait_until(TIMEOUT, || written() >= enough));
+        let pids = server.serving_pids();
+        server.signal(e2e::Signal::KILL);
+        pids.into_iter().for_each(|pid| e2e::signal_process(pid, e2e::Signal::KILL));
+        clients.into_iter().for_each(|client| client.join().expect("it has ended"));
+    }
+    // Else nothing was tested.
+    assert!(from_files > stored / 20, "{from_files} of {stored} were found in files");
+}
+
+#[test]
+fn a_full_disk_that_is_mounted_costs_only_hits() {
+    let app = Fixture::new();
+    let files = app.folder();
+    let mounted =
+        output_of(tool("mount").args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"]).arg(&files));
+    assert!(mounted.status.success(), "{mounted:?}");
+    let _unmount = Unmount(files.clone());
+    // The bound is larger than the disk, and another program takes the rest of it.
+    let server = app.start_with("bytes = \"64MiB\"");
+    for pass in 0..3 {
+        if pass == 1 {
+            _ = fs::write(files.join("rest"), vec![0; 2 << 20]);
+        }
+        for seed in 1000..1060 {
+            let response = get(&server, &format!("random/{seed}"));
+            assert!(response.status == 200 && response.body == random(seed), "pass {pass}, {seed}");
+        }
+    }
+    assert_eq!(server.count("status_5xx"), 0);
+    server.wait_for_line("the cache cannot write to", TIMEOUT);
+    let again = app.start_with("bytes = \"64MiB\"");
+    for seed in 1000..1060 {
+        assert!(get(&again, &format!("random/{seed}")).body == random(seed), "{seed}");
+    }
+}
+
+struct Unmount(PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        _ = output_of(tool("umount").arg("-l").arg(&self.0));
     }
 }
 

@@ -97,6 +97,9 @@ fn payloads() -> Vec<(String, Option<&'static str>)> {
         row(te, "5;a=\"b\"\r\nhello\r\n0\r\nX: y\r\n\r\n", Some("hello")),
         row(te, "005\r\nhello\r\n000\r\n\r\n", Some("hello")),
         row(te, &format!("{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len()), Some(HIDDEN)),
+        // What frames a request is no field that `Connection` could take away.
+        row("Connection: content-length\r\nContent-Length: 5\r\n", "hello", Some("hello")),
+        row("Connection: Transfer-Encoding, host\r\nTransfer-Encoding: chunked\r\n", chunks, Some("hello")),
         row(&format!("Content-Length: 5\r\n{te}"), &format!("0\r\n\r\n{HIDDEN}"), None),
         row(&format!("{te}Content-Length: 5\r\n"), &format!("0\r\n\r\n{HIDDEN}"), None),
         row("Content-Length: 5\r\nContent-Length: 6\r\n", &format!("hello{HIDDEN}"), None),
@@ -167,6 +170,22 @@ fn an_upstream_gets_the_requests_that_have_responses() {
     }
 }
 
+/// A GET with another value of this pseudo-field.
+fn with_pseudo(name: &str, value: &str) -> Http2Request {
+    let mut request = Http2Request::new("GET", "/a", &[]);
+    let found = request.fields.iter_mut().find(|(own, _)| own == name.as_bytes());
+    found.expect("it has the field").1 = value.as_bytes().to_vec();
+    request
+}
+
+fn with_authority(value: &str) -> Http2Request {
+    with_pseudo(":authority", value)
+}
+
+fn with_scheme(value: &str) -> Http2Request {
+    with_pseudo(":scheme", value)
+}
+
 #[test]
 fn requests_by_http2_hide_no_others() {
     let mut rows = Rows::new();
@@ -191,6 +210,44 @@ fn requests_by_http2_hide_no_others() {
         Http2Request::new("GET / HTTP/1.1\r\nX: y", "/a", &[]),
         Http2Request::new("GET", "/a HTTP/1.1\r\nHost: a\r\n\r\nGET /hidden", &[]),
         Http2Request::new("GET", "/a\r\nX: y", &[]),
+        Http2Request::new("GET\r\nX: y", "/a", &[]),
+        Http2Request::new("GET /hidden HTTP/1.1\r\n\r\n", "/a", &[]),
+        Http2Request::new("", "/a", &[]),
+        Http2Request::new("GET", "", &[]),
+        Http2Request::new("GET", "hidden", &[]),
+        Http2Request::new("GET", "/a\tb", &[]),
+        Http2Request::new("GET", "/a#b", &[]),
+        post(&[("x", "y\rz")], &hidden),
+        post(&[("x", "y\nz: w")], &hidden),
+        post(&[("x", "y\0z")], &hidden),
+        post(&[("x", " y")], &hidden),
+        post(&[("x", "y\t")], &hidden),
+        post(&[("x\0y", "z")], &hidden),
+        post(&[("x y", "z")], &hidden),
+        post(&[("", "z")], &hidden),
+        post(&[("X", "y")], &hidden),
+        post(&[("te", "trailers, chunked")], &hidden),
+        post(&[("te", "gzip")], &hidden),
+        post(&[("keep-alive", "1")], &hidden),
+        post(&[("proxy-connection", "keep-alive")], &hidden),
+        post(&[("upgrade", "websocket")], &hidden),
+        post(&[("host", "other")], &hidden),
+        post(&[("host", "localhost"), ("host", "localhost")], &hidden),
+        post(&[(":path", "/hidden")], &hidden),
+        post(&[(":method", "GET")], &hidden),
+        post(&[(":authority", "other")], &hidden),
+        post(&[(":hidden", "x")], &hidden),
+        post(&[("content-length", "+5")], "hello"),
+        post(&[("content-length", "5, 5")], "hello"),
+        with_authority("localhost\r\nX: y"),
+        with_authority("local host"),
+        with_authority("user@localhost"),
+        with_authority("localhost/hidden"),
+        with_authority("localhost:80:80"),
+        with_authority(""),
+        with_scheme("http://localhost/hidden?"),
+        with_scheme("http\r\nX: y"),
+        with_scheme(""),
     ];
     for request in [post(&[], &hidden), post(&[("content-length", &length)], &hidden)] {
         let mut client = Http2::over(server.connect()).expect("it speaks HTTP/2");

@@ -1,0 +1,292 @@
+//! Endpoints that end, reset or stop at each byte of a response, by HTTP/1.1 and HTTP/2: alone, with a cache in front, with a
+//! second endpoint for retries, and with one for hedges. Each request ends in the whole response, in an error, or visibly cut,
+//! and what was cut is never what a later request gets.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use e2e::http2::{PREFACE, append, flag, frame};
+use e2e::upstream::read_head;
+use e2e::{Rows, Server, Site};
+use rustix::net::sockopt::set_socket_linger;
+use taipan_h2::hpack::{Indexing, write_field};
+
+/// How an endpoint responds. The second byte of the path names the fault, and the rest of it the byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// It closes the connection.
+    End,
+    Reset,
+    /// It sends no more.
+    Stop,
+    Twice,
+    TooLong,
+    TooShort,
+}
+
+const CUTS: [Fault; 2] = [Fault::End, Fault::Reset];
+
+impl Fault {
+    fn letter(self) -> char {
+        match self {
+            Fault::End => 'e',
+            Fault::Reset => 'r',
+            Fault::Stop => 's',
+            Fault::Twice => 't',
+            Fault::TooLong => 'l',
+            Fault::TooShort => 'c',
+        }
+    }
+
+    fn of(letter: u8) -> Option<Fault> {
+        let all = [Fault::End, Fault::Reset, Fault::Stop, Fault::Twice, Fault::TooLong, Fault::TooShort];
+        all.into_iter().find(|fault| fault.letter() == char::from(letter))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+const BODY: &str = "hello";
+
+/// The bytes of a response whose content has another length than it announces by `surplus`.
+fn response(protocol: Protocol, stream: u32, surplus: i64) -> Vec<u8> {
+    let announced = (BODY.len() as i64 - surplus).to_string();
+    match protocol {
+        Protocol::Http1 => format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {announced}\r\n\r\n{BODY}"
+        )
+        .into_bytes(),
+        Protocol::Http2 => {
+            let (mut block, mut bytes) = (Vec::new(), Vec::new());
+            let fields =
+                [(":status", "200"), ("cache-control", "max-age=60"), ("content-length", &announced)];
+            for (name, value) in fields {
+                write_field(&mut block, Indexing::Without, name.as_bytes(), value.as_bytes());
+            }
+            append(&mut bytes, frame::HEADERS, flag::END_HEADERS, stream, &block);
+            append(&mut bytes, frame::DATA, flag::END_STREAM, stream, BODY.as_bytes());
+            bytes
+        }
+    }
+}
+
+/// What is sent for a request of `path`, and what follows it.
+fn faulty(protocol: Protocol, path: &str, stream: u32) -> (Vec<u8>, Fault) {
+    let whole = response(protocol, stream, 0);
+    let fault = path.as_bytes().get(1).copied().and_then(Fault::of).unwrap_or(Fault::Stop);
+    let at = path.get(2..).and_then(|rest| rest.parse().ok()).unwrap_or(whole.len());
+    let bytes = match fault {
+        Fault::Twice => [&whole[..], &response(protocol, stream, 0)].concat(),
+        Fault::TooLong => response(protocol, stream, 2),
+        Fault::TooShort => response(protocol, stream, -2),
+        Fault::End | Fault::Reset | Fault::Stop => whole[..at.min(whole.len())].to_vec(),
+    };
+    (bytes, fault)
+}
+
+/// The path of the next request, and its stream. Errors: the connection has ended.
+fn next_request(stream: &mut TcpStream, protocol: Protocol, first: bool) -> io::Result<(String, u32)> {
+    if protocol == Protocol::Http1 {
+        let head = read_head(stream)?;
+        return Ok((head.split(' ').nth(1).unwrap_or_default().to_owned(), 0));
+    }
+    if first {
+        stream.read_exact(&mut [0; PREFACE.len()])?;
+        let mut settings = Vec::new();
+        append(&mut settings, frame::SETTINGS, 0, 0, b"");
+        stream.write_all(&settings)?;
+    }
+    loop {
+        let mut header = [0; 9];
+        stream.read_exact(&mut header)?;
+        let [a, b, c, kind, flags, d, e, f, g] = header;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        stream.read_exact(&mut payload)?;
+        let mut acknowledged = Vec::new();
+        match kind {
+            frame::HEADERS => {
+                let mut path = String::new();
+                let read = |name: &[u8], value: &[u8]| {
+                    if name == b":path" {
+                        path = String::from_utf8_lossy(value).into_owned();
+                    }
+                    Ok::<(), taipan_h2::error::HpackError>(())
+                };
+                // Each connection has one request.
+                let table = taipan_h2::hpack::TABLE_SIZE;
+                let mut decoder = taipan_h2::hpack::Decoder::new(table, usize::MAX);
+                decoder.decode(&payload, read).map_err(|_| io::ErrorKind::InvalidData)?;
+                return Ok((path, u32::from_be_bytes([d, e, f, g])));
+            }
+            frame::SETTINGS | frame::PING if flags & flag::ACK == 0 => {
+                append(
+                    &mut acknowledged,
+                    kind,
+                    flag::ACK,
+                    0,
+                    if kind == frame::PING { &payload } else { b"" },
+                );
+                stream.write_all(&acknowledged)?;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// An endpoint whose connections have one request each. While `is_well`, its responses are whole.
+fn endpoint(protocol: Protocol, is_well: Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, is_well) = (stream.expect("it listens"), is_well.clone());
+            thread::spawn(move || {
+                let Ok((path, id)) = next_request(&mut stream, protocol, true) else { return };
+                let (bytes, fault) = match is_well.load(Ordering::SeqCst) {
+                    true => (response(protocol, id, 0), Fault::End),
+                    false => faulty(protocol, &path, id),
+                };
+                // The server may have closed it.
+                _ = stream.write_all(&bytes);
+                match fault {
+                    Fault::Reset => _ = set_socket_linger(&stream, Some(std::time::Duration::ZERO)),
+                    Fault::End => {
+                        _ = stream.shutdown(Shutdown::Write);
+                        _ = io::copy(&mut stream, &mut io::sink());
+                    }
+                    _ => _ = io::copy(&mut stream, &mut io::sink()),
+                }
+            });
+        }
+    });
+    address
+}
+
+/// What stands beside the first endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    Cache,
+    /// A second endpoint, which is well.
+    Retry,
+    Hedge,
+}
+
+struct Fixture {
+    server: Server,
+    is_well: Arc<AtomicBool>,
+}
+
+fn start(protocol: Protocol, beside: Beside) -> Fixture {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let first = endpoint(protocol, is_well.clone());
+    let second = endpoint(protocol, Arc::new(AtomicBool::new(true)));
+    let cache = if beside == Beside::Cache { "response_cache = true\n" } else { "" };
+    let endpoints = match beside {
+        Beside::Nothing | Beside::Cache => format!("address = \"{first}\"\n"),
+        Beside::Retry | Beside::Hedge => {
+            format!("address = [\"{first}\", \"{second}\"]\nbalance = \"round_robin\"\nweights = [1000, 1]\n")
+        }
+    };
+    let hedge = if beside == Beside::Hedge { "hedge_after = \"20ms\"\nhedge_budget = 100\n" } else { "" };
+    let config = format!(
+        "workers = 1\n[timeouts]\ndelay = 0\n[[route]]\npath = \"/\"\nproxy = \"http://app\"\n{cache}[[application]]\n\
+         name = \"app\"\nprotocol = \"http\"\n{endpoints}{hedge}http2 = {}\nkeep = \"0s\"\nretries = 1\n\
+         first_byte = \"300ms\"\nidle = \"300ms\"\n[application.health]\nfailures = 0\n",
+        protocol == Protocol::Http2
+    );
+    Fixture { server: Site::new().config(&config).start(), is_well }
+}
+
+impl Fixture {
+    fn get(&self, path: &str) -> String {
+        self.server.connect().send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).outcome()
+    }
+
+    /// Requests `path` of an endpoint with a fault, and then of one that is well.
+    fn check(&self, rows: &mut Rows, what: &str, path: &str, expected: &[&str]) {
+        self.is_well.store(false, Ordering::SeqCst);
+        let got = self.get(path);
+        rows.holds(format!("{what} {path}: {got}"), &expected.join(" or "), expected.contains(&&*got));
+        self.is_well.store(true, Ordering::SeqCst);
+        rows.check(format!("{what}: behind {path}"), self.get(path).as_str(), "200 hello");
+    }
+}
+
+/// A response that breaks off at each byte.
+fn breaks_off(protocol: Protocol) {
+    let mut rows = Rows::new();
+    let length = response(protocol, 1, 0).len();
+    for beside in [Beside::Nothing, Beside::Cache, Beside::Retry, Beside::Hedge] {
+        let fixture = start(protocol, beside);
+        let has_second = matches!(beside, Beside::Retry | Beside::Hedge);
+        for fault in CUTS {
+            for at in 0..=length {
+                let expected: &[&str] = match at {
+                    // A reset may overtake what was sent before it.
+                    _ if at == length && fault == Fault::End => &["200 hello"],
+                    0 if has_second => &["200 hello"],
+                    _ if at == length || has_second => &["200 hello", "502", "cut"],
+                    _ => &["502", "cut"],
+                };
+                let what = format!("{protocol:?} {beside:?} {fault:?}");
+                fixture.check(&mut rows, &what, &format!("/{}{at}", fault.letter()), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_response_that_breaks_off_at_any_byte_by_http1_is_never_a_whole_one() {
+    breaks_off(Protocol::Http1);
+}
+
+#[test]
+fn a_response_that_breaks_off_at_any_byte_by_http2_is_never_a_whole_one() {
+    breaks_off(Protocol::Http2);
+}
+
+#[test]
+fn a_response_that_stops_or_has_another_length_is_never_a_whole_one() {
+    let mut rows = Rows::new();
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let length = response(protocol, 1, 0).len();
+        for beside in [Beside::Nothing, Beside::Cache, Beside::Retry, Beside::Hedge] {
+            let fixture = start(protocol, beside);
+            let what = format!("{protocol:?} {beside:?}");
+            for at in [0, 1, 9, 20, length - BODY.len() - 1, length - BODY.len(), length - 1] {
+                // A hedge responds while the head is awaited. What has begun has no other endpoint.
+                let expected: &[&str] = match (beside, at < length - BODY.len()) {
+                    (Beside::Hedge, true) if protocol == Protocol::Http1 || at <= 20 => &["200 hello"],
+                    (Beside::Hedge, _) => &["200 hello", "502", "504", "cut"],
+                    (_, true) => &["502", "504", "cut"],
+                    (_, false) => &["502", "504", "cut"],
+                };
+                fixture.check(&mut rows, &what, &format!("/{}{at}", Fault::Stop.letter()), expected);
+            }
+            let (twice, long): (&[&str], &[&str]) = match protocol {
+                // What follows the announced end belongs to no response.
+                Protocol::Http1 => (&["200 hello"], &["200 hel"]),
+                Protocol::Http2 => (&["200 hello", "502", "cut"], &["502", "cut"]),
+            };
+            fixture.check(&mut rows, &what, &format!("/{}", Fault::Twice.letter()), twice);
+            // The announced part is the response: another path is asked behind it.
+            fixture.is_well.store(false, Ordering::SeqCst);
+            let got = fixture.get(&format!("/{}", Fault::TooLong.letter()));
+            rows.holds(format!("{what} too long: {got}"), &long.join(" or "), long.contains(&&*got));
+            fixture.check(
+                &mut rows,
+                &what,
+                &format!("/{}", Fault::TooShort.letter()),
+                &["502", "504", "cut"],
+            );
+        }
+    }
+}
