@@ -360,6 +360,51 @@ fn finds_connections_of_processes_that_finish_their_requests() {
 }
 
 #[test]
+fn finds_connections_of_programs_before_an_upgrade() {
+    let mut server = site("").start();
+    let mut rows = Rows::new();
+    let upgrade = |server: &Server| {
+        let before = fs::read_to_string(server.home().join("pid")).expect("it has one");
+        assert_eq!(server.run_command(&["upgrade"]).status.code(), Some(0), "{}", server.stderr());
+        let pid = || fs::read_to_string(server.home().join("pid")).ok().filter(|now| *now != before);
+        assert!(wait_until(TIMEOUT, || pid().is_some()), "{}", server.stderr());
+        pid().and_then(|text| text.trim().parse().ok()).expect("it has one")
+    };
+    let mut oldest = begin(plain(&server, ENDED), "/slow.cgi?oldest=1");
+    let id = id_of(&server, "/slow.cgi?oldest=…");
+    let mut kept = begin(plain(&server, OTHER), "/endless.cgi");
+    id_of(&server, "/endless.cgi");
+    let first = upgrade(&server);
+    let mut old = begin(plain(&server, ENDED), "/slow.cgi?old=1");
+    id_of(&server, "/slow.cgi?old=…");
+    let second = upgrade(&server);
+    assert_ne!(first, second);
+    let mut new = begin(plain(&server, ENDED), "/slow.cgi?new=1");
+    id_of(&server, "/slow.cgi?new=…");
+    rows.check("an unknown one", disconnect(&server, &["ffffffffff"]).0, Some(1));
+    rows.check(
+        "the first program",
+        disconnect(&server, &[&id]),
+        (Some(0), "ended: 1 connections\n".to_owned()),
+    );
+    rows.holds("its connection", "ends", ends(&mut oldest));
+    rows.check("all", disconnect(&server, &["--client", ENDED]).1, "ended: 2 connections\n".to_owned());
+    rows.holds("the second program", "ends", ends(&mut old));
+    rows.holds("the serving program", "ends", ends(&mut new));
+    let one = wait_until(TIMEOUT, || processes(&server).into_iter().filter(|pid| runs(*pid)).count() == 1);
+    rows.holds("the script of another client", "goes on", one);
+    rows.check(
+        "another client",
+        disconnect(&server, &["--client", OTHER]).1,
+        "ended: 1 connections\n".to_owned(),
+    );
+    rows.holds("its connection", "ends", ends(&mut kept));
+    rows.holds("the programs before", "end", wait_until(TIMEOUT, || !runs(first)));
+    server.succeeded_by(second);
+    server.signal(Signal::TERM);
+}
+
+#[test]
 fn misses_no_connection_while_processes_are_replaced() {
     let server = site("").start();
     let count = 300;

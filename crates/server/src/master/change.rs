@@ -491,6 +491,7 @@ impl Master {
         }
         self.control = None;
         self.predecessor = None;
+        self.leaving_predecessor = None;
         self.successor = None;
         self.sockets = Sockets::default();
         self.generations.clear();
@@ -547,6 +548,7 @@ impl Master {
                 if let Err(error) = predecessor.take_over(handoff.into()) {
                     log::error(format_args!("cannot notify the old program: {error}"));
                 }
+                self.leaving_predecessor = Some(predecessor);
             }
             (_, handoff) => self.retire_generations(Some(generation), handoff, until),
         }

@@ -1,6 +1,8 @@
-//! Ends of connections, from the request of an administrator to its response. The generations carry it out one after
-//! the other, the oldest first: they hand connections off in this order, so that none is missed on its way.
+//! Ends of connections, from the request of an administrator to its response. The program before an upgrade and the
+//! generations carry it out one after the other, the oldest first: they hand connections off in this order, so that none
+//! is missed on its way.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -9,6 +11,7 @@ use site::disconnect::Selection;
 use super::Master;
 use super::lifecycle::State;
 use super::process::{ChannelState, Generation};
+use super::upgrade::{Disconnected, Predecessor, Successor};
 use crate::control::Client;
 use crate::ipc::MasterCommand;
 use crate::log;
@@ -18,14 +21,29 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// At the same time.
 const MOST: usize = 64;
 
+/// What ends connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Process {
+    /// The program before an upgrade, with its generations.
+    Predecessor,
+    Generation(Pid),
+}
+
+/// Who gets the response.
+enum Requester {
+    Client(Client),
+    /// The program behind an upgrade, with the number that it has given.
+    Successor(u32),
+}
+
 pub(super) struct RunningDisconnect {
     number: u32,
     selection: Selection,
-    client: Client,
-    /// The generations that have been asked.
-    asked: Vec<Pid>,
+    requester: Requester,
+    /// Those that have been asked.
+    asked: Vec<Process>,
     /// The one that has not answered, until this time.
-    waiting: Option<Pid>,
+    waiting: Option<Process>,
     pub(super) until: Instant,
     connections: u64,
     streams: u64,
@@ -41,11 +59,20 @@ impl Master {
         if self.disconnects.len() >= MOST {
             return client.failed(["too many connections are being ended; try again"]);
         }
+        self.begin_disconnect(selection, Requester::Client(client));
+    }
+
+    /// This program has been replaced, and finishes its requests.
+    pub(super) fn disconnect_for_successor(&mut self, number: u32, selection: Selection) {
+        self.begin_disconnect(selection, Requester::Successor(number));
+    }
+
+    fn begin_disconnect(&mut self, selection: Selection, requester: Requester) {
         self.disconnect_number = self.disconnect_number.wrapping_add(1);
         self.disconnects.push(RunningDisconnect {
             number: self.disconnect_number,
             selection,
-            client,
+            requester,
             asked: Vec::new(),
             waiting: None,
             until: Instant::now(),
@@ -57,18 +84,30 @@ impl Master {
     }
 
     /// A generation has carried it out.
-    pub(super) fn on_disconnected(
-        &mut self,
-        generation: Pid,
-        number: u32,
-        (connections, streams): (u64, u64),
-        silent: u32,
-    ) {
+    pub(super) fn on_disconnected(&mut self, generation: Pid, ended: Disconnected) {
+        self.note_disconnected(Process::Generation(generation), ended);
+    }
+
+    /// The program before the upgrade has carried it out, or has ended.
+    pub(super) fn on_predecessor(&mut self) {
+        let Some(predecessor) = &self.leaving_predecessor else { return };
+        match predecessor.receive() {
+            Ok(ended) => self.note_disconnected(Process::Predecessor, ended),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => {
+                self.leaving_predecessor = None;
+                self.advance_disconnects();
+            }
+        }
+    }
+
+    fn note_disconnected(&mut self, process: Process, ended: Disconnected) {
+        let Disconnected { number, connections, streams, silent } = ended;
         if let Some(running) = self.disconnects.iter_mut().find(|running| running.number == number) {
             running.connections += connections;
             running.streams += streams;
             // One that was late has been counted.
-            if running.waiting == Some(generation) {
+            if running.waiting == Some(process) {
                 running.waiting = None;
                 running.silent += silent;
             }
@@ -80,8 +119,8 @@ impl Master {
     pub(super) fn advance_disconnects(&mut self) {
         let now = Instant::now();
         for mut running in std::mem::take(&mut self.disconnects) {
-            match running.advance(&self.generations, now) {
-                true => running.end(),
+            match running.advance(self.leaving_predecessor.as_ref(), &self.generations, now) {
+                true => running.end(self.successor.as_ref()),
                 false => self.disconnects.push(running),
             }
         }
@@ -90,24 +129,49 @@ impl Master {
 
 impl RunningDisconnect {
     /// `true`: all have been asked, and none is awaited.
-    fn advance(&mut self, generations: &[Generation], now: Instant) -> bool {
+    fn advance(
+        &mut self,
+        predecessor: Option<&Predecessor>,
+        generations: &[Generation],
+        now: Instant,
+    ) -> bool {
         // One that is starting has no connections, and gets none that another has not selected from.
         let living = |generation: &&Generation| {
             generation.channel_state == ChannelState::Open && generation.state != State::Starting
         };
+        let generations: Vec<&Generation> = generations.iter().filter(living).collect();
         // What has ended has no connections.
-        self.waiting = self.waiting.filter(|pid| generations.iter().filter(living).any(|g| g.pid == *pid));
+        self.waiting = self.waiting.filter(|process| match process {
+            Process::Predecessor => predecessor.is_some(),
+            Process::Generation(pid) => generations.iter().any(|generation| generation.pid == *pid),
+        });
         if self.waiting.is_some() && self.until <= now {
             self.waiting = None;
             self.silent += 1;
         }
         while self.waiting.is_none() {
-            let is_next = |generation: &&Generation| !self.asked.contains(&generation.pid);
-            let Some(next) = generations.iter().filter(living).find(is_next) else { return true };
-            self.asked.push(next.pid);
-            let (number, selection) = (self.number, self.selection.to_string().into_bytes());
-            match next.channel.send(&MasterCommand::Disconnect { number, selection }) {
-                Ok(()) => (self.waiting, self.until) = (Some(next.pid), now + TIMEOUT),
+            let is_next = |process: &Process| !self.asked.contains(process);
+            let all = generations.iter().map(|generation| Process::Generation(generation.pid));
+            let mut all = predecessor.map(|_| Process::Predecessor).into_iter().chain(all);
+            let Some(next) = all.find(is_next) else { return true };
+            drop(all);
+            self.asked.push(next);
+            let number = self.number;
+            let sent = match (next, predecessor) {
+                (Process::Predecessor, Some(predecessor)) => predecessor.disconnect(number, &self.selection),
+                (Process::Predecessor, None) => Ok(()),
+                (Process::Generation(pid), _) => {
+                    let selection = self.selection.to_string().into_bytes();
+                    let command = MasterCommand::Disconnect { number, selection };
+                    let generation = generations.iter().find(|generation| generation.pid == pid);
+                    generation.map_or(Ok(()), |generation| generation.channel.send(&command))
+                }
+            };
+            match sent {
+                Ok(()) => {
+                    let timeout = if next == Process::Predecessor { 2 * TIMEOUT } else { TIMEOUT };
+                    (self.waiting, self.until) = (Some(next), now + timeout);
+                }
                 // If it has not ended, it does not read what the master sends.
                 Err(_) => self.silent += 1,
             }
@@ -115,8 +179,17 @@ impl RunningDisconnect {
         false
     }
 
-    fn end(self) {
-        let RunningDisconnect { selection, client, connections, streams, silent, .. } = self;
+    fn end(self, successor: Option<&Successor>) {
+        let RunningDisconnect { selection, requester, connections, streams, silent, .. } = self;
+        let client = match requester {
+            Requester::Client(client) => client,
+            Requester::Successor(number) => {
+                let ended = Disconnected { number, connections, streams, silent };
+                // It may have ended.
+                _ = successor.map(|successor| successor.channel.send(&ended));
+                return;
+            }
+        };
         let mut ended = format!("ended: {connections} connections");
         if streams > 0 {
             ended.push_str(&format!(", {streams} streams of connections of proxies"));

@@ -65,7 +65,7 @@ use process::{ChannelState, Generation, PoolProcess};
 use purges::RunningPurge;
 use signals::{SignalEvent, Signals};
 use sockets::Sockets;
-use upgrade::{Inherited, Predecessor, Successor};
+use upgrade::{Disconnected, Inherited, Predecessor, Successor};
 
 /// The exit code if the command line, the configuration, an address or a file prevents the start.
 const COULD_NOT_START: u8 = 2;
@@ -160,6 +160,8 @@ struct Master {
     /// Of the last one.
     disconnect_number: u32,
     predecessor: Option<Predecessor>,
+    /// It finishes its requests.
+    leaving_predecessor: Option<Predecessor>,
     successor: Option<Successor>,
     restart_limit: RestartLimit,
     /// When a crashed generation is replaced.
@@ -191,6 +193,7 @@ enum Source {
     Control,
     Generation(Pid),
     Successor,
+    Predecessor,
     Certificates,
 }
 
@@ -280,6 +283,7 @@ impl Master {
             disconnects: Vec::new(),
             disconnect_number: 0,
             predecessor,
+            leaving_predecessor: None,
             successor: None,
             restart_limit: RestartLimit::of_servers(),
             restart: None,
@@ -305,6 +309,7 @@ impl Master {
                     }
                 }
                 Source::Successor => self.on_successor(),
+                Source::Predecessor => self.on_predecessor(),
                 Source::Certificates => self.on_acme(),
             }
         }
@@ -337,9 +342,15 @@ impl Master {
                 fds.push(readable(client.as_fd()));
             }
         }
-        if let (Some(successor), Phase::Serving) = (&self.successor, self.phase) {
+        if let Some(successor) = self.successor.as_ref().filter(|s| s.channel_state == ChannelState::Open)
+            && matches!(self.phase, Phase::Serving | Phase::Replaced)
+        {
             sources.push(Source::Successor);
             fds.push(readable(successor.channel.as_fd()));
+        }
+        if let Some(predecessor) = &self.leaving_predecessor {
+            sources.push(Source::Predecessor);
+            fds.push(readable(predecessor.as_fd()));
         }
         if let Some(channel) = self.certificates.channel() {
             sources.push(Source::Certificates);
@@ -462,7 +473,7 @@ impl Master {
                     connections,
                     streams,
                     silent,
-                })) => self.on_disconnected(pid, number, (connections, streams), silent),
+                })) => self.on_disconnected(pid, Disconnected { number, connections, streams, silent }),
                 Ok(Received::Message(GenerationEvent::Act { text, to })) => self.on_act(&text, to),
                 // `reap` handles the end of the process.
                 Ok(Received::End) => {

@@ -2,7 +2,7 @@
 //! connections. The two may be different versions, so the format of their messages must not change.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::io::FdFlags;
+use site::disconnect::{self, Selection};
 
 use super::acts::Acts;
 use super::change::reject_clients;
 use super::end::exit_text;
+use super::process::ChannelState;
 use super::sockets::{Origin, Sockets};
 use super::{GRACE, Master, Phase};
 use crate::control::{Client, Control, Request};
@@ -54,9 +56,23 @@ enum Handoff {
     End,
 }
 
-/// From the new program to the old one: it serves, and receives connections through this channel.
-struct Takeover {
-    handoff: OwnedFd,
+/// From the new program to the old one.
+#[derive(Debug)]
+enum SuccessorCommand {
+    /// It serves, and receives connections through this channel.
+    TakeOver(OwnedFd),
+    /// End the selected connections, and then send `Disconnected`. The text of a `Selection`.
+    Disconnect { number: u32, selection: String },
+}
+
+/// From the old program to the new one, when it only finishes requests: it has carried out the `Disconnect` with this number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Disconnected {
+    pub(super) number: u32,
+    pub(super) connections: u64,
+    pub(super) streams: u64,
+    /// Workers that do not respond.
+    pub(super) silent: u32,
 }
 
 impl Message<'_> for Handoff {
@@ -97,14 +113,40 @@ impl Message<'_> for Handoff {
     }
 }
 
-impl Message<'_> for Takeover {
+impl Message<'_> for SuccessorCommand {
+    const MAX_BYTES: usize = 64 + disconnect::LONGEST;
+
     fn encode(&self) -> Encoder<'_> {
-        Encoder::new(b'T').fd(&self.handoff)
+        match self {
+            SuccessorCommand::TakeOver(handoff) => Encoder::new(b'T').fd(handoff),
+            SuccessorCommand::Disconnect { number, selection } => {
+                Encoder::new(b'D').u32(*number).bytes(selection.as_bytes())
+            }
+        }
     }
 
-    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<Takeover> {
-        (kind == b'T').then_some(())?;
-        Some(Takeover { handoff: fields.fd()? })
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<SuccessorCommand> {
+        Some(match kind {
+            b'T' => SuccessorCommand::TakeOver(fields.fd()?),
+            b'D' => SuccessorCommand::Disconnect {
+                number: fields.u32()?,
+                selection: String::from_utf8(fields.rest().to_vec()).ok()?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Message<'_> for Disconnected {
+    fn encode(&self) -> Encoder<'_> {
+        let Disconnected { number, connections, streams, silent } = *self;
+        Encoder::new(b'D').u32(number).u64(connections).u64(streams).u32(silent)
+    }
+
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<Disconnected> {
+        (kind == b'D').then_some(())?;
+        let (number, connections) = (fields.u32()?, fields.u64()?);
+        Some(Disconnected { number, connections, streams: fields.u64()?, silent: fields.u32()? })
     }
 }
 
@@ -131,7 +173,7 @@ impl Master {
             Ok((program, channel)) => {
                 // Fails if the program has ended or does not read. `on_successor` and the timeout notice that.
                 _ = self.hand_off(&channel, until);
-                Ok(Successor { program, channel, client, until })
+                Ok(Successor { program, channel, channel_state: ChannelState::Open, client, until })
             }
             Err(error) => Err((format!("cannot start {}: {error}", self.program.display()), client)),
         }
@@ -164,10 +206,17 @@ impl Master {
     }
 
     pub(super) fn on_successor(&mut self) {
-        let Some(successor) = &self.successor else { return };
+        let Some(successor) = &mut self.successor else { return };
         match successor.receive() {
-            Ok(Some(handoff)) => self.on_takeover(handoff),
+            Ok(Some(SuccessorCommand::TakeOver(handoff))) => self.on_takeover(handoff),
+            Ok(Some(SuccessorCommand::Disconnect { number, selection })) => {
+                if let Ok(selection) = selection.parse() {
+                    self.disconnect_for_successor(number, selection);
+                }
+            }
             Ok(None) => {}
+            // It may have been replaced itself.
+            Err(_) if self.phase == Phase::Replaced => successor.channel_state = ChannelState::Closed,
             Err(_) => {
                 let Some(mut successor) = self.successor.take() else { return };
                 // Without the channel, it can never take over.
@@ -223,6 +272,7 @@ pub(super) fn ended_before_serving(end: &str) -> String {
 pub(super) struct Successor {
     program: Child,
     pub(super) channel: Channel,
+    pub(super) channel_state: ChannelState,
     client: Option<Client>,
     pub(super) until: Instant,
 }
@@ -255,10 +305,10 @@ impl Successor {
         Ok(WaitStatus::from_raw(self.pid(), status.into_raw())?)
     }
 
-    /// The channel for connections, when the program serves. Errors: the program has ended.
-    fn receive(&self) -> io::Result<Option<OwnedFd>> {
-        match self.channel.receive::<Takeover>() {
-            Ok(Received::Message(takeover)) => Ok(Some(takeover.handoff)),
+    /// The next command. Errors: the program has ended.
+    fn receive(&self) -> io::Result<Option<SuccessorCommand>> {
+        match self.channel.receive::<SuccessorCommand>() {
+            Ok(Received::Message(command)) => Ok(Some(command)),
             Ok(Received::End) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
@@ -318,7 +368,44 @@ impl Predecessor {
     }
 
     /// Tells the predecessor that this program serves and receives its connections at the other end of `handoff`.
-    pub(super) fn take_over(self, handoff: Channel) -> io::Result<()> {
-        self.channel.send(&Takeover { handoff: handoff.into() })
+    pub(super) fn take_over(&self, handoff: Channel) -> io::Result<()> {
+        self.channel.send(&SuccessorCommand::TakeOver(handoff.into()))
+    }
+
+    /// Has the predecessor end the connections that it still has.
+    pub(super) fn disconnect(&self, number: u32, selection: &Selection) -> io::Result<()> {
+        self.channel.send(&SuccessorCommand::Disconnect { number, selection: selection.to_string() })
+    }
+
+    /// What it has ended. Errors: `WouldBlock`, if there is nothing; it has ended.
+    pub(super) fn receive(&self) -> io::Result<Disconnected> {
+        match self.channel.receive::<Disconnected>()? {
+            Received::Message(disconnected) => Ok(disconnected),
+            Received::End => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl AsFd for Predecessor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::ipc::tests::check_codec;
+
+    #[test]
+    fn messages_are_received_as_they_were_sent() {
+        let selections = ["connection 1a2b", "client 2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"];
+        check_codec(
+            selections.map(|text| SuccessorCommand::Disconnect { number: 7, selection: text.to_owned() }),
+        );
+        check_codec([SuccessorCommand::TakeOver(File::open("/dev/null").expect("it is there").into())]);
+        check_codec([Disconnected { number: 7, connections: 1, streams: 2, silent: 3 }]);
     }
 }
