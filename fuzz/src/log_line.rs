@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use site::log_line::{Client, Line, Request, TimeText, Tls, error_line, write};
-use site::model::{Level, LogFormat};
+use site::model::{ErrorLines, Level, LogFormat};
 use taipan_http::head::HeadError;
 use taipan_http::status::Status;
 
@@ -24,6 +24,7 @@ pub fn log_line(data: &[u8]) {
     let line = Line {
         client,
         name: None,
+        forwarded_for: None,
         host: host.as_deref().unwrap_or_default(),
         user: user.as_deref(),
         time,
@@ -61,7 +62,7 @@ pub fn log_line(data: &[u8]) {
 fn written(format: LogFormat, line: &Line) -> String {
     let mut out = b"before\n".to_vec();
     // The cached text is that of another second.
-    write(&format, line, &mut TimeText::new(line.time.wrapping_add(1)), &mut out);
+    write(&format, line, &mut TimeText::new(line.time.wrapping_add(1), None), &mut out);
     let text = String::from_utf8(out.split_off(7)).expect("ASCII");
     let text = text.strip_suffix('\n').expect("an end of line");
     assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text:?}");
@@ -94,7 +95,7 @@ fn json(text: &str, line: &Line) {
 
 fn error(text: &str, time: i64) {
     let mut out = Vec::new();
-    error_line(Level::Warn, time, text, &mut out);
+    error_line(&ErrorLines::default(), Level::Warn, time, text, &mut out);
     let line = String::from_utf8(out).expect("UTF-8");
     let line = line.strip_suffix('\n').expect("an end of line");
     assert!(!line.contains(|char: char| char.is_control() || matches!(char, '\u{2028}' | '\u{2029}')));

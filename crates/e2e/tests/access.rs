@@ -42,6 +42,35 @@ fn site(rules: &str) -> Site {
 }
 
 #[test]
+fn a_rule_asks_for_the_address_that_the_connection_was_made_to() {
+    let mut rows = Rows::new();
+    for (addresses, expected) in [
+        // The protocols have an address each.
+        ("\"127.0.0.0/30\"", 403),
+        ("[\"127.0.0.0/8\", \"!127.0.0.0/30\"]", 200),
+        ("\"!127.0.0.0/8\"", 200),
+        ("\"!10.0.0.0/8\"", 403),
+        ("\"192.0.2.0/24\"", 200),
+    ] {
+        let rule = format!(
+            "[[rule]]\nserver_address = {addresses}\npath = [\"/private/\", \"/cgi-bin/\"]\nthen = \"deny\"\n"
+        );
+        let server = site(&rule).start();
+        for target in ["/private/", "/private/a.css", "/cgi-bin/a.cgi"] {
+            // From the disk, and from the cache.
+            for _ in 0..2 {
+                rows.check(
+                    format!("{addresses} {target}"),
+                    status(&server, "192.0.2.1", target, ""),
+                    expected,
+                );
+            }
+        }
+        rows.check(format!("{addresses} /"), status(&server, "192.0.2.1", "/", ""), 200);
+    }
+}
+
+#[test]
 fn the_first_rule_that_matches_decides() {
     let server = site(
         "[[rule]]\naddress = [\"10.0.0.0/8\", \"!10.0.0.99\", \"2001:db8::/32\"]\nthen = \"allow\"\n\

@@ -81,6 +81,10 @@ impl Source for Converted<'_> {
         Disk.read_bytes(path, limit)
     }
 
+    fn timezone(&self) -> Option<String> {
+        Disk.timezone()
+    }
+
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         Disk.expand(pattern)
     }
@@ -126,6 +130,10 @@ impl Source for Disk {
         let mut bytes = Vec::new();
         std::fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn timezone(&self) -> Option<String> {
+        std::env::var("TZ").ok().filter(|zone| !zone.is_empty())
     }
 
     /// Expands the pattern component by component.

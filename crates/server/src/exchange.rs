@@ -208,9 +208,16 @@ impl Responder {
     ) -> Result<Response, Unfinished> {
         let host = self.services.site.hosts.find_in(destination.group, head.authority);
         let mut exchange = Exchange { sending, destination, ..Exchange::new(self, host, head, client) };
-        let time = exchange.now;
-        let request =
-            LoggedRequest { client, connection: None, head: Some(head), host, time, began, tls: None };
+        let request = LoggedRequest {
+            client,
+            connection: None,
+            head: Some(head),
+            host,
+            destination,
+            time: exchange.now,
+            began,
+            tls: None,
+        };
         let guard = PanicGuard { services: &self.services, request };
         let mut response = exchange.fast();
         if exchange.names_origin() {
@@ -264,6 +271,7 @@ impl Responder {
             connection: request.connection.id,
             head: Some(request.head),
             host,
+            destination: DestinationId::default(),
             time: self.services.clock.now(),
             began: clock::micros(),
             tls: None,
@@ -506,6 +514,13 @@ impl<'a> Exchange<'a> {
         }
         if self.responder.needs.rules {
             if self.responder.needs.tls_rules && self.head.scheme == Scheme::Https {
+                return Err(Unfinished::Waits);
+            }
+            // Few connections have an address that is not stored.
+            if self.responder.needs.address_rules
+                && self.connection.is_none()
+                && self.server_address().is_none()
+            {
                 return Err(Unfinished::Waits);
             }
             let route = route.unwrap_or_else(|| self.host().routes.find(path));

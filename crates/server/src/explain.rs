@@ -198,7 +198,7 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
         terminal::out(format_args!("          which gives itself the name {name}"));
     }
     let client = Peer::from((flags.from, None));
-    print_rules(responder, host, &head, client);
+    print_rules(responder, host, asked, client);
     print_trace(responder, &head);
     let responding = print_plan(responder, host, asked);
     print_authorizers(responder, host, &head);
@@ -274,11 +274,12 @@ fn print_steps(lines: impl IntoIterator<Item = String>) {
 }
 
 /// Prints the rule of access that decides, and the limits of speed and of requests that apply.
-fn print_rules(responder: &Responder, host: usize, head: &Head<'_>, client: Peer) {
+fn print_rules(responder: &Responder, host: usize, asked: Asked<'_>, client: Peer) {
+    let Asked { head, to } = asked;
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
-    let facts =
-        Facts { head, method: head.token, client: client.ip(), tls: Tls::Off, now: services.clock.now() };
+    let (client_ip, now) = (client.ip(), services.clock.now());
+    let facts = Facts { head, method: head.token, client: client_ip, server: to, tls: Tls::Off, now };
     let found = services.site.hosts.at(host);
     if responder.needs.rules {
         print_steps(steps::access(found, &path, facts, client));

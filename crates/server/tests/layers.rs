@@ -154,6 +154,7 @@ const SITE: &[&str] = &[
     "tracing",
     "log_fields",
     "log_selection",
+    "zone",
     "sink",
     "endpoint",
     "address",

@@ -55,6 +55,11 @@ pub enum Condition {
         within: Option<Networks>,
         except: Networks,
     },
+    /// To which the connection was made. Not true for a Unix socket.
+    ServerAddress {
+        within: Option<Networks>,
+        except: Networks,
+    },
     /// As it was sent.
     Method(Selection<String>),
     /// The name of the host, without its port.
@@ -111,6 +116,8 @@ pub struct Facts<'a> {
     pub method: &'a str,
     /// `None`: the client is on a Unix socket.
     pub client: Option<IpAddr>,
+    /// The address that the connection was made to. `None`: it is not known, or a Unix socket.
+    pub server: Option<IpAddr>,
     pub tls: Tls<'a>,
     /// Seconds since 1970.
     pub now: i64,
@@ -256,6 +263,11 @@ impl Rule {
         self.conditions.iter().any(asks)
     }
 
+    /// Whether it asks for the address that the connection was made to.
+    pub fn asks_for_server_address(&self) -> bool {
+        self.conditions.iter().any(|condition| matches!(condition, Condition::ServerAddress { .. }))
+    }
+
     /// Whether it asks for the path, so that it may decide otherwise for the entries of a folder than for the folder.
     pub fn asks_for_path(&self) -> bool {
         self.conditions.iter().any(|condition| matches!(condition, Condition::Path(_)))
@@ -270,6 +282,10 @@ impl Condition {
                 within.as_ref().is_none_or(|within| within.contains(facts.client))
                     && !except.contains(facts.client)
             }
+            Condition::ServerAddress { within, except } => facts.server.is_some_and(|server| {
+                let server = Some(server.to_canonical());
+                within.as_ref().is_none_or(|within| within.contains(server)) && !except.contains(server)
+            }),
             Condition::Method(methods) => methods.matches(|own| own == facts.method),
             Condition::Host(names) => names.matches(|own| own.matches(name_of(head.authority))),
             Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),

@@ -20,6 +20,8 @@ pub mod rotation;
 
 pub mod log_fields;
 
+pub mod zone;
+
 pub mod log_selection;
 
 pub mod listener;

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use taipan_http::date;
 use taipan_http::digits::{write_ip, write_number};
@@ -12,9 +13,10 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
 use crate::log_fields::{Field, Part};
-use crate::model::{Level, LogFormat};
+use crate::model::{ErrorFormat, ErrorLines, Level, LogFormat};
 use crate::text;
 use crate::upstream::Protocol;
+use crate::zone::Zone;
 
 /// An exchange that has ended.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +24,9 @@ pub struct Line<'a> {
     pub client: Client,
     /// The name of the client, if it is known.
     pub name: Option<&'a str>,
-    /// As the client sent it. Empty if it sent none.
+    /// What stands in place of the client, except in `Json`. Empty if the client sent none. `None`: nothing.
+    pub forwarded_for: Option<&'a [u8]>,
+    /// As the client sent it. Empty if it sent none. With `BoaAddress`, the local address.
     pub host: &'a str,
     /// The authenticated user.
     pub user: Option<&'a str>,
@@ -157,19 +161,22 @@ pub struct Request<'a> {
 #[derive(Debug, Clone)]
 pub struct TimeText {
     time: i64,
+    /// Of `common`. `None`: UTC.
+    zone: Option<Arc<Zone>>,
     /// `20/Nov/2026:07:49:41 +0000`
     common: [u8; 26],
     rfc3339: [u8; text::RFC3339_LEN],
 }
 
 impl TimeText {
-    pub fn new(time: i64) -> TimeText {
-        TimeText { time, common: common_time(time), rfc3339: text::rfc3339(time) }
+    pub fn new(time: i64, zone: Option<Arc<Zone>>) -> TimeText {
+        let common = common_time(time, zone.as_deref());
+        TimeText { time, zone, common, rfc3339: text::rfc3339(time) }
     }
 
     fn at(&mut self, time: i64) -> &TimeText {
         if self.time != time {
-            *self = TimeText::new(time);
+            *self = TimeText::new(time, self.zone.take());
         }
         self
     }
@@ -203,7 +210,7 @@ pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut
             extras(line, out);
         }
         LogFormat::Boa => boa(line, time, out),
-        LogFormat::BoaHost => {
+        LogFormat::BoaHost | LogFormat::BoaAddress => {
             word(line.host, out);
             out.push(b' ');
             boa(line, time, out);
@@ -216,16 +223,25 @@ pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut
     out.push(b'\n');
 }
 
-/// Appends one line of the error log: `2026-11-20T07:49:41Z error: text`. Controls and newlines in `text` become `\u{h}`.
-/// `time` is in seconds since 1970.
-pub fn error_line(level: Level, time: i64, text: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(&text::rfc3339(time));
-    out.extend_from_slice(match level {
-        Level::Error => b" error: ",
-        Level::Warn => b" warn: ",
-        Level::Info => b" info: ",
-        Level::Debug => b" debug: ",
-    });
+/// Appends one line of the error log: `2026-11-20T07:49:41Z error: text`, or as Boa `[20/Nov/2026:08:49:41 +0100] text`.
+/// Controls and newlines in `text` become `\u{h}`. `time` is in seconds since 1970.
+pub fn error_line(lines: &ErrorLines, level: Level, time: i64, text: &str, out: &mut Vec<u8>) {
+    match lines.format {
+        ErrorFormat::Boa => {
+            out.push(b'[');
+            out.extend_from_slice(&common_time(time, lines.zone.as_deref()));
+            out.extend_from_slice(b"] ");
+        }
+        ErrorFormat::Taipan => {
+            out.extend_from_slice(&text::rfc3339(time));
+            out.extend_from_slice(match level {
+                Level::Error => b" error: ",
+                Level::Warn => b" warn: ",
+                Level::Info => b" info: ",
+                Level::Debug => b" debug: ",
+            });
+        }
+    }
     text::line(text, out);
     out.push(b'\n');
 }
@@ -284,9 +300,18 @@ fn beginning(line: &Line<'_>, time: &TimeText, host: &str, out: &mut Vec<u8>) {
 }
 
 fn client_or_name(line: &Line<'_>, out: &mut Vec<u8>) {
-    match line.name {
-        Some(name) => text::word(name.as_bytes(), out),
-        None => client(line.client, out),
+    match (line.forwarded_for, line.name) {
+        (Some(b""), _) => {
+            out.push(b'(');
+            client(line.client, out);
+            out.push(b')');
+        }
+        (Some(clients), _) => out.extend(clients.iter().map(|byte| match byte {
+            b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' | b'.' | b':' | b',' => *byte,
+            _ => b'_',
+        })),
+        (None, Some(name)) => text::word(name.as_bytes(), out),
+        (None, None) => client(line.client, out),
     }
 }
 
@@ -503,9 +528,10 @@ fn client(client: Client, out: &mut Vec<u8>) {
     }
 }
 
-fn common_time(time: i64) -> [u8; 26] {
+fn common_time(time: i64, zone: Option<&Zone>) -> [u8; 26] {
     const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
-    let civil = date::civil(time);
+    let offset = zone.map_or(0, |zone| zone.offset(time));
+    let civil = date::civil(time.saturating_add(offset.into()));
     let month = 3 * (usize::from(civil.month).clamp(1, 12) - 1);
     let mut text = *b"00/---/0000:00:00:00 +0000";
     text::digits(civil.day.into(), &mut text[..2]);
@@ -514,6 +540,12 @@ fn common_time(time: i64) -> [u8; 26] {
     text::digits(civil.hour.into(), &mut text[12..14]);
     text::digits(civil.minute.into(), &mut text[15..17]);
     text::digits(civil.second.into(), &mut text[18..20]);
+    if offset < 0 {
+        text[21] = b'-';
+    }
+    let minutes = offset.unsigned_abs() / 60;
+    text::digits(minutes / 60, &mut text[22..24]);
+    text::digits(minutes % 60, &mut text[24..26]);
     text
 }
 
@@ -529,6 +561,7 @@ mod tests {
         Line {
             client: Client::Ip([192, 0, 2, 7].into()),
             name: None,
+            forwarded_for: None,
             host: "example.org",
             user: None,
             time: TIME,
@@ -549,7 +582,7 @@ mod tests {
 
     fn check(format: LogFormat, line: &Line<'_>, expected: &str) {
         let mut out = Vec::new();
-        write(&format, line, &mut TimeText::new(0), &mut out);
+        write(&format, line, &mut TimeText::new(0, None), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}\n"));
     }
 
@@ -571,6 +604,7 @@ mod tests {
         for (format, expected) in [
             (LogFormat::Boa, format!(r#"{begin}/a?b HTTP/1.1{end}"-" "curl/8""#)),
             (LogFormat::BoaHost, format!(r#"example.org {begin}/a?b HTTP/1.1{end}"-" "curl/8""#)),
+            (LogFormat::BoaAddress, format!(r#"example.org {begin}/a?b HTTP/1.1{end}"-" "curl/8""#)),
             (LogFormat::Thttpd, format!(r#"{begin}/a?b HTTP/1.1{end}"" "curl/8""#)),
             (LogFormat::ThttpdHost, format!(r#"{begin}/example.org/a?b HTTP/1.1{end}"" "curl/8""#)),
         ] {
@@ -585,6 +619,47 @@ mod tests {
             &line,
             r#"- 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "-" 200 2448 "-" "\x1b]0;x\x07\x22\x0a""#,
         );
+    }
+
+    #[test]
+    fn writes_a_field_in_place_of_the_client() {
+        let end = r#" - - [20/Nov/2026:07:49:41 +0000] "GET /a?b HTTP/1.1" 200 2448 "-" "curl/8""#;
+        for (field, expected) in [
+            (&b""[..], "(192.0.2.7)"),
+            (b"198.51.100.9", "198.51.100.9"),
+            (b"2001:DB8::a, 10.0.0.1", "2001:DB8::a,_10.0.0.1"),
+            (b"\x1b[31m\"face\"\xff", "__31__face__"),
+        ] {
+            let line = Line { forwarded_for: Some(field), ..plain() };
+            check(LogFormat::Boa, &line, &format!("{expected}{end}"));
+            let mut json = Vec::new();
+            write(&LogFormat::Json, &line, &mut TimeText::new(0, None), &mut json);
+            assert!(String::from_utf8(json).unwrap().contains("\"client\":\"192.0.2.7\""));
+        }
+    }
+
+    #[test]
+    fn writes_the_time_of_a_place() {
+        let zone = Zone::of_text("<-0330>3:30").map(Arc::new);
+        let mut time = TimeText::new(0, zone.clone());
+        for (format, expected) in [
+            (LogFormat::Boa, "[20/Nov/2026:04:19:41 -0330]"),
+            (LogFormat::Combined, "[20/Nov/2026:04:19:41 -0330]"),
+            (LogFormat::Json, "\"2026-11-20T07:49:41Z\""),
+        ] {
+            let mut out = Vec::new();
+            write(&format, &plain(), &mut time, &mut out);
+            let out = String::from_utf8(out).unwrap();
+            assert!(out.contains(expected), "{out}");
+        }
+        let lines = ErrorLines { format: ErrorFormat::Boa, zone };
+        let mut out = Vec::new();
+        error_line(&lines, Level::Warn, TIME, "a\nb", &mut out);
+        assert_eq!(out, b"[20/Nov/2026:04:19:41 -0330] a\\u{a}b\n");
+        let lines = ErrorLines { format: ErrorFormat::Boa, zone: None };
+        out.clear();
+        error_line(&lines, Level::Error, TIME, "x", &mut out);
+        assert_eq!(out, b"[20/Nov/2026:07:49:41 +0000] x\n");
     }
 
     #[test]
@@ -611,7 +686,12 @@ mod tests {
     fn writes_what_the_cache_did() {
         let end = r#""ended":null,"why":null,"tls":null,"upstream":null,"cache":"hit"}"#;
         let mut line = Vec::new();
-        write(&LogFormat::Json, &Line { cache: Some("hit"), ..plain() }, &mut TimeText::new(0), &mut line);
+        write(
+            &LogFormat::Json,
+            &Line { cache: Some("hit"), ..plain() },
+            &mut TimeText::new(0, None),
+            &mut line,
+        );
         assert!(String::from_utf8_lossy(&line).trim_end().ends_with(end));
     }
 
@@ -748,14 +828,14 @@ mod tests {
         ] {
             let mut out = Vec::new();
             let line = Line { client: Client::Ip(address.parse().unwrap()), ..plain() };
-            write(&LogFormat::Common, &line, &mut TimeText::new(TIME), &mut out);
+            write(&LogFormat::Common, &line, &mut TimeText::new(TIME, None), &mut out);
             assert!(out.starts_with(expected.as_bytes()), "{address}");
         }
     }
 
     #[test]
     fn writes_the_time_of_each_line() {
-        let mut time = TimeText::new(TIME);
+        let mut time = TimeText::new(TIME, None);
         for (at, expected) in [
             (TIME, "20/Nov/2026:07:49:41 +0000"),
             (TIME + 1, "20/Nov/2026:07:49:42 +0000"),
@@ -778,7 +858,7 @@ mod tests {
             (Level::Debug, "", "2026-11-20T07:49:41Z debug: \n"),
         ] {
             let mut out = Vec::new();
-            error_line(level, TIME, text, &mut out);
+            error_line(&ErrorLines::default(), level, TIME, text, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), expected);
         }
     }
@@ -809,7 +889,7 @@ mod tests {
 
     fn lines_of(format: LogFormat, line: &Line<'_>) -> String {
         let mut out = Vec::new();
-        write(&format, line, &mut TimeText::new(0), &mut out);
+        write(&format, line, &mut TimeText::new(0, None), &mut out);
         assert_eq!(out.pop(), Some(b'\n'));
         assert!(out.iter().all(|byte| (b' '..=b'~').contains(byte)), "{out:?}");
         String::from_utf8(out).unwrap()
@@ -821,7 +901,7 @@ mod tests {
         let parts =
             crate::log_fields::parse("$status \"$http_referer\" $upstream_addr $request_uri|").unwrap();
         let mut out = Vec::new();
-        write(&LogFormat::Fields(parts), &line, &mut TimeText::new(0), &mut out);
+        write(&LogFormat::Fields(parts), &line, &mut TimeText::new(0, None), &mut out);
         let out = String::from_utf8(out).unwrap();
         let target = line.request.map_or("-", |request| request.target);
         assert_eq!(out, format!("{} \"a\\x22b\\x0ac\" - {target}|\n", line.status.code()));

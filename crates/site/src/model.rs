@@ -48,6 +48,7 @@ use crate::template::Template;
 use crate::tls::{HostTls, Tls};
 use crate::tracing::Tracing;
 use crate::upstream::{Upstream, UpstreamId};
+use crate::zone::Zone;
 
 #[derive(Debug, Clone)]
 pub struct Site {
@@ -149,6 +150,7 @@ pub struct Route {
     /// Responds where nothing exists for a path.
     pub fallback: Option<Box<Fallback>>,
     pub fallback_for: FallbackFor,
+    pub language_fallback: LanguageFallback,
     /// The largest request body, in bytes. A longer one gets 413.
     pub max_body: u64,
     /// How files are run, or what an upstream receives: only with [`Action::Upstream`], or files of no user.
@@ -206,6 +208,15 @@ pub struct Fallback {
     pub query: Option<Template>,
     /// The pattern of the route that sets it.
     pub base: Pattern,
+}
+
+/// The paths without a language that respond where nothing exists for a path with one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LanguageFallback {
+    /// `/a.html` for `/a.de.html`.
+    pub suffix: bool,
+    /// `/a` for `/(de)/a`.
+    pub folder: bool,
 }
 
 /// The paths for which a fallback responds.
@@ -596,6 +607,34 @@ pub struct Log {
     pub selection: LogSelection,
     /// What scripts write to standard error. `None`: it is in the error log.
     pub scripts: Option<Sink>,
+    pub errors: ErrorLines,
+    pub clients: LoggedClients,
+}
+
+/// How lines of the error log are written, and the time in lines that have that of a place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorLines {
+    pub format: ErrorFormat,
+    /// `None`: UTC.
+    pub zone: Option<Arc<Zone>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ErrorFormat {
+    #[default]
+    Taipan,
+    /// As Boa: the time as in its access log, and no level.
+    Boa,
+}
+
+/// What a line of an access log says that the client is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LoggedClients {
+    /// The address, or the name that belongs to it.
+    #[default]
+    Addresses,
+    /// The field `X-Forwarded-For`, which any client can send.
+    ForwardedFor,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -612,6 +651,8 @@ pub enum LogFormat {
     Boa,
     /// As Boa with hosts: the name of the host comes first.
     BoaHost,
+    /// As Boa with a host for each address: the local address comes first.
+    BoaAddress,
     /// As thttpd: an absent field is empty.
     Thttpd,
     /// As thttpd with hosts: the name of the host begins the target.
@@ -938,6 +979,7 @@ impl Route {
             error_pages: Vec::new(),
             fallback: None,
             fallback_for: FallbackFor::Pages,
+            language_fallback: LanguageFallback::default(),
             max_body: Limits::default().body,
             script: None,
             authorizers: Vec::new(),
@@ -1185,6 +1227,8 @@ impl Default for Log {
             rotation: None,
             selection: LogSelection::default(),
             scripts: None,
+            errors: ErrorLines::default(),
+            clients: LoggedClients::default(),
         }
     }
 }

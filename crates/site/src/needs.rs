@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::access::Action;
-use crate::model::{Host, Route, Site};
+use crate::model::{Host, LogFormat, Route, Site};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
@@ -13,6 +13,8 @@ pub struct Needs {
     pub rules: bool,
     /// A rule names a limit of speed or of requests.
     pub limit_rules: bool,
+    /// A rule asks for the address that a connection was made to.
+    pub address_rules: bool,
     /// A rule asks for facts of the TLS connection, which the fast path does not have.
     pub tls_rules: bool,
     /// The entries of a folder may have other verdicts than the folder.
@@ -25,8 +27,9 @@ pub struct Needs {
     pub cors: bool,
     /// A host has a folder for each of its names, or of its users.
     pub host_folders: bool,
-    /// A host has a folder for each address of the server.
-    pub address_folders: bool,
+    /// A host has a folder for each address of the server, or a log or a rule asks for the one that a connection was made
+    /// to.
+    pub addresses: bool,
     /// A host gives itself one name.
     pub canonical: bool,
     /// Upstreams get paths as they were sent.
@@ -43,22 +46,32 @@ impl Needs {
         Needs {
             rules: site.rules().next().is_some() || routes().any(Route::asks_for_users),
             limit_rules: site.rules().any(|rule| matches!(rule.action, Action::Limit(_))),
+            address_rules: site.rules().any(|rule| rule.asks_for_server_address()),
             tls_rules: site.rules().any(|rule| rule.asks_for_tls()),
             path_rules: site.rules().any(|rule| rule.asks_for_path()) || site.hosts.iter().any(routes_differ),
             authorizers: routes().any(|route| !route.authorizers.is_empty() || route.jwt.is_some()),
             refusals: site.hosts.iter().any(|host| host.tls.refuses()),
             cors: routes().any(|route| route.cors.is_some()),
             host_folders: site.has_host_folders(),
-            address_folders: site
-                .hosts
-                .iter()
-                .any(|host| host.folder.as_ref().is_some_and(|folder| folder.has_address())),
+            addresses: has_address_folders(site)
+                || logs_addresses(site)
+                || site.rules().any(|rule| rule.asks_for_server_address()),
             canonical: site.hosts.iter().any(|host| host.canonical.is_some()),
             raw_paths: routes().any(Route::passes_raw_paths),
             caches: site.stores_responses(),
             upgrades: routes().any(Route::may_upgrade),
         }
     }
+}
+
+fn has_address_folders(site: &Site) -> bool {
+    site.hosts.iter().any(|host| host.folder.as_ref().is_some_and(|folder| folder.has_address()))
+}
+
+/// Whether the lines of an access log have the address that a connection was made to.
+fn logs_addresses(site: &Site) -> bool {
+    let own = site.hosts.iter().filter_map(|host| host.access_log.as_deref());
+    own.chain(site.log.access.as_ref()).any(|log| log.format == LogFormat::BoaAddress)
 }
 
 /// Whether the routes of a host have different rules, users, authorizers or tokens.

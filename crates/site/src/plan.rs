@@ -12,7 +12,7 @@ use taipan_http::target::{SafePath, Scheme};
 
 use crate::authentication::is_never_served;
 use crate::folder::{HostFolder, UserFolders};
-use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, NamedRoot, Route};
+use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, LanguageFallback, NamedRoot, Route};
 use crate::monitor::Monitor;
 use crate::published::Text;
 use crate::route::{Pattern, RouteId};
@@ -263,6 +263,10 @@ pub fn plan_fallback<'s>(
     requested: &SafePath,
     query: Option<&str>,
 ) -> Option<FallbackPlan<'s>> {
+    if let Some(path) = without_language(route.language_fallback, requested) {
+        let variables = FallbackVariables { path_info: String::new(), query: None };
+        return Some(FallbackPlan { plan: plan(host, path.clone()), path, variables });
+    }
     let fallback = route.fallback.as_ref()?;
     if route.fallback_for == FallbackFor::Pages && is_asset(route, requested) {
         return None;
@@ -281,6 +285,31 @@ pub fn plan_fallback<'s>(
     });
     let variables = FallbackVariables { path_info: fallback_path_info(requested, &path), query };
     Some(FallbackPlan { path, plan, variables })
+}
+
+/// The path without the language that it has: two letters in lower case.
+fn without_language(allowed: LanguageFallback, requested: &SafePath) -> Option<SafePath<'static>> {
+    let is_language = |text: &&str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    let mut path = requested.as_str();
+    if allowed.folder
+        && let Some((_, behind)) = path
+            .strip_prefix('(')
+            .and_then(|rest| rest.split_once(")/"))
+            .filter(|(language, behind)| is_language(language) && !behind.is_empty())
+    {
+        path = behind;
+    }
+    let is_shorter = path.len() < requested.as_str().len();
+    if allowed.suffix
+        && !is_shorter
+        && let Some((stem, _)) = path
+            .strip_suffix(".html")
+            .and_then(|rest| rest.rsplit_once('.'))
+            .filter(|(stem, language)| is_language(language) && !stem.is_empty() && !stem.ends_with('/'))
+    {
+        return SafePath::from_decoded(&format!("/{stem}.html")).ok();
+    }
+    is_shorter.then(|| SafePath::from_decoded(&format!("/{path}")).ok()).flatten()
 }
 
 /// Whether the path is that of a part of a page, by its extension. A browser cannot use another page there.
@@ -496,6 +525,35 @@ mod tests {
                 format!("{} {path_info} {}", fallback.path, query.as_deref().unwrap_or("as sent"))
             }
             None => "none".to_owned(),
+        }
+    }
+
+    #[test]
+    fn plans_the_path_without_a_language() {
+        let (none, suffix, folder) = ((false, false), (true, false), (false, true));
+        for (allowed, target, expected) in [
+            (suffix, "/a.de.html", Some("a.html")),
+            (suffix, "/b/a.b.en.html", Some("b/a.b.html")),
+            (suffix, "/a.DE.html", None),
+            (suffix, "/a.deu.html", None),
+            (suffix, "/a.de.htm", None),
+            (suffix, "/.de.html", None),
+            (suffix, "/b/.de.html", None),
+            (suffix, "/(de)/a", None),
+            (folder, "/(de)/a", Some("a")),
+            (folder, "/(de)/b/c/", Some("b/c/")),
+            (folder, "/(de)/", None),
+            (folder, "/(DE)/a", None),
+            (folder, "/(deu)/a", None),
+            (folder, "/b/(de)/a", None),
+            (folder, "/a.de.html", None),
+            (none, "/a.de.html", None),
+            (none, "/(de)/a", None),
+        ] {
+            let requested = SafePath::parse(target).unwrap();
+            let allowed = LanguageFallback { suffix: allowed.0, folder: allowed.1 };
+            let found = without_language(allowed, &requested);
+            assert_eq!(found.as_ref().map(SafePath::as_str), expected, "{target}");
         }
     }
 

@@ -316,6 +316,7 @@ mod tests {
         Line {
             client: Client::Ip([192, 0, 2, 7].into()),
             name: None,
+            forwarded_for: None,
             host: "example.org:8080",
             user: None,
             time: 0,

@@ -247,7 +247,7 @@ impl Connections {
         if let Some(address) = told {
             return Destination::stored(hosts.group(told), address);
         }
-        let is_stored = self.responder.needs.address_folders;
+        let is_stored = self.responder.needs.addresses;
         if !hosts.has_addresses() && !is_stored {
             return Ok(Destination::default());
         }

@@ -329,6 +329,7 @@ impl Http1 {
             connection: self.connection,
             head,
             host,
+            destination: self.destination,
             time: connections.services.clock.now(),
             began: self.began,
             tls: self.tls.as_ref(),

@@ -18,7 +18,6 @@ use std::task::Waker;
 
 use cache::status::CacheStatus;
 use site::disconnect::ConnectionId;
-use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
 use taipan_h2::fields::{ExtendedConnect, FieldList};
@@ -127,7 +126,7 @@ pub struct PendingRequest {
 #[derive(Clone, Copy)]
 struct Origin {
     client: Peer,
-    group: AddressGroup,
+    destination: DestinationId,
     via: Via,
     began: u64,
 }
@@ -322,12 +321,12 @@ impl Http2 {
                 }
                 Some(Event::Rejected { stream, error, .. }) => {
                     let origin =
-                        Origin { client: self.peer, group: self.destination.group, via: Via::Nothing, began };
+                        Origin { client: self.peer, destination: self.destination, via: Via::Nothing, began };
                     self.reject(connections, stream, Some(&*fields), origin, error, gathered);
                 }
                 Some(Event::Malformed { error, .. }) => {
                     let origin =
-                        Origin { client: self.peer, group: self.destination.group, via: Via::Nothing, began };
+                        Origin { client: self.peer, destination: self.destination, via: Via::Nothing, began };
                     log_unanswered(
                         &self.services,
                         None,
@@ -368,7 +367,7 @@ impl Http2 {
     ) {
         let mut store = FieldStore::new();
         let (client, via) = (self.peer, Via::Nothing);
-        let mut origin = Origin { client, group: self.destination.group, via, began };
+        let mut origin = Origin { client, destination: self.destination, via, began };
         let mut head = match fields.head(&mut store, &connections.services.site.limits.head) {
             Ok(head) => head,
             Err(error) => return self.reject(connections, stream, Some(fields), origin, error, gathered),
@@ -549,7 +548,9 @@ impl Http2 {
             client: origin.client,
             connection: self.connection,
             head,
-            host: head.map_or(0, |head| services.site.hosts.find_in(origin.group, head.authority)),
+            host: head
+                .map_or(0, |head| services.site.hosts.find_in(origin.destination.group, head.authority)),
+            destination: origin.destination,
             time: services.clock.now(),
             began: origin.began,
             tls: self.tls.as_ref(),
@@ -637,7 +638,7 @@ impl Http2 {
             if let Start::Request(request) = start {
                 log_unstarted(
                     &self.services,
-                    (self.peer, self.destination.group),
+                    (self.peer, self.destination),
                     &request,
                     self.tls.as_ref(),
                     why,
@@ -806,10 +807,10 @@ fn log_unanswered(
     why: &'static str,
 ) {
     services.counts.add_response(status, head);
-    let Origin { client, group, began, .. } = origin;
-    let host = head.map_or(0, |head| services.site.hosts.find_in(group, head.authority));
+    let Origin { client, destination, began, .. } = origin;
+    let host = head.map_or(0, |head| services.site.hosts.find_in(destination.group, head.authority));
     let time = services.clock.now();
-    let request = LoggedRequest { client, connection: None, head, host, time, began, tls };
+    let request = LoggedRequest { client, connection: None, head, host, destination, time, began, tls };
     let mut records = Records::default();
     let response = LoggedResponse {
         status,
@@ -831,7 +832,7 @@ fn log_unanswered(
 /// Writes the log line of a request whose stream ended before it had a task.
 fn log_unstarted(
     services: &Services,
-    (peer, group): (Peer, AddressGroup),
+    (peer, destination): (Peer, DestinationId),
     request: &PendingRequest,
     tls: Option<&Rc<TlsFacts>>,
     why: &'static str,
@@ -841,7 +842,7 @@ fn log_unstarted(
     let mut head = request.fields.head(&mut store, &services.site.limits.head).ok();
     let (client, via) =
         head.as_mut().map_or((peer, Via::Nothing), |head| client::origin(&services.site, peer, head));
-    let origin = Origin { client, group, via, began: request.began };
+    let origin = Origin { client, destination, via, began: request.began };
     log_unanswered(services, head.as_ref(), origin, tls, Status::BAD_REQUEST, why);
 }
 

@@ -70,7 +70,7 @@ impl<'a> Exchange<'a> {
 
     /// The address of the server that the connection was made to. `None`: it is a Unix socket, or the fast path does not know
     /// it.
-    fn server_address(&self) -> Option<IpAddr> {
+    pub(super) fn server_address(&self) -> Option<IpAddr> {
         let address = match self.connection {
             Some(connection) => connection.local,
             None => self.destination.address(),

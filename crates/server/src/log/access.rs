@@ -10,9 +10,10 @@ use site::disconnect::ConnectionId;
 use site::log_line::{self, Client, Line, Request, Step, TimeText, Tls, TraceIds};
 use site::log_selection::LogSelection;
 use site::memory;
-use site::model::{LogFormat, Site};
+use site::model::{LogFormat, LoggedClients, Site};
 use site::span;
 use site::zones::{Zones, ZonesOf};
+use taipan_http::digits::write_ip;
 use taipan_http::fields::is_name;
 use taipan_http::head::{Head, Version};
 use taipan_http::response::ResponseHead;
@@ -26,6 +27,7 @@ use super::{Block, LOGS};
 use crate::buffer::append;
 use crate::client_names::ClientNames;
 use crate::clock;
+use crate::destination::DestinationId;
 use crate::handshake::TlsFacts;
 use crate::peer::Peer;
 use crate::stats::{Count, Counts, Exemplar, Exemplars};
@@ -44,6 +46,7 @@ pub struct AccessLogs {
     /// Notified when a line is added to an empty buffer.
     begun: Notify,
     selection: LogSelection,
+    clients: LoggedClients,
     /// Requests that the selection does not name.
     others: Cell<u64>,
     names: Rc<ClientNames>,
@@ -77,7 +80,16 @@ const _: () = assert!(size_of::<PendingResponse>() + size_of::<Item>() <= memory
 struct Lines {
     buffer: Buffer,
     format: LogFormat,
+    /// What stands in place of the name of the host.
+    host: LoggedHost,
     time: TimeText,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LoggedHost {
+    Name,
+    /// The local address.
+    Address,
 }
 
 /// Whole lines for a sink.
@@ -120,6 +132,8 @@ struct Item {
     began: u64,
     request: Option<(Range<usize>, Range<usize>, Version)>,
     host: Range<usize>,
+    /// The bytes behind the host that are the field `X-Forwarded-For`. `None`: the log does not have it.
+    forwarded_for: Option<u16>,
     user: Option<Range<usize>>,
     referer: Option<Range<usize>>,
     user_agent: Option<Range<usize>>,
@@ -156,8 +170,12 @@ impl AccessLogs {
                 l.as_ref().is_some_and(|l| l.borrow().buffer.sink == sink && l.borrow().format == format)
             };
             of_host.push(logs.iter().position(same).unwrap_or_else(|| {
-                let lines = Lines { buffer: Buffer::of(sink), format, time: TimeText::new(0) };
-                logs.push(Some(RefCell::new(lines)));
+                let host = match format {
+                    LogFormat::BoaAddress => LoggedHost::Address,
+                    _ => LoggedHost::Name,
+                };
+                let time = TimeText::new(0, site.log.errors.zone.clone());
+                logs.push(Some(RefCell::new(Lines { buffer: Buffer::of(sink), format, host, time })));
                 logs.len() - 1
             }));
         }
@@ -169,6 +187,7 @@ impl AccessLogs {
             of_host,
             begun: Notify::new(),
             selection: site.log.selection,
+            clients: site.log.clients,
             others: Cell::new(0),
             names,
             recent: Rc::new(Recent::new(site.limits.recent_requests.div_ceil(workers))),
@@ -202,7 +221,8 @@ impl AccessLogs {
         if self.logs[log].is_none() && !trace.as_ref().is_some_and(|trace| trace.is_sampled) {
             return;
         }
-        records.push(log, request, response, trace);
+        let host = self.logs[log].as_ref().map_or(LoggedHost::Name, |lines| lines.borrow().host);
+        records.push(log, (host, self.clients), request, response, trace);
     }
 
     /// The trace of a request. One that was sent to no upstream gets it here.
@@ -340,6 +360,7 @@ impl AccessLogs {
         let line = Line {
             client: item.client,
             name: name.as_deref(),
+            forwarded_for: item.forwarded_for.map(|length| &records.bytes[item.host.end..][..length.into()]),
             host: records.text(&item.host),
             user: item.user.as_ref().map(|user| records.text(user)),
             time: item.time,
@@ -365,7 +386,7 @@ impl AccessLogs {
         };
         let write = |line: &Line<'_>, steps: &[Step]| {
             if let Some(lines) = lines {
-                let Lines { format, time, buffer } = &mut *lines.borrow_mut();
+                let Lines { format, time, buffer, .. } = &mut *lines.borrow_mut();
                 buffer.add(&self.begun, |bytes| {
                     log_line::write(format, line, time, bytes);
                     1
@@ -452,6 +473,7 @@ pub struct LoggedRequest<'a> {
     pub head: Option<&'a Head<'a>>,
     /// The index of the host.
     pub host: usize,
+    pub destination: DestinationId,
     pub time: i64,
     /// Of `clock::micros`.
     pub began: u64,
@@ -531,6 +553,7 @@ impl Kept {
     fn push(
         &mut self,
         log: usize,
+        (named, clients): (LoggedHost, LoggedClients),
         request: &LoggedRequest<'_>,
         response: LoggedResponse<'_>,
         trace: Option<Box<Trace>>,
@@ -543,6 +566,7 @@ impl Kept {
             began: request.began,
             request: None,
             host: 0..0,
+            forwarded_for: None,
             user: response.user.map(|user| self.keep(user.as_bytes())),
             referer: None,
             user_agent: None,
@@ -560,7 +584,13 @@ impl Kept {
         if let Some(head) = request.head {
             item.request =
                 Some((self.keep(head.token.as_bytes()), self.keep(head.raw_target.as_bytes()), head.version));
-            item.host = self.keep(head.authority);
+            item.host = match named {
+                LoggedHost::Name => self.keep(head.authority),
+                LoggedHost::Address => self.keep_address(request.destination),
+            };
+            if clients == LoggedClients::ForwardedFor {
+                item.forwarded_for = Some(self.keep_forwarded_for(head));
+            }
             for field in head.fields {
                 if is_name(field.name, "referer") {
                     item.referer = Some(self.keep(field.value));
@@ -570,6 +600,25 @@ impl Kept {
             }
         }
         self.items.push(item);
+    }
+
+    #[cold]
+    fn keep_address(&mut self, destination: DestinationId) -> Range<usize> {
+        let start = self.bytes.len();
+        if let Some(address) = destination.address() {
+            write_ip(address.ip().to_canonical(), &mut self.bytes);
+        }
+        start..self.bytes.len()
+    }
+
+    /// The last field, and its length.
+    #[cold]
+    fn keep_forwarded_for(&mut self, head: &Head<'_>) -> u16 {
+        let mut fields = head.fields.iter().filter(|field| is_name(field.name, "x-forwarded-for"));
+        let value = fields.next_back().map_or(&[][..], |field| field.value);
+        let value = &value[..value.len().min(u16::MAX.into())];
+        append(&mut self.bytes, value);
+        value.len() as u16
     }
 
     fn keep(&mut self, text: &[u8]) -> Range<usize> {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{Access, access};
 use site::log_line;
-use site::model::{Level, Log, Sink, Site};
+use site::model::{ErrorFormat, ErrorLines, Level, Log, Sink, Site};
 
 pub use line_limit::LineLimit;
 pub use sink::OpenSink;
@@ -70,11 +70,14 @@ static LOGS: OnceLock<Logs> = OnceLock::new();
 /// has them, too.
 static CHANGED_LEVEL: AtomicU64 = AtomicU64::new(0);
 static CHANGED_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// How lines of the error log are written. A forked process has it, too.
+static ERROR_LINES: Mutex<ErrorLines> = Mutex::new(ErrorLines { format: ErrorFormat::Taipan, zone: None });
 /// The error log of a process without a log thread.
 static DIRECT: Mutex<Option<(OpenSink, Level)>> = Mutex::new(None);
 
 /// Opens every log of a site; the error log is the first. Errors: the log that cannot be opened, and why.
 pub fn open(site: &Site) -> Result<Vec<OpenSink>, String> {
+    write_as(&site.log.errors);
     let coding = site.log.rotation.as_ref().and_then(|rotation| rotation.compress);
     if let Some(coding) = coding.filter(|coding| !encoder::encodes(*coding)) {
         let coding = coding.as_str();
@@ -112,8 +115,21 @@ pub fn write_to(sink: OpenSink, level: Level) {
     *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = Some((sink, level));
 }
 
+fn write_as(lines: &ErrorLines) {
+    *ERROR_LINES.lock().unwrap_or_else(PoisonError::into_inner) = lines.clone();
+}
+
+/// A line of the error log.
+fn error_line(level: Level, text: &str) -> Vec<u8> {
+    let mut line = Vec::new();
+    let lines = ERROR_LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    log_line::error_line(&lines, level, now(), text, &mut line);
+    line
+}
+
 /// Starts the thread that writes the logs.
 pub fn start(log: &Log, open: Vec<OpenSink>) -> Result<(), String> {
+    write_as(&log.errors);
     *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let (queue, receiver) = sync_channel(log.queue);
     let is_sink = |wanted: &Sink| open.iter().position(|sink| sink.sink() == wanted);
@@ -177,8 +193,7 @@ pub fn info(text: Arguments<'_>) {
 pub fn script(text: Arguments<'_>) {
     match LOGS.get() {
         Some(logs) if logs.scripts != logs.errors => {
-            let mut lines = Vec::new();
-            log_line::error_line(Level::Error, now(), &text.to_string(), &mut lines);
+            let lines = error_line(Level::Error, &text.to_string());
             logs.send(Block { sink: logs.scripts, lines, count: 1 });
         }
         _ => error(text),
@@ -191,8 +206,7 @@ fn message(level: Level, text: Arguments<'_>) {
 
 /// `least` is written where a higher level is configured, too. Before the logs are open, the text goes to standard error.
 fn write_message(level: Level, least: Level, text: Arguments<'_>) {
-    let mut lines = Vec::new();
-    log_line::error_line(level, now(), &text.to_string(), &mut lines);
+    let lines = error_line(level, &text.to_string());
     match LOGS.get() {
         Some(logs) if level > level_now(logs.level).max(least) => {}
         Some(logs) => logs.send(Block { sink: logs.errors, lines, count: 1 }),
@@ -302,8 +316,7 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
 fn report(sinks: &mut [OpenSink], dropped: u64, lost: u64) {
     let all = dropped + lost;
     let text = format!("{all} log lines were dropped: the disk or the reader of a log is too slow, or full");
-    let mut line = Vec::new();
-    log_line::error_line(Level::Error, now(), &text, &mut line);
+    let line = error_line(Level::Error, &text);
     let before = sinks[0].lost();
     sinks[0].write(&line);
     if sinks[0].lost() > before {

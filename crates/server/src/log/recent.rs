@@ -355,6 +355,7 @@ fn push_object(asked: &Asked, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::destination::DestinationId;
 
     fn push(recent: &Recent, time: i64) -> u64 {
         let request = LoggedRequest {
@@ -362,6 +363,7 @@ mod tests {
             connection: ConnectionId::new(0x1a),
             head: None,
             host: 0,
+            destination: DestinationId::default(),
             time,
             began: clock::micros(),
             tls: None,
@@ -411,6 +413,7 @@ mod tests {
             connection: None,
             head: None,
             host: 0,
+            destination: DestinationId::default(),
             time: 1,
             began,
             tls: None,

@@ -27,6 +27,7 @@ use super::http::{self, Next};
 use super::response::{fields, leads_elsewhere};
 use super::upgrade::Upgrade;
 use crate::clock;
+use crate::destination::DestinationId;
 use crate::log::access::LoggedRequest;
 use crate::log::recent::Running;
 use crate::log::upstream::{AttemptLog, UpstreamLog};
@@ -120,6 +121,7 @@ impl SentRequest {
             connection: None,
             head: Some(head),
             host,
+            destination: DestinationId::default(),
             time: services.clock.now(),
             began: clock::micros(),
             tls: None,

@@ -45,6 +45,7 @@ pub fn rules(section: &Section, inherited: &[Rules], limits: &LimitReader<'_>) -
 fn rule(section: &Section, limits: &LimitReader<'_>) -> Option<Rule> {
     let mut conditions = Vec::new();
     conditions.extend(addresses(section));
+    conditions.extend(server_addresses(section));
     conditions.extend(selection(section, "method", method).map(Condition::Method));
     conditions.extend(selection(section, "host", wildcard).map(Condition::Host));
     conditions.extend(selection(section, "path", path).map(Condition::Path));
@@ -150,6 +151,16 @@ fn addresses(section: &Section) -> Option<Condition> {
     let is_open = include.is_empty() && !except.is_empty();
     let within = (!is_open).then(|| Networks::new(include));
     Some(Condition::Address { within, except: Networks::new(except) })
+}
+
+fn server_addresses(section: &Section) -> Option<Condition> {
+    let network = |text: &str| match text {
+        "unix" => Err("write an address or a network".to_owned()),
+        text => Network::parse(text).map_err(|error| error.to_string()),
+    };
+    let Selection { include, except } = selection(section, "server_address", network)?;
+    let within = (!include.is_empty()).then(|| Networks::new(include));
+    Some(Condition::ServerAddress { within, except: Networks::new(except) })
 }
 
 fn method(text: &str) -> Result<String, String> {

@@ -1,7 +1,7 @@
 //! Builds a complete site from the tree of a configuration.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,13 +28,15 @@ use crate::listener::Listener;
 use crate::log_fields;
 use crate::log_selection::{LogSelection, Only};
 use crate::model::{
-    AccessLog, CacheFiles, CacheLimits, Host, Http2, Interpreter, Level, Limits, Log, LogFormat,
-    SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site, Statistics, Timeouts,
+    AccessLog, CacheFiles, CacheLimits, ErrorFormat, ErrorLines, Host, Http2, Interpreter, Level, Limits,
+    Log, LogFormat, LoggedClients, SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site, Statistics,
+    Timeouts,
 };
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
 use crate::rotation::{Period, RotatedNames, Rotation};
 use crate::upstream::Upstream;
+use crate::zone::{MAX_FILE as MAX_ZONE, Zone};
 
 /// Addresses that a site listens on.
 const MAX_LISTENERS: usize = 64;
@@ -45,7 +47,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
     reject_unconverted(&top);
     let listeners = listeners(&top);
     let limits = limits(&top);
-    let (log, host_logs) = log(&top);
+    let (log, host_logs) = log(&top, source);
     let scripts = scripts(&top);
     let upstreams = upstreams(&top);
     let certificates = certificates(&top);
@@ -351,7 +353,7 @@ fn statistics(top: &Section) -> Statistics {
 }
 
 /// The logs, and what those of hosts take from them.
-fn log(top: &Section) -> (Log, HostLogs) {
+fn log(top: &Section, source: &dyn Source) -> (Log, HostLogs) {
     let defaults = Log::default();
     let Some(section) = top.section("log", Scope::Log) else {
         return (defaults, HostLogs { format: LogFormat::Combined, by_host: None });
@@ -361,6 +363,7 @@ fn log(top: &Section) -> (Log, HostLogs) {
         Some("common") => LogFormat::Common,
         Some("boa") => LogFormat::Boa,
         Some("boa-host") => LogFormat::BoaHost,
+        Some("boa-address") => LogFormat::BoaAddress,
         Some("thttpd") => LogFormat::Thttpd,
         Some("thttpd-host") => LogFormat::ThttpdHost,
         Some("json") => LogFormat::Json,
@@ -377,9 +380,48 @@ fn log(top: &Section) -> (Log, HostLogs) {
         selection: selection(&section),
         scripts: section.sink("scripts").flatten(),
         rotation: section.section("rotate", Scope::Rotate).map(|section| rotation(&section)),
+        errors: ErrorLines {
+            format: match section.choice("error_format") {
+                Some("boa") => ErrorFormat::Boa,
+                _ => ErrorFormat::Taipan,
+            },
+            zone: zone(&section, source).map(Arc::new),
+        },
+        clients: match section.flag("forwarded_for") {
+            Some(true) => LoggedClients::ForwardedFor,
+            _ => LoggedClients::Addresses,
+        },
     };
     let by_host = log.access.clone().filter(AccessLog::is_by_host);
     (log, HostLogs { format, by_host })
+}
+
+/// Where the zones of the time zone database are.
+const ZONES: &str = "/usr/share/zoneinfo";
+/// The zone of this machine: a file of that database, or a text.
+const LOCAL_ZONES: [&str; 2] = ["/etc/localtime", "/etc/TZ"];
+
+/// `None`: UTC.
+fn zone(section: &Section, source: &dyn Source) -> Option<Zone> {
+    let given = section.text("timezone")?;
+    let read = |path: &Path| {
+        let bytes = source.read_bytes(path, MAX_ZONE).ok()?;
+        Zone::of_file(&bytes).or_else(|| Zone::of_text(std::str::from_utf8(&bytes).ok()?.trim()))
+    };
+    let named = |name: &str| Zone::of_text(name).or_else(|| read(&Path::new(ZONES).join(name)));
+    let own = || source.timezone().and_then(|name| named(name.trim_start_matches(':')));
+    match given.value {
+        "UTC" => None,
+        // As localtime(3): a machine without a zone has UTC.
+        "local" => own().or_else(|| LOCAL_ZONES.iter().find_map(|path| read(Path::new(path)))),
+        name => named(name).or_else(|| {
+            let what = format!("there is no time zone \"{}\"", name.escape_debug());
+            let what_to_do =
+                "write \"local\", a name such as \"Europe/Berlin\", or \"CET-1CEST,M3.5.0,M10.5.0/3\"";
+            section.errors.add(given.place, what, what_to_do);
+            None
+        }),
+    }
 }
 
 fn fields(section: &Section) -> Option<LogFormat> {

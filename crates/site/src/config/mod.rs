@@ -81,6 +81,11 @@ pub trait Source {
         self.read(path).map(String::into_bytes)
     }
 
+    /// The time zone of this process (`TZ`). `None`: that of the machine.
+    fn timezone(&self) -> Option<String> {
+        None
+    }
+
     /// The files whose path matches a pattern with `*` or `?`, in ascending order, possibly none.
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
 }

@@ -28,8 +28,8 @@ use crate::forwarding::Forwarding;
 use crate::includes::Includes;
 use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
-    Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter, Listing,
-    MetaFiles, Route, Script, Scripts, SpecialFiles, Symlinks,
+    Account, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter, LanguageFallback,
+    Listing, MetaFiles, Route, Script, Scripts, SpecialFiles, Symlinks,
 };
 use crate::route::Pattern;
 use crate::security_headers::Preset;
@@ -62,6 +62,10 @@ pub fn route_settings(
     scripts: &Scripts,
 ) -> Route {
     let fallback = fallback(section, &pattern, inherited.fallback.as_deref());
+    let language_fallback = section.choices("language_fallback").map(|words| LanguageFallback {
+        suffix: words.contains(&"suffix"),
+        folder: words.contains(&"folder"),
+    });
     let fallback_for = section.choice("fallback_for").map(|word| match word {
         "all" => FallbackFor::All,
         _ => FallbackFor::Pages,
@@ -81,6 +85,7 @@ pub fn route_settings(
         error_pages: error_pages(section, &inherited.error_pages),
         fallback: fallback.map(Box::new),
         fallback_for: fallback_for.unwrap_or(inherited.fallback_for),
+        language_fallback: language_fallback.unwrap_or(inherited.language_fallback),
         max_body: section.size("max_body").unwrap_or(inherited.max_body),
         script: inherited.script.clone(),
         lister: lister(section, inherited.lister.as_deref(), scripts).map(Box::new),

@@ -450,6 +450,13 @@ fn rejects_a_value_of_another_kind() {
             "site.toml:4: \"error\" cannot be \"stdrr\"; expected \"stdout\", \"stderr\", \"syslog\", a path with a slash in it, \"|/program arguments\" or \"tcp://host:port\"",
         ],
     );
+    check_after(
+        "[log]\ntimezone = \"Atlantis\\u001b\"",
+        &[
+            "site.toml:4: there is no time zone \"Atlantis\\u{1b}\"; write \"local\", a name such as \"Europe/Berlin\", or \
+           \"CET-1CEST,M3.5.0,M10.5.0/3\"",
+        ],
+    );
     check_after("pid_file = \"\"", &["site.toml:3: \"pid_file\" is not a path; expected a path as a string"]);
     check_after("user = \"\"", &["site.toml:3: \"user\" is not the name of an account; expected a string"]);
     check_after(
@@ -472,6 +479,9 @@ fn reads_every_spelling_of_a_value() {
     assert_eq!(head("\"4kB\""), 4000);
     assert_eq!(site("server_header = false").server_header, None);
     assert_eq!(site("[limits]\nrequests = 0").limits.requests, 0);
+    let offset =
+        |text: &str| site(&format!("[log]\ntimezone = {text}")).log.errors.zone.map(|zone| zone.offset(0));
+    assert_eq!((offset("\"UTC\""), offset("\"<+03>-3\"")), (None, Some(10_800)));
     assert_eq!(site("[log]\naccess = \"logs/a\"").log.access.unwrap().sink, Sink::File("logs/a".into()));
 }
 

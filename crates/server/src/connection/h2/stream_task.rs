@@ -95,7 +95,7 @@ impl StreamTask {
         (head.scheme, head.is_early) = (scheme, request.is_early);
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
         self.entry.state.set_client(client);
-        let origin = Origin { client, group, via, began: request.began };
+        let origin = Origin { client, destination, via, began: request.began };
         let elsewhere = connections.responder.url_elsewhere(
             &head,
             request.fields.scheme().filter(|_| request.fields.protocol().is_none()),

@@ -780,6 +780,13 @@ pub static CHAPTERS: &[Chapter] = &[
                        it is the address that the proxy reports.",
             },
             Key {
+                name: "server_address",
+                kind: Kind::Texts,
+                default: Words("every address"),
+                example: "[\"!10.0.0.0/8\", \"!192.168.0.0/16\"]",
+                text: "Addresses and networks of the server, to which the connection was made. Not true for a Unix socket.",
+            },
+            Key {
                 name: "address_file",
                 kind: Kind::Texts,
                 default: Words("none"),
@@ -1079,6 +1086,15 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "Whether the fallback also responds for missing assets: paths with the extension of a script, a \
                        style sheet, an image, a font, sound or video. With `pages` their response is 404, so that a browser \
                        never takes a page for an asset.",
+            },
+            Key {
+                name: "language_fallback",
+                kind: Kind::Choices(&["suffix", "folder"]),
+                default: Value("[]"),
+                example: "[\"suffix\"]",
+                text: "The paths with a language for which the path without it responds where nothing exists. With `suffix`, \
+                       `/a.html` responds for `/a.de.html`; with `folder`, `/a` responds for `/(de)/a`. A language has two \
+                       letters in lower case. `fallback` does not respond for these paths.",
             },
             Key {
                 name: "listing",
@@ -3356,6 +3372,7 @@ pub static CHAPTERS: &[Chapter] = &[
                     "json",
                     "boa",
                     "boa-host",
+                    "boa-address",
                     "thttpd",
                     "thttpd-host",
                 ]),
@@ -3414,6 +3431,33 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("\"warn\""),
                 example: "\"info\"",
                 text: "The lowest level of messages that are written.",
+            },
+            Key {
+                name: "error_format",
+                kind: Kind::Choice(&["taipan", "boa"]),
+                default: Value("\"taipan\""),
+                example: "\"boa\"",
+                text: "The format of the error log: with the time in UTC and the level, or as Boa's, which has the time as in \
+                       its access log: see [Logs](logs.md#formats-of-other-servers).",
+            },
+            Key {
+                name: "timezone",
+                kind: Kind::Text,
+                default: Value("\"UTC\""),
+                example: "\"CET-1CEST,M3.5.0,M10.5.0/3\"",
+                text: "The time in access logs that are not JSON, and in an error log as Boa's: a zone by its name in \
+                       `/usr/share/zoneinfo`, such as `Europe/Berlin`; or by its rule, such as \
+                       `CET-1CEST,M3.5.0,M10.5.0/3`; or `local`, which is that of `TZ`, `/etc/localtime` or `/etc/TZ`. It is \
+                       read with the configuration.",
+            },
+            Key {
+                name: "forwarded_for",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Lines of the access log have the field `X-Forwarded-For` of the request in place of the client, and the \
+                       address in parentheses if there is none, as with Boa's `LogXFF`. Any client can send this field: \
+                       [`trusted_proxies`](#trusted_proxies) is safer. JSON is not changed.",
             },
             Key {
                 name: "queue",
