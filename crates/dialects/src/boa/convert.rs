@@ -58,6 +58,15 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     Conversion { file, text, lines, findings }
 }
 
+/// The name or the decimal number of an account.
+fn account(text: &str) -> String {
+    match words::number(text) {
+        Some(0) => "root".to_owned(),
+        Some(number) => number.to_string(),
+        None => text.to_owned(),
+    }
+}
+
 fn disk_path(disk: &dyn Disk, path: &Path) -> String {
     disk.absolute(path).to_string_lossy().into_owned()
 }
@@ -109,21 +118,17 @@ impl Reading<'_> {
 
     fn server(&mut self, flags: &Flags) {
         self.document.top.set(None, "signals", "boa");
-        self.listen();
+        self.listen(flags);
         match self.directives.text("User") {
-            // As strtol(3) reads it.
-            Some(given) => {
-                let number = words::number(given.value).map(|number| number.to_string());
-                let user = number.unwrap_or_else(|| given.value.to_owned());
-                let user = if user == "0" { "root".to_owned() } else { user };
-                self.document.top.set(given.at(), "user", user);
-            }
+            Some(given) => self.document.top.set(given.at(), "user", account(given.value)),
             None => {
                 self.findings.note(None, "there is no User, and Boa stayed root", "here it serves as nobody");
                 self.document.top.set(None, "user", "nobody");
             }
         }
-        self.text_key("Group", "group");
+        if let Some(given) = self.directives.text("Group") {
+            self.document.top.set(given.at(), "group", account(given.value));
+        }
         self.path_key("PidFile", "pid_file");
         if let Some(chroot) = &flags.chroot {
             self.document.top.set(None, "chroot", disk_path(self.disk, chroot));
@@ -140,11 +145,12 @@ impl Reading<'_> {
         }
     }
 
-    fn listen(&mut self) {
-        let port = self.directives.number("Port");
-        let number = port.map_or(80, |port| port.value);
+    /// The flags win over the directives.
+    fn listen(&mut self, flags: &Flags) {
+        let port = self.directives.number("Port").filter(|_| flags.port.is_none());
+        let number = flags.port.unwrap_or_else(|| port.map_or(80, |port| port.value));
         let line = port.and_then(|port| port.at());
-        if port.is_none() {
+        if port.is_none() && flags.port.is_none() {
             self.findings.warn(None, "there is no Port, and Boa took any free one", "here it is port 80");
         }
         if !(0..=65_535).contains(&number) {
@@ -154,25 +160,37 @@ impl Reading<'_> {
                 "write one from 1 to 65535",
             );
         }
-        let address = match self.directives.text("Listen") {
-            None => "0.0.0.0".to_owned(),
-            Some(given) => match given.value.parse() {
-                Ok(IpAddr::V4(address)) => address.to_string(),
-                Ok(IpAddr::V6(address)) => format!("[{address}]"),
-                Err(_) => {
-                    let what = format!("Listen {} is not an IP address", given.value.escape_debug());
-                    return self.findings.error(given.at(), what, "write one, such as 192.0.2.1");
-                }
-            },
+        let own = self.directives.text("Listen");
+        let given = flags.address.as_deref().map(|address| (address, None));
+        let (address, at) = given.or(own.map(|own| (own.value, own.at()))).unwrap_or(("0.0.0.0", None));
+        let address = match address.parse() {
+            Ok(IpAddr::V4(address)) => address.to_string(),
+            Ok(IpAddr::V6(address)) => format!("[{address}]"),
+            Err(_) => {
+                let what = format!("Listen {} is not an IP address", address.escape_debug());
+                return self.findings.error(at, what, "write one, such as 192.0.2.1");
+            }
         };
         self.document.top.set(line, "listen", vec![format!("{address}:{number}")]);
     }
 
     fn default_host(&mut self) {
+        if let Some(Host { address: None, root, default_folder, line, .. }) =
+            self.hosts.as_ref().and_then(|hosts| hosts.first())
+        {
+            self.document.top.set(*line, "root", root.as_str());
+            if let Some(folder) = default_folder {
+                self.document.top.set(
+                    self.directives.text("DefaultVHost").and_then(|given| given.at()),
+                    "default_folder",
+                    folder.as_str(),
+                );
+            }
+        }
         if let (None, Some(given)) = (&self.hosts, self.directives.text("DocumentRoot")) {
             let root = (self.path)(given.value);
             match self.disk.is_folder(Path::new(&root)) {
-                true => self.document.top.set(given.at(), "root", root),
+                true => self.document.top.set(given.at(), "root", hosts::literal(&root)),
                 false => self.report_missing(&root, given.at()),
             }
         }
@@ -196,6 +214,13 @@ impl Reading<'_> {
             // Boa made them itself, and kept them there.
             (None, Some(given)) => top.set(given.at(), "listing", true),
             (None, None) => {}
+        }
+        let languages = [("LangRewrite", "suffix"), ("CaudiumHack", "folder")];
+        let given = languages.map(|(name, word)| (self.directives.flag(name), word));
+        let words: Vec<String> =
+            given.iter().filter(|(line, _)| line.is_some()).map(|(_, word)| (*word).to_owned()).collect();
+        if !words.is_empty() {
+            top.set(given.iter().find_map(|(line, _)| *line), "language_fallback", words);
         }
         top.explained(None, "dotfiles", "deny", "Boa sends files whose name begins with a dot.");
         top.explained(None, "symlinks", "follow", "Boa follows every link. \"beneath\" is safer.");
@@ -261,8 +286,10 @@ impl Reading<'_> {
     fn routes_of_hosts(&mut self) {
         let root = self.directives.text("DocumentRoot").map(|given| (self.path)(given.value));
         let root = root.filter(|root| self.disk.is_folder(Path::new(root)));
-        let Some(hosts) = self.hosts.take() else {
-            self.routes("[[route]]", root.is_some(), None);
+        let hosts = self.hosts.take();
+        let is_of_each = hosts.as_ref().is_some_and(|hosts| hosts.iter().all(|host| host.address.is_some()));
+        let Some(hosts) = hosts.filter(|_| is_of_each) else {
+            self.routes("[[route]]", root.is_some() || self.directives.text("VHostRoot").is_some(), None);
             self.rules("[[rule]]", root.as_deref(), None);
             return;
         };
@@ -275,7 +302,7 @@ impl Reading<'_> {
         self.aliases.extend(scripts);
         for host in &hosts {
             let mut keys = Keys::default();
-            keys.set(None, "addresses", vec![host.address.to_string()]);
+            keys.set(None, "addresses", host.address.iter().map(IpAddr::to_string).collect::<Vec<_>>());
             if let Some(name) = &host.name {
                 keys.set(None, "names", vec![name.clone()]);
             }
@@ -285,7 +312,7 @@ impl Reading<'_> {
             }
             self.document.section(None, "[[host]]", keys);
             self.routes("[[host.route]]", true, host.folder.as_deref());
-            self.rules("[[host.rule]]", Some(&host.root), host.folder.as_deref());
+            self.rules("[[host.rule]]", Some(&host.files), host.folder.as_deref());
         }
     }
 
@@ -482,14 +509,24 @@ impl Reading<'_> {
 
     fn logs(&mut self) {
         let mut keys = Keys::default();
-        let by_name = self.directives.text("VHostRoot").is_some();
-        keys.set(None, "format", if by_name { "boa-host" } else { "boa" });
+        let (by_address, by_name) = (self.directives.flag("VirtualHost"), self.directives.text("VHostRoot"));
+        match (by_address, by_name) {
+            (Some(line), _) => keys.set(Some(line), "format", "boa-address"),
+            (None, Some(given)) => keys.set(given.at(), "format", "boa-host"),
+            (None, None) => keys.set(None, "format", "boa"),
+        }
+        keys.set(None, "error_format", "boa");
         keys.set(None, "level", "info");
-        if let (Some(line), Some(_)) =
-            (self.directives.flag("VirtualHost"), self.directives.text("AccessLog"))
-        {
-            let what = "VirtualHost: lines of the access log do not begin with the local address";
-            self.findings.warn(Some(line), what, "nothing to do, unless a program needs it");
+        if let Some(line) = self.directives.flag("UseLocaltime") {
+            keys.set(Some(line), "timezone", "local");
+        }
+        if let Some(line) = self.directives.flag("LogXFF") {
+            keys.explained(
+                Some(line),
+                "forwarded_for",
+                true,
+                "Any client can send it. trusted_proxies is safer.",
+            );
         }
         for (name, key) in [("AccessLog", "access"), ("ErrorLog", "error"), ("CGILog", "scripts")] {
             let Some(given) = self.directives.text(name) else { continue };
@@ -513,26 +550,12 @@ impl Reading<'_> {
     /// What has no effect, or another one.
     fn report(&mut self) {
         const NOTES: &[(&str, &str, &str)] = &[
-            ("UseLocaltime", "logs have the time in UTC", "nothing to do"),
-            ("UseGMT", "logs have the time in UTC in any case", "remove it"),
+            ("UseGMT", "logs have the time in UTC without UseLocaltime", "remove it"),
             ("AuxLog", "Boa did not write it after 0.92", "remove it"),
             ("ChrootPath", "Boa did not use it", "use -r, or chroot in a configuration of taipan"),
             ("VerboseCGILogs", "scripts have lines in the error log only when they fail", "nothing to do"),
             ("DirectoryCache", "listings are kept in memory", "remove it"),
-            ("CaudiumHack", "it is not needed", "remove it"),
             ("NoRedirectPort", "redirects keep the port that the client uses", "nothing to do"),
-        ];
-        const WARNINGS: &[(&str, &str, &str)] = &[
-            (
-                "LogXFF",
-                "X-Forwarded-For counts only from known proxies",
-                "name them in trusted_proxies of a configuration of taipan",
-            ),
-            (
-                "LangRewrite",
-                "/foo.LL.html is not looked up as /foo.html",
-                "make links, or rewrites in a configuration of taipan",
-            ),
         ];
         for given in self.directives.each(&["Allow", "Deny"]) {
             if !self.matched.contains(&given.line) {
@@ -550,11 +573,6 @@ impl Reading<'_> {
         {
             let what = "DirectoryMaker: there is no such program, so that the server makes listings itself";
             self.findings.warn(given.at(), what, "nothing to do, unless the program did more");
-        }
-        for (name, what, what_to_do) in WARNINGS {
-            if let Some(given) = self.directives.text(name) {
-                self.findings.warn(given.at(), format!("{name}: {what}"), *what_to_do);
-            }
         }
         if let Some(given) = self.directives.number("BackLog") {
             let what = "BackLog: the queue of new connections is as long as the kernel allows";

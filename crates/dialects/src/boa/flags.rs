@@ -1,14 +1,15 @@
-//! The flags of Boa: `-c -d -f -l -r`.
+//! The flags of Boa: `-c -d -f -l -r`, and in the branch of GnuPG `-h -L -p`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::input::{Input, Start};
 
-const USAGE: &str = "Usage: boa [-c serverroot] [-d] [-f configfile] [-r chroot] [-l debug_level]";
+const USAGE: &str = "Usage: boa [-c serverroot] [-d] [-f configfile] [-r chroot] [-l debug_level] \
+                     [-L ip] [-p port]";
 
 /// The letters of the flags.
-pub const LETTERS: [char; 5] = ['c', 'd', 'f', 'l', 'r'];
+pub const LETTERS: [char; 8] = ['c', 'd', 'f', 'h', 'l', 'r', 'L', 'p'];
 
 /// Where Boa looks without `-c`.
 const SERVER_ROOT: &str = "/etc/boa";
@@ -23,6 +24,10 @@ pub struct Flags {
     pub chroot: Option<PathBuf>,
     /// `-l`: what Boa would print for debugging.
     pub level: Option<String>,
+    /// `-L`, in place of `Listen`.
+    pub address: Option<String>,
+    /// `-p`, in place of `Port`.
+    pub port: Option<i64>,
 }
 
 impl Flags {
@@ -40,12 +45,14 @@ impl Flags {
             if !LETTERS.contains(&letter) {
                 return Err(format!("unknown flag {text}; {USAGE}"));
             }
-            if letter == 'd' {
-                background = false;
-                match text {
-                    "-d" => continue,
-                    _ => return Err(format!("unknown flag {text}; {USAGE}")),
+            match (letter, text) {
+                ('d', "-d") => {
+                    background = false;
+                    continue;
                 }
+                ('h', "-h") => return Ok(Start::Print(format!("{USAGE}\n"), 0)),
+                ('d' | 'h', _) => return Err(format!("unknown flag {text}; {USAGE}")),
+                _ => {}
             }
             let attached = &text[1 + letter.len_utf8()..];
             let mut value = || match attached {
@@ -57,6 +64,12 @@ impl Flags {
                 'f' => flags.file = Some(value()?.into()),
                 'r' => flags.chroot = Some(value()?.into()),
                 'l' => flags.level = Some(value()?.to_string_lossy().into_owned()),
+                'L' => flags.address = Some(value()?.to_string_lossy().into_owned()),
+                'p' => {
+                    let text = value()?.to_string_lossy().into_owned();
+                    let port = text.parse().ok().filter(|port| (0..=65_535).contains(port));
+                    flags.port = Some(port.ok_or_else(|| format!("-p {text} is no port; {USAGE}"))?);
+                }
                 _ => return Err(format!("unknown flag {text}; {USAGE}")),
             }
         }
@@ -107,6 +120,7 @@ mod tests {
             ("-c /srv -f /a.conf", "/a.conf", "/srv"),
             ("-r /jail", "/jail/etc/boa/boa.conf", "/etc/boa"),
             ("-r /jail -c /w -l -3", "/jail/w/boa.conf", "/w"),
+            ("-L 192.0.2.1 -p8080", "/etc/boa/boa.conf", "/etc/boa"),
         ] {
             let Ok(Start::Serve { input: Input::Boa(flags), background }) = parsed(line) else {
                 panic!("{line}")
@@ -118,7 +132,7 @@ mod tests {
 
     #[test]
     fn rejects_what_boa_does_not_know() {
-        for line in ["-x", "file", "-c", "-dx", "--help", "-"] {
+        for line in ["-x", "file", "-c", "-dx", "-hx", "--help", "-", "-p", "-p x", "-p 65536", "-p -1"] {
             assert!(parsed(line).unwrap_err().contains("Usage: boa"), "{line}");
         }
     }

@@ -1,5 +1,6 @@
 //! The hosts of a boa.conf: one for all, one for each local address (`VirtualHost`), or one for each address and name
-//! (`VHostRoot`). There is no variable for an address, so that the folders are looked up when the file is read.
+//! (`VHostRoot`). One root with variables is enough for all of them, unless rules are about the files of one, or its scripts are
+//! in its folder: then the folders are looked up when the file is read.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -16,10 +17,14 @@ const FILES: &str = "htdocs";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    pub address: IpAddr,
+    /// `None`: all addresses, which `root` has a variable for. It is the only host.
+    pub address: Option<IpAddr>,
     /// `None`: all names.
     pub name: Option<String>,
     pub root: String,
+    /// The root without variables.
+    pub files: String,
+    pub line: Option<u32>,
     pub default_folder: Option<String>,
     /// Where relative aliases of scripts begin.
     pub folder: Option<String>,
@@ -39,12 +44,25 @@ pub fn hosts(
         let what = "VHostRoot cannot stand beside VirtualHost or DocumentRoot";
         findings.error(given.at(), what, "remove one of them");
     }
+    // They are about the paths of files, and so about the folder of one address.
+    let has_rules = directives.each(&["Allow", "Deny"]).next().is_some();
     if let Some(given) = by_name {
         let root = path(given.value);
         let addresses = addresses(&root, disk);
         report_none(&root, &addresses, given.at(), findings);
         let has_scripts = directives.each(&["ScriptAlias"]).next().is_some();
         let default = directives.text("DefaultVHost").map_or(DEFAULT_NAME, |given| given.value);
+        if !has_scripts && !has_rules {
+            return Some(vec![Host {
+                address: None,
+                name: None,
+                root: format!("{}/$ip/$host/{FILES}", literal(&root)),
+                files: root,
+                line: given.at(),
+                default_folder: Some(default.to_owned()),
+                folder: None,
+            }]);
+        }
         let of_address = |address: IpAddr| named(&root, address, default, has_scripts, disk);
         return Some(addresses.into_iter().flat_map(of_address).collect());
     }
@@ -52,14 +70,25 @@ pub fn hosts(
     let root = path(directives.text("DocumentRoot")?.value);
     let addresses = addresses(&root, disk);
     report_none(&root, &addresses, Some(line), findings);
-    let host = |address: IpAddr| Host {
+    let host = |address: Option<IpAddr>, folder: &str| Host {
         address,
         name: None,
-        root: format!("{root}/{address}"),
+        root: format!("{}/{folder}", literal(&root)),
+        files: format!("{root}/{folder}"),
+        line: Some(line),
         default_folder: None,
         folder: None,
     };
+    if !has_rules {
+        return Some(vec![host(None, "$ip")]);
+    }
+    let host = |address: IpAddr| host(Some(address), &address.to_string());
     Some(addresses.into_iter().map(host).collect())
+}
+
+/// A path as a root, in which a dollar sign begins a variable.
+pub fn literal(path: &str) -> String {
+    path.replace('$', "$$")
 }
 
 /// The folders that are called as an address.
@@ -70,16 +99,18 @@ fn addresses(root: &str, disk: &dyn Disk) -> Vec<IpAddr> {
 fn report_none(root: &str, addresses: &[IpAddr], line: Option<u32>, findings: &mut Findings) {
     if addresses.is_empty() {
         let what = format!("{root} has no folder whose name is an IP address, so that nothing is served");
-        findings.warn(line, what, "make one for each address, and reload");
+        findings.warn(line, what, "make one for each address");
     }
 }
 
 /// The hosts of one address. Each name needs its own where scripts are in its folder.
 fn named(root: &str, address: IpAddr, default: &str, has_scripts: bool, disk: &dyn Disk) -> Vec<Host> {
     let of_all = Host {
-        address,
+        address: Some(address),
         name: None,
-        root: format!("{root}/{address}/$host/{FILES}"),
+        root: format!("{}/{address}/$host/{FILES}", literal(root)),
+        files: format!("{root}/{address}/$host/{FILES}"),
+        line: None,
         default_folder: Some(default.to_owned()),
         folder: None,
     };
@@ -91,9 +122,11 @@ fn named(root: &str, address: IpAddr, default: &str, has_scripts: bool, disk: &d
     let has_files = |name: &&String| disk.is_folder(Path::new(&format!("{}/{FILES}", folder(name))));
     let others = Host { folder: Some(folder(default)), ..of_all };
     let of_name = |name: &String| Host {
-        address,
+        address: Some(address),
         name: Some(name.clone()),
-        root: format!("{}/{FILES}", folder(name)),
+        root: format!("{}/{FILES}", literal(&folder(name))),
+        files: format!("{}/{FILES}", folder(name)),
+        line: None,
         default_folder: None,
         folder: Some(folder(name)),
     };

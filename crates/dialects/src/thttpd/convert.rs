@@ -262,6 +262,7 @@ impl Reading<'_> {
     fn logs(&mut self) {
         let mut keys = Keys::default();
         keys.set(None, "format", if self.is_on("vhost") { "thttpd-host" } else { "thttpd" });
+        keys.explained(None, "timezone", "local", "thttpd has the time of the machine.");
         keys.set(None, "level", "info");
         match self.options.value("logfile") {
             None => keys.set(None, "access", "syslog"),

@@ -84,8 +84,12 @@ const BOA: Table = Table {
         },
         Case {
             flags: FLAGS,
-            conf: "Port 0\nListen 127.0.0.1\nDocumentRoot HOME/names\nDefaultType text/plain\nDirectoryIndex index.html\nVirtualHost\n",
-            rows: &[("VirtualHost", Get("/"), "200 by address")],
+            conf: "Port 0\nListen 127.0.0.1\nDocumentRoot HOME/names\nDefaultType text/plain\nDirectoryIndex index.html\nVirtualHost\n\
+                   AccessLog HOME/access_log\n",
+            rows: &[
+                ("VirtualHost", Get("/"), "200 by address"),
+                ("VirtualHost", File("access_log"), "127.0.0.1 127.0.0.1 - - ["),
+            ],
         },
         Case {
             flags: FLAGS,
@@ -108,24 +112,32 @@ const BOA: Table = Table {
         },
         Case {
             flags: FLAGS,
-            conf: "Port 80\nDefaultType text/plain\nUseLocaltime\nUseGMT\nAuxLog HOME/aux\nVerboseCGILogs\nChrootPath HOME\nLogXFF\n\
-                   LangRewrite\nCaudiumHack\nNoRedirectPort\n",
+            conf: "Port 80\nDefaultType text/plain\nUseGMT\nAuxLog HOME/aux\nVerboseCGILogs\nChrootPath HOME\nNoRedirectPort\n",
             rows: &[
-                ("UseLocaltime", Says, "boa.conf:3: note: UseLocaltime: "),
-                ("UseGMT", Says, "boa.conf:4: note: UseGMT: "),
-                ("AuxLog", Says, "boa.conf:5: note: AuxLog: "),
-                ("VerboseCGILogs", Says, "boa.conf:6: note: VerboseCGILogs: "),
-                ("ChrootPath", Says, "boa.conf:7: note: ChrootPath: "),
-                ("LogXFF", Says, "boa.conf:8: warning: LogXFF: "),
-                ("LangRewrite", Says, "boa.conf:9: warning: LangRewrite: "),
-                ("CaudiumHack", Says, "boa.conf:10: note: CaudiumHack: "),
-                ("NoRedirectPort", Says, "boa.conf:11: note: NoRedirectPort: "),
+                ("UseGMT", Says, "boa.conf:3: note: UseGMT: "),
+                ("AuxLog", Says, "boa.conf:4: note: AuxLog: "),
+                ("VerboseCGILogs", Says, "boa.conf:5: note: VerboseCGILogs: "),
+                ("ChrootPath", Says, "boa.conf:6: note: ChrootPath: "),
+                ("NoRedirectPort", Says, "boa.conf:7: note: NoRedirectPort: "),
+            ],
+        },
+        Case {
+            flags: &["--boa", "-d", "-f", "boa.conf", "-L", "127.0.0.1", "-p", "0"],
+            conf: "Port 80\nListen 192.0.2.1\nDocumentRoot HOME/www\nDefaultType text/plain\nAlias /icons HOME/icons\nUseLocaltime\nLogXFF\n\
+                   LangRewrite\nCaudiumHack\nAccessLog HOME/access_log\n",
+            rows: &[
+                ("-L", Get("/icons/i.png"), "200 icon"),
+                ("-p", Get("/icons/i.png"), "200 icon"),
+                ("UseLocaltime", Line, "timezone = \"local\""),
+                ("LogXFF", File("access_log"), "(127.0.0.1) - - ["),
+                ("LangRewrite", Get("/sub/page.de.html"), "200 sub"),
+                ("CaudiumHack", Get("/(de)/plain"), "200 plain"),
             ],
         },
     ],
     neutral: &[],
     needless: &[],
-    printed: &[],
+    printed: &[("-h", &["--boa", "-h"], "Usage: boa")],
 };
 
 #[test]
