@@ -4,21 +4,23 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::web::Web;
-use crate::{boa, busybox, thttpd};
+use crate::{boa, busybox, thttpd, uhttpd};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     Boa,
     Thttpd,
     Busybox,
+    Uhttpd,
     Web(Web),
 }
 
 impl Dialect {
-    pub const ALL: [Dialect; 7] = [
+    pub const ALL: [Dialect; 8] = [
         Dialect::Boa,
         Dialect::Thttpd,
         Dialect::Busybox,
+        Dialect::Uhttpd,
         Dialect::Web(Web::Nginx),
         Dialect::Web(Web::Apache),
         Dialect::Web(Web::Lighttpd),
@@ -31,6 +33,7 @@ impl Dialect {
             Dialect::Boa => "boa",
             Dialect::Thttpd => "thttpd",
             Dialect::Busybox => "busybox",
+            Dialect::Uhttpd => "uhttpd",
             Dialect::Web(web) => web.name(),
         }
     }
@@ -45,6 +48,7 @@ impl Dialect {
             "boa" => Some(Dialect::Boa),
             "thttpd" => Some(Dialect::Thttpd),
             "httpd" | "busybox" => Some(Dialect::Busybox),
+            "uhttpd" => Some(Dialect::Uhttpd),
             _ => None,
         }
     }
@@ -54,6 +58,7 @@ impl Dialect {
         match file.file_name()?.to_str()? {
             "boa.conf" => Some(Dialect::Boa),
             "thttpd.conf" => Some(Dialect::Thttpd),
+            "uhttpd" => Some(Dialect::Uhttpd),
             _ => Web::of_file(file).map(Dialect::Web),
         }
     }
@@ -64,6 +69,7 @@ impl Dialect {
             Dialect::Boa => boa::names().map(str::to_owned).collect(),
             Dialect::Thttpd => thttpd::names().map(str::to_owned).collect(),
             Dialect::Busybox => busybox::KINDS.iter().map(char::to_string).collect(),
+            Dialect::Uhttpd => uhttpd::names().map(str::to_owned).collect(),
             Dialect::Web(web) => web.names(),
         }
     }
@@ -75,6 +81,7 @@ impl Dialect {
             Dialect::Boa => all(&boa::LETTERS),
             Dialect::Thttpd => thttpd::letters().map(str::to_owned).collect(),
             Dialect::Busybox => all(&busybox::LETTERS),
+            Dialect::Uhttpd => all(&uhttpd::LETTERS),
             Dialect::Web(_) => Vec::new(),
         }
     }
@@ -87,6 +94,7 @@ impl Dialect {
             Dialect::Busybox => {
                 Input::Busybox(busybox::Flags { file: Some(file), ..busybox::Flags::default() })
             }
+            Dialect::Uhttpd => Input::Uhttpd(uhttpd::Flags { file: Some(file), ..uhttpd::Flags::default() }),
             Dialect::Web(web) => Input::Web(web, file),
         }
     }
@@ -97,6 +105,7 @@ impl Dialect {
             Dialect::Boa => boa::Flags::parse(arguments),
             Dialect::Thttpd => thttpd::Flags::parse(arguments),
             Dialect::Busybox => busybox::Flags::parse(arguments),
+            Dialect::Uhttpd => uhttpd::Flags::parse(arguments),
             Dialect::Web(web) => Err(format!("taipan is not started as {}; use taipan convert", web.name())),
         }
     }
@@ -108,6 +117,7 @@ pub enum Input {
     Boa(boa::Flags),
     Thttpd(thttpd::Flags),
     Busybox(busybox::Flags),
+    Uhttpd(uhttpd::Flags),
     /// The file.
     Web(Web, PathBuf),
 }
@@ -118,6 +128,7 @@ impl Input {
             Input::Boa(_) => Dialect::Boa,
             Input::Thttpd(_) => Dialect::Thttpd,
             Input::Busybox(_) => Dialect::Busybox,
+            Input::Uhttpd(_) => Dialect::Uhttpd,
             Input::Web(web, _) => Dialect::Web(*web),
         }
     }
@@ -128,6 +139,7 @@ impl Input {
             Input::Boa(flags) => flags.path(),
             Input::Thttpd(flags) => flags.path(),
             Input::Busybox(flags) => flags.path(),
+            Input::Uhttpd(flags) => flags.path(),
             Input::Web(_, file) => file.clone(),
         }
     }

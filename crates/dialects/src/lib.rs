@@ -13,6 +13,7 @@ mod web;
 pub mod boa;
 pub mod busybox;
 pub mod thttpd;
+pub mod uhttpd;
 
 mod apache;
 mod caddy;
@@ -73,6 +74,7 @@ pub fn convert(input: &Input, disk: &dyn Disk) -> Conversion {
         Input::Boa(flags) => boa::convert(flags, disk),
         Input::Thttpd(flags) => thttpd::convert(flags, disk),
         Input::Busybox(flags) => busybox::convert(flags, disk),
+        Input::Uhttpd(flags) => uhttpd::convert(flags, disk),
         Input::Web(web, file) => web.convert(file, disk),
     }
 }

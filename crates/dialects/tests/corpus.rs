@@ -15,7 +15,16 @@ const FILES: &[(&str, &str)] = &[
     ("/etc/mime.types", "# types\ntext/html html htm\nimage/x-own own\r\napplication/x-none\n"),
     ("/etc/throttle.conf", "** 100000\n"),
     ("/srv/protected/.htpasswd", "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n"),
-    ("/etc/shadow", "root:$6$x$y:1:2:3\n"),
+    ("/etc/shadow", "root:$1$ab$cdefghijklmnopqrstuv./:1:2:3\n"),
+    ("/etc/uhttpd.crt", "-----BEGIN CERTIFICATE-----\n"),
+    ("/etc/uhttpd.key", "-----BEGIN PRIVATE KEY-----\n"),
+    ("/etc/der.crt", "0\n"),
+    (
+        "/etc/own.conf",
+        "# own\n/status:admin:$1$ab$cdefghijklmnopqrstuv./\n/x:ann:$p$root\nI:own.html\n*.lua:/usr/bin/lua\nA:192.0.2.\n",
+    ),
+    ("/etc/config/system", "config system\n\toption hostname 'Router'\n"),
+    ("/srv/www/cgi-bin/luci", "#!/bin/sh\n"),
 ];
 
 const FOLDERS: &[(&str, &[&str])] = &[
@@ -68,7 +77,7 @@ impl Source for Text<'_> {
 }
 
 /// The servers with a corpus. `web.rs` tests the others.
-const OLD: [Dialect; 3] = [Dialect::Boa, Dialect::Thttpd, Dialect::Busybox];
+const OLD: [Dialect; 4] = [Dialect::Boa, Dialect::Thttpd, Dialect::Busybox, Dialect::Uhttpd];
 
 fn corpus(dialect: Dialect) -> BTreeMap<String, PathBuf> {
     let folder = Path::new(CORPUS).join(dialect.name());

@@ -359,8 +359,12 @@ const RESOLVE: &str = "resolve";
 const CONVERT: &str = "convert";
 
 /// The flags that begin the command line of another server.
-const PERSONALITIES: [(&str, Dialect); 3] =
-    [("--boa", Dialect::Boa), ("--thttpd", Dialect::Thttpd), ("--busybox", Dialect::Busybox)];
+const PERSONALITIES: [(&str, Dialect); 4] = [
+    ("--boa", Dialect::Boa),
+    ("--thttpd", Dialect::Thttpd),
+    ("--busybox", Dialect::Busybox),
+    ("--uhttpd", Dialect::Uhttpd),
+];
 
 /// For how long the error log has another level, and after which time clients may try again, unless a flag says it.
 const LEVEL_TIME: Duration = Duration::from_secs(600);
@@ -481,7 +485,7 @@ const FLAGS: &[FlagRow] = &[
         short: None,
         value: Some("NAME"),
         commands: &[CONVERT],
-        help: "boa, thttpd, busybox, nginx, apache, lighttpd or caddy, whose FILE it is (default: by the name of FILE)",
+        help: "boa, thttpd, busybox, uhttpd, nginx, apache, lighttpd or caddy, whose FILE it is (default: by the name of FILE)",
     },
     FlagRow {
         key: Key::Personality,
@@ -509,6 +513,15 @@ const FLAGS: &[FlagRow] = &[
         commands: &[""],
         help: "Take the arguments behind this one as busybox httpd does, such as -p 8080 -h DIR; so does a program that is \
                called httpd (default: serve)",
+    },
+    FlagRow {
+        key: Key::Personality,
+        long: "uhttpd",
+        short: None,
+        value: None,
+        commands: &[""],
+        help: "Take the arguments behind this one as OpenWrt's uhttpd does, such as -p 80 -h /www; so does a program that is \
+               called uhttpd (default: serve)",
     },
     FlagRow {
         key: Key::Listen,

@@ -161,7 +161,7 @@ const SITE: &[&str] = &[
 ];
 
 const DIALECTS: &[&str] = &[
-    "input boa thttpd busybox",
+    "input boa thttpd busybox uhttpd",
     "web",
     "apache",
     "nginx",

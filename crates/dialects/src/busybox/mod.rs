@@ -7,3 +7,4 @@ mod text;
 
 pub use convert::{KINDS, convert};
 pub use flags::{Flags, LETTERS};
+pub use text::decoded;

@@ -10,3 +10,4 @@ mod caddy;
 mod lighttpd;
 mod nginx;
 mod thttpd;
+mod uhttpd;

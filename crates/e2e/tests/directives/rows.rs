@@ -82,7 +82,7 @@ pub struct Table {
     pub printed: &'static [(&'static str, &'static [&'static str], &'static str)],
 }
 
-/// A password of `ann`: `open sesame`.
+/// A password of `ann`: `myPassword`.
 pub const HASH: &str = "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n";
 const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\necho \"umask=$(umask)\"\necho \"nice=$(nice)\"\n\
                       ulimit -t | sed s/^/cpu=/\nulimit -v | sed s/^/memory=/\necho \"account=$(id -un)\"\necho a message >&2\n";
@@ -111,6 +111,7 @@ fn site() -> Site {
         .file("open/x", "open")
         .script("run.cgi", SCRIPT)
         .script("cgi-bin/env", SCRIPT)
+        .script("cgi-bin/slow", "#!/bin/sh\nsleep 3\n")
         .symlink("out", "../icons/i.png")
         .file_beside_root("icons/i.png", "icon")
         .file_beside_root("docs/one.html", "one")
@@ -125,6 +126,7 @@ fn site() -> Site {
         .file_beside_root("mime.types", "image/x-own own\n")
         .file_beside_root("throttles", "**.own 100000000\n")
         .file_beside_root("users", HASH)
+        .file_beside_root("paths.users", "/locked:ann:open sesame\n")
         .file_beside_root("plain.users", "ann:open sesame\n")
         .file_beside_root("groups", "staff: ann\n")
 }
@@ -156,7 +158,8 @@ impl Run {
         if conf.contains("scgi.sock") {
             serve_scgi(&site.home().join("scgi.sock"));
         }
-        let is_file = matches!(table.dialect, Dialect::Web(_));
+        // Without flags, the conversion is served.
+        let is_file = flags.is_empty();
         if is_file && is_served {
             assert!(output.status.success(), "{} is refused:\n{said}\n{conf}", table.file);
             let user = if is_root() && !text.contains("\nuser = ") { "user = \"root\"\n" } else { "" };

@@ -1,0 +1,135 @@
+//! The flags of uhttpd.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::busybox::decoded;
+use crate::input::{Input, Start};
+
+const USAGE: &str = "usage: uhttpd -p [ADDRESS:]PORT [-s [ADDRESS:]PORT -C CERTIFICATE -K KEY [-q]] [-h HOME] \
+                     [-c FILE] [-E URL] [-I INDEX] [-x PREFIX] [-y ALIAS[=PATH]] [-i .EXTENSION=PATH] [-n SCRIPTS] \
+                     [-N CONNECTIONS] [-t SECONDS] [-T SECONDS] [-k SECONDS] [-A SECONDS] [-r REALM] [-DfRS], or \
+                     uhttpd -d|-m STRING";
+
+/// Flags without a value.
+const ALONE: [char; 7] = ['a', 'D', 'f', 'q', 'R', 'S', 'X'];
+const WITH_VALUE: [char; 27] = [
+    'A', 'c', 'C', 'd', 'E', 'h', 'H', 'i', 'I', 'k', 'K', 'l', 'L', 'm', 'n', 'N', 'o', 'O', 'p', 'r', 's',
+    't', 'T', 'u', 'U', 'x', 'y',
+];
+
+/// The letters of the flags.
+pub const LETTERS: [char; 34] = {
+    let mut all = ['a'; 34];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < ALONE.len() { ALONE[at] } else { WITH_VALUE[at - ALONE.len()] };
+        at += 1;
+    }
+    all
+};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// A file of `/etc/config`, in place of flags.
+    pub file: Option<PathBuf>,
+    /// In their order.
+    pub given: Vec<Given>,
+}
+
+/// A flag, or the option that stands for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    pub letter: char,
+    /// Empty if it has none.
+    pub value: String,
+    /// Of the file.
+    pub line: Option<u32>,
+}
+
+impl Flags {
+    /// Errors: one line.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Start, String> {
+        let mut flags = Flags::default();
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let argument = argument.to_string_lossy().into_owned();
+            let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+                return Err(format!("uhttpd takes no argument \"{argument}\"; {USAGE}"));
+            };
+            for (at, letter) in letters.char_indices() {
+                let mut given = Given { letter, value: String::new(), line: None };
+                if ALONE.contains(&letter) {
+                    flags.given.push(given);
+                    continue;
+                }
+                if !WITH_VALUE.contains(&letter) {
+                    return Err(format!("unknown flag -{letter}; {USAGE}"));
+                }
+                given.value = match &letters[at + letter.len_utf8()..] {
+                    "" => match arguments.next() {
+                        Some(next) => next.to_string_lossy().into_owned(),
+                        None => return Err(format!("-{letter} needs a value; {USAGE}")),
+                    },
+                    attached => attached.to_owned(),
+                };
+                match letter {
+                    'd' => return Ok(Start::Print(decoded(&given.value), 0)),
+                    'm' => {
+                        return Err(
+                            "uhttpd -m: write taipan passwd -n USER, which has better hashes".to_owned()
+                        );
+                    }
+                    _ => flags.given.push(given),
+                }
+                break;
+            }
+        }
+        let background = !flags.given.iter().any(|given| given.letter == 'f');
+        Ok(Start::Serve { input: Input::Uhttpd(flags), background })
+    }
+
+    /// The file, or the folder that is served.
+    pub fn path(&self) -> PathBuf {
+        let last = |letter| self.given.iter().rev().find(|given| given.letter == letter);
+        match (&self.file, last('c').or(last('h'))) {
+            (Some(file), _) => file.clone(),
+            (None, Some(given)) => PathBuf::from(&given.value),
+            (None, None) => PathBuf::from("."),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Start, String> {
+        Flags::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn reads_flags_one_by_one_and_together() {
+        let given = |letter, value: &str| Given { letter, value: value.to_owned(), line: None };
+        let expected = [given('f', ""), given('D', ""), given('p', "[::1]:80"), given('p', "8080")];
+        for line in ["-f -D -p [::1]:80 -p 8080", "-fDp[::1]:80 -p8080", "-fDp [::1]:80 -p 8080"] {
+            let flags = Flags { file: None, given: expected.to_vec() };
+            assert_eq!(
+                parsed(line),
+                Ok(Start::Serve { input: Input::Uhttpd(flags), background: false }),
+                "{line}"
+            );
+        }
+        assert_eq!(parsed("-d a%20b"), Ok(Start::Print("a b".into(), 0)));
+        for line in ["", "-p 80"] {
+            assert!(matches!(parsed(line), Ok(Start::Serve { background: true, .. })), "{line}");
+        }
+    }
+
+    #[test]
+    fn rejects_what_cannot_be_done() {
+        for line in ["-z", "file", "-p", "-m x", "-", "-fz", "-é"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}
