@@ -1,6 +1,7 @@
 //! Configurations of nginx, Apache, lighttpd and Caddy: what `taipan convert` makes of them is served, and decides as the
 //! original does when it is read itself. Those that Debian ships are converted, too, and two of its servers run beside.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,7 @@ use e2e::{
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\n";
-/// Of `ann` with the password `open sesame`.
+/// Of `ann` with the password `myPassword`.
 const USERS: &str = "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n";
 
 /// `HOME` in the texts is the folder of the test. All of them say the same.
@@ -450,13 +451,20 @@ fn debian_busybox_responds_as_its_dialect_does() {
         ("GET / HTTP/1.0\r\n\r\n", &["Content-Type", "Content-Length", "Last-Modified"]),
         ("GET /near HTTP/1.0\r\n\r\n", &["Location"]),
         ("GET /none HTTP/1.0\r\n\r\n", &[]),
-        ("GET /locked/x HTTP/1.0\r\n\r\n", &[]),
-        ("GET /locked/x HTTP/1.0\r\nAuthorization: Basic YW5uOm9wZW4=\r\n\r\n", &["Content-Length"]),
-        ("GET /locked/x HTTP/1.0\r\nAuthorization: Basic YW5uOndyb25n\r\n\r\n", &[]),
+        ("GET /locked/x HTTP/1.0\r\n\r\n", &["WWW-Authenticate"]),
+        ("HEAD /locked/x HTTP/1.0\r\n\r\n", &["WWW-Authenticate"]),
+        ("GET /locked/none HTTP/1.0\r\n\r\n", &["WWW-Authenticate"]),
+        (
+            "GET /locked/x HTTP/1.0\r\nAuthorization: Basic YW5uOm9wZW4=\r\n\r\n",
+            &["Content-Length", "WWW-Authenticate"],
+        ),
+        ("GET /locked/x HTTP/1.0\r\nAuthorization: Basic YW5uOndyb25n\r\n\r\n", &["WWW-Authenticate"]),
+        ("GET /locked/x HTTP/1.0\r\nAuthorization: Bearer x\r\n\r\n", &["WWW-Authenticate"]),
     ] {
-        // busybox redirects to a folder with 302.
+        // busybox redirects to a folder with 302, and does not say how passwords are encoded.
         let theirs = facts(&sent(port, request), fields).replace("302 ", "301 ");
-        rows.check(request, facts(&sent(own, request), fields).as_str(), theirs.as_str());
+        let ours = facts(&sent(own, request), fields).replace(", charset=\"UTF-8\"", "");
+        rows.check(request, ours.as_str(), theirs.as_str());
     }
     // SERVER_PROTOCOL is always HTTP/1.1 there, and that of the request here.
     let request = "GET /cgi-bin/env.sh/a/b?c=d%20e HTTP/1.0\r\nUser-Agent: u\r\nCookie: k=v\r\nReferer: http://r/\r\n\r\n";
@@ -487,7 +495,12 @@ fn debian_mini_httpd_logs_and_responds_as_thttpd_does() {
     let mut rows = Rows::new();
     rows.check(format!("its file: {said}"), succeeds, true);
     rows.check("its folder", text.contains("/var/www/html"), true);
-    let site = site().script("run.cgi", SCRIPT);
+    let site = site()
+        .script("run.cgi", SCRIPT)
+        .file("locked/.htpasswd", USERS)
+        .file("list/b.txt", "b")
+        .file("list/a&b <c>.txt", "a")
+        .file("list/sub/x", "x");
     let (home, port) = (site.home().to_owned(), free_port());
     let mut other = Command::new(package.join("usr/sbin/mini_httpd"));
     other.args(["-D", "-h", "127.0.0.1", "-p", &port.to_string(), "-c", "**.cgi", "-u", "root", "-d"]);
@@ -506,12 +519,29 @@ fn debian_mini_httpd_logs_and_responds_as_thttpd_does() {
             &["Content-Length", "Last-Modified"][..],
         ),
         ("GET /none HTTP/1.0\r\n\r\n", &[]),
+        ("GET /locked/x HTTP/1.0\r\n\r\n", &["WWW-Authenticate"]),
+        ("GET /locked/x HTTP/1.0\r\nAuthorization: Basic YW5uOndyb25n\r\n\r\n", &["WWW-Authenticate"]),
+        ("GET /locked/x HTTP/1.0\r\nAuthorization: Basic YW5uOm15UGFzc3dvcmQ=\r\n\r\n", &["Content-Length"]),
         ("HEAD /near/x HTTP/1.0\r\n\r\n", &["Content-Length"]),
     ];
     for (request, fields) in requests {
-        let (theirs, ours) = (facts(&sent(port, request), fields), facts(&sent(own, request), fields));
+        let theirs = facts(&sent(port, request), fields);
+        // The realm is the path of the folder, and not its name.
+        let ours = facts(&sent(own, request), fields)
+            .replace(", charset=\"UTF-8\"", "")
+            .replace("realm=\"/locked/\"", "realm=\"locked\"");
         rows.check(request, ours.as_str(), theirs.as_str());
     }
+    let listed = |port: u16| {
+        let text = String::from_utf8_lossy(&sent(port, "GET /list/ HTTP/1.0\r\n\r\n")).to_lowercase();
+        let links = text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let links = links.map(|link| link.trim_start_matches("./").replace("%26", "&").replace("&amp;", "&"));
+        let entries = links.filter(|link| link.starts_with(['a', 'b', 's']));
+        let entries: BTreeSet<String> = entries.map(|link| link.trim_end_matches('/').to_owned()).collect();
+        entries.into_iter().collect::<Vec<_>>().join(" ")
+    };
+    rows.check("listing", listed(own).as_str(), listed(port).as_str());
+    rows.check("entries", listed(own).matches(' ').count(), 2);
     // Without what is in brackets, which is the time, and the sizes of error pages.
     let lines = |name: &str| {
         let path = home.join(name);
