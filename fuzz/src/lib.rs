@@ -36,6 +36,7 @@ mod target_path;
 mod throttle_file;
 mod upstream_head;
 mod web;
+mod zone;
 
 pub use self::dav::dav;
 pub use alternates::alternates;
@@ -66,13 +67,14 @@ pub use stored_file::stored_file;
 pub use target_path::target_path;
 pub use throttle_file::throttle_file;
 pub use upstream_head::upstream_head;
-pub use web::{caddyfile, lighttpd, nginx};
+pub use web::{apache, caddyfile, lighttpd, nginx};
+pub use zone::zone;
 
 /// Takes any bytes. Panics if a property does not hold.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 32] = [
+pub const TARGETS: [(&str, Target); 34] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -102,6 +104,8 @@ pub const TARGETS: [(&str, Target); 32] = [
     ("nginx", nginx),
     ("lighttpd", lighttpd),
     ("caddyfile", caddyfile),
+    ("apache", apache),
+    ("zone", zone),
     ("alternates", alternates),
     ("field_file", field_file),
     ("image_map", image_map),

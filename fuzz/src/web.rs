@@ -1,4 +1,4 @@
-//! Configurations of nginx, lighttpd and Caddy. Each file includes itself as often as it asks for a file.
+//! Configurations of nginx, Apache, lighttpd and Caddy. Each file includes itself as often as it asks for a file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,10 @@ pub fn nginx(data: &[u8]) {
 
 pub fn lighttpd(data: &[u8]) {
     check(Web::Lighttpd, data);
+}
+
+pub fn apache(data: &[u8]) {
+    check(Web::Apache, data);
 }
 
 pub fn caddyfile(data: &[u8]) {

@@ -189,6 +189,16 @@ fn lighttpd() {
 }
 
 #[test]
+fn apache() {
+    run("apache");
+}
+
+#[test]
+fn zone() {
+    run("zone");
+}
+
+#[test]
 fn caddyfile() {
     run("caddyfile");
 }
