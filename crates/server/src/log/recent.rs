@@ -91,8 +91,8 @@ struct Entry {
     status: Status,
     /// Bytes of the content, as far as they are sent.
     sent: u64,
-    /// `None`: it is being sent.
-    micros: Option<u64>,
+    /// What it took, and how many requests had ended before. `None`: it is being sent.
+    end: Option<(u64, u64)>,
     user: Option<Box<str>>,
     upstream: Option<Rc<str>>,
     /// Why it has ended early.
@@ -105,6 +105,8 @@ pub struct Recent {
     capacity: usize,
     /// Of the next entry.
     next: Cell<u64>,
+    /// How many requests have ended.
+    ended: Cell<u64>,
     running: RefCell<Slab<Asked>>,
     /// Entries whose place is another's, and whose responses are still being sent.
     outlasting: RefCell<HashMap<u64, Entry>>,
@@ -143,6 +145,7 @@ impl Recent {
             entries: RefCell::new(Vec::with_capacity(capacity)),
             capacity,
             next: Cell::new(0),
+            ended: Cell::new(0),
             running: RefCell::default(),
             outlasting: RefCell::default(),
         }
@@ -161,7 +164,7 @@ impl Recent {
             number,
             status: response.status,
             sent: 0,
-            micros: None,
+            end: None,
             user: response.user.map(Box::from),
             upstream: response
                 .upstream
@@ -170,7 +173,7 @@ impl Recent {
         };
         let entries = &mut *self.entries.borrow_mut();
         match entries.get_mut((number % self.capacity as u64) as usize) {
-            Some(place) if place.micros.is_none() => self.outlast(std::mem::replace(place, entry)),
+            Some(place) if place.end.is_none() => self.outlast(std::mem::replace(place, entry)),
             Some(place) => *place = entry,
             None => entries.push(entry),
         }
@@ -187,7 +190,9 @@ impl Recent {
         let entry = entries.get_mut((number % self.capacity as u64) as usize);
         match entry.filter(|entry| entry.number == number) {
             Some(entry) => {
-                (entry.sent, entry.micros) = (sent, Some(micros));
+                let order = self.ended.get();
+                self.ended.set(order + 1);
+                (entry.sent, entry.end) = (sent, Some((micros, order)));
                 if let Some(why) = ended {
                     entry.ended = Some(why.into());
                 }
@@ -232,17 +237,21 @@ impl Recent {
         Running { recent: self.clone(), key: self.running.borrow_mut().insert(Asked::of(request)) }
     }
 
-    /// The requests from the one with the number `from` on, but at most the last `most` of them.
+    /// The requests that have ended, from the end with the number `from` on, but at most the last `most` of them. A request
+    /// that takes long is among them when it has ended, and among those that run until then.
     pub fn text(&self, from: u64, most: u64) -> RecentText {
-        let (next, now) = (self.next.get(), clock::micros());
-        let kept = most.min(self.capacity as u64);
+        let (next, now) = (self.ended.get(), clock::micros());
+        let first = from.max(next.saturating_sub(most));
         let mut text = RecentText { next, ..RecentText::default() };
         let entries = self.entries.borrow();
-        for number in from.max(next.saturating_sub(kept))..next {
-            let entry = entries.get((number % self.capacity.max(1) as u64) as usize);
-            if let Some(entry) = entry.filter(|entry| entry.number == number) {
-                push_entry(entry, now, &mut text.last);
-            }
+        let mut ended: Vec<(u64, u64, &Entry)> = entries
+            .iter()
+            .filter_map(|entry| entry.end.map(|(micros, order)| (order, micros, entry)))
+            .filter(|(order, _, entry)| *order >= first && entry.number != FORGOTTEN)
+            .collect();
+        ended.sort_unstable_by_key(|(order, ..)| *order);
+        for (_, micros, entry) in ended {
+            push_entry(entry, micros, &mut text.last);
         }
         self.for_each_running(&entries, |asked, entry| {
             push_object(asked, &mut text.running);
@@ -261,7 +270,7 @@ impl Recent {
     fn for_each_running(&self, entries: &[Entry], mut show: impl FnMut(&Asked, Option<&Entry>)) {
         let running = self.running.borrow();
         let outlasting = self.outlasting.borrow();
-        let is_sending = |entry: &&Entry| entry.micros.is_none() && entry.number != FORGOTTEN;
+        let is_sending = |entry: &&Entry| entry.end.is_none() && entry.number != FORGOTTEN;
         let sending = entries.iter().chain(outlasting.values()).filter(is_sending);
         let mut all: Vec<(&Asked, Option<&Entry>)> = running
             .iter()
@@ -277,7 +286,7 @@ impl Recent {
     /// Lines for `taipan top`: requests that run, and the last ones, but at most so many of each. The fields are: what it waits for or
     /// why it has ended, microseconds, time, client, method, host, target, status, bytes and connection.
     pub fn lines(&self, most: u64) -> String {
-        let (next, now) = (self.next.get(), clock::micros());
+        let now = clock::micros();
         let mut out = String::new();
         let age = |asked: &Asked| now.saturating_sub(asked.began);
         let entries = self.entries.borrow();
@@ -285,10 +294,11 @@ impl Recent {
             let phase = if entry.is_some() { "send" } else { "respond" };
             push_line(&mut out, "running", phase, asked, age(asked), entry);
         });
-        let first = next.saturating_sub(most.min(self.capacity as u64));
-        for entry in entries.iter().filter(|entry| (first..FORGOTTEN).contains(&entry.number)) {
+        let first = self.ended.get().saturating_sub(most);
+        for entry in entries.iter().filter(|entry| entry.number != FORGOTTEN) {
+            // One that is being sent is shown as running.
+            let Some((micros, _)) = entry.end.filter(|(_, order)| *order >= first) else { continue };
             let note = entry.ended.as_deref().or(entry.upstream.as_deref()).unwrap_or_default();
-            let micros = entry.micros.unwrap_or_else(|| age(&entry.asked));
             push_line(&mut out, "last", note, &entry.asked, micros, Some(entry));
         }
         out
@@ -319,10 +329,9 @@ fn client_text(asked: &Asked) -> String {
     }
 }
 
-fn push_entry(entry: &Entry, now: u64, out: &mut String) {
-    let Entry { asked, status, sent, micros, user, upstream, ended, .. } = entry;
+fn push_entry(entry: &Entry, micros: u64, out: &mut String) {
+    let Entry { asked, status, sent, user, upstream, ended, .. } = entry;
     push_object(asked, out);
-    let micros = micros.unwrap_or_else(|| now.saturating_sub(asked.began));
     _ = write!(out, ",\"status\":{},\"sent\":{sent},\"micros\":{micros}", status.code());
     for (key, value) in
         [("user", user.as_deref()), ("upstream", upstream.as_deref()), ("ended", ended.as_deref())]
@@ -398,6 +407,21 @@ mod tests {
         assert_eq!(recent.text(0, 2).last.matches("\"time\"").count(), 2);
         recent.finish(0, 9, 9, None);
         assert!(!recent.text(0, 100).last.contains("\"sent\":9"), "its place is another's");
+    }
+
+    #[test]
+    fn a_request_is_among_the_last_once_and_when_it_has_ended() {
+        let recent = Rc::new(Recent::new(5));
+        let (long, short) = (push(&recent, 1), push(&recent, 2));
+        recent.finish(short, 5, 7, None);
+        let text = recent.text(0, 100);
+        assert!(text.last.contains("\"time\":2,") && !text.last.contains("\"time\":1,"), "{}", text.last);
+        assert_eq!(recent.text(text.next, 100).last, "");
+        recent.finish(long, 999, 7_000_000, None);
+        let text = recent.text(text.next, 100);
+        assert_eq!(text.last.matches("\"time\"").count(), 1, "{}", text.last);
+        assert!(text.last.contains("\"sent\":999,\"micros\":7000000"), "{}", text.last);
+        assert_eq!(recent.lines(1).lines().count(), 1, "{}", recent.lines(1));
     }
 
     #[test]
