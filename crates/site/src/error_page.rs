@@ -20,6 +20,7 @@ const BEGIN: &str = concat!(
     include_str!("error_page/error_page.css"),
     "</style>\n<title>"
 );
+const END: &str = "</main>\n";
 
 /// The page of an error. It names `rule`, which the request breaks.
 pub fn error(status: Status, rule: Option<&Rule>) -> String {
@@ -44,6 +45,7 @@ pub fn error(status: Status, rule: Option<&Rule>) -> String {
         400..=499 => "<p><a href=\"/\">Go to the start page</a></p>\n",
         _ => "",
     });
+    page.push_str(END);
     page
 }
 
@@ -53,14 +55,14 @@ pub fn redirect(status: Status, location: &str) -> String {
     text::html(location, &mut link);
     let link = String::from_utf8(link).unwrap_or_default();
     let mut page = begin(status);
-    page.extend(["<p>", sentence(status), "</p>\n<p><a href=\"", &link, "\">Continue</a></p>\n"]);
+    page.extend(["<p>", sentence(status), "</p>\n<p><a href=\"", &link, "\">Continue</a></p>\n", END]);
     page
 }
 
 fn begin(status: Status) -> String {
     let mut page = String::with_capacity(BEGIN.len() + 256);
     let (title, code) = (status.to_string(), status.code().to_string());
-    page.extend([BEGIN, &title, "</title>\n<h1><b>", &code, "</b> ", status.reason(), "</h1>\n"]);
+    page.extend([BEGIN, &title, "</title>\n<main>\n<h1><b>", &code, "</b> ", status.reason(), "</h1>\n"]);
     page
 }
 
@@ -115,20 +117,23 @@ mod tests {
         for (code, expected) in [
             (
                 404,
-                "<title>404 Not Found</title>\n<h1><b>404</b> Not Found</h1>\n\
-                 <p>There is no page at this address.</p>\n<p><a href=\"/\">Go to the start page</a></p>\n",
+                "<title>404 Not Found</title>\n<main>\n<h1><b>404</b> Not Found</h1>\n\
+                 <p>There is no page at this address.</p>\n<p><a href=\"/\">Go to the start page</a></p>\n</main>\n",
             ),
             (
                 503,
-                "<title>503 Service Unavailable</title>\n<h1><b>503</b> Service Unavailable</h1>\n\
-                 <p>The server is busy.</p>\n<p><a href=\"\">Try again</a></p>\n",
+                "<title>503 Service Unavailable</title>\n<main>\n<h1><b>503</b> Service Unavailable</h1>\n\
+                 <p>The server is busy.</p>\n<p><a href=\"\">Try again</a></p>\n</main>\n",
             ),
             (
                 499,
-                "<title>499</title>\n<h1><b>499</b> </h1>\n\
-                 <p>The request cannot be answered.</p>\n<p><a href=\"/\">Go to the start page</a></p>\n",
+                "<title>499</title>\n<main>\n<h1><b>499</b> </h1>\n\
+                 <p>The request cannot be answered.</p>\n<p><a href=\"/\">Go to the start page</a></p>\n</main>\n",
             ),
-            (200, "<title>200 OK</title>\n<h1><b>200</b> OK</h1>\n<p>That is all there is here.</p>\n"),
+            (
+                200,
+                "<title>200 OK</title>\n<main>\n<h1><b>200</b> OK</h1>\n<p>That is all there is here.</p>\n</main>\n",
+            ),
         ] {
             assert_eq!(body(&error(status(code), None)), expected);
         }

@@ -17,7 +17,7 @@ use crate::text;
 
 /// The `Content-Security-Policy` of the page. It allows only the style and the script of the page.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; img-src 'self'; \
-    style-src 'sha256-Qz08whwJjgMWPPA9JK4Gs+YBeWqdI0d1RqGf6ivJp+8='; \
+    style-src 'sha256-PZ7E2ye44vMFYR9a7cV6uiYTsgbL8W9yy5cLUZlDxew='; \
     script-src 'sha256-GG1n0yHf4iCHv6IYPfbiWhRnMjt811XRMCPX0RN4mVY='; \
     base-uri 'none'; form-action 'self'";
 
