@@ -112,7 +112,7 @@ fn running(server: &Server) -> Vec<(String, String, String)> {
         .filter_map(|line| {
             // Its age has a unit.
             let fields: Vec<&str> = line.split_whitespace().skip(3).collect();
-            let [id, client, .., target] = fields[..] else { return None };
+            let [id, client, _, target, ..] = fields[..] else { return None };
             Some((id.to_owned(), client.to_owned(), target.to_owned()))
         })
         .collect()

@@ -120,6 +120,10 @@ fn shows_what_happens_and_restores_the_terminal_after_a_key() {
     terminal.press("s");
     terminal.expect("sort by errors");
     terminal.press("\x1b[A");
+    terminal.press("p");
+    terminal.expect("PAUSED");
+    terminal.press("p");
+    terminal.expect("p: pause");
     terminal.press("q");
     terminal.expect(LEAVE);
     assert_eq!(terminal.end().code(), Some(0));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use self::sample::Sample;
 use self::screen::{Event, Screen, drawn};
-use self::view::{Order, Size, lines};
+use self::view::{Size, View, lines};
 use crate::control::{self, Request, SiteSource};
 use crate::flags::TopMode;
 use crate::ipc::Form;
@@ -42,7 +42,7 @@ fn print(source: &SiteSource) -> io::Result<()> {
     let before = ask(source)?;
     std::thread::sleep(INTERVAL);
     let now = ask(source)?;
-    for line in lines(&before, &now, Order::default(), PRINTED) {
+    for line in lines(&before, &now, View::default(), PRINTED) {
         terminal::out(format_args!("{}", line.text));
     }
     Ok(())
@@ -53,16 +53,17 @@ fn watch(source: &SiteSource) -> io::Result<()> {
     let mut before = ask(source)?;
     let mut now = before.clone();
     let mut screen = Screen::open()?;
-    let (mut order, mut is_paused) = (Order::default(), false);
+    let mut view = View::default();
     let mut problem = None;
     loop {
-        screen.show(&drawn(&lines(&before, &now, order, screen.size()), problem.as_deref()))?;
+        let size = screen.size();
+        screen.show(&drawn(&lines(&before, &now, view, size), problem.as_deref(), size.width))?;
         match screen.wait(INTERVAL)? {
             Event::Key(b'q' | b'Q') | Event::End => return Ok(()),
-            Event::Key(b's' | b'S') => order = order.next(),
-            Event::Key(b'p' | b'P' | b' ') => is_paused = !is_paused,
+            Event::Key(b's' | b'S') => view.order = view.order.next(),
+            Event::Key(b'p' | b'P' | b' ') => view.is_paused = !view.is_paused,
             Event::Key(_) | Event::Resized => {}
-            Event::Timeout if is_paused => {}
+            Event::Timeout if view.is_paused => {}
             Event::Timeout => match ask(source) {
                 Ok(sample) => {
                     (before, now) = (now, sample);

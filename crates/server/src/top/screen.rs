@@ -140,8 +140,8 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// The bytes that draw a whole screen. `problem`: in place of the first line.
-pub fn drawn(lines: &[Line], problem: Option<&str>) -> String {
+/// The bytes that draw a whole screen of this width. `problem`: in place of the first line.
+pub fn drawn(lines: &[Line], problem: Option<&str>, width: usize) -> String {
     let mut frame = String::from("\x1b[H");
     let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     for (number, Line { style, text }) in lines.iter().enumerate() {
@@ -151,13 +151,16 @@ pub fn drawn(lines: &[Line], problem: Option<&str>) -> String {
         };
         let colour = match style {
             Style::Plain => "",
-            Style::Title => "\x1b[7m",
+            Style::Title | Style::Paused => "\x1b[7m",
             _ if !has_colours => "",
             Style::Warning => "\x1b[33m",
             Style::Bad => "\x1b[31m",
         };
         let end = if number + 1 == lines.len() { "" } else { "\n" };
-        _ = write!(frame, "{colour}{}\x1b[K\x1b[0m{end}", text.replace(char::is_control, " "));
+        let text = text.replace(char::is_control, " ");
+        // A title is as wide as the screen. Terminals erase the rest of a line in colours of their own.
+        let fill = if matches!(style, Style::Title | Style::Paused) { width } else { 0 };
+        _ = write!(frame, "{colour}{text:<fill$}\x1b[0m\x1b[K{end}");
     }
     frame.push_str("\x1b[J");
     frame
@@ -185,7 +188,7 @@ mod tests {
     fn a_problem_replaces_the_first_line() {
         let line = |style, text: &str| Line { style, text: text.to_owned() };
         let lines = [line(Style::Title, "title"), line(Style::Plain, "rest")];
-        let frame = drawn(&lines, Some("no\x1b[2J answer"));
+        let frame = drawn(&lines, Some("no\x1b[2J answer"), 20);
         assert!(
             frame.contains("no [2J answer") && frame.contains("rest") && !frame.contains("title"),
             "{frame:?}"

@@ -3,7 +3,6 @@
 //! A line is made of printable characters and styles only, whatever clients have sent.
 
 use std::cmp::Ordering;
-use std::fmt::Write;
 
 use super::sample::{Buckets, Endpoint, Request, Sample, Zone};
 use crate::stats::histogram::quantile;
@@ -41,18 +40,39 @@ impl Order {
     }
 }
 
+/// What the user has chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct View {
+    pub order: Order,
+    pub is_paused: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     pub width: usize,
     pub height: usize,
 }
 
-/// How a line is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+impl Size {
+    /// Tables have fewer columns.
+    fn is_narrow(self) -> bool {
+        self.width < 72
+    }
+
+    /// There are fewer lines above the tables.
+    fn is_low(self) -> bool {
+        self.height < 18
+    }
+}
+
+/// How a line is shown. A later one is worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Style {
     Plain,
     /// The first row of a table.
     Title,
+    /// As a title, in place of the first one.
+    Paused,
     Warning,
     Bad,
 }
@@ -78,19 +98,19 @@ impl Change<'_> {
 }
 
 /// The lines for a terminal of this size. Those that do not fit are left out.
-pub fn lines(before: &Sample, now: &Sample, order: Order, size: Size) -> Vec<Line> {
+pub fn lines(before: &Sample, now: &Sample, view: View, size: Size) -> Vec<Line> {
     let seconds = (now.time.saturating_sub(before.time) as f64 / 1e6).max(0.001);
     let change = Change { before, now, seconds };
-    let mut lines = summary(&change, order);
+    let mut lines = summary(&change, view, size);
     let room = |lines: &[Line], part: usize| (size.height.saturating_sub(lines.len()) / part).max(2);
     let most = room(&lines, 2);
-    table(zones(&change, order), most, &mut lines);
+    table(zones(&change, view.order, size), most, &mut lines);
     let most = room(&lines, 2);
-    table(endpoints(&change), most, &mut lines);
+    table(endpoints(&change, size), most, &mut lines);
     let most = room(&lines, 2);
-    table(running(now), most, &mut lines);
+    table(running(now, size), most, &mut lines);
     let most = room(&lines, 1);
-    table(last(now), most, &mut lines);
+    table(last(now, size), most, &mut lines);
     lines.truncate(size.height);
     for line in &mut lines {
         line.text = fit(&line.text, size.width);
@@ -98,71 +118,87 @@ pub fn lines(before: &Sample, now: &Sample, order: Order, size: Size) -> Vec<Lin
     lines
 }
 
-const CLASSES: [(&str, &str); 5] = [
-    ("1xx", "status_1xx"),
-    ("2xx", "status_2xx"),
-    ("3xx", "status_3xx"),
-    ("4xx", "status_4xx"),
-    ("5xx", "status_5xx"),
-];
+const CLASSES: [&str; 5] = ["status_1xx", "status_2xx", "status_3xx", "status_4xx", "status_5xx"];
 
-fn summary(change: &Change<'_>, order: Order) -> Vec<Line> {
+/// Each value has its column, so that it stays where it is while it changes.
+fn summary(change: &Change<'_>, view: View, size: Size) -> Vec<Line> {
     let Change { before, now, .. } = *change;
     let plain = |text: String| Line { style: Style::Plain, text };
-    let classes = CLASSES.map(|(_, key)| key);
-    let mut responses = format!("responses  {}/s", number(change.rate(&classes)));
-    for (name, key) in CLASSES {
-        _ = write!(responses, "   {name} {}/s", number(change.rate(&[key])));
-    }
+    let per_second = |keys: &[&str]| format!("{}/s", number(change.rate(keys)));
+    let class = |at: usize| per_second(&CLASSES[at..=at]);
     let first_byte = grown(&before.first_byte, &now.first_byte);
     let within = |part| quantile(&first_byte, part).map_or_else(|| "-".to_owned(), time);
     let idle = now.count("idle") + now.count("parked");
     let hits = change.rate(&["cache_hits"]);
     let looked_up = hits + change.rate(&["cache_misses"]);
     let hits = if looked_up > 0.0 { format!("{:.0} %", hits / looked_up * 100.0) } else { "-".to_owned() };
-    vec![
+    let errors = change.rate(&CLASSES[4..]) > 0.0;
+    let mut lines = vec![
+        headline(now, view, size),
         Line {
-            style: Style::Title,
-            text: format!(
-                "taipan {}, process {}, up {}   q: quit   s: sort by {}   p: pause",
-                now.version,
-                now.process,
-                span(now.uptime),
-                order.name()
+            style: if errors { Style::Bad } else { Style::Plain },
+            text: match size.is_narrow() {
+                true => format!("responses {:>9}  5xx {:>8}", per_second(&CLASSES), class(4)),
+                false => format!(
+                    "responses  {:>9}  2xx {:>8}  3xx {:>8}  4xx {:>8}  5xx {:>8}",
+                    per_second(&CLASSES),
+                    class(1),
+                    class(2),
+                    class(3),
+                    class(4)
+                ),
+            },
+        },
+        plain(match size.is_narrow() {
+            true => format!("first byte p50 {:>8}  p99 {:>7}", within(0.5), within(0.99)),
+            false => format!(
+                "first byte  p50 {:>8}  p90 {:>8}  p99 {:>8}  loop delay {:>8}",
+                within(0.5),
+                within(0.9),
+                within(0.99),
+                time(now.count("delay_us"))
             ),
-        },
-        Line {
-            style: if change.rate(&["status_5xx"]) > 0.0 { Style::Bad } else { Style::Plain },
-            text: responses,
-        },
-        plain(format!(
-            "first byte  half {}   90 % {}   99 % {}   loop {} late",
-            within(0.5),
-            within(0.9),
-            within(0.99),
-            time(now.count("delay_us"))
-        )),
-        plain(format!(
-            "traffic  sent {}/s   received {}/s   cache hits {hits}",
-            bytes(change.rate(&["bytes"])),
-            bytes(change.rate(&["received"]))
-        )),
-        plain(format!(
-            "connections  active {}   idle {idle}   upgraded {}   new {}/s   TLS {}/s",
-            now.count("active"),
-            now.count("upgraded_now"),
-            number(change.rate(&["accepted"])),
-            number(change.rate(&["handshakes"]))
-        )),
-        plain(format!(
-            "process  memory {}   descriptors {} of {}   scripts {}   waiting {}",
-            bytes(now.count("memory") as f64),
-            now.count("descriptors"),
-            now.count("max_descriptors"),
-            now.count("scripts_running"),
-            now.count("scripts_waiting")
-        )),
-    ]
+        }),
+    ];
+    if size.is_low() {
+        return lines;
+    }
+    lines.push(plain(format!(
+        "traffic     sent {:>9}/s  received {:>9}/s  cache hits {hits:>5}",
+        bytes(change.rate(&["bytes"])),
+        bytes(change.rate(&["received"]))
+    )));
+    lines.push(plain(format!(
+        "connections active {:>5}  idle {idle:>6}  upgraded {:>5}  new {:>7}  TLS {:>7}",
+        now.count("active"),
+        now.count("upgraded_now"),
+        per_second(&["accepted"]),
+        per_second(&["handshakes"])
+    )));
+    lines.push(plain(format!(
+        "process     memory {:>8}  descriptors {:>6} of {}  scripts {}  waiting {}",
+        bytes(now.count("memory") as f64),
+        now.count("descriptors"),
+        now.count("max_descriptors"),
+        now.count("scripts_running"),
+        now.count("scripts_waiting")
+    )));
+    lines
+}
+
+fn headline(now: &Sample, View { order, is_paused }: View, size: Size) -> Line {
+    let (version, process, up, order) = (&now.version, now.process, span(now.uptime), order.name());
+    let text = match (size.is_narrow(), is_paused) {
+        (true, true) => format!("PAUSED  q: quit  p: go on  s: {order}"),
+        (true, false) => format!("taipan {version}  q: quit  p: pause  s: {order}"),
+        (false, true) => {
+            format!("PAUSED  taipan {version}, up {up}   q: quit   p: go on   s: sort by {order}")
+        }
+        (false, false) => {
+            format!("taipan {version}, process {process}, up {up}   q: quit   p: pause   s: sort by {order}")
+        }
+    };
+    Line { style: if is_paused { Style::Paused } else { Style::Title }, text }
 }
 
 /// Adds a table of at most so many lines, with its title. Nothing, if it is empty.
@@ -181,6 +217,7 @@ fn title(text: String) -> Line {
 struct Load<'a> {
     zone: &'a Zone,
     rate: f64,
+    client_errors: f64,
     errors: f64,
     bytes: f64,
     /// 99 % of the responses took at most so many microseconds.
@@ -196,6 +233,7 @@ fn load<'a>(change: &Change<'_>, zone: &'a Zone) -> Load<'a> {
     Load {
         zone,
         rate: per_second(zone.classes.iter().sum(), before.classes.iter().sum()),
+        client_errors: per_second(zone.classes[3], before.classes[3]),
         errors: per_second(zone.classes[4], before.classes[4]),
         bytes: per_second(zone.bytes, before.bytes),
         micros: quantile(&durations, 0.99).unwrap_or(0),
@@ -203,7 +241,7 @@ fn load<'a>(change: &Change<'_>, zone: &'a Zone) -> Load<'a> {
     }
 }
 
-fn zones(change: &Change<'_>, order: Order) -> Vec<Line> {
+fn zones(change: &Change<'_>, order: Order, size: Size) -> Vec<Line> {
     let mut loads: Vec<Load<'_>> = change.now.zones.iter().map(|zone| load(change, zone)).collect();
     let key = |load: &Load<'_>| match order {
         Order::Rate => load.rate,
@@ -215,32 +253,43 @@ fn zones(change: &Change<'_>, order: Order) -> Vec<Line> {
     loads.sort_by(|one, other| {
         key(other).partial_cmp(&key(one)).unwrap_or(Ordering::Equal).then(one.zone.name.cmp(&other.zone.name))
     });
-    let mut lines = vec![title(format!(
-        "{:>9} {:>9} {:>9} {:>11} {:>9} {:>9}  HOST OR ROUTE",
-        "RATE/s", "4xx", "5xx", "SENT/s", "HALF", "99 %"
-    ))];
-    lines.extend(loads.iter().map(|load| Line {
-        style: if load.errors > 0.0 { Style::Bad } else { Style::Plain },
-        text: format!(
-            "{:>9} {:>9} {:>9} {:>11} {:>9} {:>9}  {}",
-            number(load.rate),
-            load.zone.classes[3],
-            load.zone.classes[4],
-            bytes(load.bytes),
-            time(load.half),
-            time(load.micros),
-            load.zone.name
-        ),
+    let row =
+        |rate: &str, client: &str, server: &str, sent: &str, half: &str, most: &str, name: &str| match size
+            .is_narrow()
+        {
+            true => format!("{rate:>7} {server:>6} {most:>8}  {name}"),
+            false => {
+                format!("{rate:>8} {client:>8} {server:>8} {sent:>10} {half:>8} {most:>8}  {name}")
+            }
+        };
+    let mut lines = vec![title(row("RATE/s", "4xx/s", "5xx/s", "SENT/s", "p50", "p99", "HOST OR ROUTE"))];
+    lines.extend(loads.iter().map(|load| {
+        let within = |micros| if load.rate > 0.0 { time(micros) } else { "-".to_owned() };
+        let text = row(
+            &number(load.rate),
+            &number(load.client_errors),
+            &number(load.errors),
+            &bytes(load.bytes),
+            &within(load.half),
+            &within(load.micros),
+            &load.zone.name,
+        );
+        Line { style: if load.errors > 0.0 { Style::Bad } else { Style::Plain }, text }
     }));
     lines
 }
 
-fn endpoints(change: &Change<'_>) -> Vec<Line> {
-    let mut lines = vec![title(format!(
-        "{:<10} {:>8} {:>9} {:>9} {:>9}  APPLICATION",
-        "STATE", "SINCE", "IN FLIGHT", "RATE/s", "FAILURES"
-    ))];
-    lines.extend(change.now.endpoints.iter().map(|endpoint| {
+/// Those that are not up come first.
+fn endpoints(change: &Change<'_>, size: Size) -> Vec<Line> {
+    let row = |state: &str, since: &str, flight: &str, rate: &str, failures: &str, name: &str| match size
+        .is_narrow()
+    {
+        true => format!("{state:<9} {since:>7}  {name}"),
+        false => format!("{state:<9} {since:>7} {flight:>9} {rate:>9} {failures:>9}  {name}"),
+    };
+    let mut lines = vec![title(row("STATE", "SINCE", "IN FLIGHT", "RATE/s", "FAILURES", "APPLICATION"))];
+    let mut rows: Vec<(Style, Line)> = Vec::new();
+    for endpoint in &change.now.endpoints {
         let Endpoint { application, name, state, age, in_flight, requests, failures } = endpoint;
         let same = |other: &&Endpoint| (&other.application, &other.name) == (application, name);
         let before = change.before.endpoints.iter().find(same).map_or(*requests, |other| other.requests);
@@ -250,43 +299,52 @@ fn endpoints(change: &Change<'_>) -> Vec<Line> {
             "down" => Style::Bad,
             _ => Style::Warning,
         };
-        let since = span(*age);
-        let text =
-            format!("{state:<10} {since:>8} {in_flight:>9} {rate:>9} {failures:>9}  {application} {name}");
-        Line { style, text }
-    }));
+        let (flight, failures) = (in_flight.to_string(), failures.to_string());
+        let text = row(state, &span(*age), &flight, &rate, &failures, &format!("{application} {name}"));
+        rows.push((style, Line { style, text }));
+    }
+    rows.sort_by_key(|(style, _)| std::cmp::Reverse(*style));
+    lines.extend(rows.into_iter().map(|(_, line)| line));
     lines
 }
 
-fn running(now: &Sample) -> Vec<Line> {
-    let mut lines =
-        vec![title(format!("{:>9} {:<8} {:<8} {:<22} RUNNING NOW", "AGE", "PHASE", "ID", "CLIENT"))];
+/// The target comes before the host: of both, it is what tells requests apart.
+fn asked(Request { method, host, target, .. }: &Request) -> String {
+    if method.is_empty() { "(no valid head)".to_owned() } else { format!("{method} {target} {host}") }
+}
+
+fn running(now: &Sample, size: Size) -> Vec<Line> {
+    let row = |age: &str, phase: &str, id: &str, client: &str, what: &str| match size.is_narrow() {
+        true => format!("{age:>8} {id:<6} {what}"),
+        false => format!("{age:>8} {phase:<8} {id:<8} {client:<16} {what}"),
+    };
+    let mut lines = vec![title(row("AGE", "PHASE", "ID", "CLIENT", "RUNNING NOW"))];
     lines.extend(now.running.iter().map(|request| {
-        let Request { note, micros, client, method, host, target, connection, .. } = request;
-        let age = time(*micros);
-        let text = format!("{age:>9} {note:<8} {connection:<8} {client:<22} {method} {host} {target}");
+        let Request { note, micros, client, connection, .. } = request;
+        let text = row(&time(*micros), note, connection, client, &asked(request));
         Line { style: Style::Plain, text }
     }));
     lines
 }
 
-fn last(now: &Sample) -> Vec<Line> {
-    let mut lines = vec![title(format!(
-        "{:>9} {:>6} {:>9} {:>9} {:<22} LAST REQUESTS",
-        "AGO", "STATUS", "TOOK", "SENT", "CLIENT"
-    ))];
+fn last(now: &Sample, size: Size) -> Vec<Line> {
+    let row =
+        |ago: &str, status: &str, took: &str, sent: &str, client: &str, what: &str| match size.is_narrow() {
+            true => format!("{status:>3} {took:>8} {what}"),
+            false => format!("{ago:>8} {status:>3} {took:>8} {sent:>9} {client:<16} {what}"),
+        };
+    let mut lines = vec![title(row("AGO", "", "TOOK", "SENT", "CLIENT", "LAST REQUESTS"))];
     lines.extend(now.last.iter().map(|request| {
-        let Request { note, micros, time: at, client, method, host, target, status, sent, .. } = request;
+        let Request { note, micros, time: at, client, status, sent, .. } = request;
         let style = match status {
             500.. => Style::Bad,
             400.. => Style::Warning,
             _ => Style::Plain,
         };
         let ago = span((now.time / 1_000_000).saturating_sub(*at));
+        let what = format!("{} {note}", asked(request));
         let (took, sent) = (time(*micros), bytes(*sent as f64));
-        let text =
-            format!("{ago:>9} {status:>6} {took:>9} {sent:>9} {client:<22} {method} {host} {target} {note}");
-        Line { style, text }
+        Line { style, text: row(&ago, &status.to_string(), &took, &sent, client, &what) }
     }));
     lines
 }
@@ -342,7 +400,8 @@ mod tests {
     const SIZE: Size = Size { width: 100, height: 40 };
 
     fn texts(before: &str, now: &str, order: Order, size: Size) -> String {
-        let lines = lines(&Sample::parse(before), &Sample::parse(now), order, size);
+        let view = View { order, is_paused: false };
+        let lines = lines(&Sample::parse(before), &Sample::parse(now), view, size);
         lines.iter().map(|line| format!("{}\n", line.text)).collect()
     }
 
@@ -354,7 +413,13 @@ mod tests {
                    first_byte\t100:10\ncount\tdelay_us\t1500\n\
                    zone\ta.example\t0\t300\t0\t0\t0\t3000\t64:200\n";
         let text = texts(before, now, Order::Rate, SIZE);
-        for part in ["responses  100/s", "2xx 100/s", "5xx 0.5/s", "sent 2.5 kB/s", "loop 1.5 ms late"] {
+        for part in [
+            "responses      100/s",
+            "2xx    100/s",
+            "5xx    0.5/s",
+            "sent    2.5 kB/s",
+            "loop delay   1.5 ms",
+        ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
         let zone = text.lines().find(|line| line.ends_with("  a.example")).unwrap_or_default();
@@ -381,11 +446,32 @@ mod tests {
     }
 
     #[test]
+    fn a_small_terminal_shows_what_is_wrong() {
+        let endpoints: String =
+            (0..20).map(|n| format!("endpoint\tapp\t10.0.0.{n}\tup\t9\t0\t5\t0\n")).collect();
+        let now = format!(
+            "version\t1.2\ntime\t1000000\n{}{endpoints}endpoint\tapp\t10.0.0.99\tdown\t7\t0\t0\t3\n\
+             last\t\t10\t5\t::1\tGET\th\t/broken\t503\t1\n",
+            "zone\tz\t0\t1\t0\t0\t0\t9\t\n".repeat(50)
+        );
+        for (width, height) in [(80, 24), (40, 16)] {
+            let text = texts("", &now, Order::Rate, Size { width, height });
+            for part in ["q: quit", "p: pause", "HOST OR ROUTE", "10.0.0.99", "503 "] {
+                assert!(text.contains(part), "{part}\n{text}");
+            }
+        }
+        let view = View { is_paused: true, ..View::default() };
+        let lines = lines(&Sample::default(), &Sample::parse(&now), view, SIZE);
+        assert!(lines[0].text.starts_with("PAUSED") && lines[0].text.contains("p: go on"));
+    }
+
+    #[test]
     fn fits_every_size_and_shows_no_control_character() {
         let row = "last\tgone\t10\t5\t::1\tGET\th\t/\u{1b}[2J\u{9b}31m\t404\t1\n";
         let now = format!("time\t1\n{}{}", row.repeat(50), "zone\tz\t0\t1\t0\t0\t0\t9\t\n".repeat(50));
         for (width, height) in [(1, 1), (20, 5), (80, 24), (300, 100)] {
-            let lines = lines(&Sample::default(), &Sample::parse(&now), Order::Rate, Size { width, height });
+            let size = Size { width, height };
+            let lines = lines(&Sample::default(), &Sample::parse(&now), View::default(), size);
             assert!(lines.len() <= height);
             for line in lines {
                 assert!(line.text.chars().count() <= width);
