@@ -414,7 +414,7 @@ fn events_end_after_a_time() {
     let server = site(&format!("workers = 1\n[timeouts]\nevents = \"10ms\"\n{PAGE}")).start();
     let mut watching = server.connect();
     let events = watching.get("/-/status?events");
-    assert!(events.text().starts_with("data: {"), "{events}");
+    assert!(events.text().starts_with("retry: 1000\ndata: {"), "{events}");
     assert_eq!(watching.get("/a.txt").status, 200, "on the same connection");
 }
 

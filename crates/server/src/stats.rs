@@ -8,6 +8,7 @@ mod layout;
 pub mod live;
 mod memory;
 mod metrics;
+mod page;
 mod process;
 
 use std::fmt::Write;
@@ -26,6 +27,7 @@ pub use self::history::{History, Moment, SERIES, STEPS, Sampler};
 pub use self::layout::{Block, Count, Counts, Values, ZoneValues};
 use self::layout::{NAMES, ZONE};
 pub use self::memory::{CounterMemory, ZoneSums};
+pub use self::page::Received;
 pub use self::process::{ProcessFiles, Usage};
 use crate::disk::Queue;
 use crate::handshake::Validity;
@@ -489,15 +491,8 @@ impl Report {
     }
 
     fn json(&self) -> String {
-        let mut out = format!(
-            "{{\"version\":\"{}\",\"process\":{},\"uptime_s\":{},\"since\":{},\"log_lines_dropped\":{},",
-            env!("CARGO_PKG_VERSION"),
-            self.process,
-            self.uptime.as_secs(),
-            self.since,
-            self.dropped_lines
-        );
-        self.push_state(&mut out);
+        let mut out = self.json_begin();
+        _ = write!(out, "\"certificates\":[{}],", self.certificate_objects());
         if let Some(files) = &self.files {
             let rows: Vec<String> = files.rows().map(|(key, _, n)| format!("\"{key}\":{n}")).collect();
             _ = write!(out, "\"cache_files\":{{{}}},", rows.join(","));
@@ -515,14 +510,37 @@ impl Report {
             }
         }
         out.push(']');
-        self.push_zone_arrays(&mut out);
+        self.push_zone_arrays(&mut out, |_, _| true);
+        self.push_upstream_arrays(&mut out);
+        out.push_str("}\n");
+        out
+    }
+}
+
+impl Report {
+    /// The start of the object.
+    fn json_begin(&self) -> String {
+        let mut out = format!(
+            "{{\"version\":\"{}\",\"process\":{},\"uptime_s\":{},\"since\":{},\"log_lines_dropped\":{},",
+            env!("CARGO_PKG_VERSION"),
+            self.process,
+            self.uptime.as_secs(),
+            self.since,
+            self.dropped_lines
+        );
+        self.push_state(&mut out);
+        out
+    }
+
+    fn push_upstream_arrays(&self, out: &mut String) {
+        let total = self.total();
         out.push_str(",\"endpoints\":[");
-        for (number, endpoint) in self.total().endpoints.iter().take(MAX_ENDPOINTS).enumerate() {
+        for (number, endpoint) in total.endpoints.iter().take(MAX_ENDPOINTS).enumerate() {
             out.push_str(if number > 0 { "," } else { "" });
-            endpoint_object(endpoint, &mut out);
+            endpoint_object(endpoint, out);
         }
         out.push_str("],\"breakers\":[");
-        for (number, breaker) in self.total().breakers.iter().take(MAX_ENDPOINTS).enumerate() {
+        for (number, breaker) in total.breakers.iter().take(MAX_ENDPOINTS).enumerate() {
             let (comma, state) = (if number > 0 { "," } else { "" }, breaker.state.name());
             _ = write!(
                 out,
@@ -530,13 +548,10 @@ impl Report {
                 json_string(&breaker.application)
             );
         }
-        out.push_str("]}\n");
-        out
+        out.push(']');
     }
-}
 
-impl Report {
-    /// The processes, what this one uses, and the certificates. With a comma at the end.
+    /// The processes, and what this one uses. With a comma at the end.
     fn push_state(&self, out: &mut String) {
         let number = |n: Option<u64>| n.map_or_else(|| "null".to_owned(), |n| n.to_string());
         let ages: Vec<String> =
@@ -547,6 +562,10 @@ impl Report {
             let (open, most) = (number(descriptors), number(max_descriptors));
             _ = write!(out, "\"memory\":{memory},\"descriptors\":{open},\"max_descriptors\":{most},");
         }
+    }
+
+    /// With commas between them.
+    fn certificate_objects(&self) -> String {
         let certificate = |Validity { name, file, key, not_before, not_after }: &Validity| {
             let (name, file, key) = (json_string(name), json_string(file), json_string(key));
             format!(
@@ -554,20 +573,22 @@ impl Report {
                  \"not_after\":{not_after}}}"
             )
         };
-        let certificates: Vec<String> =
-            self.validities.iter().take(MAX_CERTIFICATES).map(certificate).collect();
-        _ = write!(out, "\"certificates\":[{}],", certificates.join(","));
+        let certificates = self.validities.iter().take(MAX_CERTIFICATES).map(certificate);
+        certificates.collect::<Vec<String>>().join(",")
     }
 
-    /// The hosts and the routes, each as an array of JSON.
-    fn push_zone_arrays(&self, out: &mut String) {
-        let array = |is_in: fn(&Zone) -> bool| {
-            let zones = self.zones.iter().filter(|snapshot| is_in(&snapshot.zone));
-            zones.map(zone_object).collect::<Vec<String>>().join(",")
-        };
-        let hosts = array(|zone| matches!(zone, Zone::Host(_)));
-        let routes = array(|zone| matches!(zone, Zone::Route(..)));
-        _ = write!(out, ",\"hosts\":[{hosts}],\"routes\":[{routes}]");
+    /// The hosts and the routes, each as an array of JSON. `is_in`: whether the zone with this number is in it.
+    fn push_zone_arrays(&self, out: &mut String, mut is_in: impl FnMut(usize, &ZoneSnapshot) -> bool) {
+        let (mut hosts, mut routes) = (Vec::new(), Vec::new());
+        for (number, snapshot) in self.zones.iter().enumerate() {
+            if is_in(number, snapshot) {
+                match snapshot.zone {
+                    Zone::Host(_) => hosts.push(zone_object(snapshot)),
+                    Zone::Route(..) => routes.push(zone_object(snapshot)),
+                }
+            }
+        }
+        _ = write!(out, ",\"hosts\":[{}],\"routes\":[{}]", hosts.join(","), routes.join(","));
     }
 }
 

@@ -2,6 +2,7 @@
 //! the main thread. Workers share nothing.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,8 +36,9 @@ use crate::watch::Watch;
 
 /// Idle helper threads end after this.
 const HELPER_IDLE: Duration = Duration::from_secs(10);
-/// The most requests that are shown at once as the last ones.
-const RECENT: u64 = 50;
+/// The most requests that are shown at once as the last ones, over all workers; and those that each worker may show.
+const RECENT: u64 = 64;
+const RECENT_OF_EACH: u64 = 8;
 /// Bytes of a helper thread's stack.
 const HELPER_STACK: usize = 256 * 1024;
 
@@ -198,6 +200,8 @@ async fn serve(
         tasks.spawn_local(changes::subscribe().receive(connections.responder.files.clone()));
     }
     let disk = connections.services.disk.clone();
+    let workers = connections.services.site.workers.map_or(1, NonZeroUsize::get) as u64;
+    let recent = RECENT.div_ceil(workers).max(RECENT_OF_EACH);
     tasks.spawn_local(disk.close_files(closing));
     on_serving();
     let mut left: Pin<Box<dyn Future<Output = ()>>> = Box::pin(std::future::pending());
@@ -219,7 +223,7 @@ async fn serve(
                     _ = removed.send(connections.responder.cache.purge(&purge));
                 }
                 Some(WorkerCommand::Recent(from, response)) => {
-                    _ = response.send(connections.services.access.recent.text(from, RECENT));
+                    _ = response.send(connections.services.access.recent.text(from, recent));
                 }
                 Some(WorkerCommand::Disconnect(selection, response)) => {
                     // The main thread may have given up waiting.
@@ -234,7 +238,7 @@ async fn serve(
                     _ = begun.send(());
                 }
                 Some(WorkerCommand::RecentLines(response)) => {
-                    _ = response.send(connections.services.access.recent.lines(RECENT));
+                    _ = response.send(connections.services.access.recent.lines(recent));
                 }
                 Some(WorkerCommand::Ping(response)) => _ = response.send(()),
                 Some(WorkerCommand::Stop) | None => return Ok(()),

@@ -4,7 +4,7 @@ use crate::text;
 
 const PAGE: &str = include_str!("monitor/acts.html");
 /// For the page: it sends its forms to itself, and loads nothing.
-pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; \
+pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'self'; \
                           frame-ancestors 'none'";
 /// Fields of a form.
 const MAX_FIELDS: usize = 16;

@@ -4,8 +4,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use taipan_http::date;
-
 use crate::access::{Action, Condition, Rules};
 use crate::authentication::{Satisfy, Scheme};
 use crate::model::Route;
@@ -101,21 +99,129 @@ pub struct Summary<'a> {
     /// When the counting began, in seconds since 1970.
     pub since: i64,
     /// Keys, names and values of counts.
-    pub rows: &'a [(&'a str, &'a str, u64)],
+    pub counts: &'a [(&'a str, &'a str, u64)],
+    /// The cells of each row. A table without rows is hidden.
+    pub endpoints: &'a [Vec<String>],
+    pub zones: &'a [Vec<String>],
+    pub certificates: &'a [Vec<String>],
 }
 
+/// The tables of counts: the key of the first count of each, and its title.
+const TABLES: &[(&str, &str)] = &[
+    ("active", "Now"),
+    ("accepted", "Connections"),
+    ("http_1_0", "Requests"),
+    ("incomplete", "Responses"),
+    ("cache_hits", "Caches"),
+    ("shed_cold", "Protection"),
+    ("wrong_passwords", "Logins"),
+    ("handshakes", "TLS and HTTP/2"),
+    ("timeout_handshake", "Timeouts"),
+    ("abandoned", "Scripts and applications"),
+    ("limited_requests", "Limits"),
+    ("breakers_opened", "Proxy"),
+    ("parts", "Other"),
+];
+
 pub fn page(summary: &Summary<'_>) -> String {
-    let mut rows = Vec::new();
-    for (key, name, value) in summary.rows {
-        rows.extend_from_slice(b"<tr><th scope=\"row\">");
-        text::html(name, &mut rows);
-        rows.extend_from_slice(format!("<td class=\"n\" data-count=\"{key}\">{value}</tr>\n").as_bytes());
+    let since = text::rfc3339(summary.since);
+    let since = String::from_utf8_lossy(&since);
+    let shown = since.get(..16).unwrap_or(&since).replace('T', " ");
+    let hidden = |rows: &[Vec<String>]| if rows.is_empty() { " hidden" } else { "" };
+    // What stands between two `@` is the name of a place. One pass: the texts may have such names, too.
+    let mut page = String::with_capacity(PAGE.len() * 3);
+    for (number, part) in PAGE.split('@').enumerate() {
+        match part {
+            _ if number % 2 == 0 => page.push_str(part),
+            "version" => page.push_str(summary.version),
+            "uptime" => page.push_str(&span(summary.uptime.as_secs())),
+            "since" => page.push_str(&since),
+            "since-text" => page.extend([&shown, " UTC"]),
+            "no-endpoints" => page.push_str(hidden(summary.endpoints)),
+            "no-zones" => page.push_str(hidden(summary.zones)),
+            "no-certificates" => page.push_str(hidden(summary.certificates)),
+            "endpoints" => {
+                page.push_str(&rows(summary.endpoints, &["state", "", "path", "n", "n", "n", "n", "path"]))
+            }
+            "zones" => page.push_str(&rows(summary.zones, &["path", "n", "n", "n", "n", "n", "n"])),
+            "certificates" => page.push_str(&rows(summary.certificates, &["path", "state", "", "", "path"])),
+            "counts" => page.push_str(&counts(summary.counts)),
+            place => debug_assert!(false, "the page has the unknown place {place}"),
+        }
     }
-    let since = date::format(summary.since);
-    PAGE.replace("@version@", summary.version)
-        .replace("@uptime@", &format!("{} s", summary.uptime.as_secs()))
-        .replace("@since@", &String::from_utf8_lossy(&since))
-        .replace("@rows@", &String::from_utf8_lossy(&rows))
+    page
+}
+
+fn counts(counts: &[(&str, &str, u64)]) -> String {
+    let mut out = Vec::new();
+    for (at, (key, name, value)) in counts.iter().enumerate() {
+        let title = TABLES.iter().find(|(first, _)| first == key).map(|(_, title)| *title);
+        if let Some(title) = title.or((at == 0).then_some("Counts")) {
+            let end = if at > 0 { "</table>\n" } else { "" };
+            out.extend_from_slice(format!("{end}<table><caption>{title}</caption>\n").as_bytes());
+        }
+        out.extend_from_slice(b"<tr><th scope=\"row\">");
+        text::html(name, &mut out);
+        let class = if *value > 0 { "n" } else { "n zero" };
+        let value = grouped(*value);
+        out.extend_from_slice(
+            format!("<td class=\"{class}\" data-count=\"{key}\">{value}</tr>\n").as_bytes(),
+        );
+    }
+    out.extend_from_slice(if counts.is_empty() { b"" } else { b"</table>\n" });
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// `classes`: of the cells of each row.
+fn rows(rows: &[Vec<String>], classes: &[&str]) -> String {
+    let mut out = Vec::new();
+    for row in rows {
+        out.extend_from_slice(b"<tr>");
+        for (cell, class) in row.iter().zip(classes) {
+            let colour = match (*class, cell.split(' ').next().unwrap_or_default()) {
+                ("state", "up") => " green",
+                ("state", "down" | "expired") => " red",
+                _ => "",
+            };
+            out.extend_from_slice(format!("<td class=\"{class}{colour}\">").as_bytes());
+            text::html(cell, &mut out);
+        }
+        out.extend_from_slice(b"</tr>\n");
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// A number in groups of three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A short duration with at most four digits.
+pub fn time(micros: u64) -> String {
+    match micros {
+        ..1_000 => format!("{micros} \u{b5}s"),
+        1_000..1_000_000 => format!("{}.{:02} ms", micros / 1_000, micros % 1_000 / 10),
+        _ => format!("{}.{:02} s", grouped(micros / 1_000_000), micros % 1_000_000 / 10_000),
+    }
+}
+
+/// A duration in its two largest units.
+pub fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
 }
 
 /// Whether some clients may have what is at a route without a user, token or authorizer. Rules that send clients to a user
@@ -215,14 +321,61 @@ mod tests {
         }
     }
 
+    fn with(counts: &[(&str, &str, u64)], rows: &[Vec<String>]) -> String {
+        let uptime = Duration::from_secs(3_700);
+        page(&Summary {
+            version: "1",
+            uptime,
+            since: 0,
+            counts,
+            endpoints: rows,
+            zones: &[],
+            certificates: &[],
+        })
+    }
+
     #[test]
-    fn the_page_has_every_count_as_text() {
-        let rows = [("key", "a <name>", 7)];
-        let page = page(&Summary { version: "1", uptime: Duration::from_secs(5), since: 0, rows: &rows });
-        assert!(page.contains("a &lt;name&gt;<td class=\"n\" data-count=\"key\">7</tr>"), "{page}");
-        assert!(page.contains("1970") && !page.contains('@'), "{page}");
+    fn the_page_has_every_count_and_every_row_as_text() {
+        let counts = [("accepted", "a <name>", 1_234_567), ("idle", "other", 0)];
+        let page = with(&counts, &[vec!["down".to_owned(), "<b>@zones@".to_owned()]]);
+        for part in [
+            "<caption>Connections</caption>\n<tr><th scope=\"row\">a &lt;name&gt;<td class=\"n\" \
+             data-count=\"accepted\">1,234,567</tr>",
+            "<td class=\"n zero\" data-count=\"idle\">0</tr>",
+            "<tr><td class=\"state red\">down<td class=\"\">&lt;b&gt;@zones@</tr>",
+            "datetime=\"1970-01-01T00:00:00Z\">1970-01-01 00:00 UTC<",
+            "loaded 1 h 1 min ago",
+            "id=\"endpoints\"><h2>",
+            "id=\"zones\" hidden><div",
+        ] {
+            assert!(page.contains(part), "{part}\n{page}");
+        }
         for forbidden in ["http:", "https:", "style=\"", "onclick"] {
             assert!(!page.contains(forbidden), "{forbidden}");
+        }
+        assert!(!with(&counts, &[]).contains('@'), "a place is left");
+    }
+
+    #[test]
+    fn the_page_is_small() {
+        let size = PAGE.len() + STYLE.len() + SCRIPT.len();
+        assert!(size < 40_000, "the page, its style and its script have {size} bytes");
+    }
+
+    #[test]
+    fn numbers_and_durations_read_well() {
+        for (number, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), expected);
+        }
+        for (micros, expected) in
+            [(0, "0 \u{b5}s"), (999, "999 \u{b5}s"), (1_234, "1.23 ms"), (61_050_000, "61.05 s")]
+        {
+            assert_eq!(time(micros), expected);
+        }
+        for (seconds, expected) in
+            [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_600, "1 h 0 min"), (90_061, "1 d 1 h")]
+        {
+            assert_eq!(span(seconds), expected);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::response::{Body, BodyStream, NextChunk, Response};
 use crate::response_head::HeadWriter;
 use crate::semaphore::Permit;
 use crate::services::Services;
-use crate::stats::{RecentText, Report, Reporter, SERIES, STEPS};
+use crate::stats::{Received, RecentText, Report, Reporter, SERIES, STEPS};
 
 const JSON: &str = "application/json";
 /// How often clients receive events.
@@ -66,7 +66,13 @@ impl Exchange<'_> {
             .field("Content-Type", "text/event-stream")
             .field("Cache-Control", "no-store");
         let end = Instant::now() + self.services.site.timeouts.events;
-        let stream = EventStream { from: Vec::new(), pause: Duration::ZERO, end, _permit: permit };
+        let stream = EventStream {
+            received: Received::nothing(),
+            from: Vec::new(),
+            pause: Duration::ZERO,
+            end,
+            _permit: permit,
+        };
         Response { body: Body::Stream(Box::new(stream)), ..Response::from_head(Rc::new(head.finish())) }
     }
 
@@ -115,19 +121,29 @@ impl Exchange<'_> {
 
 fn page(report: &Report) -> String {
     let total = report.total();
-    let rows: Vec<_> = total.rows().collect();
+    let counts: Vec<_> = total.rows().collect();
     let (version, uptime, since) = (env!("CARGO_PKG_VERSION"), report.uptime, report.since);
-    monitor::page(&Summary { version, uptime, since, rows: &rows })
+    monitor::page(&Summary {
+        version,
+        uptime,
+        since,
+        counts: &counts,
+        endpoints: &report.endpoint_cells(),
+        zones: &report.zone_cells(),
+        certificates: &report.certificate_cells(),
+    })
+}
+
+/// A point as JSON.
+fn point((time, values): &(u64, [u64; SERIES.len()])) -> String {
+    let values: Vec<String> = values.iter().map(u64::to_string).collect();
+    format!("[{time},{}]", values.join(","))
 }
 
 /// The points of one kind of step as JSON.
 fn history(reporter: &Reporter, kind: usize) -> String {
     let ((step, count), now) = (STEPS[kind], clock::wall() as u64);
     let points = reporter.history.as_ref().map(|history| history.points(kind, now)).unwrap_or_default();
-    let point = |(time, values): &(u64, [u64; SERIES.len()])| {
-        let values: Vec<String> = values.iter().map(u64::to_string).collect();
-        format!("[{time},{}]", values.join(","))
-    };
     let points: Vec<String> = points.iter().map(point).collect();
     format!(
         "{{\"now\":{now},\"step\":{step},\"count\":{count},\"series\":[\"{}\"],\"points\":[{}]}}",
@@ -136,9 +152,19 @@ fn history(reporter: &Reporter, kind: usize) -> String {
     )
 }
 
+/// The latest point of each kind of step as JSON, or null.
+fn latest(reporter: &Reporter) -> String {
+    let now = clock::wall() as u64;
+    let latest = |kind| reporter.history.as_ref().and_then(|history| history.latest(kind, now));
+    let points: Vec<String> =
+        (0..STEPS.len()).map(|kind| latest(kind).as_ref().map_or_else(|| "null".to_owned(), point)).collect();
+    points.join(",")
+}
+
 /// Events for one client. The next is made when the client has taken the one before.
 struct EventStream {
-    /// For each worker, the number of the first request that the client has not received.
+    received: Received,
+    /// For each worker, the number of the first ended request that the client has not received.
     from: Vec<u64>,
     pause: Duration,
     end: Instant,
@@ -151,7 +177,8 @@ impl BodyStream for EventStream {
             let left = self.end.saturating_duration_since(Instant::now());
             let pause = std::mem::replace(&mut self.pause, EVENT_INTERVAL);
             tokio::time::sleep(pause.min(left)).await;
-            if pause >= left {
+            // Each response has an event.
+            if !pause.is_zero() && pause >= left {
                 return Ok(None);
             }
             let Some(reporter) = services.reporter.as_ref().filter(|_| !services.is_leaving.get()) else {
@@ -166,7 +193,8 @@ impl BodyStream for EventStream {
                 .enumerate()
                 .map(|(at, text)| text.as_ref().map_or_else(|| known(at), |text| text.next))
                 .collect();
-            Ok(Some(event(&report, &recent).into_bytes()))
+            let report = report.event(&mut self.received);
+            Ok(Some(event(&report, &latest(reporter), &recent).into_bytes()))
         })
     }
 
@@ -175,7 +203,8 @@ impl BodyStream for EventStream {
     }
 }
 
-fn event(report: &Report, recent: &[Option<RecentText>]) -> String {
+/// `retry`: the browser connects again after so many milliseconds.
+fn event(report: &str, points: &str, recent: &[Option<RecentText>]) -> String {
     let requests: Vec<String> = recent
         .iter()
         .map(|worker| match worker {
@@ -185,6 +214,6 @@ fn event(report: &Report, recent: &[Option<RecentText>]) -> String {
             None => "null".to_owned(),
         })
         .collect();
-    let report = report.write(Form::Json);
-    format!("data: {{\"report\":{},\"requests\":[{}]}}\n\n", report.trim_end(), requests.join(","))
+    let requests = requests.join(",");
+    format!("retry: 1000\ndata: {{\"report\":{report},\"points\":[{points}],\"requests\":[{requests}]}}\n\n")
 }

@@ -101,18 +101,26 @@ impl History {
     pub fn points(&self, kind: usize, now: u64) -> Vec<(u64, Point)> {
         let (seconds, count) = STEPS[kind];
         let oldest = (now / seconds).saturating_sub(count as u64);
-        let read = |step: u64| {
-            let cell = self.cell(kind, step);
-            let is_it = cell[0].load(Ordering::Acquire) == step * seconds;
-            is_it.then(|| {
-                let mut point = Point::default();
-                for (value, number) in point.iter_mut().zip(&cell[1..]) {
-                    *value = number.load(Ordering::Relaxed);
-                }
-                (step * seconds, point)
-            })
-        };
-        (oldest..now / seconds + 1).filter_map(read).collect()
+        (oldest..now / seconds + 1).filter_map(|step| self.read(kind, step)).collect()
+    }
+
+    /// The point of the last step of a kind that has ended, or of the one before.
+    pub fn latest(&self, kind: usize, now: u64) -> Option<(u64, Point)> {
+        let present = now / STEPS[kind].0;
+        (present.saturating_sub(2)..present).rev().find_map(|step| self.read(kind, step))
+    }
+
+    /// The point of the step with this number, and the second at which it began.
+    fn read(&self, kind: usize, step: u64) -> Option<(u64, Point)> {
+        let (cell, began) = (self.cell(kind, step), step * STEPS[kind].0);
+        if cell[0].load(Ordering::Acquire) != began {
+            return None;
+        }
+        let mut point = Point::default();
+        for (value, number) in point.iter_mut().zip(&cell[1..]) {
+            *value = number.load(Ordering::Relaxed);
+        }
+        Some((began, point))
     }
 
     fn write(&self, kind: usize, step: u64, point: &Point) {
