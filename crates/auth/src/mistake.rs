@@ -142,7 +142,7 @@ impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::TooLarge => write!(f, "the file has more than {} MiB", MAX_FILE >> 20),
-            Self::TooMany => f.write_str("the file has more than 200000 entries; divide it"),
+            Self::TooMany => f.write_str("the file has more than 200000 entries"),
         }
     }
 }

@@ -50,6 +50,7 @@ fn each_command_has_its_exit_code_and_says_what_it_did() {
     let home = Folder::new();
     home.file("toml", "root = \"x\"\n");
     home.symlink("link", "users");
+    home.symlink("dangling", "nothing");
     home.folder("folder");
     let long = "x".repeat(256);
     let table = [
@@ -60,7 +61,10 @@ fn each_command_has_its_exit_code_and_says_what_it_did() {
         ("-iv users ann", "pw\n", 0, "users: the password of ann is right"),
         ("-iv users bob", "pw two\n", 0, "the password of bob is right"),
         ("-iv users bob", "pw\n", 3, "the password of bob is another one"),
-        ("-iv users eve", "pw\n", 6, "users: there is no eve"),
+        ("-iv users eve", "pw\n", 6, "users: there is no eve\n"),
+        ("-i --digest a:b digest ann", "pw", 6, "realm \"a:b\": the name has a colon"),
+        ("-i --digest realm digest a:b", "pw", 6, "user \"a:b\": the name has a colon"),
+        ("-i dangling ann", "pw", 1, "dangling is a link; name the file itself: nothing"),
         ("-vb users ann pw", "", 0, "other users of this machine can see"),
         ("-D users eve", "", 0, "users: there is no eve"),
         ("-D users bob", "", 0, "users: removed bob"),
@@ -78,12 +82,18 @@ fn each_command_has_its_exit_code_and_says_what_it_did() {
         ("-i missing/users ann", "pw", 1, "missing/users does not exist"),
         ("-ci missing/users ann", "pw", 1, "missing: No such file"),
         ("-i users", "pw", 2, "passwd needs a user"),
-        ("-is users ann", "pw", 0, "warning: SHA-1 gives passwords away"),
+        (
+            "-is users ann",
+            "pw",
+            0,
+            "warning: from a stolen file with SHA-1, most passwords are found quickly",
+        ),
         ("-iB -C 4 users ann", &"x".repeat(73), 0, "only the first 72 bytes"),
         ("-ip users dee", "a:b", 5, "cannot be written as plain text"),
         ("-ip users dee", "pw", 0, "users: added dee"),
         ("-ipv users dee", "pw", 0, "the password of dee is right"),
         ("-iv users dee", "pw", 6, "users: there is no dee; line 2: this is no hash"),
+        ("-iv users gil", "pw", 6, "for hashes of 13 characters\n"),
         ("-ci users eve", "pw", 0, "users: replaced, because of -c; it had 2 lines, and has eve alone now"),
     ];
     let mut rows = Rows::new();
@@ -108,7 +118,7 @@ fn each_command_has_its_exit_code_and_says_what_it_did() {
     let mut left: Vec<_> =
         fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["folder", "link", "toml", "users"]);
+    assert_eq!(left, ["dangling", "folder", "link", "toml", "users"]);
 }
 
 #[test]

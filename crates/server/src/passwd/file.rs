@@ -101,8 +101,9 @@ fn regular(path: &Path) -> Result<Option<Metadata>, Failure> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_file() => Ok(Some(found)),
         Ok(found) if found.is_symlink() => {
-            let target = fs::canonicalize(path).map_or("another".into(), |path| path.display().to_string());
-            Err(Failure::File(format!("{} is a link; name the file itself: {target}", path.display())))
+            let target = fs::canonicalize(path).or_else(|_| fs::read_link(path)).unwrap_or_default();
+            let (path, target) = (path.display(), target.display());
+            Err(Failure::File(format!("{path} is a link; name the file itself: {target}")))
         }
         Ok(_) => Err(Failure::File(format!("{} is not a regular file", path.display()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -50,7 +50,10 @@ fn run(flags: &Passwd) -> Result<(), Failure> {
         PasswdKind::Hash(_) => Key::User(&flags.user),
         PasswdKind::Digest(realm, _) => Key::Digest { user: &flags.user, realm },
     };
-    key.check().map_err(|error| Failure::User(format!("user {:?}: {error}", flags.user)))?;
+    key.check().map_err(|error| match (&flags.kind, Key::User(&flags.user).check()) {
+        (PasswdKind::Digest(realm, _), Ok(())) => Failure::User(format!("realm {realm:?}: {error}")),
+        _ => Failure::User(format!("user {:?}: {error}", flags.user)),
+    })?;
     match &flags.task {
         PasswdTask::Print => print(flags, key),
         PasswdTask::Create(path) => create(flags, key, path),
@@ -148,7 +151,8 @@ fn verify(flags: &Passwd, path: &Path) -> Result<(), Failure> {
 fn listed(mistakes: &Mistakes) -> String {
     mistakes.listed.first().map_or(String::new(), |first| {
         let more = mistakes.listed.len() - 1 + mistakes.more;
-        format!("; {first} ({more} more such lines)")
+        let more = if more == 0 { String::new() } else { format!(" (and {more} more such lines)") };
+        format!("; {first}{more}")
     })
 }
 
@@ -169,7 +173,7 @@ fn new_hash(new: NewHash, password: &str) -> Result<String, Failure> {
     if new.kind().is_weak() {
         let kind = new.kind().name();
         warn(format_args!(
-            "{kind} gives passwords away to who steals the file; leave the flag out for argon2id"
+            "from a stolen file with {kind}, most passwords are found quickly; leave the flag out for argon2id"
         ));
     }
     if password.len() > new.counted() {
