@@ -135,26 +135,32 @@ impl Limit {
 }
 
 impl By {
-    /// The value of the field or of the cookie that requests are counted by. `None`: the request has none, or they are
-    /// counted by something else.
+    /// The value of the field or of the cookie that requests are counted by. Requests with several of them are counted
+    /// together: it depends on the application which one it takes. `None`: the request has none, or they are counted by
+    /// something else.
     pub fn value<'a>(&self, head: &Head<'a>) -> Option<&'a [u8]> {
         let named = |name: &'a [u8], own: &str| name.eq_ignore_ascii_case(own.as_bytes());
         match self {
             By::Field(own) => {
-                head.fields.iter().find(|field| named(field.name, own)).map(|field| field.value)
+                let fields = head.fields.iter().filter(|field| named(field.name, own));
+                only(fields.map(|field| field.value))
             }
             By::Cookie(own) => {
                 let cookies = head.values("cookie").flat_map(|value| value.split(|byte| *byte == b';'));
-                cookies
-                    .filter_map(|cookie| {
-                        let (name, value) = cookie.trim_ascii().split_at_checked(own.len())?;
-                        (name == own.as_bytes()).then(|| value.strip_prefix(b"="))?
-                    })
-                    .next()
+                only(cookies.filter_map(|cookie| {
+                    let (name, value) = cookie.trim_ascii().split_at_checked(own.len())?;
+                    (name == own.as_bytes()).then(|| value.strip_prefix(b"="))?
+                }))
             }
             By::Connection | By::Client | By::Route | By::Host | By::All => None,
         }
     }
+}
+
+/// The only value. Several are as an empty one.
+fn only<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+    let first = values.next()?;
+    Some(values.next().map_or(first, |_| b""))
 }
 
 /// The limit that an access rule names.
@@ -222,7 +228,9 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_a_field_or_a_cookie() {
-        let bytes = b"GET / HTTP/1.1\r\nHost: h\r\nX-Key: 5\r\nx-key: 6\r\nCookie: a=1; sid=2;b=\r\nCookie: other=3\r\n\r\n";
+        let bytes =
+            b"GET / HTTP/1.1\r\nHost: h\r\nX-Key: 5\r\ntwo: 6\r\nTwo: 7\r\nCookie: a=1; sid=2;b=;c=1\r\n\
+                      Cookie: other=3; c=2\r\n\r\n";
         let mut store = FieldStore::new();
         let (head, _) = parse(bytes, &mut store, &Limits::default()).unwrap().unwrap();
         let cookie = |name: &str| By::Cookie(name.to_owned());
@@ -230,6 +238,8 @@ mod tests {
             (By::Field("x-key".to_owned()), Some("5")),
             (By::Field("X-KEY".to_owned()), Some("5")),
             (By::Field("x-ke".to_owned()), None),
+            (By::Field("two".to_owned()), Some("")),
+            (cookie("c"), Some("")),
             (cookie("a"), Some("1")),
             (cookie("sid"), Some("2")),
             (cookie("si"), None),

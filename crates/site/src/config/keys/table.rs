@@ -835,7 +835,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::Pairs("a table of `NAME = value`"),
                 default: Words("none"),
                 example: "{ X-Api-Key = \"!secret-*\" }",
-                text: "Values of any fields, with `*` and `?`. A field that is absent has the empty value.",
+                text: "Values of any fields, with `*` and `?`, in any case of letters. A field that is absent has the empty value.",
             },
             Key {
                 name: "tls",
@@ -1665,7 +1665,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "What is counted together: the requests of a `\"connection\"`; of a `\"client\"`, which is an IPv4 address \
                        or the first 64 bits of an IPv6 address; of a `\"route\"`, of a `\"host\"`, or `\"all\"`; or those \
                        with the same value of a field, `\"field:NAME\"`, or of a cookie, `\"cookie:NAME\"`. A request without \
-                       the field or the cookie is not limited.",
+                       the field or the cookie is not limited; those with several of them are counted \
+                       together.",
             },
             Key {
                 name: "paths",
