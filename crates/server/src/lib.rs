@@ -66,6 +66,7 @@ pub mod spawner;
 pub mod cache;
 pub mod content;
 pub mod publishing;
+pub mod regular_file;
 pub mod request;
 pub mod response;
 

@@ -240,6 +240,7 @@ const SERVER: &[&str] = &[
     "stats",
     "destination",
     "privileged_file",
+    "regular_file",
     "privilege",
     "sandbox",
     "disk",

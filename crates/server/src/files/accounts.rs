@@ -4,13 +4,13 @@
 //! Knows nothing of what is in it.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::log;
+use crate::{log, regular_file};
 
 /// Bytes of a file. What follows is not read.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -63,7 +63,7 @@ pub fn read(path: &Path) -> Arc<[u8]> {
 }
 
 fn read_whole(path: &Path) -> io::Result<Text> {
-    let file = File::open(path)?;
+    let file = regular_file::open(path)?;
     let stamp = stamp(&file.metadata()?);
     let mut bytes = Vec::new();
     file.take(MAX_BYTES).read_to_end(&mut bytes)?;

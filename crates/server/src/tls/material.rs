@@ -4,7 +4,7 @@
 //! warning.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use super::names::distinguished;
 use super::pem::{self, PrivateKey};
 use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity};
+use crate::regular_file;
 
 /// Bytes of a file.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -497,7 +498,7 @@ pub fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let read = || {
         // Without room to grow, so that no copy of a key stays behind.
         let mut text = Zeroizing::new(Vec::new());
-        let file = File::open(path)?;
+        let file = regular_file::open(path)?;
         let length = file.metadata()?.len();
         text.reserve_exact(length.min(MAX_FILE) as usize + 2);
         file.take(MAX_FILE + 1).read_to_end(&mut text)?;

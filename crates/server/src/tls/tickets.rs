@@ -21,6 +21,7 @@ use site::tls::Tickets;
 use zeroize::Zeroizing;
 
 use self::tree::{SECRET, Secret, SecretTree, derive};
+use crate::regular_file;
 use crate::tls::crypto::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use crate::tls::crypto::hkdf::{HKDF_SHA256, Salt};
 use crate::tls::crypto::rand::{SecureRandom, SystemRandom};
@@ -288,7 +289,7 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let shown = path.display();
     // Without room to grow, so that no copy stays behind.
     let mut content = Zeroizing::new(Vec::with_capacity(KEY_FILE.end() + 2));
-    let read = File::open(path)
+    let read = regular_file::open(path)
         .and_then(|file| file.take(*KEY_FILE.end() as u64 + 1).read_to_end(&mut content))
         .map_err(|e| format!("cannot read the keys of session tickets, {shown}: {e}"));
     match read? {
