@@ -507,6 +507,7 @@ fn a_throttle_file_of_thttpd_works_with_its_bad_lines_reported() {
     let check = server.run_command(&["check"]);
     let text = String::from_utf8_lossy(&check.stderr).into_owned() + &String::from_utf8_lossy(&check.stdout);
     assert!(text.contains("throttle:3: warning: there is text behind the rate"), "{text}");
+    assert!(server.stderr().contains("throttle:3: there is text behind the rate"), "{}", server.stderr());
     let explain =
         e2e::run(["explain", "GET", "/slow/a", "-c", &server.home().join("site.toml").to_string_lossy()]);
     let text = String::from_utf8_lossy(&explain.stdout).into_owned();

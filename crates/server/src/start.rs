@@ -24,6 +24,9 @@ const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHO
 /// With `--tls localhost`.
 const LOCAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
+/// Warnings that the log has after one reading.
+const LOGGED_WARNINGS: usize = 20;
+
 /// Where the addresses of a site come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Addresses {
@@ -35,9 +38,9 @@ enum Addresses {
 /// The site that a command line names. Errors: lines that say what to do.
 pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
     let (mut site, warnings) = read(&flags.source)?;
-    if matches!(flags.source, SiteSource::Foreign(_)) {
-        // What the other server did, and this one does not.
-        warnings.iter().for_each(|warning| log::warn(format_args!("{warning}")));
+    warnings.iter().take(LOGGED_WARNINGS).for_each(|warning| log::warn(format_args!("{warning}")));
+    if let Some(more) = warnings.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
+        log::warn(format_args!("{more} more such lines; taipan check prints them"));
     }
     if !flags.listen.is_empty() {
         let read = |text: &String| {
@@ -157,11 +160,18 @@ pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
     read(source).map(|(site, _)| site)
 }
 
-/// As [`load`], with warnings.
+/// As [`load`], with warnings for the log: what the other server did, and this one does not; or the lines of other files
+/// that do not count.
 fn read(source: &SiteSource) -> Result<(Site, Vec<ConfigError>), Vec<String>> {
     match source {
         SiteSource::Config(_) | SiteSource::Foreign(_) => {
-            let read = config::read_source(source).map(|read| (read.site, read.warnings));
+            let read = config::read_source(source).map(|read| match source {
+                SiteSource::Foreign(_) => (read.site, read.warnings),
+                _ => {
+                    let warnings = read.warnings_of_named_files().cloned().collect();
+                    (read.site, warnings)
+                }
+            });
             // What a large configuration needed to be read is several times as large as its site.
             sys::trim_heap();
             read.map_err(|errors| errors.iter().map(ToString::to_string).collect())

@@ -73,6 +73,12 @@ impl Configuration {
         self.named().map(|(path, _)| path)
     }
 
+    /// Warnings about lines of these files, which change more often than the configuration.
+    pub fn warnings_of_named_files(&self) -> impl Iterator<Item = &ConfigError> {
+        let is_named = |file: &Path| self.named_files().any(|named| named.ends_with(file));
+        self.warnings.iter().filter(move |warning| is_named(&warning.file))
+    }
+
     fn named(&self) -> impl Iterator<Item = (&Path, &Place)> {
         KEYS.iter().flat_map(|key| self.places.values(key)).filter(|(path, _)| path.is_absolute())
     }
