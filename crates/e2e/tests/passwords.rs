@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use e2e::{Response, Rows, Server, Site, TIMEOUT, program, tool, wait_until};
+use e2e::{Address, Response, Rows, Server, Site, TIMEOUT, program, tool, wait_until};
 
 /// `user:hash` of Debian's htpasswd. `kind` is one of its options.
 fn htpasswd(kind: &str, user: &str, password: &str) -> String {
@@ -159,6 +159,8 @@ fn a_folder_may_have_users_of_its_own() {
             challenge.field("www-authenticate"),
             Some("Basic realm=\"/club/\", charset=\"UTF-8\""),
         );
+        let told = "the password file of /bad/ has lines that do not count (1): line 1: a line has the form USER:HASH";
+        rows.holds("log", "it names the line", server.stderr().contains(told));
     }
 }
 
@@ -247,6 +249,108 @@ fn wget_authenticates_by_digest_with_md5() {
     }
 }
 
+/// A path may have several names that each ask for users, and a script may lead to another path: the credentials of a request
+/// count once.
+#[test]
+fn credentials_of_digest_pass_for_everything_that_a_request_leads_to() {
+    let digest = "auth = \"digest\"\nrealm = \"club\"\nuser_files = \"digest\"\n";
+    let site = site(&format!(
+        "listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\"]\ncertificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n\
+         [[route]]\npath = \"/club/\"\n{digest}[[route]]\npath = \"/club/**.txt\"\n{digest}\
+         [[route]]\npath = \"/cgi-bin/\"\ncgi = true\n{digest}"
+    ))
+    .script("cgi-bin/lead.cgi", "#!/bin/sh\nprintf 'Location: /club/deep/a.txt\\n\\n'\n")
+    .script("cgi-bin/again.cgi", "#!/bin/sh\nprintf 'Location: /cgi-bin/lead.cgi/x\\n\\n'\n")
+    .certificate();
+    digest_line(&site, &["-c"]);
+    let server = site.start();
+    let mut rows = Rows::new();
+    for (path, expected) in [
+        ("/club/", "club\n"),
+        ("/club/deep/a.txt", "deep\n"),
+        ("/cgi-bin/lead.cgi", "deep\n"),
+        ("/cgi-bin/again.cgi", "deep\n"),
+    ] {
+        for (at, flags) in [(0, &["-s"][..]), (1, &["-sk", "--http1.1"]), (1, &["-sk", "--http2"])] {
+            let Address::Tcp(address) = server.addresses()[at].clone() else { panic!("it has a port") };
+            let url = format!("{}://{address}{path}", ["http", "https"][at]);
+            let login = ["-f", "--digest", "-u", "ann:wonderland", &url];
+            let output = tool("curl").args(flags).args(login).output().expect("it runs");
+            rows.check(
+                format!("{flags:?} {url}"),
+                String::from_utf8_lossy(&output.stdout).as_ref(),
+                expected,
+            );
+        }
+    }
+    let login = ["-sf", "--digest", "-u", "ann:wrong"];
+    let output = tool("curl").args(login).arg(server.url("/cgi-bin/lead.cgi")).output();
+    rows.check("a wrong password", output.expect("it runs").status.code(), Some(22));
+}
+
+#[test]
+fn guesses_by_digest_count_for_the_address_and_for_the_user() {
+    let site = site(
+        "trusted_proxies = \"127.0.0.0/8\"\nauth = \"digest\"\nrealm = \"club\"\nuser_files = \"digest\"\n",
+    );
+    digest_line(&site, &["-c"]);
+    let server = site.start();
+    let from = |client: &str, password: &str| {
+        let (client, user) = (format!("X-Forwarded-For: {client}"), format!("ann:{password}"));
+        let login = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "--digest", "-u", &user, "-H", &client];
+        let output = tool("curl").args(login).arg(server.url("/")).output().expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let found: Vec<String> = (0..8).map(|number| from("192.0.2.1", &format!("guess {number}"))).collect();
+    assert_eq!(found, ["401", "401", "401", "401", "401", "401", "429", "429"]);
+    assert_eq!(from("192.0.2.2", "wonderland"), "200", "another client");
+    let found: Vec<String> = (0..22).map(|client| from(&format!("198.51.100.{client}"), "guess")).collect();
+    assert!(found[..20].iter().all(|status| status == "401"), "{found:?}");
+    assert_eq!(found[21], "429", "{found:?}");
+    assert!(wait_until(TIMEOUT, || from("192.0.2.3", "wonderland") == "200"), "the time of the user is over");
+}
+
+#[test]
+fn a_listing_shows_folders_without_a_password_file() {
+    for (mode, of_all, of_club) in [
+        ("folder", "", vec!["deep/", "open/"]),
+        ("inherited", "", vec!["deep/", "open/"]),
+        // The users of the route may have what has no file.
+        ("folder", "user_files = \"users\"\n", vec![]),
+    ] {
+        let server = site(&format!(
+            "auth = \"basic\"\nfolder_passwords = \"{mode}\"\nlisting = true\nindex = []\n{of_all}\
+             rewrites = {{ \"/alias/\" = \"/club/$rest\" }}\n"
+        ))
+        .every_protocol()
+        .file("club/.htpasswd", htpasswd("-m", "ann", "wonderland"))
+        .file("club/closed/.htpasswd", htpasswd("-m", "eve", "apple"))
+        .file("club/open/b.txt", "b")
+        .file("free/c.txt", "c")
+        .start();
+        let folders = |target: &str, user: &str, password: &str| -> Vec<String> {
+            let listing = request(&server, target, &basic(user, password)).text();
+            let links = listing.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+            let folders = links.filter_map(|link| link.strip_prefix("./")).filter(|link| link.ends_with('/'));
+            folders.map(str::to_owned).collect()
+        };
+        let mut rows = Rows::new();
+        let name = format!("{mode} {of_all}");
+        let user = if of_all.is_empty() { ("ann", "wonderland") } else { ("bob", "builder") };
+        rows.check(
+            format!("{name}: the root"),
+            folders("/", user.0, user.1),
+            vec!["cgi-bin/".into(), "free/".into()],
+        );
+        for target in ["/club/", "/alias/"] {
+            let found = folders(target, "ann", "wonderland");
+            let expected: Vec<String> = of_club.iter().map(|name| (*name).to_owned()).collect();
+            rows.check(format!("{name}: {target}"), found, expected);
+        }
+        rows.check(format!("{name}: without a password"), status(&server, "/club/", ""), 401);
+    }
+}
+
 #[test]
 fn git_clones_with_a_password() {
     let core = tool("git").arg("--exec-path").output().expect("git runs").stdout;
@@ -314,9 +418,30 @@ fn a_changed_file_counts_without_a_reload() {
     let done = tool("htpasswd").args(["-b", "-m"]).arg(&file).args(["dora", "explorer"]).output();
     assert!(done.expect("htpasswd runs").status.success());
     assert!(wait_until(TIMEOUT, || dora() == 200));
-    assert_eq!(status(&server, "/", &basic("ann", "wonderland")), 200);
+    // The earlier process, in which the client has to wait, may have the connection still.
+    assert!(wait_until(TIMEOUT, || status(&server, "/", &basic("ann", "wonderland")) == 200));
     fs::write(&file, users()).expect("the file can be written");
     assert!(wait_until(TIMEOUT, || dora() == 401), "a user who is removed may not pass, nor by the cache");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_reported_and_stops_nothing() {
+    let server = site("auth = \"basic\"\nuser_files = \"users\"\n").start();
+    let file = server.home().join("users");
+    let ann = || status(&server, "/", &basic("ann", "wonderland"));
+    assert_eq!(ann(), 200);
+    fs::remove_file(&file).expect("it is our file");
+    assert!(tool("mkfifo").arg(&file).status().expect("mkfifo runs").success());
+    assert!(wait_until(TIMEOUT, || server
+        .stderr()
+        .contains("users cannot be read: it is not a regular file")));
+    assert_eq!(ann(), 200, "the users stay as they were");
+    fs::remove_file(&file).expect("it is our file");
+    fs::write(&file, format!("eve\n{}", htpasswd("-m", "dora", "explorer"))).expect("it can be written");
+    assert!(wait_until(TIMEOUT, || status(&server, "/", &basic("dora", "explorer")) == 200));
+    assert!(wait_until(TIMEOUT, || ann() == 401));
+    let told = "users:1: this line does not count; a line has the form USER:HASH";
+    assert!(server.stderr().contains(told), "{}", server.stderr());
 }
 
 #[test]

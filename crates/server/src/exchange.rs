@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::script::environment::Additions;
+use site::authentication::FOLDER_FILE;
 use site::authorizer::Authorizer;
 use site::certificates::key_authorization;
 use site::cors::Cors;
@@ -76,6 +77,7 @@ use self::refusal::Fast;
 use self::token_checks::TokenChecks;
 use crate::cache::Cache;
 use crate::clock;
+use crate::content::listing::Filter;
 use crate::content::{compress, delta, file, fixed, image_map, kept, listing};
 use crate::destination::DestinationId;
 use crate::files::folders::Folder;
@@ -372,8 +374,10 @@ struct Exchange<'a> {
     internal_redirects: usize,
     /// The credentials of the request that have passed.
     passed: Vec<Passed>,
-    /// The value of `Authentication-Info`.
+    /// The value of `Authentication-Info`, if credentials of Digest have passed.
     authentication_info: Option<String>,
+    /// The head that the client has sent. `None`: that of the request, which is no internal redirect.
+    original: Option<&'a Head<'a>>,
     /// The applications that the request was sent to, apart from authorizers.
     upstream: Option<Rc<UpstreamLog>>,
     /// `None`: no upstream gets the path as it was sent.
@@ -459,6 +463,7 @@ impl<'a> Exchange<'a> {
             internal_redirects: 0,
             passed: Vec::new(),
             authentication_info: None,
+            original: None,
             upstream: None,
             raw: None,
             sending: Sending::No,
@@ -983,13 +988,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    async fn list(&self, query: listing::Query) -> Response {
+    async fn list(&mut self, query: listing::Query) -> Response {
         if self.services.sheds_cold() {
             return self.status(self.route(&query.path), Status::SERVICE_UNAVAILABLE).await;
         }
-        let may_know = |path: &SafePath<'_>| self.may_know(path);
-        let filter = self.responder.needs.path_rules.then_some(&may_know as &dyn Fn(&SafePath<'_>) -> bool);
-        listing::list(&self.responder.files, query, filter).await
+        let responder = self.responder;
+        let without = self.has_passed_for_folder().then_some(FOLDER_FILE);
+        let may_know = &mut |path: &SafePath<'_>| self.may_know_entry(path);
+        let filter = responder.needs.path_rules.then_some(Filter { may_know, without });
+        listing::list(&responder.files, query, filter).await
     }
 
     /// What is at `path`. Errors: the status of the response.

@@ -6,7 +6,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use auth::hash::MAX_MEMORY;
+
 use crate::alternates::MAX_ALTERNATES;
+use crate::authentication::{FolderPasswords, Scheme};
 use crate::authorizer::{MAX_ANSWER, MAX_ANSWERS};
 use crate::compress::Kept;
 use crate::field_file::MAX_AS_IS;
@@ -81,6 +84,13 @@ pub const HTTP2_WINDOW: u64 = 64 * 1024;
 pub const HTTP2_CONNECTION: u64 = 64 * HTTP2_WINDOW;
 /// A remembered answer of an authorizer, or what a token says, without its fields.
 const ANSWER: usize = 256;
+/// Bytes of the password files of folders that a worker keeps, unless one file is larger.
+pub const FOLDER_USERS: usize = 4 << 20;
+/// The users of the largest password file.
+const LARGEST_USERS: u64 = 40 << 20;
+/// Nonces of Digest whose uses are counted, with their part of the table.
+pub const NONCES: usize = 8192;
+const NONCE: u64 = 128;
 /// Folders per worker whose members are listed or copied by WebDAV at the same time.
 pub const PUBLISHED_FOLDERS: usize = 8;
 /// A block of log lines.
@@ -329,6 +339,29 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             count: if any_route(site, |route| route.jwt.is_some()) { of_each_worker(MAX_ANSWERS) } else { 0 },
         },
         Use {
+            what: "remembered passwords",
+            each: ANSWER as u64,
+            count: if any_route(site, Route::asks_for_users) { of_each_worker(MAX_ANSWERS) } else { 0 },
+        },
+        Use { what: "passwords being compared", each: comparison(site), count: workers },
+        Use {
+            what: "nonces of Digest",
+            each: NONCE,
+            count: if any_route(site, |route| route.authentication.scheme == Scheme::Digest) {
+                NONCES as u64
+            } else {
+                0
+            },
+        },
+        Use {
+            what: "password files of folders: kept, and being read",
+            each: LARGEST_USERS,
+            count: match any_route(site, has_folder_passwords) {
+                true => of_each_worker(limits.disk_threads.saturating_add(1)),
+                false => 0,
+            },
+        },
+        Use {
             what: "requests that wait for a script",
             each: limits.head.head as u64,
             count: if site.has_scripts() { site.scripts.queue as u64 } else { 0 },
@@ -513,6 +546,20 @@ fn any_route(site: &Site, wants: impl Fn(&Route) -> bool) -> bool {
     site.hosts.iter().flat_map(|host| host.routes.iter()).any(wants)
 }
 
+fn has_folder_passwords(route: &Route) -> bool {
+    route.authentication.folder != FolderPasswords::Off
+}
+
+/// Bytes of one comparison of a password, with the costliest hash.
+fn comparison(site: &Site) -> u64 {
+    let of_route = |route: &Route| match has_folder_passwords(route) {
+        // Their files may change at any time.
+        true => MAX_MEMORY,
+        false => route.authentication.users.iter().map(|users| users.memory()).max().unwrap_or(0),
+    };
+    site.hosts.iter().flat_map(|host| host.routes.iter()).map(of_route).max().unwrap_or(0) as u64
+}
+
 fn logs_requests(site: &Site) -> bool {
     let sends_spans = site.tracing.as_ref().is_some_and(|tracing| tracing.export.is_some());
     sends_spans || site.log.access.is_some() || site.hosts.iter().any(|host| host.access_log.is_some())
@@ -539,7 +586,13 @@ pub fn logs(site: &Site) -> BTreeSet<&Path> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use auth::hash::PlainText;
+    use auth::users::Users;
+
     use super::*;
+    use crate::authentication::Authentication;
     use crate::compress::{Codings, CompressRules};
     use crate::model::Limits;
 
@@ -660,6 +713,35 @@ mod tests {
             let needed = total(&descriptors(&fitted, 2));
             assert!(needed <= allowed, "{needed} of {allowed}");
         }
+    }
+
+    #[test]
+    fn passwords_cost_what_the_costliest_hash_needs() {
+        let cost = |authentication: Authentication| {
+            let mut site = site();
+            let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
+            let mut host = site.hosts[0].clone();
+            let authentication = Arc::new(authentication);
+            host.routes = crate::route::Routes::only(Route { authentication, ..fallback });
+            site.hosts = crate::host::Hosts::only(host);
+            let uses = worst_case(&site, 2);
+            let of = |what: &str| uses.iter().find(|own| own.what.starts_with(what)).map(Use::sum);
+            ["passwords being compared", "remembered passwords", "nonces", "password files"].map(of)
+        };
+        let remembered = Some(2 * 1024 * 256);
+        let mut users = Users::default();
+        let hash = b"$argon2id$v=19$m=19456,t=2,p=1$1q+I1s4ZyCTyyWUK2l/cOQ$74ABYL2axK2QikjWG3MdEMCrbBfb1ZP8o0dbEAD5KoM";
+        users.insert(1, b"ann", hash, PlainText::Refuse).expect("it is a hash");
+        let basic = Authentication { scheme: Scheme::Basic, ..Authentication::default() };
+        let of_file = Authentication { users: vec![Arc::new(users)], ..basic.clone() };
+        assert_eq!(cost(of_file), [Some(2 * 19456 * 1024), remembered, None, None]);
+        let of_folders = Authentication { folder: FolderPasswords::Folder, ..basic };
+        let threads = 2 * (site().limits.disk_threads as u64 + 1);
+        let files = Some(threads * LARGEST_USERS);
+        assert_eq!(cost(of_folders), [Some(2 * MAX_MEMORY as u64), remembered, None, files]);
+        let digest = Authentication { scheme: Scheme::Digest, ..Authentication::default() };
+        assert_eq!(cost(digest), [None, remembered, Some(8192 * 128), None]);
+        assert_eq!(cost(Authentication::default()), [None; 4]);
     }
 
     #[test]

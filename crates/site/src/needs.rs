@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::access::Action;
+use crate::authentication::FolderPasswords;
 use crate::model::{Host, LogFormat, Route, Site};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,9 @@ impl Needs {
             limit_rules: site.rules().any(|rule| matches!(rule.action, Action::Limit(_))),
             address_rules: site.rules().any(|rule| rule.asks_for_server_address()),
             tls_rules: site.rules().any(|rule| rule.asks_for_tls()),
-            path_rules: site.rules().any(|rule| rule.asks_for_path()) || site.hosts.iter().any(routes_differ),
+            path_rules: site.rules().any(|rule| rule.asks_for_path())
+                || routes().any(|route| route.authentication.folder != FolderPasswords::Off)
+                || site.hosts.iter().any(routes_differ),
             authorizers: routes().any(|route| !route.authorizers.is_empty() || route.jwt.is_some()),
             refusals: site.hosts.iter().any(|host| host.tls.refuses()),
             cors: routes().any(|route| route.cors.is_some()),

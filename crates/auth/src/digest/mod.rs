@@ -130,6 +130,21 @@ impl Digest {
         Ok(Self { user, realm, nonce, uri, response, algorithm, cnonce, count })
     }
 
+    /// The name of the user: of one of `users`, or as the client has sent it.
+    pub fn user<'a>(&'a self, mut users: impl Iterator<Item = &'a DigestUsers>) -> &'a str {
+        match &self.user {
+            UserName::Plain(name) => name,
+            UserName::Hashed(hash) => users
+                .find_map(|users| users.find_hashed(&self.realm, hash, self.algorithm))
+                .map_or(hash.as_str(), |(name, _)| name),
+        }
+    }
+
+    /// As the client has sent it.
+    pub fn nonce(&self) -> &[u8] {
+        &self.nonce
+    }
+
     /// An unknown user costs what a known one costs.
     pub fn verify<'a>(&self, users: &'a DigestUsers, context: &Context) -> Result<Passed<'a>, DigestError> {
         if self.realm != context.realm {

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD_NO_PAD;
 use super::{HashError, Kind, same};
 
 /// Memory in KiB: 256 MiB.
-const MAX_MEMORY: u32 = 256 << 10;
+const MAX_MEMORY: u32 = (super::MAX_MEMORY >> 10) as u32;
 
 /// Memory times passes, in KiB: 512 MiB. It takes some 500 ms.
 const MAX_WORK: u32 = 512 << 10;

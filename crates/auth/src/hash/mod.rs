@@ -36,6 +36,9 @@ pub use write::{Bounds, NewHash};
 /// Bytes of a password. The cost of some kinds grows with its length; libxcrypt has the same bound.
 pub const MAX_PASSWORD: usize = 512;
 
+/// Bytes of memory for one comparison.
+pub const MAX_MEMORY: usize = 256 << 20;
+
 /// Bytes of a field with a hash.
 pub const MAX_FIELD: usize = 512;
 

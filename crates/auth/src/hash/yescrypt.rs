@@ -6,7 +6,7 @@ use super::{HashError, Kind, same};
 use crate::crypt64;
 
 /// Memory in bytes. With N = 2^18 and r = 32 it would be 1 GiB.
-const MAX_MEMORY: u64 = 256 << 20;
+const MAX_MEMORY: u64 = super::MAX_MEMORY as u64;
 
 const MAX_SALT: usize = 64;
 

@@ -96,14 +96,18 @@ pub fn cached(files: &Files, query: &Query, now: i64) -> Option<Response> {
     Some(conditional(services, route, query, Response::from_head(page.response.get(&services.clock))))
 }
 
-/// Which entries of a folder a client may know of. `None`: all of them.
-pub type Filter<'a> = Option<&'a dyn Fn(&SafePath<'_>) -> bool>;
+/// Which entries of a folder a client may know of.
+pub struct Filter<'a> {
+    pub may_know: &'a mut dyn FnMut(&SafePath<'_>) -> bool,
+    /// Folders that have a file of this name are left out.
+    pub without: Option<&'static str>,
+}
 
 /// Entries that are filtered in one turn of the loop.
 const FILTERED_PER_TURN: usize = 256;
 
 /// Reads and renders the listing. One that is filtered is not cached.
-pub async fn list(files: &Files, query: Query, filter: Filter<'_>) -> Response {
+pub async fn list(files: &Files, query: Query, filter: Option<Filter<'_>>) -> Response {
     let services = &files.services;
     let route = services.route(query.host.host(), &query.path);
     match render(files, route, &query, filter).await {
@@ -125,7 +129,12 @@ fn conditional(services: &Services, route: &Route, query: &Query, response: Resp
 }
 
 /// Errors: the status of the response.
-async fn render(files: &Files, route: &Route, query: &Query, filter: Filter<'_>) -> Result<Response, Status> {
+async fn render(
+    files: &Files,
+    route: &Route,
+    query: &Query,
+    filter: Option<Filter<'_>>,
+) -> Result<Response, Status> {
     let services = &files.services;
     let device = query.folder.device;
     let job = Job {
@@ -137,7 +146,9 @@ async fn render(files: &Files, route: &Route, query: &Query, filter: Filter<'_>)
         limit: services.site.limits.listing_entries,
         first: services.site.cache.bytes / FRACTION_OF_CACHE,
         compress_from: route.files.compress.min,
+        without: filter.as_ref().and_then(|filter| filter.without),
     };
+    let is_filtered = filter.is_some();
     let result = match filter {
         None => {
             let work = move || job.read().map(|(entries, extent)| job.render(entries, extent));
@@ -165,7 +176,7 @@ async fn render(files: &Files, route: &Route, query: &Query, filter: Filter<'_>)
     }
     let head = DatedHead::new(head.length(first.len() as u64).finish_with(&first), &services.clock);
     let response = Response::from_head(head.get(&services.clock));
-    if filter.is_some() {
+    if is_filtered {
         return Ok(response);
     }
     let page = ListingPage { response: head, folder: query.folder, rendered_at: now };
@@ -178,7 +189,7 @@ async fn filtered(
     services: &Services,
     query: &Query,
     job: Job,
-    filter: &dyn Fn(&SafePath<'_>) -> bool,
+    filter: Filter<'_>,
 ) -> Result<Result<Rendered, OpenError>, Busy> {
     let device = query.folder.device;
     let read = move || (job.read(), job);
@@ -196,7 +207,7 @@ async fn filtered(
             EntryKind::Folder => path.as_folder(),
             EntryKind::File | EntryKind::Other => path,
         });
-        if path.is_some_and(|path| filter(&path)) {
+        if path.is_some_and(|path| (filter.may_know)(&path)) {
             allowed.push(entry);
         }
     }
@@ -241,6 +252,8 @@ struct Job {
     first: usize,
     /// Bytes. A smaller listing is not compressed.
     compress_from: u64,
+    /// Folders that have a file of this name are left out.
+    without: Option<&'static str>,
 }
 
 /// The first bytes, and the renderer of the rest, if there is more.
@@ -273,6 +286,16 @@ impl Job {
     fn hides(&self, name: &str) -> bool {
         let is_private = || self.query.below.join(name).is_some_and(|path| self.private.contains(&path));
         self.meta_folders.iter().any(|folder| folder == name) || (!self.private.is_empty() && is_private())
+    }
+
+    /// A folder whose file cannot be looked up is left out, too.
+    fn is_left_out(&self, folder: &str) -> bool {
+        let Some(name) = self.without else { return false };
+        let Some(path) = self.query.below.join(folder).and_then(|folder| folder.join(name)) else {
+            return true;
+        };
+        let file = beneath::open(&self.query.root, &path, self.symlinks, OFlags::PATH, Wait::Allowed);
+        !matches!(file, Err(OpenError::Missing))
     }
 
     fn read(&self) -> Result<(Vec<Entry>, Extent), OpenError> {
@@ -332,6 +355,9 @@ impl Job {
             FileType::RegularFile => EntryKind::File,
             _ => EntryKind::Other,
         };
+        if kind == EntryKind::Folder && self.is_left_out(&name) {
+            return Ok(None);
+        }
         let (size, modified) = (st.stx_size, st.stx_mtime.tv_sec);
         Ok(Some(Entry { name, kind, size, modified }))
     }

@@ -68,9 +68,19 @@ impl<'a> Exchange<'a> {
 
     /// Whether the client may have what is at a path without a further password, token or authorizer.
     pub(super) fn may_know(&self, path: &SafePath<'_>) -> bool {
+        self.check_entry(path).is_ok()
+    }
+
+    /// As `check_access`, for an entry of a listing: it needs no further token or authorizer.
+    pub(super) fn check_entry(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
         let needs = &self.responder.needs;
-        (!needs.rules || self.check_access(path).is_ok())
-            && (!needs.authorizers || !self.lacks_authorization(path))
+        if needs.rules {
+            self.check_access(path)?;
+        }
+        match needs.authorizers && self.lacks_authorization(path) {
+            true => Err(Refused::Unauthorized(path.clone().into_owned())),
+            false => Ok(()),
+        }
     }
 
     /// As `check_access`, for the file that stands for `path`: an index file, or a precompressed one.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::basic::{self, Authorization, Basic};
-use auth::digest::{DigestError, Reason};
+use auth::digest::{Digest, DigestError, Reason};
 use site::authentication::{Authentication, FolderPasswords, Scheme};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::Exchange;
 use super::access::Refused;
-use super::digest::{self, DigestUser};
+use super::digest::{self, DigestUser, Replay};
 use super::logins::Login;
 use crate::request::Request;
 use crate::response::Response;
@@ -24,10 +24,20 @@ const USER_VARIABLE: &str = "HTTP_REMOTE_USER";
 #[derive(Clone)]
 pub(super) struct Passed {
     authentication: Arc<Authentication>,
-    /// The path whose folder had no users of its own, or had those of the authentication.
+    /// Of folders with password files: the one that the credentials have passed for.
     folder: Option<SafePath<'static>>,
+    /// Whose password was right, or would have been asked for.
+    users: Users,
     /// `None`: nothing protects the folder.
     user: Option<User>,
+}
+
+/// Whose users may have a folder.
+#[derive(Clone, Copy)]
+enum Users {
+    OfRoute,
+    /// Those of its own file, or of one that it inherits.
+    OfFolder,
 }
 
 #[derive(Clone)]
@@ -86,6 +96,43 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Whether the credentials have passed for folders that may have password files.
+    pub(super) fn has_passed_for_folder(&self) -> bool {
+        self.passed.iter().any(|passed| passed.folder.is_some())
+    }
+
+    /// As `may_know`, for what is in a folder that the client may have. A folder has no password file of its own.
+    pub(super) fn may_know_entry(&mut self, path: &SafePath<'_>) -> bool {
+        let before = self.passed.len();
+        let may_know = loop {
+            let Err(refused) = self.check_entry(path) else { break true };
+            let Refused::Unauthenticated(own, at) = refused else { break false };
+            let Some(passed) = self.inherited(&own, &at) else { break false };
+            self.passed.push(passed);
+        };
+        self.passed.truncate(before);
+        may_know
+    }
+
+    /// For a folder without a password file: the credentials that have passed for the folder around it, if they are
+    /// enough.
+    fn inherited(&self, own: &Arc<Authentication>, path: &SafePath<'_>) -> Option<Passed> {
+        let around = path.first_segments(path.segments().count().checked_sub(1)?)?.as_folder();
+        let routes = &self.host().routes;
+        // Another route may have another root.
+        if !path.is_folder() || routes.find(&around) != routes.find(path) {
+            return None;
+        }
+        let passed = self.passed.iter().find(|passed| passed.is_for(own, &around))?;
+        match (own.folder, passed.users) {
+            (FolderPasswords::Off, _) => None,
+            (FolderPasswords::Folder, Users::OfFolder) if own.has_users() => None,
+            (FolderPasswords::Folder | FolderPasswords::Inherited, _) => {
+                Some(Passed { folder: Some(folder_of(path)), ..passed.clone() })
+            }
+        }
+    }
+
     /// The response of the fast path. `None`: credentials have to be compared.
     pub(super) fn refused_fast(&self, refused: Refused<'a>) -> Option<Response> {
         match refused {
@@ -107,20 +154,20 @@ impl<'a> Exchange<'a> {
             return Ok(());
         }
         let folder = (own.folder != FolderPasswords::Off).then(|| folder_of(path));
-        let users = match &folder {
-            None => Some(own.clone()),
+        let (users, asked) = match &folder {
+            None => (Users::OfRoute, Some(own.clone())),
             Some(folder) => match self.folder_users(own, folder).await {
-                Ok(Some(users)) => Some(users),
+                Ok(Some(users)) => (Users::OfFolder, Some(users)),
                 // Nothing protects the folder.
-                Ok(None) => own.has_users().then(|| own.clone()),
+                Ok(None) => (Users::OfRoute, own.has_users().then(|| own.clone())),
                 Err(status) => return Err(self.status(self.route(path), status).await),
             },
         };
-        let user = match users {
-            Some(users) => self.log_in(&users, path).await?,
+        let user = match asked {
+            Some(asked) => self.log_in(&asked, path).await?,
             None => None,
         };
-        self.pass_user(Passed { authentication: own.clone(), folder, user });
+        self.pass_user(Passed { authentication: own.clone(), folder, users, user });
         Ok(())
     }
 
@@ -177,20 +224,30 @@ impl<'a> Exchange<'a> {
         let Authorization::Digest(credentials) = self.authorization() else {
             return Err(Failure::Ask(Reason::Wrong));
         };
+        let digest = Digest::parse(credentials).map_err(|_| Failure::Malformed)?;
         let logins = &self.responder.logins;
-        if let Some(wait) = logins.wait(self.client.ip()) {
+        let attempt = logins.digest_attempt(users, &digest, self.client.ip());
+        if let Some(wait) = attempt.wait() {
             return Err(Failure::Wait(wait));
         }
-        match digest::verify(users, self.head, credentials, self.now) {
-            Ok(DigestUser { name, info }) if users.permits(&name) => {
+        let replay = match self.authentication_info {
+            None => Replay::Refused,
+            Some(_) => Replay::SameRequest,
+        };
+        let head = self.original.unwrap_or(self.head);
+        match digest::verify(users, head, &digest, replay, self.now) {
+            Ok(DigestUser { name, info }) => {
+                attempt.succeeded();
+                if !users.permits(&name) {
+                    return Err(Failure::Forbidden);
+                }
                 self.authentication_info = Some(info);
                 Ok((name, "Digest"))
             }
-            Ok(_) => Err(Failure::Forbidden),
             Err(DigestError::Stale) => Err(Failure::Ask(Reason::Stale)),
             Err(DigestError::Wrong) => {
                 self.services.counts.add(Count::WrongPasswords, 1);
-                logins.failed(self.client.ip());
+                attempt.failed();
                 Err(Failure::Ask(Reason::Wrong))
             }
             Err(DigestError::Realm) => Err(Failure::Ask(Reason::Wrong)),

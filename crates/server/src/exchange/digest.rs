@@ -9,12 +9,11 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use auth::digest::{Context, Digest, DigestError, Passed, Reason, challenge};
 use auth::nonce::{Nonce, Use, Uses};
 use site::authentication::Authentication;
+use site::memory::NONCES;
 use taipan_http::head::Head;
 
 /// Seconds of a nonce.
 const LIFETIME: i64 = 300;
-/// Nonces whose uses are counted: less than 1 MiB.
-const NONCES: usize = 8192;
 
 struct Nonces {
     key: [u8; 32],
@@ -64,15 +63,23 @@ pub fn challenges(authentication: &Authentication, reason: Reason, now: i64) -> 
     algorithms.iter().map(|algorithm| challenge(&authentication.realm, *algorithm, &nonce, reason)).collect()
 }
 
-/// The user of these credentials, which are behind the scheme.
+/// Whether the use of a nonce counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replay {
+    Refused,
+    /// The credentials have passed for another path of the same request.
+    SameRequest,
+}
+
+/// The user of these credentials. `head`: as the client has sent it.
 pub fn verify(
     authentication: &Authentication,
     head: &Head<'_>,
-    credentials: &[u8],
+    digest: &Digest,
+    replay: Replay,
     now: i64,
 ) -> Result<DigestUser, DigestError> {
     let nonces = &*NONCES_OF_PROCESS;
-    let digest = Digest::parse(credentials)?;
     let context = Context {
         method: head.token.as_bytes(),
         target: head.raw_target.as_bytes(),
@@ -89,10 +96,14 @@ pub fn verify(
         }
     }
     let Passed { user, nonce, count, info } = result?;
+    let passed = DigestUser { name: user.to_owned(), info };
+    if replay == Replay::SameRequest {
+        return Ok(passed);
+    }
     let mut uses = nonces.uses.lock().unwrap_or_else(PoisonError::into_inner);
     uses.expire(now - LIFETIME);
     match uses.note(nonce, count) {
-        Use::First => Ok(DigestUser { name: user.to_owned(), info }),
+        Use::First => Ok(passed),
         // The client repeats it with a new nonce, and another client cannot.
         Use::Again | Use::Forgotten => Err(DigestError::Stale),
     }

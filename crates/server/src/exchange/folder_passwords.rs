@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use auth::hash::PlainText;
-use auth::mistake::MAX_FILE;
+use auth::mistake::{MAX_FILE, Mistakes};
 use auth::users::Users;
 use site::authentication::{Authentication, FOLDER_FILE, FolderPasswords};
+use site::memory::FOLDER_USERS;
 use site::model::{Action, Symlinks};
 use site::plan;
 use taipan_http::status::Status;
@@ -22,7 +23,7 @@ use crate::files::beneath::{self, OpenError, READ, Root, Wait};
 use crate::files::roots::Roots;
 use crate::log;
 
-/// Folders of which a worker knows the users. With more, all are looked up again.
+/// Folders of which a worker knows the users. With more, or with more than `FOLDER_USERS`, all are looked up again.
 const FOLDERS: usize = 1024;
 
 #[derive(Default)]
@@ -46,6 +47,8 @@ struct Known {
     checked_at: i64,
     /// Keeps the address of the settings, which is in the key.
     _settings: Arc<Authentication>,
+    /// Of the file.
+    bytes: usize,
     /// `None`: the folder has no file. Errors: the file cannot be used.
     users: Result<Option<Arc<Authentication>>, Status>,
 }
@@ -88,6 +91,7 @@ impl Exchange<'_> {
         let mode = own.folder;
         let found = self.services.disk.run_for_request(device, Work::File, move || search.find(mode)).await;
         let found = found.map_err(|_| Status::SERVICE_UNAVAILABLE)?;
+        let bytes = if let Found::Users { bytes, .. } = &found { *bytes } else { 0 };
         let users = match found {
             Found::Nothing => Ok(None),
             Found::Unusable(what) => {
@@ -96,28 +100,33 @@ impl Exchange<'_> {
                 }
                 Err(Status::FORBIDDEN)
             }
-            Found::Users(users, folder) => {
+            Found::Users { users, folder, .. } => {
                 let is_known = |known: &&Known| {
                     let earlier = known.users.as_ref().ok().and_then(Option::as_ref);
                     earlier.is_some_and(|earlier| earlier.users.iter().any(|earlier| earlier.is_same(&users)))
                 };
                 match known.as_ref().filter(is_known) {
                     Some(known) => known.users.clone(),
-                    None => Ok(Some(Arc::new(Authentication {
-                        realm: format!("/{folder}"),
-                        users: vec![Arc::new(users)],
-                        user_files: Vec::new(),
-                        folder: FolderPasswords::Off,
-                        ..(**own).clone()
-                    }))),
+                    None => {
+                        warn(&folder, users.mistakes());
+                        Ok(Some(Arc::new(Authentication {
+                            realm: format!("/{folder}"),
+                            users: vec![Arc::new(users)],
+                            user_files: Vec::new(),
+                            folder: FolderPasswords::Off,
+                            ..(**own).clone()
+                        })))
+                    }
                 }
             }
         };
         let mut all = files.known.borrow_mut();
-        if all.len() >= FOLDERS && !all.contains_key(&key) {
+        all.remove(&key);
+        let kept: usize = all.values().map(|known| known.bytes).sum();
+        if all.len() >= FOLDERS || kept + bytes > FOLDER_USERS {
             all.clear();
         }
-        let known = Known { checked_at: self.now, _settings: own.clone(), users: users.clone() };
+        let known = Known { checked_at: self.now, _settings: own.clone(), bytes, users: users.clone() };
         all.insert(key, known);
         users
     }
@@ -140,6 +149,16 @@ impl Exchange<'_> {
     }
 }
 
+/// One line about those that do not count.
+fn warn(folder: &str, mistakes: &Mistakes) {
+    if let Some(first) = mistakes.listed.first() {
+        let count = mistakes.listed.len() + mistakes.more;
+        log::warn(format_args!(
+            "the password file of /{folder} has lines that do not count ({count}): {first}"
+        ));
+    }
+}
+
 /// The work of a helper thread.
 struct Search {
     root: Root,
@@ -150,8 +169,12 @@ struct Search {
 
 enum Found {
     Nothing,
-    /// With the folder that the file is in.
-    Users(Users, String),
+    /// With the size of the file, and the folder that it is in.
+    Users {
+        users: Users,
+        bytes: usize,
+        folder: String,
+    },
     Unusable(String),
 }
 
@@ -180,7 +203,7 @@ impl Search {
             return Found::Unusable(error.to_string());
         }
         match Users::parse(&bytes, self.plain) {
-            Ok(users) => Found::Users(users, folder.to_owned()),
+            Ok(users) => Found::Users { users, bytes: bytes.len(), folder: folder.to_owned() },
             Err(error) => Found::Unusable(error.to_string()),
         }
     }

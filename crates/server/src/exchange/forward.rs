@@ -214,6 +214,9 @@ impl Exchange<'_> {
             internal_redirects: self.internal_redirects + 1,
             authorized_by: std::mem::take(&mut self.authorized_by),
             verified: std::mem::take(&mut self.verified),
+            passed: std::mem::take(&mut self.passed),
+            authentication_info: self.authentication_info.take(),
+            original: Some(self.original.unwrap_or(self.head)),
             added: std::mem::take(&mut self.added),
             variables: std::mem::take(&mut self.variables),
             upstream: self.upstream.take(),
@@ -227,7 +230,7 @@ impl Exchange<'_> {
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
         (self.variables, self.added, self.cors) = (exchange.variables, exchange.added, None);
-        self.upstream = exchange.upstream;
+        (self.authentication_info, self.upstream) = (exchange.authentication_info, exchange.upstream);
         response
     }
 }

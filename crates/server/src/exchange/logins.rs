@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auth::basic::Basic;
+use auth::digest::Digest;
 use site::authentication::Authentication;
 
 use super::answers::{Answers, Key};
@@ -19,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const REMEMBERED: Duration = Duration::from_mins(5);
 
 pub struct Logins {
-    /// Right credentials, by a keyed hash of users, name and password.
+    /// Right credentials, by a keyed hash of users, name and password; and the nonces of right ones of Digest.
     known: Answers,
     /// With a low priority: passwords that clients try do not delay other responses.
     comparisons: Background,
@@ -69,15 +70,18 @@ impl Logins {
         login
     }
 
-    /// How long an address has to wait after wrong credentials of Digest.
-    pub fn wait(&self, client: Option<IpAddr>) -> Option<Duration> {
-        attempts().wait(Subject::Address(client?))
-    }
-
-    pub fn failed(&self, client: Option<IpAddr>) {
-        if let Some(client) = client {
-            attempts().failed(Subject::Address(client));
-        }
+    /// Credentials of Digest that are compared here and now.
+    pub fn digest_attempt<'a>(
+        &'a self,
+        authentication: &'a Authentication,
+        digest: &'a Digest,
+        client: Option<IpAddr>,
+    ) -> DigestAttempt<'a> {
+        let user = digest.user(authentication.digest_users.iter().map(|users| &**users));
+        let parts = [authentication.realm.as_bytes(), user.as_bytes(), digest.nonce()];
+        let bytes: Vec<u8> =
+            parts.iter().flat_map(|part| [&part.len().to_ne_bytes()[..], part].concat()).collect();
+        DigestAttempt { known: &self.known, key: self.known.key(&bytes), client, user }
     }
 
     fn key(&self, authentication: &Arc<Authentication>, Basic { user, password }: &Basic) -> Key {
@@ -88,6 +92,39 @@ impl Logins {
             bytes.extend_from_slice(part);
         }
         self.known.key(&bytes)
+    }
+}
+
+/// One request with credentials of Digest.
+pub struct DigestAttempt<'a> {
+    known: &'a Answers,
+    /// Of the user and the nonce.
+    key: Key,
+    client: Option<IpAddr>,
+    user: &'a str,
+}
+
+impl DigestAttempt<'_> {
+    /// How long the client, or the user, has to wait. A nonce with which the password was right is known to that user
+    /// alone.
+    pub fn wait(&self) -> Option<Duration> {
+        match self.known.get(self.key, Instant::now()) {
+            Some(_) => None,
+            None => wait(self.client, self.user),
+        }
+    }
+
+    pub fn failed(&self) {
+        subjects(self.client, self.user).for_each(|subject| attempts().failed(subject));
+    }
+
+    /// The wrong passwords of the address stay: its client has a new nonce at any time, and could try passwords of other
+    /// users between two of its own.
+    pub fn succeeded(&self) {
+        if self.known.get(self.key, Instant::now()).is_none() {
+            attempts().succeeded(Subject::User(self.user));
+            self.known.insert(self.key, Vec::new(), Instant::now(), REMEMBERED);
+        }
     }
 }
 
@@ -114,4 +151,45 @@ fn wait(client: Option<IpAddr>, user: &str) -> Option<Duration> {
 
 fn subjects(client: Option<IpAddr>, user: &str) -> impl Iterator<Item = Subject<'_>> {
     [client.map(Subject::Address), Some(Subject::User(user))].into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use site::authentication::Scheme;
+
+    use super::*;
+
+    fn credentials(user: &str, nonce: &str) -> Digest {
+        let text = format!(
+            "username=\"{user}\", realm=\"Restricted\", nonce=\"{nonce}\", uri=\"/\", response=\"0\", qop=auth, \
+             nc=00000001, cnonce=\"c\""
+        );
+        Digest::parse(text.as_bytes()).expect("they are credentials")
+    }
+
+    #[test]
+    fn guesses_by_digest_do_not_lock_out_a_user_who_is_logged_in() {
+        let logins = Logins::default();
+        let own = Authentication { scheme: Scheme::Digest, ..Authentication::default() };
+        let home = Some(IpAddr::from([192, 0, 2, 1]));
+        let first = credentials("digest user", "first");
+        logins.digest_attempt(&own, &first, home).succeeded();
+        for client in 0..30 {
+            let guess = credentials("digest user", "guess");
+            logins.digest_attempt(&own, &guess, Some(IpAddr::from([198, 51, 100, client]))).failed();
+        }
+        let waits = |user: &str, nonce: &str, client: [u8; 4]| {
+            logins.digest_attempt(&own, &credentials(user, nonce), Some(client.into())).wait().is_some()
+        };
+        assert!(waits("digest user", "other", [203, 0, 113, 1]), "the user has to wait");
+        assert!(!waits("digest user", "first", [192, 0, 2, 1]), "but not with a nonce that was right");
+        assert!(!waits("another digest user", "other", [203, 0, 113, 1]), "nor does another user");
+        assert!(!waits("another digest user", "first", [203, 0, 113, 1]));
+        for _ in 0..10 {
+            logins.digest_attempt(&own, &credentials("another digest user", "first"), home).failed();
+        }
+        assert!(waits("a third digest user", "first", [192, 0, 2, 1]), "the address has to wait");
+        logins.digest_attempt(&own, &credentials("a third digest user", "second"), home).succeeded();
+        assert!(waits("a fourth digest user", "first", [192, 0, 2, 1]), "a right password does not end that");
+    }
 }
