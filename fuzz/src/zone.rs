@@ -1,4 +1,4 @@
-//! Time zones. An offset is less than a day, and between two changes of a file it is the same.
+//! Time zones. An offset is less than a day, at any time.
 
 use site::zone::Zone;
 
@@ -11,7 +11,6 @@ pub fn zone(data: &[u8]) {
         for time in times {
             let offset = zone.offset(time);
             assert!(offset.unsigned_abs() < 86_400, "{offset} at {time}");
-            assert_eq!(zone.offset(time), offset);
         }
     }
 }
