@@ -42,8 +42,8 @@ impl Identity {
     }
 }
 
-/// Whether the upstream may answer another request than the one that finds what is stored: `Connection` takes a field away
-/// that it would have had (RFC 9110 §7.6.1), or a field names another method.
+/// Whether the upstream may answer another request than the one that finds what is stored: `Connection` takes a field
+/// away that it would have had (RFC 9110 §7.6.1), or a field names another method.
 pub fn is_altered(head: &Head<'_>) -> bool {
     let is_taken = |option: &[u8]| {
         let is_of_connection = || OF_CONNECTIONS.iter().any(|known| is_name(option, known));

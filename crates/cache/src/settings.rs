@@ -105,8 +105,8 @@ impl Query {
         }
     }
 
-    /// A parameter is left out only if no program could take it, or what is behind a semicolon in it, for one that counts:
-    /// else a client could have the answer to another query stored.
+    /// A parameter is left out only if no program could take it, or what is behind a semicolon in it, for one that
+    /// counts: else a client could have the answer to another query stored.
     fn counts(&self, part: &str) -> bool {
         let name = part.split('=').next().unwrap_or_default();
         match self {
@@ -140,7 +140,8 @@ fn is_taken_for(pattern: &str, name: &str) -> bool {
     folded(start).all(|byte| name.next() == Some(byte)) && (!is_whole || name.next().is_none())
 }
 
-/// The bytes of a name as programs read it: decoded, up to a bracket, without case, and all but letters and digits alike.
+/// The bytes of a name as programs read it: decoded, up to a bracket, in lower case, and one byte for all that are
+/// neither letters nor digits.
 fn folded(name: &str) -> impl Iterator<Item = u8> {
     let mut rest = name.as_bytes();
     let decoded = std::iter::from_fn(move || {

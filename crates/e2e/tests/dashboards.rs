@@ -1,5 +1,5 @@
-//! What `contrib` has for Grafana and Prometheus names only what a running server exports: each metric, each label, and each
-//! value of a label that is spelled out. Prometheus itself reads every expression.
+//! What `contrib` has for Grafana and Prometheus names only what a running server exports: each metric, each label, and
+//! each value of a label that is spelled out. Prometheus itself reads every expression.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

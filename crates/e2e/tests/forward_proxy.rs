@@ -517,8 +517,8 @@ fn a_forwarded_request_has_limits() {
     assert_eq!(client.read_response().status, 504);
 }
 
-/// A server that tells which of its connections had which request. The path says what it does: `/end` closes the connection
-/// in place of a response, `/close` says that it closes it, and `/late` sends more than the response.
+/// A server that tells which of its connections had which request. The path says what it does: `/end` closes the
+/// connection in place of a response, `/close` says that it closes it, and `/late` sends more than the response.
 fn keeping_origin() -> (u16, Receiver<String>) {
     let (sender, requests) = channel();
     let connections = Arc::new(AtomicUsize::new(0));

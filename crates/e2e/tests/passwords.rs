@@ -249,8 +249,8 @@ fn wget_authenticates_by_digest_with_md5() {
     }
 }
 
-/// A path may have several names that each ask for users, and a script may lead to another path: the credentials of a request
-/// count once.
+/// A path may have several names that each ask for users, and a script may lead to another path: the credentials of a
+/// request count once.
 #[test]
 fn credentials_of_digest_pass_for_everything_that_a_request_leads_to() {
     let digest = "auth = \"digest\"\nrealm = \"club\"\nuser_files = \"digest\"\n";

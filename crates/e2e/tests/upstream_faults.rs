@@ -1,6 +1,6 @@
-//! Endpoints that end, reset or stop at each byte of a response, by HTTP/1.1 and HTTP/2: alone, with a cache in front, with a
-//! second endpoint for retries, and with one for hedges. Each request ends in the whole response, in an error, or visibly cut,
-//! and what was cut is never what a later request gets.
+//! Endpoints that end, reset or stop at each byte of a response, by HTTP/1.1 and HTTP/2: alone, with a cache in front,
+//! with a second endpoint for retries, and with one for hedges. Each request ends in the whole response, in an error,
+//! or visibly cut, and what was cut is never what a later request gets.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

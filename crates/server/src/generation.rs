@@ -218,9 +218,9 @@ struct MainThread {
     began: Instant,
     phase: Phase,
     restart_limit: RestartLimit,
-    /// Received, of rates that are not complete.
+    /// The rates that were received, until the last message of them is.
     rates: Vec<Rates>,
-    /// Received, of named files that are not complete.
+    /// The named files that were received, until the last message of them is.
     named_files: Vec<FileId>,
     ledger: Ledger,
     watches: Vec<Arc<Watch>>,

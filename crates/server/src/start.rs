@@ -160,8 +160,8 @@ pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
     read(source).map(|(site, _)| site)
 }
 
-/// As [`load`], with warnings for the log: what the other server did, and this one does not; or the lines of other files
-/// that do not count.
+/// As [`load`], with warnings for the log: what the other server did, and this one does not; or the lines of other
+/// files that do not count.
 fn read(source: &SiteSource) -> Result<(Site, Vec<ConfigError>), Vec<String>> {
     match source {
         SiteSource::Config(_) | SiteSource::Foreign(_) => {

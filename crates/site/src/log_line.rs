@@ -223,8 +223,8 @@ pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut
     out.push(b'\n');
 }
 
-/// Appends one line of the error log: `2026-11-20T07:49:41Z error: text`, or as Boa `[20/Nov/2026:08:49:41 +0100] text`.
-/// Controls and newlines in `text` become `\u{h}`. `time` is in seconds since 1970.
+/// Appends one line of the error log: `2026-11-20T07:49:41Z error: text`, or as Boa
+/// `[20/Nov/2026:08:49:41 +0100] text`. Controls and newlines in `text` become `\u{h}`. `time` is in seconds since 1970.
 pub fn error_line(lines: &ErrorLines, level: Level, time: i64, text: &str, out: &mut Vec<u8>) {
     match lines.format {
         ErrorFormat::Boa => {

@@ -691,8 +691,8 @@ impl AccessLog {
         matches!(&self.sink, Sink::File(path) if path.to_string_lossy().contains(HOST))
     }
 
-    /// The file of the host with these names: by its first name, or `default`. Only names of the configuration are used,
-    /// never what a client sends.
+    /// The file of the host with these names: by its first name, or `default`. Only names of the configuration are
+    /// used, never what a client sends.
     pub fn of_host(&self, names: &[String]) -> AccessLog {
         let name = names.first().map_or("default", String::as_str);
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_');

@@ -28,8 +28,8 @@ pub struct Needs {
     pub cors: bool,
     /// A host has a folder for each of its names, or of its users.
     pub host_folders: bool,
-    /// A host has a folder for each address of the server, or a log or a rule asks for the one that a connection was made
-    /// to.
+    /// A host has a folder for each address of the server, or a log or a rule asks for the address that a connection
+    /// was made to.
     pub addresses: bool,
     /// A host gives itself one name.
     pub canonical: bool,

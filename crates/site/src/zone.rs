@@ -14,7 +14,7 @@ pub const MAX_FILE: usize = 256 * 1024;
 const MAX_TEXT: usize = 128;
 /// Hours of the time of a change, in either direction (RFC 9636, section 3.3).
 const MAX_HOURS: i64 = 167;
-/// Offsets are whole minutes of a log line, and less than a day.
+/// An offset is less than a day: a log line has it in hours and minutes.
 const MAX_OFFSET: i64 = DAY - 60;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Zone {
     rule: Option<Rule>,
 }
 
-/// What holds every year.
+/// The offsets of every year.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rule {
     standard: i32,

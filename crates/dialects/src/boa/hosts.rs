@@ -1,6 +1,6 @@
 //! The hosts of a boa.conf: one for all, one for each local address (`VirtualHost`), or one for each address and name
-//! (`VHostRoot`). One root with variables is enough for all of them, unless rules are about the files of one, or its scripts are
-//! in its folder: then the folders are looked up when the file is read.
+//! (`VHostRoot`). One root with variables is enough for all of them, unless rules are about the files of one, or its
+//! scripts are in its folder: then the folders are looked up when the file is read.
 
 use std::net::IpAddr;
 use std::path::Path;

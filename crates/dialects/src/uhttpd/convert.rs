@@ -127,7 +127,7 @@ impl<'r> Reading<'r> {
         self.given.iter().filter(move |given| given.letter == letter)
     }
 
-    /// As atoi(3).
+    /// The value of a flag, and its line. What is no number is reported.
     fn number(&mut self, letter: char, default: i64) -> (i64, Option<u32>) {
         let Some(given) = self.last(letter) else { return (default, None) };
         match given.value.trim().parse() {

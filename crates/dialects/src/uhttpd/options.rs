@@ -57,12 +57,13 @@ const OPTIONS: &[(&str, char, Kind)] = &[
 /// The sections whose passwords an instance has.
 const PASSWORDS: &str = "httpauth";
 
-/// What is not the option of a flag: the default of `realm` is the name of the host.
+/// The file with the name of this machine, which is the default of `realm`.
 const SYSTEM: &str = "/etc/config/system";
+/// Where that has no name.
 const REALM: &str = "OpenWrt";
 /// The certificate that OpenWrt makes.
 const CERTIFICATE: (&str, &str) = ("/etc/uhttpd.crt", "/etc/uhttpd.key");
-const SCRIPTS: &str = "3";
+const MAX_REQUESTS: &str = "3";
 
 pub fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.iter().map(|(name, ..)| *name).chain([PASSWORDS])
@@ -106,7 +107,7 @@ pub fn read(text: &str, disk: &dyn Disk, findings: &mut Findings) -> (Vec<Given>
             }
         }
     }
-    let defaults = [('C', CERTIFICATE.0), ('K', CERTIFICATE.1), ('n', SCRIPTS)];
+    let defaults = [('C', CERTIFICATE.0), ('K', CERTIFICATE.1), ('n', MAX_REQUESTS)];
     for (letter, value) in
         defaults.map(|(letter, value)| (letter, value.to_owned())).into_iter().chain([('r', realm(disk))])
     {

@@ -89,7 +89,7 @@ pub struct Connections {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Disconnected {
     pub connections: u64,
-    /// Of connections that go on.
+    /// Streams of connections that go on.
     pub streams: u64,
 }
 

@@ -23,7 +23,7 @@ const TRIM_AFTER: usize = 128;
 /// Which connection it is, and whose.
 #[derive(Clone, Copy)]
 pub struct Identity {
-    /// `None`: a stream has none, and the kernel may not have told it.
+    /// `None`: it is a stream, or the kernel does not number sockets.
     pub id: Option<ConnectionId>,
     pub peer: CompactPeer,
 }
@@ -130,7 +130,7 @@ impl ConnectionState {
         self.measured.set(now);
     }
 
-    /// The event that the connection was notified of, once; but an end stays. The next one wakes `waker`.
+    /// The event that the connection was notified of, once; but `Disconnect` stays. The next one wakes `waker`.
     #[inline]
     pub fn take_event(&self, waker: &Waker) -> Option<Event> {
         self.set_waker(waker);
@@ -149,7 +149,7 @@ impl ConnectionState {
         }
     }
 
-    /// Wakes the connection's task for an event. None replaces an end, and only that replaces an eviction.
+    /// Wakes the connection's task for an event. Nothing replaces `Disconnect`, and only that replaces `Evict`.
     pub fn notify(&self, event: Event) {
         match (self.event.get(), event) {
             (Some(Event::Disconnect), _) => {}
@@ -189,7 +189,7 @@ impl Leaving {
     }
 }
 
-/// Whether a peer is one of these clients. One that a proxy does not tell is none of them.
+/// Whether a peer is one of these clients. A client that its proxy does not name is not.
 pub fn is_of(peer: CompactPeer, clients: &Clients) -> bool {
     match Peer::from(peer) {
         Peer::Unknown => false,

@@ -67,7 +67,7 @@ struct Resource<'a> {
     text: String,
 }
 
-/// What is asked for what is not stored.
+/// The server that a request goes to where no stored response may be used.
 #[derive(Clone, Copy)]
 enum Asked<'h> {
     /// The upstream of a route.
@@ -76,7 +76,7 @@ enum Asked<'h> {
     Server(&'h OtherServer),
 }
 
-/// In the key of a response for a URL, in place of the upstream, none of which has this name.
+/// In the key of a response for a URL, in place of the name of an upstream: none has this one.
 const OF_URLS: &str = "/";
 
 /// How often a request looks for a stored response: once more after it has waited for another request.

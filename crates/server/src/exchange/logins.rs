@@ -118,8 +118,8 @@ impl DigestAttempt<'_> {
         subjects(self.client, self.user).for_each(|subject| attempts().failed(subject));
     }
 
-    /// The wrong passwords of the address stay: its client has a new nonce at any time, and could try passwords of other
-    /// users between two of its own.
+    /// The wrong passwords of the address stay: its client has a new nonce at any time, and could try passwords of
+    /// other users between two of its own.
     pub fn succeeded(&self) {
         if self.known.get(self.key, Instant::now()).is_none() {
             attempts().succeeded(Subject::User(self.user));

@@ -38,7 +38,8 @@ pub(super) struct OtherServer {
 }
 
 impl Responder {
-    /// Whether requests of a client for URLs of this authority are forwarded, as far as that does not depend on where to.
+    /// Whether requests of a client for URLs of this authority are forwarded, before the rules of destinations are
+    /// asked.
     pub fn forwards(&self, authority: &[u8], client: Peer) -> bool {
         let Some(rules) = &self.services.site.forward_proxy else { return false };
         rules.http.is_some()
@@ -52,9 +53,9 @@ impl Responder {
         self.forward_proxy.is_some() && scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"http"))
     }
 
-    /// The URL of a request by HTTP/2, if it is for another server. HTTP/2 has no absolute form: each request has a scheme and
-    /// an authority (RFC 9113 §8.3.1). By TLS, one for plain HTTP is not for this server; without TLS, it may be, unless its
-    /// port is another one than that of `local`.
+    /// The URL of a request by HTTP/2, if it is for another server. HTTP/2 has no absolute form: each request has a
+    /// scheme and an authority (RFC 9113 §8.3.1). By TLS, one for plain HTTP is not for this server; without TLS, it
+    /// may be, unless its port is another one than that of `local`.
     pub fn url_elsewhere(
         &self,
         head: &Head<'_>,
@@ -74,8 +75,8 @@ impl Responder {
         Some(format!("http://{authority}{path}"))
     }
 
-    /// Whether the request is for another server, and may be forwarded. To a client that is not one of the proxy, its URL
-    /// names this server.
+    /// Whether the request is for another server, and may be forwarded. To a client that is not one of the proxy, its
+    /// URL names this server.
     #[inline]
     pub(super) fn is_for_another_server(&self, head: &Head<'_>, client: Peer) -> bool {
         matches!(head.target, Target::Absolute { .. }) && self.forwards(head.authority, client)

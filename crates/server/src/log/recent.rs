@@ -108,7 +108,7 @@ pub struct Recent {
     /// How many requests have ended.
     ended: Cell<u64>,
     running: RefCell<Slab<Asked>>,
-    /// Entries whose place is another's, and whose responses are still being sent.
+    /// Entries whose places later ones have taken, and whose responses are still being sent.
     outlasting: RefCell<HashMap<u64, Entry>>,
 }
 
@@ -237,8 +237,8 @@ impl Recent {
         Running { recent: self.clone(), key: self.running.borrow_mut().insert(Asked::of(request)) }
     }
 
-    /// The requests that have ended, from the end with the number `from` on, but at most the last `most` of them. A request
-    /// that takes long is among them when it has ended, and among those that run until then.
+    /// The requests that have ended, from the end with the number `from` on, but at most the last `most` of them. A
+    /// request that takes long is among them when it has ended, and among those that run until then.
     pub fn text(&self, from: u64, most: u64) -> RecentText {
         let (next, now) = (self.ended.get(), clock::micros());
         let first = from.max(next.saturating_sub(most));

@@ -1,5 +1,5 @@
-//! What the access log has of the upstreams that a request was sent to, and its spans of what was waited for beside them.
-//! Knows nothing of their protocols.
+//! What the access log has of the upstreams that a request was sent to, and its spans of what was waited for beside
+//! them. Knows nothing of their protocols.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

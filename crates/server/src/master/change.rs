@@ -254,8 +254,8 @@ impl Master {
         }
     }
 
-    /// Has the generation that serves hide what the names of never served files lead to now. It may be unable to see the files
-    /// itself.
+    /// Has the generation that serves hide what the names of never served files lead to now. It may be unable to see
+    /// the files itself.
     fn hide_replaced_files(&self) {
         let (Some(site), Some(generation)) = (&self.site, self.serving()) else { return };
         let found: Vec<FileId> = site.named_files.paths().filter_map(config::file_id).collect();

@@ -1,6 +1,6 @@
 //! Ends of connections, from the request of an administrator to its response. The program before an upgrade and the
-//! generations carry it out one after the other, the oldest first: they hand connections off in this order, so that none
-//! is missed on its way.
+//! generations carry it out one after the other, the oldest first: they hand connections off in this order, so that
+//! none is missed on its way.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -65,7 +65,8 @@ enum SuccessorCommand {
     Disconnect { number: u32, selection: String },
 }
 
-/// From the old program to the new one, when it only finishes requests: it has carried out the `Disconnect` with this number.
+/// From the old program, when it only finishes requests, to the new one: it has carried out the `Disconnect` with
+/// this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Disconnected {
     pub(super) number: u32,
@@ -377,7 +378,7 @@ impl Predecessor {
         self.channel.send(&SuccessorCommand::Disconnect { number, selection: selection.to_string() })
     }
 
-    /// What it has ended. Errors: `WouldBlock`, if there is nothing; it has ended.
+    /// What the predecessor has ended. Errors: `WouldBlock` if it has sent nothing; otherwise it has ended itself.
     pub(super) fn receive(&self) -> io::Result<Disconnected> {
         match self.channel.receive::<Disconnected>()? {
             Received::Message(disconnected) => Ok(disconnected),

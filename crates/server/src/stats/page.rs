@@ -12,7 +12,7 @@ use crate::handshake::Validity;
 #[derive(Debug, Default)]
 pub struct Received {
     is_first: bool,
-    /// For each host and each route, the responses that it has been told of.
+    /// The responses of each host and each route, as of the last event.
     responses: Vec<u64>,
 }
 
@@ -23,8 +23,8 @@ impl Received {
 }
 
 impl Report {
-    /// One object of JSON in one line. It has the hosts and routes that have got responses since the event before, and the
-    /// certificates once: those change with the process, which ends the stream.
+    /// One object of JSON in one line. It has the hosts and routes that have got responses since the event before, and
+    /// the certificates once: those change with the process, which ends the stream.
     pub fn event(&self, received: &mut Received) -> String {
         let mut out = self.json_begin();
         if std::mem::take(&mut received.is_first) {

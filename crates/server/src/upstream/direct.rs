@@ -1,5 +1,5 @@
-//! A request of a forward proxy: it goes to the server of its URL as it is, on a new connection or on one that was kept. Knows
-//! neither rules nor names.
+//! A request of a forward proxy: it goes to the server of its URL as it is, on a new connection or on one that was
+//! kept. Knows neither rules nor names.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -74,8 +74,8 @@ pub fn has_passed(head: &Head<'_>) -> bool {
     })
 }
 
-/// Whether a request may have a connection that was kept: if it can be sent again when that turns out to be closed, and the
-/// server cannot take another client for this one because of the connection, as those with NTLM do.
+/// Whether a request may have a connection that was kept: if it can be sent again when that turns out to be closed, and
+/// the server cannot take another client for this one because of the connection, as those with NTLM do.
 pub fn may_have_kept(head: &Head<'_>) -> bool {
     matches!(head.method, Method::Get | Method::Head | Method::Options)
         && !head.framing.has_body()

@@ -251,8 +251,9 @@ pub fn request_head(
     out
 }
 
-/// The head of a request that a forward proxy, `name`, sends to the server of its URL: as the client has sent it (RFC 9110
-/// §7.7), in the form for origin servers. `length`: of the body; `None` inside: it is chunked. `persistence`: of the connection.
+/// The head of a request that a forward proxy, `name`, sends to the server of its URL: as the client has sent it
+/// (RFC 9110 §7.7), in the form for origin servers. `length`: of the body; `None` inside: it is chunked.
+/// `persistence`: of the connection.
 pub fn direct_head(
     head: &Head<'_>,
     name: &str,
@@ -350,8 +351,8 @@ impl Accepts {
     }
 }
 
-/// The client's fields that `passes` selects, without those of the connection. A name with an underscore or another sign is
-/// left out, because programs take it for the same name with a hyphen.
+/// The client's fields that `passes` selects, without those of the connection. A name with an underscore or another
+/// sign is left out, because programs take it for the same name with a hyphen.
 fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool) {
     for field in passed_fields(head) {
         let is_plain = field.name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');

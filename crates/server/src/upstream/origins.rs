@@ -1,5 +1,5 @@
-//! Connections to the servers of URLs that wait for another request: few, not for long, and each to an address that the rules
-//! of the forward proxy allow. Knows nothing of requests.
+//! Connections to the servers of URLs that wait for another request: few, not for long, and each to an address that the
+//! rules of the forward proxy allow. Knows nothing of requests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
