@@ -591,8 +591,8 @@ fn keeps_connections_and_uses_them_again() {
     }
     for (keys, expected) in [
         ("keep = \"0s\"", ["GET /a close", "GET /b close"]),
-        ("kept = 0", ["GET /a close", "GET /b close"]),
-        ("kept = 1", ["GET /a", "GET /b"]),
+        ("idle_connections = 0", ["GET /a close", "GET /b close"]),
+        ("idle_connections = 1", ["GET /a", "GET /b"]),
     ] {
         let server = proxy(&[port], &format!("{HTTP}{keys}\n"));
         let mut numbers = Vec::new();
@@ -604,11 +604,11 @@ fn keeps_connections_and_uses_them_again() {
             rows.check(keys, line, expected);
             numbers.push(number.to_owned());
         }
-        rows.check(keys, numbers[0] == numbers[1], keys == "kept = 1");
+        rows.check(keys, numbers[0] == numbers[1], keys == "idle_connections = 1");
     }
     // A connection is for one name, and one that has waited for too long is closed.
     let (other, of_other) = keeping_origin();
-    let server = proxy(&[port, other], &format!("{HTTP}kept = 1\nkeep = \"1s\"\n"));
+    let server = proxy(&[port, other], &format!("{HTTP}idle_connections = 1\nkeep = \"1s\"\n"));
     let get = |port: u16| {
         let url = format!("http://127.0.0.1:{port}/x");
         server.request(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n")).status

@@ -101,7 +101,7 @@ use crate::spawner::Spawner;
 use crate::stats::Count;
 use crate::upstream::concurrency::ConcurrencyLimit;
 use crate::upstream::immediate::{Answer, SentRequest};
-use crate::upstream::origins::KeptOrigins;
+use crate::upstream::idle_connections::IdleConnections;
 use crate::upstream::{HandlerKind, Upstreams};
 
 /// A worker's means to respond to requests.
@@ -112,7 +112,7 @@ pub struct Responder {
     /// `None`: the site has no forward proxy.
     pub forward_proxy: Option<Rc<ForwardProxy>>,
     /// Its connections to the servers of URLs that wait for a request.
-    pub origins: Rc<KeptOrigins>,
+    pub idle_connections: Rc<IdleConnections>,
     /// The settings of responses for URLs.
     pub of_urls: Route,
     /// For lines about requests that get no tunnel.
@@ -163,8 +163,8 @@ impl Responder {
         let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
         let mistakes = LineLimit::default();
         let rules = services.site.forward_proxy.as_ref();
-        let (keep, kept) = rules.map_or((Duration::ZERO, 0), |rules| {
-            (rules.http.as_ref().map_or(Duration::ZERO, |http| http.keep), rules.kept_connections())
+        let (keep, most) = rules.map_or((Duration::ZERO, 0), |rules| {
+            (rules.http.as_ref().map_or(Duration::ZERO, |http| http.keep), rules.idle_connections())
         });
         let of_urls = Route::new(Pattern::Prefix(String::new()), Action::Return(Status::NOT_FOUND));
         let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
@@ -173,7 +173,7 @@ impl Responder {
             files,
             upstreams,
             forward_proxy,
-            origins: KeptOrigins::new(keep, kept),
+            idle_connections: IdleConnections::new(keep, most),
             of_urls,
             refused_tunnels: LineLimit::default(),
             cache,

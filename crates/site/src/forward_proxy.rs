@@ -43,7 +43,7 @@ pub struct HttpForwarding {
     /// How long a connection waits for another request to the same server. Zero: each request has its own.
     pub keep: Duration,
     /// The most such connections of a worker.
-    pub kept: usize,
+    pub idle_connections: usize,
     /// How responses are stored. `None`: they are not.
     pub cache: Option<Arc<Settings>>,
 }
@@ -54,7 +54,7 @@ impl Default for HttpForwarding {
             first_byte: Duration::from_secs(60),
             idle: Duration::from_secs(60),
             keep: Duration::from_secs(15),
-            kept: 64,
+            idle_connections: 64,
             cache: None,
         }
     }
@@ -62,8 +62,8 @@ impl Default for HttpForwarding {
 
 impl ForwardProxy {
     /// Connections of a worker that wait for another request.
-    pub fn kept_connections(&self) -> usize {
-        self.http.as_ref().filter(|http| !http.keep.is_zero()).map_or(0, |http| http.kept)
+    pub fn idle_connections(&self) -> usize {
+        self.http.as_ref().filter(|http| !http.keep.is_zero()).map_or(0, |http| http.idle_connections)
     }
 
     /// Whether responses for URLs are stored.

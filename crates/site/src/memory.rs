@@ -451,7 +451,7 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
         line(
             "other servers: connections that are kept",
             1,
-            site.forward_proxy.as_ref().map_or(0, ForwardProxy::kept_connections),
+            site.forward_proxy.as_ref().map_or(0, ForwardProxy::idle_connections),
         ),
         line(
             "stored responses: files being written",

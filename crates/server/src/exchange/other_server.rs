@@ -21,7 +21,7 @@ use crate::request::body::{Length, RequestBody};
 use crate::response::Response;
 use crate::stats::Count;
 use crate::upstream::direct::{self, OriginConnection, Stale};
-use crate::upstream::origins::Origin;
+use crate::upstream::idle_connections::Origin;
 use crate::upstream::{Form, Outcome};
 
 /// RFC 5842 §7.2.
@@ -172,9 +172,9 @@ impl<'a> Exchange<'a> {
         let OtherServer { authority, host, port } = server;
         let http = self.rules_of_urls().ok_or(Status::NOT_FOUND)?.1;
         let (first_byte, idle) = (http.first_byte, http.idle);
-        let origins = self.responder.origins.clone();
+        let idle_connections = self.responder.idle_connections.clone();
         let name: Rc<str> = format!("the server {authority}").into();
-        if may_have_kept && let Some((origin, stream)) = origins.take(host, *port) {
+        if may_have_kept && let Some((origin, stream)) = idle_connections.take(host, *port) {
             let permit = self.tunnel_permit(authority)?;
             let attempt =
                 self.upstream.get_or_insert_default().begin(&authority.as_str().into(), Protocol::Http);
@@ -184,7 +184,7 @@ impl<'a> Exchange<'a> {
                 stream,
                 origin,
                 is_kept,
-                origins,
+                idle_connections,
                 permit,
                 attempt,
                 name,
@@ -195,7 +195,7 @@ impl<'a> Exchange<'a> {
         let (stream, address, permit, attempt) = self.connect_to(authority, host.clone(), *port).await?;
         let origin = Rc::new(Origin { host: host.clone(), port: *port, address });
         let is_kept = false;
-        Ok(OriginConnection { stream, origin, is_kept, origins, permit, attempt, name, first_byte, idle })
+        Ok(OriginConnection { stream, origin, is_kept, idle_connections, permit, attempt, name, first_byte, idle })
     }
 
     /// What does not depend on the destination.

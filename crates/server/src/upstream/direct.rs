@@ -20,7 +20,7 @@ use super::exchange::{Answered, BodySource, Exchange, Failure, Kind, Timeouts};
 use super::head::HeadParser;
 use super::http::{Accepts, direct_head};
 use super::interim::Interims;
-use super::origins::{KeptOrigins, Origin};
+use super::idle_connections::{IdleConnections, Origin};
 use super::request::{Form, Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
 use super::response::content;
 use super::transport::{ReadError, Transport};
@@ -51,7 +51,7 @@ pub struct OriginConnection {
     pub origin: Rc<Origin>,
     pub is_kept: bool,
     /// Where it may wait for another request.
-    pub origins: Rc<KeptOrigins>,
+    pub idle_connections: Rc<IdleConnections>,
     /// Held until the end of the response.
     pub permit: Permit,
     pub attempt: AttemptLog,
@@ -92,7 +92,7 @@ pub async fn forward(
     to: OriginConnection,
 ) -> Result<Outcome, Stale> {
     let Request { head, connection, .. } = request;
-    let OriginConnection { stream, origin, is_kept, origins, permit, attempt, name, first_byte, idle } = to;
+    let OriginConnection { stream, origin, is_kept, idle_connections, permit, attempt, name, first_byte, idle } = to;
     let (length, source) = match body.length() {
         // The client may have announced an empty body.
         Length::None => ((head.framing == Framing::Sized(0)).then_some(Some(0)), BodySource::Empty),
@@ -103,7 +103,7 @@ pub async fn forward(
         Length::Unknown => (Some(None), BodySource::Client(body.clone(), max_body)),
     };
     // A connection with credentials is for no other request.
-    let is_shared = !head.names.contains(Names::AUTHORIZATION) && origins.keeps();
+    let is_shared = !head.names.contains(Names::AUTHORIZATION) && idle_connections.keeps();
     let next = if is_shared { Persistence::KeepAlive } else { Persistence::Close };
     let received = Rc::new(Cell::new(false));
     let transport = Direct {
@@ -114,7 +114,7 @@ pub async fn forward(
         body_ended: Cell::new(false),
         is_connected: Cell::new(false),
         has_received: received.clone(),
-        kept: is_shared.then_some((origins, origin)),
+        kept: is_shared.then_some((idle_connections, origin)),
         _permit: permit,
     };
     let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
@@ -190,7 +190,7 @@ struct Direct {
     /// Some of the response has come.
     has_received: Rc<Cell<bool>>,
     /// Where the connection may wait for another request. `None`: nowhere.
-    kept: Option<(Rc<KeptOrigins>, Rc<Origin>)>,
+    kept: Option<(Rc<IdleConnections>, Rc<Origin>)>,
     _permit: Permit,
 }
 
@@ -255,8 +255,8 @@ impl Transport for Direct {
         let Some(stream) = self.stream.take() else { return };
         // Else the server would take the next request for the rest of this one.
         let is_sent = self.body_ended.get() && self.out.borrow().0.is_empty();
-        if let (Persistence::KeepAlive, true, Some((origins, origin))) = (persistence, is_sent, &self.kept) {
-            origins.put(origin.clone(), stream);
+        if let (Persistence::KeepAlive, true, Some((idle_connections, origin))) = (persistence, is_sent, &self.kept) {
+            idle_connections.put(origin.clone(), stream);
         }
     }
 }

@@ -28,7 +28,7 @@ mod head;
 mod hedge;
 pub mod immediate;
 mod interim;
-pub mod origins;
+pub mod idle_connections;
 mod response;
 pub mod upgrade;
 

@@ -41,7 +41,7 @@ pub fn forward_proxy(top: &Section) -> Option<ForwardProxy> {
 }
 
 /// Keys of requests that are forwarded.
-const OF_HTTP: [&str; 5] = ["first_byte", "idle", "keep", "kept", "store_responses"];
+const OF_HTTP: [&str; 5] = ["first_byte", "idle", "keep", "idle_connections", "store_responses"];
 
 /// `None`: only tunnels are opened.
 fn http(top: &Section, section: &Section) -> Option<HttpForwarding> {
@@ -56,7 +56,7 @@ fn http(top: &Section, section: &Section) -> Option<HttpForwarding> {
         first_byte: section.duration("first_byte").unwrap_or(defaults.first_byte),
         idle: section.duration("idle").unwrap_or(defaults.idle),
         keep: section.duration("keep").unwrap_or(defaults.keep),
-        kept: section.count("kept").unwrap_or(defaults.kept),
+        idle_connections: section.count("idle_connections").unwrap_or(defaults.idle_connections),
         cache: stores.then(|| Arc::new(of_other_servers(&caching(top, &Arc::default())))),
     })
 }

@@ -2943,7 +2943,7 @@ pub static CHAPTERS: &[Chapter] = &[
                        connection of its own.",
             },
             Key {
-                name: "kept",
+                name: "idle_connections",
                 kind: count(0, 10_000),
                 default: Value("64"),
                 example: "200",

@@ -13,16 +13,16 @@ use tokio::time::{Instant, sleep_until};
 use crate::pool::Stream;
 
 /// Those of a worker.
-pub struct KeptOrigins {
+pub struct IdleConnections {
     keep: Duration,
     most: usize,
     /// Those that were returned last are at the end.
-    entries: RefCell<VecDeque<Kept>>,
+    entries: RefCell<VecDeque<Waiting>>,
     /// Whether a task closes those that have waited for too long.
     is_closing: Cell<bool>,
 }
 
-struct Kept {
+struct Waiting {
     origin: Rc<Origin>,
     stream: Stream,
     until: Instant,
@@ -37,11 +37,11 @@ pub struct Origin {
     pub address: Rc<str>,
 }
 
-impl KeptOrigins {
+impl IdleConnections {
     /// `keep`: how long each waits. Zero: none does.
-    pub fn new(keep: Duration, most: usize) -> Rc<KeptOrigins> {
+    pub fn new(keep: Duration, most: usize) -> Rc<IdleConnections> {
         let (entries, is_closing) = (RefCell::default(), Cell::default());
-        Rc::new(KeptOrigins { keep, most, entries, is_closing })
+        Rc::new(IdleConnections { keep, most, entries, is_closing })
     }
 
     /// Whether any is kept.
@@ -55,11 +55,11 @@ impl KeptOrigins {
         let now = Instant::now();
         // Bounded: each turn removes one.
         loop {
-            let is_same = |kept: &Kept| kept.origin.port == port && kept.origin.host == *host;
+            let is_same = |waiting: &Waiting| waiting.origin.port == port && waiting.origin.host == *host;
             let at = entries.iter().rposition(is_same)?;
-            let kept = entries.remove(at)?;
-            if kept.until > now && kept.stream.is_quiet() {
-                return Some((kept.origin, kept.stream));
+            let waiting = entries.remove(at)?;
+            if waiting.until > now && waiting.stream.is_quiet() {
+                return Some((waiting.origin, waiting.stream));
             }
         }
     }
@@ -74,7 +74,7 @@ impl KeptOrigins {
             entries.pop_front();
         }
         let now = Instant::now();
-        entries.push_back(Kept { origin, stream, until: now.checked_add(self.keep).unwrap_or(now) });
+        entries.push_back(Waiting { origin, stream, until: now.checked_add(self.keep).unwrap_or(now) });
         if !self.is_closing.replace(true) {
             spawn_local(self.clone().close_in_time());
         }
@@ -83,11 +83,11 @@ impl KeptOrigins {
     /// Ends when none is left.
     async fn close_in_time(self: Rc<Self>) {
         loop {
-            let first = self.entries.borrow().front().map(|kept| kept.until);
+            let first = self.entries.borrow().front().map(|waiting| waiting.until);
             let Some(until) = first else { break };
             sleep_until(until).await;
             let now = Instant::now();
-            self.entries.borrow_mut().retain(|kept| kept.until > now && kept.stream.is_quiet());
+            self.entries.borrow_mut().retain(|waiting| waiting.until > now && waiting.stream.is_quiet());
         }
         self.is_closing.set(false);
     }
