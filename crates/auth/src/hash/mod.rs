@@ -144,6 +144,7 @@ impl Hash {
                 Some(password) => Inner::plain(password, plain)?,
                 None => Inner::Sha1(Sha1Hash::parse(field)?),
             },
+            _ if is_locked(field) => return Err(HashError::Unknown),
             _ => Inner::plain(field, plain)?,
         }))
     }
@@ -188,6 +189,12 @@ impl Hash {
             Inner::Plain(own) => same(own, password),
         }
     }
+}
+
+/// Whether nobody has this password: `!` and `*` alone, or in front of a hash, lock an account (shadow(5)).
+fn is_locked(field: &[u8]) -> bool {
+    let marks = field.iter().take_while(|byte| matches!(byte, b'!' | b'*')).count();
+    marks > 0 && matches!(field.get(marks), None | Some(b'$'))
 }
 
 impl Inner {
