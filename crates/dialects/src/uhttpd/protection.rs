@@ -61,16 +61,25 @@ pub fn protected<'u>(
     paths.iter().map(|path| (path.clone(), of(path))).collect()
 }
 
-/// The path as it is written, and as folders of the disk are called that differ from it by case only.
+/// The path as it is written, and as the names of folders of the disk begin that differ from it by case only.
 fn spellings(path: &str, home: &str, disk: &dyn Disk) -> Vec<String> {
     let mut found = vec![path.to_owned()];
     let mut bases = vec![String::new()];
-    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-        let mut next = Vec::new();
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty()).peekable();
+    while let Some(segment) = segments.next() {
+        // The path may end within the name of a folder.
+        let is_whole = segments.peek().is_some() || path.ends_with('/');
+        let mut next: Vec<String> = Vec::new();
         for base in &bases {
             let folders = disk.folders(Path::new(&format!("{home}{base}")));
-            let same = folders.iter().filter(|name| name.eq_ignore_ascii_case(segment));
-            next.extend(same.map(|name| format!("{base}/{name}")));
+            for name in folders.iter().filter(|name| !is_whole || name.len() == segment.len()) {
+                let beginning = name.get(..segment.len()).filter(|own| own.eq_ignore_ascii_case(segment));
+                let Some(beginning) = beginning else { continue };
+                let spelling = format!("{base}/{beginning}");
+                if !next.contains(&spelling) {
+                    next.push(spelling);
+                }
+            }
         }
         next.truncate(MAX_SPELLINGS);
         bases = next;
@@ -148,6 +157,20 @@ mod tests {
 
         fn is_file(&self, _: &Path) -> bool {
             false
+        }
+    }
+
+    #[test]
+    fn a_path_may_end_within_the_name_of_a_folder() {
+        for (path, expected) in [
+            ("/priv", &["/priv", "/Priv"][..]),
+            ("/PRIVATE", &["/PRIVATE", "/Private", "/private"]),
+            ("/PRIV/", &["/PRIV/"]),
+            ("/PRIV/a", &["/PRIV/a"]),
+            ("/private/a", &["/private/a", "/Private/A"]),
+            ("/none", &["/none"]),
+        ] {
+            assert_eq!(spellings(path, "/www", &Folders), expected, "{path}");
         }
     }
 
