@@ -355,11 +355,15 @@ impl Accepts {
 /// sign is left out, because programs take it for the same name with a hyphen.
 fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool) {
     for field in passed_fields(head) {
-        let is_plain = field.name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
-        if is_plain && passes(field.name) {
+        if is_plain_name(field.name) && passes(field.name) {
             put(out, &[field.name, b": ", field.value, b"\r\n"]);
         }
     }
+}
+
+/// Whether no program takes the name of a field for another one.
+pub fn is_plain_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
 }
 
 /// The client's fields without those that are for this hop alone, or written by this server.

@@ -27,7 +27,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, normalized};
 use taipan_http::trailers::{Trailers, announced};
 
-use super::http::Accepts;
+use super::http::{Accepts, is_plain_name};
 use super::http2::Http2Request;
 use super::upgrade::{Upgrade, is_extended_connect};
 use super::{http, scgi};
@@ -147,7 +147,8 @@ impl RequestTrailers {
         let of_route = forwarding.fields.iter().map(HeaderRule::name);
         let withheld: Rc<[String]> =
             of_route.chain(asserted.iter().map(String::as_str)).map(str::to_owned).collect();
-        let is_withheld = |name: &[u8]| withheld.iter().any(|own| is_same_name(name, own));
+        let is_withheld =
+            |name: &[u8]| !is_plain_name(name) || withheld.iter().any(|own| is_same_name(name, own));
         let announced = announced(head.values("trailer"), is_withheld).map(Rc::from);
         RequestTrailers { withheld: Some(withheld), announced }
     }
@@ -155,7 +156,10 @@ impl RequestTrailers {
     /// Those of `trailers` that are sent on.
     pub fn passed(&self, mut trailers: Trailers) -> Trailers {
         let Some(withheld) = &self.withheld else { return Trailers::new() };
-        trailers.retain(|(name, _)| !withheld.iter().any(|own| is_same_name(name.as_bytes(), own)));
+        trailers.retain(|(name, _)| {
+            let name = name.as_bytes();
+            is_plain_name(name) && !withheld.iter().any(|own| is_same_name(name, own))
+        });
         trailers
     }
 }
@@ -591,4 +595,19 @@ pub fn label(head: &Head<'_>, client: Peer) -> String {
 
 fn c_string(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailers_have_names_that_no_program_takes_for_others() {
+        let withheld: Option<Rc<[String]>> = Some(Rc::from(vec!["remote-user".to_owned()]));
+        let own = RequestTrailers { withheld, announced: None };
+        let names = ["x-sum", "Remote-User", "remote_user", "remote.user", "remote!user", "sum2"];
+        let sent: Trailers = names.iter().map(|name| ((*name).to_owned(), Vec::new())).collect();
+        let passed: Vec<String> = own.passed(sent).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(passed, ["x-sum", "sum2"]);
+    }
 }
