@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
 use taipan_h2::server::StreamId;
 use taipan_http::framing::Framing;
@@ -96,12 +97,10 @@ impl StreamTask {
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
         self.entry.state.set_client(client);
         let origin = Origin { client, destination, via, began: request.began };
-        let elsewhere = connections.responder.url_elsewhere(
-            &head,
-            request.fields.scheme().filter(|_| request.fields.protocol().is_none()),
-            client,
-            self.shared.local,
-        );
+        // What a trusted proxy forwards is for this server: scheme and port are those of the way to the proxy.
+        let may_leave = via == Via::Nothing && request.fields.protocol().is_none();
+        let scheme_sent = request.fields.scheme().filter(|_| may_leave);
+        let elsewhere = connections.responder.url_elsewhere(&head, scheme_sent, client, self.shared.local);
         if let Some(elsewhere) = elsewhere {
             url = elsewhere;
             head.target = Target::parse(head.method, &url).ok()?;
