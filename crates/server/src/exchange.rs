@@ -100,8 +100,8 @@ use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Count;
 use crate::upstream::concurrency::ConcurrencyLimit;
-use crate::upstream::immediate::{Answer, SentRequest};
 use crate::upstream::idle_connections::IdleConnections;
+use crate::upstream::immediate::{Answer, SentRequest};
 use crate::upstream::{HandlerKind, Upstreams};
 
 /// A worker's means to respond to requests.

@@ -195,7 +195,17 @@ impl<'a> Exchange<'a> {
         let (stream, address, permit, attempt) = self.connect_to(authority, host.clone(), *port).await?;
         let origin = Rc::new(Origin { host: host.clone(), port: *port, address });
         let is_kept = false;
-        Ok(OriginConnection { stream, origin, is_kept, idle_connections, permit, attempt, name, first_byte, idle })
+        Ok(OriginConnection {
+            stream,
+            origin,
+            is_kept,
+            idle_connections,
+            permit,
+            attempt,
+            name,
+            first_byte,
+            idle,
+        })
     }
 
     /// What does not depend on the destination.

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use super::exchange::{Answered, BodySource, Exchange, Failure, Kind, Timeouts};
 use super::head::HeadParser;
 use super::http::{Accepts, direct_head};
-use super::interim::Interims;
 use super::idle_connections::{IdleConnections, Origin};
+use super::interim::Interims;
 use super::request::{Form, Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
 use super::response::content;
 use super::transport::{ReadError, Transport};
@@ -92,7 +92,17 @@ pub async fn forward(
     to: OriginConnection,
 ) -> Result<Outcome, Stale> {
     let Request { head, connection, .. } = request;
-    let OriginConnection { stream, origin, is_kept, idle_connections, permit, attempt, name, first_byte, idle } = to;
+    let OriginConnection {
+        stream,
+        origin,
+        is_kept,
+        idle_connections,
+        permit,
+        attempt,
+        name,
+        first_byte,
+        idle,
+    } = to;
     let (length, source) = match body.length() {
         // The client may have announced an empty body.
         Length::None => ((head.framing == Framing::Sized(0)).then_some(Some(0)), BodySource::Empty),
@@ -255,7 +265,9 @@ impl Transport for Direct {
         let Some(stream) = self.stream.take() else { return };
         // Else the server would take the next request for the rest of this one.
         let is_sent = self.body_ended.get() && self.out.borrow().0.is_empty();
-        if let (Persistence::KeepAlive, true, Some((idle_connections, origin))) = (persistence, is_sent, &self.kept) {
+        if let (Persistence::KeepAlive, true, Some((idle_connections, origin))) =
+            (persistence, is_sent, &self.kept)
+        {
             idle_connections.put(origin.clone(), stream);
         }
     }

@@ -26,9 +26,9 @@ mod scgi;
 mod body;
 mod head;
 mod hedge;
+pub mod idle_connections;
 pub mod immediate;
 mod interim;
-pub mod idle_connections;
 mod response;
 pub mod upgrade;
 

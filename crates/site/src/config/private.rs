@@ -73,9 +73,11 @@ impl Configuration {
         self.named().map(|(path, _)| path)
     }
 
-    /// Warnings about lines of these files, which change more often than the configuration.
+    /// Warnings about lines of these files, which change more often than the configuration itself.
     pub fn warnings_of_named_files(&self) -> impl Iterator<Item = &ConfigError> {
-        let is_named = |file: &Path| self.named_files().any(|named| named.ends_with(file));
+        let keys = KEYS.iter().filter(|key| **key != READ);
+        let named: Vec<&Path> = keys.flat_map(|key| self.places.values(key)).map(|(path, _)| path).collect();
+        let is_named = move |file: &Path| named.iter().any(|named| named.ends_with(file));
         self.warnings.iter().filter(move |warning| is_named(&warning.file))
     }
 

@@ -171,7 +171,9 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "download" | "requests_burst" | "announce" | "status" if scope == Scope::Limit => "requests = 1",
         "queue" if scope == Scope::Limit => "concurrent = 1",
         "wait" if scope == Scope::Limit => "concurrent = 1\nqueue = 1",
-        "first_byte" | "idle" | "keep" | "idle_connections" | "store_responses" if scope == Scope::ForwardProxy => {
+        "first_byte" | "idle" | "keep" | "idle_connections" | "store_responses"
+            if scope == Scope::ForwardProxy =>
+        {
             "http = true"
         }
         "status" | "timeout" | "rise" | "fall" if scope == Scope::Health => "path = \"/health\"",
