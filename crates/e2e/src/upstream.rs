@@ -1,8 +1,10 @@
-//! Upstreams that are threads of a test and speak HTTP/1 byte by byte.
+//! Upstreams that are threads of a test and speak HTTP/1 byte by byte, or HTTP/2 frame by frame.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
+
+use crate::http2::{Frame, append, flag, frame};
 
 /// Reads the head of a request.
 pub fn read_head(stream: &mut impl Read) -> io::Result<String> {
@@ -13,6 +15,29 @@ pub fn read_head(stream: &mut impl Read) -> io::Result<String> {
         head.push(byte[0]);
     }
     Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// Reads up to the next HEADERS of a client of HTTP/2, and acknowledges SETTINGS and PING on the way.
+pub fn read_headers(stream: &mut (impl Read + Write)) -> io::Result<Frame> {
+    loop {
+        let mut header = [0; 9];
+        stream.read_exact(&mut header)?;
+        let [a, b, c, kind, flags, d, e, f, g] = header;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        stream.read_exact(&mut payload)?;
+        match kind {
+            frame::HEADERS => {
+                return Ok(Frame { kind, flags, stream: u32::from_be_bytes([d, e, f, g]), payload });
+            }
+            frame::SETTINGS | frame::PING if flags & flag::ACK == 0 => {
+                let echoed = if kind == frame::PING { &payload[..] } else { b"" };
+                let mut acknowledgement = Vec::new();
+                append(&mut acknowledgement, kind, flag::ACK, 0, echoed);
+                stream.write_all(&acknowledgement)?;
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Sends back what comes, until the end.

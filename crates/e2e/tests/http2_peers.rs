@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use e2e::http2::{PREFACE, append, flag, frame};
+use e2e::upstream::read_headers;
 use e2e::{Rows, Server, Site};
 use taipan_h2::hpack::{Indexing, write_field};
 
@@ -254,29 +255,14 @@ fn serve(mut stream: TcpStream, present: &AtomicUsize) -> io::Result<()> {
     stream.read_exact(&mut [0; PREFACE.len()])?;
     stream.write_all(&one(frame::SETTINGS, 0, 0, b""))?;
     loop {
-        let mut header = [0; 9];
-        stream.read_exact(&mut header)?;
-        let [a, b, c, kind, flags, d, e, f, g] = header;
-        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
-        stream.read_exact(&mut payload)?;
-        match kind {
-            frame::SETTINGS if flags & flag::ACK == 0 => {
-                stream.write_all(&one(frame::SETTINGS, flag::ACK, 0, b""))?
-            }
-            frame::PING if flags & flag::ACK == 0 => {
-                stream.write_all(&one(frame::PING, flag::ACK, 0, &payload))?
-            }
-            frame::HEADERS => {
-                let at = present.load(Ordering::SeqCst);
-                // The server may have closed before the end.
-                _ = stream.write_all(&(rows[at].frames)(u32::from_be_bytes([d, e, f, g])));
-                if at > 0 {
-                    _ = stream.shutdown(Shutdown::Write);
-                    _ = io::copy(&mut stream, &mut io::sink());
-                    return Ok(());
-                }
-            }
-            _ => {}
+        let headers = read_headers(&mut stream)?;
+        let at = present.load(Ordering::SeqCst);
+        // The server may have closed before the end.
+        _ = stream.write_all(&(rows[at].frames)(headers.stream));
+        if at > 0 {
+            _ = stream.shutdown(Shutdown::Write);
+            _ = io::copy(&mut stream, &mut io::sink());
+            return Ok(());
         }
     }
 }

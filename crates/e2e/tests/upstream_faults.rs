@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use e2e::http2::{PREFACE, append, flag, frame};
-use e2e::upstream::read_head;
+use e2e::upstream::{read_head, read_headers};
 use e2e::{Rows, Server, Site};
 use rustix::net::sockopt::set_socket_linger;
 use taipan_h2::hpack::{Indexing, write_field};
@@ -91,53 +91,27 @@ fn faulty(protocol: Protocol, path: &str, stream: u32) -> (Vec<u8>, Fault) {
     (bytes, fault)
 }
 
-/// The path of the next request, and its stream. Errors: the connection has ended.
-fn next_request(stream: &mut TcpStream, protocol: Protocol, first: bool) -> io::Result<(String, u32)> {
+/// The path of the first request, and its stream. Errors: the connection has ended.
+fn first_request(stream: &mut TcpStream, protocol: Protocol) -> io::Result<(String, u32)> {
     if protocol == Protocol::Http1 {
         let head = read_head(stream)?;
         return Ok((head.split(' ').nth(1).unwrap_or_default().to_owned(), 0));
     }
-    if first {
-        stream.read_exact(&mut [0; PREFACE.len()])?;
-        let mut settings = Vec::new();
-        append(&mut settings, frame::SETTINGS, 0, 0, b"");
-        stream.write_all(&settings)?;
-    }
-    loop {
-        let mut header = [0; 9];
-        stream.read_exact(&mut header)?;
-        let [a, b, c, kind, flags, d, e, f, g] = header;
-        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
-        stream.read_exact(&mut payload)?;
-        let mut acknowledged = Vec::new();
-        match kind {
-            frame::HEADERS => {
-                let mut path = String::new();
-                let read = |name: &[u8], value: &[u8]| {
-                    if name == b":path" {
-                        path = String::from_utf8_lossy(value).into_owned();
-                    }
-                    Ok::<(), taipan_h2::error::HpackError>(())
-                };
-                // Each connection has one request.
-                let table = taipan_h2::hpack::TABLE_SIZE;
-                let mut decoder = taipan_h2::hpack::Decoder::new(table, usize::MAX);
-                decoder.decode(&payload, read).map_err(|_| io::ErrorKind::InvalidData)?;
-                return Ok((path, u32::from_be_bytes([d, e, f, g])));
-            }
-            frame::SETTINGS | frame::PING if flags & flag::ACK == 0 => {
-                append(
-                    &mut acknowledged,
-                    kind,
-                    flag::ACK,
-                    0,
-                    if kind == frame::PING { &payload } else { b"" },
-                );
-                stream.write_all(&acknowledged)?;
-            }
-            _ => {}
+    stream.read_exact(&mut [0; PREFACE.len()])?;
+    let mut settings = Vec::new();
+    append(&mut settings, frame::SETTINGS, 0, 0, b"");
+    stream.write_all(&settings)?;
+    let headers = read_headers(stream)?;
+    let mut path = String::new();
+    let read = |name: &[u8], value: &[u8]| {
+        if name == b":path" {
+            path = String::from_utf8_lossy(value).into_owned();
         }
-    }
+        Ok::<(), taipan_h2::error::HpackError>(())
+    };
+    let mut decoder = taipan_h2::hpack::Decoder::new(taipan_h2::hpack::TABLE_SIZE, usize::MAX);
+    decoder.decode(&headers.payload, read).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok((path, headers.stream))
 }
 
 /// An endpoint whose connections have one request each. While `is_well`, its responses are whole.
@@ -148,7 +122,7 @@ fn endpoint(protocol: Protocol, is_well: Arc<AtomicBool>) -> SocketAddr {
         for stream in listener.incoming() {
             let (mut stream, is_well) = (stream.expect("it listens"), is_well.clone());
             thread::spawn(move || {
-                let Ok((path, id)) = next_request(&mut stream, protocol, true) else { return };
+                let Ok((path, id)) = first_request(&mut stream, protocol) else { return };
                 let (bytes, fault) = match is_well.load(Ordering::SeqCst) {
                     true => (response(protocol, id, 0), Fault::End),
                     false => faulty(protocol, &path, id),
