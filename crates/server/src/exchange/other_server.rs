@@ -174,27 +174,23 @@ impl<'a> Exchange<'a> {
         let (first_byte, idle) = (http.first_byte, http.idle);
         let idle_connections = self.responder.idle_connections.clone();
         let name: Rc<str> = format!("the server {authority}").into();
-        if may_have_kept && let Some((origin, stream)) = idle_connections.take(host, *port) {
-            let permit = self.tunnel_permit(authority)?;
-            let attempt =
-                self.upstream.get_or_insert_default().begin(&authority.as_str().into(), Protocol::Http);
-            attempt.on_endpoint(&origin.address);
-            let is_kept = true;
-            return Ok(OriginConnection {
-                stream,
-                origin,
-                is_kept,
-                idle_connections,
-                permit,
-                attempt,
-                name,
-                first_byte,
-                idle,
-            });
-        }
-        let (stream, address, permit, attempt) = self.connect_to(authority, host.clone(), *port).await?;
-        let origin = Rc::new(Origin { host: host.clone(), port: *port, address });
-        let is_kept = false;
+        let kept = if may_have_kept { idle_connections.take(host, *port) } else { None };
+        let is_kept = kept.is_some();
+        let (origin, stream, permit, attempt) = match kept {
+            Some((origin, stream)) => {
+                let permit = self.tunnel_permit(authority)?;
+                let attempt =
+                    self.upstream.get_or_insert_default().begin(&authority.as_str().into(), Protocol::Http);
+                attempt.on_endpoint(&origin.address);
+                (origin, stream, permit, attempt)
+            }
+            None => {
+                let (stream, address, permit, attempt) =
+                    self.connect_to(authority, host.clone(), *port).await?;
+                let origin = Origin { host: host.clone(), port: *port, address };
+                (Rc::new(origin), stream, permit, attempt)
+            }
+        };
         Ok(OriginConnection {
             stream,
             origin,

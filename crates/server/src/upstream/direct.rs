@@ -92,17 +92,6 @@ pub async fn forward(
     to: OriginConnection,
 ) -> Result<Outcome, Stale> {
     let Request { head, connection, .. } = request;
-    let OriginConnection {
-        stream,
-        origin,
-        is_kept,
-        idle_connections,
-        permit,
-        attempt,
-        name,
-        first_byte,
-        idle,
-    } = to;
     let (length, source) = match body.length() {
         // The client may have announced an empty body.
         Length::None => ((head.framing == Framing::Sized(0)).then_some(Some(0)), BodySource::Empty),
@@ -113,19 +102,19 @@ pub async fn forward(
         Length::Unknown => (Some(None), BodySource::Client(body.clone(), max_body)),
     };
     // A connection with credentials is for no other request.
-    let is_shared = !head.names.contains(Names::AUTHORIZATION) && idle_connections.keeps();
+    let is_shared = !head.names.contains(Names::AUTHORIZATION) && to.idle_connections.keeps();
     let next = if is_shared { Persistence::KeepAlive } else { Persistence::Close };
     let received = Rc::new(Cell::new(false));
     let transport = Direct {
         services: services.clone(),
-        stream: RefCell::new(Some(stream)),
+        stream: RefCell::new(Some(to.stream)),
         out: RefCell::new((direct_head(head, &NAME, length, next), 0)),
         is_chunked: length == Some(None),
         body_ended: Cell::new(false),
         is_connected: Cell::new(false),
         has_received: received.clone(),
-        kept: is_shared.then_some((idle_connections, origin)),
-        _permit: permit,
+        kept: is_shared.then_some((to.idle_connections, to.origin)),
+        _permit: to.permit,
     };
     let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
     let request = UpstreamRequest {
@@ -139,13 +128,14 @@ pub async fn forward(
         response_trailers: None,
         is_open_ended: length == Some(None),
         authority: std::str::from_utf8(head.authority).unwrap_or_default().into(),
-        upstream_name: name.clone(),
+        upstream_name: to.name.clone(),
     };
+    let OriginConnection { first_byte, idle, is_kept, name, .. } = to;
     let timeouts = Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX };
     let began = Instant::now();
     let (transport, kind) = (Box::new(transport), Kind::Application);
     let mut exchange = Exchange::new(services, transport, kind, timeouts, &request, source, began);
-    exchange.attempt = Some(attempt);
+    exchange.attempt = Some(to.attempt);
     let Answered { exchange, head, received } = match exchange.receive_answer(&Interims::dropped()).await {
         Ok(answered) => answered,
         Err(Failure::Reported(status)) => return Ok(Outcome::Failed(status)),
