@@ -191,7 +191,8 @@ impl Hash {
     }
 }
 
-/// Whether nobody has this password: `!` and `*` alone, or in front of a hash, lock an account (shadow(5)).
+/// Whether this is the mark of a locked account, for which no password is right: `!` or `*`, alone or in front of a hash
+/// (shadow(5)).
 fn is_locked(field: &[u8]) -> bool {
     let marks = field.iter().take_while(|byte| matches!(byte, b'!' | b'*')).count();
     marks > 0 && matches!(field.get(marks), None | Some(b'$'))
