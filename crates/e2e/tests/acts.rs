@@ -12,6 +12,9 @@ const HOSTS: &str = "workers = 2\npid_file = \"pid\"\n[timeouts]\ndelay = 0\n[[h
                      error_pages = { 503 = \"/down.html\" }\n[[host]]\nnames = \"b.example\"\nroot = \"www\"\n\
                      [[host.route]]\npath = \"/-/healthy\"\nmonitor = \"healthy\"\n";
 
+/// Its scripts have a process of their own.
+const SCRIPTS: &str = "[timeouts]\ndelay = 0\n[[route]]\npath = \"*.cgi\"\ncgi = true\n";
+
 fn site() -> Site {
     Site::new().file("a.txt", "a").file("down.html", "back soon").config(HOSTS)
 }
@@ -306,6 +309,42 @@ fn too_many_acts_at_the_same_time_get_503() {
     assert!(log.contains("page, ann at 127.0.0.1: refused, 8 acts are running"), "{log}");
     assert_eq!(log.matches("control: page, ann at 127.0.0.1: reopen").count(), 8, "{log}");
     assert_eq!(send_form(&server, &own, &form).0, 200);
+}
+
+/// Whether a process waits for bytes of a socket: read(2) and recvfrom(2) in `/proc/PID/syscall`.
+fn reads_a_socket(pid: u32) -> bool {
+    let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    let fields: Vec<&str> = call.split_whitespace().collect();
+    let [_, fd, ..] = fields[..] else { return false };
+    let fd = u32::from_str_radix(fd.trim_start_matches("0x"), 16).unwrap_or(u32::MAX);
+    let target = fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
+    target.to_string_lossy().starts_with("socket:")
+}
+
+/// The processes that a reload starts keep no response of another command open.
+#[test]
+fn commands_that_arrive_together_get_responses() {
+    let server = Site::new().file("a.txt", "a").script("a.cgi", "#!/bin/sh\n").config(SCRIPTS).start();
+    server.signal(Signal::STOP);
+    let mut commands = [
+        ["reload", "-c", "site.toml"].as_slice(),
+        &["stats", "--json", "-c", "site.toml"],
+        &["disconnect", "--client", "127.0.0.9", "-c", "site.toml"],
+        &["log-level", "info", "-c", "site.toml"],
+    ]
+    .map(|words| {
+        let child = e2e::command().args(words).current_dir(server.home()).spawn().expect("it starts");
+        assert!(wait_until(TIMEOUT, || reads_a_socket(child.id())), "{words:?}");
+        (words, child)
+    });
+    server.signal(Signal::CONT);
+    let mut rows = Rows::new();
+    for (words, child) in &mut commands {
+        let ended = wait_until(TIMEOUT, || child.try_wait().is_ok_and(|status| status.is_some()));
+        rows.holds(words[0], "ends", ended);
+        _ = child.kill();
+        rows.check(words[0], child.wait().expect("it is our child").code(), Some(0));
+    }
 }
 
 #[test]

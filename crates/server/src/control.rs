@@ -440,8 +440,9 @@ impl Control {
         self.clients.iter().map(|client| client.deadline).min()
     }
 
-    /// Accepts clients, reads what they have sent, and returns the complete requests.
-    pub fn receive(&mut self) -> Vec<(Client, Request)> {
+    /// Accepts clients, reads what they have sent, and returns the next complete request. The other clients stay here, where
+    /// a forked child finds and closes them: a client waits until all copies of its socket are closed.
+    pub fn receive(&mut self) -> Option<(Client, Request)> {
         while !self.is_at_capacity() {
             let Ok((stream, _)) = self.listener.accept() else { break };
             let client = Client { stream, received: Vec::new(), deadline: Instant::now() + REQUEST_TIMEOUT };
@@ -450,17 +451,19 @@ impl Control {
                 _ => client.failed(["only root and the user that runs this program may do this"]),
             }
         }
-        let mut requests = Vec::new();
         let now = Instant::now();
-        for mut client in std::mem::take(&mut self.clients) {
+        let mut at = 0;
+        while let Some(client) = self.clients.get_mut(at) {
             match client.receive() {
-                Received::Request(request) => requests.push((client, request)),
-                Received::Incomplete if now < client.deadline => self.clients.push(client),
-                Received::Incomplete => {}
-                Received::Unknown => client.failed(["this version does not know that request"]),
+                Received::Request(request) => return Some((self.clients.remove(at), request)),
+                Received::Incomplete if now < client.deadline => at += 1,
+                Received::Incomplete => drop(self.clients.remove(at)),
+                Received::Unknown => {
+                    self.clients.remove(at).failed(["this version does not know that request"])
+                }
             }
         }
-        requests
+        None
     }
 }
 

@@ -387,8 +387,7 @@ impl Master {
     }
 
     fn on_control(&mut self) {
-        let requests = self.control.as_mut().map(Control::receive).unwrap_or_default();
-        for (client, request) in requests {
+        while let Some((client, request)) = self.control.as_mut().and_then(Control::receive) {
             let who = client.name();
             self.carry_out(client, request, &who);
         }
