@@ -7,8 +7,8 @@ use taipan_http::fields::is_token;
 use taipan_http::forwarded;
 use taipan_http::target::SafePath;
 
+use super::fields::own_field;
 use super::section::Section;
-use super::settings::own_field;
 use super::upstreams;
 use crate::authorizer::{Authorizer, KeyPart, MAX_FIELDS, Subrequest, SubrequestMethod, is_same_name};
 use crate::upstream::{Protocol, Upstream};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Source;
+use super::account::account_name;
 use super::certificates::certificates;
 use super::error::{Errors, Place};
 use super::forward_proxy::forward_proxy;
@@ -14,7 +15,6 @@ use super::keys::Scope;
 use super::limits::LimitReader;
 use super::scripts::scripts;
 use super::section::{Given, Section};
-use super::settings::account_name;
 use super::tls::{check_listeners, tls};
 use super::toml::Table;
 use super::tracing::tracing;

@@ -7,6 +7,7 @@ use script::environment::Additions;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::account::account;
 use super::certificates::check_names;
 use super::error::Place;
 use super::folders;
@@ -17,7 +18,7 @@ use super::published::{Texts, texts};
 use super::publishing;
 use super::scripts;
 use super::section::{Given, Section, integer, table, text};
-use super::settings::{account, pattern, restrict, route_settings, text_of};
+use super::settings::{restrict, route_settings};
 use super::tls;
 use super::toml::{Entry, Table, Value};
 use super::upstreams;
@@ -517,7 +518,7 @@ fn route<'s, 'c>(
         }
         return None;
     };
-    let pattern = pattern(section, path.value, path.place)?;
+    let pattern = section.pattern(path.value, path.place)?;
     let environment = scripts::environment(section, &inherited.environment);
     let account = account(section);
     let has_action = section.table.entries.iter().any(is_action);
@@ -699,7 +700,7 @@ fn short_routes<'s, 'c>(
     action: ShortAction,
 ) -> Vec<PlacedRoute<'s, 'c>> {
     let route = |entry: &'c Entry| {
-        let pattern = pattern(section, &entry.key, &entry.place)?;
+        let pattern = section.pattern(&entry.key, &entry.place)?;
         let action = action(section, &pattern, entry)?;
         let route = Route { pattern, action, ..inherited.route.clone() };
         let environment = inherited.environment.clone();
@@ -711,7 +712,7 @@ fn short_routes<'s, 'c>(
 fn redirect_entry(section: &Section, pattern: &Pattern, entry: &Entry) -> Option<Action> {
     let (to, status) = match &entry.node.value {
         Value::Table(table) => long_redirect(section, table)?,
-        _ => (text_of(section, entry, "a target, or { to = target, status = 301 }")?, None),
+        _ => (section.text_of(entry, "a target, or { to = target, status = 301 }")?, None),
     };
     let status = redirect_status(section, status, &entry.place)?;
     redirect(section, pattern, to, &entry.place, status)
@@ -734,5 +735,5 @@ fn long_redirect<'c>(section: &Section, table: &'c Table) -> Option<(&'c str, Op
 }
 
 fn rewrite_entry(section: &Section, pattern: &Pattern, entry: &Entry) -> Option<Action> {
-    rewrite(section, pattern, text_of(section, entry, "a path")?, &entry.place)
+    rewrite(section, pattern, section.text_of(entry, "a path")?, &entry.place)
 }

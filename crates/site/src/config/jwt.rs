@@ -11,7 +11,6 @@ use super::authorizers::is_settable;
 use super::error::{Errors, Place, shown};
 use super::keys::Scope;
 use super::section::{Given, Section, text};
-use super::settings::text_of;
 use super::toml::Value;
 use super::{MAX_FILE, Source};
 use crate::jwt::{Jwt, MAX_FIELDS, TokenPlace};
@@ -99,7 +98,7 @@ fn fields(own: &Section) -> Option<Vec<(String, String)>> {
     own.has("fields").then_some(())?;
     let mut fields: Vec<(String, String)> = Vec::new();
     for entry in own.pairs("fields") {
-        let Some(claim) = text_of(own, entry, "the name of a claim") else { continue };
+        let Some(claim) = own.text_of(entry, "the name of a claim") else { continue };
         let others: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
         if let Err(what_to_do) = is_settable(&entry.key, &others) {
             let what = format!("a token cannot set the field \"{}\"", entry.key.escape_debug());

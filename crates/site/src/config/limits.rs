@@ -12,7 +12,6 @@ use taipan_http::status::Status;
 use super::error::{Errors, Place};
 use super::keys::Scope;
 use super::section::{Section, text};
-use super::settings::pattern;
 use super::{MAX_FILE, Source};
 use crate::limit::throttle_file::{self, Line};
 use crate::limit::{
@@ -258,7 +257,7 @@ fn name(table: &Section) -> Option<String> {
 
 fn paths(table: &Section) -> Option<Paths> {
     let Some(texts) = table.texts("paths") else { return Some(Paths::All) };
-    let patterns = texts.iter().map(|given| pattern(table, given.value, given.place));
+    let patterns = texts.iter().map(|given| table.pattern(given.value, given.place));
     patterns.collect::<Option<Vec<_>>>().map(Paths::Patterns)
 }
 

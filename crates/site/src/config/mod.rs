@@ -16,6 +16,7 @@ mod value;
 mod section;
 
 mod access;
+mod account;
 mod alternates;
 mod authentication;
 
@@ -25,6 +26,8 @@ mod cache;
 mod certificates;
 mod cors;
 
+mod fields;
+mod files;
 mod folders;
 mod forward_proxy;
 mod health;

@@ -5,10 +5,10 @@ use taipan_http::fields::{is_authority, is_token};
 use taipan_http::target::Scheme;
 
 use super::error::Place;
+use super::fields::{field_name, is_field_value, reject_second_rule};
 use super::health;
 use super::keys::Scope;
 use super::section::{Given, Section, table, text};
-use super::settings::{field_name, is_field_value, reject_second_rule};
 use super::toml::{Entry, Node, Table, Value};
 use crate::balance::{Balance, Hedging};
 use crate::endpoint::EndpointAddress;

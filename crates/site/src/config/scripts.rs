@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use script::environment::{AdditionError, Additions, Credentials};
 
+use super::account::account;
 use super::keys::Scope;
 use super::proxies;
 use super::section::Section;
-use super::settings::{account, text_of};
 use crate::forwarding::Forwarding;
 use crate::model::{Action, ControlGroups, Interpreter, QueryArguments, Resources, Script, Scripts};
 use crate::route::Pattern;
@@ -105,7 +105,7 @@ pub fn default_environment() -> Additions {
 pub fn environment(section: &Section, inherited: &Additions) -> Additions {
     let mut environment = Additions::default();
     for entry in section.pairs("env") {
-        let Some(value) = text_of(section, entry, "a string") else { continue };
+        let Some(value) = section.text_of(entry, "a string") else { continue };
         if let Err(error) = environment.add(&entry.key, value.as_bytes()) {
             let what = format!("\"{}\" cannot be set for scripts", entry.key.escape_debug());
             section.errors.add(&entry.place, what, error.to_string());

@@ -9,6 +9,7 @@ use super::keys::{self, Kind, Scope};
 use super::toml::{Entry, Node, Table, Value};
 use super::value;
 use crate::model::Sink;
+use crate::route::{Pattern, PatternError};
 
 pub struct Section<'c> {
     pub scope: Scope,
@@ -261,6 +262,25 @@ impl<'c> Section<'c> {
             self.reject(name, &entry.place, &found(&entry.node));
         }
         parsed.map(|value| Given { place: &entry.place, value })
+    }
+
+    /// Reads a path pattern. `None`: after an error.
+    pub fn pattern(&self, text: &str, place: &Place) -> Option<Pattern> {
+        let reject = |error: PatternError| {
+            let what = format!("\"{}\" is not a path pattern", text.escape_debug());
+            self.errors.add(place, what, error.to_string());
+        };
+        Pattern::parse(text).map_err(reject).ok()
+    }
+
+    /// The text of an entry of a table with any keys. `None`: after an error, which says what is expected.
+    pub fn text_of<'e>(&self, entry: &'e Entry, expected: &str) -> Option<&'e str> {
+        let found = text(&entry.node);
+        if found.is_none() {
+            let what = format!("\"{}\" cannot be {}", entry.key.escape_debug(), entry.node.value.kind());
+            self.errors.add(&entry.place, what, format!("expected {expected}"));
+        }
+        found
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use super::account::account;
 use super::error::Place;
 use super::keys::Scope;
 use super::section::{Given, Section};
-use super::{health, proxies, scripts, settings};
+use super::{health, proxies, scripts};
 use crate::address::Address;
 use crate::endpoint::{EndpointAddress, Family, Resolution, is_host_name};
 use crate::health::Health;
@@ -311,7 +312,7 @@ fn managed(section: &Section) -> Option<Endpoints> {
         section.errors.add(section.place_of("min_processes"), what, "lower it, or allow more processes");
     }
     Some(Endpoints::Managed(Box::new(Managed {
-        account: settings::account(section),
+        account: account(section),
         socket: match section.choice("socket") {
             Some("listen_fds") => SocketPassing::ListenFds,
             _ => SocketPassing::Stdin,
