@@ -16,10 +16,12 @@ use std::time::Duration;
 
 use site::model::Site;
 use tokio::sync::Notify;
+use tokio::task::spawn_local;
 use tokio::time::Instant;
 
 use crate::connection::Connections;
 use crate::connection::client::Client;
+use crate::connection::proxied::Header;
 use crate::connection::stream::Socket;
 use crate::connection::{ConnectionState, Leaving, handshake_rate, idle, proxied};
 use crate::listen::{Accepted, Listener};
@@ -205,7 +207,7 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
             match listener.accept() {
                 Ok(accepted) if accepted.protocols.proxy => {
                     let capacity = acceptor.capacity(&connections, &mut backlog).await;
-                    if let Some(accepted) = proxied::receive(&connections, accepted, capacity.is_ok()) {
+                    if let Some(accepted) = client_of(&connections, accepted, capacity) {
                         receive(&connections, accepted, &mut backlog).await;
                     }
                 }
@@ -228,7 +230,7 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
     for _ in 0..LAST_ACCEPTS {
         let Ok(accepted) = listener.accept() else { break };
         let accepted = match accepted.protocols.proxy {
-            true => proxied::receive(&connections, accepted, true),
+            true => client_of(&connections, accepted, Ok(())),
             false => Some(accepted),
         };
         let Some(Accepted { fd, family, protocols, peer, destination }) = accepted else { continue };
@@ -257,10 +259,29 @@ async fn receive(connections: &Rc<Connections>, accepted: Accepted, backlog: &mu
     }
 }
 
-/// As `receive`, for a connection that has waited within the capacity.
-pub async fn receive_waited(connections: &Rc<Connections>, accepted: Accepted) {
-    if let Some((socket, client)) = admit(connections, accepted).await {
-        idle::visit_new(connections, socket, client);
+/// A connection of a proxy, with its client as the peer. `None`: the proxy has yet to name it, for which the connection
+/// waits if there is capacity, or the connection is closed.
+fn client_of(
+    connections: &Rc<Connections>,
+    accepted: Accepted,
+    capacity: Result<(), Full>,
+) -> Option<Accepted> {
+    match (proxied::receive(connections, accepted), capacity) {
+        (Header::Complete(accepted), _) => return Some(accepted),
+        (Header::Incomplete(accepted), Ok(())) => {
+            _ = spawn_local(wait_for_client(connections.clone(), accepted))
+        }
+        (Header::Incomplete(_), Err(Full)) => connections.services.counts.add(Count::Rejected, 1),
+        (Header::Failed, _) => {}
+    }
+    None
+}
+
+/// Serves a connection when its proxy has named the client. It has waited within the capacity.
+async fn wait_for_client(connections: Rc<Connections>, accepted: Accepted) {
+    let Some(accepted) = proxied::wait(&connections, accepted).await else { return };
+    if let Some((socket, client)) = admit(&connections, accepted).await {
+        idle::visit_new(&connections, socket, client);
     }
 }
 

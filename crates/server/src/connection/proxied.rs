@@ -7,17 +7,15 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::task::{Poll, ready};
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use taipan_http::proxy_header::{self, ConnectionOrigin, MAX_HEADER, ProxyHeader, ProxyHeaderError};
 use tokio::io::Interest;
-use tokio::task::spawn_local;
 
 use super::table::Identity;
-use super::{ConnectionState, Connections, Event, Phase, acceptor};
+use super::{ConnectionState, Connections, Event, Phase};
 use crate::listen::Accepted;
 use crate::log;
 use crate::peer::{Peer, connection_id};
@@ -40,21 +38,31 @@ impl From<Errno> for Failure {
     }
 }
 
-/// The connection with its client as the peer, if the header is there. `None`: it waits for its header, if there is
-/// capacity for that, or is closed.
-pub fn receive(connections: &Rc<Connections>, accepted: Accepted, capacity: bool) -> Option<Accepted> {
+/// The header that a connection begins with.
+pub enum Header {
+    /// The peer is now the client that it names.
+    Complete(Accepted),
+    /// The connection waits for the rest.
+    Incomplete(Accepted),
+    /// It is none, and the connection is closed.
+    Failed,
+}
+
+/// Takes the header off a connection, if it is complete.
+pub fn receive(connections: &Connections, accepted: Accepted) -> Header {
     let proxy = accepted.peer;
     let told = match connections.services.site.trusted_proxies.trust(proxy.ip()) {
         true => read(connections, &accepted.fd, proxy),
         false => Err(Failure::Stranger),
     };
     match told {
-        Ok(Some((peer, destination))) => return Some(Accepted { peer, destination, ..accepted }),
-        Ok(None) if capacity => _ = spawn_local(wait(connections.clone(), accepted)),
-        Ok(None) => connections.services.counts.add(Count::Rejected, 1),
-        Err(failure) => on_failure(connections, proxy, failure),
+        Ok(Some((peer, destination))) => Header::Complete(Accepted { peer, destination, ..accepted }),
+        Ok(None) => Header::Incomplete(accepted),
+        Err(failure) => {
+            on_failure(connections, proxy, failure);
+            Header::Failed
+        }
     }
-    None
 }
 
 /// The client, and the address that it connected to, if the proxy tells it.
@@ -85,24 +93,21 @@ fn read(connections: &Connections, fd: &OwnedFd, proxy: Peer) -> Result<Option<T
     }))
 }
 
-/// Waits for the rest of the header.
-async fn wait(connections: Rc<Connections>, accepted: Accepted) {
+/// Waits for the rest of the header. `None`: it has not come, and the connection is closed.
+pub async fn wait(connections: &Connections, accepted: Accepted) -> Option<Accepted> {
     let proxy = accepted.peer;
     let identity = Identity { id: connection_id(&accepted.fd), peer: proxy.into() };
     let entry = connections.table.insert(identity, Phase::Head, connections.services.clock.ticks());
     let waited = tokio::select! {
-        waited = wait_for_header(&connections, &entry.state, accepted) => waited,
+        waited = wait_for_header(connections, &entry.state, accepted) => waited,
         () = connections.closing() => Ok(Err(Failure::Closed)),
     };
     match waited {
-        Ok(Ok(accepted)) => {
-            // The entry was its place among the connections.
-            drop(entry);
-            acceptor::receive_waited(&connections, accepted).await;
-        }
-        Ok(Err(failure)) => on_failure(&connections, proxy, failure),
+        Ok(Ok(accepted)) => return Some(accepted),
+        Ok(Err(failure)) => on_failure(connections, proxy, failure),
         Err(error) => log::error(format_args!("cannot register a connection: {error}")),
     }
+    None
 }
 
 async fn wait_for_header(
