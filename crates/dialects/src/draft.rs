@@ -287,6 +287,14 @@ impl Draft {
         name
     }
 
+    /// The other server has the time of the machine in its access logs, if it has one.
+    pub fn log_in_local_time(&mut self, comment: &'static str) {
+        let mut of_hosts = self.hosts.iter().filter_map(|host| host.scope.text("access_log"));
+        if self.log.text("access").is_some() || of_hosts.next().is_some() {
+            self.log.preset("timezone", "local", comment);
+        }
+    }
+
     /// The text. `server` is the name of the other server.
     pub fn written(mut self, file: PathBuf, server: &str) -> Conversion {
         self.merge_redirects();

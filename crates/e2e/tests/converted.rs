@@ -588,3 +588,43 @@ fn a_file_that_is_no_configuration_is_refused_at_once() {
         rows.check(format!("{server} folder"), succeeds, false);
     }
 }
+
+#[test]
+fn local_time_is_that_of_the_machine_in_converted_logs() {
+    let mut rows = Rows::new();
+    for (from, text) in [
+        ("nginx", "http {\n access_log HOME/log;\n server {\n listen 127.0.0.1:0;\n root HOME/www;\n }\n}\n"),
+        ("nginx", "http {\n server {\n listen 127.0.0.1:0;\n access_log HOME/log;\n root HOME/www;\n }\n}\n"),
+        (
+            "apache",
+            "Listen 127.0.0.1:0\nDocumentRoot HOME/www\n<Directory />\nRequire all granted\n</Directory>\n\
+             CustomLog HOME/log common\n",
+        ),
+        (
+            "lighttpd",
+            "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\n\
+             accesslog.filename = \"HOME/log\"\n",
+        ),
+    ] {
+        let site = Site::new().file("a.txt", "a");
+        let home = site.home().display().to_string();
+        let site = site.file_beside_root("original", text.replace("HOME", &home));
+        let output = command()
+            .args(["convert", "original", "--from", from])
+            .current_dir(site.home())
+            .output()
+            .expect("it starts");
+        let user = if is_root() { "user = \"root\"\n" } else { "" };
+        let config = format!("{user}{}", String::from_utf8_lossy(&output.stdout));
+        fs::write(site.home().join("site.toml"), config).expect("it is our folder");
+        let server = site.start_with(1, |site| {
+            let mut taipan = command();
+            taipan.args(["-c", "site.toml"]).current_dir(site.home()).env("TZ", "<+03>-3");
+            taipan
+        });
+        server.get("/a.txt");
+        let log = server.home().join("log");
+        let has_line = || fs::read_to_string(&log).is_ok_and(|text| text.contains(" +0300] \"GET /a.txt "));
+        rows.check(from, wait_until(TIMEOUT, has_line), true);
+    }
+}

@@ -42,6 +42,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         "allow",
         "Apache sends files whose name begins with a dot. \"deny\" is safer.",
     );
+    draft.log_in_local_time("Apache has the time of the machine.");
     draft.written(file.to_owned(), "Apache")
 }
 

@@ -33,6 +33,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         "allow",
         "lighttpd sends files whose name begins with a dot. \"deny\" is safer.",
     );
+    draft.log_in_local_time("lighttpd has the time of the machine.");
     draft.written(file.to_owned(), "lighttpd")
 }
 

@@ -37,6 +37,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     for host in &mut draft.hosts {
         finish(host);
     }
+    draft.log_in_local_time("nginx has the time of the machine.");
     draft.written(file.to_owned(), "nginx")
 }
 

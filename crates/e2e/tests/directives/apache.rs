@@ -114,6 +114,7 @@ const APACHE: Table = Table {
                 ("rewriterule", Get("/rewritten"), "200 plain"),
                 ("fallbackresource", Get("/sub/none"), "200 other"),
                 ("customlog", File("access_log"), "\"GET /plain HTTP/1.1\" 200"),
+                ("customlog", Line, "timezone = \"local\""),
             ],
         },
         Case {

@@ -76,6 +76,7 @@ const LIGHTTPD: Table = Table {
                 ("fastcgi.server", Told("/run.cgi"), "SCRIPT_NAME=/run.cgi"),
                 ("scgi.server", Told("/scgi/a"), "REQUEST_URI=/scgi/a"),
                 ("accesslog.filename", File("access_log"), "\"GET /cgi-bin/env HTTP/1.1\" 200"),
+                ("accesslog.filename", Line, "timezone = \"local\""),
             ],
         },
         Case {

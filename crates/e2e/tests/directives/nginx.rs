@@ -105,6 +105,7 @@ const NGINX: Table = Table {
                 ("scgi_pass", Told("/scgi/a"), "REQUEST_URI=/scgi/a"),
                 ("scgi_param", Told("/scgi/a"), "COLOR=red"),
                 ("access_log", File("access_log"), "\"GET /up/a HTTP/1.1\" 200"),
+                ("access_log", Line, "timezone = \"local\""),
             ],
         },
         Case {
