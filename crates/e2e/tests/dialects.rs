@@ -232,14 +232,46 @@ fn boa_logs_in_its_formats_with_the_local_time_and_the_client_that_a_proxy_names
     };
     rows.check("without the field", lines[0].as_str(), expected("(127.0.0.1)").as_str());
     rows.check("with the field", lines[1].as_str(), expected("2001:db8::1,_10.0.0.1_").as_str());
-    signal_process(server.pid(), Signal::HUP);
     let errors = server.home().join("error_log");
-    let has_reloaded = wait_until(TIMEOUT, || read(&errors).lines().count() >= 2);
+    let begun = read(&errors).lines().count();
+    signal_process(server.pid(), Signal::HUP);
+    let has_reloaded = wait_until(TIMEOUT, || read(&errors).lines().count() > begun);
     rows.check("lines of the error log", has_reloaded, true);
     for line in read(&errors).lines() {
         let line = without_time(line);
         rows.holds("error log", &line, line.starts_with("[00/Mon/0000:00:00:00 +0300] "));
     }
+    // The client's own error is in the error log, too.
+    server.request("GET /none?a%22b HTTP/1.1\r\nHost: x\r\nReferer: y\r\n\r\n");
+    let line = || read(&errors).lines().find(|line| line.contains("request")).map(without_time);
+    wait_until(TIMEOUT, || line().is_some());
+    rows.check(
+        "a client's error",
+        line().unwrap_or_default().as_str(),
+        format!(
+            "127.0.0.1 127.0.0.1 - - [00/Mon/0000:00:00:00 +0300] request \"GET /none?a%22b HTTP/1.1\" \
+             (\"{home}/addresses/127.0.0.1/none\"): document open: No such file or directory"
+        )
+        .as_str(),
+    );
+}
+
+#[test]
+fn boa_names_the_host_in_lines_about_errors_of_clients() {
+    let site = self::site().file_beside_root("hosts/127.0.0.1/a.example/htdocs/index.html", "a");
+    let text =
+        "Port 0\nListen 127.0.0.1\nDefaultType text/plain\nVHostRoot HOME/hosts\nErrorLog HOME/error_log\n";
+    let server = serve(site, "boa.conf", text, &["-f", "boa.conf", "-d"]);
+    let home = server.home().display().to_string();
+    server.request("GET /none HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    let errors = server.home().join("error_log");
+    let line = || read(&errors).lines().find(|line| line.contains("request")).map(without_time);
+    wait_until(TIMEOUT, || line().is_some());
+    let expected = format!(
+        "a.example 127.0.0.1 - - [00/Mon/0000:00:00:00 +0000] request [a.example] \"GET /none HTTP/1.1\" \
+         (\"{home}/hosts/127.0.0.1/a.example/htdocs/none\"): document open: No such file or directory"
+    );
+    assert_eq!(line(), Some(expected));
 }
 
 #[test]
@@ -530,7 +562,7 @@ fn the_converted_file_gives_the_same_decisions_as_the_original() {
 #[test]
 fn convert_lists_what_differs_and_refuses_what_it_does_not_know() {
     let home = Folder::new();
-    home.file("boa.conf", "Port 80\nDocumentRoot /srv\nVerboseCGILogs\nDefaultType text/plain\n");
+    home.file("boa.conf", "Port 80\nDocumentRoot /srv\nChrootPath /jail\nDefaultType text/plain\n");
     home.file("bad.conf", "Port 80\nNothingLikeIt 1\n");
     let run = |arguments: &[&str]| {
         let output = command().args(arguments).current_dir(home.path()).output().expect("it starts");
@@ -540,8 +572,8 @@ fn convert_lists_what_differs_and_refuses_what_it_does_not_know() {
     let mut rows = Rows::new();
     let (code, out, err) = run(&["convert", "boa.conf"]);
     rows.check("code", code, Some(0));
-    rows.check("comment", out.contains("# line 3: note: VerboseCGILogs"), true);
-    rows.check("finding", err.contains("boa.conf:3: note: VerboseCGILogs"), true);
+    rows.check("comment", out.contains("# line 3: note: ChrootPath"), true);
+    rows.check("finding", err.contains("boa.conf:3: note: ChrootPath"), true);
     let (code, _, err) = run(&["convert", "bad.conf", "--from", "boa"]);
     rows.check(
         "refused",
@@ -657,10 +689,19 @@ fn boa_lists_folders_by_its_program_or_its_cache() {
     let expected = format!("list of {}/sub/ for /sub/\n", server.root().display());
     assert_eq!(server.get("/sub/").text(), expected);
     drop(server);
-    let server = serve_with("DirectoryCache HOME/cache\n");
-    let listing = server.get("/sub/");
-    assert!(listing.status == 200 && listing.text().contains("page.html"), "{listing}");
-    drop(server);
+    // Wherever the cache of Boa was: nothing is written to it, and a listing is never older than its folder.
+    let mut rows = Rows::new();
+    for cache in ["HOME/none/at/all", "HOME/www/plain", "relative", "/proc", "HOME/cache/"] {
+        let server = serve_with(&format!("DirectoryCache {cache}\n"));
+        fs::create_dir_all(server.home().join("cache")).expect("it is our folder");
+        let listing = server.get("/sub/");
+        rows.check(cache, (listing.status, listing.text().contains("page.html")), (200, true));
+        fs::write(server.root().join("sub/another.html"), "").expect("it is our folder");
+        let is_there = || server.get("/sub/").text().contains("another.html");
+        rows.check(format!("{cache}, changed"), wait_until(TIMEOUT, is_there), true);
+        let files = fs::read_dir(server.home().join("cache")).expect("it is our folder").count();
+        rows.check(format!("{cache}, files"), files, 0);
+    }
     let server = serve_with("");
     assert_eq!(server.get("/sub/").status, 403);
 }

@@ -1,9 +1,10 @@
 //! Limits: each at its last allowed value and one above, by default and as configured.
 
+use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use e2e::{ReadError, Rows, Server, Site, exchange};
+use e2e::{Address, ReadError, Rows, Server, Signal, Site, exchange, signal_process};
 
 /// Long enough that the server can tell which of two connections was used before the other.
 const PAUSE: Duration = Duration::from_millis(600);
@@ -310,4 +311,26 @@ fn does_not_close_a_busy_connection_for_a_new_one() {
     assert!(matches!(found, Ok(200 | 503) | Err(ReadError::Closed { after: 0 })), "{found:?}");
     let again = exchange(&mut server.connect(), "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n", "200 open");
     assert_eq!(again.summary, "200 open");
+}
+
+#[test]
+fn as_many_connections_wait_to_be_accepted_as_configured() {
+    let mut rows = Rows::new();
+    for (backlog, expected) in [(Some(2), 3), (None, 20)] {
+        let key = backlog.map_or(String::new(), |count| format!("backlog = {count}\n"));
+        let server = Site::new()
+            .config(&format!("workers = 1\n[limits]\n{key}[timeouts]\ndefer_accept = 0\n"))
+            .start();
+        let Some(Address::Tcp(address)) = server.addresses().pop() else { panic!("{}", server.stderr()) };
+        // A worker that is stopped accepts nothing.
+        let serving = server.serving_pids();
+        serving.iter().for_each(|pid| signal_process(*pid, Signal::STOP));
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok();
+        let waiting: Vec<TcpStream> = (0..20).map_while(connect).collect();
+        // The kernel counts from zero.
+        rows.check(format!("{backlog:?}"), waiting.len(), expected);
+        serving.iter().for_each(|pid| signal_process(*pid, Signal::CONT));
+        drop(waiting);
+        rows.check(format!("{backlog:?}: it serves again"), server.get("/").status, 403);
+    }
 }

@@ -564,3 +564,59 @@ fn writes_log_lines_soon_and_all_of_them_at_exit() {
     let text = fs::read_to_string(server.home().join("access.log")).unwrap();
     assert_eq!(text.lines().filter(|line| parse(line, false).is_some()).count(), 501);
 }
+
+#[test]
+fn the_error_log_has_the_errors_of_clients_if_it_is_to() {
+    let config = |level: &str| {
+        format!(
+            "workers = 1\n[log]\nclient_errors = true\nlevel = \"{level}\"\n\
+             [[route]]\npath = \"/old/\"\nredirect = \"/new/\"\n[[route]]\npath = \"/gone\"\nreturn = 410\n\
+             [[route]]\npath = \"/broken\"\nreturn = 500\n"
+        )
+    };
+    let server = Site::new().file("a.txt", "a").config(&config("warn")).start();
+    let mut client = server.connect();
+    for path in ["/a.txt", "/old/x", "/broken", "/none?a=b", "/gone"] {
+        client.get(path);
+    }
+    client.request("PUT /a.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    server.request("GET / HTTP/1.1\r\n\r\n");
+    let lines = server.errors().wait_for(TIMEOUT, |lines| {
+        let of_clients: Vec<String> =
+            lines.iter().filter_map(|line| Some(line.split_once(" warn: ")?.1.to_owned())).collect();
+        (of_clients.len() >= 4).then_some(of_clients)
+    });
+    let root = server.root().display().to_string();
+    let expected = [
+        format!("404 Not Found for 127.0.0.1: \"GET /none?a=b HTTP/1.1\", host localhost, file {root}/none"),
+        "410 Gone for 127.0.0.1: \"GET /gone HTTP/1.1\", host localhost".to_owned(),
+        format!("405 Method Not Allowed for 127.0.0.1: \"PUT /a.txt HTTP/1.1\", host x, file {root}/a.txt"),
+        "400 Bad Request for 127.0.0.1: \"-\", host-missing: an HTTP/1.1 request needs a Host field"
+            .to_owned(),
+    ];
+    assert_eq!(lines.as_deref(), Some(&expected[..]), "{}", server.stderr());
+    drop(server);
+    // They are warnings.
+    let server = Site::new().file("a.txt", "a").config(&config("error")).start();
+    server.get("/none");
+    let mut server = server;
+    server.signal(Signal::TERM);
+    server.wait(TIMEOUT);
+    assert!(!server.stderr().contains("404"), "{}", server.stderr());
+}
+
+#[test]
+fn the_error_log_has_the_processes_of_scripts_if_it_is_to() {
+    let server = Site::new()
+        .script("cgi-bin/a.cgi", "#!/bin/sh\nprintf 'Status: 204\\n\\n'\nexit 3\n")
+        .config("[[route]]\npath = \"/cgi-bin/\"\ncgi = true\n[log]\nscript_starts = true\nlevel = \"error\"")
+        .start();
+    assert_eq!(server.get("/cgi-bin/a.cgi").status, 204);
+    let started = server.wait_for_line(" was started: ", TIMEOUT);
+    let (process, program) = started
+        .split_once(" info: ")
+        .and_then(|(_, text)| text.split_once(" was started: "))
+        .expect("a program");
+    assert_eq!(program, server.root().join("cgi-bin/a.cgi").display().to_string());
+    server.wait_for_line(&format!(" info: {process} has ended: exit status 3"), TIMEOUT);
+}

@@ -57,7 +57,8 @@ impl Drop for Watcher {
 
 fn site() -> Site {
     let rules = "[[route]]\npath = \"/private/\"\n[[route.rule]]\naddress = \"192.0.2.0/24\"\nthen = \"allow\"\n\
-                 [[route.rule]]\nthen = \"deny\"\n";
+                 [[route.rule]]\nthen = \"deny\"\n\
+                 [[route]]\npath = \"/inside/\"\n[[route.rule]]\nserver_address = \"127.0.0.0/8\"\nthen = \"deny\"\n";
     let app = upstream(|mut stream, _| {
         let fields = "Content-Length: 2\r\nSet-Cookie: id=secret\r\nX-Of-The-App: yes\r\nConnection: close";
         stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\nok").as_bytes())
@@ -290,4 +291,18 @@ fn garbage_on_the_control_socket_is_refused() {
     }
     server.reload();
     assert_eq!(server.get("/a.txt").status, 200);
+}
+
+#[test]
+fn shows_rules_for_addresses_of_the_server_on_both_ways() {
+    let server = site().start();
+    let inside = Watcher::start(&server, &["--path", "/inside/*"]);
+    let mut client = server.connect();
+    for _ in 0..2 {
+        client.get("/inside/a.txt");
+    }
+    let denied = "access    127.0.0.1 is denied with 403 Forbidden, by the rule in";
+    let of_both =
+        |lines: &[String]| (lines.iter().filter(|line| line.contains(denied)).count() == 2).then_some(());
+    assert!(inside.output.wait_for(TIMEOUT, of_both).is_some(), "{}", inside.output.text());
 }

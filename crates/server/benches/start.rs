@@ -22,7 +22,7 @@ use server::ipc::Channel;
 use server::spawner::groups::{self, Settings};
 use server::spawner::message::block;
 use server::spawner::{Exit, SpawnRequest, Spawner, Streams};
-use site::model::{Resources, Scripts};
+use site::model::{Log, Resources, Scripts};
 use tokio::runtime::{Builder, LocalRuntime};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -147,10 +147,10 @@ fn measure_spawner(bare: &Bare, together: usize) -> io::Result<Cost> {
     let runtime: LocalRuntime = Builder::new_current_thread().enable_io().build_local(Default::default())?;
     let (ours, theirs) = Channel::pair()?;
     let resources = Resources::default();
-    let settings = Settings { resources, ..Settings::of(&Scripts::default()) };
+    let settings = Settings { resources, ..Settings::of(&Scripts::default(), &Log::default()) };
     let thread = std::thread::spawn(move || groups::serve(theirs, settings, None, None));
     let cost = runtime.block_on(async {
-        let spawner = Spawner::new(ours)?;
+        let spawner = Spawner::new(ours, None)?;
         tokio::task::spawn_local(spawner.clone().receive_events());
         let nothing: OwnedFd = File::open("/dev/null")?.into();
         let arguments = block([&*bare.program]);

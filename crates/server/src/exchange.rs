@@ -280,7 +280,7 @@ impl Responder {
         });
         let watches = &self.services.access.watches;
         let watched = match watches.is_on() {
-            true => watches.begin(request.head, client, host, tls),
+            true => watches.begin(request.head, (client, exchange.server_address()), host, tls),
             false => None,
         };
         let admitted = match self.limits {
@@ -560,18 +560,25 @@ impl<'a> Exchange<'a> {
 
     #[cold]
     fn fall_back_fast(&self, path: &SafePath<'_>, route: &'a Route, status: Status) -> Option<Response> {
-        let Some(FallbackPlan { path, plan, variables }) = self.fallback(path, route) else {
+        let Some(mut fallback) = self.fallback(path, route) else {
             return self.status_fast(route, status);
         };
-        if self.responder.needs.rules
-            && let Err(refused) = self.check_access(&path)
-        {
-            return self.refused_fast(refused);
+        loop {
+            let next = fallback.next(self.host());
+            let FallbackPlan { path, plan, variables, .. } = fallback;
+            if self.responder.needs.rules
+                && let Err(refused) = self.check_access(&path)
+            {
+                return self.refused_fast(refused);
+            }
+            if self.responder.needs.authorizers && self.must_authorize(&path, plan.route) {
+                return None;
+            }
+            match (self.resolve_fast(&path, plan, Some(&variables)).ok()?, next) {
+                (Resolution::Absent(..), Some(next)) => fallback = next,
+                (resolution, _) => return self.finish_fast(resolution),
+            }
         }
-        if self.responder.needs.authorizers && self.must_authorize(&path, plan.route) {
-            return None;
-        }
-        self.finish_fast(self.resolve_fast(&path, plan, Some(&variables)).ok()?)
     }
 
     #[inline(never)]
@@ -656,12 +663,19 @@ impl<'a> Exchange<'a> {
             Ok(response) => return response,
             Err(absent) => absent,
         };
-        let Some(FallbackPlan { path, plan, variables }) = self.fallback(&path, route) else {
+        let Some(mut fallback) = self.fallback(&path, route) else {
             return on_heap(|| self.status(route, status)).await;
         };
-        match on_heap(|| self.follow(request, &path, plan, Some(&variables))).await {
-            Ok(response) => response,
-            Err((route, _)) => on_heap(|| self.status(route, Status::NOT_FOUND)).await,
+        loop {
+            let next = fallback.next(self.host());
+            let FallbackPlan { path, plan, variables, .. } = fallback;
+            match (on_heap(|| self.follow(request, &path, plan, Some(&variables))).await, next) {
+                (Ok(response), _) => return response,
+                (Err(_), Some(next)) => fallback = next,
+                (Err((route, _)), None) => {
+                    return on_heap(|| self.status(route, Status::NOT_FOUND)).await;
+                }
+            }
         }
     }
 

@@ -454,9 +454,16 @@ fn print_plan(responder: &Responder, host: usize, asked: Asked<'_>) -> Respondin
         return responding;
     }
     let fallback = plan_fallback(found, route, &path, asked.head.target.query());
-    let Some(FallbackPlan { path, plan, variables }) = fallback else { return responding };
-    terminal::out(format_args!("fallback  {path}"));
-    print_planned(responder, host, asked, &path, plan, Some(&variables))
+    let Some(mut fallback) = fallback else { return responding };
+    loop {
+        let next = fallback.next(found);
+        let FallbackPlan { path, plan, variables, .. } = fallback;
+        terminal::out(format_args!("fallback  {path}"));
+        match (print_planned(responder, host, asked, &path, plan, Some(&variables)), next) {
+            (Responding::Nothing, Some(next)) => fallback = next,
+            (responding, _) => return responding,
+        }
+    }
 }
 
 /// `fallback`: the variables of a fallback, if the plan is one.

@@ -133,7 +133,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     }
     // As late as possible, because a failure after this loses clients; the sandbox forbids it later.
     for socket in workers.iter().flat_map(|worker| &worker.listeners) {
-        socket.listen().map_err(|e| line(format!("cannot listen: {e}")))?;
+        socket.listen(site.limits.backlog).map_err(|e| line(format!("cannot listen: {e}")))?;
     }
     let active = sandbox::apply(&confinement(&site, &roots), demand(site.sandbox)).map_err(line)?;
     log::start(&site.log, sinks).map_err(line)?;

@@ -161,7 +161,9 @@ pub fn build(
     pools: Vec<(Channel, Option<ClientTls>)>,
     forward_proxy: Option<Channel>,
 ) -> io::Result<(Rc<Connections>, Closing)> {
-    let spawner = spawner.map(Spawner::new).transpose()?;
+    let log = &services.site.log;
+    let reports = log.script_starts.then_some(log.errors.format);
+    let spawner = spawner.map(|channel| Spawner::new(channel, reports)).transpose()?;
     let open = |((channel, tls), application)| Pool::new(channel, application, tls);
     let pools = pools.into_iter().zip(&services.site.upstreams).map(open).collect::<io::Result<_>>()?;
     let rules = services.site.forward_proxy.as_ref();

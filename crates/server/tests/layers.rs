@@ -127,6 +127,7 @@ const SITE: &[&str] = &[
     "applying",
     "needs",
     "zones",
+    "client_errors",
     "plan",
     "walk",
     // The types of a configuration, which name one another.

@@ -368,7 +368,7 @@ fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
     let runtime = Builder::new_current_thread().enable_io().build_local(Default::default());
     runtime.expect("a runtime can be made").block_on(async {
         let channel = ours.try_clone().expect("a descriptor is free");
-        let spawner = Spawner::new(ours).expect("it can be registered");
+        let spawner = Spawner::new(ours, None).expect("it can be registered");
         tokio::task::spawn_local(spawner.clone().receive_events());
         test(Process { pid, spawner, channel }).await;
     });

@@ -103,6 +103,7 @@ pub mod listing;
 
 pub mod error_page;
 
+pub mod client_errors;
 pub mod log_line;
 
 pub mod tracing;

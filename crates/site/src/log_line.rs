@@ -13,7 +13,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
 use crate::log_fields::{Field, Part};
-use crate::model::{ErrorFormat, ErrorLines, Level, LogFormat};
+use crate::model::{ErrorFormat, ErrorLines, Level, LogFormat, LoggedHost};
 use crate::text;
 use crate::upstream::Protocol;
 use crate::zone::Zone;
@@ -244,6 +244,121 @@ pub fn error_line(lines: &ErrorLines, level: Level, time: i64, text: &str, out: 
     }
     text::line(text, out);
     out.push(b'\n');
+}
+
+/// Appends a line of the error log about a request that got a status from 400 to 499. `file`: what it was for. `None`: no
+/// file.
+///
+/// ```text
+/// 2026-11-20T07:49:41Z warn: 404 Not Found for 192.0.2.7: "GET /a HTTP/1.1", host example.org, file /srv/www/a
+/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] request "GET /a HTTP/1.1" ("/srv/www/a"): document open: No such file or directory
+/// ```
+///
+/// In the second one, which is as Boa's, `host` may stand in front; the name of a host also stands behind `request`.
+pub fn client_error(
+    format: ErrorFormat,
+    host: LoggedHost,
+    line: &Line<'_>,
+    file: Option<&str>,
+    time: &mut TimeText,
+    out: &mut Vec<u8>,
+) {
+    let time = time.at(line.time);
+    match format {
+        ErrorFormat::Boa => {
+            if host != LoggedHost::Nothing {
+                word(line.host, out);
+                out.push(b' ');
+            }
+            client(line.client, out);
+            out.extend_from_slice(b" - - [");
+            out.extend_from_slice(&time.common);
+            out.extend_from_slice(b"] request ");
+            if host == LoggedHost::Name {
+                out.push(b'[');
+                text::word(absent_if_empty(line.host).as_bytes(), out);
+                out.extend_from_slice(b"] ");
+            }
+            request_line(line.request.as_ref(), ABSENT, out);
+            out.extend_from_slice(b" (\"");
+            text::quoted(file.unwrap_or(ABSENT).as_bytes(), out);
+            out.extend_from_slice(b"\"): ");
+            match line.status {
+                _ if line.ended.is_some() || line.why.is_some() => write_reason(line, out),
+                Status::NOT_FOUND => out.extend_from_slice(b"document open: No such file or directory"),
+                Status::FORBIDDEN => out.extend_from_slice(b"document open: Permission denied"),
+                status => out.extend_from_slice(status.to_string().as_bytes()),
+            }
+        }
+        ErrorFormat::Taipan => {
+            out.extend_from_slice(&time.rfc3339);
+            out.extend_from_slice(format!(" warn: {} for ", line.status).as_bytes());
+            client(line.client, out);
+            out.extend_from_slice(b": ");
+            request_line(line.request.as_ref(), "-", out);
+            if !line.host.is_empty() {
+                out.extend_from_slice(b", host ");
+                text::word(line.host.as_bytes(), out);
+            }
+            if let Some(file) = file {
+                out.extend_from_slice(b", file ");
+                text::quoted(file.as_bytes(), out);
+            }
+            if line.ended.is_some() || line.why.is_some() {
+                out.extend_from_slice(b", ");
+                write_reason(line, out);
+            }
+        }
+    }
+    out.push(b'\n');
+}
+
+/// As Boa has it in place of what a request lacks.
+const ABSENT: &str = "(null)";
+
+fn absent_if_empty(text: &str) -> &str {
+    if text.is_empty() { ABSENT } else { text }
+}
+
+/// In quotes.
+fn request_line(request: Option<&Request<'_>>, absent: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    match request {
+        Some(request) => {
+            text::quoted(request.method.as_bytes(), out);
+            out.push(b' ');
+            text::word(request.target.as_bytes(), out);
+            out.push(b' ');
+            text::quoted(request.version.as_bytes(), out);
+        }
+        None => out.extend_from_slice(absent.as_bytes()),
+    }
+    out.push(b'"');
+}
+
+/// Why the request stayed incomplete, or the rule that it breaks.
+fn write_reason(line: &Line<'_>, out: &mut Vec<u8>) {
+    match (line.ended, line.why) {
+        (Some(reason), _) => text::quoted(reason.as_bytes(), out),
+        (None, Some(rule)) => write_rule(rule, out),
+        (None, None) => {}
+    }
+}
+
+/// The text of the error log when a script was started.
+pub fn process_started(format: ErrorFormat, program: &str, pid: u32) -> String {
+    match format {
+        ErrorFormat::Boa => format!("Forked child \"{program}\" pid {pid}"),
+        ErrorFormat::Taipan => format!("process {pid} was started: {program}"),
+    }
+}
+
+/// The text of the error log when a script has ended. `status`: as of wait(2). `how`: in words.
+pub fn process_ended(format: ErrorFormat, pid: u32, status: i32, how: &str) -> String {
+    match format {
+        ErrorFormat::Boa => format!("reaping child {pid}: status {status}"),
+        ErrorFormat::Taipan => format!("process {pid} has ended: {how}"),
+    }
 }
 
 /// The Combined Log Format, which is that of Boa.
@@ -660,6 +775,82 @@ mod tests {
         out.clear();
         error_line(&lines, Level::Error, TIME, "x", &mut out);
         assert_eq!(out, b"[20/Nov/2026:07:49:41 +0000] x\n");
+    }
+
+    #[test]
+    fn writes_the_errors_of_clients() {
+        let (nothing, name, address) = (LoggedHost::Nothing, LoggedHost::Name, LoggedHost::Address);
+        let missing = Line { status: Status::NOT_FOUND, ..plain() };
+        let unread = Line { request: None, host: "", status: Status::BAD_REQUEST, ..plain() };
+        let too_slow = Line { ended: Some("request too slow"), status: Status::REQUEST_TIMEOUT, ..unread };
+        let (file, boa) = (Some("/srv/www/a\"b"), ErrorFormat::Boa);
+        for (format, host, line, file, expected) in [
+            (
+                boa,
+                nothing,
+                missing,
+                file,
+                r#"192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request "GET /a?b HTTP/1.1" ("/srv/www/a\x22b"): document open: No such file or directory"#,
+            ),
+            (
+                boa,
+                nothing,
+                Line { status: Status::FORBIDDEN, ..missing },
+                file,
+                r#"192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request "GET /a?b HTTP/1.1" ("/srv/www/a\x22b"): document open: Permission denied"#,
+            ),
+            (
+                boa,
+                name,
+                Line { status: Status::METHOD_NOT_ALLOWED, ..missing },
+                None,
+                r#"example.org 192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request [example.org] "GET /a?b HTTP/1.1" ("(null)"): 405 Method Not Allowed"#,
+            ),
+            (
+                boa,
+                address,
+                Line { host: "192.0.2.1", ..missing },
+                Some("/srv/a"),
+                r#"192.0.2.1 192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request "GET /a?b HTTP/1.1" ("/srv/a"): document open: No such file or directory"#,
+            ),
+            (
+                boa,
+                nothing,
+                too_slow,
+                None,
+                r#"192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request "(null)" ("(null)"): request too slow"#,
+            ),
+            (
+                ErrorFormat::Taipan,
+                nothing,
+                missing,
+                file,
+                r#"2026-11-20T07:49:41Z warn: 404 Not Found for 192.0.2.7: "GET /a?b HTTP/1.1", host example.org, file /srv/www/a\x22b"#,
+            ),
+            (
+                ErrorFormat::Taipan,
+                nothing,
+                too_slow,
+                None,
+                r#"2026-11-20T07:49:41Z warn: 408 Request Timeout for 192.0.2.7: "-", request too slow"#,
+            ),
+        ] {
+            let mut time = TimeText::new(0, Zone::of_text("<-0330>3:30").map(Arc::new));
+            let mut out = Vec::new();
+            client_error(format, host, &line, file, &mut time, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}\n"));
+        }
+    }
+
+    #[test]
+    fn writes_the_processes_of_scripts() {
+        for (format, started, ended) in [
+            (ErrorFormat::Boa, "Forked child \"/cgi/a\" pid 7", "reaping child 7: status 256"),
+            (ErrorFormat::Taipan, "process 7 was started: /cgi/a", "process 7 has ended: exit status 1"),
+        ] {
+            assert_eq!(process_started(format, "/cgi/a", 7), started);
+            assert_eq!(process_ended(format, 7, 256, "exit status 1"), ended);
+        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ const FIELDS: u64 = 16 * 1024;
 pub const LOG_RECORDS: u64 = 32;
 /// A log record, without the bytes of the request head.
 pub const LOG_RECORD: u64 = 320;
+/// The file of a request that the error log has, too: its name, and where it is in the batch.
+const LOGGED_FILE: u64 = 512;
 /// A request that can be shown as one of the last.
 pub const RECENT_REQUEST: u64 = 384;
 /// The counts of a host, or of a route, in the memory of one worker.
@@ -189,7 +191,8 @@ fn stream(site: &Site) -> u64 {
 }
 
 fn logged(site: &Site, records: u64) -> u64 {
-    if logs_requests(site) { records * LOG_RECORD } else { 0 }
+    let file = if site.log.client_errors.is_some() { LOGGED_FILE } else { 0 };
+    if logs_requests(site) { records * (LOG_RECORD + file) } else { 0 }
 }
 
 fn speaks_http2(site: &Site) -> bool {
@@ -562,7 +565,11 @@ fn comparison(site: &Site) -> u64 {
 
 fn logs_requests(site: &Site) -> bool {
     let sends_spans = site.tracing.as_ref().is_some_and(|tracing| tracing.export.is_some());
-    sends_spans || site.log.access.is_some() || site.hosts.iter().any(|host| host.access_log.is_some())
+    let logs_errors = site.log.client_errors.is_some();
+    sends_spans
+        || logs_errors
+        || site.log.access.is_some()
+        || site.hosts.iter().any(|host| host.access_log.is_some())
 }
 
 /// Commands and peers that logs go to. Each has a queue.

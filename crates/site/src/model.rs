@@ -412,6 +412,8 @@ pub enum HeaderRule {
 pub struct Limits {
     /// Connections per worker.
     pub connections: usize,
+    /// Connections that may wait in the kernel to be accepted, for each socket. At most 65535.
+    pub backlog: u16,
     /// Connections of one client address, over all workers. 0: no limit.
     pub connections_per_client: usize,
     /// Connections per worker, above `connections`, that are receiving their 503.
@@ -609,6 +611,20 @@ pub struct Log {
     pub scripts: Option<Sink>,
     pub errors: ErrorLines,
     pub clients: LoggedClients,
+    /// The error log has a line for each request with a status from 400 to 499. `None`: it has not.
+    pub client_errors: Option<LoggedHost>,
+    /// Whether the error log says when a script was started, and when it has ended.
+    pub script_starts: bool,
+}
+
+/// What stands in front of the client, in a line as Boa writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoggedHost {
+    Nothing,
+    /// The name of the host.
+    Name,
+    /// The local address.
+    Address,
 }
 
 /// How lines of the error log are written, and the time in lines that have that of a place.
@@ -1100,6 +1116,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 16_384,
+            backlog: 4096,
             connections_per_client: 0,
             rejections: 64,
             requests: 0,
@@ -1229,6 +1246,8 @@ impl Default for Log {
             scripts: None,
             errors: ErrorLines::default(),
             clients: LoggedClients::default(),
+            client_errors: None,
+            script_starts: false,
         }
     }
 }

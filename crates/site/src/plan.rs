@@ -98,6 +98,21 @@ pub struct FallbackPlan<'s> {
     pub path: SafePath<'static>,
     pub plan: Plan<'s, 'static>,
     pub variables: FallbackVariables,
+    /// What responds where nothing exists for `path` either.
+    next: Option<SafePath<'static>>,
+}
+
+impl<'s> FallbackPlan<'s> {
+    /// The path without a language, of which another one may be left.
+    fn without_language(host: &'s Host, path: SafePath<'static>, next: Option<SafePath<'static>>) -> Self {
+        let variables = FallbackVariables { path_info: String::new(), query: None };
+        FallbackPlan { plan: plan(host, path.clone()), path, variables, next }
+    }
+
+    /// The plan to try where this one leads to nothing.
+    pub fn next(&mut self, host: &'s Host) -> Option<FallbackPlan<'s>> {
+        self.next.take().map(|path| FallbackPlan::without_language(host, path, None))
+    }
 }
 
 /// The CGI variables by which a fallback learns of the request.
@@ -263,9 +278,8 @@ pub fn plan_fallback<'s>(
     requested: &SafePath,
     query: Option<&str>,
 ) -> Option<FallbackPlan<'s>> {
-    if let Some(path) = without_language(route.language_fallback, requested) {
-        let variables = FallbackVariables { path_info: String::new(), query: None };
-        return Some(FallbackPlan { plan: plan(host, path.clone()), path, variables });
+    if let Some((path, next)) = without_language(route.language_fallback, requested) {
+        return Some(FallbackPlan::without_language(host, path, next));
     }
     let fallback = route.fallback.as_ref()?;
     if route.fallback_for == FallbackFor::Pages && is_asset(route, requested) {
@@ -284,32 +298,30 @@ pub fn plan_fallback<'s>(
         }
     });
     let variables = FallbackVariables { path_info: fallback_path_info(requested, &path), query };
-    Some(FallbackPlan { path, plan, variables })
+    Some(FallbackPlan { path, plan, variables, next: None })
 }
 
-/// The path without the language that it has: two letters in lower case.
-fn without_language(allowed: LanguageFallback, requested: &SafePath) -> Option<SafePath<'static>> {
+/// The path without the language that it has: two letters in lower case. If it has one as a folder and one in its
+/// name, the path without both is the second.
+fn without_language(
+    allowed: LanguageFallback,
+    requested: &SafePath,
+) -> Option<(SafePath<'static>, Option<SafePath<'static>>)> {
     let is_language = |text: &&str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_lowercase());
-    let mut path = requested.as_str();
-    if allowed.folder
-        && let Some((_, behind)) = path
-            .strip_prefix('(')
-            .and_then(|rest| rest.split_once(")/"))
-            .filter(|(language, behind)| is_language(language) && !behind.is_empty())
-    {
-        path = behind;
+    let requested = requested.as_str();
+    let in_folder = requested.strip_prefix('(').and_then(|rest| rest.split_once(")/"));
+    let in_folder = in_folder.filter(|(language, path)| is_language(language) && !path.is_empty());
+    let without_folder = in_folder.filter(|_| allowed.folder).map(|(_, path)| path);
+    let named = without_folder.unwrap_or(requested);
+    let stem = named.strip_suffix(".html").and_then(|rest| rest.rsplit_once('.'));
+    let stem =
+        stem.filter(|(stem, language)| is_language(language) && !stem.is_empty() && !stem.ends_with('/'));
+    let path = |path: &str| SafePath::from_decoded(&format!("/{path}")).ok();
+    let without_suffix = stem.filter(|_| allowed.suffix).and_then(|(stem, _)| path(&format!("{stem}.html")));
+    match without_folder {
+        Some(without_folder) => Some((path(without_folder)?, without_suffix)),
+        None => without_suffix.map(|path| (path, None)),
     }
-    let is_shorter = path.len() < requested.as_str().len();
-    if allowed.suffix
-        && !is_shorter
-        && let Some((stem, _)) = path
-            .strip_suffix(".html")
-            .and_then(|rest| rest.rsplit_once('.'))
-            .filter(|(stem, language)| is_language(language) && !stem.is_empty() && !stem.ends_with('/'))
-    {
-        return SafePath::from_decoded(&format!("/{stem}.html")).ok();
-    }
-    is_shorter.then(|| SafePath::from_decoded(&format!("/{path}")).ok()).flatten()
 }
 
 /// Whether the path is that of a part of a page, by its extension. A browser cannot use another page there.
@@ -530,7 +542,7 @@ mod tests {
 
     #[test]
     fn plans_the_path_without_a_language() {
-        let (none, suffix, folder) = ((false, false), (true, false), (false, true));
+        let (none, suffix, folder, both) = ((false, false), (true, false), (false, true), (true, true));
         for (allowed, target, expected) in [
             (suffix, "/a.de.html", Some("a.html")),
             (suffix, "/b/a.b.en.html", Some("b/a.b.html")),
@@ -549,11 +561,21 @@ mod tests {
             (folder, "/a.de.html", None),
             (none, "/a.de.html", None),
             (none, "/(de)/a", None),
+            (both, "/(de)/a.de.html", Some("a.de.html a.html")),
+            (both, "/(de)/b/a.en.html", Some("b/a.en.html b/a.html")),
+            (both, "/(de)/a.html", Some("a.html")),
+            (both, "/a.de.html", Some("a.html")),
+            (both, "/(de)/.de.html", Some(".de.html")),
+            (folder, "/(de)/a.de.html", Some("a.de.html")),
+            (suffix, "/(de)/a.de.html", Some("(de)/a.html")),
         ] {
             let requested = SafePath::parse(target).unwrap();
             let allowed = LanguageFallback { suffix: allowed.0, folder: allowed.1 };
-            let found = without_language(allowed, &requested);
-            assert_eq!(found.as_ref().map(SafePath::as_str), expected, "{target}");
+            let found = without_language(allowed, &requested).map(|(path, next)| match next {
+                Some(next) => format!("{} {}", path.as_str(), next.as_str()),
+                None => path.as_str().to_owned(),
+            });
+            assert_eq!(found.as_deref(), expected, "{target}");
         }
     }
 

@@ -22,6 +22,8 @@ const PATIENCE: &str = "60s";
 const SCRIPT_PATH: &str = "/bin:/usr/bin:/usr/local/bin";
 /// The mask of files that scripts make.
 const UMASK: i64 = 0o027;
+/// Connections that may wait to be accepted.
+const MAX_BACKLOG: i64 = 65_535;
 /// The largest body that can be allowed.
 const NO_LIMIT: i64 = 1 << 40;
 
@@ -464,6 +466,9 @@ impl Reading<'_> {
         if let Some(given) = self.directives.at_least("MaxConnections", 1) {
             limits.explained(given.at(), "connections", given.value, "Of each worker.");
         }
+        if let Some(given) = self.directives.at_least("BackLog", 1) {
+            limits.explained(given.at(), "backlog", given.value.min(MAX_BACKLOG), "Of each worker.");
+        }
         self.document.section(None, "[limits]", limits);
         let mut timeouts = Keys::default();
         for key in ["head", "body", "write"] {
@@ -517,8 +522,17 @@ impl Reading<'_> {
         }
         keys.set(None, "error_format", "boa");
         keys.set(None, "level", "info");
-        if let Some(line) = self.directives.flag("UseLocaltime") {
-            keys.set(Some(line), "timezone", "local");
+        keys.set(None, "client_errors", true);
+        if let Some(line) = self.directives.flag("VerboseCGILogs") {
+            keys.set(Some(line), "script_starts", true);
+        }
+        // No Boa knew both of them.
+        match (self.directives.flag("UseLocaltime"), self.directives.flag("UseGMT")) {
+            (Some(local), utc) if utc.is_none_or(|utc| utc < local) => {
+                keys.set(Some(local), "timezone", "local");
+            }
+            (_, Some(utc)) => keys.set(Some(utc), "timezone", "UTC"),
+            (_, None) => {}
         }
         if let Some(line) = self.directives.flag("LogXFF") {
             keys.explained(
@@ -550,12 +564,10 @@ impl Reading<'_> {
     /// What has no effect, or another one.
     fn report(&mut self) {
         const NOTES: &[(&str, &str, &str)] = &[
-            ("UseGMT", "logs have the time in UTC without UseLocaltime", "remove it"),
-            ("AuxLog", "Boa did not write it after 0.92", "remove it"),
-            ("ChrootPath", "Boa did not use it", "use -r, or chroot in a configuration of taipan"),
-            ("VerboseCGILogs", "scripts have lines in the error log only when they fail", "nothing to do"),
-            ("DirectoryCache", "listings are kept in memory", "remove it"),
-            ("NoRedirectPort", "redirects keep the port that the client uses", "nothing to do"),
+            ("AuxLog", "no Boa has written this log", "remove it"),
+            ("ChrootPath", "no Boa has used it", "use -r, or chroot in a configuration of taipan"),
+            ("DirectoryCache", "listings are kept in memory, and the folder is not used", "nothing to do"),
+            ("NoRedirectPort", "redirects to folders have no port in any case", "nothing to do"),
         ];
         for given in self.directives.each(&["Allow", "Deny"]) {
             if !self.matched.contains(&given.line) {
@@ -573,10 +585,6 @@ impl Reading<'_> {
         {
             let what = "DirectoryMaker: there is no such program, so that the server makes listings itself";
             self.findings.warn(given.at(), what, "nothing to do, unless the program did more");
-        }
-        if let Some(given) = self.directives.number("BackLog") {
-            let what = "BackLog: the queue of new connections is as long as the kernel allows";
-            self.findings.note(given.at(), what, "see net.core.somaxconn");
         }
         if self.directives.text("DefaultType").is_none() {
             let what = "there is no DefaultType, without which Boa did not start";

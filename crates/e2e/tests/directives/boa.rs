@@ -4,7 +4,7 @@ use dialects::Dialect;
 
 use crate::rows::{Case, Look, Table, check};
 
-use Look::{Ask, Exists, Field, File, Get, Line, Says, Told};
+use Look::{Ask, Exists, Field, File, Get, Line, Part, Says, Told};
 
 const FLAGS: &[&str] = &["--boa", "-d", "-f", "boa.conf"];
 
@@ -37,7 +37,7 @@ const BOA: Table = Table {
             rows: &[
                 ("User", Line, "user = \"daemon\""),
                 ("Group", Line, "group = \"nogroup\""),
-                ("BackLog", Says, "boa.conf:5: note: BackLog: the queue of new connections"),
+                ("BackLog", Line, "backlog = 50"),
                 ("ServerAdmin", Told("/run.cgi"), "SERVER_ADMIN=root@b.example"),
                 ("ServerRoot", Get("/icons/i.png"), "200 icon"),
                 ("ServerName", Told("/run.cgi"), "SERVER_NAME=b.example"),
@@ -72,15 +72,20 @@ const BOA: Table = Table {
                 ("ConcealServerIdentity", Field("/plain", "server"), "none"),
                 ("Deny", Get("/private/x"), "403"),
                 ("Deny", Get("/private/none"), "403"),
+                (
+                    "ErrorLog",
+                    File("error_log"),
+                    "request \"GET /private/none HTTP/1.1\" (\"HOME/www/private/none\"): document open: Permission denied",
+                ),
                 ("EnableHSTS", Field("/plain", "strict-transport-security"), "max-age=60"),
             ],
         },
         // The first rule that matches counts.
         Case {
             flags: FLAGS,
-            conf: "Port 0\nListen 127.0.0.1\nDocumentRoot HOME/www\nDefaultType text/plain\nDirectoryCache HOME/cache\n\
+            conf: "Port 0\nListen 127.0.0.1\nDocumentRoot HOME/www\nDefaultType text/plain\n\
                    Allow HOME/www/near/*\nDeny HOME/www/*\nAllow *\n",
-            rows: &[("Allow", Get("/private/x"), "403"), ("DirectoryCache", Line, "listing = true")],
+            rows: &[("Allow", Get("/private/x"), "403")],
         },
         Case {
             flags: FLAGS,
@@ -112,13 +117,27 @@ const BOA: Table = Table {
         },
         Case {
             flags: FLAGS,
-            conf: "Port 80\nDefaultType text/plain\nUseGMT\nAuxLog HOME/aux\nVerboseCGILogs\nChrootPath HOME\nNoRedirectPort\n",
+            conf: "Port 80\nDefaultType text/plain\nAuxLog HOME/aux\nChrootPath HOME\nNoRedirectPort\n",
             rows: &[
-                ("UseGMT", Says, "boa.conf:3: note: UseGMT: "),
-                ("AuxLog", Says, "boa.conf:4: note: AuxLog: "),
-                ("VerboseCGILogs", Says, "boa.conf:5: note: VerboseCGILogs: "),
-                ("ChrootPath", Says, "boa.conf:6: note: ChrootPath: "),
-                ("NoRedirectPort", Says, "boa.conf:7: note: NoRedirectPort: "),
+                ("AuxLog", Says, "boa.conf:3: note: AuxLog: no Boa has written this log"),
+                ("ChrootPath", Says, "boa.conf:4: note: ChrootPath: no Boa has used it"),
+                (
+                    "NoRedirectPort",
+                    Says,
+                    "boa.conf:5: note: NoRedirectPort: redirects to folders have no port",
+                ),
+            ],
+        },
+        Case {
+            flags: FLAGS,
+            conf: "Port 0\nListen 127.0.0.1\nDocumentRoot HOME/www\nDefaultType text/plain\nScriptAlias /scripts/ HOME/scripts/\n\
+                   UseLocaltime\nUseGMT\nVerboseCGILogs\nAccessLog HOME/access_log\nErrorLog HOME/error_log\nDirectoryCache none\n",
+            rows: &[
+                ("ScriptAlias", Told("/scripts/env.sh"), "SCRIPT_NAME=/scripts/env.sh"),
+                ("UseGMT", File("access_log"), " +0000] \"GET /scripts/env.sh HTTP/1.1\" 200 "),
+                ("VerboseCGILogs", File("error_log"), "] Forked child \"HOME/scripts/env.sh\" pid "),
+                ("VerboseCGILogs", File("error_log"), ": status 0\n"),
+                ("DirectoryCache", Part("/sub/"), "page.html"),
             ],
         },
         Case {
@@ -132,10 +151,16 @@ const BOA: Table = Table {
                 ("LogXFF", File("access_log"), "(127.0.0.1) - - ["),
                 ("LangRewrite", Get("/sub/page.de.html"), "200 sub"),
                 ("CaudiumHack", Get("/(de)/plain"), "200 plain"),
+                ("CaudiumHack", Get("/(de)/sub/page.de.html"), "200 sub"),
             ],
         },
     ],
-    neutral: &[],
+    // Boa put its port into this redirect. Here it has none, so that a client keeps its own.
+    neutral: &[Case {
+        flags: FLAGS,
+        conf: "Port 0\nListen 127.0.0.1\nDocumentRoot HOME/www\nDefaultType text/plain\nNoRedirectPort\n",
+        rows: &[("NoRedirectPort", Get("/sub"), "301 /sub/")],
+    }],
     needless: &[],
     printed: &[("-h", &["--boa", "-h"], "Usage: boa")],
 };

@@ -78,8 +78,8 @@ pub fn serve(shared: &Shared, socket: OwnedFd) {
     let start = || -> io::Result<_> {
         let (ours, theirs) = Channel::pair()?;
         message::set_send_buffer(&ours)?;
-        let settings =
-            Settings { resources: Resources::default(), grace: GRACE, spool: std::env::temp_dir() };
+        let (resources, spool) = (Resources::default(), std::env::temp_dir());
+        let settings = Settings { resources, grace: GRACE, spool, reports_starts: false };
         // If it fails, it closes its end of the channel, which a script exchange takes for the end of the script.
         Ok((ours, spawn(Box::new(move || _ = groups::serve(theirs, settings, None, None)))?))
     };

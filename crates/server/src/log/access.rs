@@ -2,15 +2,18 @@
 //! response has been sent or has failed. Once the buffers have grown, a line allocates nothing.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::rc::Rc;
 
+use site::client_errors::{self, is_client_error};
 use site::disconnect::ConnectionId;
+use site::host::Hosts;
 use site::log_line::{self, Client, Line, Request, Step, TimeText, Tls, TraceIds};
 use site::log_selection::LogSelection;
 use site::memory;
-use site::model::{LogFormat, LoggedClients, Site};
+use site::model::{ErrorFormat, Level, LogFormat, LoggedClients, LoggedHost, Site};
 use site::span;
 use site::zones::{Zones, ZonesOf};
 use taipan_http::digits::write_ip;
@@ -60,6 +63,16 @@ pub struct AccessLogs {
     exemplars: Option<RefCell<Exemplars>>,
     /// `None`: no host and no route is counted by itself.
     zones: Option<Zones>,
+    /// `None`: only the access logs have what clients did wrong.
+    client_errors: Option<ClientErrors>,
+}
+
+/// Lines of the error log about requests that got a status from 400 to 499.
+struct ClientErrors {
+    hosts: Hosts,
+    format: ErrorFormat,
+    host: LoggedHost,
+    lines: RefCell<(Buffer, TimeText)>,
 }
 
 /// A request whose response is being sent.
@@ -80,16 +93,9 @@ const _: () = assert!(size_of::<PendingResponse>() + size_of::<Item>() <= memory
 struct Lines {
     buffer: Buffer,
     format: LogFormat,
-    /// What stands in place of the name of the host.
+    /// What of the host a line has.
     host: LoggedHost,
     time: TimeText,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LoggedHost {
-    Name,
-    /// The local address.
-    Address,
 }
 
 /// Whole lines for a sink.
@@ -112,6 +118,8 @@ struct Kept {
     pending: Vec<PendingResponse>,
     bytes: Vec<u8>,
     items: Vec<Item>,
+    /// Those of `items` that the error log has, too, with the file that the request was for, or nothing.
+    errors: Vec<(usize, Box<str>)>,
     watched: RefCell<Vec<WatchedItem>>,
 }
 
@@ -196,6 +204,7 @@ impl AccessLogs {
             watches: Watches::default(),
             exemplars: site.tracing.as_ref().filter(|tracing| tracing.exemplars).map(|_| RefCell::default()),
             zones: Zones::of(site),
+            client_errors: ClientErrors::of(site),
         }
     }
 
@@ -214,15 +223,23 @@ impl AccessLogs {
             records.watch(&self.watches, number, request, &response);
         }
         let log = self.of_host.get(request.host).copied().unwrap_or(0);
-        if self.logs[log].is_none() && self.spans.is_none() && self.exemplars.is_none() {
+        let errors = self.client_errors.as_ref().filter(|_| is_client_error(status));
+        let has_line = self.logs[log].is_some() || errors.is_some();
+        if !has_line && self.spans.is_none() && self.exemplars.is_none() {
             return;
         }
         let trace = self.trace(request, &response);
-        if self.logs[log].is_none() && !trace.as_ref().is_some_and(|trace| trace.is_sampled) {
+        if !has_line && !trace.as_ref().is_some_and(|trace| trace.is_sampled) {
             return;
         }
-        let host = self.logs[log].as_ref().map_or(LoggedHost::Name, |lines| lines.borrow().host);
+        let host = match &self.logs[log] {
+            Some(lines) => lines.borrow().host,
+            None => errors.map_or(LoggedHost::Name, |errors| errors.host),
+        };
         records.push(log, (host, self.clients), request, response, trace);
+        if let Some(errors) = errors {
+            records.errors.push((records.items.len() - 1, errors.file(request)));
+        }
     }
 
     /// The trace of a request. One that was sent to no upstream gets it here.
@@ -270,13 +287,14 @@ impl AccessLogs {
         if incomplete > 0 {
             counts.add(Count::Incomplete, incomplete);
         }
-        for item in &records.items {
+        for (at, item) in records.items.iter().enumerate() {
             let whole = item.length.map_or(sent, |l| (item.head + l).min(sent));
             sent -= whole;
             let body = whole.saturating_sub(item.head);
             let cut = item.length.is_none_or(|l| whole < item.head + l);
             self.note_exemplar(item, now);
-            self.write_line(records, item, body, now, item.ended.or(ended.filter(|_| cut)));
+            let error = records.errors.iter().find(|(of, _)| *of == at).map(|(_, file)| &**file);
+            self.write_line(records, (item, error), body, now, item.ended.or(ended.filter(|_| cut)));
         }
     }
 
@@ -338,14 +356,25 @@ impl AccessLogs {
         if let Some(spans) = &self.spans {
             spans.borrow_mut().flush();
         }
+        if let Some(errors) = &self.client_errors {
+            errors.lines.borrow_mut().0.flush();
+        }
     }
 
-    fn write_line(&self, records: &Kept, item: &Item, sent: u64, now: u64, ended: Option<&str>) {
+    /// `error`: the file of a request that the error log has, too.
+    fn write_line(
+        &self,
+        records: &Kept,
+        (item, error): (&Item, Option<&str>),
+        sent: u64,
+        now: u64,
+        ended: Option<&str>,
+    ) {
         let duration_micros = now.saturating_sub(item.began);
         let lines = self.logs.get(item.log).and_then(Option::as_ref);
         let lines = lines.filter(|_| self.is_selected(item, duration_micros, ended));
         let spans = self.spans.as_ref().zip(item.trace.as_deref().filter(|trace| trace.is_sampled));
-        if lines.is_none() && spans.is_none() {
+        if lines.is_none() && spans.is_none() && error.is_none() {
             return;
         }
         let request = item.request.as_ref().map(|(method, target, version)| Request {
@@ -384,6 +413,10 @@ impl AccessLogs {
             cache: item.cache,
             trace: item.trace.as_ref().map(|trace| trace.ids),
         };
+        if let (Some(errors), Some(file)) = (&self.client_errors, error) {
+            // The client learnt of its error, whatever became of the connection.
+            errors.write(&Line { ended: item.ended, ..line }, file, &self.begun);
+        }
         let write = |line: &Line<'_>, steps: &[Step]| {
             if let Some(lines) = lines {
                 let Lines { format, time, buffer, .. } = &mut *lines.borrow_mut();
@@ -411,6 +444,44 @@ impl AccessLogs {
         let has_line = self.selection.has_line(item.status, ended.is_none(), duration_micros, &mut others);
         self.others.set(others);
         has_line
+    }
+}
+
+impl ClientErrors {
+    /// `None`: the error log has no line of them.
+    fn of(site: &Site) -> Option<ClientErrors> {
+        let host = site.log.client_errors?;
+        let time = TimeText::new(0, site.log.errors.zone.clone());
+        let sink = LOGS.get()?.errors;
+        Some(ClientErrors {
+            hosts: site.hosts.clone(),
+            format: site.log.errors.format,
+            host,
+            lines: RefCell::new((Buffer::of(sink), time)),
+        })
+    }
+
+    /// What the request was for. Empty: no file.
+    #[cold]
+    #[inline(never)]
+    fn file(&self, request: &LoggedRequest<'_>) -> Box<str> {
+        let file = |head| client_errors::file(&self.hosts, request.host, head, request.server());
+        let file = request.head.and_then(file);
+        file.map_or_else(Default::default, |file| file.to_string_lossy().into())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write(&self, line: &Line<'_>, file: &str, begun: &Notify) {
+        if !super::is_written(Level::Warn) {
+            return;
+        }
+        let (buffer, time) = &mut *self.lines.borrow_mut();
+        buffer.add(begun, |bytes| {
+            let file = Some(file).filter(|file| !file.is_empty());
+            log_line::client_error(self.format, self.host, line, file, time, bytes);
+            1
+        });
     }
 }
 
@@ -481,12 +552,20 @@ pub struct LoggedRequest<'a> {
     pub tls: Option<&'a Rc<TlsFacts>>,
 }
 
+impl LoggedRequest<'_> {
+    /// The address that the connection was made to. `None`: a Unix socket, or it is not known.
+    fn server(&self) -> Option<IpAddr> {
+        self.destination.address().map(|address| address.ip())
+    }
+}
+
 impl Records {
     pub fn clear(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.pending.clear();
             kept.bytes.clear();
             kept.items.clear();
+            kept.errors.clear();
             kept.watched.get_mut().clear();
         }
     }
@@ -531,7 +610,10 @@ impl Kept {
         response: &LoggedResponse<'_>,
     ) {
         let begun = response.watched.and_then(Cell::take);
-        let begin = |head| watches.begin(head, request.client, request.host, request.tls.map(|tls| &**tls));
+        let begin = |head| {
+            let tls = request.tls.map(|tls| &**tls);
+            watches.begin(head, (request.client, request.server()), request.host, tls)
+        };
         let Some(mut watched) = begun.or_else(|| request.head.and_then(begin)) else { return };
         let LoggedResponse { status, fields, user, cache, upstream, .. } = *response;
         watched.respond(Answered { cache, ..Answered::new(status, fields, user) });
@@ -585,7 +667,7 @@ impl Kept {
             item.request =
                 Some((self.keep(head.token.as_bytes()), self.keep(head.raw_target.as_bytes()), head.version));
             item.host = match named {
-                LoggedHost::Name => self.keep(head.authority),
+                LoggedHost::Name | LoggedHost::Nothing => self.keep(head.authority),
                 LoggedHost::Address => self.keep_address(request.destination),
             };
             if clients == LoggedClients::ForwardedFor {

@@ -172,7 +172,12 @@ fn level_now(configured: Level) -> Level {
     if clock::micros() < CHANGED_UNTIL.load(Ordering::Relaxed) { changed } else { configured }
 }
 
-/// What an administrator does. It is written at every level.
+/// Whether messages of this level are written.
+fn is_written(level: Level) -> bool {
+    LOGS.get().is_some_and(|logs| level <= level_now(logs.level))
+}
+
+/// What an administrator does, or has asked for by a key of its own. It is written at every level.
 pub fn audit(text: Arguments<'_>) {
     write_message(Level::Info, Level::Info, text);
 }

@@ -19,7 +19,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::{FileType, Mode, fchmod, fstat};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use site::model::Scripts;
+use site::model::{Log, Scripts};
 
 use super::allowlist::Allowlist;
 use super::cgroup::Cgroup;
@@ -47,11 +47,14 @@ pub struct Settings {
     /// From SIGTERM to SIGKILL.
     pub grace: Duration,
     pub spool: PathBuf,
+    /// Whether the worker learns of the process of each program.
+    pub reports_starts: bool,
 }
 
 impl Settings {
-    pub fn of(scripts: &Scripts) -> Settings {
-        Settings { resources: scripts.resources, grace: scripts.grace, spool: scripts.spool.clone() }
+    pub fn of(scripts: &Scripts, log: &Log) -> Settings {
+        let (spool, reports_starts) = (scripts.spool.clone(), log.script_starts);
+        Settings { resources: scripts.resources, grace: scripts.grace, spool, reports_starts }
     }
 }
 
@@ -93,7 +96,7 @@ struct Groups {
     groups: HashMap<u64, Group>,
     /// When to kill which group, in the order of time.
     kills: VecDeque<(Instant, u64)>,
-    /// Events that found the channel full: at most one for each group and each spool file.
+    /// Events that found the channel full: at most two for each group, and one for each spool file.
     events: VecDeque<Event>,
     /// Until when no program is started as an account.
     suspended: HashMap<Vec<u8>, Instant>,
@@ -255,6 +258,10 @@ impl Groups {
                     _ = wait(&leader);
                     self.release(cgroup);
                     return Err(errno);
+                }
+                if self.settings.reports_starts {
+                    let pid = leader.pid.as_raw().unsigned_abs();
+                    self.send(Event::Started { number, pid });
                 }
                 self.groups.insert(number, Group { leader, state: State::Running, cgroup });
                 Ok(())

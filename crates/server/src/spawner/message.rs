@@ -37,15 +37,29 @@ pub enum Command<'a> {
 /// From a spawner to its worker.
 #[derive(Debug)]
 pub enum Event {
-    Exited { number: u64, exit: Exit, descendants: Descendants },
-    SpoolOpened { number: u64, file: io::Result<OwnedFd> },
+    /// A program runs. Sent only where the log has that.
+    Started {
+        number: u64,
+        pid: u32,
+    },
+    Exited {
+        number: u64,
+        exit: Exit,
+        descendants: Descendants,
+    },
+    SpoolOpened {
+        number: u64,
+        file: io::Result<OwnedFd>,
+    },
 }
 
 impl Event {
     /// That of the command to which this is the answer.
     pub fn number(&self) -> u64 {
         match self {
-            Event::Exited { number, .. } | Event::SpoolOpened { number, .. } => *number,
+            Event::Started { number, .. }
+            | Event::Exited { number, .. }
+            | Event::SpoolOpened { number, .. } => *number,
         }
     }
 }
@@ -117,6 +131,7 @@ impl Message<'_> for Event {
 
     fn encode(&self) -> Encoder<'_> {
         let (kind, value) = match self {
+            Event::Started { pid, .. } => (b's', *pid),
             Event::Exited { exit, .. } => match exit {
                 Exit::Code(code) => (b'x', u32::from(*code)),
                 Exit::Signal(signal) => (b'k', *signal as u32),
@@ -133,13 +148,14 @@ impl Message<'_> for Event {
         match self {
             Event::Exited { descendants, .. } => event.u32((*descendants == Descendants::Alive).into()),
             Event::SpoolOpened { file: Ok(file), .. } => event.fd(file),
-            Event::SpoolOpened { file: Err(_), .. } => event,
+            Event::Started { .. } | Event::SpoolOpened { file: Err(_), .. } => event,
         }
     }
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<Event> {
         let (number, value) = (fields.u64()?, fields.u32()?);
         let exit = match (kind, value) {
+            (b's', pid) => return Some(Event::Started { number, pid }),
             (b'x', _) => Exit::Code(value.try_into().ok()?),
             (b'k', _) => Exit::Signal(value as i32),
             (b'm', 0) => Exit::OutOfMemory,
@@ -193,6 +209,7 @@ mod tests {
             let exited = |descendants| Event::Exited { number: 7, exit, descendants };
             check_codec([exited(Descendants::None), exited(Descendants::Alive)]);
         }
+        check_codec([Event::Started { number: 7, pid: 4711 }]);
         let failed = io::Error::from_raw_os_error(libc::ENOSPC);
         check_codec([Ok(fd()), Err(failed)].map(|file| Event::SpoolOpened { number: u64::MAX, file }));
     }

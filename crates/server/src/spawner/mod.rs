@@ -2,7 +2,8 @@
 //! the generation's account, and keeps the capabilities to start scripts as other accounts where the site names some.
 //! It has one thread for each worker, and a channel between the two (`message`).
 //!
-//! Here is the worker's end. It knows of programs, process groups and descriptors, and nothing of CGI or requests.
+//! Here is the worker's end. It knows of programs, process groups and descriptors, and nothing of CGI or requests. It
+//! logs the processes, where a key asks for that.
 
 pub mod message;
 
@@ -20,15 +21,18 @@ mod tests;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::CStr;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use site::log_line;
+use site::model::ErrorFormat;
 use tokio::sync::oneshot;
 
-use crate::clock;
 use crate::ipc::{AsyncChannel, Channel, Received};
+use crate::{clock, log};
 use message::{Command, Event};
 
 /// How long processes may take to end after SIGKILL, before a spawner without a worker leaves them alone.
@@ -71,6 +75,30 @@ pub enum Exit {
     Lost,
 }
 
+impl Exit {
+    /// As wait(2) has it: an exit code in the second byte, or a signal in the first.
+    fn wait_status(self) -> i32 {
+        match self {
+            Exit::Code(code) => i32::from(code) << 8,
+            Exit::Signal(signal) => signal,
+            Exit::OutOfMemory => libc::SIGKILL,
+            Exit::NotStarted(_) | Exit::Lost => 0,
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exit status {code}"),
+            Exit::Signal(signal) => write!(f, "ended by signal {signal}"),
+            Exit::OutOfMemory => f.write_str("killed: it used more memory than `cgroup_memory`"),
+            Exit::NotStarted(errno) => write!(f, "not started: {}", io::Error::from_raw_os_error(*errno)),
+            Exit::Lost => f.write_str("and the spawner has gone"),
+        }
+    }
+}
+
 /// The other processes of a group when its leader, the program that was started, has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Descendants {
@@ -82,13 +110,22 @@ pub enum Descendants {
 pub struct Spawner {
     channel: AsyncChannel<Command<'static>>,
     pending: RefCell<HashMap<u64, Pending>>,
+    /// How the error log says which processes were started, and have ended. `None`: it does not.
+    reports: Option<ErrorFormat>,
     next: Cell<u64>,
 }
 
 /// An event that is waited for, by the number of its command.
 enum Pending {
-    Exit(oneshot::Sender<(Exit, Descendants)>),
+    Exit(oneshot::Sender<(Exit, Descendants)>, Option<Reported>),
     File(oneshot::Sender<io::Result<OwnedFd>>),
+}
+
+/// A program whose process the log has.
+struct Reported {
+    program: String,
+    /// `None`: it is not known yet.
+    pid: Option<u32>,
 }
 
 /// A process group: a program that was started, and all that it starts. Dropping this terminates the group.
@@ -109,22 +146,26 @@ enum Termination {
 impl Spawner {
     /// Within the worker's runtime, which has to run `receive_events`. The spawner terminates the groups of an earlier
     /// worker that had the same channel.
-    pub fn new(channel: Channel) -> io::Result<Rc<Spawner>> {
+    pub fn new(channel: Channel, reports: Option<ErrorFormat>) -> io::Result<Rc<Spawner>> {
         message::set_send_buffer(&channel)?;
         // Higher than those of an earlier worker.
         let first = clock::micros() << 8;
         let channel = AsyncChannel::new(channel)?;
         channel.send(Command::Begin(first));
-        Ok(Rc::new(Spawner { channel, pending: RefCell::default(), next: Cell::new(first) }))
+        Ok(Rc::new(Spawner { channel, pending: RefCell::default(), reports, next: Cell::new(first) }))
     }
 
     /// Starts a program in a process group of its own. `Child::wait` gives the error of a program that cannot be
     /// started. Errors: `InvalidInput` for a request that is too long, and `BrokenPipe` when the spawner has ended.
     pub async fn start(self: &Rc<Spawner>, request: SpawnRequest<'_>, streams: Streams) -> io::Result<Child> {
         let number = self.number();
+        let reported = self.reports.map(|_| {
+            let program = request.program.to_string_lossy().into_owned();
+            Reported { program, pid: None }
+        });
         self.channel.send_unqueued(&Command::Start { number, request, streams: Some(streams) }).await?;
         let (sender, exited) = oneshot::channel();
-        self.pending.borrow_mut().insert(number, Pending::Exit(sender));
+        self.pending.borrow_mut().insert(number, Pending::Exit(sender, reported));
         let termination = Cell::new(Termination::NotRequested);
         Ok(Child { spawner: self.clone(), number, exited, exit: None, termination })
     }
@@ -156,10 +197,22 @@ impl Spawner {
     }
 
     fn on_event(&self, event: Event) {
+        if let (Event::Started { number, pid }, Some(format)) = (&event, self.reports) {
+            if let Some(Pending::Exit(_, Some(reported))) = self.pending.borrow_mut().get_mut(number) {
+                let text = log_line::process_started(format, &reported.program, *pid);
+                log::audit(format_args!("{text}"));
+                reported.pid = Some(*pid);
+            }
+            return;
+        }
         // Events for an earlier worker are dropped, and those for a receiver that is gone.
         let pending = self.pending.borrow_mut().remove(&event.number());
         match (event, pending) {
-            (Event::Exited { exit, descendants, .. }, Some(Pending::Exit(sender))) => {
+            (Event::Exited { exit, descendants, .. }, Some(Pending::Exit(sender, reported))) => {
+                if let (Some(format), Some(pid)) = (self.reports, reported.and_then(|process| process.pid)) {
+                    let text = log_line::process_ended(format, pid, exit.wait_status(), &exit.to_string());
+                    log::audit(format_args!("{text}"));
+                }
                 _ = sender.send((exit, descendants));
             }
             (Event::SpoolOpened { file, .. }, Some(Pending::File(sender))) => _ = sender.send(file),

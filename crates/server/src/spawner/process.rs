@@ -51,7 +51,7 @@ impl Beginning {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
         let privileges = Privileges::of(site);
-        let settings = Settings::of(&inside.scripts);
+        let settings = Settings::of(&inside.scripts, &inside.log);
         let Accounts { own, scripts } = accounts;
         let keeps = accounts.capabilities();
         let of_account = |account: Option<&Account>| match account {

@@ -36,7 +36,12 @@ struct Script {
 
 fn settings() -> Settings {
     let resources = Resources { files: None, ..Resources::default() };
-    Settings { resources, grace: Duration::from_millis(200), spool: std::env::temp_dir() }
+    Settings {
+        resources,
+        grace: Duration::from_millis(200),
+        spool: std::env::temp_dir(),
+        reports_starts: false,
+    }
 }
 
 fn with<F: Future<Output = ()>>(settings: Settings, test: impl FnOnce(Worker) -> F) {
@@ -52,7 +57,7 @@ fn with_cgroups<F: Future<Output = ()>>(
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
     let thread = std::thread::spawn(move || groups::serve(theirs, settings, None, cgroups));
     runtime.expect("a runtime can be made").block_on(async {
-        let spawner = Spawner::new(ours).expect("it can be registered");
+        let spawner = Spawner::new(ours, None).expect("it can be registered");
         tokio::task::spawn_local(spawner.clone().receive_events());
         let worker = Worker { spawner, thread };
         tokio::time::timeout(PATIENCE, test(worker)).await.expect("the test ends in time");
@@ -300,7 +305,7 @@ fn scripts_of_a_failed_worker_end_when_its_replacement_starts() {
         let mut output = Script { output: before.output.try_clone().expect("one is free"), ..before };
         output.line().await;
         let again = worker.spawner.channel.get_ref().try_clone().expect("a descriptor is free");
-        let spawner = Spawner::new(again).expect("it can be registered");
+        let spawner = Spawner::new(again, None).expect("it can be registered");
         assert_eq!(output.text().await, "");
         drop((output, worker.spawner, spawner));
     });
@@ -311,7 +316,7 @@ fn reports_lost_scripts_when_the_spawner_ends() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     runtime.expect("a runtime can be made").block_on(async {
         let (ours, theirs) = Channel::pair().expect("a pair can be made");
-        let spawner = Spawner::new(ours).expect("it can be registered");
+        let spawner = Spawner::new(ours, None).expect("it can be registered");
         tokio::task::spawn_local(spawner.clone().receive_events());
         let request =
             SpawnRequest { program: SHELL, arguments: b"sh\0", environment: b"", folder: c"/", account: c"" };

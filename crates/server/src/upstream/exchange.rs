@@ -510,10 +510,7 @@ impl Exchange {
     pub fn describe(&self, exit: Option<Exit>) -> String {
         match exit.filter(|_| self.kind == Kind::Script) {
             Some(Exit::Code(0) | Exit::NotStarted(_)) | None => String::new(),
-            Some(Exit::Code(code)) => format!(", exit status {code}"),
-            Some(Exit::Signal(signal)) => format!(", ended by signal {signal}"),
-            Some(Exit::OutOfMemory) => ", killed: it used more memory than `cgroup_memory`".to_owned(),
-            Some(Exit::Lost) => ", and the spawner has gone".to_owned(),
+            Some(exit) => format!(", {exit}"),
         }
     }
 }

@@ -89,6 +89,7 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
             resources: Resources { files: None, ..Resources::default() },
             grace: Duration::from_millis(200),
             spool: site.scripts.spool.clone(),
+            reports_starts: false,
         };
         let spawner_thread = std::thread::spawn(move || groups::serve(theirs, settings, None, None));
         let roots = OpenRoots::of(&site);

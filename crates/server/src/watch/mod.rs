@@ -7,6 +7,7 @@ pub mod stream;
 mod text;
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,6 +56,8 @@ pub enum Event {
 /// A request, as it was received.
 pub struct Asked {
     client: Peer,
+    /// The address of the server that the connection was made to. `None`: a Unix socket, or it is not known.
+    server: Option<IpAddr>,
     /// The index of the host.
     host: usize,
     /// Microseconds since 1970.
@@ -188,12 +191,12 @@ impl Watches {
         self.is_on.set(true);
     }
 
-    /// A request of which watchers are shown something. `None`: none matches.
+    /// A request of which watchers are shown something, by its client and the address of the server. `None`: none matches.
     #[cold]
     pub fn begin(
         &self,
         head: &Head<'_>,
-        client: Peer,
+        (client, server): (Peer, Option<IpAddr>),
         host: usize,
         tls: Option<&TlsFacts>,
     ) -> Option<Box<Watched>> {
@@ -206,7 +209,7 @@ impl Watches {
         if matching.is_empty() {
             return None;
         }
-        let asked = Arc::new(Asked::of(head, client, host, tls));
+        let asked = Arc::new(Asked::of(head, (client, server), host, tls));
         let mut viewers = Vec::new();
         for watch in matching {
             if watch.filter.is_of_end() {
@@ -275,9 +278,15 @@ impl Drop for Watched {
 }
 
 impl Asked {
-    fn of(head: &Head<'_>, client: Peer, host: usize, tls: Option<&TlsFacts>) -> Asked {
+    fn of(
+        head: &Head<'_>,
+        (client, server): (Peer, Option<IpAddr>),
+        host: usize,
+        tls: Option<&TlsFacts>,
+    ) -> Asked {
         Asked {
             client,
+            server,
             host,
             time: clock::wall_micros(),
             method: head.method,

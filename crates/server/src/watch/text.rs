@@ -103,7 +103,8 @@ impl Lines {
             _ => Tls::Off,
         };
         let now = (asked.time / 1_000_000) as i64;
-        let facts = Facts { head, method: head.token, client: asked.client.ip(), server: None, tls, now };
+        let (client, server) = (asked.client.ip(), asked.server);
+        let facts = Facts { head, method: head.token, client, server, tls, now };
         let host = site.hosts.at(asked.host);
         if Needs::of(site).rules {
             self.add_steps(steps::access(host, &path, facts, asked.client));

@@ -29,8 +29,8 @@ use crate::log_fields;
 use crate::log_selection::{LogSelection, Only};
 use crate::model::{
     AccessLog, CacheFiles, CacheLimits, ErrorFormat, ErrorLines, Host, Http2, Interpreter, Level, Limits,
-    Log, LogFormat, LoggedClients, SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site, Statistics,
-    Timeouts,
+    Log, LogFormat, LoggedClients, LoggedHost, SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site,
+    Statistics, Timeouts,
 };
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
@@ -243,6 +243,7 @@ fn limits(top: &Section) -> Limits {
     let size = |name, default| section.size(name).unwrap_or(default);
     Limits {
         connections: count("connections", defaults.connections),
+        backlog: section.count("backlog").unwrap_or(defaults.backlog),
         connections_per_client: count("connections_per_client", defaults.connections_per_client),
         rejections: count("rejections", defaults.rejections),
         requests: section.count("requests").unwrap_or(defaults.requests),
@@ -372,6 +373,11 @@ fn log(top: &Section, source: &dyn Source) -> (Log, HostLogs) {
     let format = fields(&section).unwrap_or(format);
     let access =
         section.sink("access").map(|sink| sink.map(|sink| AccessLog { sink, format: format.clone() }));
+    let host = match format {
+        LogFormat::BoaHost => LoggedHost::Name,
+        LogFormat::BoaAddress => LoggedHost::Address,
+        _ => LoggedHost::Nothing,
+    };
     let log = Log {
         access: access.unwrap_or(defaults.access),
         error: section.sink("error").flatten().unwrap_or(defaults.error),
@@ -391,6 +397,8 @@ fn log(top: &Section, source: &dyn Source) -> (Log, HostLogs) {
             Some(true) => LoggedClients::ForwardedFor,
             _ => LoggedClients::Addresses,
         },
+        client_errors: section.flag("client_errors").filter(|is_on| *is_on).map(|_| host),
+        script_starts: section.flag("script_starts").unwrap_or(false),
     };
     let by_host = log.access.clone().filter(AccessLog::is_by_host);
     (log, HostLogs { format, by_host })

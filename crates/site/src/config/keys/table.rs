@@ -1787,6 +1787,14 @@ pub static CHAPTERS: &[Chapter] = &[
                        longest, or else the one of the slowest client below `min_rate`.",
             },
             Key {
+                name: "backlog",
+                kind: count(1, 65_535),
+                default: Value("4096"),
+                example: "50",
+                text: "Connections that may wait in the kernel until a worker accepts them, for each worker and address. The \
+                       kernel takes `net.core.somaxconn` instead, if that is less.",
+            },
+            Key {
                 name: "connections_per_client",
                 kind: count(0, 1_000_000),
                 default: Value("0"),
@@ -3432,6 +3440,22 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("\"warn\""),
                 example: "\"info\"",
                 text: "The lowest level of messages that are written.",
+            },
+            Key {
+                name: "client_errors",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether the error log, too, has a line for each request whose status is from 400 to 499, with the file \
+                       that it was for. The line is a warning: see [Logs](logs.md#errors-of-clients).",
+            },
+            Key {
+                name: "script_starts",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether the error log has a line when a script is started, and one when it has ended, with its process \
+                       ID. They are written at every `level`.",
             },
             Key {
                 name: "error_format",
