@@ -338,12 +338,13 @@ mod tests {
         runtime.unwrap().block_on(async {
             let (disk, _) = disk(4, 10);
             let (answer, wait) = channel::<()>();
+            let (other_answer, other_wait) = channel::<()>();
             let first = disk.run(DEAD, Work::File, move || wait.recv().is_ok());
-            let second = disk.run(DEAD, Work::File, || true);
+            let second = disk.run(DEAD, Work::File, move || other_wait.recv().is_err());
             let others = async {
                 assert_eq!(disk.run(DEAD, Work::File, || true).await, Err(Busy::Full));
                 assert_eq!(disk.run(FINE, Work::File, || 7).await, Ok(7));
-                drop(answer);
+                drop((answer, other_answer));
             };
             assert_eq!(tokio::join!(first, second, others), (Ok(false), Ok(true), ()));
         });
