@@ -407,20 +407,21 @@ fn a_slow_reader_gets_the_close_notify_behind_the_whole_body() {
 
 #[test]
 fn a_body_that_is_cut_is_not_a_complete_one() {
-    let script =
-        "#!/bin/sh\ncat >\"$PWD/../got\"\nmv \"$PWD/../got\" \"$PWD/../complete\"\necho 'X-A: b'\necho\n";
+    // It would go on behind the end of its input, whatever else it gets.
+    let script = "#!/bin/sh\ntrap '' TERM\ncat >\"$PWD/../got\"\nmv \"$PWD/../got\" \"$PWD/../complete\"\n\
+                  echo 'X-A: b'\necho\n";
     let server = site().script("put.cgi", script).config("[[route]]\npath = \"*.cgi\"\ncgi = true").start();
     for body in ["Content-Length: 10\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"] {
         let mut client = client(&server);
         client.send(format!("POST /put.cgi HTTP/1.1\r\nHost: h\r\n{body}"));
-        // Without a close_notify, and with one.
+        // Without a close_notify, and with one. A body without a length is stored before the script starts.
         if body.contains("chunked") {
             client.half_close();
+        } else {
+            assert!(wait_until(TIMEOUT, || server.home().join("got").exists()), "the script starts");
         }
         drop(client);
         still_serves(&server);
-        let status = if body.contains("chunked") { " 400 " } else { " 4" };
-        _ = status;
     }
     thread::sleep(Duration::from_millis(300));
     assert!(!server.home().join("complete").exists(), "a script has a body that is cut for a complete one");
@@ -684,9 +685,10 @@ fn an_idle_connection_has_little_memory() {
 /// Every request gets a response in time: the content, or 503 where a worker that is late may say so.
 #[test]
 fn serves_clients_beside_a_flood_of_handshakes() {
-    for (config, allowed) in
-        [("workers = 1\n[timeouts]\ndelay = \"0s\"", &[200][..]), ("workers = 1", &[200, 503])]
-    {
+    for (config, allowed) in [
+        ("workers = 1\n[timeouts]\ndelay = \"0s\"", &[200][..]),
+        ("workers = 1\n[timeouts]\ndelay = \"100ms\"", &[200, 503]),
+    ] {
         let server = site().config(config).start();
         let address = secure(&server);
         let (ended, handshakes) = (AtomicBool::new(false), AtomicUsize::new(0));

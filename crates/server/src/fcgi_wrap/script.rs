@@ -54,7 +54,7 @@ impl ScriptExchange {
     /// left of the script's process group.
     pub fn run(mut self, connection: &mut Connection) -> Result<(Exit, Output), Disconnect> {
         let exchanged = self.exchange(connection);
-        self.io.stdin = None;
+        // Its input stays open until it has exited: the end of one that was cut would look like that of a whole body.
         // If the group has ended, the spawner ignores it.
         _ = connection.channel.send(&Command::Terminate(self.number));
         // A script that handles SIGTERM may write. Its output is discarded, so that it does not block.

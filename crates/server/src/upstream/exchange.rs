@@ -63,7 +63,7 @@ pub struct Exchange {
     pump: RefCell<Option<Pump>>,
     /// The whole request has been sent.
     is_flushed: Cell<bool>,
-    /// The body cannot be read to its end.
+    /// The body cannot be read to its end. The upstream does not learn of an end: it would take the body for a whole one.
     is_broken: Cell<bool>,
     /// Why, if the client is told.
     rejection: Cell<Option<Rejection>>,
@@ -352,7 +352,6 @@ impl Exchange {
             if let BodyError::Rejected(rejection) = error {
                 self.rejection.set(Some(rejection));
             }
-            self.transport.abandon_body();
         }
         *pump = None;
         self.resume();
