@@ -1,5 +1,5 @@
 //! Clients that hold connections without using them: incomplete heads, slow bodies, slowly read responses,
-//! and silence. However many there are, another client gets a response, or 503, within two seconds.
+//! and silence. However many there are, another client soon gets a response, or 503.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -14,8 +14,9 @@ use e2e::{
     Client, Server, Site, TIMEOUT, command_with_descriptors, raise_descriptor_limit, tool, wait_until,
 };
 
-/// How long a client may wait for a response.
-const SOON: Duration = Duration::from_secs(2);
+/// How long a client may wait for a response: four seconds by the manual, and more on a busy machine, but far less than
+/// the timeouts of the slow clients.
+const SOON: Duration = Duration::from_secs(8);
 /// The interval between the requests of the other client.
 const EVERY: Duration = Duration::from_millis(100);
 /// How long it sends requests, from the start of the attack.

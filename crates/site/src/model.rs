@@ -1150,7 +1150,7 @@ impl Default for Timeouts {
             disk: Duration::from_secs(30),
             shutdown: Duration::from_secs(30),
             reload: Duration::from_secs(3600),
-            accept: Duration::from_secs(1),
+            accept: Duration::from_millis(1500),
             defer_accept: Duration::from_secs(1),
             delay: Duration::from_millis(100),
         }

@@ -121,23 +121,25 @@ const FLOOD: usize = 3000;
 /// Requests for fast files, each on its own connection.
 const LOCAL: usize = 24;
 
-/// The held call, its path, and the most connections that may wait for it.
-const FLOODS: [(Call, &str, usize); 5] = [
-    (Lookup, "/slow/small-{n}.txt", 1000),
-    (Open, "/slow/small-{n}.txt", 1000),
-    (Readdir, "/slow/folder-{n}/", 1000),
+/// The held call, its path, whether the kernel knows the names, and the most connections that may wait for it.
+const FLOODS: [(Call, &str, Names, usize); 6] = [
+    (Lookup, "/slow/small-{n}.txt", Names::Forgotten, 1000),
+    (Open, "/slow/small-{n}.txt", Names::Forgotten, 1000),
+    (Readdir, "/slow/folder-{n}/", Names::Forgotten, 1000),
     // The response begins before the request waits.
-    (Read, "/slow/large-{n}.bin", 400),
-    (Lookup, "/slow/small-{n}.txt", 100),
+    (Read, "/slow/large-{n}.bin", Names::Forgotten, 400),
+    // All connections have begun a response, and their successors as well.
+    (Read, "/slow/large-{n}.bin", Names::Kept, 400),
+    (Lookup, "/slow/small-{n}.txt", Names::Forgotten, 100),
 ];
 
 #[test]
 fn requests_for_a_hung_disk_leave_connections_for_others() {
     raise_descriptor_limit();
-    one_by_one(&FLOODS, |&(call, path, connections)| {
+    one_by_one(&FLOODS, |&(call, path, names, connections)| {
         let limits = format!("[limits]\nconnections = {connections}\nbody_streams = 1000\n");
         let config = format!("[timeouts]\ndisk = \"10m\"\ndelay = 0\n{limits}");
-        let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
+        let fixture = Fixture::new(Place::BesideRoot, names, Pages::Direct, &config);
         fixture.disk.slow_down(call, Hanging);
         let flood = (0..FLOOD).map(|n| fixture.request_one(path, n % CLIENTS)).collect();
         ensure(fixture.disk.a_call_waits(), || "no request waits".to_owned())?;

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
+use crate::clock::{self, Ticks};
 use crate::connection::Connections;
 use crate::connection::client::Client;
 use crate::connection::proxied::Header;
@@ -33,10 +34,13 @@ use crate::stats::Count;
 const ACCEPTS_PER_TURN: usize = 64;
 /// How long a listener pauses when there is no descriptor or no memory for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The most that the last waiting client waits when there has been no capacity for long.
-const LAST_WAIT: Duration = Duration::from_millis(500);
+/// The most that the last waiting client waits when there has been no capacity for long. Within it, each connection that
+/// is idle when that client comes, or whose client takes nothing, may be closed for it.
+const LAST_WAIT: Duration = Duration::from_millis(1500);
 /// How often an acceptor at capacity checks whether a connection has been idle long enough to be closed.
 const CHECK_AGAIN: Duration = Duration::from_millis(100);
+/// How often it checks whether a late tick has come.
+const LATE_TICK: Duration = Duration::from_millis(5);
 /// Connections that are still accepted from a listener that closes; the kernel keeps no more.
 const LAST_ACCEPTS: usize = 4096;
 
@@ -60,7 +64,25 @@ pub struct Acceptor {
 struct Backlog<'a> {
     listener: &'a Listener,
     /// Since when there has been no capacity for the first of them.
-    full_since: Option<Instant>,
+    full_since: Option<Moment>,
+}
+
+/// A time by both clocks of the worker. Connections may be closed after a number of ticks, and ticks are late when the
+/// worker is: a client does not lose its wait to that.
+#[derive(Clone, Copy)]
+struct Moment {
+    instant: Instant,
+    ticks: Ticks,
+}
+
+impl Moment {
+    /// What is left of `timeout`, of which all whole ticks have to pass as well.
+    fn left(self, timeout: Duration, now: Moment) -> Duration {
+        let left = (self.instant + timeout).saturating_duration_since(now.instant);
+        let ticks = timeout.as_millis() / clock::TICK.as_millis();
+        let is_late = u128::from(now.ticks.wrapping_sub(self.ticks)) < ticks;
+        if is_late { left.max(LATE_TICK) } else { left }
+    }
 }
 
 impl Backlog<'_> {
@@ -73,11 +95,10 @@ impl Backlog<'_> {
 
     /// How long a client that was accepted at `came` may still wait. The clients behind the first have waited as long
     /// as it has. Only the last may wait a little longer than `timeout`.
-    fn wait(&mut self, came: Instant, timeout: Duration) -> Duration {
-        let now = Instant::now();
-        let first = (*self.full_since.get_or_insert(now) + timeout).saturating_duration_since(now);
+    fn wait(&mut self, came: Moment, timeout: Duration, now: Moment) -> Duration {
+        let first = self.full_since.get_or_insert(now).left(timeout, now);
         if first.is_zero() && !self.listener.has_waiting() {
-            (came + timeout.min(LAST_WAIT)).saturating_duration_since(now)
+            came.left(timeout.min(LAST_WAIT), now)
         } else {
             first
         }
@@ -138,7 +159,8 @@ impl Acceptor {
             backlog.on_capacity();
             return Ok(());
         }
-        let came = Instant::now();
+        let now = || Moment { instant: Instant::now(), ticks: connections.services.clock.ticks() };
+        let came = now();
         while connections.is_full() {
             if connections.evict() {
                 backlog.on_capacity();
@@ -148,7 +170,7 @@ impl Acceptor {
                 CHECK_AGAIN
             } else {
                 self.at_capacity.set(true);
-                backlog.wait(came, self.capacity_timeout)
+                backlog.wait(came, self.capacity_timeout, now())
             };
             if wait.is_zero() {
                 return Err(Full);

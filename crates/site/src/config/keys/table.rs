@@ -2035,11 +2035,11 @@ pub static CHAPTERS: &[Chapter] = &[
             Key {
                 name: "accept",
                 kind: time(0, DAY),
-                default: Value("\"1s\""),
+                default: Value("\"1500ms\""),
                 example: "\"5s\"",
                 text: "How long a new connection waits in the kernel to be accepted while the worker is at capacity. Then \
-                       it gets 503. Connections that arrived after it get 503 with it; the last of them waits for half a \
-                       second more.",
+                       it gets 503. Connections that arrived after it get 503 with it; the last of them waits for this \
+                       time again, but 1.5 s at most.",
             },
             Key {
                 name: "defer_accept",
