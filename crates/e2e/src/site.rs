@@ -91,8 +91,9 @@ impl Site {
         self
     }
 
-    /// Appends lines of TOML to the configuration. `listen` and `root` are added if the top level lacks them.
-    /// Relative paths begin in the test's own folder.
+    /// Appends lines of TOML to the configuration. `listen` and `root` are added if the top level lacks them, and
+    /// `delay` of `[timeouts]`, so that a server on a busy machine sheds no request. Relative paths begin in the
+    /// test's own folder.
     pub fn config(mut self, toml: &str) -> Site {
         self.config.push_str(toml);
         self.config.push('\n');
@@ -207,8 +208,23 @@ fn whole_config(config: &str, has_roots: bool) -> String {
     if is_root() && top_level(config, "user").is_none() {
         whole.push_str("user = \"root\"\n");
     }
-    whole.push_str(config);
+    whole.push_str(&without_shedding(config));
     whole
+}
+
+/// The configuration with `delay = 0` in `[timeouts]`, unless it sets that itself.
+fn without_shedding(config: &str) -> String {
+    const SECTION: &str = "[timeouts]\n";
+    let is_section = |at: &usize| *at == 0 || config[..*at].ends_with('\n');
+    match config.match_indices(SECTION).map(|(at, _)| at).find(is_section) {
+        Some(at) => {
+            let (before, section) = config.split_at(at + SECTION.len());
+            let delay = if top_level(section, "delay").is_none() { "delay = 0\n" } else { "" };
+            format!("{before}{delay}{section}")
+        }
+        // Behind everything, where it changes the number of no line.
+        None => format!("{config}\n{SECTION}delay = 0\n"),
+    }
 }
 
 fn in_root(name: &str) -> String {

@@ -75,8 +75,10 @@ fn a_host_in_maintenance_gets_503_until_it_is_switched_back() {
     }
     let uid = format!("control: uid {}, process ", rustix::process::getuid().as_raw());
     for act in ["maintenance 90 www.a.example", "reload", "upgrade", "maintenance off b.example"] {
+        let end = format!(": {act}");
+        let is_logged = |line: &String| line.contains(&uid) && line.ends_with(&end);
         let logged =
-            server.stderr().lines().any(|line| line.contains(&uid) && line.ends_with(&format!(": {act}")));
+            server.errors().wait_for(TIMEOUT, |lines| lines.iter().any(is_logged).then_some(())).is_some();
         rows.holds(act, &format!("is logged:\n{}", server.stderr()), logged);
     }
 }

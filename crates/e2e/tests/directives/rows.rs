@@ -84,10 +84,13 @@ pub struct Table {
 
 /// A password of `ann`: `myPassword`.
 pub const HASH: &str = "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n";
-const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\necho \"umask=$(umask)\"\necho \"nice=$(nice)\"\n\
+const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\necho \"umask=$(umask)\"\necho \"nice=$(( $(nice) - OWN ))\"\n\
                       ulimit -t | sed s/^/cpu=/\nulimit -v | sed s/^/memory=/\necho \"account=$(id -un)\"\necho a message >&2\n";
 
 fn site() -> Site {
+    // The tests may run at another niceness than 0.
+    let own = rustix::process::getpriority_process(None).expect("it is this process");
+    let script = SCRIPT.replace("OWN", &own.to_string());
     Site::new()
         .certificate()
         .file("index.html", "page")
@@ -109,8 +112,8 @@ fn site() -> Site {
         .file("locked/x", "locked")
         .file("open/.htaccess", "Header set X-Access file\n")
         .file("open/x", "open")
-        .script("run.cgi", SCRIPT)
-        .script("cgi-bin/env", SCRIPT)
+        .script("run.cgi", &script)
+        .script("cgi-bin/env", &script)
         .script("cgi-bin/slow", "#!/bin/sh\nsleep 3\n")
         .symlink("out", "../icons/i.png")
         .file_beside_root("icons/i.png", "icon")
@@ -121,7 +124,7 @@ fn site() -> Site {
         .file_beside_root("names/192.0.2.1/index.html", "by another address")
         .file_beside_root("hosts/127.0.0.1/a.example/htdocs/index.html", "by host")
         .file_beside_root("hosts/127.0.0.1/other/htdocs/index.html", "by other host")
-        .script_beside_root("scripts/env.sh", SCRIPT)
+        .script_beside_root("scripts/env.sh", &script)
         .script_beside_root("maker", "#!/bin/sh\necho \"made of $2\"\n")
         .file_beside_root("mime.types", "image/x-own own\n")
         .file_beside_root("throttles", "**.own 100000000\n")
