@@ -13,6 +13,11 @@ pub trait Disk {
     /// The names of the entries of a folder that are folders, in ascending order. Empty if there is no such folder.
     fn folders(&self, path: &Path) -> Vec<String>;
 
+    /// The names of all entries of a folder, in ascending order. Empty if there is no such folder.
+    fn names(&self, path: &Path) -> Vec<String> {
+        self.folders(path)
+    }
+
     fn is_folder(&self, path: &Path) -> bool;
 
     fn is_file(&self, path: &Path) -> bool;

@@ -646,33 +646,68 @@ fn the_devices_of_the_manual_are_served() {
             true,
         );
     }
-    // With what bounds the memory: each key joins the section that is there.
-    let site = site();
-    let home = site.home().display().to_string();
-    let text = here(&example("from-boa.md", "boa")).replace("HOME", &home);
-    let site = site.file_beside_root("boa.conf", text);
-    let output =
-        command().args(["convert", "boa.conf"]).current_dir(site.home()).output().expect("it starts");
-    let mut whole = String::from_utf8(output.stdout).expect("TOML is UTF-8");
+    // A file of uhttpd is converted. With what bounds the memory, each key joins the section that is there.
+    let uhttpd = here(&example("from-uhttpd.md", "uci"));
+    let uhttpd = uhttpd.replace("0.0.0.0:80", "127.0.0.1:0").replace("home /www", "home HOME/www");
+    let boa = here(&example("from-boa.md", "boa"));
+    for (dialect, text) in [("boa", boa), ("uhttpd", uhttpd)] {
+        let site = self::site().script("cgi-bin/luci", SCRIPT);
+        let text = text.replace("HOME", &site.home().display().to_string());
+        let site = site.file_beside_root("original", text);
+        let output = command()
+            .args(["convert", "original", "--from", dialect])
+            .current_dir(site.home())
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.check(format!("{dialect}: converted {said}"), output.status.code(), Some(0));
+        let converted = String::from_utf8(output.stdout).expect("TOML is UTF-8");
+        fs::write(site.home().join("site.toml"), bounded(&converted)).unwrap();
+        let output = command()
+            .args(["check", "-c", "site.toml"])
+            .current_dir(site.home())
+            .output()
+            .expect("it starts");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let refused = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.check(format!("{dialect}: check {refused}"), output.status.code(), Some(0));
+        let typical = printed.lines().find(|line| line.contains("with a full cache")).unwrap_or_default();
+        let mebibytes: f64 =
+            typical.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(f64::MAX);
+        let is_little = typical.contains("MiB") && mebibytes < 16.0;
+        rows.check(format!("{dialect}: memory: {typical}"), is_little, true);
+        if dialect == "uhttpd" {
+            let server = site.start_with(1, |site| {
+                let mut taipan = command();
+                taipan.args(["-c", "site.toml"]).current_dir(site.home());
+                taipan
+            });
+            rows.check("uhttpd: page", answer(&server, "/").as_str(), "200 page");
+            let luci = server.get("/cgi-bin/luci/admin").text();
+            rows.holds("uhttpd: script", &luci, luci.contains("PATH_INFO=/admin"));
+        }
+    }
+}
+
+/// The configuration with what bounds the memory of a device.
+fn bounded(converted: &str) -> String {
     let added = example("from-boa.md", "toml");
     let (top, sections) = added.split_once("\n\n").expect("keys of the top level come first");
-    whole = format!("{top}\n{whole}");
+    let mut whole = format!("{top}\n{converted}");
     for section in sections.split("\n\n") {
         let (header, keys) = section.trim().split_once('\n').expect("a section has keys");
-        whole = match whole.contains(&format!("\n{header}\n")) {
-            true => whole.replacen(&format!("\n{header}\n"), &format!("\n{header}\n{keys}\n"), 1),
-            false => format!("{whole}\n{header}\n{keys}\n"),
+        let Some((before, behind)) = whole.split_once(&format!("\n{header}\n")) else {
+            whole = format!("{whole}\n{header}\n{keys}\n");
+            continue;
         };
+        // Up to the next section. Keys that are added replace those that are there.
+        let (own, rest) = behind.split_once("\n\n").unwrap_or((behind, ""));
+        let name = |line: &str| line.split(" = ").next().unwrap_or_default().to_owned();
+        let is_kept = |line: &&str| !keys.lines().any(|added| name(added) == name(line));
+        let own: Vec<&str> = own.lines().filter(is_kept).collect();
+        whole = format!("{before}\n{header}\n{keys}\n{}\n\n{rest}", own.join("\n"));
     }
-    fs::write(site.home().join("site.toml"), whole).unwrap();
-    let output =
-        command().args(["check", "-c", "site.toml"]).current_dir(site.home()).output().expect("it starts");
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let refused = String::from_utf8_lossy(&output.stderr).into_owned();
-    rows.check("check", (output.status.code(), refused.as_str()), (Some(0), refused.as_str()));
-    let typical = printed.lines().find(|line| line.contains("with a full cache")).unwrap_or_default();
-    let mebibytes: f64 = typical.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(f64::MAX);
-    rows.check(format!("memory: {typical}"), typical.contains("MiB") && mebibytes < 16.0, true);
+    whole
 }
 
 #[test]

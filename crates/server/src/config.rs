@@ -186,10 +186,15 @@ impl dialects::Disk for Disk {
     }
 
     fn folders(&self, path: &Path) -> Vec<String> {
+        let mut names = dialects::Disk::names(self, path);
+        names.retain(|name| path.join(name).is_dir());
+        names
+    }
+
+    fn names(&self, path: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        let folders = entries.filter(|entry| entry.path().is_dir());
         let mut names: Vec<String> =
-            folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();
         names
     }

@@ -38,7 +38,15 @@ pub fn protected<'u>(
             findings.error(user.line, what, "write a plain path, such as /private");
             continue;
         }
-        for path in spellings(&user.path, home, disk) {
+        let Some(spellings) = spellings(&user.path, home, disk) else {
+            let what = format!(
+                "{} has more than {MAX_SPELLINGS} spellings on the disk that differ by case",
+                user.path.escape_debug()
+            );
+            findings.error(user.line, what, "name each of them");
+            continue;
+        };
+        for path in spellings {
             if !paths.contains(&path) {
                 paths.push(path);
             }
@@ -61,18 +69,23 @@ pub fn protected<'u>(
     paths.iter().map(|path| (path.clone(), of(path))).collect()
 }
 
-/// The path as it is written, and as the names of folders of the disk begin that differ from it by case only.
-fn spellings(path: &str, home: &str, disk: &dyn Disk) -> Vec<String> {
+/// The path as it is written, and as the names of files and folders of the disk begin that differ from it by case only.
+/// `None`: there are too many.
+fn spellings(path: &str, home: &str, disk: &dyn Disk) -> Option<Vec<String>> {
     let mut found = vec![path.to_owned()];
     let mut bases = vec![String::new()];
     let mut segments = path.split('/').filter(|segment| !segment.is_empty()).peekable();
     while let Some(segment) = segments.next() {
-        // The path may end within the name of a folder.
+        // The path may end within a name.
         let is_whole = segments.peek().is_some() || path.ends_with('/');
         let mut next: Vec<String> = Vec::new();
         for base in &bases {
-            let folders = disk.folders(Path::new(&format!("{home}{base}")));
-            for name in folders.iter().filter(|name| !is_whole || name.len() == segment.len()) {
+            let folder = format!("{home}{base}");
+            let names = match is_whole {
+                true => disk.folders(Path::new(&folder)),
+                false => disk.names(Path::new(&folder)),
+            };
+            for name in names.iter().filter(|name| !is_whole || name.len() == segment.len()) {
                 let beginning = name.get(..segment.len()).filter(|own| own.eq_ignore_ascii_case(segment));
                 let Some(beginning) = beginning else { continue };
                 let spelling = format!("{base}/{beginning}");
@@ -81,7 +94,9 @@ fn spellings(path: &str, home: &str, disk: &dyn Disk) -> Vec<String> {
                 }
             }
         }
-        next.truncate(MAX_SPELLINGS);
+        if next.len() > MAX_SPELLINGS {
+            return None;
+        }
         bases = next;
     }
     let end = if path.len() > 1 && path.ends_with('/') { "/" } else { "" };
@@ -90,7 +105,7 @@ fn spellings(path: &str, home: &str, disk: &dyn Disk) -> Vec<String> {
             found.push(spelling);
         }
     }
-    found
+    Some(found)
 }
 
 /// The users of a file in the form of busybox httpd, and its other lines. Those that uhttpd leaves out are reported.
@@ -151,6 +166,22 @@ mod tests {
             names.iter().map(|name| (*name).to_owned()).collect()
         }
 
+        fn names(&self, path: &Path) -> Vec<String> {
+            let mut names = self.folders(path);
+            match path.to_str() {
+                Some("/www") => names.push("Notes.txt".to_owned()),
+                Some("/many") => names.extend((0_u32..21).map(|at| {
+                    let upper = |(place, c): (usize, char)| match at >> place & 1 {
+                        0 => c,
+                        _ => c.to_ascii_uppercase(),
+                    };
+                    "secret".chars().enumerate().map(upper).collect()
+                })),
+                _ => {}
+            }
+            names
+        }
+
         fn is_folder(&self, _: &Path) -> bool {
             false
         }
@@ -161,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_end_within_the_name_of_a_folder() {
+    fn a_path_may_end_within_a_name() {
         for (path, expected) in [
             ("/priv", &["/priv", "/Priv"][..]),
             ("/PRIVATE", &["/PRIVATE", "/Private", "/private"]),
@@ -169,9 +200,13 @@ mod tests {
             ("/PRIV/a", &["/PRIV/a"]),
             ("/private/a", &["/private/a", "/Private/A"]),
             ("/none", &["/none"]),
+            ("/notes", &["/notes", "/Notes"]),
+            ("/notes.txt", &["/notes.txt", "/Notes.txt"]),
+            ("/notes/", &["/notes/"]),
         ] {
-            assert_eq!(spellings(path, "/www", &Folders), expected, "{path}");
+            assert_eq!(spellings(path, "/www", &Folders).expect("they are few"), expected, "{path}");
         }
+        assert_eq!(spellings("/secret", "/many", &Folders), None);
     }
 
     #[test]

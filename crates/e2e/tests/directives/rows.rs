@@ -110,6 +110,7 @@ fn site() -> Site {
         .file("near/x", "near")
         .file("locked/.htpasswd", HASH)
         .file("locked/x", "locked")
+        .file("LOCKED.txt", "locked, too")
         .file("open/.htaccess", "Header set X-Access file\n")
         .file("open/x", "open")
         .script("run.cgi", &script)

@@ -6,11 +6,18 @@ use crate::rows::{Case, Look, Table, check};
 
 use Look::{Field, Get, Line, Says, Secure, Told};
 
+/// Flags behind those that all processes have.
+macro_rules! flags {
+    ($($flag:literal),*) => {
+        &["--uhttpd", "-f", "-p", "127.0.0.1:0", $($flag),*]
+    };
+}
+
 const UHTTPD: Table = Table {
     dialect: Dialect::Uhttpd,
     file: "uhttpd",
     plain: Case {
-        flags: &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-h", "HOME/www"],
+        flags: flags!["-h", "HOME/www"],
         conf: "config uhttpd main\n\tlist listen_http 127.0.0.1:0\n\toption home HOME/www\n",
         rows: &[
             ("listen_http", Line, "listen = [\"127.0.0.1:0\"]"),
@@ -22,11 +29,7 @@ const UHTTPD: Table = Table {
     },
     cases: &[
         Case {
-            flags: &[
-                "--uhttpd",
-                "-f",
-                "-p",
-                "127.0.0.1:0",
+            flags: flags![
                 "-h",
                 "HOME/www",
                 "-c",
@@ -46,12 +49,13 @@ const UHTTPD: Table = Table {
                 "-k",
                 "0",
                 "-t",
-                "1",
+                "1"
             ],
             conf: "",
             rows: &[
                 ("-c", Get("/locked/x"), "401"),
                 ("-c", Get("/lockedx"), "401"),
+                ("-c", Get("/LOCKED.txt"), "401"),
                 ("-E", Get("/none"), "200 not here"),
                 ("-I", Get("/"), "200 other"),
                 ("-S", Get("/out"), "403"),
@@ -63,7 +67,7 @@ const UHTTPD: Table = Table {
             ],
         },
         Case {
-            flags: &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-h", "HOME", "-x", "/scripts/", "-D"],
+            flags: flags!["-h", "HOME", "-x", "/scripts/", "-D"],
             conf: "",
             rows: &[
                 ("-x", Told("/scripts/env.sh"), "SCRIPT_NAME=/scripts/env.sh"),
@@ -150,11 +154,7 @@ const UHTTPD: Table = Table {
     ],
     // The network of a test has one address, and it is neither slow nor crowded.
     neutral: &[Case {
-        flags: &[
-            "--uhttpd",
-            "-f",
-            "-p",
-            "127.0.0.1:0",
+        flags: flags![
             "-h",
             "HOME/www",
             "-R",
@@ -170,7 +170,7 @@ const UHTTPD: Table = Table {
             "-a",
             "-X",
             "-U",
-            "/run/ubus.sock",
+            "/run/ubus.sock"
         ],
         conf: "",
         rows: &[
@@ -189,28 +189,12 @@ const UHTTPD: Table = Table {
     printed: &[
         ("-d", &["--uhttpd", "-d", "a%20b"], "a b"),
         ("-m", &["--uhttpd", "-m", "a"], "taipan passwd"),
-        (
-            "-l",
-            &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-l", "/x=/y.lua"],
-            "/x: Lua cannot be run in the server",
-        ),
-        (
-            "-L",
-            &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-l", "/x", "-L", "/y"],
-            "/x: Lua cannot be run in the server",
-        ),
-        (
-            "-o",
-            &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-o", "/x=/y.uc"],
-            "/x: ucode cannot be run in the server",
-        ),
-        (
-            "-O",
-            &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-o", "/x", "-O", "/y"],
-            "/x: ucode cannot be run in the server",
-        ),
-        ("-u", &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-u", "/ubus"], "there is no JSON-RPC for ubus"),
-        ("-H", &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-H", "/x.json"], "JSON scripts cannot be run"),
+        ("-l", flags!["-l", "/x=/y.lua"], "/x: Lua cannot be run in the server"),
+        ("-L", flags!["-l", "/x", "-L", "/y"], "/x: Lua cannot be run in the server"),
+        ("-o", flags!["-o", "/x=/y.uc"], "/x: ucode cannot be run in the server"),
+        ("-O", flags!["-o", "/x", "-O", "/y"], "/x: ucode cannot be run in the server"),
+        ("-u", flags!["-u", "/ubus"], "there is no JSON-RPC for ubus"),
+        ("-H", flags!["-H", "/x.json"], "JSON scripts cannot be run"),
     ],
 };
 
