@@ -359,7 +359,7 @@ fn users_of_the_page_end_connections() {
     assert_eq!(client.get("/a.txt").status, 200);
     let (_, text) =
         send_form(&server, &own, &format!("act=disconnect&connection=&client=127.0.0.9&token={token}"));
-    rows.holds("a client", &text, text.contains("Done: disconnect client 127.0.0.9\nended: 1 connections"));
+    rows.holds("a client", &text, text.contains("Done: disconnect client 127.0.0.9\nended: 1 connection"));
     rows.holds("its connection", "ends", client.is_closed());
     for (form, expected) in [
         ("connection=ffff&client=", "Not done: disconnect connection ffff\nthere is no connection ffff"),

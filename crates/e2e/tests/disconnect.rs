@@ -268,7 +268,7 @@ fn ends_a_connection_by_the_id_that_top_shows() {
     let _other = begin(plain(&server, ENDED), "/slow.cgi?other=1");
     let (id, other) = (id_of(&server, "/slow.cgi?one=…"), id_of(&server, "/slow.cgi?other=…"));
     rows.holds("IDs", &format!("{id} {other}"), id != other);
-    rows.check("disconnect", disconnect(&server, &[&id]), (Some(0), "ended: 1 connections\n".to_owned()));
+    rows.check("disconnect", disconnect(&server, &[&id]), (Some(0), "ended: 1 connection\n".to_owned()));
     rows.holds("its connection", "ends", ends(&mut one));
     let unknown =
         |id: &str| format!("taipan: there is no connection {id}: it has ended, or the ID is another one\n");
@@ -289,7 +289,7 @@ fn ends_a_connection_by_the_id_that_top_shows() {
     assert!(is_idle, "{:?}", running(&server));
     server.reload();
     assert_eq!(client.get("/a.txt").status, 200);
-    rows.check("idle", disconnect(&server, &[&id]), (Some(0), "ended: 1 connections\n".to_owned()));
+    rows.check("idle", disconnect(&server, &[&id]), (Some(0), "ended: 1 connection\n".to_owned()));
     rows.holds("idle", "ends", client.is_closed());
     for (words, code, expected) in [
         (&["0"][..], 2, "\"0\" is no ID of a connection"),
@@ -321,7 +321,7 @@ fn ends_the_requests_of_a_client_behind_a_proxy_and_no_others_of_its_connection(
     assert_eq!(idle.get_with("/a.txt", &of("192.0.2.1")).status, 200);
     assert!(wait_until(TIMEOUT, || processes(&server).len() == 3), "{}", server.stderr());
     let (code, text) = disconnect(&server, &["--client", "192.0.2.0/31"]);
-    rows.holds("disconnect", &text, code == Some(0) && text.starts_with("ended: 1 connections, 1 streams"));
+    rows.holds("disconnect", &text, code == Some(0) && text.starts_with("ended: 1 connection, 1 stream of"));
     rows.check("the stream", next_frame(&mut shared, ended), frame::RST_STREAM);
     rows.holds("HTTP/1", "ends", ends(&mut busy));
     rows.holds("idle", "goes on", idle.get_with("/a.txt", &of("192.0.2.2")).status == 200);
@@ -347,7 +347,7 @@ fn finds_connections_of_processes_that_finish_their_requests() {
     server.reload();
     let mut new = begin(plain(&server, ENDED), "/slow.cgi?new=1");
     id_of(&server, "/slow.cgi?new=…");
-    rows.check("the first process", disconnect(&server, &[&id]).1, "ended: 1 connections\n".to_owned());
+    rows.check("the first process", disconnect(&server, &[&id]).1, "ended: 1 connection\n".to_owned());
     rows.holds("its connection", "ends", ends(&mut old));
     rows.check("all", disconnect(&server, &["--client", ENDED]).1, "ended: 2 connections\n".to_owned());
     rows.holds("the second process", "ends", ends(&mut middle));
@@ -385,7 +385,7 @@ fn finds_connections_of_programs_before_an_upgrade() {
     rows.check(
         "the first program",
         disconnect(&server, &[&id]),
-        (Some(0), "ended: 1 connections\n".to_owned()),
+        (Some(0), "ended: 1 connection\n".to_owned()),
     );
     rows.holds("its connection", "ends", ends(&mut oldest));
     rows.check("all", disconnect(&server, &["--client", ENDED]).1, "ended: 2 connections\n".to_owned());
@@ -396,7 +396,7 @@ fn finds_connections_of_programs_before_an_upgrade() {
     rows.check(
         "another client",
         disconnect(&server, &["--client", OTHER]).1,
-        "ended: 1 connections\n".to_owned(),
+        "ended: 1 connection\n".to_owned(),
     );
     rows.holds("its connection", "ends", ends(&mut kept));
     rows.holds("the programs before", "end", wait_until(TIMEOUT, || !runs(first)));

@@ -190,19 +190,47 @@ impl RunningDisconnect {
                 return;
             }
         };
-        let mut ended = format!("ended: {connections} connections");
-        if streams > 0 {
-            ended.push_str(&format!(", {streams} streams of connections of proxies"));
-        }
-        if silent > 0 {
-            ended.push_str(&format!("; {silent} workers do not respond, and may have more; try again"));
-        }
+        let ended = result(connections, streams, silent);
         log::audit(format_args!("control: disconnect {selection}: {ended}"));
         match selection {
             Selection::Connection(id) if connections == 0 && silent == 0 => client
                 .failed([&*format!("there is no connection {id}: it has ended, or the ID is another one")]),
             _ if silent > 0 => client.failed([&*ended]),
             _ => client.done(&format!("{ended}\n")),
+        }
+    }
+}
+
+/// What the administrator reads, and the log.
+fn result(connections: u64, streams: u64, silent: u32) -> String {
+    let counted = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let mut result = format!("ended: {}", counted(connections, "connection"));
+    if streams > 0 {
+        result.push_str(&format!(", {} of connections of proxies", counted(streams, "stream")));
+    }
+    match silent {
+        0 => {}
+        1 => result.push_str("; 1 worker does not respond, and may have more; try again"),
+        _ => result.push_str(&format!("; {silent} workers do not respond, and may have more; try again")),
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_has_ended_in_singular_and_plural() {
+        for (connections, streams, silent, expected) in [
+            (0, 0, 0, "ended: 0 connections"),
+            (1, 0, 0, "ended: 1 connection"),
+            (2, 1, 0, "ended: 2 connections, 1 stream of connections of proxies"),
+            (1, 2, 0, "ended: 1 connection, 2 streams of connections of proxies"),
+            (1, 0, 1, "ended: 1 connection; 1 worker does not respond, and may have more; try again"),
+            (0, 0, 2, "ended: 0 connections; 2 workers do not respond, and may have more; try again"),
+        ] {
+            assert_eq!(result(connections, streams, silent), expected);
         }
     }
 }
