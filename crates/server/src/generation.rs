@@ -699,7 +699,11 @@ impl MainThread {
     fn disconnect(&mut self, number: u32, selection: &[u8]) {
         let Ok(master) = self.master.try_clone() else { return };
         let selection = std::str::from_utf8(selection).ok().and_then(|text| text.parse().ok());
-        let Some(selection) = selection.map(Arc::new) else { return };
+        let Some(selection) = selection.map(Arc::new) else {
+            // The master waits no longer than it has to. It may have ended.
+            _ = master.send(&GenerationEvent::Disconnected { number, connections: 0, streams: 0, silent: 1 });
+            return;
+        };
         let responses = self.request(|ended| WorkerCommand::Disconnect(Arc::clone(&selection), ended));
         while self.disconnecting.try_join_next().is_some() {}
         self.disconnecting.spawn(async move {

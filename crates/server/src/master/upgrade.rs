@@ -76,6 +76,14 @@ pub(super) struct Disconnected {
     pub(super) silent: u32,
 }
 
+impl Disconnected {
+    /// The response to a selection that this program cannot read, as one of another version: nothing has ended, and it
+    /// may have more.
+    const fn unreadable(number: u32) -> Disconnected {
+        Disconnected { number, connections: 0, streams: 0, silent: 1 }
+    }
+}
+
 impl Message<'_> for Handoff {
     const MAX_BYTES: usize = 4096;
 
@@ -210,11 +218,11 @@ impl Master {
         let Some(successor) = &mut self.successor else { return };
         match successor.receive() {
             Ok(Some(SuccessorCommand::TakeOver(handoff))) => self.on_takeover(handoff),
-            Ok(Some(SuccessorCommand::Disconnect { number, selection })) => {
-                if let Ok(selection) = selection.parse() {
-                    self.disconnect_for_successor(number, selection);
-                }
-            }
+            Ok(Some(SuccessorCommand::Disconnect { number, selection })) => match selection.parse() {
+                Ok(selection) => self.disconnect_for_successor(number, selection),
+                // It may have ended.
+                Err(_) => _ = successor.channel.send(&Disconnected::unreadable(number)),
+            },
             Ok(None) => {}
             // It may have been replaced itself.
             Err(_) if self.phase == Phase::Replaced => successor.channel_state = ChannelState::Closed,
