@@ -4,13 +4,12 @@
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use dialects::{Conversion, Finding, Input, Severity};
 use rustix::process::geteuid;
 use site::config::{ConfigError, Configuration, MAX_FILE, Source};
 use site::model::Site;
-use site::named_files::{FileId, NamedFiles};
+use site::named_files::{FileId, FileIds, NamedFiles};
 use site::route::Pattern;
 use taipan_http::target::SafePath;
 
@@ -106,10 +105,15 @@ fn finished(path: &Path, mut configuration: Configuration) -> Result<Configurati
         configuration.places.anchor(&here);
         configuration.hide_files();
         let paths: Vec<PathBuf> = configuration.named_files().map(Path::to_owned).collect();
-        let files = paths.iter().filter_map(|path| file_id(path)).collect();
-        configuration.site.named_files = Arc::new(NamedFiles::new(paths, files));
+        let files = file_ids(paths.iter().map(PathBuf::as_path));
+        configuration.site.named_files = NamedFiles::new(paths, files);
     }
     Ok(configuration)
+}
+
+/// The files that have these names now.
+pub fn file_ids<'p>(paths: impl Iterator<Item = &'p Path>) -> FileIds {
+    paths.filter_map(file_id).collect::<Vec<FileId>>().into()
 }
 
 /// `None`: there is no such file yet.

@@ -552,7 +552,7 @@ fn print_planned(
 
 /// Whether the configuration names what is at a path, perhaps by another name.
 fn is_named(responder: &Responder, path: &Path) -> bool {
-    let named = &responder.services.site.named_files;
+    let named = responder.services.site.named_files.files();
     config::file_id(path).is_some_and(|(major, minor, inode)| named.has((major, minor), inode))
 }
 

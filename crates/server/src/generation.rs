@@ -548,7 +548,7 @@ impl MainThread {
             MasterCommand::NamedFiles { follows, files } => {
                 self.named_files.extend(files);
                 if !follows {
-                    self.site.named_files.replace(std::mem::take(&mut self.named_files));
+                    self.roots.hidden_files().replace(std::mem::take(&mut self.named_files).into());
                     self.send_to_all(|| WorkerCommand::ExpireFiles);
                 }
             }

@@ -69,7 +69,7 @@ pub struct Site {
     /// The first one is the default host, for every name that no other host has.
     pub hosts: Hosts,
     /// The files that the configuration names. They are never served.
-    pub named_files: Arc<NamedFiles>,
+    pub named_files: NamedFiles,
     /// Limits of speed and of requests, by their numbers.
     pub traffic_limits: Vec<Limit>,
     pub upstreams: Vec<Upstream>,
@@ -786,7 +786,7 @@ impl Site {
             signals: SignalSet::Taipan,
             server_header: Some(SERVER_HEADER.to_owned()),
             hosts: Hosts::only(host),
-            named_files: Arc::default(),
+            named_files: NamedFiles::default(),
             traffic_limits: Vec::new(),
             upstreams: Vec::new(),
             resolution: Resolution::default(),

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use rustix::fs::{Access, AtFlags, FileType, OFlags, ResolveFlags, accessat};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
-use site::named_files::NamedFiles;
 use taipan_http::target::SafePath;
 
+use super::hidden_files::HiddenFiles;
 use crate::disk::Device;
 use crate::sys::calls;
 
@@ -39,7 +39,7 @@ pub struct Root {
     pub device: Device,
     inode: u64,
     /// Files that are never served.
-    hidden: Arc<NamedFiles>,
+    hidden: HiddenFiles,
 }
 
 impl Root {
@@ -48,11 +48,11 @@ impl Root {
         let stat = retry_on_intr(|| calls::fstat(&fd))?;
         let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
         let path = Arc::new(path.canonicalize()?);
-        Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino, hidden: Arc::default() })
+        Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino, hidden: HiddenFiles::default() })
     }
 
     /// The same folder, beneath which these files are never served.
-    pub fn hiding(self, hidden: &Arc<NamedFiles>) -> Root {
+    pub fn hiding(self, hidden: &HiddenFiles) -> Root {
         Root { hidden: hidden.clone(), ..self }
     }
 

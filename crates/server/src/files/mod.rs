@@ -10,6 +10,7 @@ pub mod deltas;
 mod disk_lookup;
 mod entry;
 pub mod folders;
+mod hidden_files;
 mod host_key;
 pub mod lookup;
 pub mod made;

@@ -18,11 +18,11 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use site::model::Site;
-use site::named_files::NamedFiles;
 use taipan_http::status::Status;
 
 use super::Files;
 use super::beneath::Root;
+use super::hidden_files::HiddenFiles;
 use crate::disk::{Device, Work};
 use crate::{log, privilege};
 
@@ -35,6 +35,7 @@ pub struct OpenRoots {
     all: Arc<HashMap<PathBuf, Opened>>,
     /// The root of `taipan DIR`. The master has opened it, because the user of this process may not reach it by name.
     preopened: Option<Root>,
+    hidden: HiddenFiles,
 }
 
 /// The result of opening a root.
@@ -58,6 +59,7 @@ impl OpenRoots {
     /// As `of`, except for the root that is open already.
     pub fn with(site: &Site, preopened: Option<Root>) -> OpenRoots {
         let mut paths: VecDeque<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
+        let hidden = HiddenFiles::new(site.named_files.files().clone());
         let mut all = HashMap::new();
         if let Some(root) = &preopened {
             paths.retain(|path| *path != *root.path);
@@ -65,9 +67,9 @@ impl OpenRoots {
             all.insert(root.path.to_path_buf(), Opened::new(result));
         }
         while !paths.is_empty() {
-            open_on_thread(&mut paths, &mut all, &site.named_files);
+            open_on_thread(&mut paths, &mut all, &hidden);
         }
-        OpenRoots { all: Arc::new(all), preopened }
+        OpenRoots { all: Arc::new(all), preopened, hidden }
     }
 
     /// Roots that are not folders or cannot be reached, each with a message.
@@ -86,6 +88,11 @@ impl OpenRoots {
             all.filter_map(|(path, opened)| Some((path, problem(path, opened)?))).collect();
         problems.sort();
         problems
+    }
+
+    /// The files beneath them that are never served.
+    pub const fn hidden_files(&self) -> &HiddenFiles {
+        &self.hidden
     }
 
     /// The root that this process may not be able to open by name.
@@ -110,11 +117,7 @@ impl OpenRoots {
 
 /// Opens roots on a new thread, in order, until one exceeds the timeout. That one is unresponsive, and so are all if no
 /// thread can be started.
-fn open_on_thread(
-    paths: &mut VecDeque<PathBuf>,
-    all: &mut HashMap<PathBuf, Opened>,
-    hidden: &Arc<NamedFiles>,
-) {
+fn open_on_thread(paths: &mut VecDeque<PathBuf>, all: &mut HashMap<PathBuf, Opened>, hidden: &HiddenFiles) {
     let (sender, results) = channel();
     let (to_open, hidden) = (paths.clone(), hidden.clone());
     let open = move || {
@@ -197,6 +200,7 @@ fn no_access(folder: &Path, alternative: &str) -> String {
 pub struct Roots {
     all: RefCell<HashMap<PathBuf, RootState, RandomState>>,
     preopened: Option<Root>,
+    hidden: HiddenFiles,
     /// Seconds after which a root is opened again.
     check_seconds: i64,
 }
@@ -221,7 +225,7 @@ impl Roots {
             (path.clone(), state)
         });
         let (all, preopened) = (RefCell::new(all.collect()), roots.preopened.clone());
-        Roots { all, preopened, check_seconds: check_seconds.max(1) }
+        Roots { all, preopened, hidden: roots.hidden.clone(), check_seconds: check_seconds.max(1) }
     }
 
     fn is_preopened(&self, path: &Path) -> bool {
@@ -257,7 +261,7 @@ impl Roots {
 async fn reopen(files: Rc<Files>, path: PathBuf) {
     let device = files.roots.device(&path);
     let result = {
-        let (path, hidden) = (path.clone(), files.services.site.named_files.clone());
+        let (path, hidden) = (path.clone(), files.roots.hidden.clone());
         let open = move || Root::open(&path).map(|root| root.hiding(&hidden));
         files.services.disk.run(device, Work::File, open).await
     };

@@ -11,7 +11,6 @@ use nix::unistd::Pid;
 use site::listener::Listener;
 use site::memory;
 use site::model::{Level, Sink, Site};
-use site::named_files::FileId;
 use site::tls::PrivateKeys;
 use site::zones::{Zone, Zones};
 
@@ -256,13 +255,14 @@ impl Master {
 
     /// Has the generation that serves hide what the names of never served files lead to now. It may be unable to see
     /// the files itself.
-    fn hide_replaced_files(&self) {
+    fn hide_replaced_files(&mut self) {
         let (Some(site), Some(generation)) = (&self.site, self.serving()) else { return };
-        let found: Vec<FileId> = site.named_files.paths().filter_map(config::file_id).collect();
-        if site.named_files.are(&found) {
+        let found = config::file_ids(site.named_files.paths());
+        if found == *site.named_files.files() {
             return;
         }
-        let messages = found.chunks(MAX_NAMED_FILES).map(|files| (true, files)).chain([(false, &[][..])]);
+        let messages =
+            found.as_slice().chunks(MAX_NAMED_FILES).map(|files| (true, files)).chain([(false, &[][..])]);
         for (follows, files) in messages {
             let command = MasterCommand::NamedFiles { follows, files: files.to_vec() };
             if let Err(error) = generation.channel.send(&command) {
@@ -272,7 +272,9 @@ impl Master {
                 return;
             }
         }
-        site.named_files.replace(found);
+        if let Some(site) = &mut self.site {
+            site.named_files.replace(found);
+        }
     }
 
     /// Reads the certificates of a site, and not their keys. Errors: they cannot be used.

@@ -32,6 +32,7 @@ use crate::model::{
     Log, LogFormat, LoggedClients, LoggedHost, SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site,
     Statistics, Timeouts,
 };
+use crate::named_files::NamedFiles;
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
 use crate::rotation::{Period, RotatedNames, Rotation};
@@ -79,7 +80,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
         },
         server_header: server_header(&top),
         hosts: hosts?,
-        named_files: Arc::default(),
+        named_files: NamedFiles::default(),
         traffic_limits,
         upstreams,
         resolution: resolution(&top),
