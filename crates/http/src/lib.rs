@@ -43,6 +43,8 @@ pub mod etag;
 
 pub mod fields;
 
+pub mod known;
+
 pub mod conditional;
 
 pub mod range;

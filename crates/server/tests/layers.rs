@@ -25,6 +25,7 @@ const HTTP: &[&str] = &[
     "chunked",
     "client",
     "trailers",
+    "known",
     "conditional",
     "forwarded",
     "negotiate",

@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use taipan_http::client::known::KnownField;
 use taipan_http::digits::write_number;
 use taipan_http::fields::{digits, trim_ows};
+use taipan_http::known::KnownField;
 use taipan_http::target::{PathError, RawPath, SafePath, Scheme, encode_path, normalized};
 
 use crate::address::Address;

@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-use super::known::{HOP_BY_HOP, KnownField, KnownFields};
 use crate::fields::{digits, is_name, is_token, text_len, trim_ows};
 use crate::framing::{self, Framing, FramingError};
 use crate::head::{Field, Version};
+use crate::known::{HOP_BY_HOP, KnownField, KnownFields};
 use crate::status::Status;
 
 /// Bytes of a line that an error quotes.

@@ -1,17 +1,16 @@
 //! The client's side of HTTP/1: the heads of interim responses (RFC 9110 §15.2) and of the final response (RFC 9112 §4
 //! and §5), received in parts of any size. Knows nothing of connections and of bodies beyond their length.
 
-pub mod known;
 pub mod lines;
 
 use std::fmt;
 
-use self::known::KnownField;
 use self::lines::{
     FieldSection, HeadLines, Limits, LineError, Position, Progress, final_status, status_line,
 };
 use crate::framing::Framing;
 use crate::head::{Persistence, Version};
+use crate::known::KnownField;
 use crate::status::Status;
 use crate::trailers;
 

@@ -3,13 +3,13 @@
 
 use std::fmt;
 
-use taipan_http::client::known::KnownField;
 use taipan_http::client::lines::{
     FieldSection, HeadLines, LineError, Position, Progress, final_status, status_code, status_line,
 };
 use taipan_http::fields::target_len;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Version};
+use taipan_http::known::KnownField;
 use taipan_http::status::Status;
 
 pub use taipan_http::client::lines::Limits;

@@ -15,9 +15,9 @@ use site::model::{Route, Script};
 use site::proxies::Via;
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream};
-use taipan_http::client::known::KnownField;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Persistence};
+use taipan_http::known::KnownField;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 

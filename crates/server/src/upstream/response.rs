@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use script::response::variables;
 use site::authorizer::{Verdict, may_be_remembered, verdict};
-use taipan_http::client::known::{KnownField, KnownFields};
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Persistence};
+use taipan_http::known::{KnownField, KnownFields};
 use taipan_http::status::Status;
 use tokio::task::spawn_local;
 
