@@ -3,6 +3,7 @@
 use taipan_http::fields::{is_name, list};
 use taipan_http::head::Head;
 use taipan_http::head::Method;
+use taipan_http::known::is_hop_by_hop;
 use taipan_http::range::ByteRange;
 use taipan_http::status::Status;
 
@@ -203,7 +204,6 @@ pub(crate) fn shared_fields<'f>(fields: &'f [Field], settings: &Settings) -> Vec
 /// The fields of a response that were not stored with it, but are for the client that it was requested for.
 pub fn unstored<'f>(fields: &'f [Field], stored: &'f Stored) -> impl Iterator<Item = &'f Field> {
     let is_stored = |field: &&Field| stored.fields.iter().any(|own| own.name == field.name);
-    let is_of_connection = |name: &str| CONNECTION.iter().any(|known| name.eq_ignore_ascii_case(known));
     fields.iter().filter(move |field| !is_stored(field) && !is_of_connection(&field.name))
 }
 
@@ -243,28 +243,25 @@ fn is_kept(name: &str, all: &[Field], directives: &Directives, settings: &Settin
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     let is_nominated = || list(values(all, "connection")).any(|nominated| is_name(nominated, name));
     let is_cookie = is("set-cookie") && settings.cookies == Cookies::Ignored;
-    !CONNECTION.iter().any(|known| is(known))
+    !is_of_connection(name)
         && !directives.no_cache.names(name)
         && !directives.private.names(name)
         && !is_cookie
         && !is_nominated()
 }
 
-/// Fields that are not part of a stored response (RFC 9111 §3.1). The length is that of the body.
-pub(crate) const CONNECTION: [&str; 12] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "proxy-authenticate",
-    "proxy-authentication-info",
-    "proxy-authorization",
-    "content-length",
-    "cache-status",
-];
+/// Whether a field is of the connection or of a proxy, and so not part of a stored response (RFC 9111 §3.1). The length
+/// is that of the body.
+fn is_of_connection(name: &str) -> bool {
+    const OF_PROXIES: [&str; 5] = [
+        "proxy-authenticate",
+        "proxy-authentication-info",
+        "proxy-authorization",
+        "content-length",
+        "cache-status",
+    ];
+    is_hop_by_hop(name.as_bytes()) || OF_PROXIES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use taipan_http::fields::{is_name, list};
 use taipan_http::head::{Field, Head, Method, Names};
+use taipan_http::known::is_hop_by_hop;
 
 use crate::directives::RequestDirectives;
 
@@ -46,24 +47,13 @@ impl Identity {
 /// away that it would have had (RFC 9110 §7.6.1), or a field names another method.
 pub fn is_altered(head: &Head<'_>) -> bool {
     let is_taken = |option: &[u8]| {
-        let is_of_connection = || OF_CONNECTIONS.iter().any(|known| is_name(option, known));
+        // An upstream never has these from a client.
+        let is_of_connection = || is_hop_by_hop(option) || is_name(option, "http2-settings");
         head.fields.iter().any(|field| field.name.eq_ignore_ascii_case(option)) && !is_of_connection()
     };
     head.names.contains(Names::CONNECTION) && list(head.values("connection")).any(is_taken)
         || head.fields.iter().any(|field| OTHER_METHODS.iter().any(|known| is_name(field.name, known)))
 }
-
-/// Fields that an upstream never has from a client.
-const OF_CONNECTIONS: [&str; 8] = [
-    "connection",
-    "http2-settings",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Fields by which programs take a request for one of another method.
 const OTHER_METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];

@@ -2,6 +2,7 @@
 //! connection and can be kept. Knows nothing of frames.
 
 use taipan_http::date;
+use taipan_http::known::is_connection_specific;
 
 use crate::hpack::{
     Indexing, static_index, write_indexed, write_name_index, write_short_string, write_string, write_value,
@@ -65,13 +66,6 @@ fn write_name(name: &[u8], out: &mut Vec<u8>) {
 /// Values that an attacker could guess bit by bit if they were in a table (RFC 7541 §7.1).
 fn is_secret(name: &[u8]) -> bool {
     ["set-cookie", "authorization", "proxy-authorization", "authentication-info"]
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
-}
-
-/// RFC 9113 §8.2.2.
-fn is_connection_specific(name: &[u8]) -> bool {
-    ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"]
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }

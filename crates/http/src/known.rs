@@ -1,5 +1,5 @@
-//! The fields of responses that decide how a response is received, checked or passed on. They are found once for each field,
-//! by the length of its name.
+//! The fields that decide how a message is received, checked or passed on, and which of them are of one connection. They
+//! are found by the lengths of their names.
 
 use crate::fields::is_name;
 
@@ -28,16 +28,27 @@ pub enum KnownField {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KnownFields(u32);
 
-/// Fields for this hop alone (RFC 9110 §7.6.1), and `Content-Length`. The server writes its own.
-pub const HOP_BY_HOP: KnownFields = KnownFields::EMPTY
+/// Fields that only HTTP/1 has, and that end with a connection (RFC 9113 §8.2.2).
+const CONNECTION_SPECIFIC: KnownFields = KnownFields::EMPTY
     .with(KnownField::Connection)
-    .with(KnownField::ContentLength)
     .with(KnownField::KeepAlive)
     .with(KnownField::ProxyConnection)
-    .with(KnownField::Te)
-    .with(KnownField::Trailer)
     .with(KnownField::TransferEncoding)
     .with(KnownField::Upgrade);
+/// Fields for this hop alone (RFC 9110 §7.6.1).
+const HOP_BY_HOP: KnownFields = CONNECTION_SPECIFIC.with(KnownField::Te).with(KnownField::Trailer);
+/// Those that a server writes itself, instead of passing them on.
+pub const OF_HOP: KnownFields = HOP_BY_HOP.with(KnownField::ContentLength);
+
+/// Whether HTTP/2 has no field of this name (RFC 9113 §8.2.2).
+pub fn is_connection_specific(name: &[u8]) -> bool {
+    CONNECTION_SPECIFIC.has_name(name)
+}
+
+/// Whether a field is for this hop alone (RFC 9110 §7.6.1).
+pub fn is_hop_by_hop(name: &[u8]) -> bool {
+    HOP_BY_HOP.has_name(name)
+}
 
 impl KnownField {
     /// The field of this name, which is a token. Names have no case.
@@ -79,6 +90,11 @@ impl KnownFields {
 
     pub const fn has(self, field: KnownField) -> bool {
         self.0 & 1 << field as u32 != 0
+    }
+
+    /// Whether the field of this name is one of them.
+    pub fn has_name(self, name: &[u8]) -> bool {
+        KnownField::of(name).is_some_and(|field| self.has(field))
     }
 
     pub const fn has_any_of(self, others: KnownFields) -> bool {
@@ -131,5 +147,25 @@ mod tests {
         let some: KnownFields = [KnownField::Te, KnownField::XSendfile].into_iter().collect();
         assert!(some.has(KnownField::Te) && some.has(KnownField::XSendfile) && !some.has(KnownField::Date));
         assert!(some.has_any_of(HOP_BY_HOP) && !KnownFields::EMPTY.has_any_of(HOP_BY_HOP));
+    }
+
+    #[test]
+    fn tells_fields_of_a_connection_and_of_a_hop_from_others() {
+        for (name, connection_specific, hop_by_hop) in [
+            ("Connection", true, true),
+            ("keep-alive", true, true),
+            ("Proxy-Connection", true, true),
+            ("transfer-encoding", true, true),
+            ("UPGRADE", true, true),
+            ("TE", false, true),
+            ("trailer", false, true),
+            ("content-length", false, false),
+            ("date", false, false),
+            ("upgrade-insecure-requests", false, false),
+            ("", false, false),
+        ] {
+            let found = (is_connection_specific(name.as_bytes()), is_hop_by_hop(name.as_bytes()));
+            assert_eq!(found, (connection_specific, hop_by_hop), "{name}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use taipan_http::fields::{exact_digits, is_token, is_value, trim_ows};
+use taipan_http::known::is_hop_by_hop;
 use taipan_http::status::Status;
 
 /// Bytes of an as-is file.
@@ -15,21 +16,8 @@ pub const MAX_FIELDS_SIZE: u64 = 8 * 1024;
 /// Fields of a file.
 pub const MAX_FIELDS: usize = 64;
 
-/// Fields that the server sets, or that belong to one connection (RFC 9110 §7.6.1).
-const OWN: [&str; 12] = [
-    "accept-ranges",
-    "connection",
-    "content-length",
-    "content-range",
-    "date",
-    "keep-alive",
-    "proxy-connection",
-    "server",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Fields that the server sets, beside those of a hop.
+const OWN: [&str; 5] = ["accept-ranges", "content-length", "content-range", "date", "server"];
 /// What a metafile does not say of its file, because the file does.
 const OF_FILE: [&str; 7] = [
     "content-encoding",
@@ -182,7 +170,7 @@ impl<'a> Lines<'a> {
         if !is_value(value) {
             return Err(self.mistake(Problem::Value));
         }
-        if is_one_of(&OWN) {
+        if is_hop_by_hop(name.as_bytes()) || is_one_of(&OWN) {
             return Err(self.mistake(Problem::Own));
         }
         if is_one_of(&ONCE) && before.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {

@@ -15,6 +15,7 @@ use taipan_http::digits::{write_ip, write_number};
 use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::forwarded;
 use taipan_http::head::{Field, Head, Method, Persistence};
+use taipan_http::known::is_hop_by_hop;
 use taipan_http::target::{SafePath, encode_path};
 use taipan_http::trailers::{self, Trailers};
 
@@ -28,21 +29,9 @@ use crate::services::Services;
 const NAME: &str = "taipan";
 /// Bytes that this server adds to most requests, beside the authority in three fields.
 const OWN_BYTES: usize = 256;
-/// Fields that are for the next hop alone, that the server writes itself, or that programs misread; beside those of
+/// Fields that the server writes itself, or that programs misread; beside those of this hop, and of
 /// `taipan_http::forwarded`.
-const OWN_FIELDS: [&str; 11] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+const OWN_FIELDS: [&str; 4] = ["content-length", "expect", "host", "proxy"];
 
 /// Fields about the response to the client, and about connections of the client: not for the answer of an authorizer.
 const OF_THE_REQUEST: [&str; 8] = [
@@ -368,7 +357,7 @@ pub fn is_plain_name(name: &[u8]) -> bool {
 
 /// The client's fields without those that are for this hop alone, or written by this server.
 fn passed_fields<'a>(head: &'a Head<'a>) -> impl Iterator<Item = Field<'a>> {
-    let is_own = |name: &[u8]| OWN_FIELDS.iter().any(|own| is_name(name, own));
+    let is_own = |name: &[u8]| is_hop_by_hop(name) || OWN_FIELDS.iter().any(|own| is_name(name, own));
     let options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
     // Empty for most clients, so that it needs no memory.
     let options: Vec<&[u8]> = options.map(trim_ows).filter(|option| !is_own(option)).collect();

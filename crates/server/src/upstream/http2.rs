@@ -16,6 +16,7 @@ use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use taipan_http::head::Persistence;
+use taipan_http::known::is_hop_by_hop;
 use taipan_http::trailers::{self, Trailers};
 
 use super::head::HeadParser;
@@ -28,9 +29,6 @@ use crate::services::Services;
 
 /// Bytes that are passed at a time.
 const PIECE: usize = 16 * 1024;
-/// Fields of connections, which HTTP/2 does not have (RFC 9113 §8.2.2), and `Host`, which is `:authority` there.
-const OF_CONNECTIONS: [&str; 7] =
-    ["connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
 
 pub struct Http2 {
     state: RefCell<State>,
@@ -401,10 +399,12 @@ impl Http2Request<'_> {
         for line in lines {
             let at = line.windows(2).position(|pair| pair == b": ").ok_or(MALFORMED)?;
             let (name, value) = (&line[..at], &line[at + 2..]);
+            // It is `:authority` there.
             if name.eq_ignore_ascii_case(b"host") {
                 authority = value;
+                continue;
             }
-            if OF_CONNECTIONS.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
+            if is_hop_by_hop(name) {
                 continue;
             }
             let name = HeaderName::from_bytes(name).map_err(|_| MALFORMED)?;
@@ -448,7 +448,7 @@ fn render<B>(response: &Response<B>) -> Result<Vec<u8>, &'static str> {
     }
     let mut out = format!("HTTP/1.1 {} \r\n", status.as_str()).into_bytes();
     for (name, value) in response.headers() {
-        if OF_CONNECTIONS.iter().any(|own| name.as_str() == *own) && name.as_str() != "host" {
+        if is_hop_by_hop(name.as_str().as_bytes()) && name != http::header::TRAILER {
             return Err("its response has a field that HTTP/2 does not allow");
         }
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {

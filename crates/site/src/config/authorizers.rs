@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use taipan_http::fields::is_token;
 use taipan_http::forwarded;
+use taipan_http::known::is_hop_by_hop;
 use taipan_http::target::SafePath;
 
 use super::fields::own_field;
@@ -23,23 +24,8 @@ const KEYS: [&str; 7] = [
     "authorizer_cache",
     "authorizer_cache_key",
 ];
-/// Fields of the connection, of the message, or that programs misread.
-const OWN_FIELDS: [&str; 14] = [
-    "connection",
-    "content-length",
-    "content-type",
-    "date",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-];
+/// Fields of the message, or that programs misread; beside those of a hop.
+const OWN_FIELDS: [&str; 7] = ["content-length", "content-type", "date", "expect", "host", "proxy", "via"];
 
 /// Fields that clients have to send, to authorizers too.
 const CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
@@ -152,7 +138,8 @@ pub fn is_settable(name: &str, others: &[&str]) -> Result<(), &'static str> {
     if name.is_empty() || !name.bytes().all(is_valid) {
         return Err("expected letters, digits and dashes");
     }
-    if OWN_FIELDS.iter().any(|own| is_same_name(name.as_bytes(), own))
+    if is_hop_by_hop(name.as_bytes())
+        || OWN_FIELDS.iter().any(|own| is_same_name(name.as_bytes(), own))
         || forwarded::is_interpreted(name.as_bytes())
     {
         return Err("the server itself sets it");
