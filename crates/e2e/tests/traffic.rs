@@ -200,6 +200,30 @@ fn a_request_that_one_limit_rejects_does_not_count_for_another() {
 }
 
 #[test]
+fn a_file_counts_in_its_limits_by_a_name_with_a_language_too() {
+    let server = site(
+        "language_fallback = [\"suffix\", \"folder\"]\n\
+         [[limit]]\npaths = \"/few/\"\nby = \"field:X-Key\"\nrequests = \"1/h\"\n\
+         [[limit]]\nname = \"slow\"\nby = \"field:X-Key\"\nrequests = \"1/h\"\n\
+         [[route]]\npath = \"/named/\"\n[[route.rule]]\nthen = \"limit\"\nlimit = \"slow\"\n",
+    )
+    .file("few/a.html", "few\n")
+    .file("named/a.html", "named\n")
+    .start();
+    let mut rows = Rows::new();
+    for (key, paths) in [
+        ("suffix", ["/few/a.de.html", "/few/a.html"]),
+        ("folder", ["/few/a.html", "/(de)/few/a.html"]),
+        ("both names", ["/(de)/few/a.html", "/(fr)/few/a.html"]),
+        ("a rule", ["/named/a.html", "/(de)/named/a.html"]),
+    ] {
+        let of_key = [("X-Key", key)];
+        let statuses = paths.map(|path| get(&server, Protocol::Http1, path, &of_key).status);
+        rows.check(key, statuses, [200, 429]);
+    }
+}
+
+#[test]
 fn requests_that_wait_for_a_disk_or_have_a_body_are_counted_once() {
     let server = site("[[limit]]\nby = \"all\"\nrequests = \"4/h\"\nrequests_burst = 4\n")
         .file("a.txt", "hello\n")

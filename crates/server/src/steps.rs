@@ -2,10 +2,10 @@
 //! the step in its first columns. Only what the configuration decides; opens no file.
 
 use site::access::{self, Action, Facts};
-use site::applying::each_applying;
+use site::applying::{each_applying, named_by_rule};
 use site::authentication::Demand;
 use site::host::name_of;
-use site::limit::{self, LimitId};
+use site::limit::LimitId;
 use site::model::{Host, Route, Site};
 use site::plan::{Plan, PlannedAction};
 use taipan_http::head::Head;
@@ -64,11 +64,8 @@ pub fn limits(site: &Site, host: &Host, path: &SafePath<'_>, facts: Facts<'_>) -
     };
     let route = host.routes.get(host.routes.find(path));
     each_applying(&site.traffic_limits, host, route, path, &mut add);
-    if let access::Verdict::Allow(Some(rule)) = access::check(host, path, facts)
-        && let Action::Limit(name) = &rule.action
-    {
-        limit::named(&site.traffic_limits, name).into_iter().for_each(add);
-    }
+    let check = |path: &SafePath<'_>| access::check(host, path, facts);
+    named_by_rule(&site.traffic_limits, host, path, check).into_iter().for_each(add);
     lines
 }
 

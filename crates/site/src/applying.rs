@@ -4,12 +4,13 @@
 
 use taipan_http::target::SafePath;
 
-use crate::limit::{Limit, LimitId, MAX_MATCHES, MAX_OF_ROUTE, Paths};
+use crate::access::{self, Rule, Verdict};
+use crate::limit::{self, Limit, LimitId, MAX_MATCHES, MAX_OF_ROUTE, Paths};
 use crate::model::{Action, Host, Route};
-use crate::plan::planned_route;
+use crate::plan::{planned_route, without_language};
 
-/// Calls `apply` for each limit of `limits` that applies to a path of `host`: those of its `route`, and those of the route
-/// that it is rewritten to. At most [`crate::limit::MAX_APPLYING`], without the ones that an access rule names.
+/// Calls `apply` once for each limit of `limits` that applies to a path of `host`: those of its `route`, those of the
+/// route that it is rewritten to, and those of the path without its language, whose file may be served.
 pub fn each_applying(
     limits: &[Limit],
     host: &Host,
@@ -18,19 +19,59 @@ pub fn each_applying(
     mut apply: impl FnMut(LimitId),
 ) {
     let mut matched = Matched::default();
-    for &id in &route.limits {
+    for id in of_routes(host, route, path) {
         if matched.admits(limits, id, path) {
             apply(id);
         }
     }
-    if matches!(route.action, Action::Rewrite { .. }) {
-        let planned = planned_route(host, path.clone());
-        for &id in planned.limits.iter().filter(|id| !route.limits.contains(id)) {
-            if matched.admits(limits, id, path) {
+    let Some((first, second)) = without_language(route.language_fallback, path) else { return };
+    let others = [Some(first), second];
+    let route_of = |path: &SafePath<'_>| host.routes.get(host.routes.find(path));
+    let applies = |id: LimitId, route: &Route, path: &SafePath<'_>| {
+        let is_match = limits.get(usize::from(id.0)).is_some_and(|limit| limit.matches(path));
+        is_match && of_routes(host, route, path).any(|own| own == id)
+    };
+    for (at, other) in others.iter().flatten().enumerate() {
+        for id in of_routes(host, route_of(other), other) {
+            let mut earlier = others.iter().flatten().take(at);
+            let has_applied =
+                applies(id, route, path) || earlier.any(|path| applies(id, route_of(path), path));
+            if !has_applied && matched.admits(limits, id, other) {
                 apply(id);
             }
         }
     }
+}
+
+/// The limit that a rule of access names for a path of `host`, or for the path without its language. `check`: the
+/// verdict of the rules on a path.
+pub fn named_by_rule<'h>(
+    limits: &[Limit],
+    host: &'h Host,
+    path: &SafePath<'_>,
+    check: impl Fn(&SafePath<'_>) -> Verdict<'h>,
+) -> Option<LimitId> {
+    let named = |path: &SafePath<'_>| match check(path) {
+        Verdict::Allow(Some(Rule { action: access::Action::Limit(name), .. })) => limit::named(limits, name),
+        _ => None,
+    };
+    named(path).or_else(|| {
+        let allowed = host.routes.get(host.routes.find(path)).language_fallback;
+        let (first, second) = without_language(allowed, path)?;
+        named(&first).or_else(|| named(&second?))
+    })
+}
+
+/// The limits of the route of a path, and those of the route that it is rewritten to.
+fn of_routes<'h>(
+    host: &'h Host,
+    route: &'h Route,
+    path: &SafePath<'_>,
+) -> impl Iterator<Item = LimitId> + use<'h> {
+    let is_rewrite = matches!(route.action, Action::Rewrite { .. });
+    let planned = is_rewrite.then(|| planned_route(host, path.clone()));
+    let of_planned = planned.into_iter().flat_map(|planned| &planned.limits);
+    route.limits.iter().chain(of_planned.filter(|id| !route.limits.contains(id))).copied()
 }
 
 /// How many limits have matched.

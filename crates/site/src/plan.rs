@@ -302,8 +302,8 @@ pub fn plan_fallback<'s>(
 }
 
 /// The path without the language that it has: two letters in lower case. If it has one as a folder and one in its
-/// name, the path without both is the second.
-fn without_language(
+/// name, the path without both is the second. `None`: it has none that `allowed` takes away.
+pub fn without_language(
     allowed: LanguageFallback,
     requested: &SafePath,
 ) -> Option<(SafePath<'static>, Option<SafePath<'static>>)> {

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use site::access::{Action, Rule, Verdict};
-use site::limit::{self, LimitId};
+use site::applying::named_by_rule;
+use site::limit::LimitId;
 use site::route::RouteId;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -182,12 +182,8 @@ impl Exchange<'_> {
         if !self.responder.needs.limit_rules {
             return None;
         }
-        match self.verdict(path) {
-            Verdict::Allow(Some(Rule { action: Action::Limit(name), .. })) => {
-                limit::named(&self.services.site.traffic_limits, name)
-            }
-            _ => None,
-        }
+        let limits = &self.services.site.traffic_limits;
+        named_by_rule(limits, self.host(), path, |path| self.verdict(path))
     }
 
     /// Counts the request, and the response among those that share a rate.

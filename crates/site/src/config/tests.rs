@@ -1907,6 +1907,34 @@ fn limits_of(site: &Site, path: &str) -> Vec<String> {
 }
 
 #[test]
+fn limits_of_a_path_apply_to_its_name_with_a_language() {
+    let site = site(
+        "language_fallback = [\"suffix\", \"folder\"]\n\
+         [[limit]]\nrequests = \"5/m\"\n\
+         [[limit]]\npaths = [\"/iso/\"]\nby = \"all\"\nrequests = 9\n\
+         [[route]]\npath = \"/iso/\"\n\
+         [[route.limit]]\nby = \"all\"\nconcurrent = 2\n\
+         [[route]]\npath = \"/none/\"\nlanguage_fallback = []\n\
+         [[route]]\npath = \"/old/\"\nrewrite = \"/iso/x\"\n",
+    );
+    let top = "requests 5 per 60s, 1 at once for each client (site.toml:4)";
+    let iso = "requests 9 per 1s, 9 at once in all (site.toml:6)";
+    let own = "concurrent 2, 0 more wait in all (site.toml:12)";
+    for (path, expected) in [
+        ("/iso/a.html", &[top, iso, own][..]),
+        ("/iso/a.de.html", &[top, iso, own]),
+        ("/(de)/iso/a.html", &[top, iso, own]),
+        ("/(de)/iso/a.de.html", &[top, iso, own]),
+        ("/(de)/old/a", &[top, own]),
+        ("/(de)/a.html", &[top]),
+        ("/(deu)/iso/a.html", &[top]),
+        ("/none/a.de.html", &[top]),
+    ] {
+        assert_eq!(limits_of(&site, path), expected, "{path}");
+    }
+}
+
+#[test]
 fn limits_of_the_route_the_host_and_the_top_level_all_apply() {
     let site = site(
         "[[limit]]\nrequests = \"5/m\"\n\
