@@ -16,7 +16,10 @@ mod caching;
 mod cors;
 mod digest;
 mod error_page;
+mod fallback;
+mod fast;
 mod folder;
+mod folder_listing;
 mod folder_passwords;
 mod forward;
 mod limit;
@@ -28,175 +31,131 @@ mod panic_guard;
 mod publishing;
 mod raw;
 mod refusal;
+mod responder;
 mod sendfile;
 mod token;
 mod token_checks;
 mod tunnel;
+mod walk;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::script::environment::Additions;
-use site::authentication::FOLDER_FILE;
 use site::authorizer::Authorizer;
 use site::certificates::key_authorization;
 use site::cors::Cors;
 use site::decide::{self, Decision};
 use site::forwarding::RawReading;
 use site::jwt::Jwt;
-use site::listing::{Format, SortOrder};
-use site::memory::PUBLISHED_FOLDERS;
-use site::model::{Action, Host, Listing, Route};
+use site::model::{Host, Listing, Route};
 use site::monitor::Monitor;
-use site::needs::Needs;
 use site::plan::{
     Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan, UpstreamPlan, plan,
-    plan_fallback,
 };
-use site::proxies::Via;
-use site::route::{Pattern, RouteId};
-use site::walk::{Verdict, Walk};
-use taipan_http::conditional;
+use site::route::RouteId;
 use taipan_http::head::{Head, Method};
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
-use taipan_http::target::{PathError, SafePath, Scheme, encode_path};
+use taipan_http::target::{PathError, SafePath, Scheme};
 
 use self::access::Refused;
-use self::answers::Answers;
 use self::authentication::Passed;
 pub use self::authorizer::authorizers;
-use self::folder_passwords::FolderPasswordFiles;
-use self::logins::Logins;
+use self::fallback::unserved;
+pub use self::fast::{Sending, Unfinished};
 use self::pages::Inclusion;
 use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
-use self::token_checks::TokenChecks;
-use crate::cache::Cache;
+pub use self::responder::Responder;
 use crate::clock;
-use crate::content::listing::Filter;
 use crate::content::{compress, delta, file, fixed, image_map, kept, listing};
 use crate::destination::DestinationId;
 use crate::files::folders::Folder;
-use crate::files::roots::OpenRoots;
-use crate::files::{DiskLookup, Entry, Files, HostKey, Probe, script};
-use crate::forward_proxy::ForwardProxy;
+use crate::files::{DiskLookup, Entry, HostKey, Probe};
 use crate::handshake::TlsFacts;
-use crate::limits::{self, LimitTable};
-use crate::log::LineLimit;
 use crate::log::access::LoggedRequest;
 use crate::log::upstream::UpstreamLog;
 use crate::peer::Peer;
-use crate::pool::Pool;
 use crate::request::body::{Discard, RequestBody};
 use crate::request::owned::with_fields;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Origin, Response};
-use crate::semaphore::Semaphore;
 use crate::services::Services;
-use crate::spawner::Spawner;
 use crate::stats::Count;
-use crate::upstream::concurrency::ConcurrencyLimit;
-use crate::upstream::idle_connections::IdleConnections;
+use crate::upstream::HandlerKind;
 use crate::upstream::immediate::{Answer, SentRequest};
-use crate::upstream::{HandlerKind, Upstreams};
 
-/// A worker's means to respond to requests.
-pub struct Responder {
-    pub services: Rc<Services>,
-    pub files: Rc<Files>,
-    pub upstreams: Rc<Upstreams>,
-    /// `None`: the site has no forward proxy.
-    pub forward_proxy: Option<Rc<ForwardProxy>>,
-    /// Its connections to the servers of URLs that wait for a request.
-    pub idle_connections: Rc<IdleConnections>,
-    /// The settings of responses for URLs.
-    pub of_urls: Route,
-    /// For lines about requests that get no tunnel.
-    pub refused_tunnels: LineLimit,
-    /// The stored responses of upstreams.
-    pub cache: Rc<Cache>,
-    pub needs: Needs,
-    /// Whether some requests are refused because of their host: by `needs`, or because it is in maintenance.
-    pub refuses: Cell<bool>,
-    /// The hosts in maintenance, with the seconds after which clients may try again.
-    pub maintenance: RefCell<Vec<(usize, u32)>>,
-    pub answers: Answers,
-    /// `None`: there are no limits of speed and of requests.
-    pub limits: Option<&'static LimitTable>,
-    /// For lines about requests that a limit would reject.
-    pub dry_runs: LineLimit,
-    /// For lines about directives that cannot be carried out.
-    pub mistakes: LineLimit,
-    pub logins: Logins,
-    pub token_checks: TokenChecks,
-    pub folder_passwords: FolderPasswordFiles,
-    /// Folders whose members are listed or copied by WebDAV.
-    pub published_folders: Semaphore,
+struct Exchange<'a> {
+    responder: &'a Rc<Responder>,
+    services: &'a Services,
+    host: usize,
+    /// Whose files are served.
+    key: HostKey,
+    /// The folder of the host's name, or of a user, while it is in use.
+    folder: Option<Rc<Folder>>,
+    head: &'a Head<'a>,
+    client: Peer,
+    /// `None`: the connection has no TLS, or this is the fast path.
+    tls: Option<&'a TlsFacts>,
+    /// `None`: this is the fast path.
+    connection: Option<ConnectionInfo<'a>>,
+    /// Of the fast path.
+    destination: DestinationId,
+    /// The page that includes the response. `None`: it is for the client.
+    inclusion: Option<Inclusion>,
+    now: i64,
+    /// `None` once an upstream reads it.
+    body: RequestBody,
+    /// Bytes of a body that is discarded. A larger one is rejected.
+    max_body: u64,
+    /// The authorizers that have let the request pass, and the variables that they have set.
+    authorized_by: Vec<Arc<Authorizer>>,
+    /// Fields that authorizers add to the response.
+    added: Vec<(String, String)>,
+    /// The tokens that have been verified.
+    verified: Vec<Arc<Jwt>>,
+    variables: Additions,
+    /// Of the route that responds.
+    cors: Option<&'a Cors>,
+    internal_redirects: usize,
+    /// The credentials of the request that have passed.
+    passed: Vec<Passed>,
+    /// The value of `Authentication-Info`, if credentials of Digest have passed.
+    authentication_info: Option<String>,
+    /// The head that the client has sent. `None`: that of the request, which is no internal redirect.
+    original: Option<&'a Head<'a>>,
+    /// The applications that the request was sent to, apart from authorizers.
+    upstream: Option<Rc<UpstreamLog>>,
+    /// `None`: no upstream gets the path as it was sent.
+    raw: Option<Box<RawReading<'a>>>,
+    sending: Sending,
+    /// `None`: the request has not been sent to an application.
+    sent: Option<Box<SentRequest>>,
+}
+
+/// What a plan results in.
+enum Resolution<'a> {
+    /// A user has to authenticate for what would be served.
+    Refused(Refused<'a>),
+    Response(Response),
+    /// A status, with the error page of the route.
+    Status(&'a Route, Status),
+    /// There is nothing to serve. The fallback of the route responds, or else the server with this status.
+    Absent(&'a Route, Status),
+    /// A folder to list.
+    List(Box<listing::Query>),
+    /// How the server does.
+    Monitor(&'a Route, Monitor),
+    /// A page to assemble.
+    Assemble(Rc<Entry>),
+    /// A script or an application responds.
+    Forward(RouteId, Box<HandlerKind>),
 }
 
 impl Responder {
-    /// Without a spawner and pools: responds to requests for scripts and applications with an error.
-    pub fn without_upstreams(services: Rc<Services>, roots: OpenRoots) -> Responder {
-        Responder::new(services, roots, None, Vec::new(), None)
-    }
-
-    /// With what starts scripts and has connections to applications.
-    pub fn new(
-        services: Rc<Services>,
-        roots: OpenRoots,
-        spawner: Option<Rc<Spawner>>,
-        pools: Vec<Rc<Pool>>,
-        forward_proxy: Option<Rc<ForwardProxy>>,
-    ) -> Responder {
-        let files = Files::new(services.clone(), roots);
-        let concurrency = ConcurrencyLimit::new(&services.site);
-        let asserted = services.site.asserted_fields();
-        let upgrades = Semaphore::new(services.site.limits.upgraded);
-        let upstreams =
-            Upstreams { services: services.clone(), concurrency, spawner, pools, upgrades, asserted };
-        let (upstreams, cache) = (Rc::new(upstreams), Cache::new(services.clone()));
-        let (needs, answers) = (Needs::of(&services.site), Answers::default());
-        let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
-        let mistakes = LineLimit::default();
-        let rules = services.site.forward_proxy.as_ref();
-        let (keep, most) = rules.map_or((Duration::ZERO, 0), |rules| {
-            (rules.http.as_ref().map_or(Duration::ZERO, |http| http.keep), rules.idle_connections())
-        });
-        let of_urls = Route::new(Pattern::Prefix(String::new()), Action::Return(Status::NOT_FOUND));
-        let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
-        Responder {
-            services,
-            files,
-            upstreams,
-            forward_proxy,
-            idle_connections: IdleConnections::new(keep, most),
-            of_urls,
-            refused_tunnels: LineLimit::default(),
-            cache,
-            refuses: Cell::new(needs.refusals),
-            maintenance: RefCell::default(),
-            needs,
-            answers,
-            limits,
-            dry_runs,
-            mistakes,
-            logins,
-            token_checks: TokenChecks::default(),
-            folder_passwords,
-            published_folders: Semaphore::new(PUBLISHED_FOLDERS),
-        }
-    }
-
-    /// From now on, requests for these hosts get 503.
-    pub fn set_maintenance(&self, hosts: Vec<(usize, u32)>) {
-        self.refuses.set(self.needs.refusals || !hosts.is_empty());
-        self.maintenance.replace(hosts);
-    }
-
     /// The response to a request without a body, which began at `began` of `clock::micros`. The request has its log line
     /// even if this panics. `sending`: whether the request may be sent to an application.
     #[inline]
@@ -254,7 +213,6 @@ impl Responder {
         let fields = context.as_ref().map(|context| context.in_place(request.head.fields));
         let head = fields.as_deref().map(|fields| with_fields(request.head, fields));
         let request = Request { head: head.as_ref().unwrap_or(request.head), ..request };
-        let method = request.head.method;
         let ConnectionInfo { client, group, tls, .. } = request.connection;
         let host = self.services.site.hosts.find_in(group, request.head.authority);
         let connection = Some(request.connection);
@@ -293,16 +251,7 @@ impl Responder {
             Ok(throttle) => Response { throttle, ..exchange.respond(request).await },
             Err(response) => response,
         };
-        let discard = match method {
-            Method::Get | Method::Head | Method::Options => Discard::ToTheEnd,
-            // The method alone is likely to be the error. The client need not send the rest of the body to learn of it.
-            _ if response.status().is_error() => Discard::Received,
-            _ => Discard::ToTheEnd,
-        };
-        let response = match exchange.body.discard(exchange.max_body, discard).await {
-            Ok(()) => response,
-            Err((status, rule)) => fixed::rejection(&self.services, None, status, Some(rule)),
-        };
+        let response = exchange.discard_body(response).await;
         let response = match (exchange.user(), exchange.upstream.take()) {
             (None, None) if trace.is_none() && watched.is_none() => response,
             (user, upstream) => {
@@ -310,16 +259,7 @@ impl Responder {
                 Response { origin: Some(Box::new(origin)), ..response }
             }
         };
-        let response =
-            if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
-        let added: Vec<(&str, &str)> =
-            exchange.added.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let response = response.with_fields(&added);
-        let response = match &exchange.authentication_info {
-            Some(info) => response.with_fields(&[("Authentication-Info", info)]),
-            None => response,
-        };
-        omit_content_for_head(method, response)
+        omit_content_for_head(exchange.head.method, exchange.with_own_fields(response))
     }
 }
 
@@ -337,97 +277,6 @@ pub fn error_response(
 #[inline]
 fn omit_content_for_head(method: Method, response: Response) -> Response {
     if method == Method::Head { response.without_body() } else { response }
-}
-
-struct Exchange<'a> {
-    responder: &'a Rc<Responder>,
-    services: &'a Services,
-    host: usize,
-    /// Whose files are served.
-    key: HostKey,
-    /// The folder of the host's name, or of a user, while it is in use.
-    folder: Option<Rc<Folder>>,
-    head: &'a Head<'a>,
-    client: Peer,
-    /// `None`: the connection has no TLS, or this is the fast path.
-    tls: Option<&'a TlsFacts>,
-    /// `None`: this is the fast path.
-    connection: Option<ConnectionInfo<'a>>,
-    /// Of the fast path.
-    destination: DestinationId,
-    /// The page that includes the response. `None`: it is for the client.
-    inclusion: Option<Inclusion>,
-    now: i64,
-    /// `None` once an upstream reads it.
-    body: RequestBody,
-    /// Bytes of a body that is discarded. A larger one is rejected.
-    max_body: u64,
-    /// The authorizers that have let the request pass, and the variables that they have set.
-    authorized_by: Vec<Arc<Authorizer>>,
-    /// Fields that authorizers add to the response.
-    added: Vec<(String, String)>,
-    /// The tokens that have been verified.
-    verified: Vec<Arc<Jwt>>,
-    variables: Additions,
-    /// Of the route that responds.
-    cors: Option<&'a Cors>,
-    internal_redirects: usize,
-    /// The credentials of the request that have passed.
-    passed: Vec<Passed>,
-    /// The value of `Authentication-Info`, if credentials of Digest have passed.
-    authentication_info: Option<String>,
-    /// The head that the client has sent. `None`: that of the request, which is no internal redirect.
-    original: Option<&'a Head<'a>>,
-    /// The applications that the request was sent to, apart from authorizers.
-    upstream: Option<Rc<UpstreamLog>>,
-    /// `None`: no upstream gets the path as it was sent.
-    raw: Option<Box<RawReading<'a>>>,
-    sending: Sending,
-    /// `None`: the request has not been sent to an application.
-    sent: Option<Box<SentRequest>>,
-}
-
-/// Whether the fast path may send a request to an application, which responds later.
-#[derive(Clone, Copy)]
-pub enum Sending {
-    No,
-    /// From a client that came so.
-    Yes(Via),
-}
-
-/// Why the fast path has no response.
-pub enum Unfinished {
-    /// The response has to wait for something.
-    Waits,
-    /// The request has been sent to an application.
-    Sent(Box<SentRequest>),
-}
-
-/// What a plan results in.
-enum Resolution<'a> {
-    /// A user has to authenticate for what would be served.
-    Refused(Refused<'a>),
-    Response(Response),
-    /// A status, with the error page of the route.
-    Status(&'a Route, Status),
-    /// There is nothing to serve. The fallback of the route responds, or else the server with this status.
-    Absent(&'a Route, Status),
-    /// A folder to list.
-    List(Box<listing::Query>),
-    /// How the server does.
-    Monitor(&'a Route, Monitor),
-    /// A page to assemble.
-    Assemble(Rc<Entry>),
-    /// A script or an application responds.
-    Forward(RouteId, Box<HandlerKind>),
-}
-
-/// What a status of a folder results in: a missing one leaves the request to the fallback.
-fn unserved(route: &Route, status: Status) -> Resolution<'_> {
-    match status {
-        Status::NOT_FOUND => Resolution::Absent(route, status),
-        status => Resolution::Status(route, status),
-    }
 }
 
 /// A future that is made in the frame of this function, and no other: the frames of nested redirects have to fit a stack.
@@ -558,68 +407,6 @@ impl<'a> Exchange<'a> {
         Ok(response)
     }
 
-    #[cold]
-    fn fall_back_fast(&self, path: &SafePath<'_>, route: &'a Route, status: Status) -> Option<Response> {
-        let Some(mut fallback) = self.fallback(path, route) else {
-            return self.status_fast(route, status);
-        };
-        loop {
-            let next = fallback.next(self.host());
-            let FallbackPlan { path, plan, variables, .. } = fallback;
-            if self.responder.needs.rules
-                && let Err(refused) = self.check_access(&path)
-            {
-                return self.refused_fast(refused);
-            }
-            if self.responder.needs.authorizers && self.must_authorize(&path, plan.route) {
-                return None;
-            }
-            match (self.resolve_fast(&path, plan, Some(&variables)).ok()?, next) {
-                (Resolution::Absent(..), Some(next)) => fallback = next,
-                (resolution, _) => return self.finish_fast(resolution),
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn resolve_fast(
-        &self,
-        path: &SafePath<'_>,
-        plan: Plan<'a, '_>,
-        fallback: Option<&FallbackVariables>,
-    ) -> Result<Resolution<'a>, Unfinished> {
-        if self.responder.needs.caches
-            && let Some(response) = self.stored_fast(&plan)
-        {
-            return Ok(Resolution::Response(response));
-        }
-        // A script or an application as the fallback takes methods that files do not take.
-        if plan.may_run()
-            || (!self.is_get_or_head() && plan.route.fallback.is_some())
-            || self.publishing_method(plan.route, path).is_some()
-        {
-            return Err(self.send_fast(&plan, fallback).map_or(Unfinished::Waits, Unfinished::Sent));
-        }
-        if let PlannedAction::Files(planned) = &plan.action
-            && let Err(status) = self.user_status_fast(planned).ok_or(Unfinished::Waits)?
-        {
-            return Ok(unserved(plan.route, status));
-        }
-        self.resolve_action(path, plan.route, plan.action, fallback).map_err(|_| Unfinished::Waits)
-    }
-
-    #[inline(never)]
-    fn finish_fast(&self, resolution: Resolution<'a>) -> Option<Response> {
-        match resolution {
-            Resolution::Response(response) => Some(response),
-            Resolution::Status(route, status) => self.status_fast(route, status),
-            Resolution::Absent(route, _) => self.status_fast(route, Status::NOT_FOUND),
-            Resolution::Refused(refused) => self.refused_fast(refused),
-            Resolution::List(_) | Resolution::Monitor(..) => None,
-            Resolution::Assemble(_) | Resolution::Forward(..) => None,
-        }
-    }
-
     async fn respond(&mut self, request: Request<'_>) -> Response {
         let path = match self.path() {
             Ok(path) => path,
@@ -676,6 +463,32 @@ impl<'a> Exchange<'a> {
                     return on_heap(|| self.status(route, Status::NOT_FOUND)).await;
                 }
             }
+        }
+    }
+
+    /// Discards a body that nothing has read. The response is `response`, or that to a body that breaks a rule.
+    async fn discard_body(&mut self, response: Response) -> Response {
+        let discard = match self.head.method {
+            Method::Get | Method::Head | Method::Options => Discard::ToTheEnd,
+            // The method alone is likely to be the error. The client need not send the rest of the body to learn of it.
+            _ if response.status().is_error() => Discard::Received,
+            _ => Discard::ToTheEnd,
+        };
+        match self.body.discard(self.max_body, discard).await {
+            Ok(()) => response,
+            Err((status, rule)) => fixed::rejection(self.services, None, status, Some(rule)),
+        }
+    }
+
+    /// With the fields that the exchange has for any response: of other origins, of authorizers, of limits, and of
+    /// credentials.
+    fn with_own_fields(&self, response: Response) -> Response {
+        let response = if self.names_origin() { self.share(self.cors, response) } else { response };
+        let added: Vec<(&str, &str)> = self.added.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let response = response.with_fields(&added);
+        match &self.authentication_info {
+            Some(info) => response.with_fields(&[("Authentication-Info", info)]),
+            None => response,
         }
     }
 
@@ -777,54 +590,6 @@ impl<'a> Exchange<'a> {
                 Ok(entry) => self.serve(path, &entry, fallback),
                 Err(status) => Resolution::Status(route, status),
             },
-        }
-    }
-
-    /// Looks for a script. `None`: there is none, and the action of the plan counts.
-    async fn walk(
-        &self,
-        path: &SafePath<'_>,
-        route: &'a Route,
-        walk: &Walk,
-        fallback: Option<&FallbackVariables>,
-    ) -> Option<Resolution<'a>> {
-        let of_host = self.folder.as_ref().map(|folder| &folder.root);
-        Some(match script::find(&self.responder.files, walk, of_host, self.now).await {
-            Ok(Verdict::Run(at)) => {
-                let step = &walk.steps[at];
-                let route = step.route;
-                let step = match fallback {
-                    Some(variables) => step.with_path_info(&variables.path_info),
-                    None => step.clone(),
-                };
-                Resolution::Forward(route, Box::new(HandlerKind::Script(step)))
-            }
-            Ok(Verdict::Denied(at)) => {
-                Resolution::Status(self.route_at(walk.steps[at].route), Status::FORBIDDEN)
-            }
-            Ok(Verdict::Folder) => Resolution::Absent(route, Status::FORBIDDEN),
-            Ok(Verdict::RedirectToFolder) => self.redirect_to_folder(path, fallback),
-            Ok(Verdict::NoScript) => return None,
-            Err(status) => Resolution::Status(route, status),
-        })
-    }
-
-    /// For a method that files do not take, but the fallback does. `None`: the fallback does not respond.
-    async fn leave_to_fallback(
-        &self,
-        path: &SafePath<'_>,
-        route: &'a Route,
-        planned: &FilesPlan<'_, '_>,
-    ) -> Option<Resolution<'a>> {
-        if self.is_get_or_head() || !self.fallback(path, route)?.plan.may_run() {
-            return None;
-        }
-        match self.find(path, planned).await {
-            Ok(entry) => {
-                let status = decide::absent(path, &entry.resource, route.files.listing)?;
-                Some(Resolution::Absent(route, status))
-            }
-            Err(status) => Some(Resolution::Status(route, status)),
         }
     }
 
@@ -940,79 +705,6 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// 301 to the same path with a slash, without the origin, and with the query. The path of a fallback is not known
-    /// to the client.
-    fn redirect_to_folder(
-        &self,
-        path: &SafePath<'_>,
-        fallback: Option<&FallbackVariables>,
-    ) -> Resolution<'a> {
-        let route = self.route(path);
-        if fallback.is_some() {
-            return Resolution::Absent(route, Status::NOT_FOUND);
-        }
-        let mut location = String::from("/");
-        encode_path(path.as_str(), &mut location);
-        location.push('/');
-        if let Some(query) = self.head.target.query() {
-            location.push('?');
-            location.push_str(query);
-        }
-        let response = fixed::redirect(self.services, Some(route), Status::MOVED_PERMANENTLY, &location);
-        Resolution::Response(response)
-    }
-
-    fn resolve_listing(
-        &self,
-        path: &SafePath<'_>,
-        entry: &Entry,
-        preconditions: conditional::Verdict,
-    ) -> Resolution<'a> {
-        let plan = self.plan(path.clone());
-        let route = plan.route;
-        let (Some(planned), Some(folder)) = (plan.files(), entry.folder_stamp()) else {
-            return Resolution::Status(route, Status::NOT_FOUND);
-        };
-        if let (Some(_), Some(root)) = (&route.lister, planned.root.path()) {
-            let (folder, path) = (root.join(planned.below().as_str()), path.clone().into_owned());
-            let id = self.host().routes.find(&planned.path);
-            return Resolution::Forward(id, Box::new(HandlerKind::Lister { folder, path }));
-        }
-        let root = match self.responder.files.root(self.key, &planned, self.now) {
-            Ok(root) => root,
-            Err(status) => return Resolution::Status(route, status),
-        };
-        let query = self.head.target.query();
-        let format = Format::choose(query, self.head.values("accept"));
-        let query = listing::Query {
-            host: self.key,
-            path: path.clone().into_owned(),
-            root,
-            below: planned.below().into_owned(),
-            folder,
-            order: SortOrder::from_query(query),
-            format,
-            coding: compress::coding(&route.files.compress, self.head, format.content_type()),
-            preconditions,
-        };
-        let is_filtered = self.responder.needs.path_rules;
-        match listing::cached(&self.responder.files, &query, self.now).filter(|_| !is_filtered) {
-            Some(response) => Resolution::Response(response),
-            None => Resolution::List(Box::new(query)),
-        }
-    }
-
-    async fn list(&mut self, query: listing::Query) -> Response {
-        if self.services.sheds_cold() {
-            return self.status(self.route(&query.path), Status::SERVICE_UNAVAILABLE).await;
-        }
-        let responder = self.responder;
-        let without = self.has_passed_for_folder().then_some(FOLDER_FILE);
-        let may_know = &mut |path: &SafePath<'_>| self.may_know_entry(path);
-        let filter = responder.needs.path_rules.then_some(Filter { may_know, without });
-        listing::list(&responder.files, query, filter).await
-    }
-
     /// What is at `path`. Errors: the status of the response.
     async fn find(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Result<Rc<Entry>, Status> {
         match self.probe(path, planned) {
@@ -1078,10 +770,6 @@ impl<'a> Exchange<'a> {
 
     fn plan<'p>(&self, path: SafePath<'p>) -> Plan<'a, 'p> {
         plan(self.host(), path)
-    }
-
-    fn fallback(&self, path: &SafePath<'_>, route: &'a Route) -> Option<FallbackPlan<'a>> {
-        plan_fallback(self.host(), route, path, self.head.target.query())
     }
 
     fn redirect(&self, route: &Route, redirect: &RedirectPlan<'_, '_>) -> Response {

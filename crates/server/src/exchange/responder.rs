@@ -1,0 +1,123 @@
+//! What a worker responds with: its files, upstreams, caches and limits.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use site::memory::PUBLISHED_FOLDERS;
+use site::model::{Action, Route};
+use site::needs::Needs;
+use site::route::Pattern;
+use taipan_http::status::Status;
+
+use super::answers::Answers;
+use super::folder_passwords::FolderPasswordFiles;
+use super::logins::Logins;
+use super::token_checks::TokenChecks;
+use crate::cache::Cache;
+use crate::files::Files;
+use crate::files::roots::OpenRoots;
+use crate::forward_proxy::ForwardProxy;
+use crate::limits::{self, LimitTable};
+use crate::log::LineLimit;
+use crate::pool::Pool;
+use crate::semaphore::Semaphore;
+use crate::services::Services;
+use crate::spawner::Spawner;
+use crate::upstream::Upstreams;
+use crate::upstream::concurrency::ConcurrencyLimit;
+use crate::upstream::idle_connections::IdleConnections;
+
+/// A worker's means to respond to requests.
+pub struct Responder {
+    pub services: Rc<Services>,
+    pub files: Rc<Files>,
+    pub upstreams: Rc<Upstreams>,
+    /// `None`: the site has no forward proxy.
+    pub forward_proxy: Option<Rc<ForwardProxy>>,
+    /// Its connections to the servers of URLs that wait for a request.
+    pub idle_connections: Rc<IdleConnections>,
+    /// The settings of responses for URLs.
+    pub of_urls: Route,
+    /// For lines about requests that get no tunnel.
+    pub refused_tunnels: LineLimit,
+    /// The stored responses of upstreams.
+    pub cache: Rc<Cache>,
+    pub needs: Needs,
+    /// Whether some requests are refused because of their host: by `needs`, or because it is in maintenance.
+    pub refuses: Cell<bool>,
+    /// The hosts in maintenance, with the seconds after which clients may try again.
+    pub maintenance: RefCell<Vec<(usize, u32)>>,
+    pub answers: Answers,
+    /// `None`: there are no limits of speed and of requests.
+    pub limits: Option<&'static LimitTable>,
+    /// For lines about requests that a limit would reject.
+    pub dry_runs: LineLimit,
+    /// For lines about directives that cannot be carried out.
+    pub mistakes: LineLimit,
+    pub logins: Logins,
+    pub token_checks: TokenChecks,
+    pub folder_passwords: FolderPasswordFiles,
+    /// Folders whose members are listed or copied by WebDAV.
+    pub published_folders: Semaphore,
+}
+
+impl Responder {
+    /// Without a spawner and pools: responds to requests for scripts and applications with an error.
+    pub fn without_upstreams(services: Rc<Services>, roots: OpenRoots) -> Responder {
+        Responder::new(services, roots, None, Vec::new(), None)
+    }
+
+    /// With what starts scripts and has connections to applications.
+    pub fn new(
+        services: Rc<Services>,
+        roots: OpenRoots,
+        spawner: Option<Rc<Spawner>>,
+        pools: Vec<Rc<Pool>>,
+        forward_proxy: Option<Rc<ForwardProxy>>,
+    ) -> Responder {
+        let files = Files::new(services.clone(), roots);
+        let concurrency = ConcurrencyLimit::new(&services.site);
+        let asserted = services.site.asserted_fields();
+        let upgrades = Semaphore::new(services.site.limits.upgraded);
+        let upstreams =
+            Upstreams { services: services.clone(), concurrency, spawner, pools, upgrades, asserted };
+        let (upstreams, cache) = (Rc::new(upstreams), Cache::new(services.clone()));
+        let (needs, answers) = (Needs::of(&services.site), Answers::default());
+        let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
+        let mistakes = LineLimit::default();
+        let rules = services.site.forward_proxy.as_ref();
+        let (keep, most) = rules.map_or((Duration::ZERO, 0), |rules| {
+            (rules.http.as_ref().map_or(Duration::ZERO, |http| http.keep), rules.idle_connections())
+        });
+        let of_urls = Route::new(Pattern::Prefix(String::new()), Action::Return(Status::NOT_FOUND));
+        let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
+        Responder {
+            services,
+            files,
+            upstreams,
+            forward_proxy,
+            idle_connections: IdleConnections::new(keep, most),
+            of_urls,
+            refused_tunnels: LineLimit::default(),
+            cache,
+            refuses: Cell::new(needs.refusals),
+            maintenance: RefCell::default(),
+            needs,
+            answers,
+            limits,
+            dry_runs,
+            mistakes,
+            logins,
+            token_checks: TokenChecks::default(),
+            folder_passwords,
+            published_folders: Semaphore::new(PUBLISHED_FOLDERS),
+        }
+    }
+
+    /// From now on, requests for these hosts get 503.
+    pub fn set_maintenance(&self, hosts: Vec<(usize, u32)>) {
+        self.refuses.set(self.needs.refusals || !hosts.is_empty());
+        self.maintenance.replace(hosts);
+    }
+}
