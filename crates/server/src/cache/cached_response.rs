@@ -115,7 +115,7 @@ impl CachedResponse {
 
     /// The whole response.
     #[inline]
-    pub fn full(&self, services: &Services, route: &Route, status: CacheStatus) -> Response {
+    pub fn full(&self, services: &Services, route: Option<&Route>, status: CacheStatus) -> Response {
         let head = match status {
             CacheStatus::Hit => self.hit(services, route),
             status => {
@@ -135,7 +135,7 @@ impl CachedResponse {
 
     /// The head of a hit, with the current age.
     #[inline]
-    fn hit(&self, services: &Services, route: &Route) -> Rc<ResponseHead> {
+    fn hit(&self, services: &Services, route: Option<&Route>) -> Rc<ResponseHead> {
         let now = services.clock.now();
         if let Some(head) = &*self.head.borrow()
             && head.second.get() == now
@@ -146,7 +146,7 @@ impl CachedResponse {
     }
 
     #[cold]
-    fn hit_of_second(&self, services: &Services, route: &Route, now: i64) -> Rc<ResponseHead> {
+    fn hit_of_second(&self, services: &Services, route: Option<&Route>, now: i64) -> Rc<ResponseHead> {
         let known = self.head.borrow().as_ref().map(|head| (head.response.clone(), head.constant));
         let (before, constant) = known.unwrap_or_else(|| {
             let head = self.render(services, route);
@@ -180,7 +180,7 @@ impl CachedResponse {
         fields
     }
 
-    fn render(&self, services: &Services, route: &Route) -> ResponseHead {
+    fn render(&self, services: &Services, route: Option<&Route>) -> ResponseHead {
         let writer = writer(services, route, &self.stored);
         let writer = match self.stored.status.allows_body() {
             true => writer.length(self.body.length()),
@@ -197,12 +197,12 @@ impl CachedResponse {
     }
 }
 
-/// The head of a stored response, with the fields of the route, without those that depend on the time.
-pub fn writer<'r>(services: &Services, route: &'r Route, stored: &Stored) -> HeadWriter<'r> {
+/// The head of a stored response, with the fields of the route, if it has one, without those that depend on the time.
+pub fn writer<'r>(services: &Services, route: Option<&'r Route>, stored: &Stored) -> HeadWriter<'r> {
     let received = stored.times.received;
     let made =
         only(&stored.fields, "date").and_then(|value| date::parse(value, received)).unwrap_or(received);
-    let mut writer = HeadWriter::dated(&services.site, &date::format(made), Some(route), stored.status);
+    let mut writer = HeadWriter::dated(&services.site, &date::format(made), route, stored.status);
     for Field { name, value } in &stored.fields {
         if !is_of_time(name) {
             writer = writer.field(name, value);

@@ -81,7 +81,7 @@ impl PartialResponse {
     pub fn respond(
         &self,
         services: &Services,
-        route: &Route,
+        route: Option<&Route>,
         head: &Head<'_>,
         status: CacheStatus,
     ) -> Option<Response> {

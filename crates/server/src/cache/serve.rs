@@ -21,12 +21,12 @@ use crate::services::Services;
 const SELECTING: Names = Names::CONDITIONAL.union(Names::RANGE);
 
 impl CachedResponse {
-    /// The response to a request that selects this one.
+    /// The response to a request that selects this one. `route`: `None` for a URL of another server.
     #[inline]
     pub fn respond(
         &self,
         services: &Services,
-        route: &Route,
+        route: Option<&Route>,
         head: &Head<'_>,
         status: CacheStatus,
     ) -> Response {
@@ -40,7 +40,7 @@ impl CachedResponse {
     fn respond_in_part(
         &self,
         services: &Services,
-        route: &Route,
+        route: Option<&Route>,
         head: &Head<'_>,
         status: CacheStatus,
     ) -> Response {
@@ -58,7 +58,7 @@ impl CachedResponse {
             Selection::Whole => return self.full(services, route, status),
             Selection::One(range) => self.part_response(services, route, range, status),
             Selection::Many(ranges) => self.parts_response(services, route, &ranges, status),
-            Selection::Unsatisfiable => fixed::unsatisfiable(services, Some(route), size),
+            Selection::Unsatisfiable => fixed::unsatisfiable(services, route, size),
         };
         Response { cache: Some(status), ..response }
     }
@@ -73,8 +73,8 @@ impl CachedResponse {
     }
 
     /// 304, with the fields that the 200 response has (RFC 9110 §15.4.5).
-    pub fn not_modified(&self, services: &Services, route: &Route, status: CacheStatus) -> Response {
-        let mut head = HeadWriter::new(services, Some(route), Status::NOT_MODIFIED);
+    pub fn not_modified(&self, services: &Services, route: Option<&Route>, status: CacheStatus) -> Response {
+        let mut head = HeadWriter::new(services, route, Status::NOT_MODIFIED);
         for field in self.stored.fields.iter().filter(|field| is_of_not_modified(&field.name)) {
             head = head.field(&field.name, &field.value);
         }
@@ -92,7 +92,12 @@ impl CachedResponse {
         fields.iter().fold(head, |head, (name, value)| head.field(name, value))
     }
 
-    fn partial_head<'r>(&self, services: &Services, route: &'r Route, status: CacheStatus) -> HeadWriter<'r> {
+    fn partial_head<'r>(
+        &self,
+        services: &Services,
+        route: Option<&'r Route>,
+        status: CacheStatus,
+    ) -> HeadWriter<'r> {
         let partial = cache::stored::Stored { status: Status::PARTIAL_CONTENT, ..self.stored.clone() };
         self.with_last_fields(services, writer(services, route, &partial), status)
     }
@@ -101,7 +106,7 @@ impl CachedResponse {
     pub fn part_of(
         &self,
         services: &Services,
-        route: &Route,
+        route: Option<&Route>,
         range: ByteRange,
         size: u64,
         bytes: &[u8],
@@ -115,7 +120,7 @@ impl CachedResponse {
     fn part_response(
         &self,
         services: &Services,
-        route: &Route,
+        route: Option<&Route>,
         range: ByteRange,
         status: CacheStatus,
     ) -> Response {
@@ -133,7 +138,7 @@ impl CachedResponse {
     fn parts_response(
         &self,
         services: &Services,
-        route: &Route,
+        route: Option<&Route>,
         ranges: &[ByteRange],
         status: CacheStatus,
     ) -> Response {

@@ -2,6 +2,7 @@
 //! and stored. It follows all checks of access, so that a stored response is for those who would get it from the upstream.
 
 mod fetch;
+mod next_hop;
 mod purge;
 
 use std::borrow::Cow;
@@ -28,19 +29,19 @@ use taipan_http::target::{Scheme, normalized};
 use tokio::task::spawn_local;
 
 use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more};
+use self::next_hop::NextHop;
 use super::other_server::OtherServer;
 use super::{Exchange, on_heap};
 use crate::cache::{self, CachedResponse, Found, Leader, Origin, PartialResponse, Recording, Turn};
 use crate::clock;
-use crate::content::compress;
+use crate::content::{compress, fixed};
 use crate::log::upstream::UpstreamLog;
-use crate::request::body::RequestBody;
 use crate::request::owned::{OwnedHead, with_fields};
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, BodyStream, Origin as RequestOrigin, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
-use crate::upstream::{self, Form, Handler, HandlerKind, Outcome, Unrendered};
+use crate::upstream::{Form, Handler, HandlerKind, Outcome, Unrendered};
 
 /// What a stored response leads to.
 enum Looked {
@@ -59,21 +60,13 @@ struct Rest {
     range: String,
 }
 
-/// One resource of a route with a cache.
+/// What is stored by one key.
 struct Resource<'a> {
-    route: &'a Route,
+    /// `None`: a URL of another server.
+    route: Option<&'a Route>,
     settings: Arc<Settings>,
     /// The text of its key.
     text: String,
-}
-
-/// The server that a request goes to where no stored response may be used.
-#[derive(Clone, Copy)]
-enum Asked<'h> {
-    /// The upstream of a route.
-    Handler(&'h Handler),
-    /// The server of a URL.
-    Server(&'h OtherServer),
 }
 
 /// In the key of a response for a URL, in place of the name of an upstream: none has this one.
@@ -108,7 +101,8 @@ impl<'a> Exchange<'a> {
             Use::WhileRevalidating | Use::Validate(_) | Use::GatewayTimeout | Use::Bypass => return None,
         };
         self.services.counts.add(count, 1);
-        let response = self.of_stored(route, &entry, status, |text| self.write_key(settings, name, text));
+        let response =
+            self.of_stored(Some(route), &entry, status, |text| self.write_key(settings, name, text));
         Some(match began {
             Some(began) => self.traced_lookup(began, response),
             None => response,
@@ -133,12 +127,13 @@ impl<'a> Exchange<'a> {
     #[inline]
     fn of_stored(
         &self,
-        route: &Route,
+        route: Option<&Route>,
         entry: &Rc<CachedResponse>,
         status: CacheStatus,
         write_key: impl FnOnce(&mut Vec<u8>),
     ) -> Response {
         let response = entry.respond(self.services, route, self.head, status);
+        let Some(route) = route else { return response };
         let rules = &route.files.compress;
         // A page is assembled for each request.
         if !rules.scripts || route.files.includes.cover_responses() {
@@ -148,7 +143,7 @@ impl<'a> Exchange<'a> {
             return self.processed(route, response);
         };
         if let Some(copy) = entry.copies.get(coding) {
-            return copy.respond(self.services, route, self.head, status);
+            return copy.respond(self.services, Some(route), self.head, status);
         }
         let mut text = Vec::new();
         write_key(&mut text);
@@ -192,17 +187,17 @@ impl<'a> Exchange<'a> {
         let mut text = Vec::with_capacity(256);
         self.write_key(settings, &upstream, &mut text);
         let text = String::from_utf8_lossy(&text).into_owned();
-        let resource = Resource { route, settings: settings.clone(), text };
+        let resource = Resource { route: Some(route), settings: settings.clone(), text };
         if self.head.token == "PURGE"
             && let Some(clients) = &route.purgers
         {
             return self.purge(&resource, clients, &upstream).await;
         }
         if !request::is_eligible(self.head) {
-            return self.forward_past_cache(request, Asked::Handler(&handler), &resource, &upstream).await;
+            return self.forward_past_cache(request, NextHop::Upstream(&handler), &resource, &upstream).await;
         }
         let handler = Handler { form: Form::Unrendered, ..handler };
-        self.respond_from_cache(request, Asked::Handler(&handler), resource).await
+        self.respond_from_cache(request, NextHop::Upstream(&handler), resource).await
     }
 
     /// As `forward_through_cache`, for a URL of another server.
@@ -215,21 +210,21 @@ impl<'a> Exchange<'a> {
         let mut text = Vec::with_capacity(256);
         self.write_key(settings, OF_URLS, &mut text);
         let text = String::from_utf8_lossy(&text).into_owned();
-        let resource = Resource { route: &self.responder.of_urls, settings: settings.clone(), text };
-        let asked = Asked::Server(server);
+        let resource = Resource { route: None, settings: settings.clone(), text };
+        let to = NextHop::Server(server);
         match request::is_eligible(self.head) {
-            true => self.respond_from_cache(request, asked, resource).await,
-            false => self.forward_past_cache(request, asked, &resource, OF_URLS).await,
+            true => self.respond_from_cache(request, to, resource).await,
+            false => self.forward_past_cache(request, to, &resource, OF_URLS).await,
         }
     }
 
     async fn respond_from_cache(
         &mut self,
         request: Request<'_>,
-        asked: Asked<'_>,
+        to: NextHop<'_>,
         resource: Resource<'a>,
     ) -> Response {
-        let (route, settings) = (resource.route, resource.settings.clone());
+        let settings = resource.settings.clone();
         let directives = request::directives(self.head);
         let mut leader = None;
         let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
@@ -240,16 +235,16 @@ impl<'a> Exchange<'a> {
         for look in 1..=LOOKS {
             let (stale, why) = match self.look(&resource, &directives) {
                 Looked::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
-                Looked::Refresh(entry) => match asked {
-                    Asked::Handler(handler) => {
+                Looked::Refresh(entry) => match to.upstream() {
+                    Some(handler) => {
                         self.refresh(request, handler, &resource, &entry);
                         return self.of_entry(&resource, &entry, CacheStatus::Stale);
                     }
-                    Asked::Server(_) => (Some(entry), Forwarded::Stale),
+                    None => (Some(entry), Forwarded::Stale),
                 },
                 Looked::GatewayTimeout => {
                     self.services.counts.add(Count::ResponseMisses, 1);
-                    let response = self.status(route, Status::GATEWAY_TIMEOUT).await;
+                    let response = self.status_of(&resource, Status::GATEWAY_TIMEOUT).await;
                     return Response { cache: Some(CacheStatus::OnlyIfCached), ..response };
                 }
                 Looked::Forward(stale, why) => (stale, why),
@@ -269,13 +264,13 @@ impl<'a> Exchange<'a> {
                 }
             }
             drop(lookup);
-            let response = self.fetch(request, asked, resource, stale, why, leader).await;
+            let response = self.fetch(request, to, resource, stale, why, leader).await;
             if !is_stored(&response) {
                 self.services.counts.add(Count::ResponseMisses, 1);
             }
             return response;
         }
-        self.status(route, Status::INTERNAL_SERVER_ERROR).await
+        self.status_of(&resource, Status::INTERNAL_SERVER_ERROR).await
     }
 
     /// The name of what would answer, which is the same after a restart.
@@ -362,17 +357,11 @@ impl<'a> Exchange<'a> {
     async fn forward_past_cache(
         &mut self,
         request: Request<'_>,
-        asked: Asked<'_>,
+        to: NextHop<'_>,
         resource: &Resource<'_>,
         upstream: &str,
     ) -> Response {
-        let response = match asked {
-            Asked::Handler(handler) => self.forward_to(request, handler).await,
-            Asked::Server(server) => {
-                let outcome = self.ask_other_server(request, server, Form::Response).await;
-                self.of_other_server(outcome)
-            }
-        };
+        let response = self.pass_on(request, to).await;
         if invalidation::invalidates(self.head.method, response.status()) {
             self.responder.cache.invalidate(&Key::new(resource.text.as_bytes()));
             self.invalidate_others(&response, resource, upstream);
@@ -405,13 +394,12 @@ impl<'a> Exchange<'a> {
     async fn fetch(
         &mut self,
         request: Request<'_>,
-        asked: Asked<'_>,
+        to: NextHop<'_>,
         resource: Resource<'a>,
         stale: Option<Rc<CachedResponse>>,
         why: Forwarded,
         leader: Option<Leader>,
     ) -> Response {
-        let route = resource.route;
         if self.services.sheds_cold() {
             return self.on_upstream_failure(&resource, stale, Status::SERVICE_UNAVAILABLE).await;
         }
@@ -433,30 +421,16 @@ impl<'a> Exchange<'a> {
         };
         let head = with_fields(self.head, &fields);
         let forwarded = Request { head: &head, ..request };
-        let outcome = match asked {
-            Asked::Handler(handler) => {
-                let body = std::mem::replace(&mut self.body, RequestBody::None);
-                let upstreams = self.responder.upstreams.clone();
-                let log = self.upstream.get_or_insert_default().clone();
-                upstream::forward(&upstreams, forwarded, handler, &self.variables, body, &log, None).await
-            }
-            Asked::Server(server) => self.ask_other_server(forwarded, server, Form::Unrendered).await,
-        };
-        let response = match outcome {
+        let response = match self.ask(forwarded, to).await {
             Outcome::Unrendered(response) => *response,
             Outcome::Failed(status) => return self.on_upstream_failure(&resource, stale, status).await,
             Outcome::Suspended(left) => {
                 return match self.stale_if_error(&resource, stale) {
                     Some(response) => response,
-                    None => self.unavailable(route, left).await,
+                    None => self.on_suspended(&resource, left).await,
                 };
             }
-            outcome => {
-                return match asked {
-                    Asked::Handler(handler) => self.on_outcome(request, handler, outcome).await,
-                    Asked::Server(_) => self.of_other_server(outcome),
-                };
-            }
+            outcome => return self.on_other_outcome(request, to, outcome).await,
         };
         let is_rest = matches!(response.status, Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE);
         if rest.is_some() && is_rest {
@@ -465,7 +439,7 @@ impl<'a> Exchange<'a> {
                 // It is another one now. What was stored of it is of no use.
                 None => {
                     self.responder.cache.remove_parts(&resource.text);
-                    on_heap(|| self.fetch(request, asked, resource, None, why, None)).await
+                    on_heap(|| self.fetch(request, to, resource, None, why, None)).await
                 }
             };
         }
@@ -476,8 +450,8 @@ impl<'a> Exchange<'a> {
             }
             Fetched::Entry(entry, unstored) => {
                 let status = CacheStatus::Forwarded(why);
-                let response = entry.respond(self.services, route, self.head, status);
-                self.processed(route, with_unstored(response, &unstored))
+                let response = entry.respond(self.services, resource.route, self.head, status);
+                self.by_route(&resource, with_unstored(response, &unstored))
             }
             Fetched::Stale(entry) => self.of_entry(&resource, &entry, CacheStatus::StaleIfError),
             Fetched::Recording(parts, recording, length, unstored) => {
@@ -487,7 +461,7 @@ impl<'a> Exchange<'a> {
             }
             Fetched::Passed(response) => {
                 let response = self.of_passed(&resource, response, why);
-                self.processed(route, response)
+                self.by_route(&resource, response)
             }
         }
     }
@@ -501,7 +475,31 @@ impl<'a> Exchange<'a> {
     ) -> Response {
         match self.stale_if_error(resource, stale) {
             Some(response) => response,
-            None => self.status(resource.route, status).await,
+            None => self.status_of(resource, status).await,
+        }
+    }
+
+    /// The response while the circuit breaker of the upstream is open, for `left` more.
+    async fn on_suspended(&self, resource: &Resource<'_>, left: Duration) -> Response {
+        match resource.route {
+            Some(route) => self.unavailable(route, left).await,
+            None => self.status_of(resource, Status::SERVICE_UNAVAILABLE).await,
+        }
+    }
+
+    /// A status, with the error page of the route, if there is one.
+    async fn status_of(&self, resource: &Resource<'_>, status: Status) -> Response {
+        match resource.route {
+            Some(route) => self.status(route, status).await,
+            None => fixed::status(self.services, None, status),
+        }
+    }
+
+    /// The response as the route, if there is one, has it processed.
+    fn by_route(&self, resource: &Resource<'_>, response: Response) -> Response {
+        match resource.route {
+            Some(route) => self.processed(route, response),
+            None => response,
         }
     }
 
@@ -542,10 +540,10 @@ impl<'a> Exchange<'a> {
         if entry.is_unmodified_for(self.head, self.services.clock.now()) {
             let services = self.responder.services.clone();
             spawn_local(async move { recording.read_to_the_end(&services).await });
-            return entry.not_modified(self.services, route, status);
+            return entry.not_modified(self.services, *route, status);
         }
         let fields = entry.last_fields(status, self.services.clock.now());
-        let writer = cache::writer(self.services, route, &entry.stored);
+        let writer = cache::writer(self.services, *route, &entry.stored);
         let writer = fields.iter().fold(writer, |writer, (name, value)| writer.field(name, value));
         let body: Box<dyn BodyStream> = Box::new(recording);
         let response = match length {
@@ -555,13 +553,13 @@ impl<'a> Exchange<'a> {
             }
             None => Response { body: Body::Stream(body), ..Response::from_head(writer.finish()) },
         };
-        self.processed(route, Response { cache: Some(status), ..response })
+        self.by_route(resource, Response { cache: Some(status), ..response })
     }
 
     /// A response that is not stored.
     fn of_passed(&self, resource: &Resource<'_>, response: Unrendered, why: Forwarded) -> Response {
         let Unrendered { status, fields, content } = response;
-        let mut writer = HeadWriter::new(self.services, Some(resource.route), status);
+        let mut writer = HeadWriter::new(self.services, resource.route, status);
         for StoredField { name, value } in
             fields.iter().filter(|field| !field.name.eq_ignore_ascii_case("date"))
         {

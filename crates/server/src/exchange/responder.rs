@@ -5,10 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use site::memory::PUBLISHED_FOLDERS;
-use site::model::{Action, Route};
 use site::needs::Needs;
-use site::route::Pattern;
-use taipan_http::status::Status;
 
 use super::answers::Answers;
 use super::folder_passwords::FolderPasswordFiles;
@@ -37,8 +34,6 @@ pub struct Responder {
     pub forward_proxy: Option<Rc<ForwardProxy>>,
     /// Its connections to the servers of URLs that wait for a request.
     pub idle_connections: Rc<IdleConnections>,
-    /// The settings of responses for URLs.
-    pub of_urls: Route,
     /// For lines about requests that get no tunnel.
     pub refused_tunnels: LineLimit,
     /// The stored responses of upstreams.
@@ -90,7 +85,6 @@ impl Responder {
         let (keep, most) = rules.map_or((Duration::ZERO, 0), |rules| {
             (rules.http.as_ref().map_or(Duration::ZERO, |http| http.keep), rules.idle_connections())
         });
-        let of_urls = Route::new(Pattern::Prefix(String::new()), Action::Return(Status::NOT_FOUND));
         let (logins, folder_passwords) = (Logins::default(), FolderPasswordFiles::default());
         Responder {
             services,
@@ -98,7 +92,6 @@ impl Responder {
             upstreams,
             forward_proxy,
             idle_connections: IdleConnections::new(keep, most),
-            of_urls,
             refused_tunnels: LineLimit::default(),
             cache,
             refuses: Cell::new(needs.refusals),

@@ -29,7 +29,7 @@ impl Exchange<'_> {
             client => clients.contains(client.ip()),
         };
         if !is_allowed {
-            return self.status(resource.route, Status::FORBIDDEN).await;
+            return self.status_of(resource, Status::FORBIDDEN).await;
         }
         let raw_path = self.head.target.path().unwrap_or("/");
         let (path, query) = (normalized(raw_path), self.head.target.query());
