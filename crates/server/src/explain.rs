@@ -16,9 +16,9 @@ use site::authorizer::Authorizer;
 use site::compress::Codings;
 use site::decide::{Offer, Resource};
 use site::folder::{FolderName, HostFolder};
-use site::forward_proxy::{ForwardProxy, Host as Destination};
+use site::forward_proxy::Host as Destination;
 use site::forwarding::{RawReading, UNCHANGED};
-use site::host::{AddressGroup, name_of};
+use site::host::AddressGroup;
 use site::includes::Includes;
 use site::model::{Account, HeaderRule, Host, Interpreter, Listing, Route, Site};
 use site::needs::Needs;
@@ -70,7 +70,10 @@ pub fn explain(flags: &Explain) -> ExitCode {
             let responder = Responder::without_upstreams(Services::new(site, None).0, roots);
             let responder = Rc::new(Responder { needs, refuses: Cell::new(false), ..responder });
             let is_plain = flags.url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("http://"));
-            let forwards = is_plain && forwards(&responder.services.site, flags);
+            let authority = flags.url.split('/').nth(2).unwrap_or_default();
+            let authority = authority.split('?').next().unwrap_or_default();
+            let client = Peer::from((flags.from, None));
+            let forwards = is_plain && responder.forwards(authority.as_bytes(), client);
             print_explanation(&responder, &request(flags, forwards), flags).await
         })
     });
@@ -102,15 +105,6 @@ fn request(flags: &Explain, forwards: bool) -> Vec<u8> {
     }
     bytes.extend_from_slice(b"\r\n");
     bytes
-}
-
-/// Whether the client may have URLs of other servers forwarded, and no host of the site has the name in the URL.
-fn forwards(site: &Site, flags: &Explain) -> bool {
-    let has_http = |rules: &&ForwardProxy| rules.http.is_some() && rules.clients.contains(Some(flags.from));
-    let authority = flags.url.split('/').nth(2).unwrap_or_default();
-    let authority = authority.split('?').next().unwrap_or_default();
-    site.forward_proxy.as_ref().filter(has_http).is_some()
-        && site.hosts.names().find(name_of(authority.as_bytes())).is_none()
 }
 
 /// Prints where a tunnel, or a request for a URL, would lead. `false`: the request is for this server.
