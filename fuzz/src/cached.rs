@@ -4,7 +4,7 @@
 use cache::Field;
 use cache::directives::RequestDirectives;
 use cache::policy::{Policy, store};
-use cache::request::Identity;
+use cache::request::ClientIdentity;
 use cache::settings::Settings;
 use cache::stored::{Stored, Times};
 use taipan_http::fields::{is_token, is_value};
@@ -34,7 +34,8 @@ pub fn cached(data: &[u8]) {
     let mut space = FieldStore::new();
     let Ok(Some((head, _))) = parse(&request, &mut space, &Limits::default()) else { return };
     let (settings, times) = (Settings::default(), Times { requested, received });
-    let Some((stored, policy)) = store(&head, Identity::of(&head), status, &fields, times, &settings) else {
+    let Some((stored, policy)) = store(&head, ClientIdentity::of(&head), status, &fields, times, &settings)
+    else {
         return;
     };
     assert!(stored.variant.matches(head.fields));
@@ -42,7 +43,7 @@ pub fn cached(data: &[u8]) {
     assert!((0..=1 << 31).contains(&age) && (0..=1 << 31).contains(&policy.freshness.lifetime));
     assert!(policy.freshness.age(now.saturating_add(1)) >= age);
     let again = Stored::decode(&encoded(&stored)).expect("it was written");
-    let (request, identity) = (RequestDirectives::default(), Identity::default());
+    let (request, identity) = (RequestDirectives::default(), ClientIdentity::default());
     let decision = |policy: &Policy| policy.decide(&request, identity, &settings, now);
     assert_eq!((&again, decision(&Policy::of(&again, &settings))), (&stored, decision(&policy)));
 }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use site::network::Network;
-use site::proxies::{Origin, Proxies};
+use site::proxies::{ForwardedOrigin, Proxies};
 use taipan_http::fields::is_authority;
 use taipan_http::head::{FieldStore, Head, Limits, parse};
 
@@ -23,7 +23,7 @@ pub fn forwarded(data: &[u8]) {
             [names[0], one, b"\r\n", names[1], other, b"\r\nX-Forwarded-Host: ", one, b"\r\n"].concat();
         with(&lines, |head| {
             let peer = Some(address(PROXY));
-            if let Some(Origin { authority, .. }) = proxies.origin(peer, head) {
+            if let Some(ForwardedOrigin { authority, .. }) = proxies.origin(peer, head) {
                 assert!(is_authority(authority));
             }
             assert_eq!(proxies.origin(Some(address(CLIENT)), head), None);

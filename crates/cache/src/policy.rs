@@ -11,7 +11,7 @@ use crate::directives::{Applies, Directives, RequestDirectives};
 use crate::fields::{Field, only, values};
 use crate::freshness::{Directed, Explicit, Freshness, Stale, is_heuristic};
 use crate::parts::content_range;
-use crate::request::{self, Identity};
+use crate::request::{self, ClientIdentity};
 use crate::settings::{Cookies, Reload, Settings};
 use crate::stored::{Stored, Times};
 use crate::vary::{self, Variant};
@@ -21,7 +21,7 @@ use crate::vary::{self, Variant};
 pub struct Policy {
     pub freshness: Freshness,
     /// Whether requests with credentials, and those with cookies, may have it.
-    shared: Identity,
+    shared: ClientIdentity,
 }
 
 /// What is done with a stored response that a request selects.
@@ -61,7 +61,7 @@ impl Policy {
 
     /// Whether requests of a user may have it.
     #[inline]
-    pub fn is_for(&self, identity: Identity) -> bool {
+    pub fn is_for(&self, identity: ClientIdentity) -> bool {
         is_within(identity, self.shared)
     }
 
@@ -70,7 +70,7 @@ impl Policy {
     pub fn decide(
         &self,
         request: &RequestDirectives,
-        identity: Identity,
+        identity: ClientIdentity,
         settings: &Settings,
         now: i64,
     ) -> Use {
@@ -112,15 +112,15 @@ fn demands_newer(request: &RequestDirectives, age: i64, left: i64) -> bool {
 }
 
 /// What a later request may carry, and still get the response: credentials, cookies (RFC 9111 §3.5).
-fn shared(directives: &Directives, settings: &Settings) -> Identity {
+fn shared(directives: &Directives, settings: &Settings) -> ClientIdentity {
     let is_public = directives.public || directives.s_maxage.is_some();
-    Identity {
+    ClientIdentity {
         credentials: is_public || directives.must_revalidate,
         cookies: is_public || settings.cookies == Cookies::Ignored,
     }
 }
 
-fn is_within(identity: Identity, allowed: Identity) -> bool {
+fn is_within(identity: ClientIdentity, allowed: ClientIdentity) -> bool {
     (!identity.credentials || allowed.credentials) && (!identity.cookies || allowed.cookies)
 }
 
@@ -128,7 +128,7 @@ fn is_within(identity: Identity, allowed: Identity) -> bool {
 /// upstream.
 pub fn store(
     head: &Head<'_>,
-    identity: Identity,
+    identity: ClientIdentity,
     status: Status,
     fields: &[Field],
     times: Times,
@@ -145,7 +145,7 @@ pub fn store(
     let shared = shared(directives, settings);
     let sets_cookies = values(fields, "set-cookie").next().is_some();
     let cookies = identity.cookies || (sets_cookies && settings.cookies == Cookies::IfPublic);
-    if !is_within(Identity { cookies, ..identity }, shared) {
+    if !is_within(ClientIdentity { cookies, ..identity }, shared) {
         return None;
     }
     let variant = Variant::select(vary::names(fields)?, head.fields);
@@ -169,7 +169,7 @@ pub struct StoredPart {
 /// As `store`, for a 206 whose body has `length` bytes. `None`: it may not be stored, or does not say what part it is.
 pub fn store_part(
     head: &Head<'_>,
-    identity: Identity,
+    identity: ClientIdentity,
     fields: &[Field],
     length: u64,
     times: Times,
@@ -281,7 +281,7 @@ mod tests {
         };
         let fields: Vec<Field> = response.split('\n').filter(|line| !line.is_empty()).map(field).collect();
         let times = Times { requested: NOW, received: NOW };
-        store(&head, Identity::of(&head), Status::new(status).unwrap(), &fields, times, settings)
+        store(&head, ClientIdentity::of(&head), Status::new(status).unwrap(), &fields, times, settings)
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
         let check = |response: &str, request: &str, cookies: bool, after: i64, expected: Use| {
             let (_, policy) = stored("", 200, response, &allowed).unwrap();
             let request = RequestDirectives::parse([request.as_bytes()].into_iter(), [].into_iter());
-            let identity = Identity { credentials: false, cookies };
+            let identity = ClientIdentity { credentials: false, cookies };
             assert_eq!(
                 policy.decide(&request, identity, &allowed, NOW + after),
                 expected,

@@ -28,15 +28,15 @@ const DIRECTIVES: Names = Names::CACHE_CONTROL.union(Names::PRAGMA);
 
 /// What makes an answer one for a single user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct ClientIdentity {
     pub credentials: bool,
     pub cookies: bool,
 }
 
-impl Identity {
+impl ClientIdentity {
     #[inline]
-    pub fn of(head: &Head<'_>) -> Identity {
-        Identity {
+    pub fn of(head: &Head<'_>) -> ClientIdentity {
+        ClientIdentity {
             credentials: head.names.contains(Names::AUTHORIZATION),
             cookies: head.names.contains(Names::COOKIE),
         }

@@ -401,7 +401,7 @@ pub struct Client {
 }
 
 /// What a client has sent so far.
-enum Received {
+enum ReadRequest {
     Incomplete,
     Request(Request),
     Unknown,
@@ -455,10 +455,10 @@ impl Control {
         let mut at = 0;
         while let Some(client) = self.clients.get_mut(at) {
             match client.receive() {
-                Received::Request(request) => return Some((self.clients.remove(at), request)),
-                Received::Incomplete if now < client.deadline => at += 1,
-                Received::Incomplete => drop(self.clients.remove(at)),
-                Received::Unknown => {
+                ReadRequest::Request(request) => return Some((self.clients.remove(at), request)),
+                ReadRequest::Incomplete if now < client.deadline => at += 1,
+                ReadRequest::Incomplete => drop(self.clients.remove(at)),
+                ReadRequest::Unknown => {
                     self.clients.remove(at).failed(["this version does not know that request"])
                 }
             }
@@ -473,15 +473,15 @@ impl Client {
         Client { stream: to.into(), received: Vec::new(), deadline: Instant::now() }
     }
 
-    fn receive(&mut self) -> Received {
+    fn receive(&mut self) -> ReadRequest {
         let mut buffer = [0; MAX_REQUEST];
-        let Ok(n) = self.stream.read(&mut buffer) else { return Received::Incomplete };
+        let Ok(n) = self.stream.read(&mut buffer) else { return ReadRequest::Incomplete };
         self.received.extend_from_slice(&buffer[..n]);
         match self.received.strip_suffix(b"\n") {
-            _ if n == 0 => Received::Unknown,
-            None if self.received.len() < MAX_REQUEST => Received::Incomplete,
-            None => Received::Unknown,
-            Some(line) => Request::parse(line).map_or(Received::Unknown, Received::Request),
+            _ if n == 0 => ReadRequest::Unknown,
+            None if self.received.len() < MAX_REQUEST => ReadRequest::Incomplete,
+            None => ReadRequest::Unknown,
+            Some(line) => Request::parse(line).map_or(ReadRequest::Unknown, ReadRequest::Request),
         }
     }
 

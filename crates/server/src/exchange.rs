@@ -82,7 +82,7 @@ use crate::peer::Peer;
 use crate::request::body::{Discard, RequestBody};
 use crate::request::owned::with_fields;
 use crate::request::{ConnectionInfo, Request};
-use crate::response::{Origin, Response};
+use crate::response::{RequestOrigin, Response};
 use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::HandlerKind;
@@ -255,7 +255,7 @@ impl Responder {
         let response = match (exchange.user(), exchange.upstream.take()) {
             (None, None) if trace.is_none() && watched.is_none() => response,
             (user, upstream) => {
-                let origin = Origin { user, upstream, trace, watched: Cell::new(watched) };
+                let origin = RequestOrigin { user, upstream, trace, watched: Cell::new(watched) };
                 Response { origin: Some(Box::new(origin)), ..response }
             }
         };

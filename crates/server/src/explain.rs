@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use cache::request::{self, Identity};
+use cache::request::{self, ClientIdentity};
 use cache::settings::{Cookies, Settings};
 use site::access::{Facts, Tls};
 use site::authorizer::Authorizer;
@@ -179,7 +179,7 @@ async fn print_explanation(responder: &Rc<Responder>, bytes: &[u8], flags: &Expl
     let hosts = &responder.services.site.hosts;
     let to = flags.to.map(|to| SocketAddr::new(to.ip, to.port.unwrap_or(head.scheme.default_port())));
     let group = hosts.group(to);
-    let asked = Asked { head: &head, to: to.map(|to| to.ip()) };
+    let asked = ExplainedRequest { head: &head, to: to.map(|to| to.ip()) };
     let host = hosts.find_in(group, head.authority);
     let site = &responder.services.site;
     print_steps(steps::host(site, host, head.authority));
@@ -268,8 +268,8 @@ fn print_steps(lines: impl IntoIterator<Item = String>) {
 }
 
 /// Prints the rule of access that decides, and the limits of speed and of requests that apply.
-fn print_rules(responder: &Responder, host: usize, asked: Asked<'_>, client: Peer) {
-    let Asked { head, to } = asked;
+fn print_rules(responder: &Responder, host: usize, asked: ExplainedRequest<'_>, client: Peer) {
+    let ExplainedRequest { head, to } = asked;
     let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
     let services = &responder.services;
     let (client_ip, now) = (client.ip(), services.clock.now());
@@ -283,13 +283,18 @@ fn print_rules(responder: &Responder, host: usize, asked: Asked<'_>, client: Pee
 
 /// The request, and the address of the server that it is sent to.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct ExplainedRequest<'a> {
     head: &'a Head<'a>,
     to: Option<IpAddr>,
 }
 
 /// The root of planned files. Prints which folder a name leads to. `None`: there is none.
-fn root(responder: &Responder, host: usize, asked: Asked<'_>, planned: &FilesPlan<'_, '_>) -> Option<Root> {
+fn root(
+    responder: &Responder,
+    host: usize,
+    asked: ExplainedRequest<'_>,
+    planned: &FilesPlan<'_, '_>,
+) -> Option<Root> {
     let (files, now, symlinks) = (&responder.files, responder.services.clock.now(), planned.rules.symlinks);
     let users = responder.services.site.hosts.at(host).users.as_ref();
     let (name, wanted) = match planned.root {
@@ -332,7 +337,7 @@ fn print_no_folder(folder: &HostFolder) {
 fn host_folder(
     responder: &Responder,
     host: usize,
-    asked: Asked<'_>,
+    asked: ExplainedRequest<'_>,
     folder: &HostFolder,
 ) -> Option<(String, Wanted)> {
     let (files, now) = (&responder.files, responder.services.clock.now());
@@ -425,7 +430,7 @@ enum Responding {
     Nothing,
 }
 
-fn print_plan(responder: &Responder, host: usize, asked: Asked<'_>) -> Responding {
+fn print_plan(responder: &Responder, host: usize, asked: ExplainedRequest<'_>) -> Responding {
     let Some(path) = asked.head.target.path() else {
         terminal::out(format_args!("path      none: this is about the server itself"));
         return Responding::Server;
@@ -464,7 +469,7 @@ fn print_plan(responder: &Responder, host: usize, asked: Asked<'_>) -> Respondin
 fn print_planned(
     responder: &Responder,
     host: usize,
-    asked: Asked<'_>,
+    asked: ExplainedRequest<'_>,
     requested: &SafePath,
     plan: Plan<'_, '_>,
     fallback: Option<&FallbackVariables>,
@@ -554,7 +559,7 @@ fn is_named(responder: &Responder, path: &Path) -> bool {
 fn print_walk(
     responder: &Responder,
     host: usize,
-    asked: Asked<'_>,
+    asked: ExplainedRequest<'_>,
     requested: &SafePath,
     walk: &Walk,
     fallback: Option<&FallbackVariables>,
@@ -673,7 +678,7 @@ fn print_cache_for(settings: &Settings, head: &Head<'_>) {
             "cache     passed: only GET and HEAD without a body have stored responses"
         ));
     }
-    let Identity { credentials, cookies } = Identity::of(head);
+    let ClientIdentity { credentials, cookies } = ClientIdentity::of(head);
     let condition = match (credentials, cookies && settings.cookies == Cookies::IfPublic) {
         (true, _) => ", if it is for all users: the request has credentials",
         (_, true) => ", if it is for all users: the request has cookies",

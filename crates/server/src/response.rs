@@ -37,7 +37,7 @@ pub struct Response {
     /// certain.
     pub broken_rule: Option<&'static Rule>,
     /// `None`: the request has neither a user nor an upstream.
-    pub origin: Option<Box<Origin>>,
+    pub origin: Option<Box<RequestOrigin>>,
     /// `None`: no limit slows it, or counts it while it is sent.
     pub throttle: Option<Box<Throttle>>,
     /// What the cache of responses did, for the log. `None`: the route has none.
@@ -45,7 +45,7 @@ pub struct Response {
 }
 
 /// Whose request it was, and who has responded to it, for the log.
-pub struct Origin {
+pub struct RequestOrigin {
     /// The authenticated user.
     pub user: Option<Rc<str>>,
     /// The applications that the request was sent to.

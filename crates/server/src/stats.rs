@@ -27,7 +27,7 @@ pub use self::history::{History, Moment, SERIES, STEPS, Sampler};
 pub use self::layout::{Block, Count, Counts, Values, ZoneValues};
 use self::layout::{NAMES, ZONE};
 pub use self::memory::{CounterMemory, ZoneSums};
-pub use self::page::Received;
+pub use self::page::EventState;
 pub use self::process::{ProcessFiles, Usage};
 use crate::disk::Queue;
 use crate::handshake::Validity;

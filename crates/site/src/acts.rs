@@ -13,7 +13,7 @@ const LEVEL_TIME: u32 = 600;
 
 /// What a form asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct ActForm {
     /// As the page had it.
     pub token: String,
     /// The line of a request to the control socket.
@@ -31,7 +31,7 @@ pub fn page(token: &str, message: &str) -> String {
 }
 
 /// Reads `application/x-www-form-urlencoded`. `None`: it asks for nothing that is known.
-pub fn asked(form: &[u8]) -> Option<Asked> {
+pub fn asked(form: &[u8]) -> Option<ActForm> {
     let fields: Vec<(String, String)> = form
         .split(|byte| *byte == b'&')
         .take(MAX_FIELDS)
@@ -59,7 +59,7 @@ pub fn asked(form: &[u8]) -> Option<Asked> {
         },
         _ => return None,
     };
-    Some(Asked { token: value("token")?.to_owned(), line })
+    Some(ActForm { token: value("token")?.to_owned(), line })
 }
 
 /// `None`: it is no text, or has control characters.
@@ -99,7 +99,7 @@ mod tests {
             ("act=purge&path=", "purge all - -"),
         ] {
             let asked = asked(format!("{form}&token=t").as_bytes());
-            assert_eq!(asked, Some(Asked { token: "t".into(), line: line.into() }), "{form}");
+            assert_eq!(asked, Some(ActForm { token: "t".into(), line: line.into() }), "{form}");
         }
         for form in [
             "",

@@ -27,7 +27,7 @@ pub enum Via {
 
 /// The origin of a request that a trusted proxy has forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin<'a> {
+pub struct ForwardedOrigin<'a> {
     /// `None`: the proxy names no client, and is the client itself. The port may be unknown.
     pub client: Option<(IpAddr, Option<u16>)>,
     pub scheme: Scheme,
@@ -52,12 +52,12 @@ impl Proxies {
     ///
     /// `X-Forwarded-For`, `-Proto` and `-Host` decide, or else `Forwarded` (RFC 7239). A proxy writes one kind, and may
     /// pass on the other kind from its client. If a request has both, they must agree.
-    pub fn origin<'a>(&self, peer: Option<IpAddr>, head: &Head<'a>) -> Option<Origin<'a>> {
+    pub fn origin<'a>(&self, peer: Option<IpAddr>, head: &Head<'a>) -> Option<ForwardedOrigin<'a>> {
         if !self.trust(peer) {
             return None;
         }
         let trusts = |address| self.trust(Some(address));
-        let of = |said: Forwarded<'a>| Origin {
+        let of = |said: Forwarded<'a>| ForwardedOrigin {
             client: said.client,
             scheme: said.scheme.unwrap_or(head.scheme),
             authority: said.host.unwrap_or(head.authority),
@@ -95,7 +95,7 @@ mod tests {
         let (head, _) = parse(bytes.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
         match proxies(&["10.0.0.0/8", "unix"]).origin(peer, &head) {
             None => "own".to_owned(),
-            Some(Origin { client, scheme, authority }) => {
+            Some(ForwardedOrigin { client, scheme, authority }) => {
                 let client = client.map_or("peer".to_owned(), |(address, _)| address.to_string());
                 format!("{client} {} {}", scheme.as_str(), std::str::from_utf8(authority).unwrap())
             }

@@ -59,20 +59,20 @@ const INLINE: usize = memory::RESPONSE as usize;
 
 /// Where a response is stored, and since when.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin {
+pub struct Placement {
     /// Of the key.
     pub hash: u128,
     /// When it was requested, in microseconds of the monotonic clock.
     pub requested: u64,
 }
 
-impl Origin {
+impl Placement {
     /// Of a response that is not in the cache.
-    pub const NOWHERE: Origin = Origin { hash: 0, requested: u64::MAX };
+    pub const NOWHERE: Placement = Placement { hash: 0, requested: u64::MAX };
 
     /// What is requested now.
-    pub fn now(text: &str) -> Origin {
-        Origin { hash: Key::new(text.as_bytes()).hash(), requested: clock::micros() }
+    pub fn now(text: &str) -> Placement {
+        Placement { hash: Key::new(text.as_bytes()).hash(), requested: clock::micros() }
     }
 }
 
@@ -82,11 +82,11 @@ impl CachedResponse {
         policy: Policy,
         settings: Arc<Settings>,
         body: StoredBody,
-        origin: Origin,
+        placement: Placement,
     ) -> CachedResponse {
         let modified =
             only(&stored.fields, "last-modified").and_then(|value| date::parse(value, stored.times.received));
-        let Origin { hash, requested } = origin;
+        let Placement { hash, requested } = placement;
         let (copies, head) = Default::default();
         CachedResponse { stored, policy, settings, body, hash, requested, modified, copies, head }
     }

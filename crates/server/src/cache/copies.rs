@@ -17,7 +17,7 @@ use taipan_http::negotiate::Coding;
 
 use super::Cache;
 use super::body::StoredBody;
-use super::cached_response::{CachedResponse, Origin, stored_body};
+use super::cached_response::{CachedResponse, Placement, stored_body};
 use crate::encoder::{self, Effort};
 use crate::files::beneath::Wait;
 use crate::files::open::read;
@@ -98,13 +98,13 @@ impl CachedResponse {
     }
 
     fn encoded(&self, coding: Coding, body: StoredBody) -> CachedResponse {
-        let origin = Origin { requested: self.requested(), ..Origin::NOWHERE };
+        let placement = Placement { requested: self.requested(), ..Placement::NOWHERE };
         CachedResponse::new(
             encoded(&self.stored, coding),
             self.policy.clone(),
             self.settings.clone(),
             body,
-            origin,
+            placement,
         )
     }
 

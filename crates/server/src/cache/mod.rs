@@ -34,7 +34,7 @@ use crate::semaphore::Semaphore;
 use crate::services::Services;
 
 pub use self::body::StoredBody;
-pub use self::cached_response::{CachedResponse, Origin, stored_body, writer};
+pub use self::cached_response::{CachedResponse, Placement, stored_body, writer};
 use self::disk::{DiskTier, FoundResponse};
 pub use self::partial::PartialResponse;
 use self::pending::Flights;
@@ -136,8 +136,8 @@ impl Cache {
         let Some(FoundResponse { stored, body, since }) = found else { return };
         let policy = Policy::of(&stored, settings);
         // What was stored before the process began is older than all that was invalidated since.
-        let origin = Origin { hash: key.hash(), requested: since.0.max(1) };
-        let entry = CachedResponse::new(stored, policy, settings.clone(), body, origin);
+        let placement = Placement { hash: key.hash(), requested: since.0.max(1) };
+        let entry = CachedResponse::new(stored, policy, settings.clone(), body, placement);
         let label = Label { key: text.as_bytes(), tags: &tags(&entry) };
         if !purges::shared().forbid_storing(began, &label) {
             self.insert(text, Rc::new(entry));
@@ -167,7 +167,7 @@ impl Cache {
     pub fn store_part(&self, text: &str, part: PartialResponse) -> Option<Rc<CachedResponse>> {
         let label = |tags: &[u8]| {
             purges::shared()
-                .forbid_storing(Epoch(part.origin.requested), &Label { key: text.as_bytes(), tags })
+                .forbid_storing(Epoch(part.placement.requested), &Label { key: text.as_bytes(), tags })
         };
         if !part.is_valid() || label(&tags_of(&part.stored, &part.settings)) {
             return None;
@@ -181,9 +181,9 @@ impl Cache {
             return None;
         };
         self.remove_parts(text);
-        let PartialResponse { stored, policy, settings, origin, .. } = part;
+        let PartialResponse { stored, policy, settings, placement, .. } = part;
         let body = stored_body(&self.services, bytes);
-        let entry = Rc::new(CachedResponse::new(stored, policy, settings, body, origin));
+        let entry = Rc::new(CachedResponse::new(stored, policy, settings, body, placement));
         self.store(text, &entry);
         Some(entry)
     }

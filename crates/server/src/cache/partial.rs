@@ -17,7 +17,7 @@ use taipan_http::head::{Head, Method, Names};
 use taipan_http::range::{self, Selection};
 
 use super::body::StoredBody;
-use super::cached_response::{CachedResponse, Origin};
+use super::cached_response::{CachedResponse, Placement};
 use super::stamps;
 use crate::response::Response;
 use crate::services::Services;
@@ -28,7 +28,7 @@ pub struct PartialResponse {
     pub policy: Policy,
     pub settings: Arc<Settings>,
     pub parts: Parts,
-    pub origin: Origin,
+    pub placement: Placement,
 }
 
 /// What asks for more than the bytes of a range.
@@ -40,16 +40,16 @@ impl PartialResponse {
         part: StoredPart,
         bytes: Vec<u8>,
         settings: Arc<Settings>,
-        origin: Origin,
+        placement: Placement,
     ) -> Option<PartialResponse> {
         let StoredPart { stored, policy, range, size } = part;
         let parts = Parts::new(size, range.from, bytes).filter(|parts| parts.stored() == range.len)?;
-        Some(PartialResponse { stored, policy, settings, parts, origin })
+        Some(PartialResponse { stored, policy, settings, parts, placement })
     }
 
     /// Whether nothing has invalidated it.
     pub fn is_valid(&self) -> bool {
-        stamps::is_valid(self.origin.hash, self.origin.requested)
+        stamps::is_valid(self.placement.hash, self.placement.requested)
     }
 
     /// Bytes of memory that it takes.
@@ -72,9 +72,9 @@ impl PartialResponse {
         let stored = freshened(&self.stored, &later.stored.fields, later.stored.times, &later.settings);
         let policy = Policy::of(&stored, &later.settings);
         // What was requested earlier may be invalidated earlier.
-        let requested = self.origin.requested.min(later.origin.requested);
-        let origin = Origin { requested, ..later.origin };
-        Some(PartialResponse { stored, policy, settings: later.settings.clone(), parts, origin })
+        let requested = self.placement.requested.min(later.placement.requested);
+        let placement = Placement { requested, ..later.placement };
+        Some(PartialResponse { stored, policy, settings: later.settings.clone(), parts, placement })
     }
 
     /// The response to a request for a range of it. `None`: it asks for something else, or not all of that is there.
@@ -105,6 +105,6 @@ impl PartialResponse {
     fn response(&self, bytes: Vec<u8>) -> CachedResponse {
         let (stored, policy) = (self.stored.clone(), self.policy.clone());
         let body = StoredBody::Bytes(Rc::from(bytes));
-        CachedResponse::new(stored, policy, self.settings.clone(), body, Origin::NOWHERE)
+        CachedResponse::new(stored, policy, self.settings.clone(), body, Placement::NOWHERE)
     }
 }

@@ -25,7 +25,7 @@ use super::h2::task::Http2Task;
 use super::idle::IdleSet;
 use super::output::Output;
 use super::stream::{Socket, Stream};
-use super::table::{ConnectionTable, Identity, is_of};
+use super::table::{ConnectionIdentity, ConnectionTable, is_of};
 use super::task::{Start, Task};
 use super::{Deadlines, Phase, tls};
 use crate::clock::{self, Ticks};
@@ -329,7 +329,7 @@ impl Connections {
         if matches!(&start, Start::Next(Next::Send(output)) if output.ends_with_connection()) {
             socket.reset_when_closed();
         }
-        let identity = Identity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
+        let identity = ConnectionIdentity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
         match Stream::register(socket) {
             Ok(stream) => {
                 match &start {
@@ -375,7 +375,7 @@ impl Connections {
             // Fails for a Unix socket.
             _ = sys::limit_unsent(socket.as_fd().as_fd(), HTTP2_UNSENT);
         }
-        let identity = Identity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
+        let identity = ConnectionIdentity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
         match Stream::register(socket) {
             Ok(stream) => {
                 if let Some(output) = &output {

@@ -29,7 +29,7 @@ use super::h1::{Answered, Http1, Next};
 use super::h2::{self, Http2};
 use super::log_guard::LogGuard;
 use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
-use super::stream::{More, Received, SendStream, Socket};
+use super::stream::{More, ReceivedBytes, SendStream, Socket};
 use super::task::Start;
 use super::tls::Failure;
 use super::{Deadlines, EVICT_AFTER, PARK_AFTER, Phase};
@@ -442,8 +442,8 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
             let space = scratch.space_behind(&[]);
             connection.socket.receive(space)
         };
-        let Received { bytes: have, is_drained } = match received {
-            Ok(Received { bytes: 0, .. }) => return Visit::Close,
+        let ReceivedBytes { bytes: have, is_drained } = match received {
+            Ok(ReceivedBytes { bytes: 0, .. }) => return Visit::Close,
             Ok(received) => received,
             Err(Errno::AGAIN) => return Visit::Stay,
             Err(Errno::INTR) => continue,

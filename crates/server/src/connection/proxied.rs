@@ -14,7 +14,7 @@ use rustix::net::RecvFlags;
 use taipan_http::proxy_header::{self, ConnectionOrigin, MAX_HEADER, ProxyHeader, ProxyHeaderError};
 use tokio::io::Interest;
 
-use super::table::Identity;
+use super::table::ConnectionIdentity;
 use super::{ConnectionState, Connections, Event, Phase};
 use crate::listen::Accepted;
 use crate::log;
@@ -96,7 +96,7 @@ fn read(connections: &Connections, fd: &OwnedFd, proxy: Peer) -> Result<Option<T
 /// Waits for the rest of the header. `None`: it has not come, and the connection is closed.
 pub async fn wait(connections: &Connections, accepted: Accepted) -> Option<Accepted> {
     let proxy = accepted.peer;
-    let identity = Identity { id: connection_id(&accepted.fd), peer: proxy.into() };
+    let identity = ConnectionIdentity { id: connection_id(&accepted.fd), peer: proxy.into() };
     let entry = connections.table.insert(identity, Phase::Head, connections.services.clock.ticks());
     let waited = tokio::select! {
         waited = wait_for_header(connections, &entry.state, accepted) => waited,

@@ -73,7 +73,7 @@ pub struct Socket {
 pub type TlsSession = Option<Box<RefCell<Session>>>;
 
 /// Bytes that were received.
-pub struct Received {
+pub struct ReceivedBytes {
     pub bytes: usize,
     /// Nothing is left to read: what is received later is a new event.
     pub is_drained: bool,
@@ -116,24 +116,24 @@ impl Socket {
     /// Reads the received bytes that fit into `buffer`: 0 if the client has closed its side. A session that has no
     /// content yet handshakes.
     #[inline]
-    pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<ReceivedBytes, Errno> {
         match &self.session {
             None => {
                 let bytes = calls::recv(&self.fd, buffer, RecvFlags::DONTWAIT)?;
-                Ok(Received { bytes, is_drained: self.is_drained_by(bytes, buffer) })
+                Ok(ReceivedBytes { bytes, is_drained: self.is_drained_by(bytes, buffer) })
             }
             Some(session) => self.receive_encrypted(&mut session.borrow_mut(), buffer),
         }
     }
 
     #[inline(never)]
-    fn receive_encrypted(&self, session: &mut Session, buffer: &mut [u8]) -> Result<Received, Errno> {
+    fn receive_encrypted(&self, session: &mut Session, buffer: &mut [u8]) -> Result<ReceivedBytes, Errno> {
         if session.is_in_kernel() {
             let read = |space: &mut [u8]| calls::recv(&self.fd, space, RecvFlags::DONTWAIT);
             let control = || kernel::receive_control(self.fd.as_fd());
             // A read returns no more than a record, whatever is behind it.
             let bytes = session.receive_from_kernel(buffer, read, control)?;
-            return Ok(Received { bytes, is_drained: false });
+            return Ok(ReceivedBytes { bytes, is_drained: false });
         }
         let mut is_drained = false;
         let read = |space: &mut [u8]| {
@@ -142,7 +142,7 @@ impl Socket {
             Ok(bytes)
         };
         let bytes = session.receive(buffer, read, |records| send(self.fd.as_fd(), records, More::Nothing))?;
-        Ok(Received { bytes, is_drained: is_drained && !session.has_plaintext() })
+        Ok(ReceivedBytes { bytes, is_drained: is_drained && !session.has_plaintext() })
     }
 
     /// A short read has emptied a TCP socket.

@@ -22,7 +22,7 @@ const TRIM_AFTER: usize = 128;
 
 /// Which connection it is, and whose.
 #[derive(Clone, Copy)]
-pub struct Identity {
+pub struct ConnectionIdentity {
     /// `None`: it is a stream, or the kernel does not number sockets.
     pub id: Option<ConnectionId>,
     pub peer: CompactPeer,
@@ -30,7 +30,7 @@ pub struct Identity {
 
 /// The state of one connection.
 pub struct ConnectionState {
-    identity: Identity,
+    identity: ConnectionIdentity,
     /// The client of the present request: the peer, unless that is a trusted proxy.
     client: Cell<CompactPeer>,
     phase: Cell<Phase>,
@@ -225,7 +225,12 @@ impl ConnectionTable {
         })
     }
 
-    pub fn insert(self: &Rc<ConnectionTable>, identity: Identity, phase: Phase, now: Ticks) -> TableEntry {
+    pub fn insert(
+        self: &Rc<ConnectionTable>,
+        identity: ConnectionIdentity,
+        phase: Phase,
+        now: Ticks,
+    ) -> TableEntry {
         let state = Rc::new(ConnectionState {
             identity,
             client: Cell::new(identity.peer),

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 use auth::nonce::Nonce;
-use site::acts::{self, Asked};
+use site::acts::{self, ActForm};
 use site::model::Route;
 use taipan_http::head::Method;
 use taipan_http::status::Status;
@@ -65,7 +65,7 @@ impl Exchange<'_> {
             }
             form.extend_from_slice(&bytes);
         }
-        let Asked { token, line } = acts::asked(&form).ok_or(Status::BAD_REQUEST)?;
+        let ActForm { token, line } = acts::asked(&form).ok_or(Status::BAD_REQUEST)?;
         let nonce = Nonce::verify(token.as_bytes(), &KEY);
         if !nonce.is_some_and(|nonce| nonce.is_fresh(self.now, LIFETIME)) {
             return Err(Status::FORBIDDEN);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ::cache::directives::RequestDirectives;
 use ::cache::key::{Key, Parts};
 use ::cache::policy::{Policy, Use, Why};
-use ::cache::request::{self, Identity};
+use ::cache::request::{self, ClientIdentity};
 use ::cache::settings::{Report, Settings};
 use ::cache::status::{CacheStatus, Forwarded, Kept};
 use ::cache::stored::Stored;
@@ -32,13 +32,13 @@ use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, 
 use self::next_hop::NextHop;
 use super::other_server::OtherServer;
 use super::{Exchange, on_heap};
-use crate::cache::{self, CachedResponse, Found, Leader, Origin, PartialResponse, Recording, Turn};
+use crate::cache::{self, CachedResponse, Found, Leader, PartialResponse, Placement, Recording, Turn};
 use crate::clock;
 use crate::content::{compress, fixed};
 use crate::log::upstream::UpstreamLog;
 use crate::request::owned::{OwnedHead, with_fields};
 use crate::request::{ConnectionInfo, Request};
-use crate::response::{Body, BodyStream, Origin as RequestOrigin, Response};
+use crate::response::{Body, BodyStream, RequestOrigin, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
 use crate::upstream::{Form, Handler, HandlerKind, Outcome, Unrendered};
@@ -94,7 +94,7 @@ impl<'a> Exchange<'a> {
         let cache = &self.responder.cache;
         let found = cache.find_written(|text| self.write_key(settings, name, text), self.head.fields);
         let Found::Entry(entry) = found else { return None };
-        let (directives, identity) = (request::directives(self.head), Identity::of(self.head));
+        let (directives, identity) = (request::directives(self.head), ClientIdentity::of(self.head));
         let (status, count) = match entry.policy.decide(&directives, identity, settings, self.now) {
             Use::Fresh => (CacheStatus::Hit, Count::ResponseHits),
             Use::Stale => (CacheStatus::Stale, Count::ResponsesStale),
@@ -319,9 +319,9 @@ impl<'a> Exchange<'a> {
         self.of_stored(resource.route, entry, status, |text| text.extend_from_slice(resource.text.as_bytes()))
     }
 
-    fn identity(&self) -> Identity {
-        let own = Identity::of(self.head);
-        Identity { credentials: own.credentials || self.is_known(), ..own }
+    fn identity(&self) -> ClientIdentity {
+        let own = ClientIdentity::of(self.head);
+        ClientIdentity { credentials: own.credentials || self.is_known(), ..own }
     }
 
     /// Whether something other than the fields of the request says who the client is.
@@ -536,7 +536,7 @@ impl<'a> Exchange<'a> {
         let status = CacheStatus::Forwarded(why);
         // What is asked of the whole can be answered before its content is there.
         let unsent = cache::StoredBody::Bytes(Rc::default());
-        let entry = CachedResponse::new(stored, policy, settings.clone(), unsent, Origin::NOWHERE);
+        let entry = CachedResponse::new(stored, policy, settings.clone(), unsent, Placement::NOWHERE);
         if entry.is_unmodified_for(self.head, self.services.clock.now()) {
             let services = self.responder.services.clone();
             spawn_local(async move { recording.read_to_the_end(&services).await });

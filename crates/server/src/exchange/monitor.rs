@@ -16,7 +16,7 @@ use crate::response::{Body, BodyStream, NextChunk, Response};
 use crate::response_head::HeadWriter;
 use crate::semaphore::Permit;
 use crate::services::Services;
-use crate::stats::{Received, RecentText, Report, Reporter, SERIES, STEPS};
+use crate::stats::{EventState, RecentText, Report, Reporter, SERIES, STEPS};
 
 const JSON: &str = "application/json";
 /// How often clients receive events.
@@ -67,7 +67,7 @@ impl Exchange<'_> {
             .field("Cache-Control", "no-store");
         let end = Instant::now() + self.services.site.timeouts.events;
         let stream = EventStream {
-            received: Received::nothing(),
+            received: EventState::nothing(),
             from: Vec::new(),
             pause: Duration::ZERO,
             end,
@@ -163,7 +163,7 @@ fn latest(reporter: &Reporter) -> String {
 
 /// Events for one client. The next is made when the client has taken the one before.
 struct EventStream {
-    received: Received,
+    received: EventState,
     /// For each worker, the number of the first ended request that the client has not received.
     from: Vec<u64>,
     pause: Duration,

@@ -21,7 +21,7 @@ use crate::request::body::{Length, RequestBody};
 use crate::response::Response;
 use crate::stats::Count;
 use crate::upstream::direct::{self, OriginConnection, Stale};
-use crate::upstream::idle_connections::Origin;
+use crate::upstream::idle_connections::OriginServer;
 use crate::upstream::{Form, Outcome};
 
 /// RFC 5842 §7.2.
@@ -187,7 +187,7 @@ impl<'a> Exchange<'a> {
             None => {
                 let (stream, address, permit, attempt) =
                     self.connect_to(authority, host.clone(), *port).await?;
-                let origin = Origin { host: host.clone(), port: *port, address };
+                let origin = OriginServer { host: host.clone(), port: *port, address };
                 (Rc::new(origin), stream, permit, attempt)
             }
         };

@@ -49,7 +49,7 @@ pub struct Entry {
     pub deltas: Option<Rc<Deltas>>,
     /// `None`: it is no page.
     pub page: Option<Rc<PageFile>>,
-    pub(super) origin: Origin,
+    pub(super) origin: SelectedFiles,
     /// The fields of an alternate whose head is not prepared with them.
     pub(super) selected: Vec<SelectedField>,
     /// `None`: the file has no alternates.
@@ -70,7 +70,7 @@ pub(super) struct Alternates {
 
 /// The files that stand for a path.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Origin {
+pub(super) struct SelectedFiles {
     /// The name of an index file, or of an alternate. `None`: the path is that of the file itself.
     name: Option<Box<str>>,
     /// The codings of the precompressed files.
@@ -190,7 +190,7 @@ impl Entry {
         let Found { name, variants, .. } = &found;
         let stamps: Vec<Stamp> = found.stamps().collect();
         let codings = variants.iter().map(|variant| variant.coding);
-        let origin = Origin {
+        let origin = SelectedFiles {
             name: (path.is_folder() || name != path.name()).then(|| name.as_str().into()),
             precompressed: codings.clone().filter(|coding| *coding != Coding::Identity).collect(),
             is_gzip_only: codings.clone().next().is_some_and(|first| first != Coding::Identity),
@@ -220,7 +220,7 @@ impl Entry {
 
     fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
         let (prepared, checked_at) = (Vec::new(), Cell::new(now));
-        let (making, origin) = (Rc::default(), Origin::default());
+        let (making, origin) = (Rc::default(), SelectedFiles::default());
         let (deltas, page, alternates) = (None, None, None);
         let selected = Vec::new();
         Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, selected, alternates }
@@ -235,7 +235,7 @@ impl Entry {
         let name = (path.is_folder() || *page.name != *path.name()).then(|| page.name.clone());
         Entry {
             page: Some(Rc::new(page)),
-            origin: Origin { name, ..Origin::default() },
+            origin: SelectedFiles { name, ..SelectedFiles::default() },
             ..Entry::without_content(Resource::Page, stamps, now)
         }
     }
@@ -243,7 +243,7 @@ impl Entry {
     /// The path of the file that stands for `path`: that of an index file, an alternate, or a precompressed file, whose
     /// representation is `chosen`. `None`: it is `path` itself.
     pub fn path_of_file(&self, path: &SafePath<'_>, chosen: Option<usize>) -> Option<SafePath<'static>> {
-        let Origin { name, precompressed, is_gzip_only } = &self.origin;
+        let SelectedFiles { name, precompressed, is_gzip_only } = &self.origin;
         let file = name.as_ref().and_then(|name| file_at(path, name));
         let coding = match (&self.resource, chosen) {
             _ if *is_gzip_only => Some(Coding::Gzip),

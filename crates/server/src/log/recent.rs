@@ -48,7 +48,7 @@ impl<const N: usize> Short<N> {
 
 /// A request.
 #[derive(Clone)]
-struct Asked {
+struct RecentRequest {
     client: Peer,
     /// `None`: not known.
     connection: Option<ConnectionId>,
@@ -62,16 +62,16 @@ struct Asked {
     version: &'static str,
 }
 
-impl Asked {
+impl RecentRequest {
     #[inline]
-    fn of(request: &LoggedRequest<'_>) -> Asked {
+    fn of(request: &LoggedRequest<'_>) -> RecentRequest {
         let (method, host, target, version) = match request.head {
             Some(head) => {
                 (head.token.as_bytes(), head.authority, head.raw_target.as_bytes(), head.version.as_str())
             }
             None => (&[][..], &[][..], &[][..], ""),
         };
-        Asked {
+        RecentRequest {
             client: request.client,
             connection: request.connection,
             time: request.time,
@@ -86,7 +86,7 @@ impl Asked {
 
 /// A request with its response.
 struct Entry {
-    asked: Asked,
+    asked: RecentRequest,
     number: u64,
     status: Status,
     /// Bytes of the content, as far as they are sent.
@@ -107,7 +107,7 @@ pub struct Recent {
     next: Cell<u64>,
     /// How many requests have ended.
     ended: Cell<u64>,
-    running: RefCell<Slab<Asked>>,
+    running: RefCell<Slab<RecentRequest>>,
     /// Entries whose places later ones have taken, and whose responses are still being sent.
     outlasting: RefCell<HashMap<u64, Entry>>,
 }
@@ -160,7 +160,7 @@ impl Recent {
             return number;
         }
         let entry = Entry {
-            asked: Asked::of(request),
+            asked: RecentRequest::of(request),
             number,
             status: response.status,
             sent: 0,
@@ -234,7 +234,7 @@ impl Recent {
 
     /// A response is being made for this request.
     pub fn run(self: &Rc<Recent>, request: &LoggedRequest<'_>) -> Running {
-        Running { recent: self.clone(), key: self.running.borrow_mut().insert(Asked::of(request)) }
+        Running { recent: self.clone(), key: self.running.borrow_mut().insert(RecentRequest::of(request)) }
     }
 
     /// The requests that have ended, from the end with the number `from` on, but at most the last `most` of them. A
@@ -267,12 +267,12 @@ impl Recent {
     }
 
     /// Calls `show` for the oldest requests that run. Those whose response is being sent have an entry.
-    fn for_each_running(&self, entries: &[Entry], mut show: impl FnMut(&Asked, Option<&Entry>)) {
+    fn for_each_running(&self, entries: &[Entry], mut show: impl FnMut(&RecentRequest, Option<&Entry>)) {
         let running = self.running.borrow();
         let outlasting = self.outlasting.borrow();
         let is_sending = |entry: &&Entry| entry.end.is_none() && entry.number != FORGOTTEN;
         let sending = entries.iter().chain(outlasting.values()).filter(is_sending);
-        let mut all: Vec<(&Asked, Option<&Entry>)> = running
+        let mut all: Vec<(&RecentRequest, Option<&Entry>)> = running
             .iter()
             .map(|(_, asked)| (asked, None))
             .chain(sending.map(|entry| (&entry.asked, Some(entry))))
@@ -288,7 +288,7 @@ impl Recent {
     pub fn lines(&self, most: u64) -> String {
         let now = clock::micros();
         let mut out = String::new();
-        let age = |asked: &Asked| now.saturating_sub(asked.began);
+        let age = |asked: &RecentRequest| now.saturating_sub(asked.began);
         let entries = self.entries.borrow();
         self.for_each_running(&entries, |asked, entry| {
             let phase = if entry.is_some() { "send" } else { "respond" };
@@ -306,7 +306,14 @@ impl Recent {
 }
 
 /// `entry`: `None`, if there is no response yet.
-fn push_line(out: &mut String, kind: &str, note: &str, asked: &Asked, micros: u64, entry: Option<&Entry>) {
+fn push_line(
+    out: &mut String,
+    kind: &str,
+    note: &str,
+    asked: &RecentRequest,
+    micros: u64,
+    entry: Option<&Entry>,
+) {
     let (method, host) = (asked.method.text(), asked.host.text());
     let (client, target) = (client_text(asked), without_values(&asked.target.text()));
     let (status, sent) = entry.map_or((0, 0), |entry| (entry.status.code(), entry.sent));
@@ -317,11 +324,11 @@ fn push_line(out: &mut String, kind: &str, note: &str, asked: &Asked, micros: u6
 }
 
 /// Empty: it is not known.
-fn id_text(asked: &Asked) -> String {
+fn id_text(asked: &RecentRequest) -> String {
     asked.connection.map_or_else(String::new, |id| id.to_string())
 }
 
-fn client_text(asked: &Asked) -> String {
+fn client_text(asked: &RecentRequest) -> String {
     match asked.client {
         Peer::Ip(address) => address.ip().to_string(),
         Peer::Unix => "unix".to_owned(),
@@ -344,7 +351,7 @@ fn push_entry(entry: &Entry, micros: u64, out: &mut String) {
 }
 
 /// Without the brace at the end.
-fn push_object(asked: &Asked, out: &mut String) {
+fn push_object(asked: &RecentRequest, out: &mut String) {
     if !out.is_empty() {
         out.push(',');
     }

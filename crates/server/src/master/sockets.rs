@@ -38,11 +38,11 @@ pub struct Bound {
     pub actual: Address,
     /// For TCP at least one per worker, unless the program inherits it.
     pub fds: Vec<Arc<OwnedFd>>,
-    pub origin: Origin,
+    pub origin: SocketOrigin,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum SocketOrigin {
     Configured,
     /// Inherited at the start (sd_listen_fds(3)). It stays open whatever the configuration says.
     Passed,
@@ -85,7 +85,7 @@ impl Sockets {
         // A socket whose address is covered by another one stays open, too: clients may wait in it, and the kernel
         // still gives it new ones.
         before.retain(|bound| {
-            bound.origin == Origin::Passed || wanted.iter().any(|w| w.address.covers(&bound.actual))
+            bound.origin == SocketOrigin::Passed || wanted.iter().any(|w| w.address.covers(&bound.actual))
         });
         next.0.extend(before);
         Ok(next)
@@ -96,18 +96,18 @@ impl Sockets {
         let mut sockets = Sockets::default();
         for fd in fds {
             if let Some(address) = address_of(&fd) {
-                sockets.take_up(address.clone(), fd, Origin::Passed);
+                sockets.take_up(address.clone(), fd, SocketOrigin::Passed);
             }
         }
         sockets
     }
 
     /// Adopts a socket of the predecessor, with its configured address.
-    pub fn inherit(&mut self, wanted: Address, origin: Origin, fd: OwnedFd) {
+    pub fn inherit(&mut self, wanted: Address, origin: SocketOrigin, fd: OwnedFd) {
         self.take_up(wanted, fd, origin);
     }
 
-    fn take_up(&mut self, wanted: Address, fd: OwnedFd, origin: Origin) {
+    fn take_up(&mut self, wanted: Address, fd: OwnedFd, origin: SocketOrigin) {
         let Some(actual) = address_of(&fd) else { return };
         // With a blocking socket, a worker would block when another worker accepts the connection first.
         _ = rustix::io::ioctl_fionbio(&fd, true);
@@ -168,7 +168,7 @@ impl Sockets {
 
     /// Removes the files of Unix sockets, except for those that `kept` has, too.
     pub fn remove_files(&self, kept: &Sockets) {
-        for bound in self.0.iter().filter(|b| b.origin == Origin::Configured) {
+        for bound in self.0.iter().filter(|b| b.origin == SocketOrigin::Configured) {
             if let Address::Unix(path) = &bound.actual
                 && !kept.0.iter().any(|b| b.actual == bound.actual)
             {
@@ -194,7 +194,7 @@ impl Sockets {
             Address::Unix(path) => (address.clone(), unix_listener(path, FOR_CLIENTS)?),
         };
         let fds = vec![Arc::new(fd)];
-        Ok(Bound { wanted: address.clone(), actual, fds, origin: Origin::Configured })
+        Ok(Bound { wanted: address.clone(), actual, fds, origin: SocketOrigin::Configured })
     }
 
     fn has_port(&self, wanted: SocketAddr) -> bool {
@@ -241,7 +241,7 @@ impl Bound {
     /// The new sockets listen only when the generation is about to serve, because clients of a socket that is closed
     /// again would be lost.
     fn share_out(&mut self, workers: usize) -> Result<(), Errno> {
-        if let (Address::Tcp(actual), Origin::Configured) = (&self.actual, self.origin) {
+        if let (Address::Tcp(actual), SocketOrigin::Configured) = (&self.actual, self.origin) {
             while self.fds.len() < workers {
                 self.fds.push(Arc::new(tcp_socket(*actual, Sharing::WithOtherWorkers)?));
             }

@@ -17,7 +17,7 @@ use super::acts::Acts;
 use super::change::reject_clients;
 use super::end::exit_text;
 use super::process::ChannelState;
-use super::sockets::{Origin, Sockets};
+use super::sockets::{SocketOrigin, Sockets};
 use super::{GRACE, Master, Phase};
 use crate::control::{Client, Control, Request};
 use crate::ipc::{Channel, Decoder, Encoder, Message, Received};
@@ -40,7 +40,7 @@ enum Handoff {
     /// A listening socket, with its configured address.
     Socket {
         wanted: String,
-        origin: Origin,
+        origin: SocketOrigin,
         fd: OwnedFd,
     },
     /// The control socket.
@@ -91,8 +91,8 @@ impl Message<'_> for Handoff {
         match self {
             Handoff::Socket { wanted, origin, fd } => {
                 let kind = match origin {
-                    Origin::Configured => b'S',
-                    Origin::Passed => b'P',
+                    SocketOrigin::Configured => b'S',
+                    SocketOrigin::Passed => b'P',
                 };
                 Encoder::new(kind).bytes(wanted.as_bytes()).fd(fd)
             }
@@ -107,8 +107,8 @@ impl Message<'_> for Handoff {
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<Handoff> {
         let origin = match kind {
-            b'S' => Origin::Configured,
-            b'P' => Origin::Passed,
+            b'S' => SocketOrigin::Configured,
+            b'P' => SocketOrigin::Passed,
             b'C' => return Some(Handoff::Control(fields.fd()?)),
             b'K' => return Some(Handoff::Tickets(fields.fd()?)),
             b'N' => return Some(Handoff::Counters(fields.fd()?)),

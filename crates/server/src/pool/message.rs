@@ -47,7 +47,7 @@ pub enum PoolEvent {
     Leased {
         number: u64,
         lease: Lease,
-        origin: Origin,
+        origin: EndpointOrigin,
         stream: OwnedFd,
     },
     Rejected {
@@ -127,7 +127,7 @@ pub struct Lease {
 
 /// Which of the configured addresses an endpoint belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
+pub struct EndpointOrigin {
     /// The index of the configured address. A process has none, and 0.
     pub index: usize,
     /// The address of the endpoint, if the configured one is a name.
@@ -247,7 +247,7 @@ impl Message<'_> for PoolEvent {
             b'L' => PoolEvent::Leased {
                 number: fields.u64()?,
                 lease: Lease { number: fields.u64()?, endpoint: fields.u64()?, requests: fields.u64()? },
-                origin: Origin {
+                origin: EndpointOrigin {
                     index: fields.u64()?.try_into().ok()?,
                     resolved: match fields.rest() {
                         [] => None,
@@ -348,13 +348,13 @@ mod tests {
             PoolEvent::Leased {
                 number: 4,
                 lease: Lease { number: 5, endpoint: 6, requests: 7 },
-                origin: Origin { index: 0, resolved: None },
+                origin: EndpointOrigin { index: 0, resolved: None },
                 stream: fd(),
             },
             PoolEvent::Leased {
                 number: 4,
                 lease: Lease { number: 5, endpoint: 6, requests: u64::MAX },
-                origin: Origin {
+                origin: EndpointOrigin {
                     index: 3,
                     resolved: "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".parse().ok(),
                 },

@@ -58,7 +58,7 @@ use acquisitions::Acquisitions;
 use breaker::CircuitBreaker;
 use endpoint_table::EndpointTable;
 use http2::{Http2Connection, Http2Stream};
-use message::{Availability, EndpointId, Lease, Origin, PoolEvent, PoolRequest, Tried};
+use message::{Availability, EndpointId, EndpointOrigin, Lease, PoolEvent, PoolRequest, Tried};
 use multiplexed::{FastCgiStream, SharedConnection};
 use selection::{Affinity, Choice, EndpointEntry, choose};
 pub use session::Session;
@@ -202,7 +202,7 @@ pub struct PooledConnection {
     /// The state of FastCGI, where that is spoken on it.
     pub fastcgi: Option<Box<Client>>,
     lease: Lease,
-    origin: Origin,
+    origin: EndpointOrigin,
     /// The name of its endpoint in messages. `None`: that of the application says enough.
     endpoint_name: Option<Rc<str>>,
     /// Its endpoint in the access log.
@@ -353,7 +353,7 @@ impl Pool {
         if is_spread { least.reserve() } else { None }
     }
 
-    fn endpoint_name(&self, origin: Origin) -> Option<Rc<str>> {
+    fn endpoint_name(&self, origin: EndpointOrigin) -> Option<Rc<str>> {
         let name = self.names.get(origin.index)?;
         Some(match origin.resolved {
             Some(address) => format!("{name} ({})", address.ip()).into(),
@@ -371,7 +371,7 @@ impl Pool {
     }
 
     /// An endpoint in the access log: its address, or the application that has the process.
-    fn endpoint_address(&self, origin: Origin) -> Rc<str> {
+    fn endpoint_address(&self, origin: EndpointOrigin) -> Rc<str> {
         match origin.resolved {
             Some(address) => address.to_string().into(),
             None => self.addresses.get(origin.index).unwrap_or(&self.name).clone(),
@@ -543,7 +543,7 @@ impl Pool {
     }
 
     /// `None`: it cannot be watched.
-    fn open(&self, socket: OwnedFd, origin: Origin) -> Option<Stream> {
+    fn open(&self, socket: OwnedFd, origin: EndpointOrigin) -> Option<Stream> {
         let socket = sys::watch(socket, Interest::READABLE | Interest::WRITABLE).ok()?;
         let session = match &self.tls {
             Some(tls) => Some(Session::new(tls, origin.index, self.offer)?),

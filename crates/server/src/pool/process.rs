@@ -23,7 +23,7 @@ use tokio::task::spawn_local;
 use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
 use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
 use super::health_check::Subject;
-use super::message::{EndpointId, Lease, Origin, PoolCommand, PoolEvent, PoolRequest, Share};
+use super::message::{EndpointId, EndpointOrigin, Lease, PoolCommand, PoolEvent, PoolRequest, Share};
 use super::resolution::{self, Targets};
 use crate::control::{DrainChange, response_text};
 use crate::ipc::{AsyncChannel, Channel, Received};
@@ -120,7 +120,7 @@ struct PoolProcess {
 
 /// What an endpoint is.
 enum Target {
-    Address(Address, Origin),
+    Address(Address, EndpointOrigin),
     Process(ApplicationProcess),
 }
 
@@ -176,7 +176,7 @@ impl PoolProcess {
                 names.push(WatchedName { index, address, state: NameState::Unknown, doubt });
                 continue;
             };
-            let origin = Origin { index, resolved: None };
+            let origin = EndpointOrigin { index, resolved: None };
             let share =
                 Share { priority: 0, weight: u32::from(upstream.weight(index)) * names::Target::WEIGHT };
             let id = balancer.add_address(socket.to_string(), share, now);
@@ -315,7 +315,7 @@ impl PoolProcess {
         let mut missing = found.to_vec();
         let mut removed = Vec::new();
         for (id, target) in &self.targets {
-            let Target::Address(_, Origin { index: own, resolved: Some(resolved) }) = target else {
+            let Target::Address(_, EndpointOrigin { index: own, resolved: Some(resolved) }) = target else {
                 continue;
             };
             if own != index {
@@ -328,7 +328,7 @@ impl PoolProcess {
         }
         for target in missing {
             let socket = target.address;
-            let origin = Origin { index: *index, resolved: Some(socket) };
+            let origin = EndpointOrigin { index: *index, resolved: Some(socket) };
             let name = format!("{address} ({socket})");
             let id = self.balancer.add_address(name, of_index(&target), now);
             self.targets.insert(id, Target::Address(Address::Tcp(socket), origin));
@@ -414,7 +414,7 @@ impl PoolProcess {
     fn connect(&mut self, worker: WorkerId, number: u64, lease: Lease, now: Instant) {
         let origin = match self.targets.get(&lease.endpoint) {
             Some(Target::Address(_, origin)) => *origin,
-            Some(Target::Process(_)) | None => Origin { index: 0, resolved: None },
+            Some(Target::Process(_)) | None => EndpointOrigin { index: 0, resolved: None },
         };
         match self.open(lease.endpoint) {
             Ok(stream) => {
@@ -440,7 +440,7 @@ impl PoolProcess {
         }
     }
 
-    fn connect_tcp(&self, address: SocketAddr, origin: Origin) -> io::Result<OwnedFd> {
+    fn connect_tcp(&self, address: SocketAddr, origin: EndpointOrigin) -> io::Result<OwnedFd> {
         let other = self.names.iter().find(|name| name.index == origin.index);
         let other = other.and_then(|name| alternative(&name.address, address));
         match (connect_tcp(address), other) {

@@ -10,22 +10,22 @@ use crate::handshake::Validity;
 
 /// What a client has received in earlier events.
 #[derive(Debug, Default)]
-pub struct Received {
+pub struct EventState {
     is_first: bool,
     /// The responses of each host and each route, as of the last event.
     responses: Vec<u64>,
 }
 
-impl Received {
-    pub fn nothing() -> Received {
-        Received { is_first: true, responses: Vec::new() }
+impl EventState {
+    pub fn nothing() -> EventState {
+        EventState { is_first: true, responses: Vec::new() }
     }
 }
 
 impl Report {
     /// One object of JSON in one line. It has the hosts and routes that have got responses since the event before, and
     /// the certificates once: those change with the process, which ends the stream.
-    pub fn event(&self, received: &mut Received) -> String {
+    pub fn event(&self, received: &mut EventState) -> String {
         let mut out = self.json_begin();
         if std::mem::take(&mut received.is_first) {
             _ = write!(out, "\"certificates\":[{}],", self.certificate_objects());

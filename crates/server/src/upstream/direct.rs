@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::exchange::{Answered, BodySource, Exchange, Failure, Kind, Timeouts};
 use super::head::HeadParser;
 use super::http::{Accepts, direct_head};
-use super::idle_connections::{IdleConnections, Origin};
+use super::idle_connections::{IdleConnections, OriginServer};
 use super::interim::Interims;
 use super::request::{Form, Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
 use super::response::content;
@@ -48,7 +48,7 @@ static NAME: LazyLock<String> = LazyLock::new(|| {
 /// A connection to the server of a URL.
 pub struct OriginConnection {
     pub stream: Stream,
-    pub origin: Rc<Origin>,
+    pub origin: Rc<OriginServer>,
     pub is_kept: bool,
     /// Where it may wait for another request.
     pub idle_connections: Rc<IdleConnections>,
@@ -190,7 +190,7 @@ struct Direct {
     /// Some of the response has come.
     has_received: Rc<Cell<bool>>,
     /// Where the connection may wait for another request. `None`: nowhere.
-    kept: Option<(Rc<IdleConnections>, Rc<Origin>)>,
+    kept: Option<(Rc<IdleConnections>, Rc<OriginServer>)>,
     _permit: Permit,
 }
 

@@ -23,14 +23,14 @@ pub struct IdleConnections {
 }
 
 struct Waiting {
-    origin: Rc<Origin>,
+    origin: Rc<OriginServer>,
     stream: Stream,
     until: Instant,
 }
 
 /// What a connection leads to.
 #[derive(Debug)]
-pub struct Origin {
+pub struct OriginServer {
     pub host: Host,
     pub port: u16,
     /// The address that was checked, with its port.
@@ -50,7 +50,7 @@ impl IdleConnections {
     }
 
     /// The connection to a server that has waited for the shortest time. It has sent nothing meanwhile.
-    pub fn take(&self, host: &Host, port: u16) -> Option<(Rc<Origin>, Stream)> {
+    pub fn take(&self, host: &Host, port: u16) -> Option<(Rc<OriginServer>, Stream)> {
         let mut entries = self.entries.borrow_mut();
         let now = Instant::now();
         // Bounded: each turn removes one.
@@ -65,7 +65,7 @@ impl IdleConnections {
     }
 
     /// Keeps a connection on which a whole request and its whole response have passed.
-    pub fn put(self: &Rc<Self>, origin: Rc<Origin>, stream: Stream) {
+    pub fn put(self: &Rc<Self>, origin: Rc<OriginServer>, stream: Stream) {
         if !self.keeps() {
             return;
         }

@@ -34,7 +34,7 @@ use crate::log::upstream::{AttemptLog, UpstreamLog};
 use crate::peer::Peer;
 use crate::pool::PooledConnection;
 use crate::pool::selection::Choice;
-use crate::response::{Origin, Response};
+use crate::response::{RequestOrigin, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
 use crate::trace::Trace;
@@ -235,8 +235,8 @@ impl SentRequest {
         let writer = length.into_iter().fold(writer, HeadWriter::length);
         let (upstream, trace) = (self.log().cloned(), self.trace);
         let has_origin = upstream.is_some() || trace.is_some();
-        let origin =
-            has_origin.then(|| Box::new(Origin { user: None, upstream, trace, watched: Cell::default() }));
+        let origin = has_origin
+            .then(|| Box::new(RequestOrigin { user: None, upstream, trace, watched: Cell::default() }));
         let response = Response { origin, ..Response::from_head(writer.finish_with(body)) };
         Some((response, head.persistence))
     }

@@ -46,15 +46,15 @@ pub struct Watch {
 
 /// What a watcher is shown of a request. The parts of one request have the same number.
 pub enum Event {
-    Request(u64, Arc<Asked>),
+    Request(u64, Arc<WatchedRequest>),
     Response(u64, Arc<Answered>),
     End(u64, Arc<Ended>),
     /// All at once.
-    Whole(u64, Arc<Asked>, Arc<Answered>, Arc<Ended>),
+    Whole(u64, Arc<WatchedRequest>, Arc<Answered>, Arc<Ended>),
 }
 
 /// A request, as it was received.
-pub struct Asked {
+pub struct WatchedRequest {
     client: Peer,
     /// The address of the server that the connection was made to. `None`: a Unix socket, or it is not known.
     server: Option<IpAddr>,
@@ -209,7 +209,7 @@ impl Watches {
         if matching.is_empty() {
             return None;
         }
-        let asked = Arc::new(Asked::of(head, (client, server), host, tls));
+        let asked = Arc::new(WatchedRequest::of(head, (client, server), host, tls));
         let mut viewers = Vec::new();
         for watch in matching {
             if watch.filter.is_of_end() {
@@ -225,7 +225,7 @@ impl Watches {
 
 /// A request that is watched. Its watchers are told when it is dropped before its end.
 pub struct Watched {
-    asked: Arc<Asked>,
+    asked: Arc<WatchedRequest>,
     answered: Option<Arc<Answered>>,
     viewers: Vec<Viewer>,
 }
@@ -277,14 +277,14 @@ impl Drop for Watched {
     }
 }
 
-impl Asked {
+impl WatchedRequest {
     fn of(
         head: &Head<'_>,
         (client, server): (Peer, Option<IpAddr>),
         host: usize,
         tls: Option<&TlsFacts>,
-    ) -> Asked {
-        Asked {
+    ) -> WatchedRequest {
+        WatchedRequest {
             client,
             server,
             host,

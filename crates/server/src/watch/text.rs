@@ -13,7 +13,7 @@ use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Names, Persistence};
 use taipan_http::target::{SafePath, Scheme, Target};
 
-use super::{Answered, Asked, Ended, Event, Sent};
+use super::{Answered, Ended, Event, Sent, WatchedRequest};
 use crate::steps;
 
 /// Bytes of a value that are shown.
@@ -67,8 +67,8 @@ impl Lines {
         }
     }
 
-    fn request(&mut self, asked: &Asked, site: &Site) {
-        let Asked { client, token, raw_target, version, .. } = asked;
+    fn request(&mut self, asked: &WatchedRequest, site: &Site) {
+        let WatchedRequest { client, token, raw_target, version, .. } = asked;
         let target = shown_target(raw_target);
         let time = text::rfc3339((asked.time / 1_000_000) as i64);
         let (time, version) = (String::from_utf8_lossy(&time), version.as_str());
@@ -86,7 +86,7 @@ impl Lines {
     }
 
     /// What the site decides before it opens a file.
-    fn steps(&mut self, asked: &Asked, head: &Head<'_>, site: &Site) {
+    fn steps(&mut self, asked: &WatchedRequest, head: &Head<'_>, site: &Site) {
         self.add_steps(steps::host(site, asked.host, head.authority));
         let Some(path) = head.target.path() else {
             return self.add("path", "none: this is about the server itself");
@@ -197,7 +197,7 @@ fn cut(value: &str) -> String {
 }
 
 /// `None`: the target is that of no request.
-fn head<'h>(asked: &'h Asked, fields: &'h [Field<'h>]) -> Option<Head<'h>> {
+fn head<'h>(asked: &'h WatchedRequest, fields: &'h [Field<'h>]) -> Option<Head<'h>> {
     Some(Head {
         method: asked.method,
         token: &asked.token,

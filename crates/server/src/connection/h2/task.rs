@@ -20,7 +20,7 @@ use super::{Answered, Http2, Then};
 use crate::connection::client::Client;
 use crate::connection::output::{self, CLIENT_CLOSED, Output};
 use crate::connection::stream::{More, SendStream, Stream};
-use crate::connection::table::{Identity, TableEntry};
+use crate::connection::table::{ConnectionIdentity, TableEntry};
 use crate::connection::{Connections, DISCONNECTED, Event, Phase};
 use crate::stats::Count;
 
@@ -314,7 +314,7 @@ impl Http2Task {
         let starts = self.shared.http2.borrow_mut().take_starts();
         for (stream, start) in starts {
             self.waited = Waited::Yes;
-            let identity = Identity { id: None, peer: self.client.peer().into() };
+            let identity = ConnectionIdentity { id: None, peer: self.client.peer().into() };
             let entry = connections.stream_table.insert(identity, Phase::Respond, now);
             let deadline = entry.state.clone();
             let failure = Cell::new(ErrorCode::INTERNAL_ERROR);

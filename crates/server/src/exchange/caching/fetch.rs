@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::cache::Field as StoredField;
 use ::cache::policy::{self, Policy, StoredPart};
-use ::cache::request::{Identity, is_condition};
+use ::cache::request::{ClientIdentity, is_condition};
 use ::cache::settings::Settings;
 use ::cache::stored::{Stored, Times};
 use ::cache::update::{self, Validated};
@@ -17,7 +17,7 @@ use taipan_http::status::Status;
 
 use super::super::Responder;
 use super::Resource;
-use crate::cache::{Cache, CachedResponse, Leader, Origin, PartialResponse, Recording, stored_body};
+use crate::cache::{Cache, CachedResponse, Leader, PartialResponse, Placement, Recording, stored_body};
 use crate::request::body::RequestBody;
 use crate::request::owned::OwnedHead;
 use crate::request::{ConnectionInfo, Request};
@@ -36,14 +36,14 @@ pub struct Fetch {
     settings: Arc<Settings>,
     /// Of the key.
     text: String,
-    identity: Identity,
+    identity: ClientIdentity,
     /// What is validated.
     stale: Option<Rc<CachedResponse>>,
     /// Others wait for the response.
     leader: Option<Leader>,
     /// When the request began, in seconds since 1970.
     began: i64,
-    origin: Origin,
+    placement: Placement,
 }
 
 /// The fields of a response that are not stored.
@@ -77,7 +77,7 @@ impl Fetch {
     pub(super) fn new(
         responder: &Responder,
         resource: &Resource<'_>,
-        identity: Identity,
+        identity: ClientIdentity,
         stale: Option<Rc<CachedResponse>>,
         leader: Option<Leader>,
     ) -> Fetch {
@@ -91,7 +91,7 @@ impl Fetch {
             stale,
             leader,
             began: cache.services().clock.now(),
-            origin: Origin::now(&resource.text),
+            placement: Placement::now(&resource.text),
         }
     }
 
@@ -198,7 +198,7 @@ impl Fetch {
 
     /// The whole response, if nothing is missing any more.
     fn store_part(&self, part: StoredPart, body: Vec<u8>) -> Option<Rc<CachedResponse>> {
-        let part = PartialResponse::new(part, body, self.settings.clone(), self.origin)?;
+        let part = PartialResponse::new(part, body, self.settings.clone(), self.placement)?;
         self.cache.services().counts.add(Count::ResponsePartsStored, 1);
         self.cache.store_part(&self.text, part)
     }
@@ -246,7 +246,7 @@ impl Fetch {
         let services = self.cache.services();
         services.counts.add(Count::ResponsesStored, 1);
         let body = stored_body(services, body);
-        let entry = Rc::new(CachedResponse::new(stored, policy, self.settings.clone(), body, self.origin));
+        let entry = Rc::new(CachedResponse::new(stored, policy, self.settings.clone(), body, self.placement));
         self.cache.store(&self.text, &entry);
         entry
     }
@@ -269,7 +269,8 @@ impl Fetch {
         let stored = update::freshened(&old.stored, fields, times, &self.settings);
         let stays = policy::stays_stored(&stored, &self.settings);
         let policy = Policy::of(&stored, &self.settings);
-        let entry = CachedResponse::new(stored, policy, self.settings.clone(), old.body.clone(), self.origin);
+        let entry =
+            CachedResponse::new(stored, policy, self.settings.clone(), old.body.clone(), self.placement);
         let entry = Rc::new(entry.with_copies_of(old));
         match stays {
             true => self.cache.update(&self.text, &entry),

@@ -65,7 +65,7 @@ pub struct PageStream {
 enum Task {
     None,
     Request(Wanted, Waiting<Response>),
-    Facts(Asked, Reference, Waiting<Facts>),
+    Facts(FileFact, Reference, Waiting<Facts>),
     /// The content of a response that is included, with the permits of its request.
     Part(Wanted, Box<dyn BodyStream>, Option<Box<Throttle>>),
 }
@@ -74,7 +74,7 @@ enum Task {
 type Waiting<T> = Pin<Box<dyn Future<Output = Result<T, Problem>>>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum FileFact {
     Size,
     Modified,
 }
@@ -255,13 +255,13 @@ impl PageStream {
                 }
                 Err(problem) => self.on_problem(wanted, problem, out)?,
             },
-            Step::Size(reference) => self.ask(Asked::Size, reference, out)?,
-            Step::Modified(reference) => self.ask(Asked::Modified, reference, out)?,
+            Step::Size(reference) => self.ask(FileFact::Size, reference, out)?,
+            Step::Modified(reference) => self.ask(FileFact::Modified, reference, out)?,
         }
         Ok(())
     }
 
-    fn ask(&mut self, asked: Asked, reference: Reference, out: &mut Vec<u8>) -> io::Result<()> {
+    fn ask(&mut self, asked: FileFact, reference: Reference, out: &mut Vec<u8>) -> io::Result<()> {
         match self.inclusion.enter(&reference) {
             Ok((inclusion, target)) => {
                 self.task = Task::Facts(asked, reference, Box::pin(inclusion.facts(target)));
@@ -290,8 +290,8 @@ impl PageStream {
                 None => return Ok(self.pause(Task::Facts(asked, reference, waiting))),
                 Some(Ok(facts)) => {
                     let text = match asked {
-                        Asked::Size => self.evaluator.size(facts.size),
-                        Asked::Modified => self.evaluator.time(facts.modified),
+                        FileFact::Size => self.evaluator.size(facts.size),
+                        FileFact::Modified => self.evaluator.time(facts.modified),
                     };
                     self.add(text.as_bytes(), out)?;
                 }
