@@ -9,6 +9,8 @@ use taipan_http::fields::{exact_digits, is_token, is_value, trim_ows};
 use taipan_http::known::is_hop_by_hop;
 use taipan_http::status::Status;
 
+use crate::mistake;
+
 /// Bytes of an as-is file.
 pub const MAX_AS_IS: u64 = 1024 * 1024;
 /// Bytes of a metafile, and of the fields of an as-is file.
@@ -42,12 +44,8 @@ pub struct AsIs<'a> {
     pub content: &'a [u8],
 }
 
-/// What is wrong with a line. The first is 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mistake {
-    pub line: usize,
-    pub problem: Problem,
-}
+/// What is wrong with a line.
+pub type Mistake = mistake::Mistake<Problem>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
@@ -66,9 +64,9 @@ pub enum Problem {
     Content,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.problem {
+        f.write_str(match self {
             Problem::TooLong => "the fields take more than 8 KiB",
             Problem::TooMany => "more than 64 fields",
             Problem::NoField => "not a field; write \"Name: value\"",
@@ -79,12 +77,9 @@ impl fmt::Display for Mistake {
             Problem::Status => "not the status of a whole response, from 200 to 599",
             Problem::NoEnd => "an empty line must follow the fields",
             Problem::Content => "a response with this status has no content",
-        };
-        write!(f, "line {}: {what}", self.line)
+        })
     }
 }
-
-impl std::error::Error for Mistake {}
 
 /// Reads an as-is file: perhaps a status line, the fields, an empty line, and the content. The status may be in a field
 /// `Status`, too. Without one it is 200, or 302 if there is a `Location`.

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::mistake;
 use crate::text::html;
 
 /// Bytes of a file.
@@ -70,12 +71,8 @@ enum Target {
     Nothing,
 }
 
-/// What is wrong with a line. The first is 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mistake {
-    pub line: usize,
-    pub problem: Problem,
-}
+/// What is wrong with a line.
+pub type Mistake = mistake::Mistake<Problem>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
@@ -89,9 +86,9 @@ pub enum Problem {
     Text,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.problem {
+        f.write_str(match self {
             Problem::Directive => "begin with base, default, rect, circle, poly or point",
             Problem::Coordinates => "not the coordinates of this shape, such as 10,20",
             Problem::Url => "not a URL; write special characters as %20",
@@ -99,12 +96,9 @@ impl fmt::Display for Mistake {
             Problem::Word => "write a URL in place of referer and error",
             Problem::TooMany => "an image map has at most 1000 areas, and a polygon 100 corners",
             Problem::Text => "not UTF-8",
-        };
-        write!(f, "line {}: {what}", self.line)
+        })
     }
 }
-
-impl std::error::Error for Mistake {}
 
 impl ImageMap {
     pub fn parse(file: &[u8]) -> Result<ImageMap, Mistake> {

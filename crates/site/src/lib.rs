@@ -20,7 +20,7 @@ pub mod rotation;
 
 pub mod log_fields;
 
-pub mod zone;
+pub mod timezone;
 
 pub mod log_selection;
 
@@ -95,6 +95,9 @@ pub mod alternates;
 pub mod field_file;
 
 pub mod image_map;
+
+pub mod mistake;
+
 pub mod includes;
 
 pub mod mime;

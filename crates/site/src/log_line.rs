@@ -15,8 +15,8 @@ use taipan_http::status::Status;
 use crate::log_fields::{Field, Part};
 use crate::model::{ErrorFormat, ErrorLines, Level, LogFormat, LoggedHost};
 use crate::text;
+use crate::timezone::TimeZone;
 use crate::upstream::Protocol;
-use crate::zone::Zone;
 
 /// An exchange that has ended.
 #[derive(Debug, Clone, Copy)]
@@ -162,14 +162,14 @@ pub struct Request<'a> {
 pub struct TimeText {
     time: i64,
     /// Of `common`. `None`: UTC.
-    zone: Option<Arc<Zone>>,
+    zone: Option<Arc<TimeZone>>,
     /// `20/Nov/2026:07:49:41 +0000`
     common: [u8; 26],
     rfc3339: [u8; text::RFC3339_LEN],
 }
 
 impl TimeText {
-    pub fn new(time: i64, zone: Option<Arc<Zone>>) -> TimeText {
+    pub fn new(time: i64, zone: Option<Arc<TimeZone>>) -> TimeText {
         let common = common_time(time, zone.as_deref());
         TimeText { time, zone, common, rfc3339: text::rfc3339(time) }
     }
@@ -643,7 +643,7 @@ fn client(client: Client, out: &mut Vec<u8>) {
     }
 }
 
-fn common_time(time: i64, zone: Option<&Zone>) -> [u8; 26] {
+fn common_time(time: i64, zone: Option<&TimeZone>) -> [u8; 26] {
     const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     let offset = zone.map_or(0, |zone| zone.offset(time));
     let civil = date::civil(time.saturating_add(offset.into()));
@@ -755,7 +755,7 @@ mod tests {
 
     #[test]
     fn writes_the_time_of_a_place() {
-        let zone = Zone::of_text("<-0330>3:30").map(Arc::new);
+        let zone = TimeZone::of_text("<-0330>3:30").map(Arc::new);
         let mut time = TimeText::new(0, zone.clone());
         for (format, expected) in [
             (LogFormat::Boa, "[20/Nov/2026:04:19:41 -0330]"),
@@ -835,7 +835,7 @@ mod tests {
                 r#"2026-11-20T07:49:41Z warn: 408 Request Timeout for 192.0.2.7: "-", request too slow"#,
             ),
         ] {
-            let mut time = TimeText::new(0, Zone::of_text("<-0330>3:30").map(Arc::new));
+            let mut time = TimeText::new(0, TimeZone::of_text("<-0330>3:30").map(Arc::new));
             let mut out = Vec::new();
             client_error(format, host, &line, file, &mut time, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}\n"));

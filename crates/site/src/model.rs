@@ -45,10 +45,10 @@ use crate::route::{Pattern, Routes};
 use crate::security_headers::Preset;
 pub use crate::sink::Sink;
 use crate::template::Template;
+use crate::timezone::TimeZone;
 use crate::tls::{HostTls, Tls};
 use crate::tracing::Tracing;
 use crate::upstream::{Upstream, UpstreamId};
-use crate::zone::Zone;
 
 #[derive(Debug, Clone)]
 pub struct Site {
@@ -632,7 +632,7 @@ pub enum LoggedHost {
 pub struct ErrorLines {
     pub format: ErrorFormat,
     /// `None`: UTC.
-    pub zone: Option<Arc<Zone>>,
+    pub zone: Option<Arc<TimeZone>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

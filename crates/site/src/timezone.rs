@@ -18,7 +18,7 @@ const MAX_HOURS: i64 = 167;
 const MAX_OFFSET: i64 = DAY - 60;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Zone {
+pub struct TimeZone {
     /// Before the first change.
     first: i32,
     /// When the offset changes, in ascending order, and to what.
@@ -59,7 +59,7 @@ enum Day {
     Weekday { month: i64, week: i64, weekday: i64 },
 }
 
-impl Zone {
+impl TimeZone {
     /// Seconds east of UTC, at a time in seconds since 1970.
     pub fn offset(&self, time: i64) -> i32 {
         let at = self.changes.partition_point(|(begin, _)| *begin <= time);
@@ -70,14 +70,14 @@ impl Zone {
     }
 
     /// A text such as `UTC0`, `CET-1CEST,M3.5.0,M10.5.0/3` or `<-03>3`.
-    pub fn of_text(text: &str) -> Option<Zone> {
+    pub fn of_text(text: &str) -> Option<TimeZone> {
         let text = Some(text).filter(|text| text.len() <= MAX_TEXT && text.is_ascii())?;
         let rule = Rule::read(text)?;
-        Some(Zone { first: rule.standard, changes: Vec::new(), rule: Some(rule) })
+        Some(TimeZone { first: rule.standard, changes: Vec::new(), rule: Some(rule) })
     }
 
     /// The file of a zone, as in `/usr/share/zoneinfo`.
-    pub fn of_file(bytes: &[u8]) -> Option<Zone> {
+    pub fn of_file(bytes: &[u8]) -> Option<TimeZone> {
         let (header, rest) = Header::read(bytes)?;
         if header.version == 0 {
             return header.zone(rest, 4).map(|(zone, _)| zone);
@@ -88,7 +88,7 @@ impl Zone {
         let text = std::str::from_utf8(footer).ok()?.strip_prefix('\n')?.split_once('\n')?.0;
         match text {
             "" => Some(zone),
-            text => Some(Zone { rule: Some(Rule::read(text)?), ..zone }),
+            text => Some(TimeZone { rule: Some(Rule::read(text)?), ..zone }),
         }
     }
 }
@@ -123,7 +123,7 @@ impl Header {
     }
 
     /// The zone without a rule, and what follows.
-    fn zone<'b>(&self, bytes: &'b [u8], size: usize) -> Option<(Zone, &'b [u8])> {
+    fn zone<'b>(&self, bytes: &'b [u8], size: usize) -> Option<(TimeZone, &'b [u8])> {
         let (own, behind) = bytes.split_at_checked(self.length(size)?)?;
         let [_, _, _, changes, types, _] = self.counts;
         let (times, rest) = own.split_at(changes * size);
@@ -136,7 +136,7 @@ impl Header {
             all.push((number(time), *offsets.get(usize::from(*index))?));
         }
         let is_ascending = all.is_sorted_by(|(one, _), (other, _)| one < other);
-        let zone = Zone { first: *offsets.first()?, changes: all, rule: None };
+        let zone = TimeZone { first: *offsets.first()?, changes: all, rule: None };
         is_ascending.then_some((zone, behind))
     }
 }
@@ -290,7 +290,7 @@ mod tests {
             // It begins on the evening of the Saturday before.
             ("<-02>2<-01>,M3.5.0/-1,M10.5.0/0", &[(SPRING - 1, -7200), (SPRING, -3600), (AUTUMN, -7200)]),
         ] {
-            let zone = Zone::of_text(text).unwrap_or_else(|| panic!("{text}"));
+            let zone = TimeZone::of_text(text).unwrap_or_else(|| panic!("{text}"));
             for (time, offset) in moments {
                 assert_eq!(zone.offset(*time), *offset, "{text} {time}");
             }
@@ -318,9 +318,9 @@ mod tests {
             "CET-1CEST,M3.5.0/2x,M10.5.0",
             "Europe/Berlin",
         ] {
-            assert_eq!(Zone::of_text(text), None, "{text}");
+            assert_eq!(TimeZone::of_text(text), None, "{text}");
         }
-        assert_eq!(Zone::of_text(&format!("UTC0{}", " ".repeat(200))), None);
+        assert_eq!(TimeZone::of_text(&format!("UTC0{}", " ".repeat(200))), None);
     }
 
     /// A file with a part of 32 bits that has nothing, and one of 64 bits with these changes.
@@ -345,16 +345,16 @@ mod tests {
     #[test]
     fn reads_the_changes_of_a_file_and_then_its_rule() {
         let bytes = file(&[(0, 1), (1000, 2)], &[60, 3600, 7200], "\nCET-1CEST,M3.5.0,M10.5.0/3\n");
-        let zone = Zone::of_file(&bytes).unwrap();
+        let zone = TimeZone::of_file(&bytes).unwrap();
         for (time, offset) in
             [(-1, 60), (0, 3600), (999, 3600), (1000, 3600), (WINTER, 3600), (SUMMER, 7200), (SPRING, 7200)]
         {
             assert_eq!(zone.offset(time), offset, "{time}");
         }
-        let without = Zone::of_file(&file(&[(0, 1), (1000, 2)], &[60, 3600, 7200], "\n\n")).unwrap();
+        let without = TimeZone::of_file(&file(&[(0, 1), (1000, 2)], &[60, 3600, 7200], "\n\n")).unwrap();
         assert_eq!((without.offset(999), without.offset(SUMMER)), (3600, 7200));
         for end in 0..bytes.len() {
-            assert_eq!(Zone::of_file(&bytes[..end]), None, "{end}");
+            assert_eq!(TimeZone::of_file(&bytes[..end]), None, "{end}");
         }
         for wrong in [
             file(&[(0, 3)], &[0, 60, 120], "\nUTC0\n"),
@@ -363,7 +363,7 @@ mod tests {
             file(&[], &[86_400], "\nUTC0\n"),
             file(&[], &[0], "\nnothing\n"),
         ] {
-            assert_eq!(Zone::of_file(&wrong), None);
+            assert_eq!(TimeZone::of_file(&wrong), None);
         }
     }
 }

@@ -36,8 +36,8 @@ use crate::named_files::NamedFiles;
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
 use crate::rotation::{Period, RotatedNames, Rotation};
+use crate::timezone::{MAX_FILE as MAX_ZONE, TimeZone};
 use crate::upstream::Upstream;
-use crate::zone::{MAX_FILE as MAX_ZONE, Zone};
 
 /// Addresses that a site listens on.
 const MAX_LISTENERS: usize = 64;
@@ -411,13 +411,13 @@ const ZONES: &str = "/usr/share/zoneinfo";
 const LOCAL_ZONES: [&str; 2] = ["/etc/localtime", "/etc/TZ"];
 
 /// `None`: UTC.
-fn zone(section: &Section, source: &dyn Source) -> Option<Zone> {
+fn zone(section: &Section, source: &dyn Source) -> Option<TimeZone> {
     let given = section.text("timezone")?;
     let read = |path: &Path| {
         let bytes = source.read_bytes(path, MAX_ZONE).ok()?;
-        Zone::of_file(&bytes).or_else(|| Zone::of_text(std::str::from_utf8(&bytes).ok()?.trim()))
+        TimeZone::of_file(&bytes).or_else(|| TimeZone::of_text(std::str::from_utf8(&bytes).ok()?.trim()))
     };
-    let named = |name: &str| Zone::of_text(name).or_else(|| read(&Path::new(ZONES).join(name)));
+    let named = |name: &str| TimeZone::of_text(name).or_else(|| read(&Path::new(ZONES).join(name)));
     let own = || source.timezone().and_then(|name| named(name.trim_start_matches(':')));
     match given.value {
         "UTC" => None,
