@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::fields::{digits, is_name, is_token, text_len, trim_ows};
+use crate::fields::{digits, is_name, text_len, token_len, trim_ows};
 use crate::framing::{self, Framing, FramingError};
 use crate::head::{Field, Version};
 use crate::known::{KnownField, KnownFields, OF_HOP};
@@ -143,6 +143,33 @@ impl HeadLines {
 
     /// Reads up to the end of a line. Removes the consumed bytes from `input`.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
+        match self.read_line(input) {
+            Some(progress) => Ok(progress),
+            None => self.read_part(input),
+        }
+    }
+
+    /// Reads a line that is whole in the input, as nearly all are: text without HTAB, and CRLF. `None`: it is another
+    /// one, and nothing is read.
+    #[inline]
+    fn read_line(&mut self, input: &mut &[u8]) -> Option<Progress> {
+        let length = text_len(input);
+        let (text, rest) = input.split_at(length);
+        let rest = rest.strip_prefix(b"\r\n")?;
+        let size = self.size + length + b"\r\n".len();
+        let is_usual = self.position == LinePosition::Start
+            && text.first() != Some(&b' ')
+            && length <= self.limits.line
+            && size <= self.limits.head;
+        if !is_usual {
+            return None;
+        }
+        self.push(text);
+        (self.size, *input) = (size, rest);
+        Some(if text.is_empty() { Progress::End } else { Progress::Line })
+    }
+
+    fn read_part(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
         while let Some(&first) = input.first() {
             let is_text = match self.position {
                 LinePosition::Start => !first.is_ascii_control() && first != b' ',
@@ -189,11 +216,7 @@ impl HeadLines {
         let of_head = self.limits.head - self.size.min(self.limits.head);
         let of_line = self.limits.line - self.line().len().min(self.limits.line);
         let (text, rest) = input.split_at(length.min(of_head).min(of_line));
-        if self.section.bytes.capacity() < USUAL.0 {
-            self.section.bytes.reserve(USUAL.0);
-            self.section.lines.reserve(USUAL.1);
-        }
-        self.section.bytes.extend_from_slice(text);
+        self.push(text);
         self.size += text.len();
         *input = rest;
         if text.len() == length {
@@ -203,6 +226,15 @@ impl HeadLines {
         self.size += 1;
         *input = &rest[1..];
         Err(if of_head <= of_line { LineError::TooLarge } else { LineError::LineTooLong })
+    }
+
+    #[inline]
+    fn push(&mut self, text: &[u8]) {
+        if self.section.bytes.capacity() < USUAL.0 {
+            self.section.bytes.reserve(USUAL.0);
+            self.section.lines.reserve(USUAL.1);
+        }
+        self.section.bytes.extend_from_slice(text);
     }
 
     /// The current line as far as it is received, without its end.
@@ -218,12 +250,11 @@ impl HeadLines {
     /// Adds the complete line to the section as a field.
     pub fn take_field(&mut self) -> Result<(), LineError> {
         let line = self.line();
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(LineError::Malformed)?;
-        let known = KnownField::of(&line[..colon]);
-        // The name of a known field is a token.
-        if known.is_none() && !is_token(&line[..colon]) {
+        let colon = token_len(line);
+        if colon == 0 || line.get(colon) != Some(&b':') {
             return Err(LineError::Malformed);
         }
+        let known = KnownField::of(&line[..colon]);
         if self.section.lines.len() >= self.limits.fields {
             return Err(LineError::TooManyFields);
         }

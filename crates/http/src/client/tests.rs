@@ -11,7 +11,11 @@ fn summary(head: &Head, used: usize) -> String {
 }
 
 fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let (mut parser, mut used) = (Parser::new(Limits::default()), 0);
+    read_within(Limits::default(), parts)
+}
+
+fn read_within<'a>(limits: Limits, parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let (mut parser, mut used) = (Parser::new(limits), 0);
     let mut interim = String::new();
     for part in parts {
         let mut rest = part;
@@ -120,5 +124,14 @@ proptest! {
         let (start, end) = input.split_at(at.index(input.len()));
         prop_assert_eq!(read([start, end]), read([&*input]));
         prop_assert_eq!(read(input.chunks(1)), read([&*input]));
+    }
+
+    #[test]
+    fn a_limit_is_the_same_for_lines_that_come_in_parts(
+        input in input(),
+        (head, line, fields) in (0..90usize, 0..30usize, 0..4usize),
+    ) {
+        let limits = Limits { head, line, fields };
+        prop_assert_eq!(read_within(limits, input.chunks(1)), read_within(limits, [&*input]));
     }
 }
