@@ -40,10 +40,11 @@ pub fn write_ip(address: IpAddr, out: &mut Vec<u8>) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
             let [first, rest @ ..] = address.octets();
-            write_number(first.into(), out);
+            out.reserve("255.255.255.255".len());
+            write_octet(first, out);
             for octet in rest {
                 out.push(b'.');
-                write_number(octet.into(), out);
+                write_octet(octet, out);
             }
         }
         IpAddr::V6(address) => {
@@ -51,6 +52,17 @@ pub fn write_ip(address: IpAddr, out: &mut Vec<u8>) {
             debug_assert!(written.is_ok(), "a Vec takes every byte");
         }
     }
+}
+
+#[inline]
+fn write_octet(octet: u8, out: &mut Vec<u8>) {
+    if octet >= 100 {
+        out.push(b'0' + octet / 100);
+    }
+    if octet >= 10 {
+        out.push(b'0' + octet / 10 % 10);
+    }
+    out.push(b'0' + octet % 10);
 }
 
 #[cfg(test)]

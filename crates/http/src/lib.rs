@@ -29,6 +29,8 @@ pub mod trace_context;
 
 pub mod rule;
 
+pub mod write;
+
 pub mod response;
 
 pub mod client;

@@ -5,6 +5,7 @@
 use taipan_http::digits::{write_ip, write_number};
 use taipan_http::fields::host_and_port;
 use taipan_http::status::Status;
+use taipan_http::write::put;
 
 use crate::log_line::{Attempt, Client, Line, Step, StepKind};
 use crate::sink::Collector;
@@ -298,10 +299,6 @@ pub fn export(collector: &Collector, version: &str, lines: &[u8]) -> Vec<u8> {
     }
     put(&mut out, &[b"]}]}]}"]);
     out
-}
-
-fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
-    parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
 #[cfg(test)]

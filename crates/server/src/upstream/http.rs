@@ -18,6 +18,7 @@ use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::known::is_hop_by_hop;
 use taipan_http::target::{SafePath, encode_path};
 use taipan_http::trailers::{self, Trailers};
+use taipan_http::write::put;
 
 use super::head::HeadParser;
 use super::transport::{Connection, ReadError, Retry, Transport};
@@ -418,8 +419,4 @@ fn put_end(next: Next<'_>, accepts: Accepts, out: &mut Vec<u8>) {
             put(out, &[b"Connection: Upgrade\r\nUpgrade: ", protocol, b"\r\n\r\n"]);
         }
     }
-}
-
-fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
-    parts.iter().for_each(|part| out.extend_from_slice(part));
 }
