@@ -51,7 +51,12 @@ impl UpstreamLog {
 
     /// Begins an attempt, which waits for a connection to an upstream that is `name` until its endpoint is known.
     pub fn begin(self: &Rc<UpstreamLog>, name: &Rc<str>, protocol: Protocol) -> AttemptLog {
-        let (number, began) = (self.number(), clock::micros());
+        self.begin_at(clock::micros(), name, protocol)
+    }
+
+    /// As `begin`, at this time of `clock::micros`.
+    pub fn begin_at(self: &Rc<UpstreamLog>, began: u64, name: &Rc<str>, protocol: Protocol) -> AttemptLog {
+        let number = self.number();
         let mut attempts = self.attempts.borrow_mut();
         if attempts.len() < MAX_ATTEMPTS {
             attempts.push(Attempt { number, began, protocol, ..Attempt::new(name.clone()) });
@@ -110,6 +115,20 @@ impl AttemptLog {
         self.update(|attempt| _ = attempt.connect_micros.get_or_insert(micros));
     }
 
+    /// A connection that was idle has taken the head of the request, without waiting.
+    pub fn on_idle_connection(&self) {
+        self.update(|attempt| attempt.connect_micros = Some(0));
+    }
+
+    /// The whole response has come at once, with this many bytes of the body.
+    pub fn on_response(&self, status: Status, received: usize) {
+        let micros = self.micros();
+        self.update(|attempt| {
+            (attempt.first_byte_micros, attempt.total_micros) = (Some(micros), Some(micros));
+            (attempt.status, attempt.received) = (Some(status), received as u64);
+        });
+    }
+
     /// The head of the response has come.
     pub fn on_head(&self, status: Status) {
         let micros = self.micros();
@@ -156,8 +175,7 @@ impl AttemptLog {
 
 impl Drop for AttemptLog {
     fn drop(&mut self) {
-        let micros = self.micros();
-        self.update(|attempt| attempt.total_micros = Some(micros));
+        self.update(|attempt| _ = attempt.total_micros.get_or_insert_with(|| self.micros()));
     }
 }
 

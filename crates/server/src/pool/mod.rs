@@ -792,7 +792,7 @@ impl PooledConnection {
         if self.is_spent() || pool.waiting() > 0 && !self.is_open() {
             return;
         }
-        let is_ours = self.leased.elapsed() < FAIR_SHARE && pool.waiting() > 0;
+        let is_ours = pool.waiting() > 0 && self.leased.elapsed() < FAIR_SHARE;
         if !is_ours && pool.is_recalled(self.endpoint()) {
             pool.recalled.take();
             return;

@@ -94,9 +94,10 @@ impl SentRequest {
         }
         let pool = upstreams.pools.get(upstream_id)?;
         let connection = pool.take_ready(Choice::Any, &[])?;
+        let began = clock::micros();
         let log = services.access.names_upstreams(host).then(|| {
             let log = Rc::new(UpstreamLog::of_trace(services.access.sends_spans_of(trace)));
-            let attempt = log.begin(pool.name(), Protocol::Http);
+            let attempt = log.begin_at(began, pool.name(), Protocol::Http);
             attempt.on_endpoint(connection.endpoint_address());
             (log, attempt)
         });
@@ -114,7 +115,7 @@ impl SentRequest {
             return None;
         }
         services.counts.add(Count::UpstreamRequests, 1);
-        log.iter().for_each(|(_, attempt)| attempt.on_connection());
+        log.iter().for_each(|(_, attempt)| attempt.on_idle_connection());
         let running = services.access.recent.run(&LoggedRequest {
             client,
             // It is still idle.
@@ -123,7 +124,7 @@ impl SentRequest {
             host,
             destination: DestinationId::default(),
             time: services.clock.now(),
-            began: clock::micros(),
+            began,
             tls: None,
         });
         Some(Box::new(SentRequest {
@@ -229,8 +230,7 @@ impl SentRequest {
             writer = writer.received(Field { value, ..field });
         }
         if let Some((_, attempt)) = &self.log {
-            attempt.on_head(head.status);
-            attempt.add_received(body.len());
+            attempt.on_response(head.status, body.len());
         }
         let writer = length.into_iter().fold(writer, HeadWriter::length);
         let (upstream, trace) = (self.log().cloned(), self.trace);
