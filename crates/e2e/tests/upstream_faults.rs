@@ -245,22 +245,26 @@ fn a_response_that_stops_or_has_another_length_is_never_a_whole_one() {
                 };
                 fixture.check(&mut rows, &what, &format!("/{}{at}", Fault::Stop.letter()), expected);
             }
-            let (twice, long): (&[&str], &[&str]) = match protocol {
+            let (twice, long): (&[&str], &[&str]) = match (protocol, beside) {
+                // On a busy machine, a hedge responds before the first endpoint does.
+                (Protocol::Http1, Beside::Hedge) => (&["200 hello"], &["200 hel", "200 hello"]),
+                (Protocol::Http2, Beside::Hedge) => {
+                    (&["200 hello", "502", "cut"], &["502", "cut", "200 hello"])
+                }
                 // What follows the announced end belongs to no response.
-                Protocol::Http1 => (&["200 hello"], &["200 hel"]),
-                Protocol::Http2 => (&["200 hello", "502", "cut"], &["502", "cut"]),
+                (Protocol::Http1, _) => (&["200 hello"], &["200 hel"]),
+                (Protocol::Http2, _) => (&["200 hello", "502", "cut"], &["502", "cut"]),
+            };
+            let short: &[&str] = match beside {
+                Beside::Hedge => &["502", "504", "cut", "200 hello"],
+                _ => &["502", "504", "cut"],
             };
             fixture.check(&mut rows, &what, &format!("/{}", Fault::Twice.letter()), twice);
             // The announced part is the response: another path is asked behind it.
             fixture.is_well.store(false, Ordering::SeqCst);
             let got = fixture.get(&format!("/{}", Fault::TooLong.letter()));
             rows.holds(format!("{what} too long: {got}"), &long.join(" or "), long.contains(&&*got));
-            fixture.check(
-                &mut rows,
-                &what,
-                &format!("/{}", Fault::TooShort.letter()),
-                &["502", "504", "cut"],
-            );
+            fixture.check(&mut rows, &what, &format!("/{}", Fault::TooShort.letter()), short);
         }
     }
 }
