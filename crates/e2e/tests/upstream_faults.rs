@@ -173,7 +173,7 @@ fn start(protocol: Protocol, beside: Beside) -> Fixture {
     let config = format!(
         "workers = 1\n[timeouts]\ndelay = 0\n[[route]]\npath = \"/\"\nproxy = \"http://app\"\n{cache}[[application]]\n\
          name = \"app\"\nprotocol = \"http\"\n{endpoints}{hedge}http2 = {}\nkeep = \"0s\"\nretries = 1\n\
-         first_byte = \"300ms\"\nidle = \"300ms\"\n[application.health]\nfailures = 0\n",
+         first_byte = \"1s\"\nidle = \"1s\"\n[application.health]\nfailures = 0\n",
         protocol == Protocol::Http2
     );
     Fixture { server: Site::new().config(&config).start(), is_well }
@@ -229,42 +229,47 @@ fn a_response_that_breaks_off_at_any_byte_by_http2_is_never_a_whole_one() {
 
 #[test]
 fn a_response_that_stops_or_has_another_length_is_never_a_whole_one() {
-    let mut rows = Rows::new();
-    for protocol in [Protocol::Http1, Protocol::Http2] {
-        let length = response(protocol, 1, 0).len();
-        for beside in [Beside::Nothing, Beside::Cache, Beside::Retry, Beside::Hedge] {
-            let fixture = start(protocol, beside);
-            let what = format!("{protocol:?} {beside:?}");
-            for at in [0, 1, 9, 20, length - BODY.len() - 1, length - BODY.len(), length - 1] {
-                // A hedge responds while the head is awaited. What has begun has no other endpoint.
-                let expected: &[&str] = match (beside, at < length - BODY.len()) {
-                    (Beside::Hedge, true) if protocol == Protocol::Http1 || at <= 20 => &["200 hello"],
-                    (Beside::Hedge, _) => &["200 hello", "502", "504", "cut"],
-                    (_, true) => &["502", "504", "cut"],
-                    (_, false) => &["502", "504", "cut"],
-                };
-                fixture.check(&mut rows, &what, &format!("/{}{at}", Fault::Stop.letter()), expected);
+    // At the same time: each waits for its endpoint most of its time, and a busy one has its time to respond.
+    thread::scope(|scope| {
+        for protocol in [Protocol::Http1, Protocol::Http2] {
+            for beside in [Beside::Nothing, Beside::Cache, Beside::Retry, Beside::Hedge] {
+                scope.spawn(move || stops_or_has_another_length(protocol, beside));
             }
-            let (twice, long): (&[&str], &[&str]) = match (protocol, beside) {
-                // On a busy machine, a hedge responds before the first endpoint does.
-                (Protocol::Http1, Beside::Hedge) => (&["200 hello"], &["200 hel", "200 hello"]),
-                (Protocol::Http2, Beside::Hedge) => {
-                    (&["200 hello", "502", "cut"], &["502", "cut", "200 hello"])
-                }
-                // What follows the announced end belongs to no response.
-                (Protocol::Http1, _) => (&["200 hello"], &["200 hel"]),
-                (Protocol::Http2, _) => (&["200 hello", "502", "cut"], &["502", "cut"]),
-            };
-            let short: &[&str] = match beside {
-                Beside::Hedge => &["502", "504", "cut", "200 hello"],
-                _ => &["502", "504", "cut"],
-            };
-            fixture.check(&mut rows, &what, &format!("/{}", Fault::Twice.letter()), twice);
-            // The announced part is the response: another path is asked behind it.
-            fixture.is_well.store(false, Ordering::SeqCst);
-            let got = fixture.get(&format!("/{}", Fault::TooLong.letter()));
-            rows.holds(format!("{what} too long: {got}"), &long.join(" or "), long.contains(&&*got));
-            fixture.check(&mut rows, &what, &format!("/{}", Fault::TooShort.letter()), short);
         }
+    });
+}
+
+fn stops_or_has_another_length(protocol: Protocol, beside: Beside) {
+    let mut rows = Rows::new();
+    let length = response(protocol, 1, 0).len();
+    let fixture = start(protocol, beside);
+    let what = format!("{protocol:?} {beside:?}");
+    for at in [0, 1, 9, 20, length - BODY.len() - 1, length - BODY.len(), length - 1] {
+        // A hedge responds while the head is awaited. What has begun has no other endpoint.
+        let expected: &[&str] = match (beside, at < length - BODY.len()) {
+            (Beside::Hedge, true) if protocol == Protocol::Http1 || at <= 20 => &["200 hello"],
+            (Beside::Hedge, _) => &["200 hello", "502", "504", "cut"],
+            (_, true) => &["502", "504", "cut"],
+            (_, false) => &["502", "504", "cut"],
+        };
+        fixture.check(&mut rows, &what, &format!("/{}{at}", Fault::Stop.letter()), expected);
     }
+    let (twice, long): (&[&str], &[&str]) = match (protocol, beside) {
+        // On a busy machine, a hedge responds before the first endpoint does.
+        (Protocol::Http1, Beside::Hedge) => (&["200 hello"], &["200 hel", "200 hello"]),
+        (Protocol::Http2, Beside::Hedge) => (&["200 hello", "502", "cut"], &["502", "cut", "200 hello"]),
+        // What follows the announced end belongs to no response.
+        (Protocol::Http1, _) => (&["200 hello"], &["200 hel"]),
+        (Protocol::Http2, _) => (&["200 hello", "502", "cut"], &["502", "cut"]),
+    };
+    let short: &[&str] = match beside {
+        Beside::Hedge => &["502", "504", "cut", "200 hello"],
+        _ => &["502", "504", "cut"],
+    };
+    fixture.check(&mut rows, &what, &format!("/{}", Fault::Twice.letter()), twice);
+    // The announced part is the response: another path is asked behind it.
+    fixture.is_well.store(false, Ordering::SeqCst);
+    let got = fixture.get(&format!("/{}", Fault::TooLong.letter()));
+    rows.holds(format!("{what} too long: {got}"), &long.join(" or "), long.contains(&&*got));
+    fixture.check(&mut rows, &what, &format!("/{}", Fault::TooShort.letter()), short);
 }
