@@ -436,11 +436,13 @@ fn the_name_of_another_server_means_its_flags_and_it_goes_to_the_background() {
 fn signals_mean_what_they_mean_to_the_other_server() {
     let mut rows = Rows::new();
     let server = boa("DocumentRoot HOME/www\nErrorLog HOME/error_log\n");
+    server.get("/plain");
+    server.get("/none");
     server.signal(Signal::USR1);
     server.signal(Signal::USR2);
     server.signal(Signal::ALARM);
     let log = server.home().join("error_log");
-    rows.check("ALRM", wait_until(TIMEOUT, || read(&log).contains("requests")), true);
+    rows.check("ALRM", wait_until(TIMEOUT, || read(&log).contains("] 2 requests, 1 errors\n")), true);
     rows.check("still there", server.get("/plain").status, 200);
     let conf = server.home().join("boa.conf");
     let changed = read(&conf).replace("DefaultType text/plain", "DefaultType text/x-changed");

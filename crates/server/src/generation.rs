@@ -16,7 +16,7 @@ use cache::store::purge::Purge;
 use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, umask};
 use site::maintenance::Maintenance;
-use site::model::{Sandbox, Sink, Site, Symlinks};
+use site::model::{Sandbox, SignalSet, Sink, Site, Symlinks};
 use site::named_files::FileId;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -531,9 +531,13 @@ impl MainThread {
             MasterCommand::Stats { form, to } => self.report_stats(move |report| {
                 tokio::spawn(send_text(to, report.write(form)));
             }),
-            MasterCommand::LogStats => self.report_stats(|report| {
-                report.write(Form::Text).lines().for_each(|line| log::info(format_args!("{line}")));
-            }),
+            MasterCommand::LogStats => {
+                let signals = self.site.signals;
+                self.report_stats(move |report| match signals {
+                    SignalSet::Boa => log::info(format_args!("{}", report.boa_line())),
+                    _ => report.write(Form::Text).lines().for_each(|line| log::info(format_args!("{line}"))),
+                });
+            }
             MasterCommand::Challenge { number, name, pem } => {
                 self.challenges.set(&name, &pem);
                 // The master may have ended.

@@ -366,6 +366,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// What Boa writes to its error log at SIGALRM.
+    pub fn boa_line(&self) -> String {
+        let sum = |counts: &[Count]| counts.iter().map(|count| self.counts.get(*count)).sum::<u64>();
+        let requests = sum(&[Count::Http10, Count::Http11, Count::Http2, Count::Unreadable]);
+        let errors = sum(&[Count::Status4xx, Count::Status5xx]);
+        format!("{requests} requests, {errors} errors")
+    }
+
     pub fn write(&self, form: Form) -> String {
         match form {
             Form::Text => self.text(),
