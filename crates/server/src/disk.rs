@@ -3,6 +3,7 @@
 //! Knows nothing of files. It runs closures, limits how many closures and requests wait, keeps threads free for other
 //! devices when one hangs, and applies a timeout.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::semaphore::{Permit, Semaphore};
 use crate::sys::calls;
+use crate::tasks::spawn_local;
 
 /// Why a closure gave no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,20 @@ pub enum Busy {
     Shed,
     /// The closure panicked, or no thread could be started.
     Failed,
+}
+
+/// A closure and its result without their types, so that the program has the code that runs them once, and not for each
+/// closure.
+type UntypedWork = Box<dyn FnOnce() -> Untyped + Send>;
+type Untyped = Box<dyn Any + Send>;
+
+fn untyped<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> UntypedWork {
+    Box::new(move || Box::new(work()))
+}
+
+/// The result of an [`untyped`] closure, which returned a `T`.
+fn typed<T: 'static>(result: Result<Untyped, Busy>) -> Result<T, Busy> {
+    result?.downcast().map(|result| *result).map_err(|_| Busy::Failed)
 }
 
 /// The device of a file system: its major and minor number (stat(2)).
@@ -185,6 +201,10 @@ impl Disk {
         what: Work,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
+        typed(self.run_untyped(device, what, untyped(work)).await)
+    }
+
+    async fn run_untyped(&self, device: Device, what: Work, work: UntypedWork) -> Result<Untyped, Busy> {
         let lane = self.lane(device);
         let _places = (lane.places.take().ok_or(Busy::Full)?, self.queue.take().ok_or(Busy::Full)?);
         let done = async {
@@ -211,8 +231,17 @@ impl Disk {
         what: Work,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
+        typed(self.run_untyped_for_request(device, what, untyped(work)).await)
+    }
+
+    async fn run_untyped_for_request(
+        &self,
+        device: Device,
+        what: Work,
+        work: UntypedWork,
+    ) -> Result<Untyped, Busy> {
         let _admitted = self.admit(device)?;
-        self.wait(self.run(device, what, work)).await.and_then(|result| result)
+        self.wait(self.run_untyped(device, what, work)).await.and_then(|result| result)
     }
 
     /// Closes a file on a helper thread. The queue is not bounded, because opening files is.
@@ -225,7 +254,7 @@ impl Disk {
     pub async fn close_files(self: Rc<Disk>, mut files: Closing) -> io::Result<()> {
         while let Some((device, file)) = files.recv().await {
             let lane = self.lane(device);
-            tokio::task::spawn_local(async move {
+            spawn_local(async move {
                 if let Ok(thread) = permit(&lane.threads).await {
                     tokio::task::spawn_blocking(move || drop((file, thread)));
                 }

@@ -118,6 +118,7 @@ pub mod finding;
 pub mod handshake;
 pub mod peer;
 pub mod semaphore;
+pub mod tasks;
 pub mod terminal;
 
 pub mod sys;

@@ -6,13 +6,12 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::task::spawn_local;
-
 use crate::client_names::message::{NameEvent, NameQuestion};
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log;
 use crate::names::Resolver;
 use crate::service_process::{self, ServiceSetup, WorkerService};
+use crate::tasks::spawn_local;
 
 /// Names that are looked up at the same time, for all workers.
 const MAX_LOOKUPS: usize = 64;

@@ -11,13 +11,13 @@ use site::endpoint::Resolution;
 use site::model::Site;
 use tokio::io::Interest;
 use tokio::sync::Notify;
-use tokio::task::spawn_local;
 
 use crate::ipc::{Channel, Received};
 use crate::names::SystemNames;
 use crate::pool::message::PoolCommand;
 use crate::privilege::Identity;
 use crate::spawner::process::{Privileges, settle_in};
+use crate::tasks::spawn_local;
 use crate::{log, sys, terminal};
 
 const FAILED: u8 = 1;

@@ -31,6 +31,7 @@ use crate::publishing::changes;
 use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::{Block, Counts, RecentText, Reporter, Snapshot};
+use crate::tasks::spawn_into;
 use crate::tls::{ClientTls, ServerTls};
 use crate::watch::Watch;
 
@@ -185,26 +186,26 @@ async fn serve(
     for socket in listeners {
         tasks.spawn_local(accept(connections.clone(), socket.into_listener()?));
     }
-    tasks.spawn_local(run_ticks(connections.clone()));
-    tasks.spawn_local(flush_access_logs(connections.clone()));
+    spawn_into(&mut tasks, run_ticks(connections.clone()));
+    spawn_into(&mut tasks, flush_access_logs(connections.clone()));
     tasks.spawn_local(idle::serve(connections.clone()));
     if let Some(spawner) = &connections.responder.upstreams.spawner {
-        tasks.spawn_local(spawner.clone().receive_events());
+        spawn_into(&mut tasks, spawner.clone().receive_events());
     }
     for pool in &connections.responder.upstreams.pools {
-        tasks.spawn_local(pool.clone().run());
+        spawn_into(&mut tasks, pool.clone().run());
     }
     if let Some(forward_proxy) = &connections.responder.forward_proxy {
-        tasks.spawn_local(forward_proxy.clone().run());
+        spawn_into(&mut tasks, forward_proxy.clone().run());
     }
-    tasks.spawn_local(connections.services.client_names.clone().run());
+    spawn_into(&mut tasks, connections.services.client_names.clone().run());
     if !connections.services.site.published_roots().is_empty() {
-        tasks.spawn_local(changes::subscribe().receive(connections.responder.files.clone()));
+        spawn_into(&mut tasks, changes::subscribe().receive(connections.responder.files.clone()));
     }
     let disk = connections.services.disk.clone();
     let workers = connections.services.site.workers.map_or(1, NonZeroUsize::get) as u64;
     let recent = RECENT.div_ceil(workers).max(RECENT_OF_EACH);
-    tasks.spawn_local(disk.close_files(closing));
+    spawn_into(&mut tasks, disk.close_files(closing));
     on_serving();
     let mut left: Pin<Box<dyn Future<Output = ()>>> = Box::pin(std::future::pending());
     loop {

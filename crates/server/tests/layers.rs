@@ -251,6 +251,7 @@ const SERVER: &[&str] = &[
     "encoder",
     "admission",
     "semaphore",
+    "tasks",
     "clock",
     "handshake",
     "finding",

@@ -17,7 +17,6 @@ use rustix::thread::CapabilitySet;
 use rustls::RootCertStore;
 use site::certificates::{Certificates, Challenge};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::task::spawn_local;
 use zeroize::Zeroizing;
 
 use super::account::{AccountKey, Binding, uri};
@@ -34,6 +33,7 @@ use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log;
 use crate::privilege::Identity;
 use crate::sandbox::{self, Confinement, Connects, Demand, MAX_PORTS, Pipes, Reads, Writes};
+use crate::tasks::spawn_local;
 
 const FAILED: u8 = 1;
 /// Certificates that are ordered at the same time.

@@ -22,6 +22,7 @@ use crate::encoder::{self, Effort};
 use crate::files::beneath::Wait;
 use crate::files::open::read;
 use crate::stats::Count;
+use crate::tasks::spawn_local;
 
 /// Bytes of the largest body that gets a copy. A larger one is compressed while it is sent.
 const LARGEST: u64 = 1 << 20;
@@ -142,7 +143,7 @@ impl Cache {
             return;
         };
         let (cache, entry, text) = (self.clone(), entry.clone(), text.to_owned());
-        tokio::task::spawn_local(async move {
+        spawn_local(async move {
             let _permit = permit;
             let Ok(Some(bytes)) = result.await else { return entry.copies.end(coding, Copy::NoGain) };
             let copy = entry.encoded(coding, stored_body(&cache.services, bytes));

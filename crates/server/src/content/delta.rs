@@ -25,6 +25,7 @@ use crate::files::made::{Made, Source};
 use crate::files::open::{read, stat};
 use crate::files::{Entry, Files};
 use crate::sys::calls;
+use crate::tasks::spawn_local;
 
 /// What a search for a dictionary reads at most.
 const NAMES: usize = 10_000;
@@ -89,7 +90,7 @@ fn remember(files: &Rc<Files>, entry: &Entry, deltas: &Deltas) {
         return;
     };
     let files = files.clone();
-    tokio::task::spawn_local(async move {
+    spawn_local(async move {
         if let Ok(Some((hash, content))) = result.await {
             files.dictionaries.insert(hash, content);
         }
@@ -117,7 +118,7 @@ fn make(
     let Some(result) = files.services.background.run(work) else { return };
     deltas.set(hash, coding, Delta::Making);
     let (files, path, entry) = (files.clone(), path.clone().into_owned(), entry.clone());
-    tokio::task::spawn_local(async move {
+    spawn_local(async move {
         match result.await {
             Ok(Ok((dictionary, Some(made)))) => {
                 files.dictionaries.insert(hash, dictionary);

@@ -19,6 +19,7 @@ use crate::files::made::{Made, Source};
 use crate::files::open::stat;
 use crate::files::{Entry, Files};
 use crate::log;
+use crate::tasks::spawn_local;
 
 /// With less for the cache, descriptors are few.
 const FEW_DESCRIPTORS: usize = 128;
@@ -45,7 +46,7 @@ pub fn make(files: &Rc<Files>, host: HostKey, path: &SafePath<'_>, entry: &Rc<En
     let work = move || encode(source, coding, effort, inline);
     let Some(result) = files.services.background.run(work) else { return };
     let (files, path, entry) = (files.clone(), path.clone().into_owned(), entry.clone());
-    tokio::task::spawn_local(async move {
+    spawn_local(async move {
         let _permit = permit;
         match result.await {
             Ok(Ok(Outcome::Made(made))) => files.add_made(host, &path, &entry, coding, Some(made)),

@@ -26,7 +26,6 @@ use site::plan::{Plan, PlannedAction};
 use taipan_http::head::{Method, Names};
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, normalized};
-use tokio::task::spawn_local;
 
 use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more};
 use self::next_hop::NextHop;
@@ -41,6 +40,7 @@ use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, BodyStream, RequestOrigin, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
+use crate::tasks::spawn_local;
 use crate::upstream::{Form, Handler, HandlerKind, Outcome, Unrendered};
 
 /// What a stored response leads to.

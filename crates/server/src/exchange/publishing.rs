@@ -39,6 +39,7 @@ use crate::request::body::Length;
 use crate::response::Response;
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
+use crate::tasks::spawn_local;
 
 /// The path of a resource in a route that is published.
 #[derive(Clone)]
@@ -447,7 +448,7 @@ impl<'a> Exchange<'a> {
     /// Removes what has been moved to the trash, while the client gets its response.
     fn empty_trash(&self, store: &Store) {
         let (store, disk) = (store.clone(), self.services.disk.clone());
-        tokio::task::spawn_local(async move {
+        spawn_local(async move {
             let device = store.root.device;
             // What is left after an error is removed with what is discarded next, or at the next start.
             let begun = disk.run(device, Work::Listing, move || Emptying::begin(&store)).await;

@@ -15,6 +15,7 @@ use super::lookup::Query;
 use super::{Entry, Files, Key};
 use crate::disk::{Busy, Device, Work};
 use crate::semaphore::Permit;
+use crate::tasks::spawn_local;
 
 /// A lookup that may wait for a disk.
 pub struct DiskLookup {
@@ -54,7 +55,7 @@ impl DiskLookup {
         if self.files.pending.borrow().contains_key(&self.key) {
             return;
         }
-        tokio::task::spawn_local(async move {
+        spawn_local(async move {
             let _permit = permit;
             if self.find().await.is_err() {
                 partial.expire();
@@ -89,7 +90,7 @@ impl DiskLookup {
         let pending = Rc::new(Pending { device, ..Pending::default() });
         files.pending.borrow_mut().insert(key.clone(), pending.clone());
         let guard = LookupGuard { files, key, pending: pending.clone() };
-        let task = tokio::task::spawn_local(async move {
+        let task = spawn_local(async move {
             let LookupGuard { files, key: (host, path), pending } = &guard;
             let stamps = cached.as_ref().map_or(Vec::new(), |entry| entry.stamps.clone());
             let has_begun = pending.has_begun.clone();

@@ -22,6 +22,7 @@ use super::roots::Roots;
 use super::table::{Cost, Table};
 use super::{Files, HostKey};
 use crate::disk::{Device, Work};
+use crate::tasks::spawn_local;
 
 /// Names without a folder that are remembered, for each folder that may be.
 const MISSING: usize = 4;
@@ -215,7 +216,7 @@ impl Files {
                 if let Ok(wanted) = wanted() {
                     let files = self.clone();
                     // The next one tries again.
-                    tokio::task::spawn_local(async move { _ = files.find_folder(wanted).await });
+                    spawn_local(async move { _ = files.find_folder(wanted).await });
                 }
             }
             return Found::Folder(folder);

@@ -24,6 +24,7 @@ use super::Files;
 use super::beneath::Root;
 use super::hidden_files::HiddenFiles;
 use crate::disk::{Device, Work};
+use crate::tasks::spawn_local;
 use crate::{log, privilege};
 
 /// The timeout of opening a root at the start. A later request opens it again.
@@ -248,7 +249,7 @@ impl Roots {
         let is_due = now - state.opened_at >= roots.check_seconds;
         if is_due && state.reopening == Reopening::Idle {
             state.reopening = Reopening::Running;
-            tokio::task::spawn_local(reopen(files.clone(), path.to_owned()));
+            spawn_local(reopen(files.clone(), path.to_owned()));
         }
         match &state.opened {
             Opened::Root(root) => Ok(root.clone()),

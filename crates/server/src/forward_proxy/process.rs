@@ -11,12 +11,13 @@ use std::rc::Rc;
 use site::endpoint::EndpointAddress;
 use site::forward_proxy::{ForwardProxy, Host};
 use tokio::net::TcpStream;
-use tokio::task::{AbortHandle, spawn_local};
+use tokio::task::AbortHandle;
 
 use super::message::{ConnectEvent, ConnectFailure, ConnectRequest, Failure};
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::names::Resolver;
 use crate::service_process::{self, ServiceSetup, WorkerService};
+use crate::tasks::spawn_local;
 
 /// Connections that are being made at the same time, for all workers.
 const MAX_CONNECTING: usize = 512;

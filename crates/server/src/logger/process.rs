@@ -16,7 +16,7 @@ use site::rotation::Rotation;
 use site::sink::Collector;
 use tokio::io::Interest;
 use tokio::sync::Notify;
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout, timeout_at};
 
 use super::collector::{self, Encryption, Failure};
@@ -32,6 +32,7 @@ use crate::names::{Resolver, SystemNames};
 use crate::privilege::Identity;
 use crate::spawner::process::{Privileges, settle_in};
 use crate::supervisor::{self, RestartLimit};
+use crate::tasks::spawn_local;
 use crate::{sandbox, sys, terminal};
 
 const FAILED: u8 = 1;

@@ -16,12 +16,13 @@ use site::memory;
 use taipan_http::status::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
-use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::message::EndpointId;
 use super::selection::EndpointEntry;
 use super::{Pool, PooledConnection, Reporter, Stream};
+
+use crate::tasks::spawn_local;
 
 /// Bytes of the head of a response, with 32 for each field.
 const MAX_HEAD: u32 = 64 * 1024;

@@ -14,12 +14,12 @@ use script::environment::Environment;
 use script::fastcgi::client::{Client, ClientError, Event};
 use script::fastcgi::{Multiplexing, Persistence, ProtocolStatus, RequestId, Role};
 use site::memory;
-use tokio::task::spawn_local;
 
 use super::message::EndpointId;
 use super::{Checkout, Pool, PooledConnection};
 use crate::buffer::append;
 use crate::services::Services;
+use crate::tasks::spawn_local;
 
 /// Bytes that one stream buffers of a response. Nothing more is read then.
 const MAX_RECEIVED: usize = (memory::MULTIPLEXED - memory::BUFFER - memory::SCRIPT) as usize;

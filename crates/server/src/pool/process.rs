@@ -18,7 +18,6 @@ use site::upstream::{Endpoints, Upstream};
 use tokio::io::Interest;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::spawn_local;
 
 use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
 use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
@@ -34,6 +33,7 @@ use crate::spawner::Exit;
 use crate::spawner::groups;
 use crate::spawner::launch::Process;
 use crate::spawner::process::{Privileges, settle_in};
+use crate::tasks::spawn_local;
 use crate::tls::{ClientReading, ClientTls};
 use crate::{log, names, sys, terminal};
 

@@ -14,7 +14,6 @@ use site::upstream::Upstream;
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
-use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 
 use super::head::{HeadParser, Step, UpstreamHead};
@@ -29,6 +28,7 @@ use crate::request::body::{BodyError, Rejection, RequestBody};
 use crate::services::Services;
 use crate::spawner::Exit;
 use crate::stats::Count;
+use crate::tasks::spawn_local;
 
 /// Bytes of an unneeded response that are read so that its connection can have another request.
 const DRAIN_LIMIT: usize = 1024 * 1024;

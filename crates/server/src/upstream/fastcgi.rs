@@ -15,7 +15,6 @@ use script::fastcgi::{self, ProtocolStatus, RequestId, Role};
 use site::upstream::Upstream;
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;
-use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
 use super::transport::{Connection, ReadError, Retry, Sent, Transport};
@@ -25,6 +24,7 @@ use crate::pool::Checkout;
 use crate::pool::multiplexed::{FastCgiStream, StreamData, StreamEnd};
 use crate::services::Services;
 use crate::spawner::Exit;
+use crate::tasks::spawn_local;
 
 /// Reads at a time: an application that writes only errors does not delay others.
 const READS: usize = 16;

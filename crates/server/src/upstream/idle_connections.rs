@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use site::forward_proxy::Host;
-use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 
 use crate::pool::Stream;
+use crate::tasks::spawn_local;
 
 /// Those of a worker.
 pub struct IdleConnections {

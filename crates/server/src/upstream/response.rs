@@ -10,7 +10,6 @@ use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Persistence};
 use taipan_http::known::{KnownField, KnownFields};
 use taipan_http::status::Status;
-use tokio::task::spawn_local;
 
 use super::body::{TOO_LONG, UpstreamBody};
 use super::exchange::Exchange;
@@ -25,6 +24,7 @@ use crate::response::{Body, BodyStream, Response};
 use crate::response_head::HeadWriter;
 use crate::spawner::Exit;
 use crate::stats::Count;
+use crate::tasks::spawn_local;
 
 /// A body without a length that is ready and has at most so many bytes is sent with its head. A larger one is streamed.
 const READY_BODY: usize = site::memory::RESPONSE as usize;

@@ -21,6 +21,7 @@ use crate::disk::{Disk, Work};
 use crate::files::beneath::Wait;
 use crate::files::open::{OpenFile, read};
 use crate::semaphore::Semaphore;
+use crate::tasks::spawn_local;
 
 /// The files, as one worker uses them.
 pub struct DiskTier {
@@ -157,7 +158,7 @@ impl DiskTier {
     fn run(&self, permit: impl Sized + 'static, work: impl FnOnce(&Arc<Store>) + Send + 'static) {
         let (store, disk) = (self.store.clone(), self.disk.clone());
         let device = store.folder().device;
-        tokio::task::spawn_local(async move {
+        spawn_local(async move {
             // Without a helper thread, the response is not stored.
             _ = disk.run(device, Work::File, move || work(&store)).await;
             drop(permit);

@@ -20,7 +20,6 @@ use taipan_http::status::Status;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
-use tokio::task::spawn_local;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use self::script_io::{PipeEnd, ScriptIo, output_pipes, pipes};
@@ -32,6 +31,7 @@ use crate::log::stderr::Errors;
 use crate::services::Services;
 use crate::spawner::{Child, Exit, Spawner};
 use crate::stats::Count;
+use crate::tasks::spawn_local;
 use crate::{log, sys};
 
 /// How long to wait for the exit of a script behind the end of its output: the output of a script that was killed is
