@@ -19,8 +19,8 @@ from .running import Running, running
 
 # The share of the available memory that one more step with users may take.
 MEMORY_SHARE = 0.6
-# Some servers listen before all their processes are started.
-SETTLE_SECONDS = 0.5
+# Some servers listen before all their processes are started, or give back later what only the start needed.
+SETTLE_SECONDS = 1
 # Steps below the best rate after which no more connections are tried.
 FALLING_STEPS = 2
 

@@ -155,9 +155,29 @@ fn unread_script_output_stays_within_the_promised_memory() {
 
 /// Private memory of a process, in bytes.
 fn anonymous(pid: u32) -> u64 {
+    memory(pid, "RssAnon:")
+}
+
+/// Pages of the program and its libraries that a process has in memory, in bytes.
+fn of_files(pid: u32) -> u64 {
+    memory(pid, "RssFile:")
+}
+
+fn memory(pid: u32, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("it is there");
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("it is there");
     line.trim_matches(['\t', ' ', 'k', 'B']).parse::<u64>().expect("it is a number") * 1024
+}
+
+#[test]
+fn what_only_the_start_needed_is_given_back() {
+    let server = Site::new().file("a.txt", "a").config("workers = 1").start();
+    // The C library alone is one; of a program without optimization, a start uses six more.
+    let few = 4 * 1024 * 1024;
+    for pid in [server.pid(), server.serving_pid()] {
+        assert!(wait_until(TIMEOUT, || of_files(pid) < few), "{pid} has {} bytes of files", of_files(pid));
+    }
+    assert_eq!(server.request("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n").body, b"a");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cache::store::purge::Purge;
@@ -40,7 +40,7 @@ use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ClientReading, ClientTls, ServerTls, TlsSetup};
 use crate::watch::{self, MAX_WATCHERS, Watch};
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
-use crate::{clock, connection, control, limits, publishing, sys};
+use crate::{clock, connection, control, limits, publishing, sys, tasks};
 
 /// How long stopped workers may take to write their last log lines.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -55,6 +55,9 @@ const KEPT_HEAP: i32 = 1024 * 1024;
 /// The exit code that a shell reports for a program that SIGINT ended.
 pub const INTERRUPTED: u8 = 130;
 const FAILED: u8 = 1;
+
+/// Whether this process is to give back what its start needed as soon as the main thread has nothing to do.
+static MUST_RELEASE: AtomicBool = AtomicBool::new(false);
 
 /// What a serving process inherits from the master.
 pub struct GenerationSetup {
@@ -205,6 +208,8 @@ struct MainThread {
     sampler: Sampler,
     /// When the next point of the history is made. `None`: nothing happens, or another process makes them.
     next_sample: Option<tokio::time::Instant>,
+    /// When what the start needed is given back.
+    release: Option<tokio::time::Instant>,
     master: Channel,
     predecessor: Option<Channel>,
     /// Receives this process's connections when another process serves.
@@ -296,6 +301,7 @@ impl MainThread {
             reporter,
             sampler,
             next_sample: None,
+            release: None,
             master,
             predecessor,
             successor: None,
@@ -352,7 +358,14 @@ impl MainThread {
     }
 
     fn run(mut self) -> u8 {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let release = || {
+            if MUST_RELEASE.load(Ordering::Relaxed) {
+                MUST_RELEASE.store(false, Ordering::Relaxed);
+                sys::release_start();
+            }
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_io().enable_time().on_thread_park(release).build();
         let code = runtime.and_then(|runtime| runtime.block_on(self.work()));
         log::flush();
         code.unwrap_or_else(|error| {
@@ -407,6 +420,11 @@ impl MainThread {
                 },
                 Some(question) = self.questions.recv() => self.on_question(question),
                 () = until(self.next_sample) => self.sample(),
+                () = until(self.release) => {
+                    self.release = None;
+                    // When this thread begins to wait, so that nothing else is used behind it.
+                    MUST_RELEASE.store(true, Ordering::Relaxed);
+                }
                 () = until(restart) => self.restart()?,
                 () = until(forget) => forget = self.forget_tickets(),
                 () = until(stopped) => return Ok(INTERRUPTED),
@@ -452,7 +470,7 @@ impl MainThread {
         }
         self.phase = Phase::Serving;
         self.sample();
-        sys::unmap_program();
+        self.release = Some(tokio::time::Instant::now() + sys::RELEASE_AFTER);
         self.master.send(&GenerationEvent::Ready)
     }
 
@@ -529,7 +547,7 @@ impl MainThread {
             MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
             MasterCommand::Stats { form: Form::Live, to } => self.report_live(to),
             MasterCommand::Stats { form, to } => self.report_stats(move |report| {
-                tokio::spawn(send_text(to, report.write(form)));
+                tasks::spawn(send_text(to, report.write(form)));
             }),
             MasterCommand::LogStats => {
                 let signals = self.site.signals;
@@ -594,7 +612,7 @@ impl MainThread {
         let ledger = self.ledger.clone();
         let usage = self.process.as_ref().and_then(ProcessFiles::usage);
         let validities = self.tls.as_ref().map_or_else(Vec::new, |tls| tls.validities().to_vec());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let workers = in_time(responses).await;
             let report = Report {
                 since: ledger.since,
@@ -618,7 +636,7 @@ impl MainThread {
     fn report_live(&self, to: OwnedFd) {
         let requests = self.request(WorkerCommand::RecentLines);
         self.report_stats(move |report| {
-            tokio::spawn(async move { send_text(to, report.live(&in_time(requests).await)).await });
+            tasks::spawn(async move { send_text(to, report.live(&in_time(requests).await)).await });
         });
     }
 
@@ -630,7 +648,7 @@ impl MainThread {
                 let mut number = from.into_iter();
                 let responses =
                     self.request_each(|response| WorkerCommand::Recent(number.next().unwrap_or(0), response));
-                tokio::spawn(async move { to.send(in_time(responses).await) });
+                tasks::spawn(async move { to.send(in_time(responses).await) });
             }
             Question::Act(text, to) => {
                 let Ok(permit) = self.acts.clone().try_acquire_owned() else {
@@ -645,7 +663,7 @@ impl MainThread {
                 };
                 let Ok((ours, theirs)) = UnixStream::pair() else { return };
                 if self.master.send(&GenerationEvent::Act { text, to: theirs.into() }).is_ok() {
-                    tokio::spawn(async move {
+                    tasks::spawn(async move {
                         let response = control::response_from(ours).await;
                         drop(permit);
                         // Its client may have closed the connection.
@@ -689,7 +707,7 @@ impl MainThread {
         let begun = purges::shared().begin(purge.clone());
         let workers = self.request(|removed| WorkerCommand::Purge(purge.clone(), removed));
         let files = disk::purge(purge, begun);
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let in_memory = in_time(workers).await.into_iter().flatten().sum();
             // Dropped if there are too many at once: then there is no response, and the client tries again.
             if let Ok(files) = files.await {
@@ -751,7 +769,7 @@ impl MainThread {
         let begun = self.request(|begun| WorkerCommand::Watch(watch.clone(), begun));
         self.watches.push(watch.clone());
         let site = self.site.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             in_time(begun).await;
             let to = respond(Ok(format!("# watching process {}", std::process::id())));
             watch::stream::run(to, watch, events, site).await;
@@ -777,7 +795,7 @@ impl MainThread {
         event: impl FnOnce(Vec<Option<()>>) -> Option<GenerationEvent> + Send + 'static,
     ) {
         let Ok(master) = self.master.try_clone() else { return };
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             if let Some(event) = event(in_time(responses).await) {
                 // The master may have ended.
                 _ = master.send(&event);
@@ -843,13 +861,17 @@ async fn until(time: Option<tokio::time::Instant>) {
     }
 }
 
-/// Logs the position of a panic, which ends one connection.
+/// Logs the position of a panic, which ends one connection, or this process in a build that does not unwind.
 fn log_panics() {
+    const ENDS: &str = if cfg!(panic = "abort") { "this process ends" } else { "one connection ends" };
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
         let what = panic.payload().downcast_ref::<&str>().copied();
         let what = what.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str));
-        log::error(format_args!("panic at {place}: {}; one connection ends", what.unwrap_or("no message")));
+        log::error(format_args!("panic at {place}: {}; {ENDS}", what.unwrap_or("no message")));
+        if cfg!(panic = "abort") {
+            log::flush();
+        }
     }));
 }
 

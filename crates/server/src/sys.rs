@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use nix::unistd::{ForkResult, Pid};
 use rustix::io::{Errno, FdFlags};
@@ -99,9 +100,34 @@ pub fn trim_heap() {
 #[cfg(not(target_env = "gnu"))]
 pub fn trim_heap() {}
 
+/// How long after its start a process calls [`release_start`]: by then, nothing follows from the start any more.
+pub const RELEASE_AFTER: Duration = Duration::from_millis(250);
+
+/// Returns to the kernel what the start of a process needed and what follows does not: free pages of the heap, of the
+/// stack of the main thread, which must be the one that calls, and the program's pages in memory.
+pub fn release_start() {
+    trim_heap();
+    release_stack();
+    unmap_program();
+}
+
+/// Drops the content of the stack below what is in use. The kernel gives zeroed pages when it is used again.
+fn release_stack() {
+    /// Bytes that the start may have used: a part of what the kernel keeps free below the main thread's stack at least.
+    const USED: usize = 512 * 1024;
+    /// Bytes for this call.
+    const IN_USE: usize = 16 * 1024;
+    let here = 0u8;
+    let end = ((&raw const here).addr() - IN_USE) & !(rustix::param::page_size() - 1);
+    // SAFETY: below the frame of this function, nothing on the stack is alive; `IN_USE` is enough for the call. Pages
+    // that are not mapped are skipped, and nothing else is mapped so near: the kernel keeps 1 MiB free below a stack
+    // that grows (stack_guard_gap).
+    unsafe { libc::madvise(ptr::without_provenance_mut(end - USED), USED, libc::MADV_DONTNEED) };
+}
+
 /// Unmaps the pages of the program's file (madvise(2), MADV_DONTNEED), of which a start uses far more than what
 /// follows. The kernel maps again what is used, from its page cache. A breakpoint of a debugger is forgotten.
-pub fn unmap_program() {
+fn unmap_program() {
     // SAFETY: the linker defines both symbols, around the segments that are only read and executed.
     unsafe extern "C" {
         safe static __executable_start: u8;

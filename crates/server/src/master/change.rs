@@ -587,7 +587,7 @@ impl Master {
         if let Some(starter) = &mut self.starter {
             starter.ready();
         }
-        sys::unmap_program();
+        self.release = Some(Instant::now() + sys::RELEASE_AFTER);
         self.begin_queued_reload();
         Ok(())
     }

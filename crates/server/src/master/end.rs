@@ -231,6 +231,7 @@ impl Master {
                 .filter(|_| self.phase == Phase::Serving)
                 .map(|at| (at, Timer::NamedFiles)),
             self.next_epoch.map(|at| (at, Timer::Tickets)),
+            self.release.map(|at| (at, Timer::Release)),
             self.restart_loggers
                 .filter(|_| self.phase == Phase::Serving)
                 .map(|at| (at, Timer::RestartLoggers)),
@@ -299,6 +300,8 @@ impl Master {
             Timer::Certificates => self.look_for_certificates(now),
             Timer::NamedFiles => self.look_at_files(now),
             Timer::Tickets => self.forget_tickets(),
+            // `wait` does it last, so that nothing else is used behind it.
+            Timer::Release => {}
             // A client of the control socket may just have begun a reload.
             Timer::Restart if self.change.is_some() => {}
             Timer::Restart => {

@@ -52,7 +52,7 @@ use crate::generation::INTERRUPTED;
 use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
 use crate::supervisor::{KillTimer, RestartLimit};
-use crate::{sandbox, start, terminal};
+use crate::{sandbox, start, sys, terminal};
 use acts::Acts;
 use certificates::CertificateKeeper;
 use change::{Cause, Change, Preparation, Tls};
@@ -175,6 +175,8 @@ struct Master {
     next_look_at_files: Option<Instant>,
     /// When the keys of old session tickets are forgotten.
     next_epoch: Option<Instant>,
+    /// When what a change of the configuration needed is given back.
+    release: Option<Instant>,
     phase: Phase,
 }
 
@@ -219,6 +221,7 @@ enum Timer {
     Certificates,
     NamedFiles,
     Tickets,
+    Release,
     Restart,
 }
 
@@ -292,6 +295,7 @@ impl Master {
             user_files: FileStamps::default(),
             next_look_at_files: None,
             next_epoch: None,
+            release: None,
             phase: Phase::Serving,
             options: options.clone(),
         })
@@ -320,7 +324,8 @@ impl Master {
         self.exit_code()
     }
 
-    fn wait(&self) -> Vec<Source> {
+    fn wait(&mut self) -> Vec<Source> {
+        let must_release = self.release.take_if(|at| *at <= Instant::now()).is_some();
         let mut sources = Vec::new();
         let mut fds = Vec::new();
         let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
@@ -359,6 +364,9 @@ impl Master {
         let deadline = self.timers().into_iter().map(|(at, _)| at).min();
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
+        if must_release {
+            sys::release_start();
+        }
         if poll(&mut fds, timeout.as_ref()).is_err() {
             return Vec::new();
         }
