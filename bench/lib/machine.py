@@ -143,10 +143,14 @@ def taipan(given: str | None) -> str:
 
 
 def taipan_without_tls() -> str:
-    """The path of taipan without TLS, built in a folder of its own, so that the usual build is not replaced."""
+    """The path of taipan without TLS, for devices with little flash, built in a folder of its own, so that the usual build
+    is not replaced."""
     folder = cargo_target() / "without-tls"
-    build(["taipan"], "--no-default-features", "--target-dir", str(folder))
-    return _executable(folder / "release" / "taipan")
+    build([], "--target-dir", str(folder), command=("small",))
+    found = list(folder.glob("*/small/taipan"))
+    if len(found) != 1:
+        raise BenchError(f"{folder} has {len(found)} programs for small devices instead of one; remove the folder")
+    return _executable(found[0])
 
 
 def _executable(path: str | pathlib.Path) -> str:
@@ -166,14 +170,14 @@ def compile_c(source: pathlib.Path, program: pathlib.Path, *flags: str) -> None:
         raise BenchError(f"{' '.join(words)}: {done.stderr.strip()[-500:]}")
 
 
-def build(packages: Sequence[str], *flags: str) -> None:
-    """Builds programs of this repository, as far as cargo finds them out of date."""
-    if not packages:
+def build(packages: Sequence[str], *flags: str, command: Sequence[str] = ("build", "--release")) -> None:
+    """Builds programs of this repository, as far as cargo finds them out of date. `command`: of cargo."""
+    if not packages and command[0] == "build":
         return
-    print(f"building {', '.join(packages)}", flush=True)
+    print(f"building {', '.join(packages) or 'taipan'}", flush=True)
     if not installed("cargo"):
         raise BenchError("cargo is missing; install Rust (https://rustup.rs), or give built programs by flags")
-    words = ["cargo", "build", "--release", "--locked", *flags]
+    words = ["cargo", *command, "--locked", *flags]
     for package in packages:
         words += ["-p", package]
     if subprocess.run(words, cwd=REPOSITORY).returncode != 0:

@@ -11,6 +11,7 @@ pub enum Value {
     Integer(i64),
     Flag(bool),
     Texts(Vec<String>),
+    #[cfg(feature = "web")]
     Integers(Vec<i64>),
     Table(Vec<(String, Value)>),
 }
@@ -201,6 +202,7 @@ fn write_value(value: &Value, out: &mut String) {
             let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
             _ = write!(out, "[{}]", texts.join(", "));
         }
+        #[cfg(feature = "web")]
         Value::Integers(numbers) => _ = write!(out, "{numbers:?}"),
         Value::Table(pairs) => {
             out.push('{');

@@ -15,15 +15,23 @@ pub mod busybox;
 pub mod thttpd;
 pub mod uhttpd;
 
+#[cfg(feature = "web")]
 mod apache;
+#[cfg(feature = "web")]
 mod caddy;
+#[cfg(feature = "web")]
 mod lighttpd;
+#[cfg(feature = "web")]
 mod nginx;
 
+#[cfg(feature = "web")]
 mod known;
 
+#[cfg(feature = "web")]
 mod draft;
+#[cfg(feature = "web")]
 mod regex;
+#[cfg(feature = "web")]
 mod tree;
 
 mod document;

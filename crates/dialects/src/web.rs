@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use crate::Conversion;
 use crate::disk::Disk;
-use crate::known::Known;
-use crate::{Conversion, apache, caddy, lighttpd, nginx};
+#[cfg(not(feature = "web"))]
+use crate::finding::Findings;
+#[cfg(feature = "web")]
+use crate::{apache, caddy, known::Known, lighttpd, nginx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Web {
@@ -37,6 +40,7 @@ impl Web {
     }
 
     /// The directives that it knows. An option stands behind the directive that it belongs to.
+    #[cfg(feature = "web")]
     pub fn names(self) -> Vec<String> {
         let all = |known: &Known| known.names().map(str::to_owned).collect();
         match self {
@@ -52,6 +56,7 @@ impl Web {
         }
     }
 
+    #[cfg(feature = "web")]
     pub fn convert(self, file: &Path, disk: &dyn Disk) -> Conversion {
         match self {
             Web::Nginx => nginx::convert(file, disk),
@@ -59,5 +64,20 @@ impl Web {
             Web::Lighttpd => lighttpd::convert(file, disk),
             Web::Caddy => caddy::convert(file, disk),
         }
+    }
+
+    /// A build without the feature knows none.
+    #[cfg(not(feature = "web"))]
+    pub fn names(self) -> Vec<String> {
+        Vec::new()
+    }
+
+    #[cfg(not(feature = "web"))]
+    pub fn convert(self, file: &Path, _: &dyn Disk) -> Conversion {
+        let mut findings = Findings::default();
+        let what = format!("this program has been built without the configurations of {}", self.name());
+        findings.error(None, what, "build it with the feature convert");
+        let findings = findings.into_sorted();
+        Conversion { file: file.to_owned(), text: String::new(), lines: Vec::new(), findings }
     }
 }

@@ -30,6 +30,7 @@ pub fn unquoted(text: &str) -> &str {
 }
 
 /// Seconds of `1 week 2 days`, the words of a time.
+#[cfg(feature = "web")]
 pub fn seconds<'t>(mut words: impl Iterator<Item = &'t str>) -> Option<u64> {
     let mut total: u64 = 0;
     while let Some(number) = words.next() {
