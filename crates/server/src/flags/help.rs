@@ -1,0 +1,160 @@
+//! What is made from the tables: `--help`, the manual page, and completions for shells.
+
+use std::fmt::Write;
+
+use super::Document;
+use super::table::{COMMANDS, EXAMPLES, FILES, FLAGS, FlagRow};
+
+/// `--help`.
+pub fn help() -> String {
+    let mut out = String::from("taipan, a small, fast web server\n\nUsage:\n");
+    for row in COMMANDS {
+        let line = format!("taipan {} {}", row.name, row.arguments).replace("  ", " ");
+        _ = writeln!(out, "  {line:<36} {}", row.help);
+    }
+    let line = "taipan -c FILE";
+    _ = writeln!(out, "  {line:<36} Serve what FILE configures");
+    out.push_str("\nFlags:\n");
+    for flag in FLAGS {
+        _ = writeln!(out, "  {}", spelled(flag));
+        for line in wrapped(flag.help, 80) {
+            _ = writeln!(out, "        {line}");
+        }
+    }
+    out
+}
+
+/// The manual page, for man(1).
+pub fn man() -> String {
+    let mut out = format!(".TH TAIPAN 1 \"\" \"taipan {}\" \"User Commands\"\n", env!("CARGO_PKG_VERSION"));
+    out.push_str(".SH NAME\ntaipan \\- a small, fast web server\n.SH SYNOPSIS\n");
+    for row in COMMANDS {
+        _ = writeln!(out, ".br\n.B {}", roff(format!("taipan {}", row.name).trim()));
+        if !row.arguments.is_empty() {
+            _ = writeln!(out, "{}", roff(row.arguments));
+        }
+    }
+    out.push_str(
+        ".br\n.B taipan\n\\-c FILE\n.SH DESCRIPTION\nServes a folder, or the sites that a configuration describes, \
+         over HTTP/1.1 and HTTP/1.0, and runs scripts and applications. It stays in the foreground. Keys of the \
+         configuration are in the manual, docs/manual/configuration.md.\n.SH COMMANDS\n",
+    );
+    for row in COMMANDS {
+        let name = format!("{} {}", row.name, row.arguments);
+        _ = writeln!(out, ".TP\n.B {}\n{}.", roff(name.trim()), roff(row.help));
+    }
+    out.push_str(".SH OPTIONS\n");
+    for flag in FLAGS {
+        _ = writeln!(out, ".TP\n.B {}\n{}.", roff(&spelled(flag)), roff(flag.help));
+    }
+    out.push_str(
+        ".SH SIGNALS\n.TP\n.B SIGTERM\nStop accepting, finish what runs, exit with 0.\n.TP\n.B SIGINT\n\
+         Stop now.\n.TP\n.B SIGHUP\nRead the configuration again.\n.TP\n.B SIGUSR1\nOpen the log files \
+         again.\n.TP\n.B SIGUSR2\nReplace the program by the installed one.\n.SH EXIT STATUS\n\
+         0 after SIGTERM, 130 after SIGINT, 1 if a check or a healthcheck failed, 2 if it could not start.\n\
+         .B taipan passwd\nexits with 1 if a file cannot be read or written, 2 if the command line is wrong, 3 if passwords differ, 4 if \
+         interrupted, 5 if the password cannot be used, 6 if the user cannot, 7 if FILE is no password file.\n\
+         .SH FILES\n",
+    );
+    for (path, what) in FILES {
+        _ = writeln!(out, ".TP\n.I {}\n{}.", roff(path), roff(what));
+    }
+    out.push_str(".SH EXAMPLES\n");
+    for (line, what) in EXAMPLES {
+        _ = writeln!(out, ".TP\n.B {}\n{}.", roff(line), roff(what));
+    }
+    out.push_str(
+        ".SH SEE ALSO\n.BR taipan\\-bench (1),\n.BR logrotate (8),\n.BR systemd.service (5),\n\
+         .BR systemd.socket (5),\n.BR landlock (7),\n.BR seccomp (2)\n",
+    );
+    out
+}
+
+/// Completions for a shell; for `Document::Man` the manual page.
+pub fn document(document: Document) -> String {
+    match document {
+        Document::Man => man(),
+        Document::Bash => bash(),
+        Document::Zsh => zsh(),
+        Document::Fish => fish(),
+    }
+}
+
+pub(super) fn bash() -> String {
+    let mut words: Vec<String> =
+        COMMANDS.iter().map(|c| c.name.to_owned()).filter(|n| !n.is_empty()).collect();
+    for flag in FLAGS {
+        words.push(format!("--{}", flag.long));
+        words.extend(flag.short.map(|c| format!("-{c}")));
+    }
+    format!(
+        "_taipan() {{\n    COMPREPLY=($(compgen -W '{}' -- \"${{COMP_WORDS[COMP_CWORD]}}\"))\n}}\n\
+         complete -o default -F _taipan taipan\n",
+        words.join(" ")
+    )
+}
+
+pub(super) fn zsh() -> String {
+    let mut out =
+        String::from("#compdef taipan\n_taipan_commands() {\n    local -a commands\n    commands=(\n");
+    for row in COMMANDS.iter().filter(|row| !row.name.is_empty()) {
+        _ = writeln!(out, "        '{}:{}'", row.name, row.help.replace('\'', "'\\''"));
+    }
+    out.push_str("    )\n    _describe -t commands command commands\n    _files -/\n}\n_arguments -s \\\n");
+    for flag in FLAGS {
+        // A colon needs no escape between brackets.
+        let help = flag.help.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]");
+        let help = help.replace('\'', "'\\''");
+        let value = flag.value.map_or(String::new(), |v| format!(":{v}:_files"));
+        let names = match flag.short {
+            Some(short) => format!("{{-{short},--{}}}", flag.long),
+            None => format!("--{}", flag.long),
+        };
+        _ = writeln!(out, "    '*'{names}'[{help}]{value}' \\");
+    }
+    out.push_str("    '1:command or folder:_taipan_commands' \\\n    '*:argument:_files'\n");
+    out
+}
+
+pub(super) fn fish() -> String {
+    let mut out = String::new();
+    for row in COMMANDS.iter().filter(|c| !c.name.is_empty()) {
+        let help = row.help.replace('\'', "\\'");
+        _ = writeln!(out, "complete -c taipan -n __fish_use_subcommand -a {} -d '{help}'", row.name);
+    }
+    for flag in FLAGS {
+        let short = flag.short.map_or(String::new(), |c| format!(" -s {c}"));
+        let value = if flag.value.is_some() { " -r" } else { "" };
+        _ = writeln!(
+            out,
+            "complete -c taipan -l {}{short}{value} -d '{}'",
+            flag.long,
+            flag.help.replace('\'', "\\'")
+        );
+    }
+    out
+}
+
+fn spelled(flag: &FlagRow) -> String {
+    let short = flag.short.map_or(String::new(), |c| format!("-{c}, "));
+    let value = flag.value.map_or(String::new(), |v| format!(" {v}"));
+    format!("{short}--{}{value}", flag.long)
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].len() + 1 + word.len() > width {
+            lines.push(word.to_owned());
+        } else {
+            let space = if lines[last].is_empty() { "" } else { " " };
+            _ = write!(lines[last], "{space}{word}");
+        }
+    }
+    lines
+}
+
+pub(super) fn roff(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('-', "\\-")
+}

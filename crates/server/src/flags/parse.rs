@@ -1,0 +1,671 @@
+//! The parser: arguments → command, or the mistake in them.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use auth::digest_users::Algorithm;
+use auth::hash::{Bounds, NewHash};
+use cache::store::purge::{Purge, What};
+use dialects::{Dialect, Start};
+use site::disconnect::{Clients, Selection};
+use site::host::HostAddress;
+use site::model::Level;
+use site::watch::Filter;
+
+use super::table::{
+    BCRYPT_COST, COMMANDS, CONVERT, FLAGS, FOREIGN_COMMANDS, FOREIGN_FLAGS, FlagRow, Key, LEVEL_TIME, PASSWD,
+    PERSONALITIES, REPORT, RESOLVE, RETRY_AFTER, SHA_CRYPT_ROUNDS, WRAP,
+};
+use super::{
+    Command, Document, Explain, Passwd, PasswdKind, PasswdTask, PasswordFrom, Presence, Report, Resolve,
+    Scripts, Serve, TopMode, UsageError, Wrap,
+};
+use crate::control::{Drain, DrainChange, MAX_LEVEL_TIME, MaintenanceAct, Request, SiteSource};
+use crate::ipc::{Form, Syntax};
+
+/// The arguments, before they are checked.
+#[derive(Default)]
+struct Given {
+    command: &'static str,
+    arguments: Vec<OsString>,
+    config: Option<PathBuf>,
+    dialect: Option<Dialect>,
+    listen: Vec<String>,
+    workers: Option<usize>,
+    access_log: Option<String>,
+    root: Option<PathBuf>,
+    fields: Vec<String>,
+    from: Option<IpAddr>,
+    to: Option<HostAddress>,
+    timeout: Option<u64>,
+    user: Option<String>,
+    tls: Vec<String>,
+    form: Form,
+    top: TopMode,
+    syntax: Syntax,
+    purges: Vec<What>,
+    purge_host: Option<String>,
+    filter: Filter,
+    retry_after: Option<Duration>,
+    off: bool,
+    time: Option<Duration>,
+    client: Option<Clients>,
+    socket: Option<String>,
+    processes: Option<usize>,
+    folders: Vec<PathBuf>,
+    html: Option<PathBuf>,
+    names: Option<PathBuf>,
+    split: Option<PathBuf>,
+    confirm: bool,
+    jobs: Option<usize>,
+    dns: Option<SocketAddr>,
+    passwd: GivenPasswd,
+}
+
+/// The flags of `passwd`. Those that exclude one another are in a list.
+#[derive(Default)]
+struct GivenPasswd {
+    tasks: Vec<Key>,
+    sources: Vec<Key>,
+    kinds: Vec<Key>,
+    cost: Option<usize>,
+    rounds: Option<usize>,
+    realm: Option<String>,
+}
+
+/// Parses a whole command line. The name of the program may be that of another server.
+pub fn parse_line(line: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    let mut line = line.into_iter();
+    let program = PathBuf::from(line.next().unwrap_or_default());
+    let arguments: Vec<OsString> = line.collect();
+    if let Some(dialect) = Dialect::of_program(&program) {
+        return personality(dialect, arguments);
+    }
+    let first = arguments.first().and_then(|first| first.to_str()).unwrap_or_default();
+    if let Some((_, dialect)) = PERSONALITIES.iter().find(|(flag, _)| *flag == first) {
+        return personality(*dialect, arguments.into_iter().skip(1).collect());
+    }
+    // No other flag is called -f.
+    let is_command = COMMANDS.iter().any(|command| command.name == first);
+    if !is_command && arguments.iter().any(|argument| argument == "-f") {
+        return personality(Dialect::Boa, arguments);
+    }
+    parse(arguments)
+}
+
+/// The command line of another server.
+fn personality(dialect: Dialect, arguments: Vec<OsString>) -> Result<Command, UsageError> {
+    Ok(match dialect.start(arguments).map_err(UsageError)? {
+        Start::Print(text, code) => Command::Print(text, code),
+        Start::Serve { input, background } => Command::Serve(Serve {
+            source: SiteSource::Foreign(input),
+            listen: Vec::new(),
+            workers: None,
+            access_log: None,
+            user: None,
+            tls: Vec::new(),
+            presence: if background { Presence::Background } else { Presence::Foreground },
+        }),
+    })
+}
+
+/// Parses the arguments behind the program's name.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    use lexopt::Arg;
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut given = Given::default();
+    let mut first = true;
+    // Each with its spelling.
+    let mut used: Vec<(&FlagRow, String)> = Vec::new();
+    while let Some(argument) = parser.next().map_err(usage)? {
+        let typed = match &argument {
+            Arg::Long(name) => format!("--{name}"),
+            Arg::Short(c) => format!("-{c}"),
+            Arg::Value(_) => String::new(),
+        };
+        let flag = match argument {
+            Arg::Value(value) => {
+                let named = COMMANDS.iter().find(|c| !c.name.is_empty() && value == c.name);
+                match named {
+                    Some(command) if first => given.command = command.name,
+                    _ => given.arguments.push(value),
+                }
+                // The arguments behind the program belong to the program.
+                if given.command == WRAP && !given.arguments.is_empty() {
+                    given.arguments.extend(parser.raw_args().map_err(usage)?);
+                }
+                first = false;
+                continue;
+            }
+            Arg::Long(name) => named(given.command, &typed, |flag| flag.long == name)?,
+            Arg::Short(c) => named(given.command, &typed, |flag| flag.short == Some(c))?,
+        };
+        match flag.key {
+            Key::Help => return Ok(Command::Help),
+            Key::Version => return Ok(Command::Version),
+            Key::Json => given.form = Form::Json,
+            Key::Once => given.top = TopMode::Once,
+            Key::Prometheus => given.syntax = Syntax::Prometheus,
+            Key::Confirm => given.confirm = true,
+            Key::Personality => return Err(UsageError(format!("{typed} has to be the first argument"))),
+            Key::PurgeAll => given.purges.push(What::All),
+            Key::Off => given.off = true,
+            key if flag.value.is_none() => given.passwd.mark(key),
+            key => given.set(key, &typed, parser.value().map_err(usage)?)?,
+        }
+        used.push((flag, typed));
+    }
+    if let Some((_, typed)) = used.iter().find(|(flag, _)| !flag.commands.contains(&given.command)) {
+        given.unless_misspelt()?;
+        let command = match given.command {
+            "" => "taipan without a command".to_owned(),
+            command => format!("taipan {command}"),
+        };
+        return Err(UsageError(format!("{typed} is not a flag of {command}; see taipan --help")));
+    }
+    given.command()
+}
+
+/// The flag of this command; else one of another command, whose name is in the error then.
+fn named(
+    command: &str,
+    typed: &str,
+    is_named: impl Fn(&FlagRow) -> bool,
+) -> Result<&'static FlagRow, UsageError> {
+    let of_command = |flag: &&FlagRow| flag.commands.is_empty() || flag.commands.contains(&command);
+    let mut all = FLAGS.iter().filter(|flag| is_named(flag));
+    let first = all.clone().next();
+    if (command, typed) == (PASSWD, "-d") {
+        return Err(UsageError("unknown flag -d; DES is too weak: leave it out for argon2id".to_owned()));
+    }
+    let is_foreign = || FOREIGN_FLAGS.iter().any(|(names, _)| names.contains(&typed));
+    match (all.find(of_command), first) {
+        (Some(flag), _) => Ok(flag),
+        (None, Some(flag)) if !is_foreign() => Ok(flag),
+        _ => Err(unknown(typed)),
+    }
+}
+
+impl GivenPasswd {
+    fn mark(&mut self, key: Key) {
+        match key {
+            Key::Create | Key::Delete | Key::Verify | Key::Print => self.tasks.push(key),
+            Key::Stdin | Key::Batch => self.sources.push(key),
+            key => self.kinds.push(key),
+        }
+    }
+
+    fn command(self, arguments: Vec<OsString>) -> Result<Passwd, UsageError> {
+        let task = only(&self.tasks, "give one of -c, -D, -n and -v")?;
+        let source = only(&self.sources, "give -i or -b, not both")?;
+        let mut arguments = arguments.into_iter();
+        let mut take = |what| {
+            arguments
+                .next()
+                .ok_or_else(|| UsageError(format!("passwd needs {what}: taipan passwd FILE USER")))
+        };
+        let task = match task {
+            Some(Key::Print) => PasswdTask::Print,
+            Some(Key::Create) => PasswdTask::Create(take("a file")?.into()),
+            Some(Key::Delete) => PasswdTask::Delete(take("a file")?.into()),
+            Some(Key::Verify) => PasswdTask::Verify(take("a file")?.into()),
+            _ => PasswdTask::Set(take("a file")?.into()),
+        };
+        let user = text(take("a user")?)?;
+        let password = match source {
+            Some(Key::Stdin) => PasswordFrom::Stdin,
+            Some(_) => PasswordFrom::Argument(text(take("a password behind the user, because of -b")?)?),
+            None => PasswordFrom::Terminal,
+        };
+        if arguments.next().is_some() {
+            let what = "passwd takes a file and a user; a password is the last argument with -b only";
+            return Err(UsageError(what.into()));
+        }
+        Ok(Passwd { user, task, password, kind: self.kind()? })
+    }
+
+    fn kind(self) -> Result<PasswdKind, UsageError> {
+        let kind = only(&self.kinds, "give one kind of hash")?;
+        if self.cost.is_some() && kind != Some(Key::Bcrypt) {
+            return Err(UsageError("-C is for bcrypt; add -B".into()));
+        }
+        if self.rounds.is_some() && !matches!(kind, Some(Key::Sha512 | Key::Sha256)) {
+            return Err(UsageError("-r is for SHA-crypt; add -5 or -2".into()));
+        }
+        let rounds = self.rounds.unwrap_or(SHA_CRYPT_ROUNDS) as u32;
+        Ok(match (self.realm, kind) {
+            (Some(realm), None) => PasswdKind::Digest(realm, &[Algorithm::Sha256]),
+            (Some(realm), Some(Key::Hash(NewHash::Apr1))) => PasswdKind::Digest(realm, &Algorithm::ALL),
+            (Some(_), Some(_)) => {
+                return Err(UsageError("with --digest, only -m says which hash to write".into()));
+            }
+            (None, Some(Key::Bcrypt)) => {
+                PasswdKind::Hash(NewHash::Bcrypt { cost: self.cost.unwrap_or(BCRYPT_COST) as u32 })
+            }
+            (None, Some(Key::Sha512)) => PasswdKind::Hash(NewHash::Sha512Crypt { rounds }),
+            (None, Some(Key::Sha256)) => PasswdKind::Hash(NewHash::Sha256Crypt { rounds }),
+            (None, Some(Key::Hash(kind))) => PasswdKind::Hash(kind),
+            (None, _) => PasswdKind::Hash(NewHash::Argon2id),
+        })
+    }
+}
+
+/// Without arguments, standard input.
+fn inputs(arguments: Vec<OsString>) -> Vec<PathBuf> {
+    match arguments.is_empty() {
+        true => vec![PathBuf::from("-")],
+        false => arguments.into_iter().map(PathBuf::from).collect(),
+    }
+}
+
+/// At least a second, and at most a day.
+fn time(value: OsString, typed: &str) -> Result<Duration, UsageError> {
+    let text = text(value)?;
+    let time = site::config::duration(&text)
+        .filter(|time| *time >= Duration::from_secs(1) && *time <= MAX_LEVEL_TIME);
+    time.ok_or_else(|| UsageError(format!("{typed} needs a time from 1s to 24h, such as 10m, not {text}")))
+}
+
+fn socket_address(value: OsString) -> Result<SocketAddr, UsageError> {
+    let text = text(value)?;
+    text.parse().map_err(|_| UsageError(format!("{text} is no address with a port, such as 127.0.0.1:53")))
+}
+
+/// The only one of flags that exclude one another.
+fn only(keys: &[Key], otherwise: &str) -> Result<Option<Key>, UsageError> {
+    match keys {
+        [first, rest @ ..] if rest.iter().any(|key| key != first) => Err(UsageError(otherwise.to_owned())),
+        keys => Ok(keys.first().copied()),
+    }
+}
+
+impl Given {
+    fn log_level(self) -> Result<Command, UsageError> {
+        self.exactly(1, "log-level takes a level: taipan log-level debug -c FILE")?;
+        let name = text(self.arguments.into_iter().next().unwrap_or_default())?;
+        let level = Level::from_name(&name)
+            .ok_or_else(|| UsageError(format!("{name} is no level; write error, warn, info or debug")))?;
+        let request = Request::Level(level, self.time.unwrap_or(LEVEL_TIME));
+        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+    }
+
+    fn disconnect(self) -> Result<Command, UsageError> {
+        let selection = match self.client {
+            Some(ref clients) => {
+                self.exactly(0, "give the ID of a connection, or --client, not both")?;
+                Selection::Clients(clients.clone())
+            }
+            None => {
+                self.exactly(1, "disconnect takes the ID of a connection: taipan disconnect 1a2b -c FILE")?;
+                let id = text(self.arguments.into_iter().next().unwrap_or_default())?;
+                Selection::Connection(id.parse().map_err(UsageError)?)
+            }
+        };
+        let request = Request::Disconnect(selection);
+        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+    }
+
+    fn maintenance(self) -> Result<Command, UsageError> {
+        self.exactly(1, "maintenance takes a host: taipan maintenance www.example.org -c FILE")?;
+        let host = text(self.arguments.into_iter().next().unwrap_or_default())?;
+        if self.off && self.retry_after.is_some() {
+            return Err(UsageError("give --off or --retry-after, not both".to_owned()));
+        }
+        let seconds = self.retry_after.unwrap_or(RETRY_AFTER).as_secs() as u32;
+        let act = MaintenanceAct { host, retry_after: (!self.off).then_some(seconds) };
+        let request = Request::Maintenance(act);
+        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+    }
+
+    fn set(&mut self, key: Key, typed: &str, value: OsString) -> Result<(), UsageError> {
+        match key {
+            Key::Config => self.config = Some(value.into()),
+            Key::Dialect => self.dialect = Some(dialect(value)?),
+            Key::Root => self.root = Some(value.into()),
+            Key::Listen => self.listen.push(text(value)?),
+            Key::Header => self.fields.push(text(value)?),
+            Key::From => self.from = Some(ip_address(value)?),
+            Key::To => self.to = Some(server_address(value)?),
+            Key::PurgeHost => self.purge_host = Some(text(value)?),
+            Key::PurgePrefix => self.purges.push(What::Prefix(url_path(&text(value)?)?)),
+            Key::RetryAfter => self.retry_after = Some(time(value, typed)?),
+            Key::Client => self.client = Some(Clients::parse(&text(value)?).map_err(UsageError)?),
+            Key::For => self.time = Some(time(value, typed)?),
+            Key::Watch(part) => self.filter.add(part, &text(value)?).map_err(UsageError)?,
+            Key::PurgeTag => self.purges.push(What::Tag(text(value)?)),
+            Key::AccessLog => self.access_log = Some(text(value)?),
+            Key::Workers => self.workers = Some(number(value, typed, 1..=1024)?),
+            Key::Timeout => self.timeout = Some(number(value, typed, 1..=3600)? as u64),
+            Key::User => self.user = Some(text(value)?),
+            Key::Tls => self.tls.push(host_name(value)?),
+            Key::Socket => self.socket = Some(text(value)?),
+            Key::Processes => self.processes = Some(number(value, typed, 1..=1024)?),
+            Key::Folder => self.folders.push(value.into()),
+            Key::Html => self.html = Some(value.into()),
+            Key::Names => self.names = Some(value.into()),
+            Key::Split => self.split = Some(value.into()),
+            Key::Jobs => self.jobs = Some(number(value, typed, 1..=1024)?),
+            Key::Dns => self.dns = Some(socket_address(value)?),
+            Key::Cost => self.passwd.cost = Some(number(value, typed, Bounds::COST)?),
+            Key::Rounds => self.passwd.rounds = Some(number(value, typed, Bounds::ROUNDS)?),
+            Key::Digest => self.passwd.realm = Some(text(value)?),
+            // They have no value.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn command(self) -> Result<Command, UsageError> {
+        match self.command {
+            "check" => {
+                self.exactly(0, "check takes no argument but -c FILE")?;
+                let config = self
+                    .config
+                    .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
+                Ok(Command::Check { source: configuration(config, self.dialect)? })
+            }
+            CONVERT => {
+                self.exactly(1, "convert takes one file: taipan convert boa.conf")?;
+                let file = self.arguments.into_iter().next().map(PathBuf::from).unwrap_or_default();
+                match self.dialect.or_else(|| Dialect::of_file(&file)) {
+                    Some(dialect) => Ok(Command::Convert { input: dialect.input(file) }),
+                    None => Err(UsageError(format!(
+                        "the name {} does not tell which server it is for; add --from and one of {}",
+                        file.display(),
+                        dialects()
+                    ))),
+                }
+            }
+            "certificates" => {
+                self.exactly(0, "certificates takes no argument but -c FILE")?;
+                let config = self.config.ok_or_else(|| {
+                    UsageError("certificates needs a configuration: taipan certificates -c FILE".into())
+                })?;
+                Ok(Command::Certificates { config })
+            }
+            "reload" => self.control(Request::Reload),
+            "upgrade" => self.control(Request::Upgrade),
+            "stats" => {
+                let form = self.form;
+                self.control(Request::Stats(form))
+            }
+            "top" => {
+                self.exactly(0, "top takes no argument but -c FILE")?;
+                let source = source(self.config, self.root, self.dialect)?;
+                Ok(Command::Top { source, mode: self.top })
+            }
+            "metrics" => {
+                let syntax = self.syntax;
+                self.control(Request::Stats(Form::Metrics(syntax)))
+            }
+            "purge" => self.purge(),
+            "reopen" => self.control(Request::Reopen),
+            "log-level" => self.log_level(),
+            "maintenance" => self.maintenance(),
+            "disconnect" => self.disconnect(),
+            "watch" => {
+                self.exactly(0, "watch takes flags alone, such as --path \"/api/*\" -c FILE")?;
+                let source = source(self.config, self.root, self.dialect)?;
+                Ok(Command::Watch { source, filter: self.filter })
+            }
+            command @ ("drain" | "undrain") => {
+                self.exactly(
+                    2,
+                    "name an application and one of its addresses: taipan drain NAME ADDRESS -c FILE",
+                )?;
+                let mut arguments = self.arguments.into_iter().map(text);
+                let mut take = || arguments.next().unwrap_or_else(|| Ok(String::new()));
+                let (application, endpoint) = (take()?, take()?);
+                let change = if command == "drain" { DrainChange::Drain } else { DrainChange::Undrain };
+                let request = Request::Drain(Drain { application, endpoint, change });
+                Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+            }
+            "explain" => {
+                self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
+                let source = source(self.config, self.root, self.dialect)?;
+                let mut arguments = self.arguments.into_iter();
+                let (method, url) = (
+                    text(arguments.next().unwrap_or_default())?,
+                    text(arguments.next().unwrap_or_default())?,
+                );
+                let from = self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                Ok(Command::Explain(Explain { source, method, url, fields: self.fields, from, to: self.to }))
+            }
+            "healthcheck" => {
+                self.exactly(1, "healthcheck takes one URL: taipan healthcheck http://127.0.0.1:8080/")?;
+                let url = text(self.arguments.into_iter().next().unwrap_or_default())?;
+                Ok(Command::Healthcheck { url, timeout: Duration::from_secs(self.timeout.unwrap_or(5)) })
+            }
+            WRAP => {
+                let Given { arguments, folders, socket, processes, .. } = self;
+                let mut arguments = arguments.into_iter();
+                let scripts = match (arguments.next(), folders.is_empty()) {
+                    (Some(program), true) => Scripts::Program(program, arguments.collect()),
+                    (None, false) => Scripts::Beneath(folders),
+                    (Some(_), false) => {
+                        return Err(UsageError("give a program or a --folder of scripts, not both".into()));
+                    }
+                    (None, true) => {
+                        return Err(UsageError(
+                            "fcgi-wrap needs a folder of scripts or a program: taipan fcgi-wrap --folder DIR"
+                                .into(),
+                        ));
+                    }
+                };
+                Ok(Command::Wrap(Wrap { socket, processes: processes.unwrap_or(16), scripts }))
+            }
+            PASSWD => Ok(Command::Passwd(self.passwd.command(self.arguments)?)),
+            REPORT => Ok(Command::Report(Report { files: inputs(self.arguments), html: self.html })),
+            RESOLVE => Ok(Command::Resolve(Resolve {
+                files: inputs(self.arguments),
+                names: self.names,
+                split: self.split,
+                confirm: self.confirm,
+                jobs: self.jobs.unwrap_or(64),
+                timeout: Duration::from_secs(self.timeout.unwrap_or(2)),
+                server: self.dns,
+            })),
+            "generate" => {
+                self.exactly(1, "generate takes one of man, bash, zsh and fish")?;
+                match self.arguments[0].to_str() {
+                    Some("man") => Ok(Command::Generate(Document::Man)),
+                    Some("bash") => Ok(Command::Generate(Document::Bash)),
+                    Some("zsh") => Ok(Command::Generate(Document::Zsh)),
+                    Some("fish") => Ok(Command::Generate(Document::Fish)),
+                    _ => Err(UsageError("generate takes one of man, bash, zsh and fish".into())),
+                }
+            }
+            "help" => Ok(Command::Help),
+            "version" => {
+                self.exactly(0, "version takes no argument")?;
+                Ok(Command::Version)
+            }
+            _ => {
+                if self.arguments.len() > 1 || self.config.is_some() {
+                    self.unless_misspelt()?;
+                }
+                if self.arguments.len() > 1 {
+                    return Err(UsageError(
+                        "only one folder can be served; write a configuration for more".into(),
+                    ));
+                }
+                let Given { listen, workers, access_log, user, tls, config, dialect, arguments, .. } = self;
+                if config.is_some() && !tls.is_empty() {
+                    return Err(UsageError(
+                        "--tls is for a folder; in a configuration, write acme = true, and tls behind an address".into(),
+                    ));
+                }
+                let source = source(config, arguments.into_iter().next().map(PathBuf::from), dialect)?;
+                let presence = Presence::Foreground;
+                Ok(Command::Serve(Serve { source, listen, workers, access_log, user, tls, presence }))
+            }
+        }
+    }
+
+    fn purge(mut self) -> Result<Command, UsageError> {
+        for argument in std::mem::take(&mut self.arguments) {
+            self.purges.push(What::Path(url_path(&text(argument)?)?));
+        }
+        let usage = "purge takes one of a path, --prefix, --tag and --all: taipan purge -c FILE /news/";
+        let (Some(what), None) = (self.purges.pop(), self.purges.pop()) else {
+            return Err(UsageError(usage.to_owned()));
+        };
+        let purge = Purge { host: self.purge_host.take().map(|host| host.to_ascii_lowercase()), what };
+        match purge.to_string().parse() {
+            Ok(read) if purge == read => self.control(Request::Purge(purge)),
+            _ => Err(UsageError(
+                "a path begins with a slash, and neither it nor a host or a tag has a space or is longer than 4000 bytes"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn control(self, request: Request) -> Result<Command, UsageError> {
+        self.exactly(0, "name the configuration that the program was started with by -c FILE")?;
+        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+    }
+
+    /// Errors: the first argument is a misspelt command, not a folder.
+    fn unless_misspelt(&self) -> Result<(), UsageError> {
+        let Some(name) = self.arguments.first().and_then(|first| first.to_str()) else { return Ok(()) };
+        match advice(name) {
+            Some(advice) if self.command.is_empty() => {
+                Err(UsageError(format!("there is no command {name}; {advice}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn exactly(&self, count: usize, otherwise: &str) -> Result<(), UsageError> {
+        if self.arguments.len() == count { Ok(()) } else { Err(UsageError(otherwise.to_owned())) }
+    }
+}
+
+fn source(
+    config: Option<PathBuf>,
+    folder: Option<PathBuf>,
+    dialect: Option<Dialect>,
+) -> Result<SiteSource, UsageError> {
+    match (config, folder) {
+        (Some(_), Some(_)) => Err(UsageError("give a folder or a configuration, not both".into())),
+        (None, _) if dialect.is_some() => {
+            Err(UsageError("--dialect needs a configuration: add -c FILE".into()))
+        }
+        (Some(config), None) => configuration(config, dialect),
+        (None, folder) => Ok(SiteSource::Folder(folder.unwrap_or_else(|| PathBuf::from(".")))),
+    }
+}
+
+/// A file, which may be the configuration of another server.
+fn configuration(file: PathBuf, dialect: Option<Dialect>) -> Result<SiteSource, UsageError> {
+    Ok(match dialect.or_else(|| Dialect::of_file(&file)) {
+        Some(dialect) => SiteSource::Foreign(dialect.input(file)),
+        None => SiteSource::Config(file),
+    })
+}
+
+/// The names of the dialects, for a message.
+fn dialects() -> String {
+    Dialect::ALL.map(Dialect::name).join(", ")
+}
+
+fn dialect(value: OsString) -> Result<Dialect, UsageError> {
+    let name = text(value)?;
+    Dialect::from_name(&name)
+        .ok_or_else(|| UsageError(format!("there is no dialect \"{name}\"; there are: {}", dialects())))
+}
+
+/// What to write instead of `name`, if `name` resembles a command.
+pub fn advice(name: &str) -> Option<String> {
+    let foreign = FOREIGN_COMMANDS.iter().find(|(names, _)| names.contains(&name));
+    if let Some((_, what_to_do)) = foreign {
+        return Some((*what_to_do).to_owned());
+    }
+    let distance = |command: &str| strsim::damerau_levenshtein(command, name);
+    let commands = COMMANDS.iter().map(|command| command.name).filter(|command| !command.is_empty());
+    let nearest = commands.min_by_key(|command| distance(command))?;
+    (distance(nearest) <= 1 + name.len() / 5).then(|| format!("did you mean taipan {nearest}?"))
+}
+
+fn text(value: OsString) -> Result<String, UsageError> {
+    value.into_string().map_err(|v| UsageError(format!("{} is not UTF-8", v.to_string_lossy())))
+}
+
+/// A path of a URL in the form in which stored responses have it: normalized, and with what is not ASCII encoded.
+fn url_path(given: &str) -> Result<String, UsageError> {
+    let mut path = String::new();
+    for c in given.chars() {
+        match c {
+            '!'..='~' => path.push(c),
+            ' ' => path.push_str("%20"),
+            _ => c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| _ = write!(path, "%{byte:02X}")),
+        }
+    }
+    if !path.starts_with('/') {
+        return Err(UsageError(format!(
+            "\"{}\" is not a path: it does not begin with a slash",
+            given.escape_debug()
+        )));
+    }
+    let (name, query) = path.split_once('?').map_or((&*path, None), |(name, query)| (name, Some(query)));
+    let name = taipan_http::target::normalized(name);
+    Ok(query.map_or_else(|| name.clone().into_owned(), |query| format!("{name}?{query}")))
+}
+
+/// The name of a host, without a port.
+fn ip_address(value: OsString) -> Result<IpAddr, UsageError> {
+    let address = text(value)?;
+    let wrong = |_| UsageError(format!("\"{}\" is not an IP address", address.escape_debug()));
+    address.parse().map_err(wrong)
+}
+
+/// An address, perhaps with a port.
+fn server_address(value: OsString) -> Result<HostAddress, UsageError> {
+    let address = text(value)?;
+    let wrong = || UsageError(format!("\"{}\" is not the address of a server", address.escape_debug()));
+    HostAddress::parse(&address).ok_or_else(wrong)
+}
+
+fn host_name(value: OsString) -> Result<String, UsageError> {
+    let name = text(value)?;
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    match name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.len() <= 253
+        && name.chars().all(is_of_name)
+    {
+        true => Ok(name),
+        false => {
+            Err(UsageError(format!("--tls takes the name of a host, such as example.org, not \"{name}\"")))
+        }
+    }
+}
+
+fn number(value: OsString, flag: &str, among: RangeInclusive<usize>) -> Result<usize, UsageError> {
+    let value = text(value)?;
+    value.parse().ok().filter(|n| among.contains(n)).ok_or_else(|| {
+        let (least, most) = (among.start(), among.end());
+        UsageError(format!("{flag} takes a number from {least} to {most}, not \"{value}\""))
+    })
+}
+
+fn unknown(flag: &str) -> UsageError {
+    if let Some((_, what_to_do)) = FOREIGN_FLAGS.iter().find(|(names, _)| names.contains(&flag)) {
+        return UsageError(format!("unknown flag {flag}; {what_to_do}"));
+    }
+    let written = flag.trim_start_matches('-');
+    let near = |name: &str| strsim::damerau_levenshtein(name, written);
+    match FLAGS.iter().map(|f| f.long).min_by_key(|name| near(name)) {
+        Some(name) if near(name) <= written.len() / 3 => {
+            UsageError(format!("unknown flag {flag}; did you mean --{name}?"))
+        }
+        _ => UsageError(format!("unknown flag {flag}; see taipan --help")),
+    }
+}
+
+fn usage(error: lexopt::Error) -> UsageError {
+    UsageError(format!("{error}; see taipan --help"))
+}

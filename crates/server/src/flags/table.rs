@@ -1,0 +1,839 @@
+//! The tables: every command and every flag, once.
+
+use std::time::Duration;
+
+use auth::hash::NewHash;
+use dialects::Dialect;
+use site::watch::Part;
+
+pub(super) struct CommandRow {
+    /// Empty: the default command.
+    pub(super) name: &'static str,
+    pub(super) arguments: &'static str,
+    pub(super) help: &'static str,
+}
+
+pub(super) const COMMANDS: &[CommandRow] = &[
+    CommandRow {
+        name: "",
+        arguments: "[DIR]",
+        help: "Serve the files in DIR, with listings (default: the current folder)",
+    },
+    CommandRow {
+        name: "check",
+        arguments: "-c FILE",
+        help: "Check a configuration, and show what its limits cost",
+    },
+    CommandRow {
+        name: "certificates",
+        arguments: "-c FILE",
+        help: "List the certificates of all hosts, with their dates, next renewal and last error",
+    },
+    CommandRow {
+        name: CONVERT,
+        arguments: "FILE [--from NAME]",
+        help: "Print the configuration of another server as one of this program",
+    },
+    CommandRow {
+        name: "reload",
+        arguments: "-c FILE",
+        help: "Have the running program read FILE again; exit with 1 if FILE has a mistake",
+    },
+    CommandRow {
+        name: "upgrade",
+        arguments: "-c FILE",
+        help: "Replace the running program by the installed one, without losing a connection",
+    },
+    CommandRow {
+        name: "stats",
+        arguments: "-c FILE [--json]",
+        help: "Print the counters of the running program",
+    },
+    CommandRow {
+        name: "top",
+        arguments: "-c FILE [--once]",
+        help: "Show what the running program does, live in the terminal",
+    },
+    CommandRow {
+        name: "metrics",
+        arguments: "-c FILE [--prometheus]",
+        help: "Print the metrics of the running program, as OpenMetrics",
+    },
+    CommandRow {
+        name: "purge",
+        arguments: "PATH -c FILE",
+        help: "Remove PATH from the cache of responses, or more by --prefix, --tag or --all",
+    },
+    CommandRow {
+        name: "drain",
+        arguments: "NAME ADDRESS -c FILE",
+        help: "Send no more requests to an address of the application NAME",
+    },
+    CommandRow { name: "undrain", arguments: "NAME ADDRESS -c FILE", help: "Send requests to it again" },
+    CommandRow {
+        name: "maintenance",
+        arguments: "HOST -c FILE",
+        help: "Answer requests for HOST with 503, until maintenance HOST --off",
+    },
+    CommandRow {
+        name: "log-level",
+        arguments: "LEVEL -c FILE",
+        help: "Have another level of the error log for ten minutes: error, warn, info or debug",
+    },
+    CommandRow {
+        name: "disconnect",
+        arguments: "ID -c FILE",
+        help: "End a connection by its ID of taipan top, or all of a client by --client NETWORK",
+    },
+    CommandRow { name: "reopen", arguments: "-c FILE", help: "Open the files of the logs again" },
+    CommandRow {
+        name: "watch",
+        arguments: "-c FILE",
+        help: "Show requests as they arrive, hop by hop, with their heads",
+    },
+    CommandRow {
+        name: "explain",
+        arguments: "METHOD URL",
+        help: "Show, step by step, how the server would respond to a request, without a socket",
+    },
+    CommandRow {
+        name: "healthcheck",
+        arguments: "URL",
+        help: "Request URL once; exit with 0 if the response is 2xx or 3xx",
+    },
+    CommandRow {
+        name: WRAP,
+        arguments: "[PROGRAM [ARG]...]",
+        help: "Run CGI scripts, or PROGRAM, for a server that speaks FastCGI",
+    },
+    CommandRow {
+        name: PASSWD,
+        arguments: "[-ci] FILE USER",
+        help: "Set the password of USER in a password file, with the flags of Apache's htpasswd",
+    },
+    CommandRow {
+        name: REPORT,
+        arguments: "[FILE]...",
+        help: "Print what access logs say: visits, pages, statuses, referers, slowest",
+    },
+    CommandRow {
+        name: RESOLVE,
+        arguments: "[FILE]...",
+        help: "Print access logs with names in place of the addresses of clients",
+    },
+    CommandRow {
+        name: "generate",
+        arguments: "man|bash|zsh|fish",
+        help: "Print the manual page, or the completions for a shell",
+    },
+    CommandRow { name: "help", arguments: "", help: "Print this help" },
+    CommandRow { name: "version", arguments: "", help: "Print the version" },
+];
+
+/// Commands of other programs, and what to write instead.
+pub(super) const FOREIGN_COMMANDS: &[(&[&str], &str)] = &[
+    (&["serve", "run", "start"], "write taipan DIR, or taipan -c FILE"),
+    (&["stop", "quit", "shutdown"], "send SIGTERM to the program, or stop its service"),
+    (&["restart"], "write taipan reload -c FILE, or taipan upgrade -c FILE"),
+    (&["test", "configtest", "validate"], "write taipan check -c FILE"),
+    (&["file-server"], "write taipan DIR"),
+    (&["htpasswd", "htdigest", "password"], "write taipan passwd FILE USER"),
+];
+
+/// Flags of other programs, and what to write instead.
+pub(super) const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
+    (&["--port", "-p"], "write --listen 127.0.0.1:PORT, or --listen 0.0.0.0:PORT for all of IPv4"),
+    (&["--bind", "-b", "--address", "--addr", "--host"], "write --listen ADDRESS:PORT"),
+    (&["--directory", "--dir", "-d"], "name the folder alone: taipan DIR"),
+    (&["--test", "-t"], "write taipan check -c FILE"),
+    (&["-v"], "write -V or --version"),
+    (&["--daemon", "-D"], "the program stays in the foreground; have the service manager start it"),
+    (
+        &["--ssl", "--https", "--cert", "--key"],
+        "write --tls NAME for a folder, or certificate in a configuration",
+    ),
+    (&["--auth", "--password"], "write auth and user_files in a configuration; see Passwords in the manual"),
+    (&["--gzip", "--brotli", "--compress"], "files are compressed; see compress in the manual"),
+    (&["--cors"], "set a field by headers in a configuration"),
+    (&["--index", "--listing"], "write it in a configuration: taipan -c FILE"),
+];
+
+pub(super) const WRAP: &str = "fcgi-wrap";
+
+pub(super) const PASSWD: &str = "passwd";
+
+pub(super) const REPORT: &str = "report";
+
+pub(super) const RESOLVE: &str = "resolve";
+
+pub(super) const CONVERT: &str = "convert";
+
+/// The flags that begin the command line of another server.
+pub(super) const PERSONALITIES: [(&str, Dialect); 4] = [
+    ("--boa", Dialect::Boa),
+    ("--thttpd", Dialect::Thttpd),
+    ("--busybox", Dialect::Busybox),
+    ("--uhttpd", Dialect::Uhttpd),
+];
+
+/// For how long the error log has another level, and after which time clients may try again, unless a flag says it.
+pub(super) const LEVEL_TIME: Duration = Duration::from_secs(600);
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// The cost of a new bcrypt: some 50 ms.
+pub(super) const BCRYPT_COST: usize = 10;
+
+/// The rounds of a new SHA-crypt: some 50 ms.
+pub(super) const SHA_CRYPT_ROUNDS: usize = 100_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Config,
+    Dialect,
+    Personality,
+    Listen,
+    Workers,
+    AccessLog,
+    User,
+    Tls,
+    Root,
+    Json,
+    Prometheus,
+    PurgeHost,
+    PurgePrefix,
+    PurgeTag,
+    PurgeAll,
+    Watch(Part),
+    RetryAfter,
+    Off,
+    For,
+    Client,
+    Header,
+    From,
+    To,
+    Timeout,
+    Socket,
+    Processes,
+    Folder,
+    Create,
+    Stdin,
+    Batch,
+    Delete,
+    Verify,
+    Print,
+    Cost,
+    Rounds,
+    Html,
+    Once,
+    Names,
+    Split,
+    Confirm,
+    Jobs,
+    Dns,
+    Hash(NewHash),
+    Bcrypt,
+    Sha512,
+    Sha256,
+    Digest,
+    Help,
+    Version,
+}
+
+pub(super) struct FlagRow {
+    pub(super) key: Key,
+    pub(super) long: &'static str,
+    pub(super) short: Option<char>,
+    pub(super) value: Option<&'static str>,
+    /// The commands that accept it. Empty: all.
+    pub(super) commands: &'static [&'static str],
+    /// Begins with a verb and ends with the default.
+    pub(super) help: &'static str,
+}
+
+pub(super) const FLAGS: &[FlagRow] = &[
+    FlagRow {
+        key: Key::Config,
+        long: "config",
+        short: Some('c'),
+        value: Some("FILE"),
+        commands: &[
+            "",
+            "check",
+            "certificates",
+            "reload",
+            "upgrade",
+            "stats",
+            "top",
+            "metrics",
+            "purge",
+            "drain",
+            "undrain",
+            "watch",
+            "maintenance",
+            "log-level",
+            "disconnect",
+            "reopen",
+            "explain",
+        ],
+        help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
+    },
+    FlagRow {
+        key: Key::Dialect,
+        long: "dialect",
+        short: None,
+        value: Some("NAME"),
+        commands: &[
+            "", "check", "reload", "upgrade", "stats", "top", "metrics", "purge", "drain", "undrain",
+            "watch", "explain",
+        ],
+        help: "Read FILE as the configuration of another server, as for convert --from (default: by the name of FILE, else as \
+               one of this program)",
+    },
+    FlagRow {
+        key: Key::Dialect,
+        long: "from",
+        short: None,
+        value: Some("NAME"),
+        commands: &[CONVERT],
+        help: "boa, thttpd, busybox, uhttpd, nginx, apache, lighttpd or caddy, whose FILE it is (default: by the name of FILE)",
+    },
+    FlagRow {
+        key: Key::Personality,
+        long: "boa",
+        short: None,
+        value: None,
+        commands: &[""],
+        help: "Take the arguments behind this one as Boa does: -c SERVERROOT, -d, -f FILE, -r CHROOT, -l LEVEL; so does a \
+               program that is called boa, and taipan -f FILE (default: serve)",
+    },
+    FlagRow {
+        key: Key::Personality,
+        long: "thttpd",
+        short: None,
+        value: None,
+        commands: &[""],
+        help: "Take the arguments behind this one as thttpd does, such as -C thttpd.conf; so does a program that is called \
+               thttpd (default: serve)",
+    },
+    FlagRow {
+        key: Key::Personality,
+        long: "busybox",
+        short: None,
+        value: None,
+        commands: &[""],
+        help: "Take the arguments behind this one as busybox httpd does, such as -p 8080 -h DIR; so does a program that is \
+               called httpd (default: serve)",
+    },
+    FlagRow {
+        key: Key::Personality,
+        long: "uhttpd",
+        short: None,
+        value: None,
+        commands: &[""],
+        help: "Take the arguments behind this one as OpenWrt's uhttpd does, such as -p 80 -h /www; so does a program that is \
+               called uhttpd (default: serve)",
+    },
+    FlagRow {
+        key: Key::Listen,
+        long: "listen",
+        short: Some('l'),
+        value: Some("ADDRESS"),
+        commands: &[""],
+        help: "Listen on ADDRESS, such as 127.0.0.1:8080, 0.0.0.0:8080 for all of IPv4, [::]:8080 for all of IPv6, or \
+               unix:/path; may be repeated (default: 127.0.0.1:8080, or the configured addresses)",
+    },
+    FlagRow {
+        key: Key::Workers,
+        long: "workers",
+        short: Some('w'),
+        value: Some("N"),
+        commands: &[""],
+        help: "Run N workers (default: one for each core that the process may use)",
+    },
+    FlagRow {
+        key: Key::AccessLog,
+        long: "access-log",
+        short: None,
+        value: Some("WHERE"),
+        commands: &[""],
+        help: "Write one line per request to WHERE: stdout, stderr, syslog, off, or a file \
+               (default: as configured; without a configuration, stdout if that is a terminal, else off)",
+    },
+    FlagRow {
+        key: Key::User,
+        long: "user",
+        short: Some('u'),
+        value: Some("NAME"),
+        commands: &[""],
+        help: "Serve as user NAME when started as root; the server runs as root only if NAME is root (default: the \
+               configured user, else taipan or nobody)",
+    },
+    FlagRow {
+        key: Key::Tls,
+        long: "tls",
+        short: None,
+        value: Some("NAME"),
+        commands: &[""],
+        help: "Serve by HTTPS and HTTP/2 with a certificate for NAME, which renews itself, on the ports 443 and 80; for \
+               localhost by an authority of this machine, on 127.0.0.1:8443; may be repeated (default: without TLS)",
+    },
+    FlagRow {
+        key: Key::Root,
+        long: "root",
+        short: Some('r'),
+        value: Some("DIR"),
+        commands: &[
+            "upgrade",
+            "stats",
+            "top",
+            "metrics",
+            "purge",
+            "drain",
+            "undrain",
+            "watch",
+            "maintenance",
+            "log-level",
+            "disconnect",
+            "reopen",
+            "explain",
+        ],
+        help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
+               (default: the current folder)",
+    },
+    FlagRow {
+        key: Key::Json,
+        long: "json",
+        short: None,
+        value: None,
+        commands: &["stats"],
+        help: "Print JSON (default: text)",
+    },
+    FlagRow {
+        key: Key::Once,
+        long: "once",
+        short: None,
+        value: None,
+        commands: &["top"],
+        help: "Print one table of one second (default: live; one table, if there is no terminal)",
+    },
+    FlagRow {
+        key: Key::Prometheus,
+        long: "prometheus",
+        short: None,
+        value: None,
+        commands: &["metrics"],
+        help: "Print the text format of Prometheus, such as for files of its node_exporter (default: OpenMetrics)",
+    },
+    FlagRow {
+        key: Key::PurgeHost,
+        long: "host",
+        short: None,
+        value: Some("HOST"),
+        commands: &["purge"],
+        help: "Remove only responses of HOST, with its port if it is not to be every port (default: every host)",
+    },
+    FlagRow {
+        key: Key::PurgePrefix,
+        long: "prefix",
+        short: None,
+        value: Some("PATH"),
+        commands: &["purge"],
+        help: "Remove all responses whose path begins with PATH (default: one PATH, with any query)",
+    },
+    FlagRow {
+        key: Key::PurgeTag,
+        long: "tag",
+        short: None,
+        value: Some("TAG"),
+        commands: &["purge"],
+        help: "Remove all responses that have TAG in Cache-Tag or Surrogate-Key (default: one PATH)",
+    },
+    FlagRow {
+        key: Key::PurgeAll,
+        long: "all",
+        short: None,
+        value: None,
+        commands: &["purge"],
+        help: "Remove all responses (default: one PATH)",
+    },
+    FlagRow {
+        key: Key::RetryAfter,
+        long: "retry-after",
+        short: None,
+        value: Some("TIME"),
+        commands: &["maintenance"],
+        help: "Tell clients to try again after TIME, such as 30m (default: 5m)",
+    },
+    FlagRow {
+        key: Key::Off,
+        long: "off",
+        short: None,
+        value: None,
+        commands: &["maintenance"],
+        help: "Serve HOST again (default: 503)",
+    },
+    FlagRow {
+        key: Key::For,
+        long: "for",
+        short: None,
+        value: Some("TIME"),
+        commands: &["log-level"],
+        help: "Have the level for TIME, such as 1h, at most a day (default: 10m)",
+    },
+    FlagRow {
+        key: Key::Client,
+        long: "client",
+        short: None,
+        value: Some("NETWORK"),
+        commands: &["disconnect"],
+        help: "End all connections of the clients in NETWORK, such as 192.0.2.7 or 10.0.0.0/8 (default: one ID)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Client),
+        long: "client",
+        short: None,
+        value: Some("NETWORK"),
+        commands: &["watch"],
+        help: "Show requests of clients in NETWORK, such as 192.0.2.7 or 10.0.0.0/8 (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Host),
+        long: "host",
+        short: None,
+        value: Some("NAME"),
+        commands: &["watch"],
+        help: "Show requests for NAME, in which * stands for any text (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Path),
+        long: "path",
+        short: None,
+        value: Some("PATTERN"),
+        commands: &["watch"],
+        help: "Show requests whose path is like PATTERN, such as \"/api/*\" (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Status),
+        long: "status",
+        short: None,
+        value: Some("STATUS"),
+        commands: &["watch"],
+        help: "Show requests with this status, such as 404 or 5xx, when they have ended (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Slower),
+        long: "slower",
+        short: None,
+        value: Some("TIME"),
+        commands: &["watch"],
+        help: "Show requests that take longer than TIME, such as 500ms, when they have ended (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Upstream),
+        long: "upstream",
+        short: None,
+        value: Some("ADDRESS"),
+        commands: &["watch"],
+        help: "Show requests that were sent to ADDRESS, such as \"10.0.0.1:*\", when they have ended (default: all)",
+    },
+    FlagRow {
+        key: Key::Watch(Part::Rate),
+        long: "rate",
+        short: None,
+        value: Some("N"),
+        commands: &["watch"],
+        help: "Show at most N requests in a second, and how many were left out (default: 100)",
+    },
+    FlagRow {
+        key: Key::Header,
+        long: "header",
+        short: Some('H'),
+        value: Some("FIELD"),
+        commands: &["explain"],
+        help: "Add a field to the request, such as \"Range: bytes=0-99\"; may be repeated (default: none)",
+    },
+    FlagRow {
+        key: Key::From,
+        long: "from",
+        short: None,
+        value: Some("ADDRESS"),
+        commands: &["explain"],
+        help: "The address of the client, for rules of access (default: 127.0.0.1)",
+    },
+    FlagRow {
+        key: Key::To,
+        long: "to",
+        short: None,
+        value: Some("ADDRESS"),
+        commands: &["explain"],
+        help: "The address of the server, with or without its port (default: one that no host names)",
+    },
+    FlagRow {
+        key: Key::Timeout,
+        long: "timeout",
+        short: None,
+        value: Some("SECONDS"),
+        commands: &["healthcheck"],
+        help: "Wait at most SECONDS for the response (default: 5)",
+    },
+    FlagRow {
+        key: Key::Timeout,
+        long: "timeout",
+        short: None,
+        value: Some("SECONDS"),
+        commands: &[RESOLVE],
+        help: "Wait at most SECONDS for the answer to a question (default: 2)",
+    },
+    FlagRow {
+        key: Key::Names,
+        long: "names",
+        short: None,
+        value: Some("FILE"),
+        commands: &[RESOLVE],
+        help: "Keep names in FILE for the next run, an hour to a week (default: only for this run)",
+    },
+    FlagRow {
+        key: Key::Split,
+        long: "split",
+        short: None,
+        value: Some("DIR"),
+        commands: &[RESOLVE],
+        help: "Append the lines of each host to DIR/HOST.log (default: print all lines)",
+    },
+    FlagRow {
+        key: Key::Confirm,
+        long: "confirm",
+        short: None,
+        value: None,
+        commands: &[RESOLVE],
+        help: "Use only names that lead back to their address (default: any name)",
+    },
+    FlagRow {
+        key: Key::Jobs,
+        long: "jobs",
+        short: None,
+        value: Some("N"),
+        commands: &[RESOLVE],
+        help: "Ask at most N questions at the same time (default: 64)",
+    },
+    FlagRow {
+        key: Key::Dns,
+        long: "dns",
+        short: None,
+        value: Some("ADDRESS"),
+        commands: &[RESOLVE],
+        help: "Ask the DNS server at ADDRESS, with a port (default: those of the system)",
+    },
+    FlagRow {
+        key: Key::Html,
+        long: "html",
+        short: None,
+        value: Some("FILE"),
+        commands: &[REPORT],
+        help: "Write one page of HTML, which needs nothing else (default: print text)",
+    },
+    FlagRow {
+        key: Key::Socket,
+        long: "socket",
+        short: Some('s'),
+        value: Some("ADDRESS"),
+        commands: &[WRAP],
+        help: "Accept FastCGI connections on ADDRESS, a path or an address such as 127.0.0.1:9000 (default: the \
+               inherited socket)",
+    },
+    FlagRow {
+        key: Key::Processes,
+        long: "processes",
+        short: None,
+        value: Some("N"),
+        commands: &[WRAP],
+        help: "Serve N connections at a time, each with one script (default: 16)",
+    },
+    FlagRow {
+        key: Key::Folder,
+        long: "folder",
+        short: None,
+        value: Some("DIR"),
+        commands: &[WRAP],
+        help: "Run the scripts that requests name beneath DIR; may be repeated (default: none)",
+    },
+    FlagRow {
+        key: Key::Create,
+        long: "create",
+        short: Some('c'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Create FILE, and replace the one that is there (default: change FILE)",
+    },
+    FlagRow {
+        key: Key::Stdin,
+        long: "stdin",
+        short: Some('i'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Read the password from standard input (default: ask twice on the terminal)",
+    },
+    FlagRow {
+        key: Key::Batch,
+        long: "batch",
+        short: Some('b'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Take the password as the last argument, which other users of the machine can see (default: ask)",
+    },
+    FlagRow {
+        key: Key::Print,
+        long: "print",
+        short: Some('n'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Print the line for USER, without a FILE (default: write it to FILE)",
+    },
+    FlagRow {
+        key: Key::Delete,
+        long: "delete",
+        short: Some('D'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Remove USER from FILE (default: set the password)",
+    },
+    FlagRow {
+        key: Key::Verify,
+        long: "verify",
+        short: Some('v'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Exit with 0 if the password is the one in FILE, with 3 if not (default: set the password)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Argon2id),
+        long: "argon2",
+        short: None,
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with argon2id, with 19 MiB of memory (default: this)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Yescrypt),
+        long: "yescrypt",
+        short: None,
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with yescrypt, as Debian does for its users (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Bcrypt,
+        long: "bcrypt",
+        short: Some('B'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with bcrypt, for a file that Apache or nginx reads, too (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Cost,
+        long: "cost",
+        short: Some('C'),
+        value: Some("N"),
+        commands: &[PASSWD],
+        help: "The cost of bcrypt, from 4 to 14; one more doubles the time (default: 10)",
+    },
+    FlagRow {
+        key: Key::Sha512,
+        long: "sha512",
+        short: Some('5'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with SHA-512-crypt (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Sha256,
+        long: "sha256",
+        short: Some('2'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with SHA-256-crypt (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Rounds,
+        long: "rounds",
+        short: Some('r'),
+        value: Some("N"),
+        commands: &[PASSWD],
+        help: "The rounds of SHA-crypt, from 1000 to 700000 (default: 100000)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Apr1),
+        long: "md5",
+        short: Some('m'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with Apache's MD5, which is weak; with --digest, write a line for MD5, too (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Sha1),
+        long: "sha1",
+        short: Some('s'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Hash with SHA-1, which is weak (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Hash(NewHash::Plain),
+        long: "plain",
+        short: Some('p'),
+        value: None,
+        commands: &[PASSWD],
+        help: "Write the password itself, which is weak (default: argon2id)",
+    },
+    FlagRow {
+        key: Key::Digest,
+        long: "digest",
+        short: None,
+        value: Some("REALM"),
+        commands: &[PASSWD],
+        help: "Write a line for Digest in REALM, with SHA-256 (default: for Basic)",
+    },
+    FlagRow {
+        key: Key::Help,
+        long: "help",
+        short: Some('h'),
+        value: None,
+        commands: &[],
+        help: "Print this help (default: serve)",
+    },
+    FlagRow {
+        key: Key::Version,
+        long: "version",
+        short: Some('V'),
+        value: None,
+        commands: &[],
+        help: "Print the version (default: serve)",
+    },
+];
+
+/// The files that `packaging/install` installs, for the manual page.
+pub(super) const FILES: &[(&str, &str)] = &[
+    ("/etc/taipan/site.toml", "The configuration that the unit serves"),
+    ("/var/log/taipan/access.log, /var/log/taipan/error.log", "The logs, if the configuration says so"),
+    ("/etc/logrotate.d/taipan", "The rotation of the logs"),
+    ("/run/taipan/taipan.pid", "The ID of the process that accepts signals, if the configuration says so"),
+    ("taipan.service, taipan.socket", "The units for systemd"),
+];
+
+/// For the manual page.
+pub(super) const EXAMPLES: &[(&str, &str)] = &[
+    ("taipan photos", "Serve the folder photos to this machine, at http://127.0.0.1:8080/"),
+    ("taipan photos --listen 0.0.0.0:8080", "The same, to every network that reaches this machine by IPv4"),
+    ("taipan photos --tls localhost", "The same to this machine by HTTPS, and say how to trust it"),
+    (
+        "taipan photos --tls example.org",
+        "To everyone, at https://example.org/, with a certificate of Let's Encrypt",
+    ),
+    ("taipan check -c /etc/taipan/site.toml", "Find mistakes before a start or a reload"),
+    ("taipan reload -c /etc/taipan/site.toml", "Serve the changed configuration; no connection is lost"),
+    (
+        "taipan explain GET http://www.example/a/../b -c /etc/taipan/site.toml",
+        "Show which host, route and file a request leads to, and why",
+    ),
+    ("taipan healthcheck http://127.0.0.1:8080/", "Send one request, for a container or a script"),
+];
