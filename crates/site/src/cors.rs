@@ -67,7 +67,6 @@ pub struct Cors {
     shared: Vec<(&'static str, String)>,
     /// In the responses to preflights.
     preflight: Vec<(&'static str, String)>,
-    vary: &'static str,
 }
 
 impl Default for Settings {
@@ -109,14 +108,13 @@ impl Settings {
         Some(match only {
             Some(only) => {
                 let constant = [(ALLOW_ORIGIN, only)].into_iter().chain(exposed).collect();
-                Cors { constant, origins: Vec::new(), shared: Vec::new(), preflight, vary: "" }
+                Cors { constant, origins: Vec::new(), shared: Vec::new(), preflight }
             }
             None => Cors {
                 constant: vec![(VARY, "Origin".to_owned())],
                 origins: self.origins.clone(),
                 shared: exposed,
                 preflight,
-                vary: "Origin",
             },
         })
     }
@@ -139,11 +137,6 @@ impl Cors {
             (false, Some(origin)) => [(ALLOW_ORIGIN, origin)].into_iter().chain(own).collect(),
             (false, None) => Vec::new(),
         }
-    }
-
-    /// Whether other requests to the route need other fields.
-    pub fn depends_on_origin(&self) -> bool {
-        !self.vary.is_empty()
     }
 
     /// The origin of a request, if it is one of several that the route allows.
@@ -295,7 +288,6 @@ mod tests {
             shown(&any, "Origin: https://x\r\n", Cors::fields),
             "Allow-Origin: *|Expose-Headers: ETag"
         );
-        assert!(!any.depends_on_origin());
         let one = cors(&["https://a"], |settings| settings.credentials = true).unwrap();
         let expected = "Allow-Origin: https://a|Allow-Credentials: true";
         assert_eq!(shown(&one, "Origin: https://x\r\n", Cors::fields), expected);
@@ -307,7 +299,6 @@ mod tests {
     fn names_only_origins_that_the_route_allows() {
         let several = ["https://a.example", "https://*.b.example", "http://c.example:8080"];
         let cors = cors(&several, |settings| settings.credentials = true).unwrap();
-        assert!(cors.depends_on_origin());
         for (origin, is_allowed) in [
             ("https://a.example", true),
             ("https://x.b.example", true),
