@@ -223,19 +223,17 @@ pub fn typical(site: &Site, workers: usize) -> Vec<Typical> {
 
 /// Memory at worst. Parts that no route of the site needs are left out.
 pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
-    let (limits, cache) = (&site.limits, &site.cache);
-    let workers = workers as u64;
-    let of_each_worker = |count: usize| (count as u64).saturating_mul(workers);
-    let connections = of_each_worker(limits.connections.saturating_add(limits.rejections));
-    let path = limits.head.target as u64;
-    let lists = |route: &Route| route.files.listing == Listing::On || route.publishing.is_dav();
-    let listing_entries = match any_route(site, lists) {
-        true => limits.listing_entries as u64,
-        false => 0,
-    };
-    let inflates = if any_route(site, |route| route.files.gunzip) { INFLATE } else { 0 };
-    let block = |count| Use { what: "blocks of log lines", each: LOG_BLOCK, count };
-    let mut uses = vec![
+    let rooms = [of_connections, of_content, of_files, of_upstreams, of_users, of_the_rest];
+    let mut uses: Vec<Use> = rooms.iter().flat_map(|uses| uses(site, workers as u64)).collect();
+    uses.retain(|line| line.sum() > 0);
+    uses
+}
+
+/// Connections, and what of them is being received.
+fn of_connections(site: &Site, workers: u64) -> Vec<Use> {
+    let limits = &site.limits;
+    let connections = of_each(workers, limits.connections.saturating_add(limits.rejections));
+    vec![
         Use { what: "buffers of workers", each: buffer(&site.limits).saturating_add(BATCH), count: workers },
         Use {
             what: "connections: task, unread input, unsent response",
@@ -245,21 +243,35 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "further requests of HTTP/2 that wait",
             each: stream(site),
-            count: if speaks_http2(site) { of_each_worker(site.http2.waiting) } else { 0 },
+            count: if speaks_http2(site) { of_each(workers, site.http2.waiting) } else { 0 },
         },
         Use {
             what: "larger windows of HTTP/2 connections",
             each: u64::from(site.http2.connection_window).saturating_sub(SMALL_WINDOW),
             count: if speaks_http2(site) {
-                of_each_worker(site.http2.large_windows.min(limits.connections))
+                of_each(workers, site.http2.large_windows.min(limits.connections))
             } else {
                 0
             },
         },
+    ]
+}
+
+/// Content that is made while it is sent, or to be kept.
+fn of_content(site: &Site, workers: u64) -> Vec<Use> {
+    let limits = &site.limits;
+    let connections = of_each(workers, limits.connections.saturating_add(limits.rejections));
+    let lists = |route: &Route| route.files.listing == Listing::On || route.publishing.is_dav();
+    let listing_entries = match any_route(site, lists) {
+        true => limits.listing_entries as u64,
+        false => 0,
+    };
+    let inflates = if any_route(site, |route| route.files.gunzip) { INFLATE } else { 0 };
+    vec![
         Use {
             what: "bodies generated while they are sent",
             each: inflates.max(listing_entries.saturating_mul(LISTING_ENTRY)),
-            count: of_each_worker(limits.body_streams),
+            count: of_each(workers, limits.body_streams),
         },
         Use {
             what: "pages: variables, and what is made before it is sent",
@@ -269,7 +281,7 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "responses compressed while they are sent",
             each: ENCODER,
-            count: if compresses(site) { of_each_worker(limits.compressed_streams) } else { 0 },
+            count: if compresses(site) { of_each(workers, limits.compressed_streams) } else { 0 },
         },
         Use {
             what: "files compressed to be kept",
@@ -279,12 +291,21 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "listings being read",
             each: listing_entries.saturating_mul(LISTING_ENTRY),
-            count: of_each_worker(limits.disk_threads),
+            count: of_each(workers, limits.disk_threads),
         },
+    ]
+}
+
+/// The caches, and what is looked up on disks.
+fn of_files(site: &Site, workers: u64) -> Vec<Use> {
+    let limits = &site.limits;
+    let cache = &site.cache;
+    let path = limits.head.target as u64;
+    vec![
         Use {
             what: "cache: entries and their paths",
             each: CACHE_ENTRY + path,
-            count: of_each_worker(cache.entries),
+            count: of_each(workers, cache.entries),
         },
         Use { what: "cache: content", each: cache.bytes as u64, count: workers },
         // As much again is being received.
@@ -306,14 +327,25 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "files in other languages, as-is files and image maps being read",
             each: special_files(site),
-            count: of_each_worker(limits.disk_threads),
+            count: of_each(workers, limits.disk_threads),
         },
-        Use { what: "stacks of disk threads", each: DISK_STACK, count: of_each_worker(limits.disk_threads) },
+        Use {
+            what: "stacks of disk threads",
+            each: DISK_STACK,
+            count: of_each(workers, limits.disk_threads),
+        },
         Use {
             what: "lookups that wait for a disk",
             each: LOOKUP + path,
-            count: of_each_worker(limits.disk_queue),
+            count: of_each(workers, limits.disk_queue),
         },
+    ]
+}
+
+/// Scripts and applications.
+fn of_upstreams(site: &Site, workers: u64) -> Vec<Use> {
+    let limits = &site.limits;
+    vec![
         Use { what: "scripts that run", each: SCRIPT, count: scripts(site, workers) },
         Use { what: "connections to applications", each: SCRIPT, count: upstream_connections(site) },
         Use {
@@ -329,22 +361,33 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "requests on multiplexed connections",
             each: MULTIPLEXED,
-            count: multiplexed_requests(site).min(of_each_worker(limits.connections)),
+            count: multiplexed_requests(site).min(of_each(workers, limits.connections)),
         },
+    ]
+}
+
+/// What is known of users, and what their passwords take.
+fn of_users(site: &Site, workers: u64) -> Vec<Use> {
+    let limits = &site.limits;
+    vec![
         Use {
             what: "remembered permissions of authorizers",
             each: (MAX_ANSWER + ANSWER) as u64,
-            count: if any_route(site, remembers) { of_each_worker(MAX_ANSWERS) } else { 0 },
+            count: if any_route(site, remembers) { of_each(workers, MAX_ANSWERS) } else { 0 },
         },
         Use {
             what: "remembered tokens",
             each: (MAX_ANSWER + ANSWER) as u64,
-            count: if any_route(site, |route| route.jwt.is_some()) { of_each_worker(MAX_ANSWERS) } else { 0 },
+            count: if any_route(site, |route| route.jwt.is_some()) {
+                of_each(workers, MAX_ANSWERS)
+            } else {
+                0
+            },
         },
         Use {
             what: "remembered passwords",
             each: ANSWER as u64,
-            count: if any_route(site, Route::asks_for_users) { of_each_worker(MAX_ANSWERS) } else { 0 },
+            count: if any_route(site, Route::asks_for_users) { of_each(workers, MAX_ANSWERS) } else { 0 },
         },
         Use { what: "passwords being compared", each: comparison(site), count: workers },
         Use {
@@ -360,10 +403,17 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
             what: "password files of folders: kept, and being read",
             each: LARGEST_USERS,
             count: match any_route(site, has_folder_passwords) {
-                true => of_each_worker(limits.disk_threads.saturating_add(1)),
+                true => of_each(workers, limits.disk_threads.saturating_add(1)),
                 false => 0,
             },
         },
+    ]
+}
+
+/// Queues, and what is counted.
+fn of_the_rest(site: &Site, workers: u64) -> Vec<Use> {
+    let limits = &site.limits;
+    vec![
         Use {
             what: "requests that wait for a script",
             each: limits.head.head as u64,
@@ -372,7 +422,7 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "clients that publish: members of folders",
             each: (limits.listing_entries as u64).saturating_mul(LISTING_ENTRY),
-            count: if any_route(site, Route::publishes) { of_each_worker(PUBLISHED_FOLDERS) } else { 0 },
+            count: if any_route(site, Route::publishes) { of_each(workers, PUBLISHED_FOLDERS) } else { 0 },
         },
         Use {
             what: "requests that can be shown as the last ones",
@@ -382,22 +432,27 @@ pub fn worst_case(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "counts of hosts and routes",
             each: ZONE,
-            count: of_each_worker(Zones::of(site).map_or(0, |zones| zones.list().len())),
+            count: of_each(workers, Zones::of(site).map_or(0, |zones| zones.list().len())),
         },
         Use { what: "clients that limits count", each: LIMITED_CLIENT, count: limited_clients(site) },
         Use {
             what: "names of clients",
             each: CLIENT_NAME,
-            count: of_each_worker(site.resolution.client_names.unwrap_or(0)),
+            count: of_each(workers, site.resolution.client_names.unwrap_or(0)),
         },
-        block(
-            (site.log.queue as u64)
+        Use {
+            what: "blocks of log lines",
+            each: LOG_BLOCK,
+            count: (site.log.queue as u64)
                 .saturating_mul(1 + readers(site))
                 .saturating_add(workers.saturating_mul(logs(site).len() as u64)),
-        ),
-    ];
-    uses.retain(|line| line.sum() > 0);
-    uses
+        },
+    ]
+}
+
+/// As many in all workers as `count` in each.
+fn of_each(workers: u64, count: usize) -> u64 {
+    (count as u64).saturating_mul(workers)
 }
 
 /// Bytes that one lookup reads of files whose content it needs, besides the plain file.
