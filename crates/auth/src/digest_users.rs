@@ -1,5 +1,5 @@
-//! A file of users for Digest, as Apache's htdigest writes it: `USER:REALM:HASH` on each line. The hash is MD5, or SHA-256
-//! for clients of RFC 7616. A user may have a line for each.
+//! A file of users for Digest, as Apache's htdigest writes it: `USER:REALM:HASH` on each line. The hash is MD5, or
+//! SHA-256 for clients of RFC 7616. A user may have a line for each.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,8 +24,8 @@ pub enum Algorithm {
     Md5,
 }
 
-/// The hash of `USER:REALM:PASSWORD`, in lower-case hexadecimal digits. It is as good as the password: its `Debug` shows
-/// nothing of it.
+/// The hash of `USER:REALM:PASSWORD`, in lower-case hexadecimal digits. It is as good as the password: its `Debug`
+/// shows nothing of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ha1(Box<str>);
 

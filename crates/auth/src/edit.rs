@@ -29,8 +29,8 @@ pub enum EditError {
     Form(usize),
 }
 
-/// Sets the user's lines: they replace the first that is there, and others of the user are removed, because they would not
-/// count. Without any, they are added at the end.
+/// Sets the user's lines: they replace the first that is there, and others of the user are removed, because they would
+/// not count. Without any, they are added at the end.
 pub fn set(file: &[u8], key: Key, hashes: &[String]) -> Result<(Vec<u8>, Done), EditError> {
     key.check().map_err(EditError::Name)?;
     let new: String = hashes.iter().map(|hash| format!("{}{hash}\n", key.prefix())).collect();

@@ -1,6 +1,7 @@
 //! Public keys that verify tokens, from a PEM file or a JWK set (RFC 7517).
 //!
-//! A key has one algorithm. So no token can choose another one for it: neither `none`, nor a MAC with the key as its secret.
+//! A key has one algorithm. So no token can choose another one for it: neither `none`, nor a MAC with the key as its
+//! secret.
 
 use std::fmt;
 
@@ -113,7 +114,8 @@ impl Keys {
         }
     }
 
-    /// The keys that may have signed a token: those with its key ID, if there are any; of those, the ones of its algorithm.
+    /// The keys that may have signed a token: those with its key ID, if there are any; of those, the ones of its
+    /// algorithm.
     pub(crate) fn candidates(
         &self,
         id: Option<&str>,

@@ -33,8 +33,8 @@ pub enum Use {
     Forgotten,
 }
 
-/// The counts that were seen with each nonce. The number of nonces has a bound: the oldest are forgotten first, and what is
-/// forgotten is stale.
+/// The counts that were seen with each nonce. The number of nonces has a bound: the oldest are forgotten first, and
+/// what is forgotten is stale.
 #[derive(Debug, Clone)]
 pub struct Uses {
     windows: BTreeMap<Nonce, Window>,

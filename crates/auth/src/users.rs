@@ -40,7 +40,8 @@ impl Default for Id {
 }
 
 impl Users {
-    /// Of several lines with one name, the first counts. What is behind a second colon is ignored. Both are as in Apache.
+    /// Of several lines with one name, the first counts. What is behind a second colon is ignored. Both are as in
+    /// Apache.
     pub fn parse(file: &[u8], plain: PlainText) -> Result<Self, FileError> {
         let mut users = Self::default();
         for (line, text) in mistake::lines(file)? {
@@ -79,8 +80,8 @@ impl Users {
         }
     }
 
-    /// Whether there is this user with this password. It takes as long as the user's hash is costly, perhaps seconds, so it
-    /// belongs on a thread of its own.
+    /// Whether there is this user with this password. It takes as long as the user's hash is costly, perhaps seconds,
+    /// so it belongs on a thread of its own.
     pub fn verify(&self, name: &str, password: &[u8]) -> bool {
         let known = self.by_name.get(name).map(|&(_, at)| at);
         match self.hashes.get(known.unwrap_or_else(|| self.decoy(name))) {

@@ -69,8 +69,8 @@ impl Directed {
     }
 }
 
-/// An older field, in which a parameter names the server that a directive is for: those for others do not count, and those
-/// for this one count alone.
+/// An older field, in which a parameter names the server that a directive is for: those for others do not count, and
+/// those for this one count alone.
 fn surrogate_control(fields: &[Field], name: &str) -> Option<Directives> {
     let (mut for_all, mut for_this): (Vec<&[u8]>, Vec<&[u8]>) = Default::default();
     for member in list(values(fields, "surrogate-control")) {

@@ -7,11 +7,11 @@ use twox_hash::XxHash3_128;
 
 use crate::settings::{Query, Settings};
 
-/// The canonical text, and its hash. Two keys are the same if their texts are: clients choose most of the text, so its hash
-/// alone decides nothing.
+/// The canonical text, and its hash. Two keys are the same if their texts are: clients choose most of the text, so its
+/// hash alone decides nothing.
 ///
-/// The text is `SCHEME://AUTHORITY/PATH?QUERY UPSTREAM`, with a third part if the path was sent in another spelling. None of the
-/// parts before `UPSTREAM` has a space.
+/// The text is `SCHEME://AUTHORITY/PATH?QUERY UPSTREAM`, with a third part if the path was sent in another spelling.
+/// None of the parts before `UPSTREAM` has a space.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     text: Box<[u8]>,

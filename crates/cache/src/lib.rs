@@ -1,5 +1,5 @@
-//! A shared HTTP cache without its storage (RFC 9111): whether a response may be stored, and for which requests it may be
-//! used. Pure: time is an argument, in seconds since 1970.
+//! A shared HTTP cache without its storage (RFC 9111): whether a response may be stored, and for which requests it may
+//! be used. Pure: time is an argument, in seconds since 1970.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Parts of a body whose size is known: what of it is there, what is missing, and how parts become a whole (RFC 9111 §3.3 and
-//! §3.4). Knows nothing of what the parts belong to.
+//! Parts of a body whose size is known: what of it is there, what is missing, and how parts become a whole (RFC 9111
+//! §3.3 and §3.4). Knows nothing of what the parts belong to.
 
 use taipan_http::etag::is_entity_tag;
 use taipan_http::fields::digits;

@@ -124,8 +124,8 @@ fn is_within(identity: ClientIdentity, allowed: ClientIdentity) -> bool {
     (!identity.credentials || allowed.credentials) && (!identity.cookies || allowed.cookies)
 }
 
-/// A response that may be stored, with what decides about its use. `None`: it may not be stored. `fields` are those of the
-/// upstream.
+/// A response that may be stored, with what decides about its use. `None`: it may not be stored. `fields` are those of
+/// the upstream.
 pub fn store(
     head: &Head<'_>,
     identity: ClientIdentity,

@@ -6,8 +6,8 @@ use taipan_http::known::is_hop_by_hop;
 
 use crate::directives::RequestDirectives;
 
-/// Whether the cache may answer a request, and store its answer (RFC 9111 §3 and §4). A request with a body is left out, and
-/// so is one that switches the protocol.
+/// Whether the cache may answer a request, and store its answer (RFC 9111 §3 and §4). A request with a body is left
+/// out, and so is one that switches the protocol.
 pub fn is_eligible(head: &Head<'_>) -> bool {
     let is_read = matches!(head.method, Method::Get | Method::Head);
     is_read && !head.framing.has_body() && !head.names.intersects(OTHERS)

@@ -7,8 +7,8 @@ type Seconds = u64;
 pub struct Settings {
     /// The parts of a query that tell two resources apart.
     pub query: Query,
-    /// Fields like `CDN-Cache-Control`, in lower case. The first one that a response has counts in place of `Cache-Control`
-    /// and `Expires` (RFC 9213 §2.2).
+    /// Fields like `CDN-Cache-Control`, in lower case. The first one that a response has counts in place of
+    /// `Cache-Control` and `Expires` (RFC 9213 §2.2).
     pub targets: Vec<String>,
     /// The name by which upstreams know the cache as a surrogate: it sends `Surrogate-Capability`. Empty: it has none.
     pub surrogate: String,

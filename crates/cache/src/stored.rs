@@ -7,8 +7,8 @@ use crate::fields::{Field, values};
 use crate::settings::Settings;
 use crate::vary::Variant;
 
-/// A stored response without its body. The fields are those that the upstream has sent, without the ones that concern only
-/// its connection.
+/// A stored response without its body. The fields are those that the upstream has sent, without the ones that concern
+/// only its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     pub status: Status,

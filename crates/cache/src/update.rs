@@ -35,7 +35,8 @@ pub fn conditions(stored: &Stored) -> Vec<(&'static str, &[u8])> {
     etag.into_iter().chain(modified.map(|value| ("If-Modified-Since", value))).collect()
 }
 
-/// The stored response with the fields of a 304, or of a 200 to HEAD (RFC 9111 §3.2). `fields` are those of the upstream.
+/// The stored response with the fields of a 304, or of a 200 to HEAD (RFC 9111 §3.2). `fields` are those of the
+/// upstream.
 pub fn freshened(stored: &Stored, fields: &[Field], times: Times, settings: &Settings) -> Stored {
     let is_of_content = |name: &str| OF_CONTENT.iter().any(|known| name.eq_ignore_ascii_case(known));
     let mut new = shared_fields(fields, settings);
@@ -61,8 +62,8 @@ fn is_cookie(field: &Field) -> bool {
     field.name.eq_ignore_ascii_case("set-cookie")
 }
 
-/// Whether a 200 to HEAD is about the stored response, whose body has `length` bytes: its validators and its length are the
-/// same (RFC 9111 §4.3.5). `announced`: its `Content-Length`.
+/// Whether a 200 to HEAD is about the stored response, whose body has `length` bytes: its validators and its length are
+/// the same (RFC 9111 §4.3.5). `announced`: its `Content-Length`.
 pub fn describes(stored: &Stored, length: u64, fields: &[Field], announced: Option<u64>) -> bool {
     let is_same = |name: &str| {
         values(fields, name).next().is_none() || only(fields, name) == only(&stored.fields, name)

@@ -7,8 +7,8 @@ use taipan_http::negotiate::Coding;
 use crate::fields::{Field, values};
 use crate::request::lines;
 
-/// The fields that `Vary` names, in lower case and in order, with the normalized values of a request. `None`: it lacks the
-/// field.
+/// The fields that `Vary` names, in lower case and in order, with the normalized values of a request. `None`: it lacks
+/// the field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Variant(pub Vec<Selecting>);
 
@@ -76,7 +76,8 @@ fn joined<'a>(members: impl Iterator<Item = &'a [u8]>, separator: &[u8]) -> Box<
     members.collect::<Vec<_>>().join(separator).into()
 }
 
-/// The codings that a request accepts, in lower case and in order. Their weights do not count: each of them is acceptable.
+/// The codings that a request accepts, in lower case and in order. Their weights do not count: each of them is
+/// acceptable.
 fn codings<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
     let mut accepted: Vec<Vec<u8>> = list(lines).filter_map(accepted).collect();
     accepted.sort();

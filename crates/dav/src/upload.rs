@@ -1,5 +1,5 @@
-//! Resumable uploads (draft-ietf-httpbis-resumable-upload): their fields, problems, and the text in which the state of an
-//! upload is stored.
+//! Resumable uploads (draft-ietf-httpbis-resumable-upload): their fields, problems, and the text in which the state of
+//! an upload is stored.
 
 use taipan_http::fields::trim_ows;
 

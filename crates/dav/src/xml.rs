@@ -1,7 +1,8 @@
 //! A reader of small XML documents with namespaces (XML 1.0, Namespaces in XML 1.0), and a writer of what it has read.
 //!
-//! Knows nothing of WebDAV. It is bounded in depth, in the number of nodes, and in what each name brings with it. It refuses document types, and with them
-//! every entity that a document could define: a request needs none, and they are how small documents become large.
+//! Knows nothing of WebDAV. It is bounded in depth, in the number of nodes, and in what each name brings with it. It
+//! refuses document types, and with them every entity that a document could define: a request needs none, and they are
+//! how small documents become large.
 
 use std::fmt;
 

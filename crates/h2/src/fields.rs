@@ -219,8 +219,8 @@ impl FieldList {
         head::from_parts(&parts, store, limits)
     }
 
-    /// Decodes a field block and checks its fields, of which there are at most `max`, and the limit of the decoder. After
-    /// an error that is not of HPACK, the list has the fields before it.
+    /// Decodes a field block and checks its fields, of which there are at most `max`, and the limit of the decoder.
+    /// After an error that is not of HPACK, the list has the fields before it.
     pub(crate) fn decode(
         &mut self,
         decoder: &mut BlockDecoder<Class>,
@@ -305,8 +305,8 @@ impl FieldList {
         Ok(())
     }
 
-    /// Checks which pseudo-fields there are, joins the crumbs of a cookie, and encodes the bytes of the path that no URI
-    /// contains and that clients send all the same.
+    /// Checks which pseudo-fields there are, joins the crumbs of a cookie, and encodes the bytes of the path that no
+    /// URI contains and that clients send all the same.
     fn finish(&mut self, connect: ExtendedConnect) -> Result<(), Malformed> {
         if self.cookies > 1 {
             self.join_cookies();

@@ -22,8 +22,8 @@ pub struct Decoder {
     scratch: Vec<u8>,
 }
 
-/// As `Decoder`. The table has a value of type `T` for each entry: what the caller has found out about that field, which is
-/// the same whenever it is used.
+/// As `Decoder`. The table has a value of type `T` for each entry: what the caller has found out about that field,
+/// which is the same whenever it is used.
 #[derive(Debug)]
 pub(crate) struct BlockDecoder<T> {
     table: Table<T>,

@@ -685,8 +685,8 @@ impl Connection {
     }
 }
 
-/// The lower bound of the limit for a field block: fields that are over the limit of the list get a response rather than
-/// an error of the connection.
+/// The lower bound of the limit for a field block: fields that are over the limit of the list get a response rather
+/// than an error of the connection.
 const MIN_BLOCK: u32 = 16 * 1024;
 
 /// The useless frames that a list over a limit counts for: more than those that the response makes up for.

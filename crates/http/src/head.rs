@@ -79,8 +79,8 @@ pub struct Head<'a> {
     pub target: Target<'a>,
     /// `parse` sets `Http`. The caller changes it if a trusted proxy names another scheme.
     pub scheme: Scheme,
-    /// It was received before the TLS handshake was complete, so that an attacker may have sent it again (RFC 8470). The
-    /// caller sets it.
+    /// It was received before the TLS handshake was complete, so that an attacker may have sent it again (RFC 8470).
+    /// The caller sets it.
     pub is_early: bool,
     pub version: Version,
     pub fields: &'a [Field<'a>],
@@ -224,8 +224,8 @@ impl Default for Limits {
 }
 
 impl<'a> Head<'a> {
-    /// Whether an application is to be told that the request was early, and the request does not say so itself (RFC 8470
-    /// §5.2).
+    /// Whether an application is to be told that the request was early, and the request does not say so itself (RFC
+    /// 8470 §5.2).
     pub fn needs_early_data(&self) -> bool {
         self.is_early && self.values("early-data").next().is_none()
     }
@@ -250,7 +250,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Generates the constants and `of` from one table. The table is grouped by length, because most names differ in length.
+/// Generates the constants and `of` from one table. The table is grouped by length, because most names differ in
+/// length.
 macro_rules! names {
     ($($len:literal { $($bit:literal $name:ident $text:literal)* })*) => {
         impl Names {

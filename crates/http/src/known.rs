@@ -1,5 +1,5 @@
-//! The fields that decide how a message is received, checked or passed on, and which of them are of one connection. They
-//! are found by the lengths of their names.
+//! The fields that decide how a message is received, checked or passed on, and which of them are of one connection.
+//! They are found by the lengths of their names.
 
 use crate::fields::is_name;
 

@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol, versions 1 and 2, which a proxy sends before the first byte of a connection that it
-//! forwards (haproxy.org, `doc/proxy-protocol.txt`). It has the addresses of the client's own connection.
+//! The header of the PROXY protocol, versions 1 and 2, which a proxy sends before the first byte of a connection that
+//! it forwards (haproxy.org, `doc/proxy-protocol.txt`). It has the addresses of the client's own connection.
 //!
 //! Knows nothing of which proxies are trusted.
 

@@ -12,8 +12,8 @@ macro_rules! statuses {
         impl Status {
             $(pub const $name: Status = Status($code);)*
 
-            /// The reason phrase of RFC 9110 §15, RFC 6585, RFC 7538 or RFC 4918. A code that is not in the table has an
-            /// empty phrase (RFC 9112 §4 allows it).
+            /// The reason phrase of RFC 9110 §15, RFC 6585, RFC 7538 or RFC 4918. A code that is not in the table has
+            /// an empty phrase (RFC 9112 §4 allows it).
             pub const fn reason(self) -> &'static str {
                 match self.0 {
                     $($code => $reason,)*

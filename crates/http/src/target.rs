@@ -71,15 +71,16 @@ pub enum PathError {
     LeadingSlashes,
 }
 
-/// A path that is passed on as it was sent, in the two ways in which programs read it. It has no dot segments, also none
-/// between encoded slashes or before a `;`, so that it leads to the same place whether a program resolves them or not.
+/// A path that is passed on as it was sent, in the two ways in which programs read it. It has no dot segments, also
+/// none between encoded slashes or before a `;`, so that it leads to the same place whether a program resolves them or
+/// not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawPath<'a> {
     pub sent: &'a str,
     /// To a program that takes `%2F` for a slash, and several slashes for one.
     pub decoded: SafePath<'a>,
-    /// To a program to which `%2F`, and each slash behind a slash, are characters of a segment. Each is `%2F` here. `None`: the
-    /// path has none of them.
+    /// To a program to which `%2F`, and each slash behind a slash, are characters of a segment. Each is `%2F` here.
+    /// `None`: the path has none of them.
     pub segments: Option<SafePath<'static>>,
 }
 
@@ -333,16 +334,16 @@ fn is_escape_of(text: &[u8], escape: &[u8; 3]) -> bool {
     text.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(escape))
 }
 
-/// The segment without what follows its first `;`, plain or encoded. Some programs, such as servlet containers, remove that
-/// before they resolve dot segments.
+/// The segment without what follows its first `;`, plain or encoded. Some programs, such as servlet containers, remove
+/// that before they resolve dot segments.
 fn without_parameters(segment: &str) -> &str {
     let bytes = segment.as_bytes();
     let end = (0..bytes.len()).find(|at| bytes[*at] == b';' || is_escape_of(&bytes[*at..], b"%3B"));
     &segment[..end.unwrap_or(segment.len())]
 }
 
-/// Whether a segment of a raw path is a dot segment to a program that removes what follows a `;`, as `..;x`. To others it is
-/// not, so no path means the same to both.
+/// Whether a segment of a raw path is a dot segment to a program that removes what follows a `;`, as `..;x`. To others
+/// it is not, so no path means the same to both.
 pub fn has_dots_with_parameters(path: &str) -> bool {
     path.split('/').any(|segment| {
         let name = without_parameters(segment);

@@ -1,5 +1,5 @@
-//! Trace Context (W3C Recommendation, Level 2): `traceparent` and `tracestate`, read and written. A value that breaks the
-//! grammar counts as absent. Makes no random numbers.
+//! Trace Context (W3C Recommendation, Level 2): `traceparent` and `tracestate`, read and written. A value that breaks
+//! the grammar counts as absent. Makes no random numbers.
 
 /// The names of the fields.
 pub const TRACEPARENT: &str = "traceparent";

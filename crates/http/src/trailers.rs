@@ -1,5 +1,5 @@
-//! Trailer fields (RFC 9110 §6.5): which of them a proxy passes behind a message. Knows nothing of how a message carries
-//! them.
+//! Trailer fields (RFC 9110 §6.5): which of them a proxy passes behind a message. Knows nothing of how a message
+//! carries them.
 
 use crate::fields::{is_name, trim_ows};
 use crate::forwarded;
@@ -12,8 +12,8 @@ pub const MOST_BYTES: usize = 8 * 1024;
 /// Names in lower case, and values.
 pub type Trailers = Vec<(String, Vec<u8>)>;
 
-/// Fields that mean nothing behind the content, or must be known before it (RFC 9110 §6.5.1): framing, routing, modifiers
-/// of requests, authentication, control data of responses, and the format of the content.
+/// Fields that mean nothing behind the content, or must be known before it (RFC 9110 §6.5.1): framing, routing,
+/// modifiers of requests, authentication, control data of responses, and the format of the content.
 const OF_HEADS: [&str; 52] = [
     "accept-ranges",
     "age",

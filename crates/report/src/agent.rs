@@ -1,4 +1,5 @@
-//! What a `User-Agent` says: a browser, a system, or a program that is none. By the first word of a table that it contains.
+//! What a `User-Agent` says: a browser, a system, or a program that is none. By the first word of a table that it
+//! contains.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agent {

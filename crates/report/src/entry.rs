@@ -1,4 +1,5 @@
-//! One line of an access log: the Common and the Combined Log Format with what servers add before and behind them, and JSON.
+//! One line of an access log: the Common and the Combined Log Format with what servers add before and behind them, and
+//! JSON.
 //!
 //! Recognizes the lines of taipan, Boa, thttpd, nginx and Apache. Texts are as in the line: escapes stay.
 

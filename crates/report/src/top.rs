@@ -1,5 +1,5 @@
-//! The most frequent of many names, in bounded memory: when the table is full, the rare half of it is forgotten, and what
-//! may be missing from a count is known.
+//! The most frequent of many names, in bounded memory: when the table is full, the rare half of it is forgotten, and
+//! what may be missing from a count is known.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;

@@ -2,8 +2,8 @@
 //!
 //!     cargo bench -p taipan --bench handshake
 //!
-//! Client and server take turns in one thread, without a socket. CPU is that of the server's calls and of the signer, and
-//! time is how long the server's calls take. Both servers take turns. Needs openssl(1). With `taskset -c 0`, both
+//! Client and server take turns in one thread, without a socket. CPU is that of the server's calls and of the signer,
+//! and time is how long the server's calls take. Both servers take turns. Needs openssl(1). With `taskset -c 0`, both
 //! processes have one core.
 
 use std::fs;

@@ -212,8 +212,8 @@ impl dialects::Disk for Disk {
     }
 }
 
-/// The entries of one folder that match the pattern. Hidden files match only a pattern that begins with a dot. A missing
-/// folder counts as empty.
+/// The entries of one folder that match the pattern. Hidden files match only a pattern that begins with a dot. A
+/// missing folder counts as empty.
 fn matching(folder: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
     let at = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = match std::fs::read_dir(at) {

@@ -1,7 +1,7 @@
-//! The control socket: `taipan reload`, `taipan stats`, `taipan top`, `taipan purge`, `taipan watch` and others send their requests to a
-//! running program through it. Its name is a hash of the path of the configuration, or of the folder, that is served. It is an abstract
-//! socket (unix(7)), so that no file is left behind. Both ends accept only a peer that is root or the user that runs the
-//! program.
+//! The control socket: `taipan reload`, `taipan stats`, `taipan top`, `taipan purge`, `taipan watch` and others send
+//! their requests to a running program through it. Its name is a hash of the path of the configuration, or of the
+//! folder, that is served. It is an abstract socket (unix(7)), so that no file is left behind. Both ends accept only a
+//! peer that is root or the user that runs the program.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -39,8 +39,8 @@ const MAX_CLIENTS: usize = 16;
 pub const MAX_LEVEL_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of the name of a host (RFC 1035 §2.3.4).
 const MAX_HOST: usize = 255;
-/// Bytes of the name of an application, and of one of its endpoints, that a request may have. A pool knows no longer name of an
-/// endpoint, and an upgrade hands off no longer line.
+/// Bytes of the name of an application, and of one of its endpoints, that a request may have. A pool knows no longer
+/// name of an endpoint, and an upgrade hands off no longer line.
 const MAX_APPLICATION: usize = 1024;
 const MAX_ENDPOINT: usize = 300;
 /// The first line of a response.
@@ -440,8 +440,8 @@ impl Control {
         self.clients.iter().map(|client| client.deadline).min()
     }
 
-    /// Accepts clients, reads what they have sent, and returns the next complete request. The other clients stay here, where
-    /// a forked child finds and closes them: a client waits until all copies of its socket are closed.
+    /// Accepts clients, reads what they have sent, and returns the next complete request. The other clients stay here,
+    /// where a forked child finds and closes them: a client waits until all copies of its socket are closed.
     pub fn receive(&mut self) -> Option<(Client, Request)> {
         while !self.is_at_capacity() {
             let Ok((stream, _)) = self.listener.accept() else { break };

@@ -156,8 +156,8 @@ enum Resolution<'a> {
 }
 
 impl Responder {
-    /// The response to a request without a body, which began at `began` of `clock::micros`. The request has its log line
-    /// even if this panics. `sending`: whether the request may be sent to an application.
+    /// The response to a request without a body, which began at `began` of `clock::micros`. The request has its log
+    /// line even if this panics. `sending`: whether the request may be sent to an application.
     #[inline]
     pub fn fast(
         self: &Rc<Self>,
@@ -279,7 +279,8 @@ fn omit_content_for_head(method: Method, response: Response) -> Response {
     if method == Method::Head { response.without_body() } else { response }
 }
 
-/// A future that is made in the frame of this function, and no other: the frames of nested redirects have to fit a stack.
+/// A future that is made in the frame of this function, and no other: the frames of nested redirects have to fit a
+/// stack.
 #[inline(never)]
 fn on_heap<F: Future>(future: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(future())

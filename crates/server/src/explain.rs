@@ -1,5 +1,5 @@
-//! `taipan explain METHOD URL`: shows, step by step, how the server would respond. It runs the code that serves requests,
-//! without a socket.
+//! `taipan explain METHOD URL`: shows, step by step, how the server would respond. It runs the code that serves
+//! requests, without a socket.
 
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! The serving process, called a generation: workers, the log thread, and a main thread that carries out the master's
-//! commands. Each configuration has a process of its own. It inherits everything from the master, and needs no privilege,
-//! configuration or address later.
+//! commands. Each configuration has a process of its own. It inherits everything from the master, and needs no
+//! privilege, configuration or address later.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -119,8 +119,8 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
         site.enter(&folder);
     }
     identity.map_or(Ok(()), |identity| identity.assume()).map_err(line)?;
-    // Scripts may have the same user, and could trace the process or read its memory. The kernel resets the attribute to
-    // fs.suid_dumpable when the user changes.
+    // Scripts may have the same user, and could trace the process or read its memory. The kernel resets the attribute
+    // to fs.suid_dumpable when the user changes.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| line(format!("cannot forbid tracing: {e}")))?;
     folders::read_accounts(&site);
@@ -474,8 +474,8 @@ impl MainThread {
         self.master.send(&GenerationEvent::Ready)
     }
 
-    /// A worker has panicked outside of a connection, or cannot continue. Its connections are lost, those of other workers
-    /// are not. Errors: the process has not served yet.
+    /// A worker has panicked outside of a connection, or cannot continue. Its connections are lost, those of other
+    /// workers are not. Errors: the process has not served yet.
     fn on_failure(&mut self, number: usize, why: &str) -> io::Result<()> {
         let what = format!("worker {number} has ended: {why}");
         self.workers[number].state = match self.phase {
@@ -599,8 +599,8 @@ impl MainThread {
         }
     }
 
-    /// Closes the copies for replaced workers: a listener closes only with its last descriptor, and so does the channel of
-    /// a worker's scripts.
+    /// Closes the copies for replaced workers: a listener closes only with its last descriptor, and so does the channel
+    /// of a worker's scripts.
     fn close_sockets(&mut self) {
         self.end_replacing();
         self.workers.iter_mut().for_each(|worker| worker.sockets = WorkerSockets::default());
@@ -692,8 +692,8 @@ impl MainThread {
         }
     }
 
-    /// Makes the next point at the end of this second. A connection that begins counts as present only at the next tick of its
-    /// worker.
+    /// Makes the next point at the end of this second. A connection that begins counts as present only at the next tick
+    /// of its worker.
     fn go_on_sampling(&mut self) {
         self.reporter.rests.store(false, Ordering::SeqCst);
         let rest = Duration::from_micros(1_000_000 - clock::wall_micros() % 1_000_000);

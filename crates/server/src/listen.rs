@@ -13,8 +13,8 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use crate::peer::{Family, Peer};
 use crate::sys::{self, calls};
 
-/// Connections that may wait in the kernel to be accepted, until a configuration says how many. The kernel limits them to
-/// net.core.somaxconn, too.
+/// Connections that may wait in the kernel to be accepted, until a configuration says how many. The kernel limits them
+/// to net.core.somaxconn, too.
 pub const BACKLOG: i32 = 4096;
 
 /// A bound socket of a worker.
@@ -48,8 +48,8 @@ impl Socket {
         Ok(Socket { fd: self.fd.try_clone()?, ..*self })
     }
 
-    /// Calls listen(2), from which on the kernel completes connections. On a socket that listens already, it changes only
-    /// how many may wait.
+    /// Calls listen(2), from which on the kernel completes connections. On a socket that listens already, it changes
+    /// only how many may wait.
     pub fn listen(&self, backlog: u16) -> io::Result<()> {
         Ok(rustix::net::listen(&self.fd, backlog.into())?)
     }

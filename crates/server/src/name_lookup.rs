@@ -1,5 +1,5 @@
-//! The process that looks up the names of clients, by DNS. A name counts only if it has the address, too, because the owner
-//! of an address can give it any name.
+//! The process that looks up the names of clients, by DNS. A name counts only if it has the address, too, because the
+//! owner of an address can give it any name.
 
 use std::cell::Cell;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! Statistics: each worker counts in memory of its own (`layout`, `memory`), and sends its present state on request. The main
-//! thread adds them up, and writes them as text, as JSON or as metrics.
+//! Statistics: each worker counts in memory of its own (`layout`, `memory`), and sends its present state on request.
+//! The main thread adds them up, and writes them as text, as JSON or as metrics.
 
 mod exemplars;
 pub mod histogram;
@@ -296,8 +296,8 @@ impl Ledger {
         sum
     }
 
-    /// When the earlier processes began that still run, in seconds since 1970. Those of earlier programs are known if they
-    /// say so.
+    /// When the earlier processes began that still run, in seconds since 1970. Those of earlier programs are known if
+    /// they say so.
     pub fn running(&self) -> Vec<i64> {
         self.earlier.iter().filter_map(|memory| memory.sum().began()).collect()
     }

@@ -1,5 +1,5 @@
-//! A worker: the loop of one core. It builds the parts that connections need, runs them, and carries out the commands of
-//! the main thread. Workers share nothing.
+//! A worker: the loop of one core. It builds the parts that connections need, runs them, and carries out the commands
+//! of the main thread. Workers share nothing.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -47,8 +47,8 @@ const HELPER_STACK: usize = 256 * 1024;
 pub enum WorkerCommand {
     /// Stop accepting, finish running requests, and end.
     Leave,
-    /// Send idle connections to the successor, finish running requests, and end. The worker responds when no request can
-    /// reach it any more. A second command names another successor.
+    /// Send idle connections to the successor, finish running requests, and end. The worker responds when no request
+    /// can reach it any more. A second command names another successor.
     HandOver { successor: Channel, closed: oneshot::Sender<()> },
     /// Take over a connection of the predecessor.
     Admit(InheritedConnection),

@@ -1,5 +1,5 @@
-//! A keep-alive GET of a warm small file allocates nothing, by HTTP/1.1 and by HTTP/2, compressed or not. A worker runs in this process, with an allocator
-//! that counts the allocations of its thread.
+//! A keep-alive GET of a warm small file allocates nothing, by HTTP/1.1 and by HTTP/2, compressed or not. A worker runs
+//! in this process, with an allocator that counts the allocations of its thread.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each crate with the modules at its top, from the highest layer to the lowest. Modules in one line may use one another.
+/// Each crate with the modules at its top, from the highest layer to the lowest. Modules in one line may use one
+/// another.
 const CRATES: &[(&str, &[&str])] = &[
     ("http", HTTP),
     ("h2", H2),

@@ -158,8 +158,8 @@ impl<'s> Verdict<'s> {
     }
 }
 
-/// Whether a request may have what is at `path` in `host`. What a client may not have by one of its names, it may not have
-/// by another.
+/// Whether a request may have what is at `path` in `host`. What a client may not have by one of its names, it may not
+/// have by another.
 pub fn check<'s>(host: &'s Host, path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
     let of = |path: &SafePath<'_>| check_name(host.routes.get(host.routes.find(path)), path, facts);
     let alternates = &host.routes.get(host.routes.find(path)).files.alternates;

@@ -1,5 +1,5 @@
-//! Authorizers: applications that allow or deny a request. What an authorizer that speaks HTTP is asked, what its status
-//! means, and which answers may count again. Knows nothing of connections and of time.
+//! Authorizers: applications that allow or deny a request. What an authorizer that speaks HTTP is asked, what its
+//! status means, and which answers may count again. Knows nothing of connections and of time.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Which endpoint of an upstream a request goes to, as a configuration says it: the kind, and what of a request decides.
-//! Knows neither the endpoints nor their states.
+//! Which endpoint of an upstream a request goes to, as a configuration says it: the kind, and what of a request
+//! decides. Knows neither the endpoints nor their states.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! How the server gets certificates by ACME (RFC 8555): from which authorities, by which challenges, and where it keeps them.
+//! How the server gets certificates by ACME (RFC 8555): from which authorities, by which challenges, and where it keeps
+//! them.
 //!
 //! Knows no protocol: which hosts have certificates by ACME is in `model`.
 
@@ -30,8 +31,8 @@ pub struct Certificates {
     pub profile: Option<String>,
     pub key: KeyType,
     pub external_account: Option<ExternalAccount>,
-    /// Certificates of authorities, in PEM, that the connection to an ACME server may be verified by. `None`: those of the
-    /// system.
+    /// Certificates of authorities, in PEM, that the connection to an ACME server may be verified by. `None`: those of
+    /// the system.
     pub ca: Option<PathBuf>,
     /// For one request to an authority.
     pub timeout: Duration,

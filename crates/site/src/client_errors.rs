@@ -20,8 +20,8 @@ pub fn is_client_error(status: Status) -> bool {
     (400..500).contains(&status.code())
 }
 
-/// The file that a request is for, by its path alone. `address`: of the server. `None`: it is for no file, or for one in
-/// the home of a user.
+/// The file that a request is for, by its path alone. `address`: of the server. `None`: it is for no file, or for one
+/// in the home of a user.
 pub fn file(hosts: &Hosts, host: usize, head: &Head<'_>, address: Option<IpAddr>) -> Option<PathBuf> {
     let host = hosts.get(host)?;
     let path = SafePath::parse(head.target.path()?).ok()?;

@@ -1,5 +1,5 @@
-//! Cross-origin resource sharing: which origins may read responses, as the Fetch standard of the WHATWG has it. Only fields:
-//! knows nothing of paths and of content.
+//! Cross-origin resource sharing: which origins may read responses, as the Fetch standard of the WHATWG has it. Only
+//! fields: knows nothing of paths and of content.
 
 use std::time::Duration;
 
@@ -128,8 +128,8 @@ impl Cors {
         [(ALLOW_ORIGIN, origin)].into_iter().chain(shared).collect()
     }
 
-    /// The fields of the response to a preflight, beside the constant ones. A browser compares its origin, its method and
-    /// its fields with them.
+    /// The fields of the response to a preflight, beside the constant ones. A browser compares its origin, its method
+    /// and its fields with them.
     pub fn preflight<'a>(&'a self, head: &Head<'a>) -> Vec<(&'a str, &'a str)> {
         let own = self.preflight.iter().map(|(name, value)| (*name, value.as_str()));
         match (self.origins.is_empty(), self.allowed(head)) {

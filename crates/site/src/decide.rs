@@ -27,7 +27,8 @@ pub enum Resource {
     Folder,
     /// A file that does not say what its response is.
     Broken,
-    /// A whole response, which preconditions and ranges do not apply to (RFC 9110 §13.2.1). It is the only representation.
+    /// A whole response, which preconditions and ranges do not apply to (RFC 9110 §13.2.1). It is the only
+    /// representation.
     Fixed,
     ImageMap(Arc<ImageMap>),
     /// A file with directives, whose content is made for each request.

@@ -1,5 +1,5 @@
-//! Where an endpoint of an upstream is: at the address of a socket, or at a name, whose addresses are endpoints. Resolves
-//! no names and opens no socket.
+//! Where an endpoint of an upstream is: at the address of a socket, or at a name, whose addresses are endpoints.
+//! Resolves no names and opens no socket.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

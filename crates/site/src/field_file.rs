@@ -1,5 +1,6 @@
-//! Files that have the fields of a response: as-is files, which are a whole response with status, fields and content; and
-//! metafiles, which have further fields for another file. Both are as Apache's mod_asis and mod_cern_meta read them.
+//! Files that have the fields of a response: as-is files, which are a whole response with status, fields and content;
+//! and metafiles, which have further fields for another file. Both are as Apache's mod_asis and mod_cern_meta read
+//! them.
 //!
 //! Knows nothing of where the files are.
 

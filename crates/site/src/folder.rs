@@ -1,5 +1,6 @@
-//! Folders that a request leads to: one for each name of a host (`/srv/www/$host/htdocs`), or for each address of the server
-//! (`/srv/www/$ip`), and one in the home of each user (`/~name/`). Pure: from names and the text of the passwd file to paths.
+//! Folders that a request leads to: one for each name of a host (`/srv/www/$host/htdocs`), or for each address of the
+//! server (`/srv/www/$ip`), and one in the home of each user (`/~name/`). Pure: from names and the text of the passwd
+//! file to paths.
 //!
 //! Knows nothing of which folders exist.
 
@@ -186,8 +187,8 @@ impl HostFolder {
         Some(if self.tail.as_str().is_empty() { own } else { own.join(self.tail.as_str()) })
     }
 
-    /// What follows the folder of some name in `path`, by its text. `None`: `path` is elsewhere. No segment of it is `.` or
-    /// `..`.
+    /// What follows the folder of some name in `path`, by its text. `None`: `path` is elsewhere. No segment of it is
+    /// `.` or `..`.
     pub fn below<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         let named = || path.strip_prefix(&self.base).into_iter().flat_map(Path::iter).zip(&self.named);
         let with = |part: Part| {
@@ -218,8 +219,8 @@ impl HostFolder {
         self.named.iter().flatten().any(|part| *part == Part::Name)
     }
 
-    /// The name in a request, if it can be a folder, and then the default. `address`: the server's, to which the connection
-    /// was made. Without it, `$ip` has no folder.
+    /// The name in a request, if it can be a folder, and then the default. `address`: the server's, to which the
+    /// connection was made. Without it, `$ip` has no folder.
     pub fn names<'a>(
         &'a self,
         authority: &'a [u8],
@@ -399,8 +400,8 @@ impl UserFolders {
         (is_name && may).then_some(user)
     }
 
-    /// The home of a user in the text of the passwd file. `None`: there is no such account, or it is one of the system, or
-    /// its home is elsewhere.
+    /// The home of a user in the text of the passwd file. `None`: there is no such account, or it is one of the system,
+    /// or its home is elsewhere.
     pub fn home(&self, passwd: &[u8], user: &str) -> Option<Home<'_>> {
         let mut lines = passwd.split(|byte| *byte == b'\n');
         let line = lines.find(|line| {

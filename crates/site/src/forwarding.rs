@@ -1,5 +1,5 @@
-//! How the requests of a route are sent to an upstream that speaks HTTP: the path, the host, further fields, and what its
-//! redirects become. Knows nothing of connections.
+//! How the requests of a route are sent to an upstream that speaks HTTP: the path, the host, further fields, and what
+//! its redirects become. Knows nothing of connections.
 
 use std::borrow::Cow;
 
@@ -94,8 +94,8 @@ pub struct RawReading<'a> {
 }
 
 impl RawReading<'_> {
-    /// Of the raw path of a request. `None`: its route takes a `SafePath`. Errors: it is not safe, or its readings lead to
-    /// different routes.
+    /// Of the raw path of a request. `None`: its route takes a `SafePath`. Errors: it is not safe, or its readings lead
+    /// to different routes.
     pub fn of<'a>(routes: &Routes, sent: &'a str) -> Result<Option<RawReading<'a>>, PathError> {
         let path = match SafePath::parse(sent) {
             Err(PathError::EncodedSlash) => RawPath::parse(sent)?.decoded,
@@ -191,8 +191,8 @@ fn encoded(path: &SafePath<'_>) -> String {
 }
 
 impl Forwarding {
-    /// The path for the upstream, where `sent` is the raw path of the request. A path that goes there as it was sent is a
-    /// `RawPath`, and matches the pattern in both readings.
+    /// The path for the upstream, where `sent` is the raw path of the request. A path that goes there as it was sent is
+    /// a `RawPath`, and matches the pattern in both readings.
     pub fn path<'a>(&self, sent: &'a str, spelling: Spelling) -> Cow<'a, str> {
         let normalized = match spelling {
             Spelling::Normalized => normalized(sent),
@@ -257,8 +257,8 @@ impl Forwarding {
         Some([delay, before, quote, &mapped, quote].concat())
     }
 
-    /// A cookie for the host or the path of the upstream becomes one for those by which a client requests them. A cookie whose
-    /// name begins with `__Host-` stays: its path is `/` (RFC 6265bis).
+    /// A cookie for the host or the path of the upstream becomes one for those by which a client requests them. A
+    /// cookie whose name begins with `__Host-` stays: its path is `/` (RFC 6265bis).
     fn cookie(&self, value: &str, upstream: &Upstream) -> Option<String> {
         if value.trim_start().get(..7).is_some_and(|start| start.eq_ignore_ascii_case("__Host-")) {
             return None;

@@ -1,5 +1,5 @@
-//! When an endpoint of an upstream counts as down, and how that is found out, as a configuration says it. Knows nothing of
-//! connections.
+//! When an endpoint of an upstream counts as down, and how that is found out, as a configuration says it. Knows nothing
+//! of connections.
 
 use std::fmt;
 use std::time::Duration;
@@ -38,8 +38,8 @@ pub struct Checks {
     pub fall: u32,
 }
 
-/// When an application whose requests fail has none for a time. A failed request is one without a response, or with one of
-/// the statuses that are failures of endpoints.
+/// When an application whose requests fail has none for a time. A failed request is one without a response, or with one
+/// of the statuses that are failures of endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
     /// So many of 100 requests within `window` open it, if there were at least `requests`.

@@ -346,8 +346,8 @@ impl NameTable {
     }
 }
 
-/// The same for a name in lower and in upper case. `count` is a power of two. Requests only look names up, so that none can
-/// fill a bucket.
+/// The same for a name in lower and in upper case. `count` is a power of two. Requests only look names up, so that none
+/// can fill a bucket.
 #[inline]
 fn bucket(name: &[u8], count: usize) -> usize {
     const CASE: u64 = 0x2020_2020_2020_2020;

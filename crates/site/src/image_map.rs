@@ -128,8 +128,8 @@ impl ImageMap {
         self.areas.iter().map(area).sum::<usize>() + self.default.as_ref().map_or(0, url)
     }
 
-    /// What a request with this query leads to. Without coordinates, and at `0,0`, which clients without a mouse send, it
-    /// is the menu.
+    /// What a request with this query leads to. Without coordinates, and at `0,0`, which clients without a mouse send,
+    /// it is the menu.
     pub fn click(&self, query: Option<&str>) -> Outcome<'_> {
         let Some(at) = query.and_then(coordinates).filter(|at| at.x != 0.0 || at.y != 0.0) else {
             return Outcome::Menu;

@@ -1,5 +1,5 @@
-//! Tokens that a route asks for: where a request has one, which claims it must have, what scripts and applications learn
-//! from it, and what a client without a right one is told (RFC 6750). Knows nothing of files and of cryptography.
+//! Tokens that a route asks for: where a request has one, which claims it must have, what scripts and applications
+//! learn from it, and what a client without a right one is told (RFC 6750). Knows nothing of files and of cryptography.
 
 use std::fmt;
 use std::path::PathBuf;

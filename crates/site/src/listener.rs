@@ -23,8 +23,8 @@ pub struct Protocols {
 }
 
 impl Listener {
-    /// Reads an address as `Address::parse` does, with the words `tls`, `http2` or `proxy` behind it. Errors say what to write
-    /// instead.
+    /// Reads an address as `Address::parse` does, with the words `tls`, `http2` or `proxy` behind it. Errors say what
+    /// to write instead.
     pub fn parse(text: &str, folder: &Path) -> Result<Listener, String> {
         let mut rest = text;
         let mut protocols = Protocols::default();

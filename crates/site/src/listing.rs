@@ -185,8 +185,8 @@ impl SortOrder {
 }
 
 impl Format {
-    /// `format=json` or `format=html` in the query, or else the preference of the `Accept` fields. The response varies on
-    /// `Accept`.
+    /// `format=json` or `format=html` in the query, or else the preference of the `Accept` fields. The response varies
+    /// on `Accept`.
     pub fn choose<'a>(query: Option<&str>, accept: impl Iterator<Item = &'a [u8]>) -> Format {
         match value_of(query, "format") {
             Some("json") => Format::Json,
@@ -664,8 +664,8 @@ impl Entry {
     }
 }
 
-/// Natural order: `a2` before `A10`. Names that differ only in case or leading zeros are compared by their bytes, so that
-/// the order is total.
+/// Natural order: `a2` before `A10`. Names that differ only in case or leading zeros are compared by their bytes, so
+/// that the order is total.
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     // Each iteration removes at least one character from both.

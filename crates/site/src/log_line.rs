@@ -1,5 +1,5 @@
-//! The lines of the logs: one for each exchange in the access log, and one for each message in the error log. No request
-//! can break a line: it is printable ASCII in the access log, and printable text in the error log.
+//! The lines of the logs: one for each exchange in the access log, and one for each message in the error log. No
+//! request can break a line: it is printable ASCII in the access log, and printable text in the error log.
 //!
 //! Knows nothing of where the lines are written.
 
@@ -184,16 +184,17 @@ impl TimeText {
 
 /// Appends one line, with its newline.
 ///
-/// `Common` and `Combined` begin as other programs write and read them. Then follow the host, the seconds of the exchange,
-/// and why the connection ended early or which rule the request breaks:
+/// `Common` and `Combined` begin as other programs write and read them. Then follow the host, the seconds of the
+/// exchange, and why the connection ended early or which rule the request breaks:
 ///
 /// ```text
 /// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 2448 example.org 0.000123 -
 /// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 17 "-" "curl/8" example.org 30.000456 "client too slow"
 /// ```
 ///
-/// In place of the client's address stands its name, if it is known. An absent value is `-`. The characters `"` and `\`, controls and all other than ASCII become `\xHH`. `Json` is an object
-/// with the same keys in every line. An absent value is `null`.
+/// In place of the client's address stands its name, if it is known. An absent value is `-`. The characters `"` and
+/// `\`, controls and all other than ASCII become `\xHH`. `Json` is an object with the same keys in every line. An
+/// absent value is `null`.
 pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut Vec<u8>) {
     let time = time.at(line.time);
     match format {
@@ -224,7 +225,8 @@ pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut
 }
 
 /// Appends one line of the error log: `2026-11-20T07:49:41Z error: text`, or as Boa
-/// `[20/Nov/2026:08:49:41 +0100] text`. Controls and newlines in `text` become `\u{h}`. `time` is in seconds since 1970.
+/// `[20/Nov/2026:08:49:41 +0100] text`. Controls and newlines in `text` become `\u{h}`. `time` is in seconds since
+/// 1970.
 pub fn error_line(lines: &ErrorLines, level: Level, time: i64, text: &str, out: &mut Vec<u8>) {
     match lines.format {
         ErrorFormat::Boa => {
@@ -246,8 +248,8 @@ pub fn error_line(lines: &ErrorLines, level: Level, time: i64, text: &str, out: 
     out.push(b'\n');
 }
 
-/// Appends a line of the error log about a request that got a status from 400 to 499. `file`: what it was for. `None`: no
-/// file.
+/// Appends a line of the error log about a request that got a status from 400 to 499. `file`: what it was for. `None`:
+/// no file.
 ///
 /// ```text
 /// 2026-11-20T07:49:41Z warn: 404 Not Found for 192.0.2.7: "GET /a HTTP/1.1", host example.org, file /srv/www/a

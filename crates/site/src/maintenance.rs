@@ -1,5 +1,5 @@
-//! The hosts that an administrator has switched to maintenance, by their names, which may be those of several configurations.
-//! Their requests get 503.
+//! The hosts that an administrator has switched to maintenance, by their names, which may be those of several
+//! configurations. Their requests get 503.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

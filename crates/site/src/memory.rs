@@ -53,8 +53,8 @@ pub const ZONE: u64 = 7224;
 pub const INFLATE: u64 = 112 * 1024;
 /// The encoder of a response that is compressed while it is sent, and its output.
 pub const ENCODER: u64 = 2560 * 1024;
-/// A page that is assembled: the variables of the request and those that it sets, its beginning, and a directive whose end
-/// is not there yet.
+/// A page that is assembled: the variables of the request and those that it sets, its beginning, and a directive whose
+/// end is not there yet.
 const PAGE: u64 = 256 * 1024;
 /// A file that is compressed to be kept: its content, the encoder and the result.
 pub const COMPRESSION: u64 = 40 * 1024 * 1024;
@@ -81,7 +81,8 @@ pub const UPGRADED: u64 = 2 * BUFFER;
 /// The buffers of one request on a multiplexed connection: 256 KiB that its client has not received yet, one read more,
 /// and part of the request body.
 pub const MULTIPLEXED: u64 = 384 * 1024;
-/// Bytes that the application may send on one stream of an HTTP/2 connection before the client has taken them, and on all.
+/// Bytes that the application may send on one stream of an HTTP/2 connection before the client has taken them, and on
+/// all.
 pub const HTTP2_WINDOW: u64 = 64 * 1024;
 pub const HTTP2_CONNECTION: u64 = 64 * HTTP2_WINDOW;
 /// A remembered answer of an authorizer, or what a token says, without its fields.

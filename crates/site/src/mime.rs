@@ -12,7 +12,8 @@ use taipan_http::fields::is_token;
 /// The media types of a site: complete values of `Content-Type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaTypes {
-    /// Ascending by extension. An extension is in lower case and has no dot in front. It may have dots inside (`user.js`).
+    /// Ascending by extension. An extension is in lower case and has no dot in front. It may have dots inside
+    /// (`user.js`).
     rows: Vec<(Cow<'static, str>, Value)>,
     default: Value,
     charset: Option<String>,

@@ -874,8 +874,8 @@ impl Site {
         routes.any(|route| route.jwt.is_some())
     }
 
-    /// The fields that only passwords, authorizers and tokens set: a client's own are removed from every request, so that a script or an
-    /// application can rely on them on any route.
+    /// The fields that only passwords, authorizers and tokens set: a client's own are removed from every request, so
+    /// that a script or an application can rely on them on any route.
     pub fn asserted_fields(&self) -> Vec<String> {
         let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
         let subrequests =

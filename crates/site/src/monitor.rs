@@ -1,5 +1,5 @@
-//! Routes that show how the server does: metrics, and whether it is alive and ready. Which of them may be open to all, and
-//! which format of metrics a client gets.
+//! Routes that show how the server does: metrics, and whether it is alive and ready. Which of them may be open to all,
+//! and which format of metrics a client gets.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -224,8 +224,8 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
-/// Whether some clients may have what is at a route without a user, token or authorizer. Rules that send clients to a user
-/// count as asking for one: the request tells.
+/// Whether some clients may have what is at a route without a user, token or authorizer. Rules that send clients to a
+/// user count as asking for one: the request tells.
 pub fn may_lack_credentials(route: &Route) -> bool {
     let others_ask = !route.authorizers.is_empty() || route.jwt.is_some();
     lacks_credentials(route) || (route.authentication.satisfy == Satisfy::Any && !others_ask)

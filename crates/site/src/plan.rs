@@ -1,5 +1,5 @@
-//! Plans: what a path leads to after all rewrites. The action of a plan is a file beneath a root, an upstream, a redirect
-//! or a status. Scripts come before the action.
+//! Plans: what a path leads to after all rewrites. The action of a plan is a file beneath a root, an upstream, a
+//! redirect or a status. Scripts come before the action.
 //!
 //! Knows nothing of what is on the disk, nor of methods.
 

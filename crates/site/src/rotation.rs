@@ -1,5 +1,5 @@
-//! When a log file is rotated, what the rotated file is called, and which old ones are removed. Pure: it knows nothing of
-//! files, and the time is handed in.
+//! When a log file is rotated, what the rotated file is called, and which old ones are removed. Pure: it knows nothing
+//! of files, and the time is handed in.
 
 use std::cmp::Ordering;
 

@@ -160,8 +160,8 @@ fn check_segments(path: &str) -> Result<(), PatternError> {
     Ok(())
 }
 
-/// A pattern with wildcards. `*` and `?` match within a segment, and `**` matches slashes, too. `**/` matches any number
-/// of whole segments, even none. `/**` at the end matches the folder and everything below it.
+/// A pattern with wildcards. `*` and `?` match within a segment, and `**` matches slashes, too. `**/` matches any
+/// number of whole segments, even none. `/**` at the end matches the folder and everything below it.
 ///
 /// All ways to match are followed at once: the cost is at most the length of the path times that of the pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -52,8 +52,8 @@ impl fmt::Display for Collector {
 }
 
 impl Sink {
-    /// Reads a word, a path, `|/program arguments` or `tcp://host:port`. A path needs a slash, so that a misspelt word is
-    /// not taken for a path. A relative one begins in `folder`.
+    /// Reads a word, a path, `|/program arguments` or `tcp://host:port`. A path needs a slash, so that a misspelt word
+    /// is not taken for a path. A relative one begins in `folder`.
     pub fn parse(text: &str, folder: &Path) -> Option<Sink> {
         Some(match text {
             "stdout" => Sink::Stdout,
@@ -99,8 +99,9 @@ impl fmt::Display for Sink {
     }
 }
 
-/// The words of a command, as a shell splits them, but nothing is expanded. `$` in front hands the whole text to a shell.
-/// A second `|`, as Apache takes it, means nothing. `None`: a quote is open, or the program has no absolute path.
+/// The words of a command, as a shell splits them, but nothing is expanded. `$` in front hands the whole text to a
+/// shell. A second `|`, as Apache takes it, means nothing. `None`: a quote is open, or the program has no absolute
+/// path.
 fn command(text: &str) -> Option<Vec<String>> {
     let text = text.strip_prefix('|').unwrap_or(text);
     if let Some(script) = text.strip_prefix('$') {

@@ -164,8 +164,8 @@ impl HostTls {
         self.plain == PlainRequests::Redirected || !self.clients.are_off()
     }
 
-    /// Why the host does not serve a request for `path`, which is decoded and has no slash in front. `handshake`: the host that the client has asked for in its
-    /// handshake; `None` without TLS, which a proxy may have.
+    /// Why the host does not serve a request for `path`, which is decoded and has no slash in front. `handshake`: the
+    /// host that the client has asked for in its handshake; `None` without TLS, which a proxy may have.
     pub fn refusal(&self, scheme: Scheme, path: &str, handshake: Option<&HostTls>) -> Option<Refusal> {
         let is_open = path.starts_with(CHALLENGES.trim_start_matches('/'));
         match handshake {

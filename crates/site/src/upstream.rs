@@ -197,8 +197,8 @@ impl Upstream {
         }
     }
 
-    /// Its address with this index, for messages. `None`: it has only one address, which is no name, or the server starts
-    /// its processes.
+    /// Its address with this index, for messages. `None`: it has only one address, which is no name, or the server
+    /// starts its processes.
     pub fn endpoint_name(&self, index: usize) -> Option<String> {
         let Endpoints::External(External { addresses, .. }) = &self.endpoints else { return None };
         let address = addresses.get(index).filter(|_| addresses.len() > 1 || self.has_names())?;

@@ -274,8 +274,8 @@ fn is_hidden(route: &Route, script_name: &SafePath) -> bool {
     is_dotfile || script_name.segments().any(is_never_served)
 }
 
-/// PATH_TRANSLATED: the file that PATH_INFO names if it is taken as a path of this host (RFC 3875 §4.1.6). `of_host`: the
-/// folder of the host's name.
+/// PATH_TRANSLATED: the file that PATH_INFO names if it is taken as a path of this host (RFC 3875 §4.1.6). `of_host`:
+/// the folder of the host's name.
 pub fn path_translated(host: &Host, of_host: Option<&Path>, path_info: &str) -> Option<PathBuf> {
     if path_info.is_empty() {
         return None;

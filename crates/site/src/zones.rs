@@ -1,5 +1,5 @@
-//! Zones: the hosts and the routes that are counted each by itself, as far as the configuration allows. Which zones there
-//! are, and those of a request.
+//! Zones: the hosts and the routes that are counted each by itself, as far as the configuration allows. Which zones
+//! there are, and those of a request.
 //!
 //! Knows nothing of what is counted.
 
@@ -115,8 +115,8 @@ impl Zones {
         &self.list
     }
 
-    /// Those of a request. Its route is the one for the path that the client has sent: where rewrites and fallbacks lead is
-    /// not looked at. `head`: `None`, if it could not be read.
+    /// Those of a request. Its route is the one for the path that the client has sent: where rewrites and fallbacks
+    /// lead is not looked at. `head`: `None`, if it could not be read.
     pub fn find(&self, host: usize, head: Option<&Head<'_>>) -> ZonesOf {
         let Some(head) = head else { return ZonesOf::NOTHING };
         let route = || {

@@ -4,7 +4,8 @@
 use crate::directive::{Attributes, Directive, Fragment, OnError, attributes};
 use crate::mistake::Mistake;
 
-/// What a tag means. `None`: it is text. `Some(None)`: nothing stands in its place. `tag` begins with `<` and ends with `>`.
+/// What a tag means. `None`: it is text. `Some(None)`: nothing stands in its place. `tag` begins with `<` and ends with
+/// `>`.
 pub fn parse(tag: &str) -> Option<Option<Directive>> {
     let inner = tag.strip_prefix('<')?.strip_suffix('>')?;
     if let Some(name) = inner.strip_prefix("/esi:") {

@@ -1,5 +1,6 @@
-//! The tests of `if` and `elif`: the expressions of Apache's mod_include before 2.4 (strings, comparisons, regular expressions,
-//! `!`, `&&`, `||`, parentheses), and what ap_expr of 2.4 has in common with them or adds to them without a contradiction.
+//! The tests of `if` and `elif`: the expressions of Apache's mod_include before 2.4 (strings, comparisons, regular
+//! expressions, `!`, `&&`, `||`, parentheses), and what ap_expr of 2.4 has in common with them or adds to them without
+//! a contradiction.
 
 use regex_lite::{Regex, RegexBuilder};
 
@@ -325,8 +326,8 @@ impl<'t> Reader<'t> {
         Some(*comparison)
     }
 
-    /// `/pattern/`, or `m` with another character around the pattern, perhaps with `i` behind it. `None`: it is no regular
-    /// expression.
+    /// `/pattern/`, or `m` with another character around the pattern, perhaps with `i` behind it. `None`: it is no
+    /// regular expression.
     fn regex(&mut self) -> Result<Option<Regex>, Mistake> {
         self.skip_spaces();
         let (delimiter, behind) = match self.rest.strip_prefix('m') {

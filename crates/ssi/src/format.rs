@@ -60,8 +60,8 @@ fn abbreviated(bytes: u64) -> String {
     format!("{:.0}E", size / 1024.0)
 }
 
-/// A time as strftime(3) writes it in the C locale, in UTC, which has the name `zone`. A conversion that is not known stays
-/// as it is.
+/// A time as strftime(3) writes it in the C locale, in UTC, which has the name `zone`. A conversion that is not known
+/// stays as it is.
 pub fn time(format: &str, time: i64, zone: &str) -> String {
     let mut out = String::with_capacity(format.len() * 2);
     let mut chars = format.chars();

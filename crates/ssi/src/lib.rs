@@ -1,5 +1,5 @@
-//! Pages with server-side includes, as Apache's mod_include documents them, and with Edge Side Includes: bytes → nodes, and
-//! nodes → steps that make the content.
+//! Pages with server-side includes, as Apache's mod_include documents them, and with Edge Side Includes: bytes → nodes,
+//! and nodes → steps that make the content.
 //!
 //! Knows nothing of files, requests and sockets: the caller includes what a step names.
 

@@ -51,8 +51,8 @@ impl Page {
         self.nodes.iter().map(|node| of_node(node) + size_of::<Node>()).sum()
     }
 
-    /// The references whose files alone decide the content, beside the page itself. `None`: more decides, such as the time
-    /// or a field of the request.
+    /// The references whose files alone decide the content, beside the page itself. `None`: more decides, such as the
+    /// time or a field of the request.
     pub fn parts(&self) -> Option<Vec<Reference>> {
         let mut parts = Vec::new();
         for node in &self.nodes {

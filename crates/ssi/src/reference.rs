@@ -29,8 +29,8 @@ impl Reference {
         }
     }
 
-    /// The path with its query. `page` is the path of the page, encoded, without a query. Dot segments of `Virtual` stay:
-    /// the server resolves them as those of any request.
+    /// The path with its query. `page` is the path of the page, encoded, without a query. Dot segments of `Virtual`
+    /// stay: the server resolves them as those of any request.
     pub fn resolve(&self, page: &str) -> Result<String, Unresolved> {
         let folder = &page[..page.rfind('/').map_or(0, |slash| slash + 1)];
         match self {

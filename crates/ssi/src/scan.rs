@@ -1,4 +1,5 @@
-//! Bytes → nodes, in any pieces: cutting the same bytes differently never changes the nodes, apart from the cuts in texts.
+//! Bytes → nodes, in any pieces: cutting the same bytes differently never changes the nodes, apart from the cuts in
+//! texts.
 
 use crate::directive::{Directive, MAX_DIRECTIVE};
 use crate::esi;

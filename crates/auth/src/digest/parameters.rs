@@ -1,5 +1,5 @@
-//! The parameters of credentials (RFC 9110 §11.2): `NAME=VALUE`, with commas between them. A value is a token or a quoted
-//! string.
+//! The parameters of credentials (RFC 9110 §11.2): `NAME=VALUE`, with commas between them. A value is a token or a
+//! quoted string.
 
 /// A bound on how many there are. Digest has twelve.
 const MAX_PARAMETERS: usize = 32;

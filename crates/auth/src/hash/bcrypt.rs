@@ -1,5 +1,5 @@
-//! bcrypt: `$2b$COST$` and 53 characters, of which 22 are the salt. `$2a$` and `$2y$` mean the same for passwords without
-//! NUL.
+//! bcrypt: `$2b$COST$` and 53 characters, of which 22 are the salt. `$2a$` and `$2y$` mean the same for passwords
+//! without NUL.
 
 use base64::Engine;
 use base64::alphabet;

@@ -1,5 +1,5 @@
-//! The oldest hashes of crypt(3): two characters of salt, and 25 times DES (FIPS 46-3) with the password as the key. Only
-//! eight characters of a password count, and seven bits of each.
+//! The oldest hashes of crypt(3): two characters of salt, and 25 times DES (FIPS 46-3) with the password as the key.
+//! Only eight characters of a password count, and seven bits of each.
 
 use super::{HashError, Kind, same};
 use crate::crypt64;

@@ -1,5 +1,5 @@
-//! MD5-crypt, by Poul-Henning Kamp: `$1$`, or `$apr1$` of Apache's htpasswd, SALT, `$`, HASH. A thousand rounds, which is
-//! little today.
+//! MD5-crypt, by Poul-Henning Kamp: `$1$`, or `$apr1$` of Apache's htpasswd, SALT, `$`, HASH. A thousand rounds, which
+//! is little today.
 
 use md5::{Digest, Md5};
 

@@ -1,5 +1,5 @@
-//! A hash of a password, as a password file has it. The text is parsed once; its cost has a bound; every comparison takes
-//! the same time wherever two hashes differ.
+//! A hash of a password, as a password file has it. The text is parsed once; its cost has a bound; every comparison
+//! takes the same time wherever two hashes differ.
 //!
 //! Knows nothing of files and users.
 
@@ -191,8 +191,8 @@ impl Hash {
     }
 }
 
-/// Whether this is the mark of a locked account, for which no password is right: `!` or `*`, alone or in front of a hash
-/// (shadow(5)).
+/// Whether this is the mark of a locked account, for which no password is right: `!` or `*`, alone or in front of a
+/// hash (shadow(5)).
 fn is_locked(field: &[u8]) -> bool {
     let marks = field.iter().take_while(|byte| matches!(byte, b'!' | b'*')).count();
     marks > 0 && matches!(field.get(marks), None | Some(b'$'))

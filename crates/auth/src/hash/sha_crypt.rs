@@ -77,7 +77,8 @@ impl Width {
         }
     }
 
-    /// The text of the hash. The specification writes the bytes in groups of three, with every third byte in turn first.
+    /// The text of the hash. The specification writes the bytes in groups of three, with every third byte in turn
+    /// first.
     fn hash(self, params: Params, salt: &[u8], password: &[u8]) -> String {
         let mut ordered = Vec::with_capacity(64);
         match self {

@@ -1,4 +1,5 @@
-//! Tokens: JSON Web Tokens (RFC 7519), signed (RFC 7515). The caller checks signatures, with the cryptography that it has.
+//! Tokens: JSON Web Tokens (RFC 7519), signed (RFC 7515). The caller checks signatures, with the cryptography that it
+//! has.
 //!
 //! A token that is not signed, encrypted, or signed with a shared secret does not pass.
 
@@ -48,8 +49,8 @@ pub enum JwtError {
     Audience,
 }
 
-/// Verifies a token. `check` says whether a signature of a message is one of a key: for RS256 and EdDSA as it is, for ES256
-/// as two numbers of 32 bytes each. The time is in seconds.
+/// Verifies a token. `check` says whether a signature of a message is one of a key: for RS256 and EdDSA as it is, for
+/// ES256 as two numbers of 32 bytes each. The time is in seconds.
 pub fn verify(
     token: &[u8],
     keys: &Keys,
@@ -129,8 +130,9 @@ impl Claims {
         }
     }
 
-    /// The values of a claim, as text: of a list, all members that are text, numbers or truth values. A claim within another
-    /// one is named with a dot, as in `realm_access.roles`. Text may have any character, control characters too.
+    /// The values of a claim, as text: of a list, all members that are text, numbers or truth values. A claim within
+    /// another one is named with a dot, as in `realm_access.roles`. Text may have any character, control characters
+    /// too.
     pub fn values(&self, name: &str) -> Vec<String> {
         let texts = |value: &Value| match value {
             Value::String(text) => Some(text.clone()),

@@ -1,8 +1,8 @@
 //! The head of a file: whose response it has, and the checksums that show when a byte of it is not what was written.
 //!
 //! The file is a prefix of `PREFIX` bytes, the key, the tags, the metadata, and the body. The prefix has a magic number
-//! with the version of the format, the checksum of the rest of the head, the length and the checksum of the body, and the
-//! lengths of the other parts. Numbers are in network byte order.
+//! with the version of the format, the checksum of the rest of the head, the length and the checksum of the body, and
+//! the lengths of the other parts. Numbers are in network byte order.
 //!
 //! Knows nothing of what the metadata mean.
 

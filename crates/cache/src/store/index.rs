@@ -1,5 +1,5 @@
-//! What a folder of stored responses has, in memory: which variants of a key, how many bytes, and which of them is evicted
-//! next. The order is nearly that of the last use: what was used since it was queued is queued again.
+//! What a folder of stored responses has, in memory: which variants of a key, how many bytes, and which of them is
+//! evicted next. The order is nearly that of the last use: what was used since it was queued is queued again.
 //!
 //! Knows nothing of files. Times are microseconds since 1970; a clock that jumps changes only the order of eviction.
 
@@ -129,8 +129,8 @@ impl<T> Index<T> {
         self.entries > self.limits.entries || self.bytes.saturating_add(self.reserved) > self.limits.bytes
     }
 
-    /// Adds a file of `length` bytes, or replaces what is known of it. Returns a variant of the same key that has to make
-    /// room.
+    /// Adds a file of `length` bytes, or replaces what is known of it. Returns a variant of the same key that has to
+    /// make room.
     pub fn insert(&mut self, name: Name, length: u64, used: u64, file: T) -> Option<Name> {
         let (bytes, walk) = (space(length), self.walk);
         let slots = self.keys.entry(name.key).or_default();

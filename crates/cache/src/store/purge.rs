@@ -1,4 +1,5 @@
-//! What a purge removes, and what it forbids: a response to a request that began before the purge is not stored after it.
+//! What a purge removes, and what it forbids: a response to a request that began before the purge is not stored after
+//! it.
 //!
 //! Knows nothing of where responses are stored.
 
@@ -14,8 +15,8 @@ pub const LONGEST: usize = 4096;
 /// Purges that are remembered one by one.
 const REMEMBERED: usize = 256;
 
-/// Which responses a purge removes. Its text is one line: `all`, `path`, `prefix`, `tag` or `key`, the host or `-`, and the
-/// value.
+/// Which responses a purge removes. Its text is one line: `all`, `path`, `prefix`, `tag` or `key`, the host or `-`, and
+/// the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Purge {
     /// In lower case; a host without a port stands for all of its ports. `None`: of every host.
@@ -107,8 +108,8 @@ impl FromStr for Purge {
     }
 }
 
-/// A time in the order of requests and purges: microseconds of a clock that never goes back. The default is before all of
-/// them.
+/// A time in the order of requests and purges: microseconds of a clock that never goes back. The default is before all
+/// of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Epoch(pub u64);
 

@@ -9,8 +9,8 @@ const MEMBERS: usize = 64;
 /// Characters of a language tag: those that RFC 5646 §4.4.1 advises to support.
 const MAX_TAG: usize = 35;
 
-/// Whether `text` has the form of a language tag (RFC 5646 §2.1): subtags of one to eight letters and digits, of which the
-/// first has letters only.
+/// Whether `text` has the form of a language tag (RFC 5646 §2.1): subtags of one to eight letters and digits, of which
+/// the first has letters only.
 pub fn is_tag(text: &str) -> bool {
     let is_subtag = |subtag: &str| {
         (1..=8).contains(&subtag.len()) && subtag.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -21,12 +21,12 @@ pub fn is_tag(text: &str) -> bool {
         && text.split('-').all(is_subtag)
 }
 
-/// The index of the language that the client prefers. `available` is in the order of the server's preference. `None`: the
-/// client accepts none of them, or has not said.
+/// The index of the language that the client prefers. `available` is in the order of the server's preference. `None`:
+/// the client accepts none of them, or has not said.
 ///
 /// A language has the weight of the longest range that is a prefix of it (RFC 4647 §3.3.1). Without one, it has that of
-/// the longest range that it is a prefix of, so that `de` is for a client that asks for `de-CH` (lookup, §3.4); and else
-/// that of `*`. The range that the client names first decides between equal weights.
+/// the longest range that it is a prefix of, so that `de` is for a client that asks for `de-CH` (lookup, §3.4); and
+/// else that of `*`. The range that the client names first decides between equal weights.
 pub fn choose_language<'a, 't>(
     accept_language: impl Iterator<Item = &'a [u8]>,
     available: impl Iterator<Item = &'t str>,

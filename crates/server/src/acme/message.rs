@@ -1,5 +1,5 @@
-//! Messages between the master and the process that gets certificates. The process names a certificate by its number, so
-//! that the master alone knows names of files.
+//! Messages between the master and the process that gets certificates. The process names a certificate by its number,
+//! so that the master alone knows names of files.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The process that gets certificates. It has the key of the account, and connects to authorities. It has neither the folder
-//! of certificates nor clients: what it gets, it gives to the master.
+//! The process that gets certificates. It has the key of the account, and connects to authorities. It has neither the
+//! folder of certificates nor clients: what it gets, it gives to the master.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

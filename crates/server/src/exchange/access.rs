@@ -1,4 +1,5 @@
-//! Rules of access: what a client may not have is neither sent, listed, nor shown as the page of an error. `site` decides.
+//! Rules of access: what a client may not have is neither sent, listed, nor shown as the page of an error. `site`
+//! decides.
 
 use std::rc::Rc;
 use std::sync::Arc;

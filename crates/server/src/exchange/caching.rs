@@ -1,5 +1,6 @@
-//! The way to an upstream through the cache: a stored response is sent, validated, refreshed in the background, or requested
-//! and stored. It follows all checks of access, so that a stored response is for those who would get it from the upstream.
+//! The way to an upstream through the cache: a stored response is sent, validated, refreshed in the background, or
+//! requested and stored. It follows all checks of access, so that a stored response is for those who would get it from
+//! the upstream.
 
 mod fetch;
 mod next_hop;
@@ -122,8 +123,8 @@ impl<'a> Exchange<'a> {
         Response { origin: Some(Box::new(origin)), ..response }
     }
 
-    /// A stored response, or a compressed copy of it. Without a copy, it is compressed while it is sent, and a copy is made.
-    /// `write_key` appends its key.
+    /// A stored response, or a compressed copy of it. Without a copy, it is compressed while it is sent, and a copy is
+    /// made. `write_key` appends its key.
     #[inline]
     fn of_stored(
         &self,

@@ -68,8 +68,8 @@ impl<'a> Exchange<'a> {
         Err(fixed::status(self.services, None, folder.missing))
     }
 
-    /// The address of the server that the connection was made to. `None`: it is a Unix socket, or the fast path does not know
-    /// it.
+    /// The address of the server that the connection was made to. `None`: it is a Unix socket, or the fast path does
+    /// not know it.
     pub(super) fn server_address(&self) -> Option<IpAddr> {
         let address = match self.connection {
             Some(connection) => connection.local,
@@ -88,8 +88,8 @@ impl<'a> Exchange<'a> {
         self.folder = Some(folder);
     }
 
-    /// Whether planned files can be served, if they are of a user. Errors: the status of the response. `None`: the user has
-    /// to be looked up.
+    /// Whether planned files can be served, if they are of a user. Errors: the status of the response. `None`: the user
+    /// has to be looked up.
     pub(super) fn user_status_fast(&self, planned: &FilesPlan<'_, '_>) -> Option<Result<(), Status>> {
         let Some((users, user)) = self.user_of(planned) else { return Some(Ok(())) };
         let Some(user) = user else { return Some(Err(Status::NOT_FOUND)) };

@@ -22,7 +22,8 @@ use crate::upstream::upgrade::UpgradedConnection;
 use crate::{log, sys};
 
 impl Exchange<'_> {
-    /// Whether the request asks for a tunnel, and the site has a forward proxy. By HTTP/2 it is a stream (RFC 9113 §8.5).
+    /// Whether the request asks for a tunnel, and the site has a forward proxy. By HTTP/2 it is a stream (RFC 9113
+    /// §8.5).
     pub(super) fn asks_for_tunnel(&self) -> bool {
         self.services.site.forward_proxy.is_some() && self.head.method == Method::Connect
     }

@@ -102,8 +102,8 @@ pub enum GenerationEvent {
     /// It has carried out the `Disconnect` with this number: so many connections end, and so many streams of other
     /// connections. `silent`: workers that do not respond.
     Disconnected { number: u32, connections: u64, streams: u64, silent: u32 },
-    /// A user of the page asks for an act: the name, a newline, and the line of a request to the control socket. The response
-    /// goes to the socket.
+    /// A user of the page asks for an act: the name, a newline, and the line of a request to the control socket. The
+    /// response goes to the socket.
     Act { text: Vec<u8>, to: OwnedFd },
 }
 

@@ -1,5 +1,5 @@
-//! The access log of a worker. The fields of a line are copied when the response is made, and the line is written when the
-//! response has been sent or has failed. Once the buffers have grown, a line allocates nothing.
+//! The access log of a worker. The fields of a line are copied when the response is made, and the line is written when
+//! the response has been sent or has failed. Once the buffers have grown, a line allocates nothing.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -252,8 +252,8 @@ impl AccessLogs {
         Some(Box::new(trace))
     }
 
-    /// Counts how long the responses of `records` took, which have `sent` bytes together, and writes their lines. `first`: when
-    /// the first byte was sent. `None`: all of it was sent at once.
+    /// Counts how long the responses of `records` took, which have `sent` bytes together, and writes their lines.
+    /// `first`: when the first byte was sent. `None`: all of it was sent at once.
     #[inline]
     pub fn write(
         &self,

@@ -1,6 +1,6 @@
-//! The logs. The master opens them with its own rights, and a thread of the serving process writes them. The workers send
-//! blocks of complete lines to that thread through a bounded queue and never wait. If the queue is full, a block is dropped
-//! and its lines are counted; the log thread writes the count.
+//! The logs. The master opens them with its own rights, and a thread of the serving process writes them. The workers
+//! send blocks of complete lines to that thread through a bounded queue and never wait. If the queue is full, a block
+//! is dropped and its lines are counted; the log thread writes the count.
 
 pub mod access;
 mod line_limit;
@@ -66,8 +66,8 @@ pub struct Logs {
 }
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
-/// A level in place of the configured one, as its number and one more, and until when, of `clock::micros`. A forked process
-/// has them, too.
+/// A level in place of the configured one, as its number and one more, and until when, of `clock::micros`. A forked
+/// process has them, too.
 static CHANGED_LEVEL: AtomicU64 = AtomicU64::new(0);
 static CHANGED_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// How lines of the error log are written. A forked process has it, too.
@@ -209,7 +209,8 @@ fn message(level: Level, text: Arguments<'_>) {
     write_message(level, Level::Error, text);
 }
 
-/// `least` is written where a higher level is configured, too. Before the logs are open, the text goes to standard error.
+/// `least` is written where a higher level is configured, too. Before the logs are open, the text goes to standard
+/// error.
 fn write_message(level: Level, least: Level, text: Arguments<'_>) {
     let lines = error_line(level, &text.to_string());
     match LOGS.get() {

@@ -1,5 +1,5 @@
-//! The last requests of a worker, and those that run now: who has asked for what, and how it has ended. The memory is fixed.
-//! Fields of requests are not kept, and of a query only its names are shown.
+//! The last requests of a worker, and those that run now: who has asked for what, and how it has ended. The memory is
+//! fixed. Fields of requests are not kept, and of a query only its names are shown.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -283,8 +283,9 @@ impl Recent {
 }
 
 impl Recent {
-    /// Lines for `taipan top`: requests that run, and the last ones, but at most so many of each. The fields are: what it waits for or
-    /// why it has ended, microseconds, time, client, method, host, target, status, bytes and connection.
+    /// Lines for `taipan top`: requests that run, and the last ones, but at most so many of each. The fields are: what
+    /// it waits for or why it has ended, microseconds, time, client, method, host, target, status, bytes and
+    /// connection.
     pub fn lines(&self, most: u64) -> String {
         let now = clock::micros();
         let mut out = String::new();

@@ -1,5 +1,5 @@
-//! What administrators do through the control socket, and what of it outlives a reload. Each act is in the error log, with
-//! its user.
+//! What administrators do through the control socket, and what of it outlives a reload. Each act is in the error log,
+//! with its user.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;

@@ -444,8 +444,8 @@ impl Master {
         scripts.and_then(|scripts| scripts.cgroups.as_ref()).map(cgroup::place).transpose()
     }
 
-    /// Starts the spawner if the site has scripts. Also returns a channel for each worker, and a warning if scripts have
-    /// no control groups.
+    /// Starts the spawner if the site has scripts. Also returns a channel for each worker, and a warning if scripts
+    /// have no control groups.
     fn start_spawner(
         &mut self,
         workers: usize,
@@ -535,7 +535,8 @@ impl Master {
                 privileged_file::remove(&path);
             }
         }
-        // Before the earlier generations leave: the last process that accepts from a socket must be the last to close it.
+        // Before the earlier generations leave: the last process that accepts from a socket must be the last to close
+        // it.
         self.sockets.remove_files(&sockets);
         self.sockets = sockets;
         self.sockets.set_options(&site);

@@ -110,7 +110,8 @@ impl Master {
         self.helpers.len() < before
     }
 
-    /// Returns `false` if the process was no signer of a generation. The generation goes on, and another signer is started.
+    /// Returns `false` if the process was no signer of a generation. The generation goes on, and another signer is
+    /// started.
     fn signer_ended(&mut self, status: WaitStatus) -> bool {
         let mut signers = self.generations.iter_mut().map(|generation| &mut generation.signer);
         let is_its = |signer: &SignerProcess| signer.pid().is_some() && signer.pid() == status.pid();

@@ -77,9 +77,9 @@ const NOT_SERVING: &str = "no process serves at this moment; try again";
 /// A child that exceeds its time by this much is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The capabilities that the master keeps (capabilities(7)): for ports below 1024; for children with another user, bounding
-/// set and root; to kill children of another user; and for files of other users: the configuration, logs, and the program
-/// file of an upgrade.
+/// The capabilities that the master keeps (capabilities(7)): for ports below 1024; for children with another user,
+/// bounding set and root; to kill children of another user; and for files of other users: the configuration, logs, and
+/// the program file of an upgrade.
 const NEEDED: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID)
@@ -250,8 +250,8 @@ impl Master {
             }
         };
         let Inherited { sockets, control, tickets, counters, history, acts } = inherited;
-        // Scripts may have the same user, and could trace this process and its forked children or read their memory. Exec
-        // resets the attribute.
+        // Scripts may have the same user, and could trace this process and its forked children or read their memory.
+        // Exec resets the attribute.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| fail("forbid tracing")(e.into()))?;
         let signals = Signals::take().map_err(fail("receive signals"))?;
         sandbox::keep_only(NEEDED).map_err(|errno| fail("give up capabilities")(errno.into()))?;

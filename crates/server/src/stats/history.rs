@@ -1,5 +1,5 @@
-//! The past in points: a minute by the second, an hour by ten seconds, a day by five minutes. The memory is fixed, and the
-//! master makes it, so that a reload and an upgrade keep it. One process writes, and every worker may read.
+//! The past in points: a minute by the second, an hour by ten seconds, a day by five minutes. The memory is fixed, and
+//! the master makes it, so that a reload and an upgrade keep it. One process writes, and every worker may read.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! What a worker counts, and where each number is in its block. Counting needs no lock, and no operation that other cores
-//! take part in: a block has one writer.
+//! What a worker counts, and where each number is in its block. Counting needs no lock, and no operation that other
+//! cores take part in: a block has one writer.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -121,8 +121,8 @@ counts! {
 /// Status codes.
 const FIRST_CODE: usize = 100;
 const CODES: usize = 500;
-/// Durations until the first byte was sent, and until the last one was. Responses that were sent at once are counted once,
-/// for both.
+/// Durations until the first byte was sent, and until the last one was. Responses that were sent at once are counted
+/// once, for both.
 const AT_ONCE: usize = NAMES.len() + CODES;
 const FIRST_BYTE: usize = AT_ONCE + BUCKETS;
 const WHOLE: usize = FIRST_BYTE + BUCKETS;
@@ -130,14 +130,14 @@ const WHOLE: usize = FIRST_BYTE + BUCKETS;
 const SUMS: usize = WHOLE + BUCKETS;
 /// Connections with a request, and without one, as of the last tick.
 const PRESENT: usize = SUMS + 3;
-/// In the first block of a process: 1, 1 when it has ended, and when it began, in seconds since 1970. The sums of the first
-/// two over all processes are the processes that were started, and those that have ended.
+/// In the first block of a process: 1, 1 when it has ended, and when it began, in seconds since 1970. The sums of the
+/// first two over all processes are the processes that were started, and those that have ended.
 const GENERATION: usize = PRESENT + 2;
 /// Numbers of a block.
 pub const BLOCK: usize = GENERATION + 3;
 
-/// What is counted of a zone: its responses by the first digit of their status, their bytes, and their durations until the
-/// last byte, with the sum in microseconds.
+/// What is counted of a zone: its responses by the first digit of their status, their bytes, and their durations until
+/// the last byte, with the sum in microseconds.
 const ZONE_BYTES: usize = 5;
 const ZONE_MICROS: usize = 6;
 const ZONE_DURATIONS: usize = 7;
@@ -218,8 +218,8 @@ impl Counts {
         }
     }
 
-    /// Counts how long a response took that began and ended at these times of `clock::micros`. `first`: when its first byte
-    /// was sent. `None`: all of it was sent at once.
+    /// Counts how long a response took that began and ended at these times of `clock::micros`. `first`: when its first
+    /// byte was sent. `None`: all of it was sent at once.
     #[inline]
     pub fn add_durations(&self, began: u64, first: Option<u64>, ended: u64) {
         let whole = ended.saturating_sub(began);

@@ -1,4 +1,5 @@
-//! The terminal as a screen: it is restored at the end, also when a signal ends the program. Knows nothing of what is shown.
+//! The terminal as a screen: it is restored at the end, also when a signal ends the program. Knows nothing of what is
+//! shown.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

@@ -191,7 +191,8 @@ impl Watches {
         self.is_on.set(true);
     }
 
-    /// A request of which watchers are shown something, by its client and the address of the server. `None`: none matches.
+    /// A request of which watchers are shown something, by its client and the address of the server. `None`: none
+    /// matches.
     #[cold]
     pub fn begin(
         &self,

@@ -73,8 +73,8 @@ fn tokens(section: &Section, name: &str) -> Option<Vec<String>> {
     Some(texts.iter().map(|given| given.value.to_owned()).collect())
 }
 
-/// Reports stars, which browsers do not accept beside credentials. To send back any origin in place of the star would let
-/// every site act in the name of its visitors.
+/// Reports stars, which browsers do not accept beside credentials. To send back any origin in place of the star would
+/// let every site act in the name of its visitors.
 fn reject_any(section: &Section, own: &Settings) {
     let has_star = |texts: &[String]| texts.iter().any(|text| text == ANY);
     for (name, is_any) in [

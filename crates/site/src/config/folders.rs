@@ -1,4 +1,5 @@
-//! Reads the folders that names lead to: `$host` or `$ip` in the root of a host, and `user_folders` with the section `[accounts]`.
+//! Reads the folders that names lead to: `$host` or `$ip` in the root of a host, and `user_folders` with the section
+//! `[accounts]`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Hides the files that a configuration names, such as those of passwords, where they lie beneath a root that is served.
+//! Hides the files that a configuration names, such as those of passwords, where they lie beneath a root that is
+//! served.
 //!
 //! Compares paths alone. The server compares the files themselves, too: a link to such a file is another name of it.
 
@@ -29,8 +30,8 @@ const KEYS: [&str; 10] = [
     "eab_key_file",
     "tls_certificate_key",
 ];
-/// Keys whose values are files that may be read, and are never written by clients: a client that replaced one could act as
-/// the server, or as its upstreams.
+/// Keys whose values are files that may be read, and are never written by clients: a client that replaced one could act
+/// as the server, or as its upstreams.
 const NEVER_WRITTEN: [&str; 11] = [
     "certificate",
     "tls_certificate",
@@ -129,7 +130,8 @@ impl Configuration {
         }
     }
 
-    /// Hides the files in all routes, and in those that clients publish in, what they must not write. Paths are absolute by now.
+    /// Hides the files in all routes, and in those that clients publish in, what they must not write. Paths are
+    /// absolute by now.
     pub fn hide_files(&mut self) {
         self.hide_metafiles();
         self.hide_from_publishers();

@@ -53,8 +53,8 @@ pub fn take(due: Nanos, now: Nanos, burst: Nanos, cost: Nanos) -> Result<Nanos, 
     if at <= now { Ok(due) } else { Err(at - now) }
 }
 
-/// What may be taken at once, each for `cost`, from a bucket whose last taking returned `due`, and how long it takes until
-/// all of the burst may be.
+/// What may be taken at once, each for `cost`, from a bucket whose last taking returned `due`, and how long it takes
+/// until all of the burst may be.
 pub fn remaining(due: Nanos, now: Nanos, burst: Nanos, cost: Nanos) -> (u64, Nanos) {
     let count = if due > now { 0 } else { (now - due.max(now.saturating_sub(burst))) / cost.max(1) + 1 };
     (count, due.saturating_add(burst).saturating_sub(now))
@@ -104,8 +104,8 @@ mod tests {
 
     const START: Nanos = EPOCH + 1000 * SECOND;
 
-    /// The bytes that each of `readers` gets in `seconds`. They begin one after the other, half a millisecond apart, and
-    /// their timers are up to `late` too late.
+    /// The bytes that each of `readers` gets in `seconds`. They begin one after the other, half a millisecond apart,
+    /// and their timers are up to `late` too late.
     fn simulate(rate: ByteRate, readers: usize, seconds: u64, late: Nanos) -> Vec<u64> {
         let (mut due, mut senders) = (0, 0);
         let mut sent = vec![0; readers];
