@@ -206,7 +206,7 @@ fn no_byte_is_wrong_after_thirty_kills_in_the_middle_of_writes() {
         // Each round ends after another number of files.
         let written = || count(&server, "files_written");
         let enough = written() + round % 12;
-        assert!(wait_until(TIMEOUT, || written() >= enough));
+        assert!(wait_until(6 * TIMEOUT, || written() >= enough), "round {round}: {}", server.stats());
         let pids = server.serving_pids();
         server.signal(e2e::Signal::KILL);
         pids.into_iter().for_each(|pid| e2e::signal_process(pid, e2e::Signal::KILL));

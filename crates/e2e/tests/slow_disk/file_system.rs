@@ -428,7 +428,7 @@ impl Mounted {
     /// Waits until a call is held. `false`: none is in time.
     pub fn a_call_waits(&self) -> bool {
         let no_call = |state: &mut State| state.waiting == 0;
-        let waited = self.switch.changed.wait_timeout_while(self.switch.state(), SECOND * 10, no_call);
+        let waited = self.switch.changed.wait_timeout_while(self.switch.state(), SECOND * 60, no_call);
         !waited.expect("no thread panics with it").1.timed_out()
     }
 }

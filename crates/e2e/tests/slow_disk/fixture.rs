@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Client, Random, ReadError, Response, Server, Site, TIMEOUT, run};
+use e2e::{Client, Random, ReadError, Response, Server, Site, run};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -16,6 +16,8 @@ use crate::{CLIENTS, SECOND};
 const BROWSED: &str = "workers = 1\nlisting = true\n";
 /// A long timeout for the disk, so that no client gets 503, and no warning about the delay.
 pub const LONG_DISK_TIMEOUT: &str = "[timeouts]\ndisk = \"10m\"\ndelay = 0\n[limits]\nbody_streams = 1000\n";
+/// The longest time of anything, on a machine with thousands of clients that does much else.
+pub const LONGEST: Duration = Duration::from_secs(60);
 const FAST_REQUESTS: usize = 200;
 /// How much longer 99 of 100 requests for fast files may take than on a server without a slow disk.
 const AT_ONCE: Duration = Duration::from_millis(20);
@@ -97,6 +99,7 @@ impl Fixture {
 
     pub fn request_one(&self, path: &str, n: usize) -> Client {
         let mut client = self.server.connect();
+        client.set_timeout(LONGEST);
         client.send(get(&path.replace("{n}", &n.to_string())));
         client
     }
@@ -191,7 +194,7 @@ impl Fixture {
 
     /// Whether all connections are closed and no request is active.
     pub fn is_quiet(&self) -> bool {
-        wait_until(TIMEOUT, || self.held().connections == 0)
+        wait_until(LONGEST, || self.held().connections == 0)
     }
 
     /// Waits until it holds no more than before: an idle helper thread ends after a while.
@@ -264,7 +267,7 @@ pub fn still_wait(waiting: &mut [Client]) -> Result<(), String> {
         }
         client.set_timeout(Duration::from_millis(1));
         match client.try_read_response() {
-            Err(ReadError::Silent) => client.set_timeout(TIMEOUT),
+            Err(ReadError::Silent) => client.set_timeout(LONGEST),
             Err(broken) => return Err(format!("a waiting client: {broken}")),
             Ok(response) => return Err(format!("a waiting client: {response}")),
         }
