@@ -1,5 +1,5 @@
-//! Names of files in other languages and charsets, and `Accept-Language`. A name says what it was made for, and what the
-//! client excludes is sent only if there is nothing else.
+//! Names of files in other languages and charsets, and `Accept-Language`. A name says what it was made for, and what
+//! the client excludes is sent only if there is nothing else.
 
 use site::alternates::{AlternateRules, Charset, Label};
 use taipan_http::negotiate::language::{choose_charset, choose_language};

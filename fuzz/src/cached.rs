@@ -1,5 +1,5 @@
-//! What decides about a stored response: it is written and read again, and the directives of any fields lead to an age and a
-//! lifetime that are in bounds, and to the same decision after a restart.
+//! What decides about a stored response: it is written and read again, and the directives of any fields lead to an age
+//! and a lifetime that are in bounds, and to the same decision after a restart.
 
 use cache::Field;
 use cache::directives::RequestDirectives;
@@ -13,8 +13,8 @@ use taipan_http::status::Status;
 
 use crate::cuts::{first_line, number};
 
-/// The first line is the time of the request, that of the response, now, and the status, with spaces between them. The rest are
-/// field lines of the response; those that begin with `>` are of the request.
+/// The first line is the time of the request, that of the response, now, and the status, with spaces between them. The
+/// rest are field lines of the response; those that begin with `>` are of the request.
 pub fn cached(data: &[u8]) {
     if let Some(stored) = Stored::decode(data) {
         assert_eq!(encoded(&stored), data);

@@ -1,5 +1,5 @@
-//! The chunked coding. The result does not depend on how the bytes are cut. A reader that looks for lines finds the same
-//! body. An encoded body decodes to itself.
+//! The chunked coding. The result does not depend on how the bytes are cut. A reader that looks for lines finds the
+//! same body. An encoded body decodes to itself.
 
 use taipan_http::chunked::{CRLF, ChunkError, ChunkLimits, Decoder, Event, LAST_CHUNK, write_size_line};
 use taipan_http::fields::unquoted;

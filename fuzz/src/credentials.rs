@@ -1,5 +1,5 @@
-//! Values of `Authorization`. Basic is written back to the same text; Digest passes only users that there are, with nonces
-//! of the server; a token passes only before it expires.
+//! Values of `Authorization`. Basic is written back to the same text; Digest passes only users that there are, with
+//! nonces of the server; a token passes only before it expires.
 
 use auth::basic::{Authorization, Basic};
 use auth::digest::{Context, Digest};

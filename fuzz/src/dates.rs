@@ -1,5 +1,5 @@
-//! Dates, and conditions with dates. A written date is read again, in all three formats. Every verdict is one that RFC 9110
-//! §13 allows.
+//! Dates, and conditions with dates. A written date is read again, in all three formats. Every verdict is one that RFC
+//! 9110 §13 allows.
 
 use taipan_http::conditional::{Validators, Verdict, evaluate, range_applies};
 use taipan_http::date::{Civil, civil, format, parse};
@@ -11,8 +11,8 @@ use crate::cuts::{first_line, number};
 /// 9999-12-31T23:59:59Z
 const LAST_TIME: i64 = 253_402_300_799;
 
-/// The first line is the time, the time of the last change and an entity tag, with spaces between them. The rest are field
-/// lines.
+/// The first line is the time, the time of the last change and an entity tag, with spaces between them. The rest are
+/// field lines.
 pub fn dates(data: &[u8]) {
     let (facts, lines) = first_line(data);
     let mut facts = facts.splitn(3, |&byte| byte == b' ');

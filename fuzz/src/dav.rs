@@ -1,4 +1,5 @@
-//! WebDAV: what is read of a body, a field or a stored text is the same when it is written and read again, and within its bounds.
+//! WebDAV: what is read of a body, a field or a stored text is the same when it is written and read again, and within
+//! its bounds.
 
 use dav::condition::{If, State};
 use dav::fields::{coded_url, timeout};

@@ -1,5 +1,5 @@
-//! Configurations of other servers. Each becomes TOML, whose lines know the lines that they come from; no value adds a key,
-//! and a finding is one line.
+//! Configurations of other servers. Each becomes TOML, whose lines know the lines that they come from; no value adds a
+//! key, and a finding is one line.
 
 use std::io;
 use std::path::{Path, PathBuf};

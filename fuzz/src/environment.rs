@@ -1,5 +1,5 @@
-//! The environment of a script, for any request. Each name occurs once and is valid in a shell, there is no `HTTP_PROXY`,
-//! and every string is whole. The script name and the path info together are the path.
+//! The environment of a script, for any request. Each name occurs once and is valid in a shell, there is no
+//! `HTTP_PROXY`, and every string is whole. The script name and the path info together are the path.
 
 use script::arguments::arguments;
 use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits};

@@ -1,5 +1,5 @@
-//! FastCGI, as a server and as an application reads it. The result does not depend on how the bytes are cut. A reader that
-//! has all records at once finds the same output.
+//! FastCGI, as a server and as an application reads it. The result does not depend on how the bytes are cut. A reader
+//! that has all records at once finds the same output.
 
 use script::environment::Environment;
 use script::fastcgi::application::{Application, ApplicationError, Event as RequestEvent, Limits};
@@ -11,8 +11,8 @@ use crate::cuts::{cuts, unescaped};
 /// Small, so that short inputs reach them.
 const SMALL: Limits = Limits { parameters: 40, requests: 2, connections: 1 };
 
-/// The bytes are those of the other end. `%` and two hexadecimal digits are one byte, so that a record can be written as
-/// text.
+/// The bytes are those of the other end. `%` and two hexadecimal digits are one byte, so that a record can be written
+/// as text.
 pub fn fastcgi(data: &[u8]) {
     let data = &unescaped(data);
     let [a, b, c, d] = cuts(data);

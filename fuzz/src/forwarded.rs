@@ -1,5 +1,5 @@
-//! The fields by which proxies name the client and the host of a request. The client is the one that the proxy names, for
-//! any fields of the client. A host is valid.
+//! The fields by which proxies name the client and the host of a request. The client is the one that the proxy names,
+//! for any fields of the client. A host is valid.
 
 use std::net::IpAddr;
 

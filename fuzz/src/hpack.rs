@@ -1,5 +1,5 @@
-//! Field blocks. A decoder never gives more than its limit, whatever it has read before. A block that is written is read
-//! back.
+//! Field blocks. A decoder never gives more than its limit, whatever it has read before. A block that is written is
+//! read back.
 
 use taipan_h2::error::HpackError;
 use taipan_h2::hpack::Decoder;

@@ -1,4 +1,5 @@
-//! Image maps. No click leads to another scheme, or to a line of a response; and the page of links has no tag of the map.
+//! Image maps. No click leads to another scheme, or to a line of a response; and the page of links has no tag of the
+//! map.
 
 use site::image_map::{ImageMap, Outcome};
 

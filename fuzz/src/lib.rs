@@ -1,5 +1,5 @@
-//! One function for each parser. It takes any bytes, and panics if a property of the parser does not hold. The short run in
-//! `tests/corpus.rs` and the long runs in `coverage-guided` call it.
+//! One function for each parser. It takes any bytes, and panics if a property of the parser does not hold. The short
+//! run in `tests/corpus.rs` and the long runs in `coverage-guided` call it.
 //!
 //! Knows nothing of where the bytes come from. The same bytes always have the same result.
 

@@ -1,5 +1,5 @@
-//! Listings. No name adds a tag, a quote or a line to the page, or changes the direction of text. The JSON is valid and has
-//! every name unchanged.
+//! Listings. No name adds a tag, a quote or a line to the page, or changes the direction of text. The JSON is valid and
+//! has every name unchanged.
 
 use serde_json::Value;
 use site::listing::{Entry, EntryKind, Extent, Format, Page, Renderer, SortOrder, is_listed};

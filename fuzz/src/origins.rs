@@ -1,5 +1,5 @@
-//! Origins that a configuration allows, and those that requests name. Only an origin that the configuration has, or that is
-//! below a name of it, is sent back. Times of `security.txt`, too.
+//! Origins that a configuration allows, and those that requests name. Only an origin that the configuration has, or
+//! that is below a name of it, is sent back. Times of `security.txt`, too.
 
 use site::cors::{Origin, Settings};
 use site::published;

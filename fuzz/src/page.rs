@@ -1,4 +1,5 @@
-//! Pages with directives: the nodes are the same however the page is cut, the evaluation ends, and its output is bounded.
+//! Pages with directives: the nodes are the same however the page is cut, the evaluation ends, and its output is
+//! bounded.
 
 use ssi::evaluate::{Evaluator, Step};
 use ssi::page::Page;

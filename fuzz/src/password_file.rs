@@ -1,5 +1,5 @@
-//! Files of users, groups and keys. A line counts or is a mistake; a mistake shows nothing of its line; and changing one user
-//! changes no other.
+//! Files of users, groups and keys. A line counts or is a mistake; a mistake shows nothing of its line; and changing
+//! one user changes no other.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Requests of SCGI. The start of a request is never another request. A request has the two mandatory variables, and each
-//! name once. An encoded request decodes to itself.
+//! Requests of SCGI. The start of a request is never another request. A request has the two mandatory variables, and
+//! each name once. An encoded request decodes to itself.
 
 use script::environment::{Environment, Limits};
 use script::scgi::{Request, ScgiError, encode, parse};

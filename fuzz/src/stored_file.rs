@@ -1,5 +1,5 @@
-//! The head of a file of the cache: no bytes are taken for another head than the one that was written, and what was written is
-//! read again until one of its bytes changes.
+//! The head of a file of the cache: no bytes are taken for another head than the one that was written, and what was
+//! written is read again until one of its bytes changes.
 
 use cache::store::head::{BodyHasher, Label, read, write};
 

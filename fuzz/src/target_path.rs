@@ -1,5 +1,5 @@
-//! Request targets and safe paths. The parts of a target together are the target. A safe path stays beneath its root, is that
-//! of a naive parser, and is the same after it is encoded and parsed.
+//! Request targets and safe paths. The parts of a target together are the target. A safe path stays beneath its root,
+//! is that of a naive parser, and is the same after it is encoded and parsed.
 
 use std::path::{Component, Path};
 

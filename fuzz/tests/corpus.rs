@@ -1,5 +1,5 @@
-//! The short run: every file of the corpus, and many inputs that differ a little from one. It takes a few seconds and is the
-//! same every time. The runs of hours are in `coverage-guided`.
+//! The short run: every file of the corpus, and many inputs that differ a little from one. It takes a few seconds and
+//! is the same every time. The runs of hours are in `coverage-guided`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};

@@ -22,8 +22,8 @@ pub trait Disk {
 
     fn is_file(&self, path: &Path) -> bool;
 
-    /// The files of a pattern with `*` and `?` in its last part or before, in ascending order. Errors: a folder cannot be
-    /// read.
+    /// The files of a pattern with `*` and `?` in its last part or before, in ascending order. Errors: a folder cannot
+    /// be read.
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         Ok(if self.is_file(pattern) { vec![pattern.to_owned()] } else { Vec::new() })
     }

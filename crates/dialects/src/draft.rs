@@ -259,7 +259,8 @@ impl Draft {
         self.findings.note(Some(place.line), located(place, what.as_ref()), what_to_do);
     }
 
-    /// The files of a pattern. Reports a folder that cannot be read, because a rule may stand in a file that is left out.
+    /// The files of a pattern. Reports a folder that cannot be read, because a rule may stand in a file that is left
+    /// out.
     pub fn files(&mut self, disk: &dyn Disk, pattern: &Path, place: &Place) -> Vec<PathBuf> {
         disk.expand(pattern).unwrap_or_else(|error| {
             let what = format!("the files {} cannot be listed: {error}", pattern.display());

@@ -1,5 +1,5 @@
-//! The directives that a reader knows, by their names. What is not among them is reported, and left out of the tree, so that
-//! a list cannot lack what has an effect.
+//! The directives that a reader knows, by their names. What is not among them is reported, and left out of the tree, so
+//! that a list cannot lack what has an effect.
 
 use crate::draft::Draft;
 use crate::tree::Directive;

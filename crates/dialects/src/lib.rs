@@ -1,6 +1,6 @@
-//! The configurations of other servers. A dialect is a reader: it turns the file and the flags of another server into the
-//! text of a configuration, with a finding for each thing that differs. The text is read as every configuration is, so
-//! that there is one mechanism.
+//! The configurations of other servers. A dialect is a reader: it turns the file and the flags of another server into
+//! the text of a configuration, with a finding for each thing that differs. The text is read as every configuration is,
+//! so that there is one mechanism.
 //!
 //! Opens no file: see [`Disk`].
 

@@ -85,8 +85,8 @@ pub fn within(prefix: &str, pattern: &str) -> Option<String> {
     }
 }
 
-/// The paths that only begin with this text, besides those below it as a folder: `/admin.php` for `/admin`. Other servers
-/// compare texts, and here a prefix is whole segments.
+/// The paths that only begin with this text, besides those below it as a folder: `/admin.php` for `/admin`. Other
+/// servers compare texts, and here a prefix is whole segments.
 pub fn longer_names(text: &str) -> Option<String> {
     (!text.ends_with('/')).then(|| format!("{text}?*/**"))
 }

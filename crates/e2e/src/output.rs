@@ -1,5 +1,5 @@
-//! A program's output, collected line by line. A thread keeps the pipe empty, so that the program never blocks on it; and
-//! who looks at the lines first collects what the program has written up to then, however late that thread is.
+//! A program's output, collected line by line. A thread keeps the pipe empty, so that the program never blocks on it;
+//! and who looks at the lines first collects what the program has written up to then, however late that thread is.
 
 use std::fmt;
 use std::io::Read;

@@ -64,7 +64,8 @@ impl Tls {
         self.change(|config| config.resumption = Resumption::in_memory_sessions(16))
     }
 
-    /// Keeps tickets, and sends its first bytes with a resumed session before the handshake is complete (RFC 8446 §2.3).
+    /// Keeps tickets, and sends its first bytes with a resumed session before the handshake is complete (RFC 8446
+    /// §2.3).
     pub fn early(self) -> Tls {
         self.resuming().change(|config| config.enable_early_data = true)
     }

@@ -45,15 +45,16 @@ pub fn npm_package(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("the npm package {name} is not installed; tests/run installs it"))
 }
 
-/// The folder with the files of a Debian package that `tests/run` has unpacked. Panics with its name if it is not there.
+/// The folder with the files of a Debian package that `tests/run` has unpacked. Panics with its name if it is not
+/// there.
 pub fn debian_package(name: &str) -> PathBuf {
     let folder = own_programs().map(|folder| folder.join("debian").join(name));
     let found = folder.filter(|folder| folder.is_dir());
     found.unwrap_or_else(|| panic!("the Debian package {name} is not unpacked; tests/run unpacks it"))
 }
 
-/// The folder of the programs of the Python packages that `tests/run` has installed, with a `python3` that has them. Panics if
-/// it is not there.
+/// The folder of the programs of the Python packages that `tests/run` has installed, with a `python3` that has them.
+/// Panics if it is not there.
 pub fn python_packages() -> PathBuf {
     let folder = own_programs().map(|folder| folder.join("python/bin"));
     let found = folder.filter(|folder| folder.join("python3").is_file());

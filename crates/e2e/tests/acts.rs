@@ -1,5 +1,5 @@
-//! What an administrator does to a running program by the control socket: hosts in maintenance, the level of the error log,
-//! drained endpoints, reopened logs. Each act is logged with who did it, and outlives a reload.
+//! What an administrator does to a running program by the control socket: hosts in maintenance, the level of the error
+//! log, drained endpoints, reopened logs. Each act is logged with who did it, and outlives a reload.
 
 use std::fs;
 use std::io::Write;

@@ -24,8 +24,8 @@ for (const suite of all) for (const test of suite.tests) if (!test.browser_only)
 
 /// Required cases that no cache can pass, or none should.
 const REQUIRED: [&str; 5] = [
-    // Its name says that the response is stale, and it expects that it is fresh. A cache that passes it reads the first of
-    // two ages, and fails `age-parse-dup-0`.
+    // Its name says that the response is stale, and it expects that it is fresh. A cache that passes it reads the first
+    // of two ages, and fails `age-parse-dup-0`.
     "age-parse-prefix",
     // They read a field of a response that the origin has not sent: it has closed the connection.
     "stale-close-must-revalidate",

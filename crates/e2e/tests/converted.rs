@@ -1,5 +1,6 @@
-//! Configurations of nginx, Apache, lighttpd and Caddy: what `taipan convert` makes of them is served, and decides as the
-//! original does when it is read itself. Those that Debian ships are converted, too, and two of its servers run beside.
+//! Configurations of nginx, Apache, lighttpd and Caddy: what `taipan convert` makes of them is served, and decides as
+//! the original does when it is read itself. Those that Debian ships are converted, too, and two of its servers run
+//! beside.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};

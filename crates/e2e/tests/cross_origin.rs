@@ -1,4 +1,5 @@
-//! What pages of other origins may read, the security fields that browsers obey, and the texts for robots and researchers.
+//! What pages of other origins may read, the security fields that browsers obey, and the texts for robots and
+//! researchers.
 
 use e2e::{Response, Rows, Server, Site};
 

@@ -1,4 +1,5 @@
-//! The configurations of Boa, thttpd and busybox httpd: the real program serves them, by their flags and under their names.
+//! The configurations of Boa, thttpd and busybox httpd: the real program serves them, by their flags and under their
+//! names.
 
 use std::fs;
 use std::io::{Read, Write};

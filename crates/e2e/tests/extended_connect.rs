@@ -1,5 +1,5 @@
-//! WebSocket by HTTP/2 (RFC 8441): an extended CONNECT becomes a request with `Upgrade` to the upstream, which is a thread of the
-//! test.
+//! WebSocket by HTTP/2 (RFC 8441): an extended CONNECT becomes a request with `Upgrade` to the upstream, which is a
+//! thread of the test.
 
 use std::io::{self, Write};
 use std::net::TcpStream;

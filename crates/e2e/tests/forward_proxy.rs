@@ -1,4 +1,5 @@
-//! The forward proxy: tunnels by CONNECT, and requests for URLs. Destinations are threads of the test, or another taipan; so is the DNS server.
+//! The forward proxy: tunnels by CONNECT, and requests for URLs. Destinations are threads of the test, or another
+//! taipan; so is the DNS server.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
@@ -282,7 +283,8 @@ fn a_tunnel_survives_a_reload() {
     assert_eq!(connect(&server, &authority).1, 200);
 }
 
-/// A server whose responses are heads and bodies of HTTP. It sends the head of each request, with its body, to the test.
+/// A server whose responses are heads and bodies of HTTP. It sends the head of each request, with its body, to the
+/// test.
 fn origin(response: impl Fn(&str) -> String + Send + Clone + 'static) -> (u16, Receiver<String>) {
     let (sender, heads) = channel();
     let port = destination(move |mut stream| {

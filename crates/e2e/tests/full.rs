@@ -134,7 +134,8 @@ fn serves_a_mixed_site_to_more_clients_than_connections() {
     for limit in [64, 256, 20_000] {
         for clients in [100, 400, 2000] {
             let (site, pages) = mixed_site();
-            // 100 fit into the open and the waiting connections, whatever the limit, if they wait for as long as it takes.
+            // 100 fit into the open and the waiting connections, whatever the limit, if they wait for as long as it
+            // takes.
             let site = if clients == 100 { site.config(PATIENT) } else { site };
             let server = site.start_by(command_with_descriptors(limit));
             warm(&server, &pages);

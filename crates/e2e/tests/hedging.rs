@@ -1,5 +1,5 @@
-//! Hedging: a request that one endpoint is silent about goes to a second one, too. The test answers as each endpoint, byte
-//! by byte.
+//! Hedging: a request that one endpoint is silent about goes to a second one, too. The test answers as each endpoint,
+//! byte by byte.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! Hosts: a folder for each name, and one for each user. Names never share files, and a name cannot lead out of its folder.
+//! Hosts: a folder for each name, and one for each user. Names never share files, and a name cannot lead out of its
+//! folder.
 
 use std::fs;
 use std::os::unix::fs::symlink;

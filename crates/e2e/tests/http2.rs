@@ -346,8 +346,8 @@ fn sends_a_large_file_through_small_windows() {
     assert!(received == content);
 }
 
-/// Requests `/urgent` with a priority, where a large response has filled the window of the connection, and receives all of
-/// it before the rest of the large one. Returns its stream.
+/// Requests `/urgent` with a priority, where a large response has filled the window of the connection, and receives all
+/// of it before the rest of the large one. Returns its stream.
 fn open_urgent(client: &mut Http2, priority: &str) -> u32 {
     let mut received = 0;
     while received < 65_535 {

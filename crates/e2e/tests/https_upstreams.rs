@@ -1,5 +1,5 @@
-//! Upstreams by HTTPS: what is verified, what a failure tells, and that sessions are resumed. The upstreams are threads of
-//! the test, by rustls.
+//! Upstreams by HTTPS: what is verified, what a failure tells, and that sessions are resumed. The upstreams are threads
+//! of the test, by rustls.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,8 @@ use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
 type Stream = StreamOwned<ServerConnection, TcpStream>;
 
-/// An upstream that responds with the name that was asked for (SNI), the clients' certificates, and how the session began.
+/// An upstream that responds with the name that was asked for (SNI), the clients' certificates, and how the session
+/// began.
 struct Upstream {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,

@@ -1,5 +1,5 @@
-//! Logs that go to commands and TCP peers, and files that the server rotates: no line is lost where it can be delivered,
-//! no request waits where it cannot, and what is lost is counted.
+//! Logs that go to commands and TCP peers, and files that the server rotates: no line is lost where it can be
+//! delivered, no request waits where it cannot, and what is lost is counted.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! `taipan resolve` and `taipan report`: what they make of logs, and of what is no log. Names of clients in logs that are
-//! written.
+//! `taipan resolve` and `taipan report`: what they make of logs, and of what is no log. Names of clients in logs that
+//! are written.
 
 use std::fs;
 use std::io::{Read, Write};

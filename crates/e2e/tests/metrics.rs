@@ -1,5 +1,5 @@
-//! Metrics and health: every request is counted once, also over a reload; Prometheus reads the metrics; and a load balancer
-//! learns whether a process should get requests.
+//! Metrics and health: every request is counted once, also over a reload; Prometheus reads the metrics; and a load
+//! balancer learns whether a process should get requests.
 
 use std::collections::BTreeMap;
 use std::fs;

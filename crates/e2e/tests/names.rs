@@ -1,4 +1,5 @@
-//! Upstreams by their names. The DNS server is a part of the test: it answers over UDP from a table that the test changes.
+//! Upstreams by their names. The DNS server is a part of the test: it answers over UDP from a table that the test
+//! changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, Permissions};

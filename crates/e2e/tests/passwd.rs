@@ -1,5 +1,5 @@
-//! `taipan passwd`: files, exit codes, the terminal; and Debian's htpasswd and htdigest, which read ours and write what we
-//! read.
+//! `taipan passwd`: files, exit codes, the terminal; and Debian's htpasswd and htdigest, which read ours and write what
+//! we read.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};

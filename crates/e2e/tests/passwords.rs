@@ -1,4 +1,5 @@
-//! Passwords: Basic and Digest, files, users and groups, folders with files of their own, and what wrong passwords lead to.
+//! Passwords: Basic and Digest, files, users and groups, folders with files of their own, and what wrong passwords lead
+//! to.
 
 use std::fs;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The PROXY protocol, on addresses that are marked for it: the client that a trusted proxy names counts everywhere, below
-//! TLS and HTTP/2, too, and nothing else is served there.
+//! The PROXY protocol, on addresses that are marked for it: the client that a trusted proxy names counts everywhere,
+//! below TLS and HTTP/2, too, and nothing else is served there.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 

@@ -736,7 +736,8 @@ fn properties_are_those_that_were_set() {
         "<propertyupdate xmlns='DAV:'><set><prop><getetag>x</getetag><other/></prop></set></propertyupdate>";
     let refused = send(&server, "PROPPATCH", "/a", "", live).text();
     assert!(refused.contains("403 Forbidden") && refused.contains("424 Failed Dependency"), "{refused}");
-    // Read-only for clients, and they say so; a file that is replaced keeps what was said of it, and so does a moved one.
+    // Read-only for clients, and they say so; a file that is replaced keeps what was said of it, and so does a moved
+    // one.
     check(
         &server,
         &[

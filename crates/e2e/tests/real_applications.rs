@@ -1,5 +1,5 @@
-//! The applications of the manual's page "In front of an application", as a reader would copy them: the configuration, the
-//! program and the command are those of the page, except for folders and ports.
+//! The applications of the manual's page "In front of an application", as a reader would copy them: the configuration,
+//! the program and the command are those of the page, except for folders and ports.
 
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The cache of responses: what is stored, for whom, how long, and what a stored response becomes. The upstream is a thread
-//! of the test, which counts the requests that reach it.
+//! The cache of responses: what is stored, for whom, how long, and what a stored response becomes. The upstream is a
+//! thread of the test, which counts the requests that reach it.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -31,8 +31,8 @@ fn read_request(stream: &mut UnixStream) -> Option<String> {
     Some(head)
 }
 
-/// `answer` gets the head of a request and its number, from 1, and gives the bytes of the response. After an empty one, or
-/// one that ends with `<cut>`, the connection is closed.
+/// `answer` gets the head of a request and its number, from 1, and gives the bytes of the response. After an empty one,
+/// or one that ends with `<cut>`, the connection is closed.
 fn start_with(
     settings: &str,
     top: &str,
@@ -648,7 +648,8 @@ fn an_application_can_address_the_cache_as_a_surrogate() {
 
 const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz";
 
-/// The range of the alphabet that a request asks for, as a 206, unless `If-Range` names another tag. Otherwise all of it.
+/// The range of the alphabet that a request asks for, as a 206, unless `If-Range` names another tag. Otherwise all of
+/// it.
 fn in_part(head: &str, fields: &str, etag: &str) -> String {
     let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
     let etag_field = if etag.is_empty() { String::new() } else { format!("ETag: {etag}\r\n") };

@@ -1,5 +1,5 @@
-//! Requests whose end two servers might see in different places, through the proxy: an upstream gets as many requests as
-//! the client gets responses, each with the body that the client has sent, and never one that was hidden in another.
+//! Requests whose end two servers might see in different places, through the proxy: an upstream gets as many requests
+//! as the client gets responses, each with the body that the client has sent, and never one that was hidden in another.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

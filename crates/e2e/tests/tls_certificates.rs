@@ -1,5 +1,5 @@
-//! Certificates of hosts and of clients: which one a client gets, which clients a host serves, and what happens when files
-//! change.
+//! Certificates of hosts and of clients: which one a client gets, which clients a host serves, and what happens when
+//! files change.
 
 use std::fs;
 use std::net::SocketAddr;

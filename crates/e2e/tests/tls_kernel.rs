@@ -1,5 +1,5 @@
-//! Files that the kernel encrypts (`kernel` in `[tls]`). On a kernel without TLS, the same requests have the same responses,
-//! and one line says so.
+//! Files that the kernel encrypts (`kernel` in `[tls]`). On a kernel without TLS, the same requests have the same
+//! responses, and one line says so.
 
 use std::net::SocketAddr;
 use std::thread;

@@ -1,5 +1,5 @@
-//! Tokens without which no request passes: which ones do, what clients without a right one are told, and what scripts and
-//! applications learn.
+//! Tokens without which no request passes: which ones do, what clients without a right one are told, and what scripts
+//! and applications learn.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
-//! The section `[trace]`: what upstreams, scripts and logs learn of the trace of a request, and what a collector gets. The
-//! upstreams and the collectors are threads of the test.
+//! The section `[trace]`: what upstreams, scripts and logs learn of the trace of a request, and what a collector gets.
+//! The upstreams and the collectors are threads of the test.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};

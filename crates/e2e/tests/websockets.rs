@@ -1,5 +1,5 @@
-//! WebSocket (RFC 6455) through the proxy, by HTTP/1.1 and by HTTP/2, to two implementations that verify what they get. Each
-//! case must end as RFC 6455 says, and as it does on a connection without the proxy.
+//! WebSocket (RFC 6455) through the proxy, by HTTP/1.1 and by HTTP/2, to two implementations that verify what they get.
+//! Each case must end as RFC 6455 says, and as it does on a connection without the proxy.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;

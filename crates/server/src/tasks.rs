@@ -1,6 +1,6 @@
-//! Tasks without the types of their futures. The runtime's code for a task is a few kilobytes, and the program has it for
-//! each type of future: here, the types are few. A task that begins for each request spares the allocation, and does not
-//! begin here.
+//! Tasks without the types of their futures. The runtime's code for a task is a few kilobytes, and the program has it
+//! for each type of future: here, the types are few. A task that begins for each request spares the allocation, and
+//! does not begin here.
 
 use std::pin::Pin;
 

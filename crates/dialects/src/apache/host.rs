@@ -1,5 +1,5 @@
-//! What a server or a `<VirtualHost>` becomes: its folders, locations and files are merged in Apache's order for each prefix
-//! of paths that one of them speaks of.
+//! What a server or a `<VirtualHost>` becomes: its folders, locations and files are merged in Apache's order for each
+//! prefix of paths that one of them speaks of.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

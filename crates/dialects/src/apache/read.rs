@@ -1,5 +1,5 @@
-//! The directives of httpd.conf and of the files that it includes. Variables are replaced, and conditions about modules,
-//! definitions and versions are decided.
+//! The directives of httpd.conf and of the files that it includes. Variables are replaced, and conditions about
+//! modules, definitions and versions are decided.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -230,7 +230,8 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// The directives of a `.htaccess` file, which counts for the line of the section that allows it. `None`: there is none.
+    /// The directives of a `.htaccess` file, which counts for the line of the section that allows it. `None`: there is
+    /// none.
     pub fn htaccess(&mut self, path: &Path, place: &Place, draft: &mut Draft) -> Option<Vec<Directive>> {
         self.disk.is_file(path).then(|| self.file(path, place, 0, draft))
     }

@@ -1,5 +1,5 @@
-//! `Alias`, `ScriptAlias` and `Redirect`: the first one that matches a path counts, and a name without a slash at its end
-//! matches whole segments.
+//! `Alias`, `ScriptAlias` and `Redirect`: the first one that matches a path counts, and a name without a slash at its
+//! end matches whole segments.
 
 use super::directives::Text;
 use crate::finding::Findings;

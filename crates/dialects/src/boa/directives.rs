@@ -1,5 +1,5 @@
-//! The directives of boa.conf: a table of all that Boa has known from 0.92 to 0.94.14rc21, with those of GnuPG's branch, and
-//! the reader of its lines.
+//! The directives of boa.conf: a table of all that Boa has known from 0.92 to 0.94.14rc21, with those of GnuPG's
+//! branch, and the reader of its lines.
 //!
 //! Knows nothing of what they become.
 

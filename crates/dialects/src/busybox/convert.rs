@@ -89,7 +89,8 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     Conversion { file, text, lines, findings }
 }
 
-/// The files of the folders beneath the root, the deepest first, with their paths. Their passwords are added to the others.
+/// The files of the folders beneath the root, the deepest first, with their paths. Their passwords are added to the
+/// others.
 fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Findings) -> Vec<(String, Lines)> {
     let mut all = Vec::new();
     let mut open = vec![(String::new(), 0)];

@@ -444,8 +444,8 @@ fn inherit(scope: &mut Scope, outer: &Scope) {
     scope.inherit(&rest);
 }
 
-/// Lets what protects have all the paths that it has in nginx: in every case, and the names that only begin with a prefix,
-/// which are returned.
+/// Lets what protects have all the paths that it has in nginx: in every case, and the names that only begin with a
+/// prefix, which are returned.
 fn guard(child: &Directive, patterns: &mut Vec<String>, draft: &mut Draft) -> Option<String> {
     match child.argument(0) {
         "~*" => {

@@ -1,5 +1,5 @@
-//! What runs the rows. The real program serves a configuration of another server, and each row looks at the effect of one
-//! directive or flag. The same look at a configuration without directives has to find something else.
+//! What runs the rows. The real program serves a configuration of another server, and each row looks at the effect of
+//! one directive or flag. The same look at a configuration without directives has to find something else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,8 +51,8 @@ pub enum Look {
 /// The directive, what is looked at, and what is there.
 pub type Row = (&'static str, Look, &'static str);
 
-/// One process. In its texts, `HOME` is the folder of the test, `UPSTREAM` the address of an upstream, and `PID` the ID of
-/// the process.
+/// One process. In its texts, `HOME` is the folder of the test, `UPSTREAM` the address of an upstream, and `PID` the ID
+/// of the process.
 pub struct Case {
     pub flags: &'static [&'static str],
     pub conf: &'static str,

@@ -34,8 +34,8 @@ use crate::stats::Count;
 const ACCEPTS_PER_TURN: usize = 64;
 /// How long a listener pauses when there is no descriptor or no memory for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The most that the last waiting client waits when there has been no capacity for long. Within it, each connection that
-/// is idle when that client comes, or whose client takes nothing, may be closed for it.
+/// The most that the last waiting client waits when there has been no capacity for long. Within it, each connection
+/// that is idle when that client comes, or whose client takes nothing, may be closed for it.
 const LAST_WAIT: Duration = Duration::from_millis(1500);
 /// How often an acceptor at capacity checks whether a connection has been idle long enough to be closed.
 const CHECK_AGAIN: Duration = Duration::from_millis(100);

@@ -44,8 +44,8 @@ use crate::{log, sys};
 
 /// Why a request ends whose connection cannot have a task, for the log.
 const NO_MEMORY: &str = "server out of memory";
-/// Bytes that may wait unsent in the kernel for an HTTP/2 client, unless the configuration has a limit: no response that is
-/// more urgent overtakes what is there already.
+/// Bytes that may wait unsent in the kernel for an HTTP/2 client, unless the configuration has a limit: no response
+/// that is more urgent overtakes what is there already.
 const HTTP2_UNSENT: u32 = 128 * 1024;
 /// How long idle connections wait for another successor when theirs has ended.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
@@ -216,8 +216,8 @@ impl Connections {
         }
     }
 
-    /// As `keep`, for a connection that speaks HTTP/2. No other process can continue with it: the client is told to open
-    /// another.
+    /// As `keep`, for a connection that speaks HTTP/2. No other process can continue with it: the client is told to
+    /// open another.
     pub fn keep_http2(
         self: &Rc<Connections>,
         socket: Socket,
@@ -240,8 +240,8 @@ impl Connections {
         self.give_task(socket, client, http, Vec::new(), Start::Linger);
     }
 
-    /// Where a connection was made to: to the address that a proxy has told, or to that of the socket. Errors: proxies have
-    /// told too many different ones.
+    /// Where a connection was made to: to the address that a proxy has told, or to that of the socket. Errors: proxies
+    /// have told too many different ones.
     pub fn destination(&self, fd: &OwnedFd, told: Option<SocketAddr>) -> Result<Destination, TooMany> {
         let hosts = &self.services.site.hosts;
         if let Some(address) = told {
@@ -258,7 +258,8 @@ impl Connections {
         Ok(stored.and_then(Result::ok).unwrap_or_else(|| Destination::of_socket(group)))
     }
 
-    /// A connection that was accepted from a listener of these protocols. `None`: it is closed, because TLS cannot begin.
+    /// A connection that was accepted from a listener of these protocols. `None`: it is closed, because TLS cannot
+    /// begin.
     pub fn open(&self, fd: OwnedFd, family: Family, protocols: Protocols) -> Option<Socket> {
         let session = match protocols.tls {
             true => Some(Box::new(RefCell::new(self.tls.as_ref()?.accept()))),
@@ -291,8 +292,8 @@ impl Connections {
         }
     }
 
-    /// One line for a client that speaks TLS to a listener without it, within the limit of failed sessions: the listener
-    /// or an address of clients may be wrong.
+    /// One line for a client that speaks TLS to a listener without it, within the limit of failed sessions: the
+    /// listener or an address of clients may be wrong.
     #[cold]
     pub fn log_unexpected_tls(&self, peer: Peer) {
         if let Some(omitted) = self.failed_sessions.admit(self.services.clock.read()) {

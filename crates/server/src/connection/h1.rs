@@ -249,8 +249,8 @@ impl Http1 {
         }
     }
 
-    /// Takes a step through input whose target holds bytes that have to be percent-encoded, as some clients send it. They
-    /// are encoded here. Any other input is rejected.
+    /// Takes a step through input whose target holds bytes that have to be percent-encoded, as some clients send it.
+    /// They are encoded here. Any other input is rejected.
     #[cold]
     #[inline(never)]
     fn step_escaped(
@@ -341,8 +341,8 @@ impl Http1 {
         batch.push(response, persistence, version, line);
     }
 
-    /// Rejects a malformed head. The connection closes, because the beginning of the next request is not known. A request
-    /// that begins as HEAD does gets no content.
+    /// Rejects a malformed head. The connection closes, because the beginning of the next request is not known. A
+    /// request that begins as HEAD does gets no content.
     fn reject_head(
         &mut self,
         connections: &Connections,

@@ -212,8 +212,8 @@ impl Http2 {
         }
     }
 
-    /// Reads frames from the first `have` bytes of the worker's buffer behind `from`, answers their requests, and gathers
-    /// what can be sent now.
+    /// Reads frames from the first `have` bytes of the worker's buffer behind `from`, answers their requests, and
+    /// gathers what can be sent now.
     #[inline]
     pub fn answer(&mut self, connections: &Rc<Connections>, from: usize, have: usize) -> Answered {
         let now = connections.services.clock.read();
@@ -450,7 +450,8 @@ impl Http2 {
         }
     }
 
-    /// Sends a response at once and as a whole, if it is in memory and the windows allow it. Otherwise the stream waits.
+    /// Sends a response at once and as a whole, if it is in memory and the windows allow it. Otherwise the stream
+    /// waits.
     #[inline]
     fn respond(
         &mut self,

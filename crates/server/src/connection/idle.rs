@@ -1,6 +1,6 @@
 //! The idle set: the connections that wait for nothing but their client, as descriptors in an epoll instance of their
-//! own, which is itself one descriptor in the worker's loop, and as entries in a table. They have no task, no buffer and
-//! no registration with the runtime.
+//! own, which is itself one descriptor in the worker's loop, and as entries in a table. They have no task, no buffer
+//! and no registration with the runtime.
 //!
 //! Most requests get their response here: the input is read into the worker's buffer, and the response of the fast path
 //! is sent.
@@ -48,12 +48,12 @@ const READS_PER_VISIT: usize = 4;
 /// memory for sockets is short (`tcp(7)`, `tcp_mem`).
 pub const KEPT: u64 = 128 * 1024;
 
-/// How long a connection must be unused for another generation to have no use of it, if it cannot be handed off: a client
-/// that has just received a response is likely to send the next request.
+/// How long a connection must be unused for another generation to have no use of it, if it cannot be handed off: a
+/// client that has just received a response is likely to send the next request.
 const UNUSED_AFTER: Ticks = 8;
 
-/// A full table of `FEW` entries or more grows by `MANY` at once. An allocation of this size has its own mapping, uses only
-/// the pages that are written, and leaves no hole in the heap when it grows.
+/// A full table of `FEW` entries or more grows by `MANY` at once. An allocation of this size has its own mapping, uses
+/// only the pages that are written, and leaves no hole in the heap when it grows.
 const FEW: usize = 512;
 const MANY: usize = 16 * 1024;
 

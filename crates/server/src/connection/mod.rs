@@ -1,5 +1,5 @@
-//! Connections. An idle connection is an entry of the `idle` set. A connection that has to wait has a `task`, an entry in
-//! the connection `table` with its phase, and a deadline for each phase. `h1` reads requests, and `output` sends
+//! Connections. An idle connection is an entry of the `idle` set. A connection that has to wait has a `task`, an entry
+//! in the connection `table` with its phase, and a deadline for each phase. `h1` reads requests, and `output` sends
 //! responses.
 //!
 //! Knows nothing of content.

@@ -1,5 +1,5 @@
-//! Connections to listeners for proxies: each begins with a PROXY header, which names the client. Until it is complete, the
-//! kernel keeps its bytes, and the connection has a task that only waits.
+//! Connections to listeners for proxies: each begins with a PROXY header, which names the client. Until it is complete,
+//! the kernel keeps its bytes, and the connection has a task that only waits.
 //!
 //! Knows nothing of what follows the header.
 

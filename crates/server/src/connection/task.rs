@@ -1,6 +1,6 @@
 //! The task of a connection that waits: for the rest of a request, for what its response needs, or for its client to
-//! take the response. Whatever it waits for has a deadline. When it has answered a request without waiting, it goes back
-//! to the idle set.
+//! take the response. Whatever it waits for has a deadline. When it has answered a request without waiting, it goes
+//! back to the idle set.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -294,8 +294,8 @@ impl Task {
         .await
     }
 
-    /// Drops the rest of the body of a request whose response has been sent. The next request follows it. `false`: it is
-    /// malformed or too large, or the client is too slow or closes.
+    /// Drops the rest of the body of a request whose response has been sent. The next request follows it. `false`: it
+    /// is malformed or too large, or the client is too slow or closes.
     async fn read_rest_of_body(&mut self) -> bool {
         self.waited = Waited::Yes;
         // Boxed for the same reason as in `unless_interrupted`. The request counts as answered.
@@ -429,8 +429,8 @@ impl Task {
         passed
     }
 
-    /// Waits until the limits of a response grant more. The client is not awaited meanwhile. Whether it has left is seen
-    /// when more is sent.
+    /// Waits until the limits of a response grant more. The client is not awaited meanwhile. Whether it has left is
+    /// seen when more is sent.
     async fn pause(
         &mut self,
         output: &mut Output,
@@ -471,8 +471,8 @@ impl Task {
         }
     }
 
-    /// Sends what the stream takes. The rest of the request's body is read meanwhile: a client may read only when it has
-    /// sent all.
+    /// Sends what the stream takes. The rest of the request's body is read meanwhile: a client may read only when it
+    /// has sent all.
     async fn send_some(&mut self, output: &mut Output) -> Result<Sent, (Interruption, &'static str)> {
         let Task { transport, connections, waited, .. } = self;
         poll_fn(|cx| {
@@ -583,8 +583,8 @@ impl Task {
         self.http.log_aborted(&self.connections, &input, status, why);
     }
 
-    /// Closing with unread input would send a reset, which may destroy the last bytes of the response (RFC 9112 §9.6). So
-    /// an end is sent, and input is read until the client has closed.
+    /// Closing with unread input would send a reset, which may destroy the last bytes of the response (RFC 9112 §9.6).
+    /// So an end is sent, and input is read until the client has closed.
     async fn linger(&mut self) {
         self.connections
             .acceptor

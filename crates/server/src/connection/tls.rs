@@ -1,5 +1,6 @@
-//! TLS on a connection: received records become plaintext, and plaintext becomes records to send. A session owns a buffer
-//! only while a record is incomplete, or while the socket does not take one. What is used in passing is the worker's.
+//! TLS on a connection: received records become plaintext, and plaintext becomes records to send. A session owns a
+//! buffer only while a record is incomplete, or while the socket does not take one. What is used in passing is the
+//! worker's.
 //!
 //! Knows nothing of sockets: the caller passes functions that read and send.
 
@@ -212,9 +213,9 @@ impl Session {
         matches!(self.state, State::Kernel(_))
     }
 
-    /// Whether the kernel may get the keys now, to send `left` bytes of a file. HTTP/2 has many small frames in turn, and
-    /// stays here; so does a session that has received a part of a record, or has so much to send that its keys might have
-    /// to change.
+    /// Whether the kernel may get the keys now, to send `left` bytes of a file. HTTP/2 has many small frames in turn,
+    /// and stays here; so does a session that has received a part of a record, or has so much to send that its keys
+    /// might have to change.
     pub fn can_move_to_kernel(&self, left: u64) -> bool {
         let State::Open(Connection { rustls, .. }) = &self.state else { return false };
         let suite = rustls.negotiated_cipher_suite().map(|suite| suite.suite());
@@ -246,8 +247,8 @@ impl Session {
         Ok(())
     }
 
-    /// As `receive`, of a session in the kernel. `control` receives a record that is no content. Returns 0 also when the
-    /// keys have sent so much that the connection should not continue.
+    /// As `receive`, of a session in the kernel. `control` receives a record that is no content. Returns 0 also when
+    /// the keys have sent so much that the connection should not continue.
     pub fn receive_from_kernel(
         &mut self,
         out: &mut [u8],
@@ -295,9 +296,9 @@ impl Session {
         self.unsent.len() - self.sent
     }
 
-    /// Copies received plaintext into `out`. Calls `read` until it has some, and `send` for what the protocol itself has to
-    /// send. Returns 0 if the client sends no more. Errors: those of `read`, `INTR` if it is to be called again, and `PROTO`
-    /// if the session has failed.
+    /// Copies received plaintext into `out`. Calls `read` until it has some, and `send` for what the protocol itself
+    /// has to send. Returns 0 if the client sends no more. Errors: those of `read`, `INTR` if it is to be called again,
+    /// and `PROTO` if the session has failed.
     pub fn receive(
         &mut self,
         out: &mut [u8],
@@ -467,8 +468,8 @@ impl Session {
         }
     }
 
-    /// Encrypts and sends from the beginning of `bytes`, and returns how many bytes it has taken. What the socket does not
-    /// take of the records stays here. `follows`: the caller has more to send at once.
+    /// Encrypts and sends from the beginning of `bytes`, and returns how many bytes it has taken. What the socket does
+    /// not take of the records stays here. `follows`: the caller has more to send at once.
     pub fn send(
         &mut self,
         bytes: &[u8],
@@ -562,8 +563,8 @@ impl Session {
         }
     }
 
-    /// Writes what is unsent and then new records to the start of `out`, which grows as needed and never shrinks. Returns
-    /// their length.
+    /// Writes what is unsent and then new records to the start of `out`, which grows as needed and never shrinks.
+    /// Returns their length.
     fn encrypt(
         &mut self,
         out: &mut Vec<u8>,
@@ -662,8 +663,9 @@ fn encode(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>)
     }
 }
 
-/// After an error, what is left to send is the alert that tells it. `records` is the rest of those that led to it. Then the
-/// library is not called again: it would process what follows the error, and panics if it has to send a second alert.
+/// After an error, what is left to send is the alert that tells it. `records` is the rest of those that led to it. Then
+/// the library is not called again: it would process what follows the error, and panics if it has to send a second
+/// alert.
 fn encode_alert(rustls: &mut UnbufferedServerConnection, records: &mut [u8], out: &mut Vec<u8>) {
     while let UnbufferedStatus { state: Ok(state), .. } = rustls.process_tls_records(records) {
         let ConnectionState::EncodeTlsData(mut data) = state else { return };

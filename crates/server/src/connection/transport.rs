@@ -117,7 +117,8 @@ impl Transport {
         *self.local.get_or_init(|| self.stream.borrow().local())
     }
 
-    /// The bare socket, and since when it is idle. `None`: the stream has none, or something else still has the transport.
+    /// The bare socket, and since when it is idle. `None`: the stream has none, or something else still has the
+    /// transport.
     pub fn into_socket(self: Rc<Transport>) -> Option<(Socket, Ticks)> {
         let Transport { stream, entry, .. } = Rc::into_inner(self)?;
         Some((stream.into_inner().into_socket()?, entry.state.since()))
@@ -215,8 +216,8 @@ impl Transport {
         }
     }
 
-    /// Waits until the response is not wanted any more: the client has closed, or is too slow, or is evicted. Reads input
-    /// meanwhile, up to a limit. A client that has closed only its side still gets a response that is soon made.
+    /// Waits until the response is not wanted any more: the client has closed, or is too slow, or is evicted. Reads
+    /// input meanwhile, up to a limit. A client that has closed only its side still gets a response that is soon made.
     pub async fn watch(&self) -> Interruption {
         match poll_fn(|cx| self.poll_watch(cx)).await {
             Interruption::EndOfInput if self.is_body_read() => {

@@ -1,5 +1,5 @@
-//! A connection whose protocol has been switched by a 101 (RFC 9110 §15.2.2): bytes are passed between the client and an
-//! upstream, in both directions, as fast as the other side takes them. An end of one direction is passed on, too.
+//! A connection whose protocol has been switched by a 101 (RFC 9110 §15.2.2): bytes are passed between the client and
+//! an upstream, in both directions, as fast as the other side takes them. An end of one direction is passed on, too.
 //!
 //! Knows nothing of what the bytes mean.
 

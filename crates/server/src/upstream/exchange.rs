@@ -63,7 +63,8 @@ pub struct Exchange {
     pump: RefCell<Option<Pump>>,
     /// The whole request has been sent.
     is_flushed: Cell<bool>,
-    /// The body cannot be read to its end. The upstream does not learn of an end: it would take the body for a whole one.
+    /// The body cannot be read to its end. The upstream does not learn of an end: it would take the body for a whole
+    /// one.
     is_broken: Cell<bool>,
     /// Why, if the client is told.
     rejection: Cell<Option<Rejection>>,

@@ -1,5 +1,5 @@
-//! Hedging: a request that has no head of a response after a time is sent to a second endpoint, too. The first whole head
-//! decides. The other attempt is aborted, and its connection closed. Knows nothing of retries.
+//! Hedging: a request that has no head of a response after a time is sent to a second endpoint, too. The first whole
+//! head decides. The other attempt is aborted, and its connection closed. Knows nothing of retries.
 
 use std::future::Future;
 use std::pin::pin;
@@ -45,8 +45,8 @@ impl<'a> Hedger<'a> {
         is_repeatable.then_some(Hedger { services, application, request, log, hedging, interims })
     }
 
-    /// The head of the response to `first`, which `endpoint` has since `began`, or to a second attempt. Returns also the
-    /// endpoint that has responded.
+    /// The head of the response to `first`, which `endpoint` has since `began`, or to a second attempt. Returns also
+    /// the endpoint that has responded.
     pub async fn receive_head(
         &self,
         first: Exchange,

@@ -188,8 +188,8 @@ impl Transport for Http {
     }
 }
 
-/// The head of the request, whose body has `length` bytes. The client is named by this server alone, and the user by its
-/// authorizers, in `asserted`.
+/// The head of the request, whose body has `length` bytes. The client is named by this server alone, and the user by
+/// its authorizers, in `asserted`.
 pub fn request_head(
     head: &Head<'_>,
     (client, via): (Peer, Via),
@@ -287,8 +287,8 @@ pub fn direct_head(
     out
 }
 
-/// The head of the request that asks an authorizer about that of `head`, without its body. The authorizer gets the path in
-/// its shortest spelling: its rules need not know the others.
+/// The head of the request that asks an authorizer about that of `head`, without its body. The authorizer gets the path
+/// in its shortest spelling: its rules need not know the others.
 pub fn subrequest_head(
     head: &Head<'_>,
     client: Peer,

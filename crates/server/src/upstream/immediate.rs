@@ -1,5 +1,5 @@
-//! A GET that is sent to an application at once, by a connection that is idle; and the response, if one read has all of it.
-//! All else is left to `forward`, which goes on with the connection.
+//! A GET that is sent to an application at once, by a connection that is idle; and the response, if one read has all of
+//! it. All else is left to `forward`, which goes on with the connection.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -75,8 +75,8 @@ pub struct Answer {
 }
 
 impl SentRequest {
-    /// Sends the request of `head` to the application of a route. `None`: it needs more than one write to a connection that
-    /// is idle. Nothing that the application could act on has been sent then.
+    /// Sends the request of `head` to the application of a route. `None`: it needs more than one write to a connection
+    /// that is idle. Nothing that the application could act on has been sent then.
     pub fn send(
         upstreams: &Rc<Upstreams>,
         head: &Head<'_>,

@@ -159,8 +159,8 @@ impl From<Rejection> for Outcome {
     }
 }
 
-/// Has a script or an application answer `request`. `variables` are added to those of its route. `log` gets the attempts at
-/// an application. `sent`: the first of them, if the request has been sent.
+/// Has a script or an application answer `request`. `variables` are added to those of its route. `log` gets the
+/// attempts at an application. `sent`: the first of them, if the request has been sent.
 pub async fn forward(
     upstreams: &Upstreams,
     request: Request<'_>,

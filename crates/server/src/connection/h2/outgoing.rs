@@ -248,8 +248,8 @@ impl Outgoing {
 /// Reads into `out` what is in memory of a file.
 fn append_file(part: &mut FilePart, limit: usize, out: &mut Vec<u8>) -> Result<Cached, &'static str> {
     let count = limit.min(usize::try_from(part.left).unwrap_or(usize::MAX));
-    // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the response
-    // ends short, and the client can tell.
+    // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the
+    // response ends short, and the client can tell.
     if count as u64 == part.left && !part.file.is_unchanged() {
         return Err(CHANGED);
     }

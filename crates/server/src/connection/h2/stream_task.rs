@@ -150,7 +150,8 @@ impl StreamTask {
         self.begin(&sent, origin, response)
     }
 
-    /// The response to CONNECT. Only a destination, or an upstream that has switched the protocol, may make it a success.
+    /// The response to CONNECT. Only a destination, or an upstream that has switched the protocol, may make it a
+    /// success.
     fn switch(&self, response: Response) -> Response {
         let services = &self.shared.connections.services;
         match response {
@@ -353,8 +354,8 @@ fn with_upgrade<'a>(head: &Head<'a>, protocol: &'a [u8]) -> Vec<Field<'a>> {
     head.fields.iter().copied().chain([connection, upgrade]).collect()
 }
 
-/// A request without a response. It is dropped only when its stream ends, by a panic, or when the server stops, and then
-/// writes the log line.
+/// A request without a response. It is dropped only when its stream ends, by a panic, or when the server stops, and
+/// then writes the log line.
 struct Unanswered<'a> {
     task: &'a StreamTask,
     head: &'a Head<'a>,

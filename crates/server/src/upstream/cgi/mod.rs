@@ -243,8 +243,8 @@ impl Drop for Script {
         self.shared.set_goal(Goal::End);
         let mut io = self.shared.io.borrow_mut();
         io.stdout = None;
-        // A script that is terminated would take the end of its input for that of a body that was cut. The monitor has its
-        // input until it has exited.
+        // A script that is terminated would take the end of its input for that of a body that was cut. The monitor has
+        // its input until it has exited.
         if self.shared.goal.get() == Goal::Finish {
             io.stdin = None;
         }
