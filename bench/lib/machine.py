@@ -143,8 +143,8 @@ def taipan(given: str | None) -> str:
 
 
 def taipan_without_tls() -> str:
-    """The path of taipan without TLS, for devices with little flash, built in a folder of its own, so that the usual build
-    is not replaced."""
+    """The path of taipan without TLS, for devices with little flash, built in a folder of its own, so that the usual
+    build is not replaced."""
     folder = cargo_target() / "without-tls"
     build([], "--target-dir", str(folder), command=("small",))
     found = list(folder.glob("*/small/taipan"))
