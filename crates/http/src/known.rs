@@ -37,8 +37,8 @@ const CONNECTION_SPECIFIC: KnownFields = KnownFields::EMPTY
     .with(KnownField::Upgrade);
 /// Fields for this hop alone (RFC 9110 §7.6.1).
 const HOP_BY_HOP: KnownFields = CONNECTION_SPECIFIC.with(KnownField::Te).with(KnownField::Trailer);
-/// Those that a server writes itself, instead of passing them on.
-pub const OF_HOP: KnownFields = HOP_BY_HOP.with(KnownField::ContentLength);
+/// Fields that a server writes itself instead of passing them on: those for this hop, and the length of the content.
+pub const NOT_PASSED_ON: KnownFields = HOP_BY_HOP.with(KnownField::ContentLength);
 
 /// Whether HTTP/2 has no field of this name (RFC 9113 §8.2.2).
 pub fn is_connection_specific(name: &[u8]) -> bool {

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::fields::{digits, is_name, text_len, token_len, trim_ows};
 use crate::framing::{self, Framing, FramingError};
 use crate::head::{Field, Version};
-use crate::known::{KnownField, KnownFields, OF_HOP};
+use crate::known::{KnownField, KnownFields, NOT_PASSED_ON};
 use crate::status::Status;
 
 /// Bytes of a line that an error quotes.
@@ -374,18 +374,18 @@ impl FieldSection {
         self.known(KnownField::Connection).flat_map(|value| value.split(|byte| *byte == b',')).map(trim_ows)
     }
 
-    /// Removes `OF_HOP`.
+    /// Removes the fields `NOT_PASSED_ON`.
     pub fn remove_hop_by_hop(&mut self) {
-        if self.known.has_any_of(OF_HOP) {
-            self.lines.retain(|line| !line.known.is_some_and(|known| OF_HOP.has(known)));
-            self.known = self.known.without(OF_HOP);
+        if self.known.has_any_of(NOT_PASSED_ON) {
+            self.lines.retain(|line| !line.known.is_some_and(|known| NOT_PASSED_ON.has(known)));
+            self.known = self.known.without(NOT_PASSED_ON);
         }
     }
 
-    /// Removes `OF_HOP`, and the fields that `Connection` names (RFC 9110 §7.6.1).
+    /// Removes the fields `NOT_PASSED_ON`, and those that `Connection` names (RFC 9110 §7.6.1).
     pub fn remove_fields_of_hop(&mut self) {
         // Most heads name only `keep-alive`, which needs no memory.
-        let options = self.connection_options().filter(|option| !OF_HOP.has_name(option));
+        let options = self.connection_options().filter(|option| !NOT_PASSED_ON.has_name(option));
         let options: Vec<Vec<u8>> = options.map(<[u8]>::to_vec).collect();
         if !options.is_empty() {
             let is_option = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
