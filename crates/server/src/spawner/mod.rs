@@ -94,7 +94,7 @@ impl fmt::Display for Exit {
             Exit::Signal(signal) => write!(f, "ended by signal {signal}"),
             Exit::OutOfMemory => f.write_str("killed: it used more memory than `cgroup_memory`"),
             Exit::NotStarted(errno) => write!(f, "not started: {}", io::Error::from_raw_os_error(*errno)),
-            Exit::Lost => f.write_str("and the spawner has gone"),
+            Exit::Lost => f.write_str("the spawner has gone"),
         }
     }
 }
