@@ -1,5 +1,6 @@
-//! A program's output, collected line by line. A thread keeps the pipe empty, so that the program never blocks on it;
-//! and who looks at the lines first collects what the program has written up to then, however late that thread is.
+//! A program's output, collected line by line. A thread keeps the pipe empty, so that the program never blocks on it. A
+//! test that looks at the lines collects what is in the pipe first, so that it does not depend on how late the thread
+//! is.
 
 use std::fmt;
 use std::io::Read;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// The most reads of one look: a program that writes without end does not hold it up.
+/// The most reads for one look at the lines: a program that writes without end does not hold up the test.
 const READS: usize = 256;
 
 /// The lines of one stream.
@@ -27,12 +28,12 @@ struct Shared {
 struct Collected {
     stream: Box<dyn Stream>,
     lines: Vec<String>,
-    /// The begin of a line that is not complete.
+    /// The beginning of a line that is not complete.
     partial: Vec<u8>,
     ended: bool,
 }
 
-/// What a program writes to.
+/// The end of a pipe that a program writes to.
 trait Stream: Read + AsFd + Send {}
 
 impl<S: Read + AsFd + Send> Stream for S {}
@@ -83,7 +84,7 @@ impl Lines {
         waited.expect("no collector panics").0.ended
     }
 
-    /// With all that has been written up to now.
+    /// The lines with all that the program has written up to now.
     fn lock(&self) -> MutexGuard<'_, Collected> {
         let mut collected = self.0.collected.lock().expect("no collector panics");
         if collected.collect() {
@@ -94,7 +95,7 @@ impl Lines {
 }
 
 impl Collected {
-    /// Reads what is there, without waiting. Returns whether there was something, or the end.
+    /// Reads what is in the pipe, without waiting. Returns whether there was something, or the end.
     fn collect(&mut self) -> bool {
         let mut buffer = [0; 64 * 1024];
         let mut is_more = false;
@@ -137,7 +138,7 @@ fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(line).into_owned()
 }
 
-/// Waits until there is something to read, or the end of the stream. `None`: for as long as it takes.
+/// Waits until there is something to read, or the end of the stream. `timeout`: `None` waits for as long as it takes.
 fn is_readable(stream: BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
     let timeout = timeout.map(|time| Timespec::try_from(time).expect("it is short"));
     let mut polled = [PollFd::new(&stream, PollFlags::IN)];

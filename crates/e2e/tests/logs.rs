@@ -566,7 +566,7 @@ fn writes_log_lines_soon_and_all_of_them_at_exit() {
 }
 
 #[test]
-fn the_error_log_has_the_errors_of_clients_if_it_is_to() {
+fn client_errors_writes_the_errors_of_clients_into_the_error_log() {
     let config = |level: &str| {
         format!(
             "workers = 1\n[log]\nclient_errors = true\nlevel = \"{level}\"\n\
@@ -606,7 +606,7 @@ fn the_error_log_has_the_errors_of_clients_if_it_is_to() {
 }
 
 #[test]
-fn the_error_log_has_the_processes_of_scripts_if_it_is_to() {
+fn script_starts_writes_the_processes_of_scripts_into_the_error_log() {
     let server = Site::new()
         .script("cgi-bin/a.cgi", "#!/bin/sh\nprintf 'Status: 204\\n\\n'\nexit 3\n")
         .config("[[route]]\npath = \"/cgi-bin/\"\ncgi = true\n[log]\nscript_starts = true\nlevel = \"error\"")

@@ -266,6 +266,6 @@ fn a_client_begins_only_so_many_handshakes_in_a_second() {
     assert_eq!(server.count("handshakes_per_client"), 30 - admitted as u64);
     assert!(wait_until(TIMEOUT, handshakes), "in a later second");
     let lines = server.stderr().lines().filter(|line| line.contains("TLS with 127.0.0.1 failed")).count();
-    // And one of the later second.
+    // One line more is about the handshake of the later second.
     assert!((1..=admitted + 1).contains(&lines), "{}", server.stderr());
 }
