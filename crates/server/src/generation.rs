@@ -422,7 +422,7 @@ impl MainThread {
                 () = until(self.next_sample) => self.sample(),
                 () = until(self.release) => {
                     self.release = None;
-                    // When this thread begins to wait, so that nothing else is used behind it.
+                    // Done when this thread parks: code that ran afterwards would map the program again.
                     MUST_RELEASE.store(true, Ordering::Relaxed);
                 }
                 () = until(restart) => self.restart()?,

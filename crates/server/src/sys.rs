@@ -100,7 +100,7 @@ pub fn trim_heap() {
 #[cfg(not(target_env = "gnu"))]
 pub fn trim_heap() {}
 
-/// How long after its start a process calls [`release_start`]: by then, nothing follows from the start any more.
+/// How long after its start a process calls [`release_start`]: by then, the start has no further effects.
 pub const RELEASE_AFTER: Duration = Duration::from_millis(250);
 
 /// Returns to the kernel what the start of a process needed and what follows does not: free pages of the heap, of the
@@ -113,7 +113,7 @@ pub fn release_start() {
 
 /// Drops the content of the stack below what is in use. The kernel gives zeroed pages when it is used again.
 fn release_stack() {
-    /// Bytes that the start may have used: a part of what the kernel keeps free below the main thread's stack at least.
+    /// Bytes that the start may have used: less than what the kernel keeps free below the main thread's stack.
     const USED: usize = 512 * 1024;
     /// Bytes for this call.
     const IN_USE: usize = 16 * 1024;

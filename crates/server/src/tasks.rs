@@ -1,6 +1,6 @@
-//! Tasks without the types of their futures. The runtime's code for a task is a few kilobytes, and the program has it
-//! for each type of future: here, the types are few. A task that begins for each request spares the allocation, and
-//! does not begin here.
+//! Tasks without the types of their futures. The runtime has a few kilobytes of code for each type of future that is a
+//! task. Here, futures are boxed, so that they have few types. A task that begins for each request is not started here,
+//! because it would cost an allocation.
 
 use std::pin::Pin;
 

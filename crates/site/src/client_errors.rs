@@ -37,7 +37,7 @@ pub fn file(hosts: &Hosts, host: usize, head: &Head<'_>, address: Option<IpAddr>
         };
         Some(root.join(files.below().as_str()))
     })?;
-    // The slash that tells a folder.
+    // A folder ends with a slash.
     if is_folder {
         file.push("");
     }

@@ -39,7 +39,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LAST_WAIT: Duration = Duration::from_millis(1500);
 /// How often an acceptor at capacity checks whether a connection has been idle long enough to be closed.
 const CHECK_AGAIN: Duration = Duration::from_millis(100);
-/// How often it checks whether a late tick has come.
+/// How often an acceptor whose ticks are late checks whether the next one has come.
 const LATE_TICK: Duration = Duration::from_millis(5);
 /// Connections that are still accepted from a listener that closes; the kernel keeps no more.
 const LAST_ACCEPTS: usize = 4096;
@@ -68,7 +68,7 @@ struct Backlog<'a> {
 }
 
 /// A time by both clocks of the worker. Connections may be closed after a number of ticks, and ticks are late when the
-/// worker is: a client does not lose its wait to that.
+/// worker is. So a client also waits for these ticks: a late worker shortens no wait.
 #[derive(Clone, Copy)]
 struct Moment {
     instant: Instant,

@@ -44,7 +44,7 @@ pub enum Header {
     Complete(Accepted),
     /// The connection waits for the rest.
     Incomplete(Accepted),
-    /// It is none, and the connection is closed.
+    /// The connection does not begin with a header, and is closed.
     Failed,
 }
 

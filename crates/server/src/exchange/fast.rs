@@ -14,7 +14,7 @@ use crate::upstream::immediate::SentRequest;
 #[derive(Clone, Copy)]
 pub enum Sending {
     No,
-    /// From a client that came so.
+    /// It may. The request has come from a client in this way.
     Yes(Via),
 }
 

@@ -301,7 +301,7 @@ impl Master {
             Timer::Certificates => self.look_for_certificates(now),
             Timer::NamedFiles => self.look_at_files(now),
             Timer::Tickets => self.forget_tickets(),
-            // `wait` does it last, so that nothing else is used behind it.
+            // `wait` does it last: code that ran afterwards would map the program again.
             Timer::Release => {}
             // A client of the control socket may just have begun a reload.
             Timer::Restart if self.change.is_some() => {}
