@@ -69,8 +69,8 @@ pub fn protected<'u>(
     paths.iter().map(|path| (path.clone(), of(path))).collect()
 }
 
-/// The path as it is written, and as the names of files and folders of the disk begin that differ from it by case only.
-/// `None`: there are too many.
+/// The path as it is written, and the beginnings of paths on the disk that differ from it by case only. `None`: there
+/// are too many.
 fn spellings(path: &str, home: &str, disk: &dyn Disk) -> Option<Vec<String>> {
     let mut found = vec![path.to_owned()];
     let mut bases = vec![String::new()];
