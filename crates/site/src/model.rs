@@ -611,7 +611,7 @@ pub struct Log {
     pub scripts: Option<Sink>,
     pub errors: ErrorLines,
     pub clients: LoggedClients,
-    /// The error log has a line for each request with a status from 400 to 499. `None`: it has not.
+    /// How the error log names the host of a request with a status from 400 to 499. `None`: it has no such lines.
     pub client_errors: Option<LoggedHost>,
     /// Whether the error log says when a script was started, and when it has ended.
     pub script_starts: bool,

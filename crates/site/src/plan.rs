@@ -103,7 +103,7 @@ pub struct FallbackPlan<'s> {
 }
 
 impl<'s> FallbackPlan<'s> {
-    /// The path without a language, of which another one may be left.
+    /// The fallback to `path`, which lacks a language of the request. `next`: the path that lacks its other one, too.
     fn without_language(host: &'s Host, path: SafePath<'static>, next: Option<SafePath<'static>>) -> Self {
         let variables = FallbackVariables { path_info: String::new(), query: None };
         FallbackPlan { plan: plan(host, path.clone()), path, variables, next }
@@ -301,8 +301,9 @@ pub fn plan_fallback<'s>(
     Some(FallbackPlan { path, plan, variables, next: None })
 }
 
-/// The path without the language that it has: two letters in lower case. If it has one as a folder and one in its
-/// name, the path without both is the second. `None`: it has none that `allowed` takes away.
+/// The requested path without its language, which is two letters in lower case. If it has a language as a folder and
+/// another one in its name, the first path lacks the folder, and the second one lacks both. `None`: it has no language
+/// that `allowed` takes away.
 pub fn without_language(
     allowed: LanguageFallback,
     requested: &SafePath,

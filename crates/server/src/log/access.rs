@@ -93,7 +93,7 @@ const _: () = assert!(size_of::<PendingResponse>() + size_of::<Item>() <= memory
 struct Lines {
     buffer: Buffer,
     format: LogFormat,
-    /// What of the host a line has.
+    /// How a line names the host.
     host: LoggedHost,
     time: TimeText,
 }
