@@ -112,6 +112,8 @@ pub fn release_start() {
 }
 
 /// Drops the content of the stack below what is in use. The kernel gives zeroed pages when it is used again.
+// A frame of its own: within that of a caller, `IN_USE` could end above what that has alive.
+#[inline(never)]
 fn release_stack() {
     /// Bytes that the start may have used: less than what the kernel keeps free below the main thread's stack.
     const USED: usize = 512 * 1024;
