@@ -24,7 +24,8 @@ pub fn each_applying(
             apply(id);
         }
     }
-    let Some((first, second)) = without_language(route.language_fallback, path) else { return };
+    let allowed = responding(host, route, path).language_fallback;
+    let Some((first, second)) = without_language(allowed, path) else { return };
     let others = [Some(first), second];
     let route_of = |path: &SafePath<'_>| host.routes.get(host.routes.find(path));
     let applies = |id: LimitId, route: &Route, path: &SafePath<'_>| {
@@ -56,10 +57,19 @@ pub fn named_by_rule<'h>(
         _ => None,
     };
     named(path).or_else(|| {
-        let allowed = host.routes.get(host.routes.find(path)).language_fallback;
+        let route = host.routes.get(host.routes.find(path));
+        let allowed = responding(host, route, path).language_fallback;
         let (first, second) = without_language(allowed, path)?;
         named(&first).or_else(|| named(&second?))
     })
+}
+
+/// The route whose fallback counts for a path of `route`: the one that it is rewritten to, if it is.
+fn responding<'h>(host: &'h Host, route: &'h Route, path: &SafePath<'_>) -> &'h Route {
+    match route.action {
+        Action::Rewrite { .. } => planned_route(host, path.clone()),
+        _ => route,
+    }
 }
 
 /// The limits of the route of a path, and those of the route that it is rewritten to.

@@ -1935,6 +1935,18 @@ fn limits_of_a_path_apply_to_its_name_with_a_language() {
 }
 
 #[test]
+fn limits_of_a_path_without_its_language_apply_if_the_route_that_responds_takes_it_away() {
+    let site = site(
+        "[[limit]]\npaths = [\"/old/a.html\"]\nby = \"all\"\nrequests = 9\n\
+         [[route]]\npath = \"/new/\"\nlanguage_fallback = [\"suffix\"]\n\
+         [[route]]\npath = \"/old/\"\nrewrite = \"/new/x\"\n",
+    );
+    let a = "requests 9 per 1s, 9 at once in all (site.toml:3)";
+    assert_eq!(limits_of(&site, "/old/a.de.html"), [a]);
+    assert!(limits_of(&site, "/a.de.html").is_empty());
+}
+
+#[test]
 fn limits_of_the_route_the_host_and_the_top_level_all_apply() {
     let site = site(
         "[[limit]]\nrequests = \"5/m\"\n\
