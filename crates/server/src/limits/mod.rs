@@ -169,10 +169,11 @@ impl LimitTable {
                 applied.push(Applied { state, bucket });
             }
         };
-        each_applying(limits, host, host.routes.get(subject.route), path, &mut apply);
+        // It has a place even if a throttle file has more lines for this path than there are places.
         if let Some(named) = named {
             apply(named);
         }
+        each_applying(limits, host, host.routes.get(subject.route), path, &mut apply);
         applied
     }
 
