@@ -10,6 +10,7 @@ mod cgroup;
 mod client;
 mod clients;
 mod control;
+pub mod device;
 mod download;
 mod exchange;
 mod folder;

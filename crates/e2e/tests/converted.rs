@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use e2e::device::{self, bounded, example, page};
 use e2e::{
     BackgroundProcess, Folder, Rows, Server, Site, TIMEOUT, command, debian_package, free_port, is_root,
     path_of, wait_until,
@@ -136,37 +137,13 @@ fn converted_configurations_are_served() {
     }
 }
 
-/// A block of a page of the manual, in this language.
-fn example<'p>(page: &'p str, language: &str) -> &'p str {
-    let block = page.split(&format!("```{language}\n")).nth(1).and_then(|rest| rest.split("```").next());
-    block.unwrap_or_else(|| panic!("the page has no example of {language}"))
-}
-
-/// The configuration with keys for a small device: those of each section join the ones that are there.
-fn bounded(text: &str, added: &str) -> String {
-    let (top, sections) = added.split_once("\n\n").expect("keys of the top level come first");
-    let is_set = |line: &&str| !top.lines().any(|own| own.split('=').next() == line.split('=').next());
-    let (before, behind) = text.split_at(text.find("\n[").unwrap_or(text.len()));
-    let before: Vec<&str> = before.lines().filter(is_set).collect();
-    let mut whole = format!("{top}\n{}\n{behind}", before.join("\n"));
-    for section in sections.split("\n\n") {
-        let (header, keys) = section.trim().split_once('\n').expect("a section has keys");
-        whole = match whole.contains(&format!("\n{header}\n")) {
-            true => whole.replacen(&format!("\n{header}\n"), &format!("\n{header}\n{keys}\n"), 1),
-            false => format!("{whole}\n{header}\n{keys}\n"),
-        };
-    }
-    whole
-}
-
 /// The examples of devices, with the folders of the test in place of those of the device.
 #[test]
 fn the_devices_of_the_manual_are_served_in_little_memory() {
-    const PAGE: &str = include_str!("../../../docs/manual/from-nginx.md");
-    const ADDED: &str = include_str!("../../../docs/manual/from-boa.md");
     let mut rows = Rows::new();
     // The example of a whole site is the first.
-    let page = PAGE.split_once("## Devices").expect("the page has them").1;
+    let page = page("from-nginx.md");
+    let (_, page) = page.split_once("## Devices").expect("the page has them");
     for server in ["lighttpd", "nginx", "apache", "caddy"] {
         let site = site()
             .script("cgi-bin/env", SCRIPT)
@@ -195,20 +172,9 @@ fn the_devices_of_the_manual_are_served_in_little_memory() {
         let site = site.file_beside_root("original", text);
         let converted = conversion(&site, server);
         let user = if converted.contains("\nuser = ") { "" } else { "user = \"nobody\"\n" };
-        let whole = format!("{user}{}", bounded(&converted, example(ADDED, "toml")));
+        let whole = format!("{user}{}", bounded(&converted));
         fs::write(site.home().join("site.toml"), whole).expect("it is our folder");
-        let output = command()
-            .args(["check", "-c", "site.toml"])
-            .current_dir(site.home())
-            .output()
-            .expect("it starts");
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        let refused = String::from_utf8_lossy(&output.stderr).into_owned();
-        rows.check(format!("{server} check {refused}"), output.status.code(), Some(0));
-        let typical = printed.lines().find(|line| line.contains("with a full cache")).unwrap_or_default();
-        let mebibytes: Option<f64> = typical.split_whitespace().next().and_then(|number| number.parse().ok());
-        let is_little = typical.contains("MiB") && mebibytes.is_some_and(|mebibytes| mebibytes < 16.0);
-        rows.holds(format!("{server} memory"), &format!("it is little: {typical}"), is_little);
+        device::check(&mut rows, server, &site);
         let server_process = site.start_with(1, |site| {
             let mut taipan = command();
             taipan.args(["-c", "site.toml"]).current_dir(site.home());

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use e2e::device::{self, bounded, example, page};
 use e2e::{Folder, Rows, Server, Signal, Site, TIMEOUT, command, program, signal_process, wait_until};
 
 const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\numask\n";
@@ -597,14 +598,6 @@ fn convert_lists_what_differs_and_refuses_what_it_does_not_know() {
     rows.check("httpd -d", (code, out.as_str()), (Some(0), "a b"));
 }
 
-/// The block of a page of the manual, in this language.
-fn example(page: &str, language: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual").join(page);
-    let text = fs::read_to_string(path).expect("the page is there");
-    let (_, rest) = text.split_once(&format!("```{language}\n")).expect("the page has an example");
-    rest.split_once("```").expect("the example ends").0.to_owned()
-}
-
 /// The examples of devices, with the folders of the test in place of those of the device.
 #[test]
 fn the_devices_of_the_manual_are_served() {
@@ -636,7 +629,7 @@ fn the_devices_of_the_manual_are_served() {
             &["--busybox", "-f", "-p", "127.0.0.1:0", "-c", "httpd.conf"],
         ),
     ] {
-        let text = here(&example(page, language)).replace(port.0, port.1);
+        let text = here(example(&device::page(page), language)).replace(port.0, port.1);
         let site = site().script("cgi-bin/env.sh", SCRIPT);
         let server = serve(site, file, &text, flags);
         rows.check(format!("{language}: page"), answer(&server, "/").as_str(), "200 page");
@@ -650,9 +643,9 @@ fn the_devices_of_the_manual_are_served() {
         );
     }
     // A file of uhttpd is converted. With what bounds the memory, each key joins the section that is there.
-    let uhttpd = here(&example("from-uhttpd.md", "uci"));
+    let uhttpd = here(example(&page("from-uhttpd.md"), "uci"));
     let uhttpd = uhttpd.replace("0.0.0.0:80", "127.0.0.1:0").replace("home /www", "home HOME/www");
-    let boa = here(&example("from-boa.md", "boa"));
+    let boa = here(example(&page("from-boa.md"), "boa"));
     for (dialect, text) in [("boa", boa), ("uhttpd", uhttpd)] {
         let site = self::site().script("cgi-bin/luci", SCRIPT);
         let text = text.replace("HOME", &site.home().display().to_string());
@@ -666,19 +659,7 @@ fn the_devices_of_the_manual_are_served() {
         rows.check(format!("{dialect}: converted {said}"), output.status.code(), Some(0));
         let converted = String::from_utf8(output.stdout).expect("TOML is UTF-8");
         fs::write(site.home().join("site.toml"), bounded(&converted)).unwrap();
-        let output = command()
-            .args(["check", "-c", "site.toml"])
-            .current_dir(site.home())
-            .output()
-            .expect("it starts");
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        let refused = String::from_utf8_lossy(&output.stderr).into_owned();
-        rows.check(format!("{dialect}: check {refused}"), output.status.code(), Some(0));
-        let typical = printed.lines().find(|line| line.contains("with a full cache")).unwrap_or_default();
-        let mebibytes: f64 =
-            typical.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(f64::MAX);
-        let is_little = typical.contains("MiB") && mebibytes < 16.0;
-        rows.check(format!("{dialect}: memory: {typical}"), is_little, true);
+        device::check(&mut rows, dialect, &site);
         if dialect == "uhttpd" {
             let server = site.start_with(1, |site| {
                 let mut taipan = command();
@@ -690,27 +671,6 @@ fn the_devices_of_the_manual_are_served() {
             rows.holds("uhttpd: script", &luci, luci.contains("PATH_INFO=/admin"));
         }
     }
-}
-
-/// The configuration with what bounds the memory of a device.
-fn bounded(converted: &str) -> String {
-    let added = example("from-boa.md", "toml");
-    let (top, sections) = added.split_once("\n\n").expect("keys of the top level come first");
-    let mut whole = format!("{top}\n{converted}");
-    for section in sections.split("\n\n") {
-        let (header, keys) = section.trim().split_once('\n').expect("a section has keys");
-        let Some((before, behind)) = whole.split_once(&format!("\n{header}\n")) else {
-            whole = format!("{whole}\n{header}\n{keys}\n");
-            continue;
-        };
-        // Up to the next section. Keys that are added replace those that are there.
-        let (own, rest) = behind.split_once("\n\n").unwrap_or((behind, ""));
-        let name = |line: &str| line.split(" = ").next().unwrap_or_default().to_owned();
-        let is_kept = |line: &&str| !keys.lines().any(|added| name(added) == name(line));
-        let own: Vec<&str> = own.lines().filter(is_kept).collect();
-        whole = format!("{before}\n{header}\n{keys}\n{}\n\n{rest}", own.join("\n"));
-    }
-    whole
 }
 
 #[test]
