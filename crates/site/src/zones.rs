@@ -150,26 +150,10 @@ fn name(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::path::{Path, PathBuf};
-
     use taipan_http::head::{FieldStore, Limits, parse};
 
     use super::*;
-    use crate::config::{self, Source};
-
-    /// A configuration of one file.
-    struct One(String);
-
-    impl Source for One {
-        fn read(&self, _: &Path) -> io::Result<String> {
-            Ok(self.0.clone())
-        }
-
-        fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
-            Ok(Vec::new())
-        }
-    }
+    use crate::config;
 
     fn zones(statistics: &str) -> Option<Zones> {
         let text = format!(
@@ -179,7 +163,7 @@ mod tests {
              [[host.route]]\npath = \"*.php\"\nreturn = 403\n\
              [[host]]\nnames = \"c.example\"\nroot = \"/c\"\n"
         );
-        Zones::of(&config::load(Path::new("site.toml"), &One(text)).expect("it is valid"))
+        Zones::of(&config::of_text(&text))
     }
 
     fn of(zones: &Zones, host: usize, target: &str) -> Vec<String> {

@@ -286,4 +286,7 @@ impl Loader<'_> {
 }
 
 #[cfg(test)]
+pub use tests::of_text;
+
+#[cfg(test)]
 mod tests;

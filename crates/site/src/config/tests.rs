@@ -41,6 +41,11 @@ fn load_files(files: &[(&str, &str)]) -> Result<Site, Vec<String>> {
     load(Path::new(files[0].0), &Files(files)).map_err(errors)
 }
 
+/// The site of a configuration of one file, which is valid.
+pub fn of_text(text: &str) -> Site {
+    load_files(&[("site.toml", text)]).unwrap_or_else(|errors| panic!("{text}\n{errors:#?}"))
+}
+
 const TWO_LINES: &str = "listen = [\"127.0.0.1:8080\"]\nroot = \"/srv/www\"\n";
 
 /// Reads two valid lines and then `text`, whose first line is line 3.
@@ -49,7 +54,7 @@ fn after_two_lines(text: &str) -> Result<Site, Vec<String>> {
 }
 
 fn site(text: &str) -> Site {
-    after_two_lines(text).unwrap_or_else(|errors| panic!("{text}\n{errors:#?}"))
+    of_text(&format!("{TWO_LINES}{text}"))
 }
 
 #[track_caller]

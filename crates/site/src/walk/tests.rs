@@ -1,29 +1,15 @@
-use std::io;
-
 use taipan_http::target::encode_path;
 
 use super::*;
-use crate::config::{self, Source};
+use crate::config;
 use crate::model::Interpreter;
 use crate::model::Site;
 use crate::plan::{Plan, PlannedAction, plan};
 
-struct One(String);
-
-impl Source for One {
-    fn read(&self, _: &Path) -> io::Result<String> {
-        Ok(self.0.clone())
-    }
-
-    fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
-        Ok(Vec::new())
-    }
-}
-
 /// A site with a root and the configuration `text`.
 fn site(text: &str) -> Site {
     let text = format!("listen = \"127.0.0.1:1\"\nroot = \"/www\"\n{text}");
-    config::load(Path::new("site.toml"), &One(text)).unwrap()
+    config::of_text(&text)
 }
 
 /// Executable files, other files, folders, and special files.
@@ -257,7 +243,7 @@ fn combines_the_settings_of_a_glob_and_a_prefix() {
 fn serves_a_glob_only_below_prefixes_if_the_host_has_no_root() {
     let text = "listen = \"127.0.0.1:1\"\n[[route]]\npath = \"*.php\"\ninterpreter = \"/bin/php\"\n\
                 [[route]]\npath = \"/wiki/\"\nalias = \"/usr/wiki\"\n[[route]]\npath = \"/wiki/one\"\n";
-    let site = config::load(Path::new("site.toml"), &One(text.to_owned())).unwrap();
+    let site = config::of_text(text);
     let disk = Disk { scripts: &["/usr/wiki/doku.php"], locked: &[], folders: &[], others: &[] };
     for (target, expected) in [
         ("/wiki/doku.php", "/bin/php /usr/wiki/doku.php as /wiki/doku.php + "),
@@ -268,7 +254,7 @@ fn serves_a_glob_only_below_prefixes_if_the_host_has_no_root() {
         assert_eq!(outcome(&site, &disk, target), expected, "{target}");
     }
     let everything = format!("{text}[[route]]\npath = \"/\"\nalias = \"/all\"");
-    let site = config::load(Path::new("site.toml"), &One(everything)).unwrap();
+    let site = config::of_text(&everything);
     let disk = Disk { scripts: &["/all/a.php"], ..disk };
     assert_eq!(outcome(&site, &disk, "/a.php"), "/bin/php /all/a.php as /a.php + ");
 }
@@ -412,7 +398,7 @@ fn takes_scripts_from_the_folder_of_a_name() {
                   [[route]]\npath = \"**.cgi\"\ncgi = true\n\
                   [[route]]\npath = \"/lib/\"\nalias = \"/usr/lib/cgi\"\n\
                   [[route]]\npath = \"/bin/\"\ncgi = true";
-    let site = config::load(Path::new("site.toml"), &One(config.to_owned())).unwrap();
+    let site = config::of_text(config);
     let (host, folder) = (site.hosts.at(0), Some(Path::new("/v/a/www")));
     for (target, expected) in [
         ("/x/y.cgi/z", "/v/a/www/x/y.cgi"),
