@@ -19,25 +19,15 @@ pub fn each_applying(
     mut apply: impl FnMut(LimitId),
 ) {
     let mut matched = Matched::default();
-    for id in of_routes(host, route, path) {
-        if matched.admits(limits, id, path) {
-            apply(id);
-        }
-    }
-    let allowed = responding(host, route, path).language_fallback;
-    let Some((first, second)) = without_language(allowed, path) else { return };
-    let others = [Some(first), second];
-    let route_of = |path: &SafePath<'_>| host.routes.get(host.routes.find(path));
-    let applies = |id: LimitId, route: &Route, path: &SafePath<'_>| {
-        let is_match = limits.get(usize::from(id.0)).is_some_and(|limit| limit.matches(path));
-        is_match && of_routes(host, route, path).any(|own| own == id)
-    };
-    for (at, other) in others.iter().flatten().enumerate() {
-        for id in of_routes(host, route_of(other), other) {
-            let mut earlier = others.iter().flatten().take(at);
-            let has_applied =
-                applies(id, route, path) || earlier.any(|path| applies(id, route_of(path), path));
-            if !has_applied && matched.admits(limits, id, other) {
+    let requested = Place::of(host, route, path);
+    let (first, second) = without_language(requested.responding().language_fallback, path).unzip();
+    let (first, second) = (first.as_ref(), second.as_ref().and_then(Option::as_ref));
+    let without = |path| Place::of(host, host.routes.get(host.routes.find(path)), path);
+    let places = [Some(requested), first.map(without), second.map(without)];
+    for (at, place) in places.iter().flatten().enumerate() {
+        for id in place.limits() {
+            let is_new = !places[..at].iter().flatten().any(|earlier| earlier.has(limits, id));
+            if is_new && matched.admits(limits, id, place.path) {
                 apply(id);
             }
         }
@@ -57,31 +47,43 @@ pub fn named_by_rule<'h>(
         _ => None,
     };
     named(path).or_else(|| {
-        let route = host.routes.get(host.routes.find(path));
-        let allowed = responding(host, route, path).language_fallback;
-        let (first, second) = without_language(allowed, path)?;
+        let place = Place::of(host, host.routes.get(host.routes.find(path)), path);
+        let (first, second) = without_language(place.responding().language_fallback, path)?;
         named(&first).or_else(|| named(&second?))
     })
 }
 
-/// The route whose fallback counts for a path of `route`: the one that it is rewritten to, if it is.
-fn responding<'h>(host: &'h Host, route: &'h Route, path: &SafePath<'_>) -> &'h Route {
-    match route.action {
-        Action::Rewrite { .. } => planned_route(host, path.clone()),
-        _ => route,
-    }
+/// A path with the routes whose limits apply to it.
+struct Place<'h, 'p> {
+    path: &'p SafePath<'p>,
+    route: &'h Route,
+    /// The route that it is rewritten to.
+    planned: Option<&'h Route>,
 }
 
-/// The limits of the route of a path, and those of the route that it is rewritten to.
-fn of_routes<'h>(
-    host: &'h Host,
-    route: &'h Route,
-    path: &SafePath<'_>,
-) -> impl Iterator<Item = LimitId> + use<'h> {
-    let is_rewrite = matches!(route.action, Action::Rewrite { .. });
-    let planned = is_rewrite.then(|| planned_route(host, path.clone()));
-    let of_planned = planned.into_iter().flat_map(|planned| &planned.limits);
-    route.limits.iter().chain(of_planned.filter(|id| !route.limits.contains(id))).copied()
+impl<'h, 'p> Place<'h, 'p> {
+    fn of(host: &'h Host, route: &'h Route, path: &'p SafePath<'p>) -> Place<'h, 'p> {
+        let is_rewrite = matches!(route.action, Action::Rewrite { .. });
+        Place { path, route, planned: is_rewrite.then(|| planned_route(host, path.clone())) }
+    }
+
+    /// The route whose fallback counts.
+    fn responding(&self) -> &'h Route {
+        self.planned.unwrap_or(self.route)
+    }
+
+    /// Those of the routes, whether they match or not.
+    fn limits(&self) -> impl Iterator<Item = LimitId> + use<'h> {
+        let (route, planned) = (self.route, self.planned);
+        let of_planned = planned.into_iter().flat_map(|planned| &planned.limits);
+        route.limits.iter().chain(of_planned.filter(|id| !route.limits.contains(id))).copied()
+    }
+
+    /// Whether a limit of the routes matches the path.
+    fn has(&self, limits: &[Limit], id: LimitId) -> bool {
+        let is_match = limits.get(usize::from(id.0)).is_some_and(|limit| limit.matches(self.path));
+        is_match && self.limits().any(|own| own == id)
+    }
 }
 
 /// How many limits have matched.
