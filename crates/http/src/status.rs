@@ -98,6 +98,11 @@ impl Status {
         matches!(self.0, 200..=299)
     }
 
+    /// 4xx: the client is at fault.
+    pub const fn is_client_error(self) -> bool {
+        matches!(self.0, 400..=499)
+    }
+
     /// 4xx and 5xx.
     pub const fn is_error(self) -> bool {
         self.0 >= 400
@@ -169,5 +174,7 @@ mod tests {
     fn errors_are_4xx_and_5xx() {
         assert!(Status::BAD_REQUEST.is_error() && Status::HTTP_VERSION_NOT_SUPPORTED.is_error());
         assert!(!Status::OK.is_error() && !Status::NOT_MODIFIED.is_error());
+        assert!(Status::BAD_REQUEST.is_client_error() && !Status::OK.is_client_error());
+        assert!(!Status::HTTP_VERSION_NOT_SUPPORTED.is_client_error());
     }
 }

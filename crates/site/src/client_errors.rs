@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use taipan_http::head::Head;
-use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use crate::folder::HostFolder;
@@ -14,11 +13,6 @@ use crate::host::Hosts;
 use crate::model::Host;
 use crate::plan::{Plan, PlannedRoot, plan};
 use crate::walk::StepRoot;
-
-/// Whether the client is at fault.
-pub fn is_client_error(status: Status) -> bool {
-    (400..500).contains(&status.code())
-}
 
 /// The file that a request is for, by its path alone. `address`: of the server. `None`: it is for no file, or for one
 /// in the home of a user.
@@ -62,31 +56,16 @@ fn script(
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::path::Path;
-
     use taipan_http::head::{FieldStore, Limits, parse};
 
     use super::*;
-    use crate::config::{self, Source};
+    use crate::config;
 
     const LIMITS: Limits = Limits { head: 10_000, fields: 10, target: 5000 };
 
-    struct One(String);
-
-    impl Source for One {
-        fn read(&self, _: &Path) -> io::Result<String> {
-            Ok(self.0.clone())
-        }
-
-        fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
-            Ok(Vec::new())
-        }
-    }
-
     fn found(config: &str, target: &str) -> String {
         let text = format!("listen = \"127.0.0.1:1\"\n{config}");
-        let site = config::load(Path::new("site.toml"), &One(text)).unwrap();
+        let site = config::of_text(&text);
         let request = format!("GET {target} HTTP/1.1\r\nHost: A.example:80\r\n\r\n");
         let mut store = FieldStore::new();
         let (head, _) = parse(request.as_bytes(), &mut store, &LIMITS).unwrap().unwrap();

@@ -281,7 +281,7 @@ pub fn client_error(
                 text::word(absent_if_empty(line.host).as_bytes(), out);
                 out.extend_from_slice(b"] ");
             }
-            request_line(line.request.as_ref(), ABSENT, out);
+            request_line(line.request.as_ref(), "", ABSENT, out);
             out.extend_from_slice(b" (\"");
             text::quoted(file.unwrap_or(ABSENT).as_bytes(), out);
             out.extend_from_slice(b"\"): ");
@@ -297,7 +297,7 @@ pub fn client_error(
             out.extend_from_slice(format!(" warn: {} for ", line.status).as_bytes());
             client(line.client, out);
             out.extend_from_slice(b": ");
-            request_line(line.request.as_ref(), "-", out);
+            request_line(line.request.as_ref(), "", "-", out);
             if !line.host.is_empty() {
                 out.extend_from_slice(b", host ");
                 text::word(line.host.as_bytes(), out);
@@ -322,13 +322,18 @@ fn absent_if_empty(text: &str) -> &str {
     if text.is_empty() { ABSENT } else { text }
 }
 
-/// In quotes.
-fn request_line(request: Option<&Request<'_>>, absent: &str, out: &mut Vec<u8>) {
+/// In quotes. `host` comes before the target, as a folder.
+fn request_line(request: Option<&Request<'_>>, host: &str, absent: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     match request {
         Some(request) => {
             text::quoted(request.method.as_bytes(), out);
             out.push(b' ');
+            if !host.is_empty() {
+                out.push(b'/');
+                text::word(host.as_bytes(), out);
+            }
+            // A space in the target would move the fields that follow it.
             text::word(request.target.as_bytes(), out);
             out.push(b' ');
             text::quoted(request.version.as_bytes(), out);
@@ -394,23 +399,9 @@ fn beginning(line: &Line<'_>, time: &TimeText, host: &str, out: &mut Vec<u8>) {
     word(line.user.unwrap_or_default(), out);
     out.extend_from_slice(b" [");
     out.extend_from_slice(&time.common);
-    out.extend_from_slice(b"] \"");
-    match &line.request {
-        Some(request) => {
-            text::quoted(request.method.as_bytes(), out);
-            out.push(b' ');
-            if !host.is_empty() {
-                out.push(b'/');
-                text::word(host.as_bytes(), out);
-            }
-            // A space in the target would move the fields that follow it.
-            text::word(request.target.as_bytes(), out);
-            out.push(b' ');
-            text::quoted(request.version.as_bytes(), out);
-        }
-        None => out.push(b'-'),
-    }
-    out.extend_from_slice(b"\" ");
+    out.extend_from_slice(b"] ");
+    request_line(line.request.as_ref(), host, "-", out);
+    out.push(b' ');
     write_number(line.status.code().into(), out);
     out.push(b' ');
     write_number(line.sent, out);

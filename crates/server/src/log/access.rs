@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::rc::Rc;
 
-use site::client_errors::{self, is_client_error};
+use site::client_errors;
 use site::disconnect::ConnectionId;
 use site::host::Hosts;
 use site::log_line::{self, Client, Line, Request, Step, TimeText, Tls, TraceIds};
@@ -223,7 +223,7 @@ impl AccessLogs {
             records.watch(&self.watches, number, request, &response);
         }
         let log = self.of_host.get(request.host).copied().unwrap_or(0);
-        let errors = self.client_errors.as_ref().filter(|_| is_client_error(status));
+        let errors = self.client_errors.as_ref().filter(|_| status.is_client_error());
         let has_line = self.logs[log].is_some() || errors.is_some();
         if !has_line && self.spans.is_none() && self.exemplars.is_none() {
             return;
