@@ -359,8 +359,7 @@ impl MainThread {
 
     fn run(mut self) -> u8 {
         let release = || {
-            if MUST_RELEASE.load(Ordering::Relaxed) {
-                MUST_RELEASE.store(false, Ordering::Relaxed);
+            if MUST_RELEASE.swap(false, Ordering::Relaxed) {
                 sys::release_start();
             }
         };
