@@ -1,5 +1,8 @@
 //! A GET that is sent to an application at once, by a connection that is idle; and the response, if one read has all of
-//! it. All else is left to `forward`, which goes on with the connection.
+//! it. All else is left to `forward`, which goes on with the connection. What differs between protocols is in a module of
+//! each: whether a request is plain, its bytes, and whether bytes are a whole response.
+
+mod http;
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -10,7 +13,6 @@ use std::time::Duration;
 
 use site::balance::Balance;
 use site::disconnect::ConnectionId;
-use site::forwarding::Spelling;
 use site::model::{Route, Script};
 use site::proxies::Via;
 use site::route::RouteId;
@@ -22,10 +24,8 @@ use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use super::Upstreams;
-use super::head::{HeadParser, Step, UpstreamHead};
-use super::http::{self, Next};
+use super::head::UpstreamHead;
 use super::response::{fields, leads_elsewhere};
-use super::upgrade::Upgrade;
 use crate::clock;
 use crate::destination::DestinationId;
 use crate::log::access::LoggedRequest;
@@ -67,6 +67,15 @@ pub struct Rest {
     pub attempt: Option<AttemptLog>,
 }
 
+/// A response of which one read has all.
+struct WholeResponse<'a> {
+    head: UpstreamHead,
+    content: &'a [u8],
+    /// Of the content. `None`: the status has none.
+    length: Option<u64>,
+    persistence: Persistence,
+}
+
 /// A whole response, and its route.
 pub struct Answer {
     pub response: Response,
@@ -102,8 +111,7 @@ impl SentRequest {
             (log, attempt)
         });
         let length = (head.framing == Framing::Sized(0)).then_some(0);
-        let forwarding = (&script.forwarding, Spelling::Normalized);
-        let bytes = http::request_head(head, (client, via), length, forwarding, &[], Next::Request);
+        let bytes = http::request(script, head, (client, via), length);
         let parent = log.as_ref().and_then(|(_, attempt)| attempt.parent());
         let bytes = match parent {
             Some(parent) => parent.written(&bytes),
@@ -207,9 +215,8 @@ impl SentRequest {
     /// Made in `buffer`. `None`: this is not a whole response, or one that means more than a response to the client.
     fn respond(&self, received: &[u8], mut buffer: Vec<u8>) -> Option<(Response, Persistence)> {
         let services = &self.upstreams.services;
-        let Step::Head(head, used) = HeadParser::http().receive(received) else { return None };
-        let (route, body) = (self.route(), &received[used..]);
-        let length = length(&head, body.len())?;
+        let WholeResponse { head, content, length, persistence } = http::response(received)?;
+        let route = self.route();
         let upstream = services.site.upstreams.get(route.upstream()?)?;
         let has_failed = upstream.health.failure_status.contains(head.status);
         if has_failed || leads_elsewhere(&head) {
@@ -230,15 +237,15 @@ impl SentRequest {
             writer = writer.received(Field { value, ..field });
         }
         if let Some((_, attempt)) = &self.log {
-            attempt.on_response(head.status, body.len());
+            attempt.on_response(head.status, content.len());
         }
         let writer = length.into_iter().fold(writer, HeadWriter::length);
         let (upstream, trace) = (self.log().cloned(), self.trace);
         let has_origin = upstream.is_some() || trace.is_some();
         let origin = has_origin
             .then(|| Box::new(RequestOrigin { user: None, upstream, trace, watched: Cell::default() }));
-        let response = Response { origin, ..Response::from_head(writer.finish_with(body)) };
-        Some((response, head.persistence))
+        let response = Response { origin, ..Response::from_head(writer.finish_with(content)) };
+        Some((response, persistence))
     }
 }
 
@@ -253,25 +260,12 @@ impl Drop for SentRequest {
 
 /// Whether the request needs only a connection, and its response nothing but the route.
 fn is_plain(upstream: &Upstream, script: &Script, route: &Route, head: &Head<'_>) -> bool {
-    upstream.protocol == Protocol::Http
-        // What a TLS session has taken may be sent later.
-        && upstream.tls.is_none()
-        && !upstream.http2
-        && upstream.balance == Balance::Least
+    upstream.balance == Balance::Least
         && upstream.breaker.is_none()
         && route.cache().is_none()
         && route.jwt.is_none()
         && route.authorizers.is_empty()
         && head.method == Method::Get
-        && Upgrade::requested(head, &script.forwarding).is_none()
-}
-
-/// The length of the content, if a body of `received` bytes is all of it. `None` inside: the status has no content.
-fn length(head: &UpstreamHead, received: usize) -> Option<Option<u64>> {
-    match head.framing {
-        Framing::Sized(bytes) if head.status.allows_body() => {
-            (received as u64 == bytes).then_some(Some(bytes))
-        }
-        framing => (!head.status.allows_body() && !framing.has_body() && received == 0).then_some(None),
-    }
+        && upstream.protocol == Protocol::Http
+        && http::is_plain(upstream, script, head)
 }
