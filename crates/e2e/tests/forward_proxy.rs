@@ -3,9 +3,9 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -697,7 +697,7 @@ fn stores_responses_of_other_servers_by_key() {
             "/cdn" => "CDN-Cache-Control: max-age=60\r\nCache-Control: no-store\r\n",
             "/vary" => "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n",
             "/cookie" => "Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n",
-            "/stale" => "Cache-Control: max-age=0, stale-while-revalidate=60\r\nETag: \"a\"\r\n",
+            "/stale" => "Cache-Control: max-age=0\r\nETag: \"a\"\r\n",
             _ => "Cache-Control: max-age=60\r\n",
         };
         match head.contains("If-None-Match: \"a\"") {
@@ -766,6 +766,48 @@ fn stores_responses_of_other_servers_by_key() {
         without.request(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n"));
     }
     rows.check("without the key", requests(), 2);
+}
+
+#[test]
+fn sends_a_stale_response_of_another_server_while_a_newer_one_is_requested() {
+    let (release, released) = channel::<&str>();
+    let released = Arc::new(Mutex::new(released));
+    let (tell, told) = channel();
+    let (port, _) = origin(move |head| {
+        _ = tell.send(head.to_owned());
+        let age = match head.contains("If-None-Match: \"a\"") {
+            true => released.lock().expect("no thread has panicked").recv().map_or("", |_| "ETag: \"b\"\r\n"),
+            false => "ETag: \"a\"\r\nAge: 100\r\n",
+        };
+        format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60, stale-while-revalidate=1000\r\n{age}\
+             Content-Length: 3\r\n\r\n{}",
+            if age.contains("\"a\"") { "old" } else { "new" }
+        )
+    });
+    let server =
+        proxy_with("listen = \"127.0.0.1:0 http2\"\n", &[port], &format!("{HTTP}store_responses = true\n"));
+    let get = || {
+        let url = format!("http://127.0.0.1:{port}/a");
+        server.request(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n")).text()
+    };
+    let request = || told.recv_timeout(TIMEOUT).expect("a request");
+    let mut rows = Rows::new();
+    rows.check("stored", get().as_str(), "old");
+    rows.holds("the first request", "it has no condition", !request().contains("If-None-Match"));
+    // The validation, of a request by HTTP/2, has no response yet.
+    let mut http2 = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let stale = http2.request(&by_http2("GET", "http", &format!("127.0.0.1:{port}"), "/a"));
+    rows.check("by HTTP/2", stale.expect("a response").text().as_str(), "old");
+    for row in 0..3 {
+        rows.check(format!("request {row}"), get().as_str(), "old");
+    }
+    let validation = request();
+    rows.holds("the validation", "it names what is stored", validation.contains("If-None-Match: \"a\""));
+    rows.holds("the validation", "it is for the same path", validation.starts_with("GET /a HTTP/1.1"));
+    release.send("go on").expect("the server waits");
+    rows.holds("then", "the newer one is sent", wait_until(TIMEOUT, || get() == "new"));
+    rows.check("requests beside these", told.try_iter().count(), 0);
 }
 
 #[test]

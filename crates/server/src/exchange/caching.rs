@@ -236,13 +236,10 @@ impl<'a> Exchange<'a> {
         for look in 1..=LOOKS {
             let (stale, why) = match self.look(&resource, &directives) {
                 Looked::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
-                Looked::Refresh(entry) => match to.upstream() {
-                    Some(handler) => {
-                        self.refresh(request, handler, &resource, &entry);
-                        return self.of_entry(&resource, &entry, CacheStatus::Stale);
-                    }
-                    None => (Some(entry), Forwarded::Stale),
-                },
+                Looked::Refresh(entry) => {
+                    self.refresh(request, to, &resource, &entry);
+                    return self.of_entry(&resource, &entry, CacheStatus::Stale);
+                }
                 Looked::GatewayTimeout => {
                     self.services.counts.add(Count::ResponseMisses, 1);
                     let response = self.status_of(&resource, Status::GATEWAY_TIMEOUT).await;
@@ -573,11 +570,11 @@ impl<'a> Exchange<'a> {
         Response { cache: Some(forwarded), ..content.respond(writer) }
     }
 
-    /// Asks the upstream for a newer response than `entry`, in the background. Does nothing if that is being done.
+    /// Asks for a newer response than `entry`, in the background. Does nothing if that is being done.
     fn refresh(
         &self,
         request: Request<'_>,
-        handler: &Handler,
+        to: NextHop<'_>,
         resource: &Resource<'a>,
         entry: &Rc<CachedResponse>,
     ) {
@@ -591,9 +588,8 @@ impl<'a> Exchange<'a> {
         let refresh = Refresh {
             head: OwnedHead::of(self.head, &whole(self.head.fields, &conditions)),
             connection: ConnectionInfo { tls: None, ..request.connection },
-            handler: handler.clone(),
-            variables: self.variables.clone(),
-            upstreams: self.responder.upstreams.clone(),
+            to: self.owned_next_hop(to),
+            responder: self.responder.clone(),
             fetch: Fetch::new(self.responder, resource, identity, Some(entry.clone()), Some(leader)),
         };
         spawn_local(async move {

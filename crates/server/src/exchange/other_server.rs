@@ -6,6 +6,7 @@ use std::rc::Rc;
 use site::forward_proxy::{ForwardProxy, Host, HttpForwarding};
 use site::forwarding::Forwards;
 use site::host::name_of;
+use site::model::Site;
 use site::upstream::Protocol;
 use taipan_http::fields::host_and_port;
 use taipan_http::head::{Head, Method};
@@ -15,6 +16,7 @@ use taipan_http::target::{Scheme, Target};
 
 use super::{Exchange, Responder, on_heap};
 use crate::content::fixed;
+use crate::log::upstream::UpstreamLog;
 use crate::peer::Peer;
 use crate::request::Request;
 use crate::request::body::{Length, RequestBody};
@@ -30,6 +32,7 @@ const LOOP_DETECTED: u16 = 508;
 type Refused = (Status, Option<&'static Rule>);
 
 /// The server of a URL.
+#[derive(Clone)]
 pub(super) struct OtherServer {
     /// With the port.
     authority: String,
@@ -94,7 +97,7 @@ impl<'a> Exchange<'a> {
     async fn forwarded(&mut self, request: Request<'_>) -> Result<Response, Refused> {
         let services = self.services;
         let plain = |status: Status| (status, None);
-        let (rules, http) = self.rules_of_urls().ok_or(plain(Status::NOT_FOUND))?;
+        let (rules, http) = rules_of_urls(&services.site).ok_or(plain(Status::NOT_FOUND))?;
         let authority = std::str::from_utf8(self.head.authority).unwrap_or_default();
         let authority = match host_and_port(authority) {
             (_, None) if !authority.ends_with(':') => format!("{authority}:{}", Scheme::Http.default_port()),
@@ -113,45 +116,21 @@ impl<'a> Exchange<'a> {
                 Ok(on_heap(|| self.forward_url_through_cache(request, &server, settings)).await)
             }
             None => {
-                let outcome = self.ask_other_server(request, &server, Form::Response).await;
+                let outcome = self.send_to_other_server(request, &server, Form::Response).await;
                 Ok(self.of_other_server(outcome))
             }
         }
     }
 
-    fn rules_of_urls(&self) -> Option<(&'a ForwardProxy, &'a HttpForwarding)> {
-        let rules = self.services.site.forward_proxy.as_ref()?;
-        Some((rules, rules.http.as_ref()?))
-    }
-
-    /// Forwards a request that the rules allow.
-    pub(super) async fn ask_other_server(
+    /// Forwards the request, which the rules allow.
+    pub(super) async fn send_to_other_server(
         &mut self,
         request: Request<'_>,
         server: &OtherServer,
         form: Form,
     ) -> Outcome {
-        let services = &self.responder.services;
-        if services.sheds_cold() {
-            return Outcome::Failed(Status::SERVICE_UNAVAILABLE);
-        }
-        let mut may_have_kept = direct::may_have_kept(request.head) && self.body.length() == Length::None;
-        let mut body = None;
-        // Twice at most: the second time with a new connection.
-        loop {
-            let to = match self.connection_to(server, may_have_kept).await {
-                Ok(to) => to,
-                Err(status) => return Outcome::Failed(status),
-            };
-            let body = body.get_or_insert_with(|| std::mem::replace(&mut self.body, RequestBody::None));
-            match direct::forward(services, request, body, services.site.limits.body, form, to).await {
-                Ok(outcome) => {
-                    services.counts.add(Count::Forwarded, 1);
-                    return outcome;
-                }
-                Err(Stale) => may_have_kept = false,
-            }
-        }
+        let log = self.upstream.get_or_insert_default().clone();
+        self.responder.ask_other_server(request, &mut self.body, server, form, &log).await
     }
 
     pub(super) fn of_other_server(&self, outcome: Outcome) -> Response {
@@ -164,29 +143,83 @@ impl<'a> Exchange<'a> {
         fixed::rejection(self.services, None, status, rule)
     }
 
+    /// What does not depend on the destination.
+    fn check_request(&self, authority: &str) -> Result<(), Status> {
+        let is_https =
+            self.head.raw_target.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
+        if is_https {
+            self.responder.note_refused(self.client, authority, "a URL with https needs a tunnel");
+            return Err(Status::BAD_REQUEST);
+        }
+        if self.head.method == Method::Trace {
+            return Err(Status::METHOD_NOT_ALLOWED);
+        }
+        if direct::has_passed(self.head) {
+            self.responder.note_refused(self.client, authority, "the request has come back to this server");
+            return Err(Status::new(LOOP_DETECTED).unwrap_or(Status::BAD_GATEWAY));
+        }
+        Ok(())
+    }
+}
+
+impl Responder {
+    /// Forwards a request that the rules allow. Takes its body once there is a connection.
+    pub(super) async fn ask_other_server(
+        &self,
+        request: Request<'_>,
+        body: &mut RequestBody,
+        server: &OtherServer,
+        form: Form,
+        log: &Rc<UpstreamLog>,
+    ) -> Outcome {
+        let services = &self.services;
+        if services.sheds_cold() {
+            return Outcome::Failed(Status::SERVICE_UNAVAILABLE);
+        }
+        let client = request.connection.client;
+        let mut may_have_kept = direct::may_have_kept(request.head) && body.length() == Length::None;
+        let mut taken = None;
+        // Twice at most: the second time with a new connection.
+        loop {
+            let to = match self.connection_to(client, server, may_have_kept, log).await {
+                Ok(to) => to,
+                Err(status) => return Outcome::Failed(status),
+            };
+            let body = taken.get_or_insert_with(|| std::mem::replace(body, RequestBody::None));
+            match direct::forward(services, request, body, services.site.limits.body, form, to).await {
+                Ok(outcome) => {
+                    services.counts.add(Count::Forwarded, 1);
+                    return outcome;
+                }
+                Err(Stale) => may_have_kept = false,
+            }
+        }
+    }
+
     async fn connection_to(
-        &mut self,
+        &self,
+        client: Peer,
         server: &OtherServer,
         may_have_kept: bool,
+        log: &Rc<UpstreamLog>,
     ) -> Result<OriginConnection, Status> {
         let OtherServer { authority, host, port } = server;
-        let http = self.rules_of_urls().ok_or(Status::NOT_FOUND)?.1;
+        let http = rules_of_urls(&self.services.site).ok_or(Status::NOT_FOUND)?.1;
         let (first_byte, idle) = (http.first_byte, http.idle);
-        let idle_connections = self.responder.idle_connections.clone();
+        let idle_connections = self.idle_connections.clone();
         let name: Rc<str> = format!("the server {authority}").into();
         let kept = if may_have_kept { idle_connections.take(host, *port) } else { None };
         let is_kept = kept.is_some();
         let (origin, stream, permit, attempt) = match kept {
             Some((origin, stream)) => {
-                let permit = self.tunnel_permit(authority)?;
-                let attempt =
-                    self.upstream.get_or_insert_default().begin(&authority.as_str().into(), Protocol::Http);
+                let permit = self.tunnel_permit(client, authority)?;
+                let attempt = log.begin(&authority.as_str().into(), Protocol::Http);
                 attempt.on_endpoint(&origin.address);
                 (origin, stream, permit, attempt)
             }
             None => {
                 let (stream, address, permit, attempt) =
-                    self.connect_to(authority, host.clone(), *port).await?;
+                    self.connect_to(client, log, authority, host.clone(), *port).await?;
                 let origin = OriginServer { host: host.clone(), port: *port, address };
                 (Rc::new(origin), stream, permit, attempt)
             }
@@ -203,22 +236,9 @@ impl<'a> Exchange<'a> {
             idle,
         })
     }
+}
 
-    /// What does not depend on the destination.
-    fn check_request(&self, authority: &str) -> Result<(), Status> {
-        let is_https =
-            self.head.raw_target.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
-        if is_https {
-            self.note(authority, "a URL with https needs a tunnel");
-            return Err(Status::BAD_REQUEST);
-        }
-        if self.head.method == Method::Trace {
-            return Err(Status::METHOD_NOT_ALLOWED);
-        }
-        if direct::has_passed(self.head) {
-            self.note(authority, "the request has come back to this server");
-            return Err(Status::new(LOOP_DETECTED).unwrap_or(Status::BAD_GATEWAY));
-        }
-        Ok(())
-    }
+fn rules_of_urls(site: &Site) -> Option<(&ForwardProxy, &HttpForwarding)> {
+    let rules = site.forward_proxy.as_ref()?;
+    Some((rules, rules.http.as_ref()?))
 }

@@ -8,10 +8,10 @@ use taipan_http::head::Method;
 use taipan_http::status::Status;
 use tokio::io::Interest;
 
-use super::Exchange;
+use super::{Exchange, Responder};
 use crate::content::fixed;
 use crate::forward_proxy::message::{ConnectFailure, Failure};
-use crate::log::upstream::AttemptLog;
+use crate::log::upstream::{AttemptLog, UpstreamLog};
 use crate::peer::Peer;
 use crate::pool::Stream;
 use crate::response::{Body, Response};
@@ -47,42 +47,11 @@ impl Exchange<'_> {
         if services.sheds_cold() {
             return Err(Status::SERVICE_UNAVAILABLE);
         }
-        let (stream, _, permit, attempt) = self.connect_to(authority, host, port).await?;
+        let log = self.upstream.get_or_insert_default().clone();
+        let (stream, _, permit, attempt) =
+            self.responder.connect_to(self.client, &log, authority, host, port).await?;
         attempt.on_connection();
         Ok(self.established(UpgradedConnection::of_stream(stream, Rc::new(permit), attempt)))
-    }
-
-    /// One of the tunnels and forwarded requests of the worker, whose number is bounded.
-    pub(super) fn tunnel_permit(&self, authority: &str) -> Result<Permit, Status> {
-        self.responder.upstreams.upgrades.take().ok_or_else(|| {
-            self.services.counts.add(Count::UpgradesRejected, 1);
-            self.note(authority, "there are too many tunnels; see \"upgraded\"");
-            Status::SERVICE_UNAVAILABLE
-        })
-    }
-
-    /// A connection to a destination that the rules allow, its address, and its permit.
-    pub(super) async fn connect_to(
-        &mut self,
-        authority: &str,
-        host: Host,
-        port: u16,
-    ) -> Result<(Stream, Rc<str>, Permit, AttemptLog), Status> {
-        let proxy = self.responder.forward_proxy.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
-        let permit = self.tunnel_permit(authority)?;
-        let attempt = self.upstream.get_or_insert_default().begin(&authority.into(), Protocol::Http);
-        match proxy.connect(host, port).await {
-            Ok((stream, address)) => {
-                let address: Rc<str> = address.to_string().into();
-                attempt.on_endpoint(&address);
-                let socket = sys::watch(stream, Interest::READABLE | Interest::WRITABLE);
-                Ok((Stream::new(socket.map_err(|_| Status::BAD_GATEWAY)?, None), address, permit, attempt))
-            }
-            Err(ConnectFailure { failure, why }) => {
-                self.note(authority, &why);
-                Err(status_of(failure))
-            }
-        }
     }
 
     pub(super) fn check_destination(
@@ -95,24 +64,61 @@ impl Exchange<'_> {
             client => rules.check(client.ip(), authority),
         };
         checked.map_err(|refusal| {
-            self.note(authority, &refusal.to_string());
+            self.responder.note_refused(self.client, authority, &refusal.to_string());
             Status::FORBIDDEN
         })
-    }
-
-    /// Logs why there is no tunnel. A thousand clients may cause it at the same time.
-    pub(super) fn note(&self, authority: &str, why: &str) {
-        if let Some(omitted) = self.responder.refused_tunnels.admit(self.now) {
-            let (client, authority) = (self.client, authority.escape_debug());
-            log::warn(format_args!(
-                "forward proxy: no connection from {client} to {authority}: {why}{omitted}"
-            ));
-        }
     }
 
     fn established(&self, end: UpgradedConnection) -> Response {
         let head = HeadWriter::new(self.services, None, Status::OK).finish();
         Response { body: Body::Tunnel(Box::new(end)), ..Response::from_head(head) }
+    }
+}
+
+impl Responder {
+    /// One of the tunnels and forwarded requests of the worker, whose number is bounded.
+    pub(super) fn tunnel_permit(&self, client: Peer, authority: &str) -> Result<Permit, Status> {
+        self.upstreams.upgrades.take().ok_or_else(|| {
+            self.services.counts.add(Count::UpgradesRejected, 1);
+            self.note_refused(client, authority, "there are too many tunnels; see \"upgraded\"");
+            Status::SERVICE_UNAVAILABLE
+        })
+    }
+
+    /// A connection to a destination that the rules allow, its address, and its permit.
+    pub(super) async fn connect_to(
+        &self,
+        client: Peer,
+        log: &Rc<UpstreamLog>,
+        authority: &str,
+        host: Host,
+        port: u16,
+    ) -> Result<(Stream, Rc<str>, Permit, AttemptLog), Status> {
+        let proxy = self.forward_proxy.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
+        let permit = self.tunnel_permit(client, authority)?;
+        let attempt = log.begin(&authority.into(), Protocol::Http);
+        match proxy.connect(host, port).await {
+            Ok((stream, address)) => {
+                let address: Rc<str> = address.to_string().into();
+                attempt.on_endpoint(&address);
+                let socket = sys::watch(stream, Interest::READABLE | Interest::WRITABLE);
+                Ok((Stream::new(socket.map_err(|_| Status::BAD_GATEWAY)?, None), address, permit, attempt))
+            }
+            Err(ConnectFailure { failure, why }) => {
+                self.note_refused(client, authority, &why);
+                Err(status_of(failure))
+            }
+        }
+    }
+
+    /// Logs why there is no tunnel. A thousand clients may cause it at the same time.
+    pub(super) fn note_refused(&self, client: Peer, authority: &str, why: &str) {
+        if let Some(omitted) = self.refused_tunnels.admit(self.services.clock.now()) {
+            let authority = authority.escape_debug();
+            log::warn(format_args!(
+                "forward proxy: no connection from {client} to {authority}: {why}{omitted}"
+            ));
+        }
     }
 }
 

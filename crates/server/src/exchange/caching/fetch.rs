@@ -10,21 +10,20 @@ use ::cache::settings::Settings;
 use ::cache::stored::{Stored, Times};
 use ::cache::update::{self, Validated};
 use ::cache::vary;
-use ::script::environment::Additions;
 use site::authorizer::is_same_name;
 use taipan_http::head::{Field, Head, Method};
 use taipan_http::status::Status;
 
 use super::super::Responder;
 use super::Resource;
+use super::next_hop::OwnedNextHop;
 use crate::cache::{Cache, CachedResponse, Leader, PartialResponse, Placement, Recording, stored_body};
-use crate::request::body::RequestBody;
 use crate::request::owned::OwnedHead;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::BodyStream;
 use crate::services::Services;
 use crate::stats::Count;
-use crate::upstream::{self, Content, Handler, Outcome, Unrendered, Upstreams};
+use crate::upstream::{Content, Outcome, Unrendered, Upstreams};
 
 /// Fields that tell an upstream who the client is. This server writes them.
 const WRITTEN: [&str; 2] = ["forwarded", "x-forwarded-for"];
@@ -67,9 +66,8 @@ pub enum Fetched {
 pub struct Refresh {
     pub head: OwnedHead,
     pub connection: ConnectionInfo<'static>,
-    pub handler: Handler,
-    pub variables: Additions,
-    pub upstreams: Rc<Upstreams>,
+    pub to: OwnedNextHop,
+    pub responder: Rc<Responder>,
     pub fetch: Fetch,
 }
 
@@ -318,23 +316,13 @@ pub fn may_serve_if_error(entry: &CachedResponse, now: i64) -> bool {
 
 impl Refresh {
     pub async fn run(self) {
-        let Refresh { head, connection, handler, variables, upstreams, fetch } = self;
-        let services = upstreams.services.clone();
+        let Refresh { head, connection, to, responder, fetch } = self;
+        let services = responder.services.clone();
         services.counts.add(Count::ResponsesRefreshed, 1);
         let fields = head.fields();
         let Some(head) = head.head(&fields) else { return };
         let request = Request { head: &head, connection, interim: None };
-        let outcome = upstream::forward(
-            &upstreams,
-            request,
-            &handler,
-            &variables,
-            RequestBody::None,
-            &Rc::default(),
-            None,
-        )
-        .await;
-        let Outcome::Unrendered(response) = outcome else { return };
+        let Outcome::Unrendered(response) = to.ask(&responder, request).await else { return };
         if let Fetched::Recording(_, recording, ..) = fetch.take(&services, &head, *response) {
             recording.read_to_the_end(&services).await;
         }

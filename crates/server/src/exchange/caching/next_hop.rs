@@ -1,7 +1,11 @@
 //! What a request is sent to where no stored response may be used: the upstream of a route, or the server of a URL.
 
-use super::super::Exchange;
+use std::rc::Rc;
+
+use ::script::environment::Additions;
+
 use super::super::other_server::OtherServer;
+use super::super::{Exchange, Responder};
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
@@ -15,12 +19,24 @@ pub enum NextHop<'h> {
     Server(&'h OtherServer),
 }
 
-impl<'h> NextHop<'h> {
-    /// The upstream, which takes requests in the background, too.
-    pub const fn upstream(self) -> Option<&'h Handler> {
+/// The next hop of a request in the background.
+pub enum OwnedNextHop {
+    /// With the variables that authorizers have set.
+    Upstream(Handler, Additions),
+    Server(OtherServer),
+}
+
+impl OwnedNextHop {
+    /// Asks for a response that may be stored. No log line names it.
+    pub async fn ask(&self, responder: &Responder, request: Request<'_>) -> Outcome {
+        let (mut body, log) = (RequestBody::None, Rc::default());
         match self {
-            NextHop::Upstream(handler) => Some(handler),
-            NextHop::Server(_) => None,
+            OwnedNextHop::Upstream(handler, variables) => {
+                upstream::forward(&responder.upstreams, request, handler, variables, body, &log, None).await
+            }
+            OwnedNextHop::Server(server) => {
+                responder.ask_other_server(request, &mut body, server, Form::Unrendered, &log).await
+            }
         }
     }
 }
@@ -31,9 +47,16 @@ impl Exchange<'_> {
         match to {
             NextHop::Upstream(handler) => self.forward_to(request, handler).await,
             NextHop::Server(server) => {
-                let outcome = self.ask_other_server(request, server, Form::Response).await;
+                let outcome = self.send_to_other_server(request, server, Form::Response).await;
                 self.of_other_server(outcome)
             }
+        }
+    }
+
+    pub(super) fn owned_next_hop(&self, to: NextHop<'_>) -> OwnedNextHop {
+        match to {
+            NextHop::Upstream(handler) => OwnedNextHop::Upstream(handler.clone(), self.variables.clone()),
+            NextHop::Server(server) => OwnedNextHop::Server(server.clone()),
         }
     }
 
@@ -46,7 +69,7 @@ impl Exchange<'_> {
                 let log = self.upstream.get_or_insert_default().clone();
                 upstream::forward(&upstreams, request, handler, &self.variables, body, &log, None).await
             }
-            NextHop::Server(server) => self.ask_other_server(request, server, Form::Unrendered).await,
+            NextHop::Server(server) => self.send_to_other_server(request, server, Form::Unrendered).await,
         }
     }
 
