@@ -122,17 +122,28 @@ fn the_manual_shows_the_packaged_rotation() {
 
 #[test]
 fn refuses_a_static_build_with_glibc() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/unsupported_builds.rs");
-    let folder = Folder::new();
-    let compiled = |flags: &[&str]| {
-        let mut rustc = tool("rustc");
-        rustc.args(["--crate-type", "lib", "--emit", "metadata", "--out-dir"]).arg(folder.path());
-        let output = output_of(rustc.args(flags).arg(&source));
-        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
     assert!(compiled(&[]).0, "{}", compiled(&[]).1);
     let (succeeded, printed) = compiled(&["-C", "target-feature=+crt-static"]);
     if cfg!(target_env = "gnu") {
         assert!(!succeeded && printed.contains("build for musl instead"), "{printed}");
     }
+}
+
+#[test]
+fn refuses_to_unwind_without_the_tables_for_it() {
+    let without_tables = ["--cfg", "feature=\"without-unwinding\""];
+    let (succeeded, printed) = compiled(&without_tables);
+    assert!(!succeeded && printed.contains("cargo small"), "{printed}");
+    let (succeeded, printed) = compiled(&[&without_tables[..], &["-C", "panic=abort"]].concat());
+    assert!(succeeded, "{printed}");
+}
+
+/// Whether the compiler accepts what rejects builds, and what it prints.
+fn compiled(flags: &[&str]) -> (bool, String) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/unsupported_builds.rs");
+    let folder = Folder::new();
+    let mut rustc = tool("rustc");
+    rustc.args(["--crate-type", "lib", "--emit", "metadata", "--out-dir"]).arg(folder.path());
+    let output = output_of(rustc.args(flags).arg(&source));
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }

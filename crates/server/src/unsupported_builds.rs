@@ -9,3 +9,9 @@ compile_error!(
 
 #[cfg(all(feature = "tls", not(any(feature = "aws-lc", feature = "ring"))))]
 compile_error!("TLS and ACME need cryptography: add the feature aws-lc, or ring, which is smaller");
+
+// Without tables, the runtime cannot unwind, and aborts the process with a message that does not help.
+#[cfg(all(feature = "without-unwinding", not(panic = "abort")))]
+compile_error!(
+    "the feature without-unwinding is for a profile with panic = \"abort\"; `cargo small` has both"
+);

@@ -1,0 +1,12 @@
+//! Links the program without tables for unwinding, if the feature `without-unwinding` says so. Cargo does not tell a
+//! build script whether a panic unwinds.
+
+use std::env::var;
+
+fn main() {
+    println!("cargo::rerun-if-changed=without-unwinding.ld");
+    let is_linux = var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux");
+    if cfg!(feature = "without-unwinding") && is_linux {
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}/without-unwinding.ld", env!("CARGO_MANIFEST_DIR"));
+    }
+}
