@@ -542,6 +542,22 @@ fn a_throttle_file_of_thttpd_works_with_its_bad_lines_reported() {
 }
 
 #[test]
+fn the_last_of_many_limits_counts() {
+    let limits = |requests: u32| format!("[[route.limit]]\nby = \"all\"\nrequests = {requests}\n");
+    let many = limits(1000).repeat(15);
+    let server = Site::new()
+        .file("new/x", "x")
+        .config(&format!(
+            "[[route]]\npath = \"/old/\"\nrewrite = \"/new/x\"\n{many}{}[[route]]\npath = \"/new/\"\n{many}\
+             [[route.limit]]\nby = \"all\"\nrequests = \"1/d\"\n",
+            limits(1000)
+        ))
+        .start();
+    let statuses = [server.get("/old/a").status, server.get("/old/a").status];
+    assert_eq!(statuses, [200, 429], "{}", server.stderr());
+}
+
+#[test]
 fn a_client_that_leaves_while_it_is_slowed_ends_its_transfer() {
     let server = Site::new()
         .config("[[limit]]\nby = \"all\"\ndownload = 5000\nmin_download = 5000\n")

@@ -5,12 +5,13 @@
 use taipan_http::target::SafePath;
 
 use crate::access::{self, Rule, Verdict};
-use crate::limit::{self, Limit, LimitId, MAX_MATCHES, MAX_OF_ROUTE, Paths};
+use crate::limit::{self, Limit, LimitId, MAX_MATCHES, Paths};
 use crate::model::{Action, Host, Route};
 use crate::plan::{planned_route, without_language};
 
 /// Calls `apply` once for each limit of `limits` that applies to a path of `host`: those of its `route`, those of the
-/// route that it is rewritten to, and those of the path without its language, whose file may be served.
+/// route that it is rewritten to, and those of the path without its language, whose file may be served. Of a throttle
+/// file, the first [`MAX_MATCHES`] lines count that match a path.
 pub fn each_applying(
     limits: &[Limit],
     host: &Host,
@@ -18,16 +19,16 @@ pub fn each_applying(
     path: &SafePath<'_>,
     mut apply: impl FnMut(LimitId),
 ) {
-    let mut matched = Matched::default();
     let requested = Place::of(host, route, path);
     let (first, second) = without_language(requested.responding().language_fallback, path).unzip();
     let (first, second) = (first.as_ref(), second.as_ref().and_then(Option::as_ref));
     let without = |path| Place::of(host, host.routes.get(host.routes.find(path)), path);
     let places = [Some(requested), first.map(without), second.map(without)];
     for (at, place) in places.iter().flatten().enumerate() {
+        let mut matched = Matched::default();
         for id in place.limits() {
-            let is_new = !places[..at].iter().flatten().any(|earlier| earlier.has(limits, id));
-            if is_new && matched.admits(limits, id, place.path) {
+            let is_new = || !places[..at].iter().flatten().any(|earlier| earlier.has(limits, id));
+            if matched.admits(limits, id, place.path) && is_new() {
                 apply(id);
             }
         }
@@ -86,27 +87,22 @@ impl<'h, 'p> Place<'h, 'p> {
     }
 }
 
-/// How many limits have matched.
+/// How many lines have matched of the last throttle file that was seen. Those of one file follow each other.
 #[derive(Default)]
 struct Matched {
-    tables: usize,
-    /// The lines of the last throttle file that was seen. Those of one file follow each other.
-    lines: (u16, usize),
+    file: u16,
+    lines: usize,
 }
 
 impl Matched {
     fn admits(&mut self, limits: &[Limit], id: LimitId, path: &SafePath<'_>) -> bool {
         let Some(limit) = limits.get(usize::from(id.0)) else { return false };
-        if let Paths::Throttle(_, file) = limit.paths {
-            if self.lines.0 != file {
-                self.lines = (file, 0);
-            }
-            let is_one = self.lines.1 < MAX_MATCHES && limit.matches(path);
-            self.lines.1 += usize::from(is_one);
-            return is_one;
+        let Paths::Throttle(_, file) = limit.paths else { return limit.matches(path) };
+        if self.file != file {
+            *self = Matched { file, lines: 0 };
         }
-        let is_one = self.tables < MAX_OF_ROUTE && limit.matches(path);
-        self.tables += usize::from(is_one);
+        let is_one = self.lines < MAX_MATCHES && limit.matches(path);
+        self.lines += usize::from(is_one);
         is_one
     }
 }

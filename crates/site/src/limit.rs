@@ -18,12 +18,11 @@ use crate::route::Pattern;
 
 /// Limits of a site, with the lines of its throttle files.
 pub const MAX_LIMITS: usize = 1000;
-/// Limits in tables that stand in one route, in its host or at the top level.
+/// Limits in tables that stand in one route, in its host or at the top level. More apply to a request if its path is
+/// rewritten to another route, or has a language that is taken away.
 pub const MAX_OF_ROUTE: usize = 16;
-/// Lines of one throttle file that apply to a request: the first ones (thttpd(8), THROTTLING).
+/// Lines of one throttle file that apply to a path: the first ones (thttpd(8), THROTTLING).
 pub const MAX_MATCHES: usize = 10;
-/// The most limits that can apply to a request: tables, two throttle files, and one that an access rule names.
-pub const MAX_APPLYING: usize = MAX_OF_ROUTE + 2 * MAX_MATCHES + 1;
 
 /// The number of a limit in its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

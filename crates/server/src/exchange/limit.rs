@@ -117,7 +117,8 @@ impl Exchange<'_> {
     pub(super) async fn admit_part(&mut self, place: &Place) -> Result<Option<Box<Throttle>>, Response> {
         let Ok(path) = self.path() else { return Ok(None) };
         let all = self.counting();
-        let applied: Rc<[Applied]> = all.into_iter().filter(|limit| !place.is_counted(limit)).collect();
+        let applied: Rc<[Applied]> =
+            all.into_vec().into_iter().filter(|limit| !place.is_counted(limit)).collect();
         self.count(&path, &applied, |_, _| Ok(()))?;
         let mut throttle = Throttle::default();
         self.take_permits(&path, &applied, &mut throttle).await?;
@@ -129,7 +130,7 @@ impl Exchange<'_> {
     pub(super) fn counting(&self) -> AppliedLimits {
         match (self.responder.limits, self.path()) {
             (Some(table), Ok(path)) => self.applying(table, &path, self.host().routes.find(&path)),
-            _ => AppliedLimits::new(),
+            _ => AppliedLimits::default(),
         }
     }
 

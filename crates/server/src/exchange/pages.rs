@@ -192,7 +192,7 @@ impl Exchange<'_> {
                 let assembly = Rc::new(Assembly::new(self, document)?);
                 Some(Inclusion {
                     assembly,
-                    place: Rc::new(Place::first(self.head, base, self.counting().into_iter().collect())),
+                    place: Rc::new(Place::first(self.head, base, self.counting().into_vec().into())),
                 })
             }
         }

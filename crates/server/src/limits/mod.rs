@@ -11,6 +11,7 @@ mod bucket;
 mod throttle;
 
 use std::hash::BuildHasher;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use site::applying::each_applying;
 use site::limit::bucket::{EPOCH, Nanos};
-use site::limit::{By, ByteRate, Enforcement, Limit, LimitId, MAX_APPLYING};
+use site::limit::{By, ByteRate, Enforcement, Limit, LimitId, MAX_OF_ROUTE};
 use site::model::{Host, Site};
 use site::route::RouteId;
 use taipan_http::head::Head;
@@ -88,7 +89,16 @@ pub struct Applied {
     bucket: Arc<Bucket>,
 }
 
-pub type AppliedLimits = ArrayVec<Applied, MAX_APPLYING>;
+/// The limits that apply to a request, each once. Those of most requests need no allocation.
+#[derive(Default)]
+pub struct AppliedLimits {
+    few: ArrayVec<Applied, FEW>,
+    /// If it is not empty, it has all.
+    many: Vec<Applied>,
+}
+
+/// The tables of one route, and one that an access rule names.
+const FEW: usize = MAX_OF_ROUTE + 1;
 
 /// Requests that may follow at once, and how long it takes until all of the burst may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,16 +170,14 @@ impl LimitTable {
         subject: Subject<'_>,
         named: Option<LimitId>,
     ) -> AppliedLimits {
-        let mut applied = AppliedLimits::new();
+        let mut applied = AppliedLimits::default();
         let mut apply = |id: LimitId| {
             if let Some(state) = self.states.get(usize::from(id.0))
                 && let Some(bucket) = self.bucket(state, subject)
-                && !applied.is_full()
             {
                 applied.push(Applied { state, bucket });
             }
         };
-        // It has a place even if a throttle file has more lines for this path than there are places.
         if let Some(named) = named {
             apply(named);
         }
@@ -190,6 +198,35 @@ impl LimitTable {
             by @ (By::Field(_) | By::Cookie(_)) => hasher.hash_one(by.value(head)?),
         };
         Some(state.bucket(key))
+    }
+}
+
+impl AppliedLimits {
+    fn push(&mut self, limit: Applied) {
+        if !self.many.is_empty() {
+            self.many.push(limit);
+        } else if let Err(left) = self.few.try_push(limit) {
+            self.many.extend(self.few.drain(..));
+            self.many.push(left.element());
+        }
+    }
+
+    pub fn into_vec(self) -> Vec<Applied> {
+        match self.many.is_empty() {
+            true => self.few.into_iter().collect(),
+            false => self.many,
+        }
+    }
+}
+
+impl Deref for AppliedLimits {
+    type Target = [Applied];
+
+    fn deref(&self) -> &[Applied] {
+        match self.many.is_empty() {
+            true => &self.few,
+            false => &self.many,
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use super::section::{Section, text};
 use super::{MAX_FILE, Source};
 use crate::limit::throttle_file::{self, Line};
 use crate::limit::{
-    By, ByteRate, Concurrency, Enforcement, Limit, LimitId, MAX_LIMITS, MAX_OF_ROUTE, Paths, RequestRate,
-    named,
+    By, ByteRate, Concurrency, Enforcement, Limit, LimitId, MAX_LIMITS, MAX_MATCHES, MAX_OF_ROUTE, Paths,
+    RequestRate, named,
 };
 
 /// Statuses that need a field which a limit does not set.
@@ -145,6 +145,11 @@ impl LimitReader<'_> {
         for (line, error) in errors {
             let (what, what_to_do) = error.sentence();
             section.errors.warn(&at(line), format!("{what}, so it limits nothing"), what_to_do);
+        }
+        for line in throttle_file::superseded(&lines, MAX_MATCHES) {
+            let what =
+                format!("{MAX_MATCHES} lines before this one match the same paths, so it limits nothing");
+            section.errors.warn(&at(line), what, "move it to the front, or make one line of several");
         }
         let number = self.files.borrow().len() as u16;
         let ids: Vec<LimitId> =

@@ -1983,6 +1983,15 @@ fn limits_of_the_route_the_host_and_the_top_level_all_apply() {
 }
 
 #[test]
+fn every_limit_of_a_route_and_of_the_one_that_it_is_rewritten_to_applies() {
+    let limits = "[[route.limit]]\nby = \"all\"\nrequests = 1\n".repeat(16);
+    let site = site(&format!(
+        "[[route]]\npath = \"/old/\"\nrewrite = \"/new/x\"\n{limits}[[route]]\npath = \"/new/\"\n{limits}"
+    ));
+    assert_eq!(limits_of(&site, "/old/a").len(), 32);
+}
+
+#[test]
 fn a_limit_has_the_same_identity_where_it_has_moved() {
     let identities =
         |text: &str| -> Vec<u64> { site(text).traffic_limits.iter().map(|limit| limit.identity).collect() };
@@ -2086,8 +2095,15 @@ fn a_throttle_file_is_a_limit_for_each_line_and_reports_bad_ones() {
     );
     let many: String = (0..20).map(|n| format!("** {}\n", 1000 + n)).collect();
     let files = [("site.toml", text.as_str()), ("t/throttle", many.as_str())];
-    let site = load_files(&files).unwrap();
+    let Configuration { site, warnings, .. } = read(Path::new("site.toml"), &Files(&files)).unwrap();
     assert_eq!(limits_of(&site, "/").len(), 10, "the first ten lines that match");
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 10, "{warnings:?}");
+    assert_eq!(
+        warnings[0],
+        "t/throttle:11: 10 lines before this one match the same paths, so it limits nothing; move it to the front, or \
+         make one line of several"
+    );
     check(
         &text,
         &[

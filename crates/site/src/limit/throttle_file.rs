@@ -7,6 +7,9 @@ use std::fmt;
 /// Characters of one alternative of a pattern: one less than a [`States`] has bits.
 pub const MAX_ALTERNATIVE: usize = 127;
 
+/// Alternatives of a file whose lines are compared with each other, which takes a time that grows with their square.
+const MAX_COMPARED: usize = 2000;
+
 /// A line that has a pattern and a rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
@@ -66,6 +69,27 @@ pub fn parse(text: &str) -> (Vec<Line>, Vec<(u32, LineError)>) {
     (lines, errors)
 }
 
+/// The numbers of lines that limit nothing, because `most` lines before each match what it matches: at least the
+/// shortest path that each of its alternatives is for, and one in which the wildcards stand for something. None of a
+/// file with more than 2000 alternatives, which would take too long.
+pub fn superseded(lines: &[Line], most: usize) -> Vec<u32> {
+    if lines.iter().map(|line| line.pattern.alternatives.len()).sum::<usize>() > MAX_COMPARED {
+        return Vec::new();
+    }
+    let is_superseded = |at: usize, line: &Line| {
+        let is_found = |path: &[u8]| {
+            lines[..at].iter().filter(|earlier| earlier.pattern.matches(path)).nth(most - 1).is_some()
+        };
+        line.pattern.examples().all(|path| is_found(&path))
+    };
+    lines
+        .iter()
+        .enumerate()
+        .filter(|(at, line)| is_superseded(*at, line))
+        .map(|(_, line)| line.number)
+        .collect()
+}
+
 fn parse_line(number: u32, line: &str) -> Result<Line, LineError> {
     let mut words = line.split_ascii_whitespace();
     let (Some(pattern), Some(rate)) = (words.next(), words.next()) else { return Err(LineError::NoRate) };
@@ -118,6 +142,24 @@ impl ThrottlePattern {
             true => Err(LineError::PatternTooLong),
             false => Ok(ThrottlePattern { text: text.to_owned(), alternatives }),
         }
+    }
+
+    /// Two paths that each alternative matches. What a wildcard stands for in them is in no other pattern.
+    fn examples(&self) -> impl Iterator<Item = Vec<u8>> {
+        let path = |tokens: &[Token], [any, many]: [&'static [u8]; 2]| {
+            let mut path = Vec::new();
+            for token in tokens {
+                match token {
+                    Token::Byte(byte) => path.push(*byte),
+                    Token::One => path.push(1),
+                    Token::Many => path.extend(many),
+                    Token::Any => path.extend(any),
+                }
+            }
+            path
+        };
+        let wildcards: [[&[u8]; 2]; 2] = [[b"", b""], [b"\x01/\x01", b"\x01"]];
+        self.alternatives.iter().flat_map(move |tokens| wildcards.map(|wildcards| path(tokens, wildcards)))
     }
 
     /// `path` has no slash in front.
@@ -278,5 +320,22 @@ mod tests {
         assert_eq!((lines.len(), errors), (1, vec![(1, LineError::PatternTooLong)]));
         assert_eq!(parse(""), (Vec::new(), Vec::new()));
         assert_eq!(parse("\u{feff}# \0\u{1}\n").0.len(), 0);
+    }
+
+    #[test]
+    fn a_line_behind_others_that_match_its_paths_is_superseded() {
+        for (text, expected) in [
+            ("** 1\n** 2\n** 3\n", &[3][..]),
+            ("a 1\na 1\nb 1\na 1\n", &[4]),
+            ("** 1\na/** 1\na/b 1\na/** 1\n", &[3, 4]),
+            ("**.jpg 1\n*.jpg 1\n**.jpg 1\n*.jpg 1\n", &[4]),
+            ("a|b 1\na|c 1\na 1\nb 1\nb|a 1\n", &[3, 5]),
+            ("? 1\n* 1\n?? 1\n?|x 1\n", &[4]),
+            ("*x 1\nx* 1\n*x* 1\n", &[]),
+        ] {
+            assert_eq!(superseded(&parse(text).0, 2), expected, "{text}");
+        }
+        let alternatives = format!("{} 1\n", "a|".repeat(MAX_COMPARED));
+        assert!(superseded(&parse(&alternatives.repeat(11)).0, 10).is_empty());
     }
 }
