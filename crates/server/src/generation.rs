@@ -34,7 +34,7 @@ use crate::ipc::{
 };
 use crate::log::{self, LineLimit, OpenSink};
 use crate::privilege::{self, Identity};
-use crate::sandbox::{self, Confinement, Connects, Demand, Pipes, Reads, Writes};
+use crate::sandbox::{self, Confinement, Connects, Pipes, Reads, Writes};
 use crate::stats::{Ledger, ProcessFiles, Question, Report, Reporter, Sampler};
 use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ClientReading, ClientTls, ServerTls, TlsSetup};
@@ -138,7 +138,7 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     for socket in workers.iter().flat_map(|worker| &worker.listeners) {
         socket.listen(site.limits.backlog).map_err(|e| line(format!("cannot listen: {e}")))?;
     }
-    let active = sandbox::apply(&confinement(&site, &roots), demand(site.sandbox)).map_err(line)?;
+    let active = sandbox::apply(&confinement(&site, &roots), site.sandbox).map_err(line)?;
     log::start(&site.log, sinks).map_err(line)?;
     if site.sandbox != Sandbox::Off {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
@@ -165,14 +165,6 @@ fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
     Ok(main)
-}
-
-pub fn demand(sandbox: Sandbox) -> Demand {
-    match sandbox {
-        Sandbox::Off => Demand::Off,
-        Sandbox::On => Demand::Preferred,
-        Sandbox::Required => Demand::Required,
-    }
 }
 
 /// What serving needs.

@@ -16,6 +16,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::CapabilitySet;
 use rustls::RootCertStore;
 use site::certificates::{Certificates, Challenge};
+use site::model::Sandbox;
 use tokio::sync::{Semaphore, oneshot};
 use zeroize::Zeroizing;
 
@@ -32,7 +33,7 @@ use super::{Wanted, window};
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log;
 use crate::privilege::Identity;
-use crate::sandbox::{self, Confinement, Connects, Demand, MAX_PORTS, Pipes, Reads, Writes};
+use crate::sandbox::{self, Confinement, Connects, MAX_PORTS, Pipes, Reads, Writes};
 use crate::tasks::spawn_local;
 
 const FAILED: u8 = 1;
@@ -64,7 +65,7 @@ pub struct AcmeSetup {
     pub master: Channel,
     /// `None`: it keeps the account of the master.
     pub identity: Option<Identity>,
-    pub sandbox: Demand,
+    pub sandbox: Sandbox,
 }
 
 /// What it reads with the rights of the master.
@@ -108,7 +109,7 @@ fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
 }
 
 /// A process that executes the program for DNS-01 has no filter of system calls: the program needs all of them.
-fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Demand) -> Result<(), String> {
+fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Sandbox) -> Result<(), String> {
     let cannot = |what: &'static str| move |e: rustix::io::Errno| format!("cannot {what}: {e}");
     // Without a controlling terminal, no terminal sends signals to this process.
     setsid().map_err(cannot("begin a session"))?;
@@ -117,8 +118,8 @@ fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Demand) 
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("forbid tracing"))?;
     if !settings.dns_command.is_empty() {
         return match demand {
-            Demand::Off => Ok(()),
-            Demand::Preferred | Demand::Required => {
+            Sandbox::Off => Ok(()),
+            Sandbox::On | Sandbox::Required => {
                 sandbox::give_up_privileges(CapabilitySet::empty()).map_err(cannot("give up privileges"))
             }
         };

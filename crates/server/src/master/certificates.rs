@@ -15,12 +15,12 @@ use super::{GRACE, Master, Phase};
 use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
 use crate::acme::process::{self, AcmeSetup};
 use crate::acme::{AcmeFiles, Effect};
+use crate::clock;
 use crate::ipc::{Channel, MasterCommand, Received};
 use crate::log::{self, OpenSink};
 use crate::privilege::Identity;
 use crate::supervisor::{KillTimer, RestartLimit};
 use crate::sys::{self, Fork};
-use crate::{clock, generation};
 
 /// Requests of the process that are carried out before other events.
 const REQUESTS_PER_TURN: usize = 16;
@@ -153,7 +153,6 @@ impl Master {
                 let secrets = files.secrets(&settings);
                 let certificates = files.wanted().to_vec();
                 drop(files);
-                let sandbox = generation::demand(sandbox);
                 let setup = AcmeSetup { certificates, settings, master: theirs, identity, sandbox };
                 std::process::exit(process::run(setup, secrets).into())
             }

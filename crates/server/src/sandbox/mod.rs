@@ -4,7 +4,7 @@
 //! Every step affects the calling thread and the threads that it starts later. So it happens while there is only one
 //! thread, after the change of user and the chroot.
 //!
-//! Knows nothing of configurations or routes.
+//! Of the configuration, it knows only how much the sandbox matters.
 
 mod capabilities;
 mod landlock;
@@ -20,6 +20,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::thread::{CapabilitySet, no_new_privs, set_no_new_privs};
+use site::model::Sandbox;
 
 pub use capabilities::{drop_capabilities, empty_bounding_set, held, hold_only, keep_only};
 
@@ -78,18 +79,6 @@ pub enum Writes<'a> {
     Beneath(&'a Path),
 }
 
-/// How much the sandbox matters (`sandbox = false | true | "required"`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Demand {
-    /// Nothing is given up.
-    Off,
-    /// Everything that the kernel supports; the log names what is missing.
-    #[default]
-    Preferred,
-    /// Everything, or the program does not serve.
-    Required,
-}
-
 /// The protection in force. Its text is for the log and for `taipan check`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Active {
@@ -106,8 +95,8 @@ pub struct Active {
 
 /// Restricts the process to `confinement`, irrevocably. Errors: a required part is missing; the text says what to do,
 /// and the process, which may be confined in part, must end.
-pub fn apply(confinement: &Confinement<'_>, demand: Demand) -> Result<Active, String> {
-    if demand == Demand::Off {
+pub fn apply(confinement: &Confinement<'_>, demand: Sandbox) -> Result<Active, String> {
+    if demand == Sandbox::Off {
         return Ok(Active { landlock: None, seccomp: false, ..as_is() });
     }
     satisfying(demand, confine(confinement, Filter::OfServing, other_threads().into_iter().collect()))
@@ -115,15 +104,15 @@ pub fn apply(confinement: &Confinement<'_>, demand: Demand) -> Result<Active, St
 
 /// Restricts the process, irrevocably, to computing and to exchanging messages over open sockets. Errors: as of
 /// `apply`.
-pub fn keep_only_channels(demand: Demand) -> Result<Active, String> {
-    if demand == Demand::Off {
+pub fn keep_only_channels(demand: Sandbox) -> Result<Active, String> {
+    if demand == Sandbox::Off {
         return Ok(as_is());
     }
     satisfying(demand, confine(&nothing(), Filter::OfChannels, other_threads().into_iter().collect()))
 }
 
-fn satisfying(demand: Demand, active: Active) -> Result<Active, String> {
-    if demand == Demand::Required && !active.missing.is_empty() {
+fn satisfying(demand: Sandbox, active: Active) -> Result<Active, String> {
+    if demand == Sandbox::Required && !active.missing.is_empty() {
         return Err(format!(
             "the sandbox is required, but not all of it is available: {}; or set `sandbox = \"on\"`, to do without",
             active.missing.join("; ")
@@ -272,7 +261,7 @@ mod tests {
     #[test]
     fn apply_changes_nothing_when_off() {
         let before = as_is();
-        assert_eq!(apply(&nothing(), Demand::Off), Ok(before.clone()));
+        assert_eq!(apply(&nothing(), Sandbox::Off), Ok(before.clone()));
         assert_eq!(as_is(), before);
     }
 }

@@ -11,12 +11,13 @@ use nix::sys::signal::SigSet;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustls::SignatureScheme;
 use rustls::sign::SigningKey;
+use site::model::Sandbox;
 
 use super::message::{PublicKey, SignRequest, SignResponse, SignerEvent};
 use super::statement;
 use crate::ipc::{Channel, Received};
 use crate::privilege::Identity;
-use crate::sandbox::{self, Demand};
+use crate::sandbox;
 use crate::tls::SigningKeys;
 
 /// Bytes of a thread's stack. RSA needs the most.
@@ -47,7 +48,7 @@ pub struct SignerSetup {
     pub workers: Vec<Channel>,
     /// `None`: it keeps the account of the master.
     pub identity: Option<Identity>,
-    pub sandbox: Demand,
+    pub sandbox: Sandbox,
 }
 
 /// Reads the keys and signs until every worker's channel is closed, and returns the exit code. The process must have
@@ -74,7 +75,7 @@ pub fn run(setup: SignerSetup, read: impl FnOnce() -> Result<SigningKeys, Vec<St
 }
 
 /// Keeps nothing but open descriptors. Errors: what could not be given up.
-fn give_up(identity: Option<Identity>, demand: Demand) -> Result<(), String> {
+fn give_up(identity: Option<Identity>, demand: Sandbox) -> Result<(), String> {
     // Without a controlling terminal, no terminal sends signals to this process.
     setsid().map_err(|errno| format!("cannot begin a session: {errno}"))?;
     identity.map_or(Ok(()), |identity| identity.assume())?;

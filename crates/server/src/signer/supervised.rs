@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-use site::model::{Sandbox, Site};
+use site::model::Site;
 
 use super::message::{PublicKey, SignerEvent};
 use super::process::{self, SignerSetup};
@@ -15,7 +15,6 @@ use super::{RemoteKey, Signatures};
 use crate::clock;
 use crate::ipc::{Channel, Received};
 use crate::privilege::Identity;
-use crate::sandbox::Demand;
 use crate::supervisor::RestartLimit;
 use crate::sys::{self, Fork};
 use crate::tls::material::Keys;
@@ -130,20 +129,12 @@ impl SignerProcess {
                     master: theirs,
                     workers: mem::take(&mut self.channels),
                     identity: self.identity.take(),
-                    sandbox: demand(self.site.sandbox),
+                    sandbox: self.site.sandbox,
                 };
                 let read = || Material::read(&self.site, Keys::Read, clock::wall()).with_keys();
                 std::process::exit(process::run(setup, || read().map(|(_, keys)| keys)).into())
             }
         }
-    }
-}
-
-fn demand(sandbox: Sandbox) -> Demand {
-    match sandbox {
-        Sandbox::Off => Demand::Off,
-        Sandbox::On => Demand::Preferred,
-        Sandbox::Required => Demand::Required,
     }
 }
 

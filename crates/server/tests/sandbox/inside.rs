@@ -11,9 +11,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::thread::CapabilitySet;
 use rustix::time::{ClockId, clock_gettime};
-use server::sandbox::{self, Active, Confinement, Connects, Demand, Pipes, Reads, Writes};
+use server::sandbox::{self, Active, Confinement, Connects, Pipes, Reads, Writes};
 use server::{privilege, sys};
-use site::model::Site;
+use site::model::{Sandbox, Site};
 
 use crate::attempts::{Attempt, Here, MUST_FAIL, MUST_WORK};
 
@@ -31,39 +31,37 @@ pub fn run(arguments: &[String]) -> ExitCode {
     let [case, home, port, victim] = arguments else { return ExitCode::from(2) };
     let mut here = prepare(home, port, victim);
     let active = match case.as_str() {
-        "free" => confine(&here, Connects::Nowhere, Demand::Off),
-        "confined" | "abort" => confine(&here, Connects::Nowhere, Demand::Preferred),
-        "required" => confine(&here, Connects::Nowhere, Demand::Required),
-        "unix" => confine(&here, Connects::Unix, Demand::Preferred),
+        "free" => confine(&here, Connects::Nowhere, Sandbox::Off),
+        "confined" | "abort" => confine(&here, Connects::Nowhere, Sandbox::On),
+        "required" => confine(&here, Connects::Nowhere, Sandbox::Required),
+        "unix" => confine(&here, Connects::Unix, Sandbox::On),
         "port" => {
             let ports = [here.port, 0, 0, 0, 0, 0, 0, 0, 0];
-            confine(&here, Connects::Ports(ports), Demand::Preferred)
+            confine(&here, Connects::Ports(ports), Sandbox::On)
         }
         "other port" => {
             let ports = [here.port ^ 1, 0, 0, 0, 0, 0, 0, 0, 0];
-            confine(&here, Connects::Ports(ports), Demand::Preferred)
+            confine(&here, Connects::Ports(ports), Sandbox::On)
         }
-        "anywhere" => confine(&here, Connects::Anywhere, Demand::Preferred),
-        "everywhere" => apply(Reads::Everywhere, Connects::Nowhere, Demand::Preferred),
-        "another user" => {
-            change_user(&here).and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred))
-        }
+        "anywhere" => confine(&here, Connects::Anywhere, Sandbox::On),
+        "everywhere" => apply(Reads::Everywhere, Connects::Nowhere, Sandbox::On),
+        "another user" => change_user(&here).and_then(|()| confine(&here, Connects::Nowhere, Sandbox::On)),
         "chroot" => privilege::chroot(&here.home).and_then(|()| {
             here.home = PathBuf::from("/");
             change_user(&here)?;
-            confine(&here, Connects::Nowhere, Demand::Preferred)
+            confine(&here, Connects::Nowhere, Sandbox::On)
         }),
         "threads" => {
             let thread = std::thread::spawn(std::thread::park);
-            let active = confine(&here, Connects::Nowhere, Demand::Required);
+            let active = confine(&here, Connects::Nowhere, Sandbox::Required);
             thread.thread().unpark();
             active
         }
         "Landlock alone" => {
-            lack(libc::SYS_seccomp).and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred))
+            lack(libc::SYS_seccomp).and_then(|()| confine(&here, Connects::Nowhere, Sandbox::On))
         }
         "no clock" => lack(libc::SYS_clock_gettime)
-            .and_then(|()| confine(&here, Connects::Nowhere, Demand::Preferred))
+            .and_then(|()| confine(&here, Connects::Nowhere, Sandbox::On))
             .inspect(|_| report("seconds", &clock_gettime(ClockId::RealtimeCoarse).tv_sec.to_string())),
         "no Landlock" => lack(libc::SYS_landlock_create_ruleset).and_then(|()| both(&here)),
         "no seccomp" => lack(libc::SYS_seccomp).and_then(|()| both(&here)),
@@ -99,12 +97,12 @@ fn prepare(home: &str, port: &str, victim: &str) -> Here {
     }
 }
 
-fn confine(here: &Here, connects: Connects, demand: Demand) -> Result<Active, String> {
+fn confine(here: &Here, connects: Connects, demand: Sandbox) -> Result<Active, String> {
     let roots = ["www", "app/current", "missing"].map(|root| here.home.join(root));
     apply(Reads::Beneath(roots.iter().map(PathBuf::as_path).collect()), connects, demand)
 }
 
-fn apply(reads: Reads<'_>, connects: Connects, demand: Demand) -> Result<Active, String> {
+fn apply(reads: Reads<'_>, connects: Connects, demand: Sandbox) -> Result<Active, String> {
     let (pipes, writes) = (Pipes::None, Writes::Nowhere);
     sandbox::apply(&Confinement { reads, open: None, connects, pipes, writes, publishes: Vec::new() }, demand)
 }
@@ -137,9 +135,9 @@ fn lack(call: libc::c_long) -> Result<(), String> {
 
 /// Preferred: missing parts are reported. Required: the sandbox fails.
 fn both(here: &Here) -> Result<Active, String> {
-    let active = confine(here, Connects::Nowhere, Demand::Preferred)?;
+    let active = confine(here, Connects::Nowhere, Sandbox::On)?;
     report("preferred", &active.to_string());
-    confine(here, Connects::Nowhere, Demand::Required)
+    confine(here, Connects::Nowhere, Sandbox::Required)
 }
 
 fn attempt_all(here: &mut Here) {
