@@ -1,0 +1,133 @@
+//! How a serving process begins: it gives up its privileges and starts the threads.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::Mode;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior, umask};
+use site::model::{Sandbox, Sink, Site, Symlinks};
+
+use super::{GenerationSetup, MainThread};
+use crate::acme::OpenChallenges;
+use crate::cache::disk;
+use crate::files::folders;
+use crate::files::roots::OpenRoots;
+use crate::log;
+use crate::sandbox::{self, Confinement, Connects, Pipes, Reads, Writes};
+use crate::stats::ProcessFiles;
+use crate::tls::{ClientReading, ServerTls};
+use crate::{connection, limits, privilege, publishing, sys};
+
+/// Unused bytes that each worker's heap keeps: the buffers of a script's response are a few times 64 KiB.
+const KEPT_HEAP: i32 = 1024 * 1024;
+
+/// Gives up privileges and starts the threads.
+pub(super) fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
+    let line = |text: String| vec![text];
+    let GenerationSetup {
+        mut site,
+        tls,
+        folder,
+        workers,
+        sinks,
+        identity,
+        master,
+        predecessor,
+        warnings,
+        ledger,
+        maintenance,
+    } = setup;
+    // The limits of scripts are shared by the workers.
+    site.workers = NonZeroUsize::new(workers.len());
+    let (challenges, answered) = OpenChallenges::of(&site);
+    let tls = tls.map(|setup| ServerTls::begin(&site, setup, answered)).transpose()?.map(Arc::new);
+    let clients = ClientReading::read(&site).into_settings()?;
+    let process = ProcessFiles::open();
+    if let Some(folder) = site.chroot.clone() {
+        privilege::chroot(&folder).map_err(line)?;
+        site.enter(&folder);
+    }
+    identity.map_or(Ok(()), |identity| identity.assume()).map_err(line)?;
+    // Scripts may have the same user, and could trace the process or read its memory. The kernel resets the attribute
+    // to fs.suid_dumpable when the user changes.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|e| line(format!("cannot forbid tracing: {e}")))?;
+    folders::read_accounts(&site);
+    let roots = OpenRoots::with(&site, folder);
+    let problems: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let files = site.cache_files.as_ref().map(disk::open).transpose().map_err(line)?;
+    if !site.published_roots().is_empty() {
+        // What clients publish has the mode that its route says; all other files have a mode of their own.
+        umask(Mode::empty());
+    }
+    // As late as possible, because a failure after this loses clients; the sandbox forbids it later.
+    for socket in workers.iter().flat_map(|worker| &worker.listeners) {
+        socket.listen(site.limits.backlog).map_err(|e| line(format!("cannot listen: {e}")))?;
+    }
+    let active = sandbox::apply(&confinement(&site, &roots), site.sandbox).map_err(line)?;
+    log::start(&site.log, sinks).map_err(line)?;
+    if site.sandbox != Sandbox::Off {
+        active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
+    }
+    let tls_warning = tls.as_ref().and_then(|tls| tls.warning());
+    let warnings = warnings.iter().map(String::as_str).chain(tls_warning);
+    warnings.for_each(|what| log::warn(format_args!("{what}")));
+    for root in roots.unresponsive() {
+        let root = root.display();
+        log::warn(format_args!("the root {root} does not respond; the next request tries again"));
+    }
+    log_panics();
+    sys::keep_heap(KEPT_HEAP);
+    connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
+    limits::begin(&site);
+    connection::handshake_rate::limit_handshakes(site.tls.handshakes_per_client, &site.trusted_proxies);
+    files
+        .map_or(Ok(()), disk::begin)
+        .map_err(|e| line(format!("cannot start the thread of the cache: {e}")))?;
+    publishing::clean_up(&site, &roots);
+    let main = MainThread::new(master, predecessor, site, roots, ledger);
+    let mut main = MainThread { tls, clients, challenges, process, maintenance, ..main };
+    for sockets in workers {
+        main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
+    }
+    Ok(main)
+}
+
+/// What serving needs.
+fn confinement<'a>(site: &'a Site, roots: &'a OpenRoots) -> Confinement<'a> {
+    let routes = || site.hosts.iter().flat_map(|host| host.routes.iter());
+    let leads_out = routes().any(|r| matches!(r.files.symlinks, Symlinks::Follow | Symlinks::Owner));
+    // A root that hangs cannot be opened for the rule, but its parent can.
+    let unresponsive: Vec<&Path> = roots.unresponsive().collect();
+    let reach =
+        |root: &'a Path| if unresponsive.contains(&root) { root.parent().unwrap_or(root) } else { root };
+    let reads = match leads_out {
+        true => Reads::Everywhere,
+        false => Reads::Beneath(site.roots().into_iter().map(reach).collect()),
+    };
+    let mut sinks = site.sinks().into_iter();
+    // The log thread reconnects to a restarted log daemon.
+    let connects = if sinks.any(|s| *s == Sink::Syslog) { Connects::Unix } else { Connects::Nowhere };
+    let pipes = if site.has_scripts() { Pipes::Made } else { Pipes::None };
+    let writes = site.cache_files.as_ref().map_or(Writes::Nowhere, |files| Writes::Beneath(&files.folder));
+    let publishes = site.published_roots().into_iter().map(reach).collect();
+    Confinement { reads, open: roots.preopened(), connects, pipes, writes, publishes }
+}
+
+/// Logs the position of a panic, which ends one connection, or this process in a build that does not unwind.
+fn log_panics() {
+    const ENDS: &str = if cfg!(panic = "abort") { "this process ends" } else { "one connection ends" };
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+        let what = panic.payload().downcast_ref::<&str>().copied();
+        let what = what.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str));
+        log::error(format_args!("panic at {place}: {}; {ENDS}", what.unwrap_or("no message")));
+        if cfg!(panic = "abort") {
+            log::flush();
+        }
+    }));
+}

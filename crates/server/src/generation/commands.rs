@@ -1,0 +1,278 @@
+//! The commands of the master, and the responses of the workers to them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cache::store::purge::Purge;
+use site::maintenance::Maintenance;
+use site::model::SignalSet;
+use tokio::io::Interest;
+use tokio::sync::oneshot;
+
+use super::{MainThread, WorkerHandle};
+use crate::cache::{disk, purges};
+use crate::ipc::{Channel, Form, GenerationEvent, MasterCommand};
+use crate::log;
+use crate::stats::{ProcessFiles, Report};
+use crate::watch::{self, MAX_WATCHERS, Watch};
+use crate::worker::WorkerCommand;
+use crate::{clock, control, limits, sys, tasks};
+
+/// How long a worker may take to respond to a command.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl MainThread {
+    pub(super) fn on_command(&mut self, command: MasterCommand) {
+        match command {
+            MasterCommand::Leave => {
+                disk::retire();
+                self.close_sockets();
+                self.successor = None;
+                self.send_to_all(|| WorkerCommand::Leave);
+            }
+            MasterCommand::HandOver(successor) => {
+                disk::retire();
+                self.close_sockets();
+                let successor = Channel::from(successor);
+                let responses = self.request(|closed| match successor.try_clone() {
+                    Ok(successor) => WorkerCommand::HandOver { successor, closed },
+                    Err(_) => WorkerCommand::Leave,
+                });
+                // Without this watch, inherited connections go to the workers, which pass them on.
+                self.successor = sys::watch(successor, Interest::WRITABLE).ok();
+                self.report_to_master(responses, |_| Some(GenerationEvent::Retired));
+            }
+            MasterCommand::Stop => self.send_to_all(|| WorkerCommand::Stop),
+            MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
+            MasterCommand::Stats { form: Form::Live, to } => self.report_live(to),
+            MasterCommand::Stats { form, to } => self.report_stats(move |report| {
+                tasks::spawn(send_text(to, report.write(form)));
+            }),
+            MasterCommand::LogStats => {
+                let signals = self.site.signals;
+                self.report_stats(move |report| match signals {
+                    SignalSet::Boa => log::info(format_args!("{}", report.boa_line())),
+                    _ => report.write(Form::Text).lines().for_each(|line| log::info(format_args!("{line}"))),
+                });
+            }
+            MasterCommand::Challenge { number, name, pem } => {
+                self.challenges.set(&name, &pem);
+                // The master may have ended.
+                _ = self.master.send(&GenerationEvent::ChallengeSet(number));
+            }
+            MasterCommand::Rates { follows, rates } => {
+                self.rates.extend(rates);
+                if !follows {
+                    limits::change_rates(&std::mem::take(&mut self.rates));
+                }
+            }
+            MasterCommand::NamedFiles { follows, files } => {
+                self.named_files.extend(files);
+                if !follows {
+                    self.roots.hidden_files().replace(std::mem::take(&mut self.named_files).into());
+                    self.send_to_all(|| WorkerCommand::ExpireFiles);
+                }
+            }
+            MasterCommand::Purge { number, purge } => {
+                if let Some(purge) = std::str::from_utf8(&purge).ok().and_then(|text| text.parse().ok()) {
+                    self.purge(number, purge);
+                }
+            }
+            MasterCommand::Level { level, time } => log::change_level(level, time),
+            MasterCommand::Maintenance(hosts) => {
+                self.maintenance = Maintenance::from_text(&String::from_utf8_lossy(&hosts));
+                let hosts = Arc::new(self.maintenance.of(&self.site));
+                self.send_to_all(|| WorkerCommand::Maintenance(hosts.clone()));
+            }
+            // `work` has carried it out.
+            MasterCommand::Disconnect { .. } => {}
+            MasterCommand::Watch { filter, to } => self.watch(&filter, to),
+            MasterCommand::Ping => self.ping(),
+        }
+    }
+
+    pub(super) fn report_stats(&self, write: impl FnOnce(Report) + Send + 'static) {
+        let responses = self.request(WorkerCommand::Count);
+        let uptime = self.began.elapsed();
+        let ledger = self.ledger.clone();
+        let usage = self.process.as_ref().and_then(ProcessFiles::usage);
+        let validities = self.tls.as_ref().map_or_else(Vec::new, |tls| tls.validities().to_vec());
+        tasks::spawn(async move {
+            let workers = in_time(responses).await;
+            let report = Report {
+                since: ledger.since,
+                counts: ledger.sum(),
+                process: std::process::id(),
+                uptime,
+                dropped_lines: log::dropped(),
+                files: disk::stats(),
+                workers,
+                zones: ledger.zones(),
+                earlier: ledger.running(),
+                usage,
+                validities,
+                now: clock::wall(),
+            };
+            write(report);
+        });
+    }
+
+    /// The statistics with the requests of now, for `taipan top`.
+    fn report_live(&self, to: OwnedFd) {
+        let requests = self.request(WorkerCommand::RecentLines);
+        self.report_stats(move |report| {
+            tasks::spawn(async move { send_text(to, report.live(&in_time(requests).await)).await });
+        });
+    }
+
+    /// Removes what matches from the memory of the workers, and from the files.
+    fn purge(&self, number: u32, purge: Purge) {
+        let Ok(master) = self.master.try_clone() else { return };
+        // First: what was requested before is not stored from now on.
+        let begun = purges::shared().begin(purge.clone());
+        let workers = self.request(|removed| WorkerCommand::Purge(purge.clone(), removed));
+        let files = disk::purge(purge, begun);
+        tasks::spawn(async move {
+            let in_memory = in_time(workers).await.into_iter().flatten().sum();
+            // Dropped if there are too many at once: then there is no response, and the client tries again.
+            if let Ok(files) = files.await {
+                // The master may have ended.
+                _ = master.send(&GenerationEvent::Purged { number, in_memory, files });
+            }
+        });
+    }
+
+    /// Ends the selected connections.
+    pub(super) fn disconnect(&mut self, number: u32, selection: &[u8]) {
+        let Ok(master) = self.master.try_clone() else { return };
+        let selection = std::str::from_utf8(selection).ok().and_then(|text| text.parse().ok());
+        let Some(selection) = selection.map(Arc::new) else {
+            // The master waits no longer than it has to. It may have ended.
+            _ = master.send(&GenerationEvent::Disconnected { number, connections: 0, streams: 0, silent: 1 });
+            return;
+        };
+        let responses = self.request(|ended| WorkerCommand::Disconnect(Arc::clone(&selection), ended));
+        while self.disconnecting.try_join_next().is_some() {}
+        self.disconnecting.spawn(async move {
+            let until = tokio::time::Instant::now() + RESPONSE_TIMEOUT;
+            let (mut connections, mut streams, mut silent) = (0, 0, 0);
+            for response in responses {
+                match tokio::time::timeout_at(until, response).await {
+                    Ok(Ok(ended)) => {
+                        connections += ended.connections;
+                        streams += ended.streams;
+                    }
+                    // The worker has ended, with its connections.
+                    Ok(Err(_)) => {}
+                    Err(_) => silent += 1,
+                }
+            }
+            // The master may have ended.
+            _ = master.send(&GenerationEvent::Disconnected { number, connections, streams, silent });
+        });
+    }
+
+    /// Shows requests to a watcher. It is refused if there are too many.
+    fn watch(&mut self, filter: &[u8], to: OwnedFd) {
+        self.watches.retain(|watch| watch.is_open());
+        let filter = std::str::from_utf8(filter).map_err(|error| error.to_string());
+        let filter = filter.and_then(str::parse).and_then(|filter| match self.watches.len() {
+            MAX_WATCHERS.. => Err(format!("there are {MAX_WATCHERS} watchers already; end one of them")),
+            _ => Ok(filter),
+        });
+        let to = UnixStream::from(to);
+        // The text is smaller than the socket's buffer; the watcher may have closed it.
+        let respond = move |response: Result<String, String>| {
+            _ = io::Write::write_all(&mut &to, control::response_text(response).as_bytes());
+            to
+        };
+        let filter = match filter {
+            Ok(filter) => filter,
+            Err(why) => return drop(respond(Err(why))),
+        };
+        let (watch, events) = Watch::new(filter);
+        let begun = self.request(|begun| WorkerCommand::Watch(watch.clone(), begun));
+        self.watches.push(watch.clone());
+        let site = self.site.clone();
+        tasks::spawn(async move {
+            in_time(begun).await;
+            let to = respond(Ok(format!("# watching process {}", std::process::id())));
+            watch::stream::run(to, watch, events, site).await;
+        });
+    }
+
+    /// Has the watchers go to the process that serves now.
+    pub(super) fn end_watches(&mut self) {
+        self.watches.drain(..).for_each(|watch| watch.end());
+    }
+
+    fn ping(&self) {
+        let responses = self.request(WorkerCommand::Ping);
+        self.report_to_master(responses, |responses| {
+            responses.iter().all(Option::is_some).then_some(GenerationEvent::Alive)
+        });
+    }
+
+    /// Sends the event that `event` makes of the workers' responses, when all have responded or the time has passed.
+    fn report_to_master(
+        &self,
+        responses: Vec<oneshot::Receiver<()>>,
+        event: impl FnOnce(Vec<Option<()>>) -> Option<GenerationEvent> + Send + 'static,
+    ) {
+        let Ok(master) = self.master.try_clone() else { return };
+        tasks::spawn(async move {
+            if let Some(event) = event(in_time(responses).await) {
+                // The master may have ended.
+                _ = master.send(&event);
+            }
+        });
+    }
+
+    /// Sends a command with a place for the response to every worker.
+    pub(super) fn request<T>(
+        &self,
+        command: impl Fn(oneshot::Sender<T>) -> WorkerCommand,
+    ) -> Vec<oneshot::Receiver<T>> {
+        self.request_each(command)
+    }
+
+    /// As `request`, in the order of the workers.
+    pub(super) fn request_each<T>(
+        &self,
+        mut command: impl FnMut(oneshot::Sender<T>) -> WorkerCommand,
+    ) -> Vec<oneshot::Receiver<T>> {
+        let request = |worker: &WorkerHandle| {
+            let (sender, response) = oneshot::channel();
+            _ = worker.commands.send(command(sender));
+            response
+        };
+        self.workers.iter().map(request).collect()
+    }
+}
+
+/// Writes a response to a client of the control socket, which may have closed it. It has so much time to read it.
+async fn send_text(to: OwnedFd, text: String) {
+    let Ok(to) = sys::watch(to, Interest::WRITABLE) else { return };
+    let write = async {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            let written = to.async_io(Interest::WRITABLE, |to| Ok(rustix::io::write(to, rest)?)).await?;
+            rest = &rest[written..];
+        }
+        io::Result::Ok(())
+    };
+    _ = tokio::time::timeout(RESPONSE_TIMEOUT, write).await;
+}
+
+/// `None` for a worker that does not respond.
+pub(super) async fn in_time<T>(responses: Vec<oneshot::Receiver<T>>) -> Vec<Option<T>> {
+    let until = tokio::time::Instant::now() + RESPONSE_TIMEOUT;
+    let mut all = Vec::with_capacity(responses.len());
+    for response in responses {
+        all.push(tokio::time::timeout_at(until, response).await.ok().and_then(Result::ok));
+    }
+    all
+}
