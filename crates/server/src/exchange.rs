@@ -131,7 +131,7 @@ struct Exchange<'a> {
     upstream: Option<Rc<UpstreamLog>>,
     /// `None`: no upstream gets the path as it was sent.
     raw: Option<Box<RawReading<'a>>>,
-    sending: Sending,
+    sending: Sending<'a>,
     /// `None`: the request has not been sent to an application.
     sent: Option<Box<SentRequest>>,
 }
@@ -165,7 +165,7 @@ impl Responder {
         client: Peer,
         destination: DestinationId,
         began: u64,
-        sending: Sending,
+        sending: Sending<'_>,
     ) -> Result<Response, Unfinished> {
         let host = self.services.site.hosts.find_in(destination.group, head.authority);
         let mut exchange = Exchange { sending, destination, ..Exchange::new(self, host, head, client) };

@@ -11,6 +11,7 @@ use site::disconnect::ConnectionId;
 use site::host::AddressGroup;
 use site::proxies::Via;
 use taipan_http::head::Head;
+use taipan_http::target::Scheme;
 
 use self::interim::SendInterim;
 use crate::handshake::TlsFacts;
@@ -38,4 +39,14 @@ pub struct ConnectionInfo<'a> {
     pub local: Option<SocketAddr>,
     /// `None`: it has no TLS.
     pub tls: Option<&'a TlsFacts>,
+}
+
+/// How a request has come, without what only a few need: that is looked up when it is.
+#[derive(Clone, Copy)]
+pub struct Arrival<'a> {
+    pub via: Via,
+    /// That of the connection, whatever a trusted proxy says.
+    pub scheme: Scheme,
+    /// Finds the address of the server, as in `ConnectionInfo`.
+    pub local: &'a dyn Fn() -> Option<SocketAddr>,
 }

@@ -4,6 +4,7 @@
 //! that a late record of an ended request cannot count as one of the next. Knows nothing of the content of a
 //! response: see `crate::response`.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::record::{self, Decoder, Header, Kind, WrongVersion};
@@ -203,6 +204,41 @@ impl Client {
         match self.error {
             Some(error) => Err(error),
             None => self.read(input).inspect_err(|error| self.error = Some(*error)),
+        }
+    }
+
+    /// The output of a request, if `input` has all of it and its regular end, and nothing else. Changes nothing: the
+    /// caller then calls `end_whole`, or `receive`.
+    pub fn whole<'a>(&self, id: RequestId, input: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        if !self.decoder.is_between() || self.error.is_some() || self.state(id.0) != IdState::Open {
+            return None;
+        }
+        let (mut output, mut has_ended, mut rest) = (Cow::Borrowed(&[][..]), false, input);
+        // Bounded: each record has a header.
+        loop {
+            let (header, content, behind) = record::split(rest)?;
+            rest = behind;
+            match header.kind {
+                _ if header.id != id.0 => return None,
+                Kind::Stdout if content.is_empty() => has_ended = true,
+                Kind::Stdout if has_ended => return None,
+                Kind::Stdout if output.is_empty() => output = Cow::Borrowed(content),
+                Kind::Stdout => output.to_mut().extend_from_slice(content),
+                Kind::EndRequest => {
+                    let &[_, _, _, _, ending, _, _, _] = content else { return None };
+                    let is_regular = ending == ProtocolStatus::Complete.number() && rest.is_empty();
+                    return is_regular.then_some(output);
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// The request has ended, by what `whole` has read.
+    pub fn end_whole(&mut self, id: RequestId) {
+        if self.state(id.0) == IdState::Open {
+            self.set(id.0, IdState::Ended);
+            self.running -= 1;
         }
     }
 

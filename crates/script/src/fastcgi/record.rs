@@ -137,6 +137,15 @@ impl Default for Decoder {
     }
 }
 
+/// The first record of `bytes`: its header and its content; and what follows it. `None`: it is incomplete, or of another
+/// version.
+pub fn split(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
+    let header = (header[0] == VERSION).then(|| Header::read(*header))?;
+    let (content, rest) = rest.split_at_checked(usize::from(header.content))?;
+    Some((header, content, rest.get(usize::from(header.padding)..)?))
+}
+
 impl Decoder {
     /// Reads up to the next event and returns it with the number of consumed bytes. The next call takes the rest of
     /// the input. The caller repeats it until `NeedMore`, because the end of a record may need no further byte.

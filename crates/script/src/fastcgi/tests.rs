@@ -98,6 +98,46 @@ fn client_receives_output_of_several_requests() {
 }
 
 #[test]
+fn client_recognizes_a_whole_response() {
+    let out = |text: &str| record(Kind::Stdout, 1, text.as_bytes());
+    let check = |records: &[Vec<u8>], expected: Option<&str>| {
+        let (mut client, bytes) = (two(), records.concat());
+        let found = client.whole(RequestId(1), &bytes);
+        assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{records:?}");
+        for cut in (0..bytes.len()).filter(|_| expected.is_some()) {
+            assert_eq!(client.whole(RequestId(1), &bytes[..cut]), None, "{cut} bytes of {records:?}");
+        }
+        // Nothing has changed: the same bytes can be received.
+        let events = client_events(&mut client, [&*bytes]);
+        if let Some(text) = expected {
+            let events = events.expect("it breaks no rule");
+            let texts: String = events.iter().filter_map(|word| word.strip_prefix("out 1:")).collect();
+            assert_eq!((texts.as_str(), client.running()), (text, 1));
+        }
+    };
+    check(&[out("a"), out(""), end(1, 0, 0)], Some("a"));
+    check(&[out("a"), out("bc"), out(""), out(""), end(1, 7, 0)], Some("abc"));
+    check(&[out("a"), end(1, 0, 0)], Some("a"));
+    check(&[end(1, 0, 0)], Some(""));
+    check(&[out("a"), end(1, 0, 1)], None);
+    check(&[out("a"), end(1, 0, 9)], None);
+    check(&[out("a"), end(1, 0, 0), out("")], None);
+    check(&[out("a"), end(2, 0, 0)], None);
+    check(&[out("a"), out(""), out("b"), end(1, 0, 0)], None);
+    check(&[record(Kind::Stderr, 1, b"a"), end(1, 0, 0)], None);
+    check(&[record(Kind::Stdout, 2, b"a"), end(1, 0, 0)], None);
+    check(&[record(Kind::EndRequest, 1, b"1234567")], None);
+    check(&[b"Status: 200\n\n".to_vec()], None);
+    let mut client = two();
+    client.end_whole(RequestId(1));
+    assert_eq!((client.whole(RequestId(1), &end(1, 0, 0)), client.running()), (None, 1));
+    assert_eq!(client_events(&mut client, [&*end(1, 0, 0)]), Err(ClientError::AfterEnd(1)));
+    let mut client = two();
+    assert_eq!(client_events(&mut client, [&b"\x01"[..]]), Ok(Vec::new()));
+    assert_eq!(client.whole(RequestId(1), &end(1, 0, 0)), None, "within a record");
+}
+
+#[test]
 fn client_rejects_records_that_break_a_rule() {
     use ClientError::*;
     let out = |id, text: &str| record(Kind::Stdout, id, text.as_bytes());
@@ -474,6 +514,16 @@ proptest! {
         let whole = application_events(&mut Application::new(FEW), [&*records]);
         prop_assert_eq!(&application_events(&mut Application::new(FEW), crate::cut(&records, &at)), &whole);
         prop_assert_eq!(&application_events(&mut Application::new(FEW), records.chunks(1)), &whole);
+    }
+
+    #[test]
+    fn a_whole_response_is_what_receiving_it_finds(records in records()) {
+        if let Some(output) = two().whole(RequestId(1), &records) {
+            let events = client_events(&mut two(), [&*records]).unwrap();
+            let text: String = events.iter().filter_map(|word| word.strip_prefix("out 1:")).collect();
+            prop_assert_eq!(text.as_bytes(), &*output);
+            prop_assert!(events.last().unwrap().starts_with("end 1 Complete"));
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 pub mod body;
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use site::disconnect::ConnectionId;
@@ -23,6 +24,7 @@ use crate::exchange::{self, Sending, Unfinished};
 use crate::handshake::TlsFacts;
 use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
+use crate::request::Arrival;
 use crate::response::Response;
 use crate::upstream::immediate::SentRequest;
 
@@ -101,16 +103,22 @@ impl Http1 {
         }
     }
 
-    /// Answers requests from the first `have` bytes of the worker's buffer, as many as fit into one write.
+    /// Answers requests from the first `have` bytes of the worker's buffer, as many as fit into one write. `local` finds
+    /// the address of the socket.
     #[inline]
-    pub fn answer(&mut self, connections: &Rc<Connections>, have: usize) -> Answered {
+    pub fn answer(
+        &mut self,
+        connections: &Rc<Connections>,
+        have: usize,
+        local: &dyn Fn() -> Option<SocketAddr>,
+    ) -> Answered {
         connections.services.clock.read();
         let scratch = &mut *connections.services.scratch.borrow_mut();
         let mut batch = Batch::new(&connections.services, scratch.lend());
         let input = &scratch.buffer[..have];
         let (mut used, mut next) = (0, Next::Read);
         while batch.accepts_more() {
-            match self.step(connections, &input[used..], &mut batch) {
+            match self.step(connections, &input[used..], local, &mut batch) {
                 Step::Answered(bytes) => used += bytes,
                 Step::Stop(stop) => {
                     next = stop;
@@ -211,14 +219,20 @@ impl Http1 {
     }
 
     #[inline]
-    fn step(&mut self, connections: &Rc<Connections>, input: &[u8], batch: &mut Batch<'_>) -> Step {
+    fn step(
+        &mut self,
+        connections: &Rc<Connections>,
+        input: &[u8],
+        local: &dyn Fn() -> Option<SocketAddr>,
+        batch: &mut Batch<'_>,
+    ) -> Step {
         let mut store = FieldStore::new();
         match head::parse(input, &mut store, &connections.services.site.limits.head) {
             Ok(None) => Step::Stop(Next::Read),
-            Err(error) => self.step_escaped(connections, error, input, batch),
+            Err(error) => self.step_escaped(connections, error, input, local, batch),
             Ok(Some((mut head, used))) => {
                 self.find_client(connections, &mut head);
-                self.request(connections, &head, used, batch)
+                self.request(connections, &head, used, local, batch)
             }
         }
     }
@@ -231,13 +245,16 @@ impl Http1 {
         connections: &Rc<Connections>,
         head: &Head<'_>,
         used: usize,
+        local: &dyn Fn() -> Option<SocketAddr>,
         batch: &mut Batch<'_>,
     ) -> Step {
         if head.framing.has_body() {
             return Step::Stop(Next::Respond(used));
         }
         // What stops a batch is parsed again.
-        let sending = if batch.is_empty() { Sending::Yes(self.via) } else { Sending::No };
+        let local = || self.destination.address().or_else(local);
+        let arrival = Arrival { via: self.via, scheme: self.scheme, local: &local };
+        let sending = if batch.is_empty() { Sending::Yes(arrival) } else { Sending::No };
         match connections.responder.fast(head, self.client, self.destination, self.began, sending) {
             Ok(response) => {
                 let persistence = self.persistence(connections, head, &response, Reading::Complete);
@@ -258,6 +275,7 @@ impl Http1 {
         connections: &Rc<Connections>,
         error: HeadError,
         input: &[u8],
+        local: &dyn Fn() -> Option<SocketAddr>,
         batch: &mut Batch<'_>,
     ) -> Step {
         let escaped = match error {
@@ -272,7 +290,7 @@ impl Http1 {
                     Ok(None) => return Step::Stop(Next::Read),
                     Ok(Some((mut head, used))) => {
                         self.find_client(connections, &mut head);
-                        return self.request(connections, &head, used - longer, batch);
+                        return self.request(connections, &head, used - longer, local, batch);
                     }
                     Err(error) => error,
                 }

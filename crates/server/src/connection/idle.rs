@@ -465,7 +465,7 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
         http.is_early = connection.socket.is_handshaking();
         http.tls = connection.socket.logged_tls();
         http.began = connections.services.turn();
-        let Answered { used, next } = http.answer(connections, have);
+        let Answered { used, next } = http.answer(connections, have, &|| connection.socket.local());
         match next {
             Next::Send(output) => match send(connections, connection, http, output, used..have) {
                 Visit::Stay => {}

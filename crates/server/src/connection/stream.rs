@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, getsockname, sockopt};
 use site::listener::Protocols;
 use taipan_http::target::Scheme;
 use tokio::io::{Interest, ReadBuf};
@@ -92,6 +92,14 @@ impl Socket {
 
     pub fn session(&self) -> Option<&RefCell<Session>> {
         self.session.as_deref()
+    }
+
+    /// The server's address.
+    pub fn local(&self) -> Option<SocketAddr> {
+        match self.family {
+            Family::Tcp => getsockname(&self.fd).ok()?.try_into().ok(),
+            Family::Unix => None,
+        }
     }
 
     pub fn scheme(&self) -> Scheme {

@@ -209,7 +209,10 @@ impl Task {
         self.connections.services.scratch.borrow_mut().space_behind(&buffered);
         self.http.is_early = self.transport.stream.borrow().is_handshaking();
         self.http.tls = self.transport.stream.borrow().logged_tls();
-        let Answered { used, next } = self.http.answer(&self.connections, buffered.len());
+        let Answered { used, next } = {
+            let local = || self.transport.local();
+            self.http.answer(&self.connections, buffered.len(), &local)
+        };
         buffered.drain(..used);
         self.transport.buffered.replace(buffered);
         next

@@ -1,21 +1,21 @@
 //! The fast path where the cache has no file.
 
 use site::plan::{FallbackVariables, Plan, PlannedAction};
-use site::proxies::Via;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::fallback::unserved;
 use super::{Exchange, Resolution};
+use crate::request::Arrival;
 use crate::response::Response;
 use crate::upstream::immediate::SentRequest;
 
 /// Whether the fast path may send a request to an application, which responds later.
 #[derive(Clone, Copy)]
-pub enum Sending {
+pub enum Sending<'a> {
     No,
     /// It may. The request has come from a client in this way.
-    Yes(Via),
+    Yes(Arrival<'a>),
 }
 
 /// Why the fast path has no response.

@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::request::owned::with_fields;
 use crate::response::Response;
-use crate::upstream::immediate::SentRequest;
+use crate::upstream::immediate::{Outgoing, SentRequest};
 use crate::upstream::{self, Form, Handler, HandlerKind, Outcome};
 
 /// Internal redirects of one request. RFC 3875 leaves the number to the server.
@@ -34,7 +34,7 @@ impl Exchange<'_> {
         plan: &Plan<'_, '_>,
         fallback: Option<&FallbackVariables>,
     ) -> Option<Box<SentRequest>> {
-        let (PlannedAction::Upstream(planned), Sending::Yes(via)) = (&plan.action, self.sending) else {
+        let (PlannedAction::Upstream(planned), Sending::Yes(arrival)) = (&plan.action, self.sending) else {
             return None;
         };
         let route = self.route_at(planned.route);
@@ -50,15 +50,24 @@ impl Exchange<'_> {
             return None;
         }
         let upstreams = &self.responder.upstreams;
-        let from = (self.client, via);
+        let outgoing = Outgoing {
+            head: self.head,
+            client: self.client,
+            group: self.destination.group,
+            arrival,
+            host: self.host,
+            folder: self.folder_path(),
+            planned,
+            trace: None,
+        };
         let Some(tracer) = &self.services.access.tracer else {
-            return SentRequest::send(upstreams, self.head, from, self.host, planned.route, None);
+            return SentRequest::send(upstreams, &outgoing);
         };
         let trace = tracer.begin(self.head);
         let context = trace.fields(self.head);
         let fields = context.in_place(self.head.fields);
         let head = with_fields(self.head, &fields);
-        SentRequest::send(upstreams, &head, from, self.host, planned.route, Some(trace))
+        SentRequest::send(upstreams, &Outgoing { head: &head, trace: Some(trace), ..outgoing })
     }
 
     pub(super) async fn forward(

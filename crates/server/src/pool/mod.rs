@@ -786,7 +786,8 @@ impl PooledConnection {
         self.entry.requests.update(|count| count + 1);
     }
 
-    fn release(self) {
+    /// The connection can have a request. It has had none since it was taken, or its last one has ended.
+    pub fn release(self) {
         let pool = self.pool.clone();
         // One that nothing waits for is checked when it is used again.
         if self.is_spent() || pool.waiting() > 0 && !self.is_open() {

@@ -20,8 +20,8 @@ use tokio::time::{Instant, timeout};
 use super::transport::{Connection, ReadError, Retry, Sent, Transport};
 use crate::log;
 use crate::log::stderr::Lines;
-use crate::pool::Checkout;
 use crate::pool::multiplexed::{FastCgiStream, StreamData, StreamEnd};
+use crate::pool::{Checkout, PooledConnection};
 use crate::services::Services;
 use crate::spawner::Exit;
 use crate::tasks::spawn_local;
@@ -66,16 +66,7 @@ impl FastCgi {
         environment: &Environment,
         label: &Rc<str>,
     ) -> FastCgi {
-        let limits = &services.site.scripts;
-        let mut response = Response {
-            label: label.clone(),
-            exit: None,
-            status: ProtocolStatus::Complete,
-            errors: Lines::new(limits.stderr_line, limits.stderr_lines),
-            has_begun: false,
-            has_excess: false,
-            body_ended: false,
-        };
+        let mut response = Response::new(services, label);
         let path = match checkout.share(services) {
             Checkout::Exclusive(mut connection) => {
                 let client = connection.fastcgi.get_or_insert_with(|| Box::new(Client::new(1)));
@@ -100,6 +91,21 @@ impl FastCgi {
                 Path::Multiplexed(RefCell::new(Some(stream)))
             }
         };
+        FastCgi { path, response: Rc::new(RefCell::new(response)) }
+    }
+
+    /// As `Http::begun`. `id`: of the request on its connection.
+    pub fn begun(
+        services: &Rc<Services>,
+        connection: PooledConnection,
+        id: RequestId,
+        unsent: Vec<u8>,
+        received: Vec<u8>,
+        label: &Rc<str>,
+    ) -> FastCgi {
+        let connection = Connection::begun(services, connection, unsent, received);
+        let response = Response { body_ended: true, ..Response::new(services, label) };
+        let path = Path::Exclusive(Box::new(connection), Some(id));
         FastCgi { path, response: Rc::new(RefCell::new(response)) }
     }
 
@@ -165,6 +171,19 @@ fn decode(bytes: &[u8], client: Option<&mut Client>) -> (StreamData, bool) {
 }
 
 impl Response {
+    fn new(services: &Services, label: &Rc<str>) -> Response {
+        let limits = &services.site.scripts;
+        Response {
+            label: label.clone(),
+            exit: None,
+            status: ProtocolStatus::Complete,
+            errors: Lines::new(limits.stderr_line, limits.stderr_lines),
+            has_begun: false,
+            has_excess: false,
+            body_ended: false,
+        }
+    }
+
     /// Logs errors, and gives the bytes of the response. `None`: there are none, and more will come.
     fn on_data(&mut self, data: StreamData) -> Option<Option<Vec<u8>>> {
         let Response { label, errors, .. } = self;

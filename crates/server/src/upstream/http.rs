@@ -101,9 +101,14 @@ impl Http {
         Http { connection, head_parser, body_ended: Cell::new(false), coding: Coding::Length, trailers }
     }
 
-    /// Of a request without a body that has been sent. `received`: bytes of the response.
-    pub fn begun(services: &Rc<Services>, connection: PooledConnection, received: Vec<u8>) -> Http {
-        let connection = Connection::begun(services, connection, received);
+    /// Of a request without a body that has been sent, apart from `unsent`. `received`: bytes of the response.
+    pub fn begun(
+        services: &Rc<Services>,
+        connection: PooledConnection,
+        unsent: Vec<u8>,
+        received: Vec<u8>,
+    ) -> Http {
+        let connection = Connection::begun(services, connection, unsent, received);
         let (body_ended, coding, trailers) = (Cell::new(true), Coding::Length, RefCell::default());
         Http { connection, head_parser: HeadParser::http, body_ended, coding, trailers }
     }

@@ -2,19 +2,24 @@
 //! it. All else is left to `forward`, which goes on with the connection. What differs between protocols is in a module of
 //! each: whether a request is plain, its bytes, and whether bytes are a whole response.
 
+mod fastcgi;
 mod http;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use script::fastcgi::RequestId;
 use site::balance::Balance;
 use site::disconnect::ConnectionId;
+use site::host::AddressGroup;
 use site::model::{Route, Script};
-use site::proxies::Via;
+use site::plan::UpstreamPlan;
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream};
 use taipan_http::framing::Framing;
@@ -34,6 +39,7 @@ use crate::log::upstream::{AttemptLog, UpstreamLog};
 use crate::peer::Peer;
 use crate::pool::PooledConnection;
 use crate::pool::selection::Choice;
+use crate::request::Arrival;
 use crate::response::{RequestOrigin, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
@@ -42,6 +48,22 @@ use crate::trace::Trace;
 /// Bytes of the status line and of the fields that this server adds to most responses.
 const OWN_BYTES: usize = 256;
 
+/// A request that may be sent to an application.
+#[derive(Clone)]
+pub struct Outgoing<'a> {
+    pub head: &'a Head<'a>,
+    pub client: Peer,
+    /// The hosts that its connection may have.
+    pub group: AddressGroup,
+    pub arrival: Arrival<'a>,
+    pub host: usize,
+    /// The folder of the host's name, if it has one.
+    pub folder: Option<Rc<Path>>,
+    pub planned: &'a UpstreamPlan,
+    /// `None`: requests have no trace.
+    pub trace: Option<Trace>,
+}
+
 /// A request that has been sent.
 pub struct SentRequest {
     upstreams: Rc<Upstreams>,
@@ -49,6 +71,10 @@ pub struct SentRequest {
     route: RouteId,
     /// `None`: the driver has it, or it is in its pool again.
     connection: Option<PooledConnection>,
+    /// Its number on the connection. `None`: that speaks HTTP.
+    fastcgi: Option<RequestId>,
+    /// What the connection has not taken at once.
+    unsent: Vec<u8>,
     /// Bytes of the response. Empty: the connection may have ended.
     received: Vec<u8>,
     began: Instant,
@@ -62,6 +88,8 @@ pub struct SentRequest {
 /// What the driver goes on with.
 pub struct Rest {
     pub connection: PooledConnection,
+    pub fastcgi: Option<RequestId>,
+    pub unsent: Vec<u8>,
     pub received: Vec<u8>,
     pub began: Instant,
     pub attempt: Option<AttemptLog>,
@@ -70,7 +98,7 @@ pub struct Rest {
 /// A response of which one read has all.
 struct WholeResponse<'a> {
     head: UpstreamHead,
-    content: &'a [u8],
+    content: Cow<'a, [u8]>,
     /// Of the content. `None`: the status has none.
     length: Option<u64>,
     persistence: Persistence,
@@ -84,43 +112,49 @@ pub struct Answer {
 }
 
 impl SentRequest {
-    /// Sends the request of `head` to the application of a route. `None`: it needs more than one write to a connection
-    /// that is idle. Nothing that the application could act on has been sent then.
-    pub fn send(
-        upstreams: &Rc<Upstreams>,
-        head: &Head<'_>,
-        (client, via): (Peer, Via),
-        host: usize,
-        id: RouteId,
-        trace: Option<Trace>,
-    ) -> Option<Box<SentRequest>> {
+    /// Sends the request by a connection that is idle. `None`: it needs more. The application has got nothing of it then.
+    pub fn send(upstreams: &Rc<Upstreams>, outgoing: &Outgoing<'_>) -> Option<Box<SentRequest>> {
         let services = &upstreams.services;
-        let route = services.site.hosts.at(host).routes.get(id);
+        let &Outgoing { head, client, host, planned, trace, .. } = outgoing;
+        let route = services.site.hosts.at(host).routes.get(planned.route);
         let (script, upstream_id) = (route.script.as_ref()?, route.upstream()?);
         let upstream = services.site.upstreams.get(upstream_id)?;
-        if !upstreams.asserted.is_empty() || !is_plain(upstream, script, route, head) {
+        if !upstreams.asserted.is_empty() || !is_plain(upstream, script, route, outgoing) {
             return None;
         }
         let pool = upstreams.pools.get(upstream_id)?;
-        let connection = pool.take_ready(Choice::Any, &[])?;
+        let mut connection = pool.take_ready(Choice::Any, &[])?;
         let began = clock::micros();
+        let length = (head.framing == Framing::Sized(0)).then_some(0);
+        let (fastcgi, bytes) = match upstream.protocol {
+            Protocol::FastCgi => {
+                match fastcgi::request(services, script, outgoing, length, &mut connection) {
+                    Some((id, records)) => (Some(id), records),
+                    None => {
+                        connection.release();
+                        return None;
+                    }
+                }
+            }
+            _ => (None, http::request(script, outgoing, length)),
+        };
         let log = services.access.names_upstreams(host).then(|| {
             let log = Rc::new(UpstreamLog::of_trace(services.access.sends_spans_of(trace)));
-            let attempt = log.begin_at(began, pool.name(), Protocol::Http);
+            let attempt = log.begin_at(began, pool.name(), upstream.protocol);
             attempt.on_endpoint(connection.endpoint_address());
             (log, attempt)
         });
-        let length = (head.framing == Framing::Sized(0)).then_some(0);
-        let bytes = http::request(script, head, (client, via), length);
         let parent = log.as_ref().and_then(|(_, attempt)| attempt.parent());
-        let bytes = match parent {
+        let mut bytes = match parent {
             Some(parent) => parent.written(&bytes),
             None => bytes,
         };
+        let mut sent = 0;
         // One turn of the loop may send more requests than the runtime's budget of a task.
-        let mut sent = pin!(unconstrained(poll_fn(|cx| connection.poll_send(cx, &bytes, &mut 0))));
-        if !matches!(sent.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(()))) {
-            return None;
+        let sending = poll_fn(|cx| connection.poll_send(cx, &bytes, &mut sent));
+        match pin!(unconstrained(sending)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Err(_)) => return None,
+            Poll::Ready(Ok(())) | Poll::Pending => _ = bytes.drain(..sent),
         }
         services.counts.add(Count::UpstreamRequests, 1);
         log.iter().for_each(|(_, attempt)| attempt.on_idle_connection());
@@ -138,8 +172,10 @@ impl SentRequest {
         Some(Box::new(SentRequest {
             upstreams: upstreams.clone(),
             host,
-            route: id,
+            route: planned.route,
             connection: Some(connection),
+            fastcgi,
+            unsent: bytes,
             received: Vec::new(),
             began: Instant::now(),
             log,
@@ -151,8 +187,9 @@ impl SentRequest {
     /// What is left of the exchange. `None`: nothing, as the response was whole.
     pub fn into_rest(mut self: Box<SentRequest>) -> Option<Rest> {
         let connection = self.connection.take()?;
-        let (received, attempt) = (std::mem::take(&mut self.received), self.log.take());
-        Some(Rest { connection, received, began: self.began, attempt: attempt.map(|(_, attempt)| attempt) })
+        let (unsent, received) = (std::mem::take(&mut self.unsent), std::mem::take(&mut self.received));
+        let attempt = self.log.take().map(|(_, attempt)| attempt);
+        Some(Rest { connection, fastcgi: self.fastcgi, unsent, received, began: self.began, attempt })
     }
 
     /// The request came by this connection.
@@ -171,6 +208,9 @@ impl SentRequest {
 
     /// The response. Errors: there is none yet, or there is more to it.
     pub async fn receive(mut self: Box<SentRequest>) -> Result<Answer, Box<SentRequest>> {
+        if !self.unsent.is_empty() {
+            return Err(self);
+        }
         let services = self.upstreams.services.clone();
         let mut timer = pin!(sleep_until(self.deadline()));
         let response = poll_fn(|cx| {
@@ -193,8 +233,11 @@ impl SentRequest {
         match response {
             Some((response, persistence)) => {
                 if persistence == Persistence::KeepAlive
-                    && let Some(connection) = self.connection.take()
+                    && let Some(mut connection) = self.connection.take()
                 {
+                    if let Some(id) = self.fastcgi {
+                        fastcgi::end(&mut connection, id);
+                    }
                     connection.finish();
                 }
                 Ok(Answer { response, host: self.host, route: self.route })
@@ -215,7 +258,10 @@ impl SentRequest {
     /// Made in `buffer`. `None`: this is not a whole response, or one that means more than a response to the client.
     fn respond(&self, received: &[u8], mut buffer: Vec<u8>) -> Option<(Response, Persistence)> {
         let services = &self.upstreams.services;
-        let WholeResponse { head, content, length, persistence } = http::response(received)?;
+        let WholeResponse { head, content, length, persistence } = match self.fastcgi {
+            Some(id) => fastcgi::response(self.connection.as_ref()?, id, received)?,
+            None => http::response(received)?,
+        };
         let route = self.route();
         let upstream = services.site.upstreams.get(route.upstream()?)?;
         let has_failed = upstream.health.failure_status.contains(head.status);
@@ -227,7 +273,7 @@ impl SentRequest {
         let mut writer = HeadWriter::over(buffer, services, Some(route), head.status);
         for (known, field) in fields(&head) {
             let cookie = match known {
-                Some(known @ KnownField::SetCookie) => {
+                Some(known @ KnownField::SetCookie) if self.fastcgi.is_none() => {
                     let value = std::str::from_utf8(field.value).ok()?;
                     forwarding.response_field(known, value, upstream, "")
                 }
@@ -244,7 +290,7 @@ impl SentRequest {
         let has_origin = upstream.is_some() || trace.is_some();
         let origin = has_origin
             .then(|| Box::new(RequestOrigin { user: None, upstream, trace, watched: Cell::default() }));
-        let response = Response { origin, ..Response::from_head(writer.finish_with(content)) };
+        let response = Response { origin, ..Response::from_head(writer.finish_with(&content)) };
         Some((response, persistence))
     }
 }
@@ -252,20 +298,28 @@ impl SentRequest {
 impl Drop for SentRequest {
     fn drop(&mut self) {
         // It has had a request.
-        if let Some(connection) = self.connection.take() {
+        if let Some(mut connection) = self.connection.take() {
+            // Within a record nothing else can be sent. The end of the connection has the same effect.
+            if let Some(id) = self.fastcgi.filter(|_| self.unsent.is_empty()) {
+                let record = fastcgi::abort(&mut connection, id);
+                _ = connection.poll_send(&mut Context::from_waker(Waker::noop()), &record, &mut 0);
+            }
             connection.close();
         }
     }
 }
 
 /// Whether the request needs only a connection, and its response nothing but the route.
-fn is_plain(upstream: &Upstream, script: &Script, route: &Route, head: &Head<'_>) -> bool {
+fn is_plain(upstream: &Upstream, script: &Script, route: &Route, outgoing: &Outgoing<'_>) -> bool {
     upstream.balance == Balance::Least
         && upstream.breaker.is_none()
         && route.cache().is_none()
         && route.jwt.is_none()
         && route.authorizers.is_empty()
-        && head.method == Method::Get
-        && upstream.protocol == Protocol::Http
-        && http::is_plain(upstream, script, head)
+        && outgoing.head.method == Method::Get
+        && match upstream.protocol {
+            Protocol::Http => http::is_plain(upstream, script, outgoing.head),
+            Protocol::FastCgi => fastcgi::is_plain(upstream, outgoing),
+            Protocol::Scgi => false,
+        }
 }

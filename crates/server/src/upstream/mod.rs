@@ -368,10 +368,13 @@ impl Attempt {
         Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log: Some(log) })
     }
 
-    fn resume(services: &Rc<Services>, rest: Rest) -> Attempt {
-        let Rest { connection, received, began, attempt } = rest;
+    fn resume(services: &Rc<Services>, request: &UpstreamRequest, rest: Rest) -> Attempt {
+        let Rest { connection, fastcgi, unsent, received, began, attempt } = rest;
         let (endpoint, endpoint_name) = (connection.endpoint(), connection.endpoint_name());
-        let transport = Box::new(Http::begun(services, connection, received));
+        let transport: Box<dyn Transport> = match fastcgi {
+            Some(id) => Box::new(FastCgi::begun(services, connection, id, unsent, received, &request.label)),
+            None => Box::new(Http::begun(services, connection, unsent, received)),
+        };
         Attempt { endpoint, endpoint_name, transport, began, log: attempt }
     }
 }
@@ -400,7 +403,7 @@ async fn forward_to_application(
     // At most once for each reused connection, `retries` times for a new one, and once alone.
     loop {
         let attempt = match application.sent.take().and_then(SentRequest::into_rest) {
-            Some(rest) => Attempt::resume(services, rest),
+            Some(rest) => Attempt::resume(services, request, rest),
             None => Attempt::begin(services, application, request, &tried, log).await?,
         };
         let Attempt { endpoint, endpoint_name, transport, began, log: attempt } = attempt;

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use script::arguments::arguments;
-use script::environment::{Additions, CgiRequest, Claims, Credentials, Environment, Limits, environment};
+use script::environment::{
+    Additions, CgiRequest, Claims, Credentials, Environment, EnvironmentError, Limits, environment,
+};
 use script::fastcgi::Role;
 use site::authorizer::{Authorizer, Subrequest, is_same_name, variable};
 use site::forwarding::{Forwarding, Spelling, UNCHANGED};
@@ -290,7 +292,10 @@ impl Handler {
         let label: Rc<str> = label(head, connection.client).into();
         let environment = || {
             let additions = additions(own, variables, self.upstream(services));
-            self.environment(services, head, connection, length, &additions, &label)
+            self.environment(services, head, connection, length, &additions).map_err(|error| {
+                log::warn(format_args!("{label}: {error}"));
+                error.status()
+            })
         };
         let upstream = self.upstream(services).and_then(|id| services.site.upstreams.get(id));
         let mut upgrade = None;
@@ -387,15 +392,15 @@ impl Handler {
         forwarding.response_field(known, value, upstream, host)
     }
 
-    fn environment(
+    /// `additions` replace variables of the request. Errors: it has no form as variables.
+    pub fn environment(
         &self,
         services: &Services,
         head: &Head<'_>,
         connection: ConnectionInfo,
         body: Option<u64>,
         additions: &Additions,
-        label: &str,
-    ) -> Result<Environment, Status> {
+    ) -> Result<Environment, EnvironmentError> {
         let host = services.site.hosts.at(self.host);
         let authority = std::str::from_utf8(head.authority).unwrap_or_default();
         let (name, port) = host_and_port(authority);
@@ -411,7 +416,8 @@ impl Handler {
         let script_name = self.name();
         let (file, root) = match &self.kind {
             HandlerKind::Script(step) => {
-                let file = step.file(of_host).ok_or(Status::INTERNAL_SERVER_ERROR)?;
+                // No script is found without its folder.
+                let file = step.file(of_host).unwrap_or_default();
                 let root = step.root(of_host).unwrap_or(Path::new("/"));
                 (file, walk::document_root(host, of_host, root))
             }
@@ -463,10 +469,7 @@ impl Handler {
                 Via::TrustedProxy => Claims::Passed,
             },
         };
-        environment(&request, additions, Limits::default()).map_err(|error| {
-            log::warn(format_args!("{label}: {error}"));
-            error.status()
-        })
+        environment(&request, additions, Limits::default())
     }
 
     fn program(

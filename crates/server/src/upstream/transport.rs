@@ -182,10 +182,15 @@ impl Connection {
         }
     }
 
-    /// With a request that has been sent, and the bytes of the response so far.
-    pub fn begun(services: &Rc<Services>, connection: PooledConnection, received: Vec<u8>) -> Connection {
-        let begun = Connection::new(services, connection, Vec::new());
-        begun.is_connected.set(true);
+    /// With a request that has been sent, apart from `unsent`, and the bytes of the response so far.
+    pub fn begun(
+        services: &Rc<Services>,
+        connection: PooledConnection,
+        unsent: Vec<u8>,
+        received: Vec<u8>,
+    ) -> Connection {
+        let begun = Connection::new(services, connection, unsent);
+        begun.is_connected.set(begun.is_flushed());
         begun.has_response.set(!received.is_empty());
         begun.ahead.set(received);
         begun
@@ -238,6 +243,10 @@ impl Connection {
     ) -> Poll<io::Result<T>> {
         let mut inner = self.inner.borrow_mut();
         let Some(connection) = &mut *inner else { return Poll::Ready(Ok(on_bytes(&[], None))) };
+        let ahead = self.ahead.take();
+        if !ahead.is_empty() {
+            return Poll::Ready(Ok(on_bytes(&ahead, connection.fastcgi.as_deref_mut())));
+        }
         let scratch = &mut *self.services.scratch.borrow_mut();
         let space = scratch.space();
         let length = ready!(connection.stream.poll_read(cx, space))?;

@@ -1,28 +1,29 @@
 //! What is of HTTP/1.1 in a request that is sent at once, and in its response.
 
+use std::borrow::Cow;
+
 use site::forwarding::Spelling;
 use site::model::Script;
-use site::proxies::Via;
 use site::upstream::Upstream;
 use taipan_http::framing::Framing;
 use taipan_http::head::Head;
 
-use super::WholeResponse;
-use crate::peer::Peer;
+use super::{Outgoing, WholeResponse};
 use crate::upstream::head::{HeadParser, Step, UpstreamHead};
 use crate::upstream::http::{self, Next};
 use crate::upstream::upgrade::Upgrade;
 
-/// Whether the request needs only a connection.
+/// Whether a request needs only a connection.
 pub fn is_plain(upstream: &Upstream, script: &Script, head: &Head<'_>) -> bool {
     // What a TLS session has taken may be sent later.
     upstream.tls.is_none() && !upstream.http2 && Upgrade::requested(head, &script.forwarding).is_none()
 }
 
 /// The whole request, which has no body.
-pub fn request(script: &Script, head: &Head<'_>, from: (Peer, Via), length: Option<u64>) -> Vec<u8> {
+pub fn request(script: &Script, outgoing: &Outgoing<'_>, length: Option<u64>) -> Vec<u8> {
+    let &Outgoing { head, client, arrival, .. } = outgoing;
     let forwarding = (&script.forwarding, Spelling::Normalized);
-    http::request_head(head, from, length, forwarding, &[], Next::Request)
+    http::request_head(head, (client, arrival.via), length, forwarding, &[], Next::Request)
 }
 
 /// `None`: this is not all of a response.
@@ -30,7 +31,7 @@ pub fn response(received: &[u8]) -> Option<WholeResponse<'_>> {
     let Step::Head(head, used) = HeadParser::http().receive(received) else { return None };
     let content = &received[used..];
     let length = length(&head, content.len())?;
-    Some(WholeResponse { persistence: head.persistence, head, content, length })
+    Some(WholeResponse { persistence: head.persistence, head, content: Cow::Borrowed(content), length })
 }
 
 /// The length of the content, if a body of `received` bytes is all of it. `None` inside: the status has no content.

@@ -1,0 +1,106 @@
+//! What is of FastCGI in a request that is sent at once, and in its response.
+
+use std::borrow::Cow;
+
+use script::fastcgi::client::Client;
+use script::fastcgi::{Persistence, RequestId, Role};
+use site::forwarding::Spelling;
+use site::memory;
+use site::model::Script;
+use site::upstream::Upstream;
+use taipan_http::framing::Framing;
+use taipan_http::head;
+use taipan_http::target::Scheme;
+
+use super::{Outgoing, WholeResponse};
+use crate::pool::PooledConnection;
+use crate::request::ConnectionInfo;
+use crate::services::Services;
+use crate::upstream::head::{HeadParser, Step, UpstreamHead};
+use crate::upstream::request::{Form, Handler, HandlerKind};
+
+/// Whether a request needs only a connection of its own. The variables of TLS are known to the driver alone.
+pub fn is_plain(upstream: &Upstream, outgoing: &Outgoing<'_>) -> bool {
+    upstream.tls.is_none() && upstream.multiplex <= 1 && outgoing.arrival.scheme == Scheme::Http
+}
+
+/// The records of the whole request, which has no body. `None`: the request cannot be sent.
+pub fn request(
+    services: &Services,
+    script: &Script,
+    outgoing: &Outgoing<'_>,
+    length: Option<u64>,
+    connection: &mut PooledConnection,
+) -> Option<(RequestId, Vec<u8>)> {
+    let &Outgoing { head, client, group, arrival, host, ref folder, planned, .. } = outgoing;
+    let (name, path_info) = (planned.script_name.clone(), planned.path_info.clone());
+    let handler = Handler {
+        host,
+        folder: folder.clone(),
+        route: planned.route,
+        kind: HandlerKind::Application { name, path_info },
+        query: None,
+        max_body: 0,
+        spelling: Spelling::Normalized,
+        form: Form::Response,
+    };
+    let (via, local) = (arrival.via, (arrival.local)());
+    let connected = ConnectionInfo { id: None, client, group, via, local, tls: None };
+    let environment = handler.environment(services, head, connected, length, &script.environment).ok()?;
+    let client = connection.fastcgi.get_or_insert_with(|| Box::new(Client::new(1)));
+    let mut records = Vec::new();
+    let id = client.begin(Role::Responder, Persistence::KeepAlive, &environment, &mut records)?;
+    client.end_stdin(id, &mut records);
+    Some((id, records))
+}
+
+/// `None`: this is not all of a response.
+pub fn response<'a>(
+    connection: &PooledConnection,
+    id: RequestId,
+    received: &'a [u8],
+) -> Option<WholeResponse<'a>> {
+    let output = connection.fastcgi.as_ref()?.whole(id, received)?;
+    let Step::Head(head, used) = HeadParser::cgi().receive(&output) else { return None };
+    let content = match output {
+        Cow::Borrowed(output) => Cow::Borrowed(&output[used..]),
+        Cow::Owned(mut output) => Cow::Owned(output.split_off(used)),
+    };
+    let length = length(&head, content.len())?;
+    let content = if length.is_none() { Cow::Borrowed(&[][..]) } else { content };
+    (!head.is_local_redirect).then_some(WholeResponse {
+        head,
+        content,
+        length,
+        persistence: head::Persistence::KeepAlive,
+    })
+}
+
+/// The response of this request has been read.
+pub fn end(connection: &mut PooledConnection, id: RequestId) {
+    if let Some(client) = &mut connection.fastcgi {
+        client.end_whole(id);
+    }
+}
+
+/// The record that tells the application to stop.
+pub fn abort(connection: &mut PooledConnection, id: RequestId) -> Vec<u8> {
+    let mut record = Vec::new();
+    if let Some(client) = &mut connection.fastcgi {
+        client.abort(id, &mut record);
+    }
+    record
+}
+
+/// The length of the content, if the `received` bytes of the body are all of it, and few. `None` inside: the status has
+/// no content.
+fn length(head: &UpstreamHead, received: usize) -> Option<Option<u64>> {
+    let received = received as u64;
+    match head.framing {
+        // A script may write content all the same.
+        Framing::None | Framing::Sized(_) if !head.status.allows_body() => Some(None),
+        Framing::Sized(bytes) => (received == bytes).then_some(Some(bytes)),
+        Framing::None => (received <= memory::RESPONSE).then_some(Some(received)),
+        Framing::Chunked => None,
+    }
+}
