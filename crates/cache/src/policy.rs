@@ -318,6 +318,11 @@ mod tests {
             ("X-HTTP-Method-Override: DELETE\r\n", false),
             ("X-HTTP-Method: POST\r\n", false),
             ("X-Method-Override: POST\r\n", false),
+            ("X-Original-URL: /other\r\n", false),
+            ("x-rewrite-url: /other\r\n", false),
+            ("X-Host: other\r\n", false),
+            ("X-HTTP-Host-Override: other\r\n", false),
+            ("X-Original-Host: other\r\n", true),
         ] {
             check(request, 200, "Cache-Control: max-age=60", expected);
         }

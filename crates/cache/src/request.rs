@@ -44,7 +44,7 @@ impl ClientIdentity {
 }
 
 /// Whether the upstream may answer another request than the one that finds what is stored: `Connection` takes a field
-/// away that it would have had (RFC 9110 §7.6.1), or a field names another method.
+/// away that it would have had (RFC 9110 §7.6.1), or a field names another method, path or host.
 pub fn is_altered(head: &Head<'_>) -> bool {
     let is_taken = |option: &[u8]| {
         // An upstream never has these from a client.
@@ -52,11 +52,21 @@ pub fn is_altered(head: &Head<'_>) -> bool {
         head.fields.iter().any(|field| field.name.eq_ignore_ascii_case(option)) && !is_of_connection()
     };
     head.names.contains(Names::CONNECTION) && list(head.values("connection")).any(is_taken)
-        || head.fields.iter().any(|field| OTHER_METHODS.iter().any(|known| is_name(field.name, known)))
+        || head.fields.iter().any(|field| OVERRIDES.iter().any(|known| is_name(field.name, known)))
 }
 
-/// Fields by which programs take a request for one of another method.
-const OTHER_METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+/// Fields by which programs take a request for one of another method, for another path, or for another host. Behind a
+/// trusted proxy, an upstream may have them from a client. Those that proxies themselves send, as `X-Original-Host`, are
+/// none of them: nothing would be stored.
+const OVERRIDES: [&str; 7] = [
+    "x-host",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
 
 /// The lines of a field of a request. `name` is in lower case.
 pub fn lines<'a, 'n>(

@@ -477,6 +477,22 @@ fn a_request_that_the_application_has_not_seen_as_it_was_sent_is_not_stored() {
 }
 
 #[test]
+fn a_response_for_a_path_or_a_host_that_a_field_names_is_not_stored() {
+    // What a trusted proxy sends is passed on, and it may have the field from a client.
+    let app = start_with("", "trusted_proxies = [\"127.0.0.1\"]", |head, number| {
+        let fields: Vec<&str> = head.lines().filter(|line| line.contains(": /evil")).collect();
+        ok(&format!("Cache-Control: max-age=60\r\nX-Seen: {}\r\n", fields.len()), number)
+    });
+    for name in ["X-Original-URL", "X-Rewrite-URL", "X-Host", "X-HTTP-Host-Override"] {
+        let poison = app.get(name, &format!("{name}: /evil\r\n"));
+        assert_eq!(poison.field("X-Seen"), Some("1"), "{name}");
+        let victim = app.get(name, "");
+        assert_eq!(victim.field("X-Seen"), Some("0"), "{name}");
+        assert_eq!(app.get(name, "").text(), victim.text(), "{name}");
+    }
+}
+
+#[test]
 fn a_response_that_varies_by_the_user_of_an_authorizer_is_not_shared() {
     let settings = "authorizer = \"app\"\nauthorizer_fields = [\"Remote-User\"]";
     let app = start_with(settings, "", |head, number| {
