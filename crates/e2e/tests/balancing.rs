@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::{Response, Rows, Server, Site, TIMEOUT, path_of, tool, wait_until};
 
@@ -164,6 +164,60 @@ fn the_same_key_leads_to_the_same_endpoint_in_every_worker() {
     b.live();
     let back = wait_until(TIMEOUT, || (0..40).map(get).collect::<Vec<_>>() == before);
     assert!(back, "its keys return to it");
+}
+
+#[test]
+fn a_cookie_of_the_application_or_the_client_leads_to_the_same_endpoint() {
+    let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
+    let server = start(&[&a, &b, &c], 2, "balance = \"hash cookie session\"");
+    let of = |cookie: &str| by(&server.request(format!("GET / HTTP/1.1\r\nHost: a\r\n{cookie}\r\n")));
+    let sessions =
+        || (0..40).map(|id| of(&format!("Cookie: x=1; session={id}; y=2\r\n"))).collect::<Vec<_>>();
+    let before = sessions();
+    for name in ["a", "b", "c"] {
+        assert!(before.iter().any(|by| by == name), "{name}: {before:?}");
+    }
+    assert_eq!(sessions(), before);
+    // Without the cookie, the address of the client decides.
+    let without = of("");
+    for cookie in ["Cookie: sessions=1\r\n", "Cookie: x=session=1\r\n", "X: session=1\r\n"] {
+        assert_eq!(of(cookie), without, "{cookie}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_up_again_starts_slowly() {
+    const SLOW_START: Duration = Duration::from_secs(4);
+    let [a, b] = ["a", "b"].map(Endpoint::start);
+    let server = start(
+        &[&a, &b],
+        1,
+        "balance = \"round_robin\"\nslow_start = \"4s\"\n[application.health]\ninterval = \"100ms\"\npath = \"/\"\n\
+         rise = 1\nfall = 1\n",
+    );
+    let of_a = || shares(&server, 60, |_| String::new()).get("a").copied().unwrap_or_default();
+    assert!((28..=32).contains(&of_a()), "both have started at the same time");
+    let line = |what: &str| {
+        let line = format!("app {}: {what}", a.address);
+        wait_until(TIMEOUT, || command(&server, &["stats"]).1.contains(&line))
+    };
+    // Both have all of their weight again.
+    thread::sleep(SLOW_START);
+    let starts_slowly = || {
+        a.die();
+        assert!(line("down"), "the check finds it");
+        let began = Instant::now();
+        a.live();
+        assert!(line("up"), "the check finds it, too");
+        let found = of_a();
+        // Its weight beside that of the other one, at most.
+        let weight = (began.elapsed().as_secs_f64() / SLOW_START.as_secs_f64()).max(0.1);
+        let most = 60.0 * weight / (1.0 + weight) + 2.0;
+        assert!((1.0..=most).contains(&(found as f64)) || weight >= 1.0, "{found} of 60, weight {weight}");
+        weight < 0.5
+    };
+    assert!((0..10).any(|_| starts_slowly()), "the machine is too slow");
+    assert!(wait_until(TIMEOUT, || of_a() == 30), "in the end it has all");
 }
 
 #[test]

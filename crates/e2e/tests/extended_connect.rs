@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use e2e::http2::{Http2, Http2Request, flag, frame};
 use e2e::upstream::{echo, upstream};
-use e2e::{Client, Random, Rows, Server, Site, TIMEOUT};
+use e2e::{Client, Random, Rows, Server, Site, TIMEOUT, wait_until};
 use serde_json::Value;
 use sha1::{Digest, Sha1};
 use taipan_h2::error::HpackError;
@@ -235,6 +235,61 @@ fn is_never_answered_by_the_cache() {
         client.send_frame(frame::DATA, 0, stream, b"echo").expect("it reads");
         rows.check("content", client.next_frame_of(stream).payload, b"echo".to_vec());
         client.send_frame(frame::RST_STREAM, 0, stream, &CANCEL.to_be_bytes()).expect("it reads");
+    }
+}
+
+/// What the stream has sent, which is as long as this.
+fn received(client: &mut Http2, stream: u32, length: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        let frame = client.next_frame_of(stream);
+        assert_eq!(frame.kind, frame::DATA, "{frame:?}");
+        bytes.extend_from_slice(&frame.payload);
+    }
+    bytes
+}
+
+#[test]
+fn lives_through_a_reload_and_an_upgrade_of_the_program() {
+    let log = "pid_file = \"pid\"\n[log]\naccess = \"stdout\"\nformat = \"json\"\n---\n";
+    let mut server = site(&upstream(switch_and_echo), log).start();
+    let mut by_http2 = connect(&server);
+    let stream = open(&mut by_http2, "/ws/two", "websocket");
+    assert_eq!(field(&head(&mut by_http2, stream), ":status"), Some("200"));
+    let mut by_http1 = server.connect();
+    by_http1.send(
+        "GET /ws/one HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    );
+    assert_eq!(by_http1.read_response_to_head().status, 101);
+    let mut echoes = |what: &str| {
+        by_http1.send(what);
+        let echo = by_http1.read_exactly(what.len()).expect(what);
+        assert_eq!(String::from_utf8_lossy(&echo), what, "by HTTP/1.1");
+        by_http2.send_frame(frame::DATA, 0, stream, what.as_bytes()).expect("it reads");
+        let echo = received(&mut by_http2, stream, what.len());
+        assert_eq!(String::from_utf8_lossy(&echo), what, "by HTTP/2");
+    };
+    echoes("at first");
+    server.reload();
+    assert_eq!(server.get("/a.txt").text(), "a file");
+    echoes("behind the reload");
+    let (old, pid_file) = (server.pid(), server.home().join("pid"));
+    let output = server.run_command(&["upgrade"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let pid = || std::fs::read_to_string(&pid_file).ok().and_then(|pid| pid.trim().parse().ok());
+    assert!(wait_until(TIMEOUT, || pid().is_some_and(|pid: u32| pid != old)));
+    server.succeeded_by(pid().expect("it has one"));
+    assert_eq!(server.get("/a.txt").text(), "a file");
+    echoes("behind the upgrade");
+    by_http1.half_close();
+    by_http2.send_frame(frame::DATA, flag::END_STREAM, stream, b"").expect("it reads");
+    let total = ["at first", "behind the reload", "behind the upgrade"].map(str::len).iter().sum::<usize>();
+    for (path, status) in [("/ws/one", 101), ("/ws/two", 200)] {
+        let line: Value = serde_json::from_str(&server.wait_for_output(path, TIMEOUT)).expect("it is JSON");
+        let of_upstream = &line["upstream"][0];
+        let found = [&line["status"], &of_upstream["sent"], &of_upstream["received"]].map(Value::as_u64);
+        assert_eq!(found, [Some(status), Some(total as u64), Some(total as u64)], "{line}");
     }
 }
 

@@ -170,6 +170,42 @@ fn an_upstream_gets_the_requests_that_have_responses() {
     }
 }
 
+#[test]
+fn the_server_of_a_url_gets_the_requests_that_have_responses() {
+    let (address, told) = upstream();
+    let server = Site::new()
+        .config(&format!(
+            "listen = \"127.0.0.1:0\"\nworkers = 1\n[forward_proxy]\nclients = \"127.0.0.1\"\n\
+             destinations = \"127.0.0.1\"\nports = [{}]\nhttp = true\n",
+            address.port()
+        ))
+        .start();
+    let url = |path: &str| format!("http://{address}{path}");
+    let get = |path: &str| format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", url(path));
+    let received = || {
+        assert_eq!(server.request(get("/end")).status, 200);
+        let received = || told.recv_timeout(e2e::TIMEOUT).expect("the server of the URL tells");
+        std::iter::repeat_with(received).take_while(|request| request != "get /end ").collect::<Vec<_>>()
+    };
+    let mut rows = Rows::new();
+    for (payload, body) in payloads() {
+        let row = e2e::shown(payload.as_bytes());
+        let mut client = server.connect();
+        client.send(format!("POST {} HTTP/1.1\r\nHost: a\r\n{payload}", url("/a")));
+        let status = client.read_response().status;
+        let next = if body.is_some() { Some(client.request(get("/next")).status) } else { None };
+        let expected = body.map(|body| [format!("post /a {body}"), "get /next ".to_owned()]);
+        match body {
+            Some(_) => rows.check(&row, (status, next), (200, Some(200))),
+            None => {
+                rows.check(&row, status / 100, 4);
+                rows.holds(&row, "the connection closes", client.is_closed());
+            }
+        }
+        rows.check(&row, received(), expected.into_iter().flatten().collect());
+    }
+}
+
 /// A GET with another value of this pseudo-field.
 fn with_pseudo(name: &str, value: &str) -> Http2Request {
     let mut request = Http2Request::new("GET", "/a", &[]);
