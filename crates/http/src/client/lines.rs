@@ -59,8 +59,9 @@ pub enum Progress {
 }
 
 /// Fields in the order of their lines. A name is a token; a value has no control character except HTAB.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct FieldSection {
+    /// Of the lines, and what may be between them.
     bytes: Vec<u8>,
     lines: Vec<FieldLine>,
     /// Of all lines.
@@ -169,6 +170,40 @@ impl HeadLines {
         Some(if text.is_empty() { Progress::End } else { Progress::Line })
     }
 
+    /// Takes the fields at the start of the input whose lines are whole, as nearly all are: text without HTAB, and CRLF.
+    /// Any other line is left to `read`. Their bytes are copied at once.
+    pub fn take_fields(&mut self, input: &mut &[u8]) {
+        if self.position != LinePosition::Start {
+            return;
+        }
+        let (bytes, before, mut at) = (*input, self.section.bytes.len(), 0);
+        if self.section.lines.capacity() == 0 {
+            self.section.lines.reserve(USUAL.1);
+        }
+        while self.section.lines.len() < self.limits.fields {
+            let line = &bytes[at..];
+            let colon = token_len(line);
+            let Some((b':', behind)) = line[colon..].split_first() else { break };
+            let text = text_len(behind);
+            let length = colon + b":".len() + text;
+            let size = self.size + length + b"\r\n".len();
+            let is_usual = colon > 0
+                && behind[text..].starts_with(b"\r\n")
+                && length <= self.limits.line
+                && size <= self.limits.head;
+            if !is_usual {
+                break;
+            }
+            self.section.push(FieldLine::of(before + at, &line[..length], colon));
+            self.size = size;
+            self.count += 1;
+            at += length + b"\r\n".len();
+        }
+        self.section.bytes.extend_from_slice(&bytes[..at]);
+        self.start = self.section.bytes.len();
+        *input = &bytes[at..];
+    }
+
     fn read_part(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
         while let Some(&first) = input.first() {
             let is_text = match self.position {
@@ -254,19 +289,11 @@ impl HeadLines {
         if colon == 0 || line.get(colon) != Some(&b':') {
             return Err(LineError::Malformed);
         }
-        let known = KnownField::of(&line[..colon]);
         if self.section.lines.len() >= self.limits.fields {
             return Err(LineError::TooManyFields);
         }
-        let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');
-        let spaces = line[colon + 1..].iter().take_while(is_space).count();
-        let value = trim_ows(&line[colon + 1 + spaces..]).len();
-        let value_at = self.start + colon + 1 + spaces;
-        // Below the limit of a head.
-        let [start, colon, from, to] =
-            [self.start, self.start + colon, value_at, value_at + value].map(|at| at as u32);
-        self.section.known = known.into_iter().fold(self.section.known, KnownFields::with);
-        self.section.lines.push(FieldLine { start, colon, value: (from, to), known });
+        let field = FieldLine::of(self.start, line, colon);
+        self.section.push(field);
         self.skip();
         Ok(())
     }
@@ -309,7 +336,21 @@ impl HeadLines {
     }
 }
 
+impl PartialEq for FieldSection {
+    fn eq(&self, other: &FieldSection) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for FieldSection {}
+
 impl FieldSection {
+    #[inline]
+    fn push(&mut self, line: FieldLine) {
+        self.known = line.known.into_iter().fold(self.known, KnownFields::with);
+        self.lines.push(line);
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> + Clone {
         self.lines.iter().map(|line| line.field(&self.bytes))
     }
@@ -406,6 +447,21 @@ impl FieldSection {
 }
 
 impl FieldLine {
+    /// Of a line without its end that is at `start` in its section, and below the limit of a head.
+    #[inline]
+    fn of(start: usize, line: &[u8], colon: usize) -> FieldLine {
+        let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');
+        let spaces = line[colon + 1..].iter().take_while(is_space).count();
+        let value = trim_ows(&line[colon + 1 + spaces..]).len();
+        let from = start + colon + 1 + spaces;
+        FieldLine {
+            start: start as u32,
+            colon: (start + colon) as u32,
+            value: (from as u32, (from + value) as u32),
+            known: KnownField::of(&line[..colon]),
+        }
+    }
+
     fn field<'a>(&self, bytes: &'a [u8]) -> Field<'a> {
         let (start, end) = self.value;
         let name = &bytes[self.start as usize..self.colon as usize];

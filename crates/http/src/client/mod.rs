@@ -80,6 +80,9 @@ impl Parser {
         let mut rest = input;
         // Bounded: each pass takes at least a byte.
         loop {
+            if !self.lines.is_first() {
+                self.lines.take_fields(&mut rest);
+            }
             let result = match self.lines.read(&mut rest) {
                 Ok(Progress::NeedMore) => return Step::More(self),
                 Ok(Progress::Line) => self.line(),

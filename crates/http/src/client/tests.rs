@@ -118,7 +118,32 @@ fn input() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(part, 0..7).prop_map(|parts| (parts.concat() + "\r\nbody").into_bytes())
 }
 
+/// The final head. `None`: there is none.
+fn final_head<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Option<Head> {
+    let mut parser = Parser::new(Limits::default());
+    for part in parts {
+        parser = match parser.receive(part) {
+            Step::More(parser) => parser,
+            Step::Head(head, _) => return Some(head),
+            Step::Interim(..) | Step::Rejected(_) => return None,
+        };
+    }
+    None
+}
+
 proptest! {
+    #[test]
+    fn parts_do_not_change_the_fields(
+        fields in prop::collection::vec("[A-Za-z-]{1,20}:[ \t]{0,2}[ -~\t]{0,20}\r?\n", 0..5),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let input = format!("HTTP/1.1 200 OK\r\n{}\r\n", fields.concat()).into_bytes();
+        let (start, end) = input.split_at(at.index(input.len()));
+        let whole = final_head([&*input]);
+        prop_assert_eq!(final_head([start, end]), whole.clone());
+        prop_assert_eq!(final_head(input.chunks(1)), whole);
+    }
+
     #[test]
     fn parts_do_not_change_the_result(input in input(), at in any::<prop::sample::Index>()) {
         let (start, end) = input.split_at(at.index(input.len()));
