@@ -35,6 +35,8 @@ pub struct Http1 {
     scheme: Scheme,
     /// Whether what is received now was sent before the TLS handshake was complete.
     pub is_early: bool,
+    /// Whether the target of the request that was read last had to be percent-encoded.
+    pub is_escaped: bool,
     /// For the log.
     pub tls: Option<Rc<TlsFacts>>,
     /// Where the connection was made to.
@@ -92,6 +94,7 @@ impl Http1 {
             peer,
             scheme,
             is_early: false,
+            is_escaped: false,
             tls: None,
             client: peer,
             via: Via::Nothing,
@@ -227,6 +230,7 @@ impl Http1 {
         batch: &mut Batch<'_>,
     ) -> Step {
         let mut store = FieldStore::new();
+        self.is_escaped = false;
         match head::parse(input, &mut store, &connections.services.site.limits.head) {
             Ok(None) => Step::Stop(Next::Read),
             Err(error) => self.step_escaped(connections, error, input, local, batch),
@@ -285,6 +289,7 @@ impl Http1 {
         let error = match &escaped {
             None => error,
             Some((escaped, longer)) => {
+                self.is_escaped = true;
                 let mut store = FieldStore::new();
                 match head::parse(escaped, &mut store, &connections.services.site.limits.head) {
                     Ok(None) => return Step::Stop(Next::Read),

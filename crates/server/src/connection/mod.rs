@@ -59,6 +59,8 @@ pub enum Phase {
     Body,
     /// The response, or more of its body. What makes it has deadlines of its own.
     Respond,
+    /// The response of an application to a request that the fast path has sent. The driver awaits it when this is over.
+    Receive,
     /// The client takes the response.
     Write,
     /// The next request, or the first.
@@ -106,6 +108,8 @@ pub struct Deadlines {
 pub const DISCONNECTED: &str = "disconnected by an administrator";
 /// The task of a connection that has been idle this long ends.
 const PARK_AFTER: Ticks = 4;
+/// The driver goes on with a request that the fast path has sent, unless it has its response by then.
+const DRIVER_AFTER: Ticks = 1;
 /// A connection that has been idle, or too slow, this long may be closed for another.
 const EVICT_AFTER: Ticks = 4;
 
@@ -132,6 +136,7 @@ impl Deadlines {
             Phase::Head => self.head,
             Phase::Body => self.body,
             Phase::Respond => Ticks::MAX,
+            Phase::Receive => DRIVER_AFTER,
             Phase::Write => self.write,
             Phase::Idle => self.idle,
             Phase::Upgraded => self.upgraded,
@@ -156,9 +161,12 @@ impl Deadlines {
         match phase {
             Phase::Idle => (lasted >= PARK_AFTER).then_some(Event::Park),
             Phase::Head | Phase::Body | Phase::Write => over.then_some(Event::CheckRate),
-            Phase::Handshake | Phase::Respond | Phase::Upgraded | Phase::Linger | Phase::Rejected => {
-                over.then_some(Event::TimeOut)
-            }
+            Phase::Handshake
+            | Phase::Respond
+            | Phase::Receive
+            | Phase::Upgraded
+            | Phase::Linger
+            | Phase::Rejected => over.then_some(Event::TimeOut),
         }
     }
 
@@ -170,6 +178,7 @@ impl Deadlines {
             Phase::Write => state.measured(),
             Phase::Handshake
             | Phase::Respond
+            | Phase::Receive
             | Phase::Idle
             | Phase::Upgraded
             | Phase::Linger

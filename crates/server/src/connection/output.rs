@@ -316,6 +316,13 @@ impl Output {
         self.sent += bytes;
     }
 
+    /// Whether all of it is in memory, and no limit slows it.
+    pub fn is_in_memory(&self) -> bool {
+        self.response
+            .as_ref()
+            .is_none_or(|response| matches!(response.body, Body::Nothing) && response.throttle.is_none())
+    }
+
     /// There is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty() && self.response.is_none()

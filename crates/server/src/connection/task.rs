@@ -87,6 +87,17 @@ enum End {
     Http2,
 }
 
+impl End {
+    /// `None`: the next request follows.
+    fn behind(persistence: Persistence) -> Option<End> {
+        match persistence {
+            Persistence::KeepAlive | Persistence::KeepAliveHttp10 => None,
+            Persistence::Close => Some(End::Drain),
+            Persistence::LingeringClose => Some(End::Linger),
+        }
+    }
+}
+
 impl Task {
     /// For a connection whose `input` was received and is not used yet.
     pub fn new(
@@ -165,19 +176,23 @@ impl Task {
                         return Ok(End::Linger);
                     }
                     self.transport.entry.state.reset_client();
-                    if !self.transport.has_input() {
+                    let received = if self.transport.has_input() {
+                        self.transport.lend_buffered()
+                    } else {
                         if self.waited == Waited::No || self.connections.is_leaving() {
                             return Ok(End::Park);
                         }
                         self.transport.enter(Phase::Idle);
                         self.waited = Waited::No;
-                        self.transport.receive().await?;
+                        let received = self.transport.receive_first().await?;
                         self.http.began = clock::micros();
-                    }
-                    if self.begins_http2() {
+                        received
+                    };
+                    if self.begins_http2(&self.connections.services.scratch.borrow().buffer[..received]) {
+                        self.transport.keep_received(0..received);
                         return Ok(End::Http2);
                     }
-                    self.read_requests()
+                    self.read_requests(received)
                 }
             };
             if !matches!(next, Next::Read) {
@@ -202,39 +217,57 @@ impl Task {
         }
     }
 
-    /// Reads requests from the input, in the worker's buffer, which other connections have used meanwhile.
-    fn read_requests(&mut self) -> Next {
-        // Taken out: if a request panics, its input is not read again.
-        let mut buffered = self.transport.buffered.take();
-        self.connections.services.scratch.borrow_mut().space_behind(&buffered);
+    /// Reads requests from the input: so many bytes of the worker's buffer.
+    fn read_requests(&mut self, received: usize) -> Next {
         self.http.is_early = self.transport.stream.borrow().is_handshaking();
         self.http.tls = self.transport.stream.borrow().logged_tls();
         let Answered { used, next } = {
             let local = || self.transport.local();
-            self.http.answer(&self.connections, buffered.len(), &local)
+            self.http.answer(&self.connections, received, &local)
         };
-        buffered.drain(..used);
-        self.transport.buffered.replace(buffered);
+        self.transport.keep_received(used..received);
         next
     }
 
     /// Takes the head of the next request, which has so many bytes.
     fn take_head(&mut self, bytes: usize) -> Rc<[u8]> {
         self.waited = Waited::Yes;
-        let bytes = self.transport.take(bytes);
-        let bytes = escape_target(&bytes).map_or(bytes, |(escaped, _)| escaped.into());
+        let mut bytes = self.transport.take(bytes);
+        if self.http.is_escaped {
+            bytes = escape_target(&bytes).map_or(bytes, |(escaped, _)| escaped.into());
+        }
         self.http.current = Some(bytes.clone());
         bytes
     }
 
     /// Awaits the response of an application to the request whose head is the next `bytes` bytes.
-    async fn receive(&mut self, bytes: usize, sent: Box<SentRequest>) -> Result<Output, Interruption> {
+    async fn receive(&mut self, bytes: usize, mut sent: Box<SentRequest>) -> Result<Output, Interruption> {
         let bytes = self.take_head(bytes);
         self.transport.begin_without_body();
-        match self.unless_interrupted(sent.receive()).await? {
-            Ok(answer) => self.complete(&bytes, answer),
-            Err(sent) => self.respond(bytes, Some(sent)).await,
+        match poll_fn(|cx| self.poll_answer(cx, &mut sent)).await? {
+            Some(answer) => self.complete(&bytes, answer),
+            // Boxed: it is rare, and would be most of this future, which every request moves.
+            None => Box::pin(self.respond(bytes, Some(sent))).await,
         }
+    }
+
+    /// Polls both sides. `None`: the driver goes on.
+    fn poll_answer(
+        &self,
+        cx: &mut Context<'_>,
+        sent: &mut SentRequest,
+    ) -> Poll<Result<Option<Answer>, Interruption>> {
+        if let Poll::Ready(answer) = sent.poll_receive(cx) {
+            return Poll::Ready(Ok(answer));
+        }
+        Poll::Ready(match ready!(self.transport.poll_watch_in(Phase::Receive, cx)) {
+            // The driver still makes the response for a client that has closed only its side, for a moment.
+            Interruption::TimedOut | Interruption::EndOfInput => Ok(None),
+            broken => {
+                self.count_abandoned(broken);
+                Err(broken)
+            }
+        })
     }
 
     /// The output for the response of an application that has come at once.
@@ -318,14 +351,17 @@ impl Task {
             biased;
             made = made => Ok(made),
             broken = watch => {
-                let has_left = matches!(
-                    broken,
-                    Interruption::EndOfInput | Interruption::Failed | Interruption::Disconnected
-                );
-                self.connections.services.counts.add(Count::Abandoned, u64::from(has_left));
+                self.count_abandoned(broken);
                 Err(broken)
             }
         }
+    }
+
+    /// Nothing awaits the response any more. Counts it if that is because of the client.
+    fn count_abandoned(&self, broken: Interruption) {
+        let has_left =
+            matches!(broken, Interruption::EndOfInput | Interruption::Failed | Interruption::Disconnected);
+        self.connections.services.counts.add(Count::Abandoned, u64::from(has_left));
     }
 
     /// The rest of a head is awaited.
@@ -338,6 +374,11 @@ impl Task {
 
     /// Sends all of `output` and writes its log lines. `Some`: it was the last.
     async fn write(&mut self, mut output: Output) -> Result<Option<End>, Interruption> {
+        if self.write_at_once(&mut output) {
+            let persistence = output.persistence;
+            self.connections.finish(output, None);
+            return Ok(End::behind(persistence));
+        }
         output.gather();
         self.begin_write(&mut output);
         let ends_with_connection = output.ends_with_connection();
@@ -367,10 +408,27 @@ impl Task {
                 }
                 Err(broken)
             }
-            (Ok(()), Persistence::KeepAlive | Persistence::KeepAliveHttp10) => Ok(None),
-            (Ok(()), Persistence::Close) => Ok(Some(End::Drain)),
-            (Ok(()), Persistence::LingeringClose) => Ok(Some(End::Linger)),
+            (Ok(()), persistence) => Ok(End::behind(persistence)),
         }
+    }
+
+    /// Sends an output that is all in memory, as most are, if the stream takes all of it now.
+    fn write_at_once(&self, output: &mut Output) -> bool {
+        let is_disconnected = self.transport.entry.state.is_disconnected();
+        if is_disconnected || !self.transport.is_body_read() || !output.is_in_memory() {
+            return false;
+        }
+        let services = &self.connections.services;
+        let mut output = LogGuard::new(services, output);
+        let sent = self.transport.send_interims();
+        // An error is met again where it is waited for.
+        let sent = sent.and_then(|()| output.send(&*self.transport.stream.borrow(), services.clock.read()));
+        output.disarm();
+        let is_sent = matches!(sent, Ok(Sent::All));
+        if is_sent {
+            self.transport.enter(Phase::Idle);
+        }
+        is_sent
     }
 
     /// From now on the client is awaited.
@@ -508,7 +566,7 @@ impl Task {
                 }
                 Err(broken) => return Err(broken),
             }
-            if self.begins_http2() {
+            if self.begins_http2(&self.transport.buffered.borrow()) {
                 let output = Output::new(
                     h2::refusal(),
                     None,
@@ -556,6 +614,7 @@ impl Task {
             Phase::Write => (Count::TimeoutWrite, "client too slow"),
             Phase::Handshake
             | Phase::Respond
+            | Phase::Receive
             | Phase::Idle
             | Phase::Upgraded
             | Phase::Linger
@@ -632,11 +691,12 @@ impl Task {
         }
     }
 
-    fn begins_http2(&self) -> bool {
+    /// `input` is all that is not used yet.
+    fn begins_http2(&self, input: &[u8]) -> bool {
         let stream = self.transport.stream.borrow();
         self.http.requests == 0
             && stream.may_speak_http2()
-            && (stream.has_negotiated_http2() || is_preface(&self.transport.buffered.borrow()))
+            && (stream.has_negotiated_http2() || is_preface(input))
     }
 
     fn speak_http2(self) {

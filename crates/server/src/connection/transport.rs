@@ -5,6 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -140,6 +141,23 @@ impl Transport {
         head
     }
 
+    /// Moves the buffered input to the worker's buffer, where it has so many bytes. What is not used of it is kept.
+    pub fn lend_buffered(&self) -> usize {
+        let mut buffered = self.buffered.borrow_mut();
+        self.connections.services.scratch.borrow_mut().space_behind(&buffered);
+        let bytes = buffered.len();
+        buffered.clear();
+        bytes
+    }
+
+    /// Keeps these bytes of the worker's buffer, which are not used yet.
+    pub fn keep_received(&self, received: Range<usize>) {
+        if !received.is_empty() {
+            let scratch = &*self.connections.services.scratch.borrow();
+            append(&mut self.buffered.borrow_mut(), &scratch.buffer[received]);
+        }
+    }
+
     /// The body of the request with this head comes next.
     pub fn begin_body(&self, head: &Head<'_>) {
         let rest = Remaining::of(head.framing);
@@ -237,7 +255,11 @@ impl Transport {
             return Poll::Ready(broken);
         }
         // The consumer of the body was polled before this.
-        let phase = if self.reads_body.get() { Phase::Body } else { Phase::Respond };
+        self.poll_watch_in(if self.reads_body.get() { Phase::Body } else { Phase::Respond }, cx)
+    }
+
+    /// As `poll_watch`, in this phase of a request whose body nothing reads.
+    pub fn poll_watch_in(&self, phase: Phase, cx: &mut Context<'_>) -> Poll<Interruption> {
         if self.entry.state.phase() != phase {
             self.enter(phase);
         }
@@ -274,18 +296,33 @@ impl Transport {
     }
 
     fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<(), Interruption>> {
-        let mut buffered = self.buffered.borrow_mut();
+        let bytes = ready!(self.poll_receive_behind(cx))?;
+        let before = self.buffered.borrow().len();
+        self.keep_received(before..before + bytes);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads input to the worker's buffer, behind what is buffered. Returns the bytes that have come.
+    fn poll_receive_behind(&self, cx: &mut Context<'_>) -> Poll<Result<usize, Interruption>> {
         let scratch = &mut *self.connections.services.scratch.borrow_mut();
-        let space = scratch.space_behind(&buffered);
-        let came = match ready!(self.stream.borrow_mut().poll_receive(cx, space)) {
+        let space = scratch.space_behind(&self.buffered.borrow());
+        let bytes = match ready!(self.stream.borrow_mut().poll_receive(cx, space)) {
             Ok(0) => return Poll::Ready(Err(Interruption::EndOfInput)),
-            Ok(n) => &space[..n],
+            Ok(bytes) => bytes,
             Err(_) => return Poll::Ready(Err(Interruption::Failed)),
         };
-        self.entry.state.moved(came.len() as u64);
-        self.connections.services.counts.add(Count::Received, came.len() as u64);
-        append(&mut buffered, came);
-        Poll::Ready(Ok(()))
+        self.entry.state.moved(bytes as u64);
+        self.connections.services.counts.add(Count::Received, bytes as u64);
+        Poll::Ready(Ok(bytes))
+    }
+
+    /// Waits for input where there is none. The worker's buffer has so many bytes of it, until something else is awaited.
+    pub async fn receive_first(&self) -> Result<usize, Interruption> {
+        poll_fn(|cx| {
+            self.poll_events(cx)?;
+            self.poll_receive_behind(cx)
+        })
+        .await
     }
 
     /// The next bytes of the input, never none.

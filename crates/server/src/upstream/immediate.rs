@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::path::Path;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::known::KnownField;
 use tokio::task::unconstrained;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Upstreams;
 use super::head::UpstreamHead;
@@ -83,6 +83,8 @@ pub struct SentRequest {
     /// `None`: requests have no trace.
     pub trace: Option<Trace>,
     running: Running,
+    /// `None`: nothing is due so soon.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// What the driver goes on with.
@@ -181,6 +183,7 @@ impl SentRequest {
             log,
             trace,
             running,
+            timer: None,
         }))
     }
 
@@ -206,53 +209,51 @@ impl SentRequest {
         self.upstreams.services.site.hosts.at(self.host).routes.get(self.route)
     }
 
-    /// The response. Errors: there is none yet, or there is more to it.
-    pub async fn receive(mut self: Box<SentRequest>) -> Result<Answer, Box<SentRequest>> {
-        if !self.unsent.is_empty() {
-            return Err(self);
-        }
-        let services = self.upstreams.services.clone();
-        let mut timer = pin!(sleep_until(self.deadline()));
-        let response = poll_fn(|cx| {
-            let scratch = &mut *services.scratch.borrow_mut();
-            let (space, head) = scratch.space_and_head();
-            let Some(connection) = &self.connection else { return Poll::Ready(None) };
-            match connection.stream.poll_read(cx, space) {
-                // The driver meets an error again.
-                Poll::Ready(received) => {
-                    let received = &space[..received.unwrap_or(0)];
-                    Poll::Ready(self.respond(received, std::mem::take(head)).or_else(|| {
-                        self.received = received.to_vec();
-                        None
-                    }))
-                }
-                Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+    /// The response. `None`: there is none yet, or there is more to it. It is polled for less than two ticks.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+        let Some(connection) = self.connection.as_ref().filter(|_| self.unsent.is_empty()) else {
+            return Poll::Ready(None);
+        };
+        let mut scratch = self.upstreams.services.scratch.borrow_mut();
+        let (space, head) = scratch.space_and_head();
+        let Poll::Ready(received) = connection.stream.poll_read(cx, space) else {
+            drop(scratch);
+            return self.poll_deadline(cx).map(|()| None);
+        };
+        // The driver meets an error again.
+        let received = &space[..received.unwrap_or(0)];
+        let Some((response, persistence)) = self.respond(received, std::mem::take(head)) else {
+            let received = received.to_vec();
+            drop(scratch);
+            self.received = received;
+            return Poll::Ready(None);
+        };
+        drop(scratch);
+        if persistence == Persistence::KeepAlive
+            && let Some(mut connection) = self.connection.take()
+        {
+            if let Some(id) = self.fastcgi {
+                fastcgi::end(&mut connection, id);
             }
-        })
-        .await;
-        match response {
-            Some((response, persistence)) => {
-                if persistence == Persistence::KeepAlive
-                    && let Some(mut connection) = self.connection.take()
-                {
-                    if let Some(id) = self.fastcgi {
-                        fastcgi::end(&mut connection, id);
-                    }
-                    connection.finish();
-                }
-                Ok(Answer { response, host: self.host, route: self.route })
-            }
-            None => Err(self),
+            connection.finish();
         }
+        Poll::Ready(Some(Answer { response, host: self.host, route: self.route }))
     }
 
-    fn deadline(&self) -> Instant {
-        let upstream = self.route().upstream().and_then(|id| self.upstreams.services.site.upstreams.get(id));
-        let wait = upstream.map_or(Duration::ZERO, |upstream| {
-            let hedge_after = upstream.hedging.as_ref().map_or(Duration::MAX, |hedging| hedging.after);
-            upstream.first_byte.min(upstream.total).min(hedge_after)
-        });
-        self.began.checked_add(wait).unwrap_or(self.began)
+    /// Ready when the driver has to do something. Only what may be due before the driver awaits the response has a timer.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(upstream) = self.upstream() else { return Poll::Ready(()) };
+        let hedge_after = upstream.hedging.as_ref().map_or(Duration::MAX, |hedging| hedging.after);
+        let wait = upstream.first_byte.min(upstream.total).min(hedge_after);
+        if wait > 2 * clock::TICK {
+            return Poll::Pending;
+        }
+        let due = self.began + wait;
+        self.timer.get_or_insert_with(|| Box::pin(sleep_until(due))).as_mut().poll(cx)
+    }
+
+    fn upstream(&self) -> Option<&Upstream> {
+        self.upstreams.services.site.upstreams.get(self.route().upstream()?)
     }
 
     /// Made in `buffer`. `None`: this is not a whole response, or one that means more than a response to the client.
