@@ -9,7 +9,6 @@ use crate::digits::write_number;
 use crate::fields::{is_token, text_len};
 use crate::head::Field;
 use crate::status::Status;
-use crate::write::put;
 
 /// The interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -89,8 +88,15 @@ impl Builder {
 
     /// As `field`, with a name that is a token.
     pub fn received(mut self, field: Field) -> Builder {
-        put(&mut self.bytes, &[field.name, b": ", field.value, CRLF]);
-        self.clean(field.value);
+        self.bytes.extend_from_slice(field.name);
+        self.bytes.extend_from_slice(b": ");
+        self.push_value(field.value);
+        self
+    }
+
+    /// As `received`, of a field that has come in this line.
+    pub fn received_line(mut self, line: &[u8]) -> Builder {
+        self.bytes.extend_from_slice(line);
         self
     }
 
@@ -127,16 +133,12 @@ impl Builder {
     }
 
     fn push_value(&mut self, value: &[u8]) {
-        put(&mut self.bytes, &[value, CRLF]);
-        self.clean(value);
-    }
-
-    /// Replaces what no value may have in the one at the end of the last line.
-    fn clean(&mut self, value: &[u8]) {
         let is_control = |byte: &u8| matches!(byte, b'\r' | b'\n' | 0);
-        let (text, end) = (text_len(value), self.bytes.len() - CRLF.len());
-        let rest = &mut self.bytes[end - (value.len() - text)..end];
-        rest.iter_mut().filter(|byte| is_control(byte)).for_each(|byte| *byte = b' ');
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        let clean = text_len(value);
+        self.bytes[start + clean..].iter_mut().filter(|byte| is_control(byte)).for_each(|byte| *byte = b' ');
+        self.bytes.extend_from_slice(CRLF);
     }
 
     fn push_name(&mut self, name: &str) {

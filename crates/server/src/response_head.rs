@@ -76,6 +76,14 @@ impl<'a> HeadWriter<'a> {
         self
     }
 
+    /// As `received`, of a field that has come in this line.
+    pub fn received_line(mut self, field: Field, line: &[u8]) -> HeadWriter<'a> {
+        if !self.is_ruled(field.name) || is_fixed(field.name) {
+            self.builder = self.builder.received_line(line);
+        }
+        self
+    }
+
     /// As `field`, with a field that has been parsed.
     pub fn received(mut self, field: Field) -> HeadWriter<'a> {
         if !self.is_ruled(field.name) || is_fixed(field.name) {

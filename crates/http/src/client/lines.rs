@@ -378,6 +378,11 @@ impl FieldSection {
         self.lines.iter().map(|line| (line.known, line.field(&self.bytes)))
     }
 
+    /// As `with_known`, with the line of each. `None`: it does not end with CRLF, or has other spaces than one.
+    pub fn with_lines(&self) -> impl Iterator<Item = (Option<KnownField>, Field<'_>, Option<&[u8]>)> + Clone {
+        self.lines.iter().map(|line| (line.known, line.field(&self.bytes), line.written(&self.bytes)))
+    }
+
     /// The values of all fields of this kind, in order.
     pub fn known(&self, known: KnownField) -> impl Iterator<Item = &[u8]> + Clone {
         // Most heads have few of them.
@@ -415,6 +420,11 @@ impl FieldSection {
         self.known(KnownField::Connection).flat_map(|value| value.split(|byte| *byte == b',')).map(trim_ows)
     }
 
+    /// Whether the only option of `Connection` is `keep-alive`, as in most heads, or there is none.
+    pub fn is_kept_alive(&self) -> bool {
+        self.known(KnownField::Connection).all(|value| value.eq_ignore_ascii_case(b"keep-alive"))
+    }
+
     /// Removes the fields `NOT_PASSED_ON`.
     pub fn remove_hop_by_hop(&mut self) {
         if self.known.has_any_of(NOT_PASSED_ON) {
@@ -425,7 +435,10 @@ impl FieldSection {
 
     /// Removes the fields `NOT_PASSED_ON`, and those that `Connection` names (RFC 9110 §7.6.1).
     pub fn remove_fields_of_hop(&mut self) {
-        // Most heads name only `keep-alive`, which needs no memory.
+        if self.is_kept_alive() {
+            return self.remove_hop_by_hop();
+        }
+        // Most heads name no other field, which needs no memory.
         let options = self.connection_options().filter(|option| !NOT_PASSED_ON.has_name(option));
         let options: Vec<Vec<u8>> = options.map(<[u8]>::to_vec).collect();
         if !options.is_empty() {
@@ -466,6 +479,15 @@ impl FieldLine {
         let (start, end) = self.value;
         let name = &bytes[self.start as usize..self.colon as usize];
         Field { name, value: &bytes[start as usize..end as usize] }
+    }
+
+    /// The line, if it is `Name: value` and CRLF.
+    fn written<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let (start, end) = self.value;
+        let behind = &bytes[self.colon as usize..];
+        let is_written = start == self.colon + 2 && behind.starts_with(b": ");
+        let line = bytes.get(self.start as usize..end as usize + 2).filter(|_| is_written)?;
+        line.ends_with(b"\r\n").then_some(line)
     }
 }
 

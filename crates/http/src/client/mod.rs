@@ -150,7 +150,8 @@ impl Parser {
         let mut fields = self.lines.into_section();
         let framing = fields.framing(version).map_err(|error| whole(LineError::Framing(error)))?;
         let closes = version == Version::Http10
-            || fields.connection_options().any(|option| option.eq_ignore_ascii_case(b"close"));
+            || !fields.is_kept_alive()
+                && fields.connection_options().any(|option| option.eq_ignore_ascii_case(b"close"));
         let persistence = if closes { Persistence::Close } else { self.persistence };
         let trailer = trailers::announced(fields.known(KnownField::Trailer), |_| false);
         fields.remove_fields_of_hop();

@@ -198,7 +198,7 @@ impl Task {
             if !matches!(next, Next::Read) {
                 self.transport.entry.state.set_client(self.http.client);
             }
-            let output = match next {
+            let mut output = match next {
                 Next::Read => {
                     self.wait_for_head();
                     self.transport.receive().await?;
@@ -211,7 +211,12 @@ impl Task {
                 }
                 Next::Receive(head, sent) => self.receive(head, sent).await?,
             };
-            if let Some(end) = self.write(output).await? {
+            let end = match self.write_at_once(&mut output) {
+                true => self.finish(output),
+                // Boxed: it would be most of this future.
+                false => Box::pin(self.write(output)).await?,
+            };
+            if let Some(end) = end {
                 return Ok(end);
             }
         }
@@ -374,11 +379,6 @@ impl Task {
 
     /// Sends all of `output` and writes its log lines. `Some`: it was the last.
     async fn write(&mut self, mut output: Output) -> Result<Option<End>, Interruption> {
-        if self.write_at_once(&mut output) {
-            let persistence = output.persistence;
-            self.connections.finish(output, None);
-            return Ok(End::behind(persistence));
-        }
         output.gather();
         self.begin_write(&mut output);
         let ends_with_connection = output.ends_with_connection();
@@ -410,6 +410,13 @@ impl Task {
             }
             (Ok(()), persistence) => Ok(End::behind(persistence)),
         }
+    }
+
+    /// Writes the log lines of an output of which all is sent.
+    fn finish(&self, output: Output) -> Option<End> {
+        let persistence = output.persistence;
+        self.connections.finish(output, None);
+        End::behind(persistence)
     }
 
     /// Sends an output that is all in memory, as most are, if the stream takes all of it now.

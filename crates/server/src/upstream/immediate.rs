@@ -26,11 +26,11 @@ use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::known::KnownField;
 use tokio::task::unconstrained;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::Upstreams;
 use super::head::UpstreamHead;
-use super::response::{fields, leads_elsewhere};
+use super::response::{leads_elsewhere, lines};
 use crate::clock;
 use crate::destination::DestinationId;
 use crate::log::access::LoggedRequest;
@@ -77,7 +77,8 @@ pub struct SentRequest {
     unsent: Vec<u8>,
     /// Bytes of the response. Empty: the connection may have ended.
     received: Vec<u8>,
-    began: Instant,
+    /// Of `clock::micros`.
+    began: u64,
     /// `None`: nothing shows the upstream.
     log: Option<(Rc<UpstreamLog>, AttemptLog)>,
     /// `None`: requests have no trace.
@@ -179,7 +180,7 @@ impl SentRequest {
             fastcgi,
             unsent: bytes,
             received: Vec::new(),
-            began: Instant::now(),
+            began,
             log,
             trace,
             running,
@@ -192,7 +193,10 @@ impl SentRequest {
         let connection = self.connection.take()?;
         let (unsent, received) = (std::mem::take(&mut self.unsent), std::mem::take(&mut self.received));
         let attempt = self.log.take().map(|(_, attempt)| attempt);
-        Some(Rest { connection, fastcgi: self.fastcgi, unsent, received, began: self.began, attempt })
+        let age = Duration::from_micros(clock::micros().saturating_sub(self.began));
+        let now = Instant::now();
+        let began = now.checked_sub(age).unwrap_or(now);
+        Some(Rest { connection, fastcgi: self.fastcgi, unsent, received, began, attempt })
     }
 
     /// The request came by this connection.
@@ -248,8 +252,8 @@ impl SentRequest {
         if wait > 2 * clock::TICK {
             return Poll::Pending;
         }
-        let due = self.began + wait;
-        self.timer.get_or_insert_with(|| Box::pin(sleep_until(due))).as_mut().poll(cx)
+        // Begun by the first poll, right after the request was sent.
+        self.timer.get_or_insert_with(|| Box::pin(sleep(wait))).as_mut().poll(cx)
     }
 
     fn upstream(&self) -> Option<&Upstream> {
@@ -272,7 +276,7 @@ impl SentRequest {
         let forwarding = &route.script.as_ref()?.forwarding;
         buffer.reserve(received.len() + OWN_BYTES);
         let mut writer = HeadWriter::over(buffer, services, Some(route), head.status);
-        for (known, field) in fields(&head) {
+        for (known, field, line) in lines(&head) {
             let cookie = match known {
                 Some(known @ KnownField::SetCookie) if self.fastcgi.is_none() => {
                     let value = std::str::from_utf8(field.value).ok()?;
@@ -280,8 +284,11 @@ impl SentRequest {
                 }
                 _ => None,
             };
-            let value = cookie.as_deref().map_or(field.value, str::as_bytes);
-            writer = writer.received(Field { value, ..field });
+            writer = match (cookie, line) {
+                (Some(value), _) => writer.received(Field { value: value.as_bytes(), ..field }),
+                (None, Some(line)) => writer.received_line(field, line),
+                (None, None) => writer.received(field),
+            };
         }
         if let Some((_, attempt)) = &self.log {
             attempt.on_response(head.status, content.len());

@@ -327,6 +327,11 @@ pub fn fields(head: &UpstreamHead) -> impl Iterator<Item = (Option<KnownField>, 
     head.fields.with_known().filter(|(known, _)| !known.is_some_and(|known| OWN.has(known)))
 }
 
+/// As `fields`, with the line of each, as of `FieldSection::with_lines`.
+pub fn lines(head: &UpstreamHead) -> impl Iterator<Item = (Option<KnownField>, Field<'_>, Option<&[u8]>)> {
+    head.fields.with_lines().filter(|(known, ..)| !known.is_some_and(|known| OWN.has(known)))
+}
+
 /// The file that is sent in place of the body.
 fn sendfile(head: &UpstreamHead) -> Option<PathBuf> {
     let [first, second] = [KnownField::XSendfile, KnownField::XAccelRedirect];
