@@ -238,6 +238,24 @@ fn is_never_answered_by_the_cache() {
     }
 }
 
+#[test]
+fn pings_a_silent_client_and_resets_a_stream_without_an_answer() {
+    let settings = "[timeouts]\nwebsocket_ping = \"2s\"\n[log]\naccess = \"stdout\"\n---\n";
+    let server = site(&upstream(switch_and_echo), settings).start();
+    let mut client = connect(&server);
+    assert_eq!(client.get("/a.txt").text(), "a file");
+    let stream = open(&mut client, "/ws/x", "websocket");
+    assert_eq!(field(&head(&mut client, stream), ":status"), Some("200"));
+    assert_eq!(received(&mut client, stream, 2), [0x89, 0]);
+    let pong = [0x8a, 0x80, 1, 2, 3, 4];
+    client.send_frame(frame::DATA, 0, stream, &pong).expect("it reads");
+    assert_eq!(received(&mut client, stream, 6), pong, "the upstream has the pong");
+    assert_eq!(received(&mut client, stream, 2), [0x89, 0]);
+    assert_eq!(client.next_frame_of(stream).kind, frame::RST_STREAM);
+    server.wait_for_output("client does not answer a ping", TIMEOUT);
+    assert_eq!(client.get("/a.txt").text(), "a file", "the connection goes on");
+}
+
 /// What the stream has sent, which is as long as this.
 fn received(client: &mut Http2, stream: u32, length: usize) -> Vec<u8> {
     let mut bytes = Vec::new();

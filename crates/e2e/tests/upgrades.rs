@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::upstream::{echo, upstream};
@@ -229,6 +230,54 @@ fn limits_their_number_and_how_long_they_are_idle() {
     assert_eq!(busy.read_exactly(1).expect("more bytes"), b"y");
     // There is room for another.
     switched(server.connect());
+}
+
+const PING: [u8; 2] = [0x89, 0];
+/// With a mask.
+const PONG: [u8; 6] = [0x8a, 0x80, 1, 2, 3, 4];
+
+#[test]
+fn pings_a_silent_client_and_closes_one_that_does_not_answer() {
+    let settings = "[timeouts]\nwebsocket_ping = \"2s\"\n[log]\naccess = \"stdout\"\n---\n";
+    let server = site(&upstream(switch_and_echo), settings).start();
+    let mut client = switched(server.connect());
+    for _ in 0..2 {
+        assert_eq!(client.read_exactly(2).expect("a ping"), PING);
+        client.send(PONG);
+        assert_eq!(client.read_exactly(6).expect("the upstream has the pong"), PONG);
+    }
+    assert_eq!(client.read_exactly(2).expect("a ping"), PING);
+    assert!(client.is_finished(), "it ends without a pong");
+    server.wait_for_output("client does not answer a ping", TIMEOUT);
+    assert_eq!(server.count("timeout_upgraded"), 1);
+}
+
+#[test]
+fn a_ping_is_no_part_of_a_frame_nor_of_another_protocol() {
+    let peer = upstream(|mut stream, head| {
+        if head.contains("Upgrade: other") {
+            stream.write_all(b"HTTP/1.1 101 Other\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")?;
+            thread::sleep(Duration::from_millis(1500));
+            return stream.write_all(b"other");
+        }
+        stream.write_all(format!("{SWITCH}\u{1}\u{3}a").as_bytes())?;
+        thread::sleep(Duration::from_millis(1500));
+        stream.write_all(b"bc\x80\x01")?;
+        thread::sleep(Duration::from_millis(1500));
+        stream.write_all(b"d")?;
+        echo(stream)
+    });
+    let settings =
+        "[timeouts]\nwebsocket_ping = \"500ms\"\n---\nproxy_upgrade = [\"websocket\", \"other\"]\n";
+    let server = site(&peer, settings).start();
+    let mut client = switched(server.connect());
+    assert_eq!(client.read_exactly(5).expect("a frame"), b"\x01\x03abc");
+    assert_eq!(client.read_exactly(3).expect("another one"), b"\x80\x01d");
+    assert_eq!(client.read_exactly(2).expect("a ping"), PING);
+    let mut client = server.connect();
+    client.send(request("Connection: Upgrade\r\nUpgrade: other\r\n"));
+    assert_eq!(client.read_response_to_head().status, 101);
+    assert_eq!(client.read_to_end(), b"other");
 }
 
 #[test]

@@ -19,11 +19,18 @@ use crate::stats::Count;
 const READS_PER_TURN: usize = 8;
 
 pub const IDLE: &str = "upgraded connection idle";
+pub const NO_PONG: &str = "client does not answer a ping";
 const STOPPED: &str = "server stopped";
 pub const UPSTREAM_FAILED: &str = "application ended early";
 
 /// Why a tunnel ends before both directions have ended, and the reason for the log.
 pub type Broken = (Interruption, &'static str);
+
+/// Whether the upstream's end has ended because the client has not answered a ping. The kernel has a timeout of its own,
+/// for the connection of the upstream.
+pub fn is_unanswered_ping(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
+}
 
 /// What is on its way in one direction. Nothing more is read before all of it is sent.
 #[derive(Default)]
@@ -172,6 +179,10 @@ impl<'a> Tunneling<'a> {
                 Ok(bytes) => {
                     let bytes = scratch.space()[..bytes].to_vec();
                     self.to_client.fill(bytes);
+                }
+                Err(error) if is_unanswered_ping(&error) => {
+                    self.connections.services.counts.add(Count::TimeoutUpgraded, 1);
+                    return Poll::Ready(Err(NO_PONG));
                 }
                 Err(_) => {
                     // The client must not take this for an end.

@@ -31,6 +31,7 @@ pub mod immediate;
 mod interim;
 mod response;
 pub mod upgrade;
+mod websocket_ping;
 
 use std::cell::Cell;
 use std::path::PathBuf;

@@ -16,6 +16,7 @@ use super::exchange::Exchange;
 use super::head::{Excess, UpstreamHead};
 use super::request::{Form, Handler, HandlerKind, Wanted};
 use super::upgrade::{Upgrade, UpgradedConnection};
+use super::websocket_ping::PingedConnection;
 use super::{Content, Outcome, Permission, Sendfile, Unrendered};
 use crate::buffer::append;
 use crate::log;
@@ -271,7 +272,11 @@ fn switched(
         true => writer,
         false => writer.field("Connection", "Upgrade").field("Upgrade", &*upgrade.protocol),
     };
-    let body = Body::Tunnel(Box::new(tunnel));
+    let ping = services.site.timeouts.websocket_ping;
+    let body = Body::Tunnel(match upgrade.is_websocket() && !ping.is_zero() {
+        true => Box::new(PingedConnection::new(tunnel, ping)),
+        false => Box::new(tunnel),
+    });
     Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
 }
 

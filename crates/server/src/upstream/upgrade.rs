@@ -64,6 +64,10 @@ impl Upgrade {
         Some(Upgrade { protocol: protocol.as_str().into(), permit: None, by })
     }
 
+    pub fn is_websocket(&self) -> bool {
+        self.protocol.eq_ignore_ascii_case(WEBSOCKET)
+    }
+
     pub fn is_by_connect(&self) -> bool {
         matches!(self.by, AskedBy::Connect { .. })
     }

@@ -282,6 +282,7 @@ fn timeouts(top: &Section) -> Timeouts {
         write: time("write", defaults.write),
         idle: time("idle", defaults.idle),
         upgraded: time("upgraded", defaults.upgraded),
+        websocket_ping: time("websocket_ping", defaults.websocket_ping),
         events: time("events", defaults.events),
         linger: time("linger", defaults.linger),
         disk: time("disk", defaults.disk),

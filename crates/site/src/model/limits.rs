@@ -54,6 +54,8 @@ pub struct Timeouts {
     pub linger: Duration,
     /// For a connection whose protocol was switched, and on which nothing passes.
     pub upgraded: Duration,
+    /// After which a client gets a ping by a WebSocket connection on which nothing passes. Zero: it gets none.
+    pub websocket_ping: Duration,
     /// For a response with the events of a status page.
     pub events: Duration,
     /// For a lookup on a disk. Then the response is 503.
@@ -256,6 +258,7 @@ impl Default for Timeouts {
             idle: Duration::from_secs(60),
             linger: Duration::from_secs(5),
             upgraded: Duration::from_secs(600),
+            websocket_ping: Duration::ZERO,
             events: Duration::from_secs(3600),
             disk: Duration::from_secs(30),
             shutdown: Duration::from_secs(30),

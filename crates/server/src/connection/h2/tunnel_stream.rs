@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::shared::StreamBody;
-use crate::connection::tunnel::{IDLE, UPSTREAM_FAILED};
+use crate::connection::tunnel::{IDLE, NO_PONG, UPSTREAM_FAILED, is_unanswered_ping};
 use crate::response::{BodyStream, NextChunk, Tunnel};
 use crate::services::Services;
 use crate::stats::Count;
@@ -102,6 +102,10 @@ impl TunnelStream {
                 let scratch = &mut *services.scratch.borrow_mut();
                 if let Poll::Ready(read) = self.tunnel.poll_read(cx, scratch.space()) {
                     self.idle_since = Instant::now();
+                    if read.as_ref().is_err_and(is_unanswered_ping) {
+                        services.counts.add(Count::TimeoutUpgraded, 1);
+                        self.why = NO_PONG;
+                    }
                     let chunk = |bytes| (bytes > 0).then(|| scratch.space()[..bytes].to_vec());
                     return Poll::Ready(read.map(chunk));
                 }

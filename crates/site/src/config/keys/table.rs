@@ -2004,6 +2004,15 @@ pub static CHAPTERS: &[Chapter] = &[
                        of the forward proxy. Then it is closed.",
             },
             Key {
+                name: "websocket_ping",
+                kind: time(0, DAY),
+                default: Value("\"0s\""),
+                example: "\"30s\"",
+                text: "After how long without a byte in either direction the client of a WebSocket connection gets a ping. \
+                       If nothing comes for as long again, the connection is closed; the answer of a client counts for \
+                       `upgraded`. 0 turns this off.",
+            },
+            Key {
                 name: "events",
                 kind: time(10, DAY),
                 default: Value("\"1h\""),
