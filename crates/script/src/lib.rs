@@ -9,6 +9,8 @@
 
 pub mod walk;
 
+pub mod pairs;
+
 pub mod environment;
 
 pub mod arguments;

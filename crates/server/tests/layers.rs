@@ -49,7 +49,7 @@ const HTTP: &[&str] = &[
 const H2: &[&str] =
     &["server", "fields", "decoder", "priority", "frame", "response", "hpack", "huffman", "error"];
 
-const SCRIPT: &[&str] = &["fastcgi", "scgi", "environment", "response", "walk", "arguments"];
+const SCRIPT: &[&str] = &["fastcgi", "scgi", "environment", "pairs", "response", "walk", "arguments"];
 
 const AUTH: &[&str] = &[
     "jwt",

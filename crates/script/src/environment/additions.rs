@@ -11,7 +11,11 @@ const RESERVED: [&str; 4] = ["CONTENT_LENGTH", "GATEWAY_INTERFACE", "HTTP_PROXY"
 
 /// A set of names and values, in the order in which they were added.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Additions(Vec<(String, Vec<u8>)>);
+pub struct Additions {
+    variables: Vec<(String, Vec<u8>)>,
+    /// The lengths of the names, as bits: few variables of a request have one of them.
+    lengths: u64,
+}
 
 /// Why a variable cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,12 +43,13 @@ impl Additions {
         if self.has(name) {
             return Err(AdditionError::Twice);
         }
-        self.0.push((name.to_owned(), value.to_owned()));
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self.lengths |= length_bit(name);
         Ok(())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 
     pub fn get(&self, name: &str) -> Option<&[u8]> {
@@ -52,8 +57,12 @@ impl Additions {
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(own, _)| own == name)
+        self.lengths & length_bit(name) != 0 && self.variables.iter().any(|(own, _)| own == name)
     }
+}
+
+fn length_bit(name: &str) -> u64 {
+    1 << name.len().min(63)
 }
 
 impl fmt::Display for AdditionError {

@@ -7,6 +7,9 @@ use taipan_http::head::Field;
 
 use super::{CgiRequest, Claims, Credentials, EnvironmentError, Writer};
 
+/// Of the variables of fields.
+const PREFIX: &[u8] = b"HTTP_";
+
 /// How a field is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Treatment {
@@ -54,7 +57,7 @@ pub(super) fn write(request: &CgiRequest, writer: &mut Writer) -> Result<(), Env
             Treatment::Pass(separator) if !earlier.iter().any(|other| same(other, field)) => {
                 let lines = rest.iter().filter(|other| same(other, field));
                 let values = lines.map(|line| trim_ows(line.value)).filter(|value| !value.is_empty());
-                writer.make(&variable(field.name), |block| join(values, separator, block))?;
+                writer.make_field(field.name, |pairs| join(values, separator, pairs))?;
             }
             // Not a list: with two fields, it is unknown which is right.
             Treatment::Credentials
@@ -89,19 +92,34 @@ fn same(one: &Field, other: &Field) -> bool {
     one.name.eq_ignore_ascii_case(other.name)
 }
 
-fn variable(name: &[u8]) -> String {
-    let letter = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
-    let bytes = b"HTTP_".iter().chain(name).map(letter).collect();
-    // `treatment` lets only letters, digits and hyphens pass.
-    String::from_utf8(bytes).unwrap_or_default()
+impl Writer<'_> {
+    /// As `make`, of the variable of a field whose name has letters, digits and hyphens.
+    fn make_field(&mut self, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) -> Result<(), EnvironmentError> {
+        let is_own = |own: &str| {
+            let rest = own.as_bytes().strip_prefix(PREFIX).filter(|rest| rest.len() == name.len());
+            rest.is_some_and(|rest| rest.iter().copied().eq(name.iter().map(letter)))
+        };
+        if self.additions.iter().any(|(own, _)| is_own(own)) {
+            return Ok(());
+        }
+        let variable = |pairs: &mut Vec<u8>| {
+            pairs.extend_from_slice(PREFIX);
+            pairs.extend(name.iter().map(letter));
+        };
+        self.write_with(variable, value)
+    }
 }
 
-fn join<'a>(values: impl Iterator<Item = &'a [u8]>, separator: &[u8], block: &mut Vec<u8>) {
+fn letter(byte: &u8) -> u8 {
+    if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }
+}
+
+fn join<'a>(values: impl Iterator<Item = &'a [u8]>, separator: &[u8], pairs: &mut Vec<u8>) {
     for (at, value) in values.enumerate() {
         if at > 0 {
-            block.extend_from_slice(separator);
+            pairs.extend_from_slice(separator);
         }
-        block.extend_from_slice(value);
+        pairs.extend_from_slice(value);
     }
 }
 

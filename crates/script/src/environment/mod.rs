@@ -2,8 +2,8 @@
 //! variables of the administrator, and the request's fields as `HTTP_*`. It has nothing of the server's own
 //! environment: `PATH` is one of the administrator's variables.
 //!
-//! It is stored in the format of `execve`. FastCGI and SCGI requests are written from the same variables. Knows
-//! nothing of where a script runs.
+//! It is stored as name-value pairs of FastCGI, which nearly every request of a loaded server needs. CGI and SCGI
+//! requests are written from the same variables. Knows nothing of where a script runs.
 
 mod additions;
 mod fields;
@@ -16,14 +16,19 @@ use taipan_http::fields::is_name;
 use taipan_http::status::Status;
 use taipan_http::target::Scheme;
 
+use crate::pairs;
+
 pub use additions::{AdditionError, Additions};
 pub use request::{CgiRequest, Claims, Credentials};
+
+/// Bytes of the variables of a request with the fields of a browser.
+const USUAL_BYTES: usize = 2048;
 
 /// The largest environment. Linux limits a string to 128 KiB (MAX_ARG_STRLEN in execve(2)), and many FastCGI
 /// applications limit all parameters to 64 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the block.
+    /// Bytes of the strings `NAME=VALUE`, each with a NUL at its end.
     pub bytes: usize,
     pub variables: usize,
 }
@@ -31,17 +36,10 @@ pub struct Limits {
 /// Variables with unique names. A name has letters, digits and underscores; a value has no NUL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// The strings `NAME=VALUE`, each with a NUL at its end.
-    block: Vec<u8>,
-    spans: Vec<Span>,
-}
-
-/// The position of a variable in the block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span {
-    start: usize,
-    equals: usize,
-    nul: usize,
+    pairs: Vec<u8>,
+    count: usize,
+    /// Of the strings `NAME=VALUE`, each with a NUL at its end.
+    bytes: usize,
 }
 
 /// The broken rule.
@@ -60,10 +58,9 @@ pub fn environment(
     limits: Limits,
 ) -> Result<Environment, EnvironmentError> {
     let mut writer = Writer { environment: Environment::default(), additions, limits };
-    writer.environment.block.reserve(2048.min(limits.bytes));
-    writer.environment.spans.reserve(32.min(limits.variables));
+    writer.environment.pairs.reserve(USUAL_BYTES);
     for (name, value) in additions.iter() {
-        writer.write(name, |block| block.extend_from_slice(value))?;
+        writer.write(name, |pairs| pairs.extend_from_slice(value))?;
     }
     writer.message(request)?;
     writer.script(request)?;
@@ -92,7 +89,7 @@ impl Environment {
             match std::str::from_utf8(name) {
                 Ok("HTTP_PROXY") | Err(_) => {}
                 Ok(name) if !is_variable(name) || writer.environment.value(name).is_some() => {}
-                Ok(name) => writer.make(name, |block| block.extend_from_slice(value))?,
+                Ok(name) => writer.make(name, |pairs| pairs.extend_from_slice(value))?,
             }
         }
         Ok(writer.environment)
@@ -100,25 +97,33 @@ impl Environment {
 
     /// Names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        let part =
-            |span: &Span| (&self.block[span.start..span.equals], &self.block[span.equals + 1..span.nul]);
-        self.spans.iter().map(part)
+        // It has only whole ones.
+        pairs::decode(&self.pairs).flatten()
     }
 
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(own, _)| *own == name.as_bytes()).map(|(_, value)| value)
     }
 
-    /// The strings `NAME=VALUE`, each with a NUL at its end.
-    pub fn block(&self) -> &[u8] {
-        &self.block
+    /// The name-value pairs of FastCGI.
+    pub fn pairs(&self) -> &[u8] {
+        &self.pairs
     }
 
-    /// The same variables, with what `change` makes of the block, which stays as long as it is.
+    /// The strings `NAME=VALUE`, each with a NUL at its end.
+    pub fn block(&self) -> Vec<u8> {
+        let mut block = Vec::with_capacity(self.bytes);
+        for (name, value) in self.iter() {
+            [name, b"=", value, b"\0"].into_iter().for_each(|part| block.extend_from_slice(part));
+        }
+        block
+    }
+
+    /// The same variables, with what `change` makes of their pairs: it changes no length.
     pub fn changed(&self, change: impl FnOnce(&[u8]) -> Vec<u8>) -> Environment {
-        let block = change(&self.block);
-        debug_assert_eq!(block.len(), self.block.len());
-        Environment { block, spans: self.spans.clone() }
+        let pairs = change(&self.pairs);
+        debug_assert_eq!(pairs.len(), self.pairs.len());
+        Environment { pairs, ..*self }
     }
 }
 
@@ -159,11 +164,11 @@ impl Writer<'_> {
         self.set("SERVER_PROTOCOL", request.protocol)?;
         // RFC 3875 §4.1.7: always set, and empty without a query.
         self.set("QUERY_STRING", request.query_string.unwrap_or_default())?;
-        self.make("REQUEST_URI", |block| {
-            block.extend_from_slice(request.path.as_bytes());
+        self.make("REQUEST_URI", |pairs| {
+            pairs.extend_from_slice(request.path.as_bytes());
             if let Some(query) = request.query {
-                block.push(b'?');
-                block.extend_from_slice(query.as_bytes());
+                pairs.push(b'?');
+                pairs.extend_from_slice(query.as_bytes());
             }
         })?;
         self.set("REQUEST_SCHEME", request.scheme.as_str())?;
@@ -177,7 +182,7 @@ impl Writer<'_> {
             self.set(name, value.as_bytes())?;
         }
         if let Some(length) = request.body {
-            self.make("CONTENT_LENGTH", |block| write_number(length, block))?;
+            self.make("CONTENT_LENGTH", |pairs| write_number(length, pairs))?;
         }
         // Not a list: with two fields, it is unknown which is right.
         let mut types = request.fields.iter().filter(|field| is_name(field.name, "content-type"));
@@ -205,12 +210,12 @@ impl Writer<'_> {
     fn connection(&mut self, request: &CgiRequest) -> Result<(), EnvironmentError> {
         self.set("SERVER_SOFTWARE", request.software)?;
         self.set("SERVER_NAME", request.server_name)?;
-        self.make("SERVER_PORT", |block| write_number(request.server_port.into(), block))?;
+        self.make("SERVER_PORT", |pairs| write_number(request.server_port.into(), pairs))?;
         if let Some(server) = request.server {
-            self.make("SERVER_ADDR", |block| write_ip(server.ip(), block))?;
+            self.make("SERVER_ADDR", |pairs| write_ip(server.ip(), pairs))?;
         }
         match request.remote {
-            Some(remote) => self.make("REMOTE_ADDR", |block| write_ip(remote, block))?,
+            Some(remote) => self.make("REMOTE_ADDR", |pairs| write_ip(remote, pairs))?,
             // RFC 3875 §4.1.8: always set.
             None => self.set("REMOTE_ADDR", "")?,
         }
@@ -218,13 +223,13 @@ impl Writer<'_> {
             self.set("REMOTE_HOST", name)?;
         }
         if let Some(port) = request.remote_port {
-            self.make("REMOTE_PORT", |block| write_number(port.into(), block))?;
+            self.make("REMOTE_PORT", |pairs| write_number(port.into(), pairs))?;
         }
         Ok(())
     }
 
     fn set(&mut self, name: &'static str, value: impl AsRef<[u8]>) -> Result<(), EnvironmentError> {
-        self.make(name, |block| block.extend_from_slice(value.as_ref()))
+        self.make(name, |pairs| pairs.extend_from_slice(value.as_ref()))
     }
 
     /// Writes a variable unless an addition replaces it.
@@ -233,20 +238,25 @@ impl Writer<'_> {
     }
 
     fn write(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) -> Result<(), EnvironmentError> {
-        let Environment { block, spans } = &mut self.environment;
-        let start = block.len();
-        block.extend_from_slice(name.as_bytes());
-        let equals = block.len();
-        block.push(b'=');
-        value(block);
-        let nul = block.len();
-        block.push(0);
-        spans.push(Span { start, equals, nul });
-        if block.len() > self.limits.bytes {
+        self.write_with(|pairs| pairs.extend_from_slice(name.as_bytes()), value)
+    }
+
+    /// As `write`, with the name that `name` appends.
+    fn write_with(
+        &mut self,
+        name: impl FnOnce(&mut Vec<u8>),
+        value: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), EnvironmentError> {
+        let Environment { pairs, count, bytes } = &mut self.environment;
+        let (name_at, value_at) = pairs::encode_with(name, value, pairs);
+        *count += 1;
+        // With the equals sign and the NUL.
+        *bytes += pairs.len() - name_at + 2;
+        if *bytes > self.limits.bytes {
             Err(EnvironmentError::TooLarge)
-        } else if spans.len() > self.limits.variables {
+        } else if *count > self.limits.variables {
             Err(EnvironmentError::TooMany)
-        } else if block[equals..nul].contains(&0) {
+        } else if pairs[value_at..].contains(&0) {
             Err(EnvironmentError::Nul)
         } else {
             Ok(())

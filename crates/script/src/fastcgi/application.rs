@@ -4,13 +4,13 @@
 
 use std::fmt;
 
-use super::pairs::{self, PairCut};
 use super::record::{self, Decoder, Header, Kind, WrongVersion};
 use super::{
     MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES, Persistence, ProtocolStatus, RequestId, Role, persistence,
     stream,
 };
 use crate::environment::{self, Environment, EnvironmentError};
+use crate::pairs::{self, PairCut};
 
 /// Bytes of FCGI_BEGIN_REQUEST.
 const BEGIN_LEN: u16 = 8;

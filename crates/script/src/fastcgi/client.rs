@@ -10,9 +10,10 @@ use std::fmt;
 use super::record::{self, Decoder, Header, Kind, WrongVersion};
 use super::{
     Capabilities, MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES, Multiplexing, Persistence, ProtocolStatus,
-    RequestId, Role, flags, pairs, stream,
+    RequestId, Role, flags, stream,
 };
 use crate::environment::Environment;
+use crate::pairs;
 
 /// Concurrent requests on one connection.
 pub const MAX_CONCURRENT: u16 = 1024;
@@ -133,13 +134,14 @@ impl Client {
     ) -> Option<RequestId> {
         let id = self.next_id()?;
         let [role_high, role_low] = role.number().to_be_bytes();
-        out.reserve(environment.block().len() + 64);
+        out.reserve(environment.pairs().len() + 64);
         out.extend(Header::new(Kind::BeginRequest, id.0, BODY_LEN).to_bytes());
         out.extend([role_high, role_low, flags(keep), 0, 0, 0, 0, 0]);
-        stream::write_whole(Kind::Params, id, out, |out| {
-            let is_sent = |name: &[u8]| role == Role::Responder || !NOT_FOR_AUTHORIZERS.contains(&name);
-            for (name, value) in environment.iter().filter(|(name, _)| is_sent(name)) {
-                pairs::encode(name, value, out);
+        stream::write_whole(Kind::Params, id, out, |out| match role {
+            Role::Responder => out.extend_from_slice(environment.pairs()),
+            Role::Authorizer => {
+                let sent = environment.iter().filter(|(name, _)| !NOT_FOR_AUTHORIZERS.contains(name));
+                sent.for_each(|(name, value)| pairs::encode(name, value, out));
             }
         });
         Some(id)

@@ -3,8 +3,6 @@
 
 pub mod record;
 
-pub mod pairs;
-
 pub mod stream;
 
 pub mod client;

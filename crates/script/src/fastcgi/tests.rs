@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::application::{self, Application, ApplicationError, Limits, Parameters};
 use super::client::{self, Client, ClientError};
-use super::pairs::PairCut;
 use super::record::{Header, Kind, WrongVersion};
 use super::*;
 use crate::environment::{self, Environment};
+use crate::pairs::{self, PairCut};
 
 /// The bytes of a record with three bytes of padding.
 fn record(kind: Kind, id: u16, content: &[u8]) -> Vec<u8> {

@@ -42,7 +42,7 @@ impl ScriptExchange {
         let request = SpawnRequest {
             program: &program.program,
             arguments: &arguments,
-            environment: program.environment.block(),
+            environment: &program.environment.block(),
             folder: &program.folder,
             account: c"",
         };

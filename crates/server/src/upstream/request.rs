@@ -181,7 +181,7 @@ impl Message {
         match self {
             Message::Program(program) => Message::Program(program.as_part(parent)),
             Message::FastCgi(role, environment) => {
-                Message::FastCgi(*role, environment.changed(|block| parent.written(block)))
+                Message::FastCgi(*role, environment.changed(|pairs| parent.written(pairs)))
             }
             Message::Scgi(head) => Message::Scgi(parent.written(head)),
             Message::Http(head) => Message::Http(parent.written(head)),
@@ -485,7 +485,7 @@ impl Handler {
             QueryArguments::Withheld => None,
         };
         let file = step.file(self.folder.as_deref()).ok_or(Status::INTERNAL_SERVER_ERROR)?;
-        Program::new(file, script, query, environment.block()).ok_or(Status::BAD_REQUEST)
+        Program::new(file, script, query, environment).ok_or(Status::BAD_REQUEST)
     }
 }
 
@@ -512,7 +512,7 @@ impl Program {
         file: PathBuf,
         script: Option<&Script>,
         query: Option<&str>,
-        environment: &[u8],
+        environment: &Environment,
     ) -> Option<Program> {
         let path = c_string(&file)?;
         let folder = c_string(file.parent()?)?;
@@ -532,7 +532,7 @@ impl Program {
         let account =
             script.and_then(|script| script.account.as_ref()).map_or(String::new(), Account::to_string);
         let account = CString::new(account).ok()?;
-        Some(Program { program, arguments, environment: environment.to_vec(), folder, account })
+        Some(Program { program, arguments, environment: environment.block(), folder, account })
     }
 
     /// A program with the arguments of Boa's DirectoryMaker: a folder, and the path of the request. `None`: a path has

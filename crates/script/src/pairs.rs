@@ -1,9 +1,9 @@
-//! Name-value pairs (§3.4): two lengths of one or four bytes each, then name and value.
+//! Name-value pairs of FastCGI (§3.4): two lengths of one or four bytes each, then name and value.
 
 use std::fmt;
 
 /// The largest length of one byte.
-const SHORT: usize = 0x7f;
+const SHORT: u8 = 0x7f;
 
 /// The top bit marks a length of four bytes.
 const LONG: u32 = 1 << 31;
@@ -20,14 +20,37 @@ pub struct Pairs<'a> {
 
 /// Appends a pair. Name and value are shorter than 2 GiB.
 pub fn encode(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    for len in [name.len(), value.len()] {
-        match len {
-            0..=SHORT => out.push(len as u8),
-            _ => out.extend_from_slice(&(len as u32 | LONG).to_be_bytes()),
+    encode_with(|out| out.extend_from_slice(name), |out| out.extend_from_slice(value), out);
+}
+
+/// As `encode`, of what `name` and `value` append. Returns where the name begins, and where the value does.
+pub fn encode_with(
+    name: impl FnOnce(&mut Vec<u8>),
+    value: impl FnOnce(&mut Vec<u8>),
+    out: &mut Vec<u8>,
+) -> (usize, usize) {
+    let start = out.len();
+    out.extend_from_slice(&[0, 0]);
+    let name_at = out.len();
+    name(out);
+    let value_at = out.len();
+    value(out);
+    let (name_len, value_len) = (value_at - name_at, out.len() - value_at);
+    if let (Ok(name @ 0..=SHORT), Ok(value @ 0..=SHORT)) = (u8::try_from(name_len), u8::try_from(value_len)) {
+        out[start..name_at].copy_from_slice(&[name, value]);
+        return (name_at, value_at);
+    }
+    // Few are so long.
+    let mut lengths = Vec::with_capacity(8);
+    for len in [name_len, value_len] {
+        match u8::try_from(len) {
+            Ok(len @ 0..=SHORT) => lengths.push(len),
+            _ => lengths.extend_from_slice(&(len as u32 | LONG).to_be_bytes()),
         }
     }
-    out.extend_from_slice(name);
-    out.extend_from_slice(value);
+    let more = lengths.len() - 2;
+    out.splice(start..name_at, lengths);
+    (name_at + more, value_at + more)
 }
 
 pub const fn decode(bytes: &[u8]) -> Pairs<'_> {
