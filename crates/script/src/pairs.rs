@@ -19,38 +19,26 @@ pub struct Pairs<'a> {
 }
 
 /// Appends a pair. Name and value are shorter than 2 GiB.
+#[inline]
 pub fn encode(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    encode_with(|out| out.extend_from_slice(name), |out| out.extend_from_slice(value), out);
+    encode_lengths(name.len(), value.len(), out);
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
 }
 
-/// As `encode`, of what `name` and `value` append. Returns where the name begins, and where the value does.
-pub fn encode_with(
-    name: impl FnOnce(&mut Vec<u8>),
-    value: impl FnOnce(&mut Vec<u8>),
-    out: &mut Vec<u8>,
-) -> (usize, usize) {
-    let start = out.len();
-    out.extend_from_slice(&[0, 0]);
-    let name_at = out.len();
-    name(out);
-    let value_at = out.len();
-    value(out);
-    let (name_len, value_len) = (value_at - name_at, out.len() - value_at);
-    if let (Ok(name @ 0..=SHORT), Ok(value @ 0..=SHORT)) = (u8::try_from(name_len), u8::try_from(value_len)) {
-        out[start..name_at].copy_from_slice(&[name, value]);
-        return (name_at, value_at);
+/// Appends what goes before a name and a value of these lengths.
+#[inline]
+pub(crate) fn encode_lengths(name: usize, value: usize, out: &mut Vec<u8>) {
+    if let (Ok(name @ 0..=SHORT), Ok(value @ 0..=SHORT)) = (u8::try_from(name), u8::try_from(value)) {
+        out.extend_from_slice(&[name, value]);
+        return;
     }
-    // Few are so long.
-    let mut lengths = Vec::with_capacity(8);
-    for len in [name_len, value_len] {
+    for len in [name, value] {
         match u8::try_from(len) {
-            Ok(len @ 0..=SHORT) => lengths.push(len),
-            _ => lengths.extend_from_slice(&(len as u32 | LONG).to_be_bytes()),
+            Ok(len @ 0..=SHORT) => out.push(len),
+            _ => out.extend_from_slice(&(len as u32 | LONG).to_be_bytes()),
         }
     }
-    let more = lengths.len() - 2;
-    out.splice(start..name_at, lengths);
-    (name_at + more, value_at + more)
 }
 
 pub const fn decode(bytes: &[u8]) -> Pairs<'_> {

@@ -6,6 +6,7 @@ use taipan_http::forwarded;
 use taipan_http::head::Field;
 
 use super::{CgiRequest, Claims, Credentials, EnvironmentError, Writer};
+use crate::pairs;
 
 /// Of the variables of fields.
 const PREFIX: &[u8] = b"HTTP_";
@@ -47,6 +48,16 @@ const TREATMENTS: [(&str, Treatment); 17] = [
     ("proxy-authenticate", Treatment::Drop),
 ];
 
+/// The lengths of their names, as bits.
+const LENGTHS: u64 = {
+    let (mut lengths, mut at) = (0, 0);
+    while at < TREATMENTS.len() {
+        lengths |= 1 << TREATMENTS[at].0.len();
+        at += 1;
+    }
+    lengths
+};
+
 pub(super) fn write(request: &CgiRequest, writer: &mut Writer) -> Result<(), EnvironmentError> {
     if !request.host.is_empty() {
         writer.set("HTTP_HOST", request.host)?;
@@ -55,9 +66,13 @@ pub(super) fn write(request: &CgiRequest, writer: &mut Writer) -> Result<(), Env
         let (earlier, rest) = request.fields.split_at(at);
         match treatment(field.name, request.claims) {
             Treatment::Pass(separator) if !earlier.iter().any(|other| same(other, field)) => {
+                if !rest[1..].iter().any(|other| same(other, field)) {
+                    writer.set_field(field.name, trim_ows(field.value))?;
+                    continue;
+                }
                 let lines = rest.iter().filter(|other| same(other, field));
                 let values = lines.map(|line| trim_ows(line.value)).filter(|value| !value.is_empty());
-                writer.make_field(field.name, |pairs| join(values, separator, pairs))?;
+                writer.set_field(field.name, &values.collect::<Vec<_>>().join(separator))?;
             }
             // Not a list: with two fields, it is unknown which is right.
             Treatment::Credentials
@@ -73,7 +88,8 @@ pub(super) fn write(request: &CgiRequest, writer: &mut Writer) -> Result<(), Env
 }
 
 fn treatment(name: &[u8], claims: Claims) -> Treatment {
-    match TREATMENTS.iter().find(|(known, _)| is_name(name, known)) {
+    let has_length = LENGTHS & (1 << name.len().min(63)) != 0;
+    match TREATMENTS.iter().find(|(known, _)| has_length && is_name(name, known)) {
         Some((_, treatment)) => *treatment,
         None if name.is_empty() => Treatment::Drop,
         // REMOTE_ADDR, HTTPS and HTTP_HOST have their content.
@@ -93,8 +109,8 @@ fn same(one: &Field, other: &Field) -> bool {
 }
 
 impl Writer<'_> {
-    /// As `make`, of the variable of a field whose name has letters, digits and hyphens.
-    fn make_field(&mut self, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) -> Result<(), EnvironmentError> {
+    /// As `set`, of the variable of a field whose name has letters, digits and hyphens.
+    fn set_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), EnvironmentError> {
         let is_own = |own: &str| {
             let rest = own.as_bytes().strip_prefix(PREFIX).filter(|rest| rest.len() == name.len());
             rest.is_some_and(|rest| rest.iter().copied().eq(name.iter().map(letter)))
@@ -102,25 +118,18 @@ impl Writer<'_> {
         if self.additions.iter().any(|(own, _)| is_own(own)) {
             return Ok(());
         }
-        let variable = |pairs: &mut Vec<u8>| {
-            pairs.extend_from_slice(PREFIX);
-            pairs.extend(name.iter().map(letter));
-        };
-        self.write_with(variable, value)
+        let out = &mut self.environment.pairs;
+        let length = PREFIX.len() + name.len();
+        pairs::encode_lengths(length, value.len(), out);
+        out.extend_from_slice(PREFIX);
+        out.extend(name.iter().map(letter));
+        out.extend_from_slice(value);
+        self.count(length, value)
     }
 }
 
 fn letter(byte: &u8) -> u8 {
     if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }
-}
-
-fn join<'a>(values: impl Iterator<Item = &'a [u8]>, separator: &[u8], pairs: &mut Vec<u8>) {
-    for (at, value) in values.enumerate() {
-        if at > 0 {
-            pairs.extend_from_slice(separator);
-        }
-        pairs.extend_from_slice(value);
-    }
 }
 
 #[cfg(test)]

@@ -57,10 +57,10 @@ pub fn environment(
     additions: &Additions,
     limits: Limits,
 ) -> Result<Environment, EnvironmentError> {
-    let mut writer = Writer { environment: Environment::default(), additions, limits };
+    let mut writer = Writer::new(additions, limits);
     writer.environment.pairs.reserve(USUAL_BYTES);
     for (name, value) in additions.iter() {
-        writer.write(name, |pairs| pairs.extend_from_slice(value))?;
+        writer.write(name, value)?;
     }
     writer.message(request)?;
     writer.script(request)?;
@@ -84,12 +84,12 @@ impl Environment {
         limits: Limits,
     ) -> Result<Environment, EnvironmentError> {
         let additions = Additions::default();
-        let mut writer = Writer { environment: Environment::default(), additions: &additions, limits };
+        let mut writer = Writer::new(&additions, limits);
         for (name, value) in pairs {
             match std::str::from_utf8(name) {
                 Ok("HTTP_PROXY") | Err(_) => {}
                 Ok(name) if !is_variable(name) || writer.environment.value(name).is_some() => {}
-                Ok(name) => writer.make(name, |pairs| pairs.extend_from_slice(value))?,
+                Ok(name) => writer.write(name, value)?,
             }
         }
         Ok(writer.environment)
@@ -154,9 +154,15 @@ struct Writer<'a> {
     environment: Environment,
     additions: &'a Additions,
     limits: Limits,
+    /// For a value that consists of parts.
+    made: Vec<u8>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(additions: &'a Additions, limits: Limits) -> Writer<'a> {
+        Writer { environment: Environment::default(), additions, limits, made: Vec::new() }
+    }
+
     /// The request line and the body.
     fn message(&mut self, request: &CgiRequest) -> Result<(), EnvironmentError> {
         self.set("GATEWAY_INTERFACE", "CGI/1.1")?;
@@ -164,13 +170,12 @@ impl Writer<'_> {
         self.set("SERVER_PROTOCOL", request.protocol)?;
         // RFC 3875 §4.1.7: always set, and empty without a query.
         self.set("QUERY_STRING", request.query_string.unwrap_or_default())?;
-        self.make("REQUEST_URI", |pairs| {
-            pairs.extend_from_slice(request.path.as_bytes());
-            if let Some(query) = request.query {
-                pairs.push(b'?');
-                pairs.extend_from_slice(query.as_bytes());
-            }
-        })?;
+        match request.query {
+            None => self.set("REQUEST_URI", request.path)?,
+            Some(query) => self.make("REQUEST_URI", |value| {
+                [request.path, "?", query].iter().for_each(|part| value.extend_from_slice(part.as_bytes()));
+            })?,
+        }
         self.set("REQUEST_SCHEME", request.scheme.as_str())?;
         if request.scheme == Scheme::Https {
             self.set("HTTPS", "on")?;
@@ -182,7 +187,7 @@ impl Writer<'_> {
             self.set(name, value.as_bytes())?;
         }
         if let Some(length) = request.body {
-            self.make("CONTENT_LENGTH", |pairs| write_number(length, pairs))?;
+            self.make("CONTENT_LENGTH", |value| write_number(length, value))?;
         }
         // Not a list: with two fields, it is unknown which is right.
         let mut types = request.fields.iter().filter(|field| is_name(field.name, "content-type"));
@@ -210,12 +215,12 @@ impl Writer<'_> {
     fn connection(&mut self, request: &CgiRequest) -> Result<(), EnvironmentError> {
         self.set("SERVER_SOFTWARE", request.software)?;
         self.set("SERVER_NAME", request.server_name)?;
-        self.make("SERVER_PORT", |pairs| write_number(request.server_port.into(), pairs))?;
+        self.make("SERVER_PORT", |value| write_number(request.server_port.into(), value))?;
         if let Some(server) = request.server {
-            self.make("SERVER_ADDR", |pairs| write_ip(server.ip(), pairs))?;
+            self.make("SERVER_ADDR", |value| write_ip(server.ip(), value))?;
         }
         match request.remote {
-            Some(remote) => self.make("REMOTE_ADDR", |pairs| write_ip(remote, pairs))?,
+            Some(remote) => self.make("REMOTE_ADDR", |value| write_ip(remote, value))?,
             // RFC 3875 §4.1.8: always set.
             None => self.set("REMOTE_ADDR", "")?,
         }
@@ -223,40 +228,42 @@ impl Writer<'_> {
             self.set("REMOTE_HOST", name)?;
         }
         if let Some(port) = request.remote_port {
-            self.make("REMOTE_PORT", |pairs| write_number(port.into(), pairs))?;
+            self.make("REMOTE_PORT", |value| write_number(port.into(), value))?;
         }
         Ok(())
     }
 
-    fn set(&mut self, name: &'static str, value: impl AsRef<[u8]>) -> Result<(), EnvironmentError> {
-        self.make(name, |pairs| pairs.extend_from_slice(value.as_ref()))
-    }
-
     /// Writes a variable unless an addition replaces it.
-    fn make(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) -> Result<(), EnvironmentError> {
-        if self.additions.has(name) { Ok(()) } else { self.write(name, value) }
+    fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), EnvironmentError> {
+        if self.additions.has(name) { Ok(()) } else { self.write(name, value.as_ref()) }
     }
 
-    fn write(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) -> Result<(), EnvironmentError> {
-        self.write_with(|pairs| pairs.extend_from_slice(name.as_bytes()), value)
+    /// As `set`, of what `make` appends.
+    fn make(&mut self, name: &str, make: impl FnOnce(&mut Vec<u8>)) -> Result<(), EnvironmentError> {
+        let mut value = std::mem::take(&mut self.made);
+        value.clear();
+        make(&mut value);
+        let set = self.set(name, &value);
+        self.made = value;
+        set
     }
 
-    /// As `write`, with the name that `name` appends.
-    fn write_with(
-        &mut self,
-        name: impl FnOnce(&mut Vec<u8>),
-        value: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<(), EnvironmentError> {
-        let Environment { pairs, count, bytes } = &mut self.environment;
-        let (name_at, value_at) = pairs::encode_with(name, value, pairs);
+    fn write(&mut self, name: &str, value: &[u8]) -> Result<(), EnvironmentError> {
+        pairs::encode(name.as_bytes(), value, &mut self.environment.pairs);
+        self.count(name.len(), value)
+    }
+
+    /// Checks a variable that has been written.
+    fn count(&mut self, name: usize, value: &[u8]) -> Result<(), EnvironmentError> {
+        let Environment { count, bytes, .. } = &mut self.environment;
         *count += 1;
         // With the equals sign and the NUL.
-        *bytes += pairs.len() - name_at + 2;
+        *bytes += name + value.len() + 2;
         if *bytes > self.limits.bytes {
             Err(EnvironmentError::TooLarge)
         } else if *count > self.limits.variables {
             Err(EnvironmentError::TooMany)
-        } else if pairs[value_at..].contains(&0) {
+        } else if value.contains(&0) {
             Err(EnvironmentError::Nul)
         } else {
             Ok(())

@@ -1,6 +1,7 @@
 //! A request as an upstream receives it, as plain data: a program with its arguments and its environment, the
 //! environment alone, or the bytes before the body. Starts nothing and sends nothing.
 
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -232,12 +233,12 @@ impl Handler {
     }
 
     /// SCRIPT_NAME.
-    pub fn name(&self) -> String {
+    pub fn name(&self) -> Cow<'_, str> {
         match &self.kind {
-            HandlerKind::Script(step) => format!("/{}", step.script_name.as_str()),
-            HandlerKind::Application { name, .. } => name.clone(),
-            HandlerKind::Authorizer(_) => String::new(),
-            HandlerKind::Lister { path, .. } => format!("/{}", path.as_str()),
+            HandlerKind::Script(step) => format!("/{}", step.script_name.as_str()).into(),
+            HandlerKind::Application { name, .. } => name.into(),
+            HandlerKind::Authorizer(_) => Cow::Borrowed(""),
+            HandlerKind::Lister { path, .. } => format!("/{}", path.as_str()).into(),
         }
     }
 
