@@ -1,5 +1,6 @@
 //! Listening sockets. The master binds them; a worker accepts connections from them in its loop.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -64,7 +65,8 @@ impl Socket {
 impl Listener {
     /// Waits until a connection may be accepted. The caller clears the guard when `accept` returns `WouldBlock`.
     pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
-        self.fd.readable().await
+        // Only one task waits, so it needs no place in the list of those that wait, as with `AsyncFd::readable`.
+        poll_fn(|cx| self.fd.poll_read_ready(cx)).await
     }
 
     /// Errors: `WouldBlock` if no connection waits.

@@ -11,6 +11,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -219,10 +220,11 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
     let acceptor = &connections.acceptor;
     acceptor.listeners.set(acceptor.listeners.get() + 1);
     let mut backlog = Backlog { listener: &listener, full_since: None };
+    let mut closed = pin!(acceptor.closed());
     loop {
         let mut ready = tokio::select! {
             biased;
-            () = acceptor.closed() => break,
+            () = &mut closed => break,
             ready = listener.readable() => ready?,
         };
         for _ in 0..ACCEPTS_PER_TURN {

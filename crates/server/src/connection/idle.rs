@@ -10,6 +10,7 @@
 mod http2;
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -325,7 +326,8 @@ impl IdleSet {
 
     /// Waits for events of connections, and notes them.
     async fn poll_events(&self) -> io::Result<()> {
-        let mut ready = self.epoll.readable().await?;
+        // Only one task waits, so it needs no place in the list of those that wait, as with `AsyncFd::readable`.
+        let mut ready = poll_fn(|cx| self.epoll.poll_read_ready(cx)).await?;
         let mut events = self.events.borrow_mut();
         events.clear();
         events.reserve(EVENTS_PER_TURN);
