@@ -850,3 +850,27 @@ fn the_response_parser_of_these_tests_is_strict() {
     assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
     assert_eq!(date(1_709_164_800), "Thu, 29 Feb 2024 00:00:00 GMT");
 }
+
+/// More than the server reads at once, so that unread bytes remain when it closes. Without the end that is sent before,
+/// the kernel would drop a response that it still has (RFC 9112 §9.6).
+#[test]
+fn a_client_that_sends_more_behind_its_last_request_gets_the_response() {
+    for config in ["", "[cache]\nentries = 0"] {
+        let site = plain_site().file("medium.bin", e2e::Random::new(2).bytes(65_536));
+        let server = site.config(config).start();
+        let mut rows = Rows::new();
+        for (path, length) in [("/a.txt", 6), ("/empty", 0), ("/medium.bin", 65_536), ("/none", 0)] {
+            for _ in 0..5 {
+                let mut input = get(path, "Connection: close\r\n").into_bytes();
+                input.resize(48 * 1024, b'x');
+                let mut client = server.connect();
+                client.send(input);
+                let response = client.try_read_response().expect("all of it");
+                let status = if path == "/none" { 404 } else { 200 };
+                rows.check(path, response.status, status);
+                rows.holds(path, "the whole content", status == 404 || response.body.len() == length);
+                rows.holds(path, "the connection ends", client.is_closed());
+            }
+        }
+    }
+}

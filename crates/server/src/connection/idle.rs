@@ -519,6 +519,16 @@ fn send(
     mut output: Output,
     left: Range<usize>,
 ) -> Visit {
+    // The last bytes wait for the end of the connection, so that one packet has both.
+    let joins_end =
+        output.persistence == Persistence::Close && connection.socket.joins_end() && output.is_short();
+    let is_corked = joins_end && output.has_file();
+    if joins_end {
+        output.set_behind_last(More::Follows);
+    }
+    if is_corked {
+        connection.socket.cork();
+    }
     let mut guard = LogGuard::new(&connections.services, &mut output);
     let mut slices = 1;
     let sent = loop {
@@ -529,6 +539,15 @@ fn send(
         }
     };
     guard.disarm();
+    if joins_end {
+        match sent {
+            // Not by closing: with unread input, that would drop what is kept back (RFC 9112 §9.6).
+            Ok(Sent::All) => connection.socket.shut_down(),
+            _ if is_corked => connection.socket.uncork(),
+            _ => {}
+        }
+        output.set_behind_last(More::Nothing);
+    }
     let why = match sent {
         Ok(Sent::All) => None,
         Ok(Sent::Slice | Sent::NeedsBody | Sent::NotInMemory | Sent::Throttled(_)) => {

@@ -86,6 +86,8 @@ pub struct Output {
     /// while earlier output is still in flight.
     taken: Option<i64>,
     coding: Coding,
+    /// What follows the last bytes.
+    behind_last: More,
     pub records: Records,
     pub persistence: Persistence,
 }
@@ -121,7 +123,43 @@ impl Output {
         persistence: Persistence,
     ) -> Output {
         let free = out.len();
-        Output { out, response, at: 0, free, sent: 0, first: None, taken: None, coding, records, persistence }
+        let behind_last = More::Nothing;
+        Output {
+            out,
+            response,
+            at: 0,
+            free,
+            sent: 0,
+            first: None,
+            taken: None,
+            coding,
+            behind_last,
+            records,
+            persistence,
+        }
+    }
+
+    /// Whether the stream may take all that is left in one visit: bytes, or one slice of a file behind them.
+    pub fn is_short(&self) -> bool {
+        let Some(response) = &self.response else { return true };
+        let is_short = match &response.body {
+            Body::Nothing => true,
+            Body::File(part) => part.left <= SLICE,
+            Body::Parts(_) | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => false,
+        };
+        is_short && response.throttle.is_none()
+    }
+
+    /// Whether a file is sent behind the bytes.
+    pub fn has_file(&self) -> bool {
+        let body = self.response.as_ref().map(|response| &response.body);
+        matches!(body, Some(Body::File(part)) if part.left > 0)
+    }
+
+    /// Says whether the caller ends the connection as soon as all is sent. Then the kernel keeps the last bytes back
+    /// until it does. Those of a file are kept back by the socket (`Socket::cork`).
+    pub fn set_behind_last(&mut self, more: More) {
+        self.behind_last = more;
     }
 
     /// Sends what the stream takes, and at most one slice of a file. `now` is the present second. Errors: `WouldBlock`
@@ -377,7 +415,7 @@ impl Output {
         let follows = match self.response.as_ref().map(|r| &r.body) {
             Some(Body::File(part)) if part.left > 0 => More::Follows,
             Some(Body::Parts(_)) => More::Follows,
-            _ => More::Nothing,
+            _ => self.behind_last,
         };
         let total = self.out.len() + block.len();
         while self.at < total {
@@ -483,5 +521,38 @@ pub fn why(error: &io::Error) -> &'static str {
         Some(libc::EKEYEXPIRED) => KEY_USED_UP,
         _ if error.kind() == io::ErrorKind::Other => CHANGED,
         _ => CLIENT_CLOSED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Takes four bytes at a time, and notes what was said of those behind them.
+    #[derive(Default)]
+    struct Recorder(RefCell<Vec<(Vec<u8>, More)>>);
+
+    impl SendStream for Recorder {
+        fn try_send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
+            let taken = &bytes[..bytes.len().min(4)];
+            self.0.borrow_mut().push((taken.to_vec(), more));
+            Ok(taken.len())
+        }
+    }
+
+    #[test]
+    fn says_what_follows_the_last_bytes() {
+        for behind in [More::Nothing, More::Follows] {
+            let persistence = Persistence::Close;
+            let mut output =
+                Output::new(b"123456".to_vec(), None, Coding::None, Records::default(), persistence);
+            assert!(output.is_short() && !output.has_file());
+            output.set_behind_last(behind);
+            let stream = Recorder::default();
+            assert!(matches!(output.send(&stream, 0), Ok(Sent::All)));
+            assert_eq!(stream.0.take(), [(b"1234".to_vec(), behind), (b"56".to_vec(), behind)]);
+        }
     }
 }

@@ -164,6 +164,22 @@ impl Socket {
         shut_down(&self.fd);
     }
 
+    /// Whether an end that follows the last bytes at once can be in the same packet. TLS has an end of its own.
+    pub fn joins_end(&self) -> bool {
+        self.family == Family::Tcp && self.session.is_none()
+    }
+
+    /// Has the kernel keep back a packet that is not full until the socket is uncorked or ends (`tcp(7)`, TCP_CORK).
+    pub fn cork(&self) {
+        // Fails only when the client has closed.
+        _ = sockopt::set_tcp_cork(&self.fd, true);
+    }
+
+    /// Sends what was kept back.
+    pub fn uncork(&self) {
+        _ = sockopt::set_tcp_cork(&self.fd, false);
+    }
+
     /// A TLS handshake is not complete.
     pub fn is_handshaking(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.borrow().is_handshaking())
