@@ -641,3 +641,34 @@ fn does_not_inflate_when_gunzip_is_off() {
     assert_eq!(server.get("/a.txt").status, 404);
     assert_eq!(server.get("/a.txt.gz").status, 200);
 }
+
+/// Of connections that end behind their responses. The files are small enough to be read, to be sent by the kernel in
+/// one slice, and in several.
+#[test]
+fn without_the_cache_a_new_connection_gets_the_present_file() {
+    let root = |server: &Server| server.root().join("a.bin");
+    for config in ["[cache]\nentries = 0", "[cache]\nfile = 0\nentries = 0"] {
+        let server = Site::new().config(config).file("a.bin", "first").start();
+        let mut rows = Rows::new();
+        for (round, size) in
+            [0, 1, 5_000, 65_536, 300_000, 40, 65_536, 8192, 0, 70_000].into_iter().enumerate()
+        {
+            let content = Random::new(round as u64).bytes(size);
+            let file = root(&server);
+            if round % 2 == 0 {
+                fs::write(&file, &content).unwrap();
+            } else {
+                fs::write(server.root().join("new"), &content).unwrap();
+                fs::rename(server.root().join("new"), &file).unwrap();
+            }
+            for _ in 0..3 {
+                let response = server.request("GET /a.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+                let what = format!("{config}, {size} bytes");
+                rows.check(&what, (response.status, length(&response)), (200, Some(size)));
+                rows.holds(&what, "the present content", response.body == content);
+            }
+            fs::remove_file(&file).unwrap();
+            rows.check("removed", server.get("/a.bin").status, 404);
+        }
+    }
+}

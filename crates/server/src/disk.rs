@@ -3,6 +3,8 @@
 //! Knows nothing of files. It runs closures, limits how many closures and requests wait, keeps threads free for other
 //! devices when one hangs, and applies a timeout.
 
+pub mod resident;
+
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,6 +23,7 @@ use tokio::time::Instant;
 use crate::semaphore::{Permit, Semaphore};
 use crate::sys::calls;
 use crate::tasks::spawn_local;
+use resident::Resident;
 
 /// Why a closure gave no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +101,7 @@ pub struct Disk {
     half: usize,
     lanes: RefCell<HashMap<Device, Rc<Lane>>>,
     closing: UnboundedSender<(Device, Arc<OwnedFd>)>,
+    pub resident: Resident,
 }
 
 /// The threads of one device.
@@ -141,6 +145,7 @@ impl Disk {
             half: limits.body_streams.div_ceil(2),
             lanes: RefCell::default(),
             closing,
+            resident: Resident::default(),
         };
         (disk, files)
     }

@@ -475,7 +475,7 @@ fn send_file(
     }
     // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the
     // response ends short, and the client can tell.
-    if slice == part.left && !part.file.is_unchanged() {
+    if slice == part.left && !part.file.is_unchanged_lately() {
         return Err(io::Error::other(CHANGED));
     }
     let n = match stream.try_sendfile(&part.file.fd, &mut part.at, slice as usize, part.left) {

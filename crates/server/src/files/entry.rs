@@ -426,8 +426,8 @@ fn prepare(
     let matched = dictionary.map(|urls| format!("match=\"{urls}\""));
     let shared = Shared { services, route, described: &described, cache_control, vary, dictionary: matched };
     let mut prepared = Vec::with_capacity(variants.len() + 1);
-    for Variant { stamp, coding, fd, body } in variants {
-        let file = fd.map(|fd| Rc::new(OpenFile::new(fd, stamp, services.disk.clone())));
+    for Variant { stamp, coding, compared_at, fd, body } in variants {
+        let file = fd.map(|fd| Rc::new(OpenFile::compared(fd, stamp, compared_at, services.disk.clone())));
         let source = Source { stamp, file, body };
         if is_gzip_only {
             prepared.push(shared.inflated(&source));

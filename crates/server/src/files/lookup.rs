@@ -19,6 +19,7 @@ use taipan_http::target::SafePath;
 
 use super::beneath::{self, OpenError, Root, Wait};
 use super::open::{Stamp, is_on_disk, read, stat};
+use crate::clock;
 use crate::disk::Device;
 
 /// What to look up.
@@ -94,6 +95,8 @@ enum Precompressed {
 pub struct Variant {
     pub stamp: Stamp,
     pub coding: Coding,
+    /// It had this stamp then, of `clock::micros`, or later.
+    pub compared_at: u64,
     /// `None`: `body` suffices.
     pub fd: Option<OwnedFd>,
     /// The content, where it is small enough.
@@ -153,7 +156,7 @@ impl<'a> Query<'a> {
             Wait::Never if is_on_disk(self.root.device) => Opening::ForReading,
             Wait::Never | Wait::Allowed => Opening::ForStat,
         };
-        let run = Run { query: self, wait, opening };
+        let run = Run::new(self, wait, opening);
         missing_or_denied(run.candidates().and_then(|candidates| run.load(candidates)))
     }
 
@@ -163,7 +166,7 @@ impl<'a> Query<'a> {
         if stamps.is_empty() {
             return self.lookup(wait).map(Some);
         }
-        let run = Run { query: self, wait, opening: Opening::ForStat };
+        let run = Run::new(self, wait, Opening::ForStat);
         match run.candidates() {
             Ok(candidates) if candidates.stamps().eq(stamps.iter().copied()) => Ok(None),
             candidates => missing_or_denied(candidates.and_then(|found| run.load(found))).map(Some),
@@ -172,7 +175,7 @@ impl<'a> Query<'a> {
 
     /// The device that a lookup waits for: that of the deepest folder on the path that the kernel has in memory.
     pub fn device(&self) -> Device {
-        let run = Run { query: self, wait: Wait::Never, opening: Opening::ForStat };
+        let run = Run::new(self, Wait::Never, Opening::ForStat);
         let folders = self.path.segments().count() + usize::from(self.path.is_folder());
         let in_memory = (0..folders).rev().find_map(|n| run.inspect(&self.path.first_segments(n)?).ok());
         in_memory.map_or(self.root.device, |folder| folder.stamp.device)
@@ -209,6 +212,8 @@ struct Run<'a> {
     query: &'a Query<'a>,
     wait: Wait,
     opening: Opening,
+    /// When it began, of `clock::micros`.
+    began: u64,
 }
 
 /// What is at one path.
@@ -253,6 +258,10 @@ impl Candidates<'_> {
 }
 
 impl<'a> Run<'a> {
+    fn new(query: &'a Query<'a>, wait: Wait, opening: Opening) -> Run<'a> {
+        Run { query, wait, opening, began: clock::micros() }
+    }
+
     fn candidates(&self) -> Result<Candidates<'a>, OpenError> {
         let path = &self.query.path;
         let plain = match self.inspect(path) {
@@ -498,7 +507,7 @@ impl<'a> Run<'a> {
         }
         // A small gzip file may inflate to a large one, which is sent from the descriptor.
         let suffices = body.is_some() && stamp.size <= self.query.keep_up_to && coding != Coding::Gzip;
-        Ok(Variant { stamp, coding, fd: (!suffices).then_some(fd), body })
+        Ok(Variant { stamp, coding, compared_at: self.began, fd: (!suffices).then_some(fd), body })
     }
 
     fn stat_file(&self, fd: &OwnedFd) -> Result<Stamp, OpenError> {

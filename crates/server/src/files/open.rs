@@ -9,8 +9,14 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use super::beneath::{OpenError, Wait};
+use crate::clock;
+use crate::disk::resident::InMemory;
 use crate::disk::{Device, Disk};
 use crate::sys::calls;
+
+/// Microseconds for which a file need not be compared with its stamp again. Most file systems tell times by the tick of
+/// the kernel, which is as long or longer, so that a stamp does not show every change within it.
+const COMPARED_FOR: u64 = 1000;
 
 /// The state of a file or folder. When it changes, so does its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +41,8 @@ pub struct OpenFile {
     pub fd: Arc<OwnedFd>,
     /// Its stamp when the response head was written.
     pub stamp: Stamp,
+    /// When it was last found to have this stamp, of `clock::micros`. 0: not lately.
+    compared_at: Cell<u64>,
     residence: Residence,
     disk: Rc<Disk>,
 }
@@ -47,22 +55,22 @@ enum Residence {
     Memory,
 }
 
-/// The range of bytes that was found in memory in this second.
-#[derive(Clone, Copy, Default)]
-struct InMemory {
-    second: i64,
-    from: u64,
-    to: u64,
-}
-
 impl OpenFile {
     pub fn new(fd: OwnedFd, stamp: Stamp, disk: Rc<Disk>) -> OpenFile {
-        OpenFile { fd: Arc::new(fd), stamp, residence: Residence::Disk(Cell::default()), disk }
+        OpenFile::compared(fd, stamp, 0, disk)
+    }
+
+    /// A file that had this stamp at `compared_at`, of `clock::micros`, or later.
+    pub fn compared(fd: OwnedFd, stamp: Stamp, compared_at: u64, disk: Rc<Disk>) -> OpenFile {
+        let in_memory = disk.resident.get(stamp.device, stamp.inode);
+        let (compared_at, residence) = (Cell::new(compared_at), Residence::Disk(Cell::new(in_memory)));
+        OpenFile { fd: Arc::new(fd), stamp, compared_at, residence, disk }
     }
 
     /// A file that exists only in memory.
     pub fn in_memory(fd: OwnedFd, stamp: Stamp, disk: Rc<Disk>) -> OpenFile {
-        OpenFile { fd: Arc::new(fd), stamp, residence: Residence::Memory, disk }
+        let (compared_at, residence) = (Cell::new(0), Residence::Memory);
+        OpenFile { fd: Arc::new(fd), stamp, compared_at, residence, disk }
     }
 
     /// The bytes of memory that it takes.
@@ -105,12 +113,32 @@ impl OpenFile {
             now.size > stamp.size || (now.size == stamp.size && now.modified == stamp.modified)
         })
     }
+
+    /// As `is_unchanged`, also where it was so a moment ago: for bytes that are sent next. Those that were read earlier
+    /// need `is_unchanged`.
+    pub fn is_unchanged_lately(&self) -> bool {
+        let now = clock::micros();
+        if now.saturating_sub(self.compared_at.get()) < COMPARED_FOR {
+            return true;
+        }
+        let is_unchanged = self.is_unchanged();
+        if is_unchanged {
+            self.compared_at.set(now);
+        }
+        is_unchanged
+    }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        if matches!(self.residence, Residence::Disk(_)) && !is_on_disk(self.stamp.device) {
-            self.disk.close(self.stamp.device, self.fd.clone());
+        let Residence::Disk(in_memory) = &self.residence else { return };
+        let Stamp { device, inode, .. } = self.stamp;
+        let in_memory = in_memory.get();
+        if in_memory != InMemory::default() {
+            self.disk.resident.set(device, inode, in_memory);
+        }
+        if !is_on_disk(device) {
+            self.disk.close(device, self.fd.clone());
         }
     }
 }
@@ -173,4 +201,33 @@ fn is_in_memory(fd: &OwnedFd, at: u64) -> bool {
 
 fn nanoseconds(seconds: i64, nanos: u32) -> i128 {
     i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::time::Duration;
+
+    use site::model::Limits;
+
+    use super::*;
+
+    #[test]
+    fn finds_a_change_also_of_a_file_that_was_compared_a_moment_ago() {
+        let path = std::env::temp_dir().join(format!("taipan-open-{}", std::process::id()));
+        fs::write(&path, "one").unwrap();
+        let (disk, _closing) = Disk::new(&Limits::default(), Duration::from_secs(1));
+        let fd = OwnedFd::from(File::open(&path).unwrap());
+        let (_, stamp) = stat(&fd, Wait::Never).unwrap();
+        let file = OpenFile::compared(fd, stamp, clock::micros(), Rc::new(disk));
+        let before = clock::micros();
+        assert!(file.is_unchanged() && file.is_unchanged_lately());
+        fs::write(&path, "12").unwrap();
+        assert!(!file.is_unchanged(), "shorter");
+        while file.is_unchanged_lately() {
+            assert!(clock::micros() - before < 10_000_000, "never found");
+            std::thread::yield_now();
+        }
+        fs::remove_file(&path).unwrap();
+    }
 }

@@ -250,7 +250,7 @@ fn append_file(part: &mut FilePart, limit: usize, out: &mut Vec<u8>) -> Result<C
     let count = limit.min(usize::try_from(part.left).unwrap_or(usize::MAX));
     // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the
     // response ends short, and the client can tell.
-    if count as u64 == part.left && !part.file.is_unchanged() {
+    if count as u64 == part.left && !part.file.is_unchanged_lately() {
         return Err(CHANGED);
     }
     let start = out.len();
