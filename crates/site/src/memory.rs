@@ -108,8 +108,9 @@ const CLIENT_NAME: u64 = 352;
 pub const WORKER_DESCRIPTORS: u64 = 4;
 /// The three ends of a script's pipes, a spooled body, and a file that is sent in place of its output.
 const SCRIPT_DESCRIPTORS: u64 = 5;
-/// A connection, and a spooled body or a file that is sent in place of the response body.
-const UPSTREAM_DESCRIPTORS: u64 = 2;
+/// A connection, a copy of it while its socket is full, and a spooled body or a file that is sent in place of the
+/// response body.
+const UPSTREAM_DESCRIPTORS: u64 = 3;
 /// The open files of a disk thread: a folder, a file and a precompressed file.
 const DISK_DESCRIPTORS: u64 = 3;
 /// Standard streams, the main thread's loop, its channels, the socket of syslog, and a reserve.
@@ -497,7 +498,7 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
             count: scripts(site, workers),
         },
         Use {
-            what: "applications: connections, and a body or a file",
+            what: "applications: connections, a copy of each, and a body or a file",
             each: UPSTREAM_DESCRIPTORS,
             count: upstream_connections(site),
         },

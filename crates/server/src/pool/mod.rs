@@ -45,15 +45,14 @@ use std::time::{Duration, Instant};
 use script::fastcgi::client::Client;
 use site::balance::Balance;
 use site::upstream::Upstream;
-use tokio::io::Interest;
 use tokio::sync::{Notify, oneshot};
 
 use crate::admission::Ticket;
+use crate::clock;
 use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::services::Services;
 use crate::stats::{BreakerSnapshot, EndpointSnapshot};
 use crate::tls::{ClientTls, Offer};
-use crate::{clock, sys};
 use acquisitions::Acquisitions;
 use breaker::CircuitBreaker;
 use endpoint_table::EndpointTable;
@@ -544,12 +543,11 @@ impl Pool {
 
     /// `None`: it cannot be watched.
     fn open(&self, socket: OwnedFd, origin: EndpointOrigin) -> Option<Stream> {
-        let socket = sys::watch(socket, Interest::READABLE | Interest::WRITABLE).ok()?;
         let session = match &self.tls {
             Some(tls) => Some(Session::new(tls, origin.index, self.offer)?),
             None => None,
         };
-        Some(Stream::new(socket, session))
+        Stream::open(socket, session).ok()
     }
 
     fn on_list(&self) {
@@ -758,6 +756,7 @@ impl PooledConnection {
     /// No request uses it.
     fn end(&mut self) {
         self.idle = Some(Instant::now());
+        self.stream.rest();
         self.entry.in_flight.update(|count| count - 1);
     }
 

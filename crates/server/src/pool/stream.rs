@@ -5,21 +5,47 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt::socket_domain,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::session::Session;
+use crate::sys;
 
 pub struct Stream {
     socket: AsyncFd<OwnedFd>,
+    /// How to learn that more can be sent.
+    space: Space,
     /// In a box: a session has a thousand bytes, and most connections have none.
     session: Option<Box<RefCell<Session>>>,
 }
 
+/// What has the event that a socket takes more.
+enum Space {
+    /// The socket, as that of its input.
+    OfSocket,
+    /// A second descriptor of the socket, while something waits for the event. The kernel reports it for a Unix socket
+    /// whenever the peer has read something, so that each request would wake the worker once more.
+    OfCopy(RefCell<Option<AsyncFd<OwnedFd>>>),
+}
+
 impl Stream {
+    /// `socket` is watched for reading and for writing.
     pub fn new(socket: AsyncFd<OwnedFd>, session: Option<Session>) -> Stream {
-        Stream { socket, session: session.map(|session| Box::new(RefCell::new(session))) }
+        let session = session.map(|session| Box::new(RefCell::new(session)));
+        Stream { socket, space: Space::OfSocket, session }
+    }
+
+    /// Watches a socket that is connected, or being connected.
+    pub fn open(socket: OwnedFd, session: Option<Session>) -> io::Result<Stream> {
+        if session.is_none() && socket_domain(&socket)? == AddressFamily::UNIX {
+            let socket = sys::watch(socket, Interest::READABLE)?;
+            return Ok(Stream { socket, space: Space::OfCopy(RefCell::default()), session: None });
+        }
+        Ok(Stream::new(sys::watch(socket, Interest::READABLE | Interest::WRITABLE)?, session))
     }
 
     /// Whether there is a TLS session, in which the endpoint has chosen HTTP/2.
@@ -73,13 +99,36 @@ impl Stream {
             return session.borrow_mut().poll_write(cx, &self.socket, bytes);
         }
         loop {
-            let mut ready = ready!(self.socket.poll_write_ready(cx))?;
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match ready.try_io(|fd| Ok(send(fd.get_ref(), bytes, flags)?)) {
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(sent) => return Poll::Ready(sent),
-                Err(_would_block) => {}
+            match send(self.socket.get_ref(), bytes, flags) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => ready!(self.poll_space(cx))?,
+                sent => return Poll::Ready(Ok(sent?)),
             }
+        }
+    }
+
+    /// Ready when the socket may take more since it last did not.
+    fn poll_space(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let copy = match &self.space {
+            Space::OfSocket => {
+                ready!(self.socket.poll_write_ready(cx))?.clear_ready();
+                return Poll::Ready(Ok(()));
+            }
+            Space::OfCopy(copy) => &mut *copy.borrow_mut(),
+        };
+        let copy = match copy {
+            Some(copy) => copy,
+            None => copy.insert(sys::watch(self.socket.get_ref().try_clone()?, Interest::WRITABLE)?),
+        };
+        ready!(copy.poll_write_ready(cx))?.clear_ready();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Nothing waits to be sent, nor soon will.
+    pub fn rest(&self) {
+        if let Space::OfCopy(copy) = &self.space {
+            copy.take();
         }
     }
 
@@ -128,4 +177,46 @@ fn peek(socket: &OwnedFd) -> io::Result<usize> {
 
 fn is_blocked(peeked: io::Result<usize>) -> bool {
     peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::task::Waker;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_full_unix_socket_takes_more_when_its_peer_has_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let (own, mut peer) = UnixStream::pair().unwrap();
+            own.set_nonblocking(true).unwrap();
+            let stream = Stream::open(own.into(), None).unwrap();
+            let is_watched =
+                |stream: &Stream| matches!(&stream.space, Space::OfCopy(copy) if copy.borrow().is_some());
+            let (chunk, mut sent) = ([b'x'; 64 * 1024], 0);
+            // Bounded by what the kernel buffers.
+            while let Poll::Ready(written) =
+                stream.poll_write(&mut Context::from_waker(Waker::noop()), &chunk)
+            {
+                assert!(!is_watched(&stream));
+                sent += written.unwrap();
+            }
+            assert!(is_watched(&stream));
+            let reader = thread::spawn(move || {
+                peer.read_exact(&mut vec![0; sent]).unwrap();
+                let mut last = [0];
+                peer.read_exact(&mut last).unwrap();
+                last
+            });
+            assert_eq!(poll_fn(|cx| stream.poll_write(cx, b"y")).await.unwrap(), 1);
+            assert_eq!(reader.join().unwrap(), *b"y");
+            stream.rest();
+            assert!(!is_watched(&stream));
+        });
+    }
 }
