@@ -731,7 +731,7 @@ fn passes_the_whole_request_to_a_peer() {
     }
 }
 
-// ---- A GET by a connection that is idle, which the server sends before it begins a task for it.
+// ---- A GET that the server sends at once, by a connection that is idle.
 
 /// Variables as lines.
 fn listed(variables: &[(String, String)]) -> String {
@@ -889,7 +889,7 @@ fn late_records_are_no_response_to_the_next_request_by_an_idle_connection() {
 }
 
 #[test]
-fn a_get_by_an_idle_connection_has_its_timeouts_and_its_abort() {
+fn a_get_by_an_idle_connection_times_out_and_is_aborted() {
     let (to, reports) = report_channel();
     let server = start(
         &part(move |connection, _| {
@@ -911,14 +911,14 @@ fn a_get_by_an_idle_connection_has_its_timeouts_and_its_abort() {
     assert_eq!(get(&server, "hello"), "200 hello");
     assert_eq!(get(&server, "silent"), "504");
     assert!(logs(&server, "silent", "it has taken too long"));
-    let told = || reports.recv_timeout(TIMEOUT).expect("the peer reports");
-    assert_eq!([told(), told()], ["begun", "aborted"]);
+    let next = || reports.recv_timeout(TIMEOUT).expect("the peer reports");
+    assert_eq!([next(), next()], ["begun", "aborted"]);
 
     assert_eq!(get(&server, "hello"), "200 hello");
     let client = request(&server, "GET", "left");
-    assert_eq!(told(), "begun");
+    assert_eq!(next(), "begun");
     drop(client);
-    assert_eq!(told(), "aborted");
+    assert_eq!(next(), "aborted");
     assert_eq!(get(&server, "hello"), "200 hello");
 }
 

@@ -772,9 +772,9 @@ fn stores_responses_of_other_servers_by_key() {
 fn sends_a_stale_response_of_another_server_while_a_newer_one_is_requested() {
     let (release, released) = channel::<&str>();
     let released = Arc::new(Mutex::new(released));
-    let (tell, told) = channel();
+    let (sender, requests) = channel();
     let (port, _) = origin(move |head| {
-        _ = tell.send(head.to_owned());
+        _ = sender.send(head.to_owned());
         let age = match head.contains("If-None-Match: \"a\"") {
             true => released.lock().expect("no thread has panicked").recv().map_or("", |_| "ETag: \"b\"\r\n"),
             false => "ETag: \"a\"\r\nAge: 100\r\n",
@@ -791,7 +791,7 @@ fn sends_a_stale_response_of_another_server_while_a_newer_one_is_requested() {
         let url = format!("http://127.0.0.1:{port}/a");
         server.request(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n")).text()
     };
-    let request = || told.recv_timeout(TIMEOUT).expect("a request");
+    let request = || requests.recv_timeout(TIMEOUT).expect("a request");
     let mut rows = Rows::new();
     rows.check("stored", get().as_str(), "old");
     rows.holds("the first request", "it has no condition", !request().contains("If-None-Match"));
@@ -807,7 +807,7 @@ fn sends_a_stale_response_of_another_server_while_a_newer_one_is_requested() {
     rows.holds("the validation", "it is for the same path", validation.starts_with("GET /a HTTP/1.1"));
     release.send("go on").expect("the server waits");
     rows.holds("then", "the newer one is sent", wait_until(TIMEOUT, || get() == "new"));
-    rows.check("requests beside these", told.try_iter().count(), 0);
+    rows.check("requests beside these", requests.try_iter().count(), 0);
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn an_upstream_gets_the_requests_that_have_responses() {
 
 #[test]
 fn the_server_of_a_url_gets_the_requests_that_have_responses() {
-    let (address, told) = upstream();
+    let (address, requests) = upstream();
     let server = Site::new()
         .config(&format!(
             "listen = \"127.0.0.1:0\"\nworkers = 1\n[forward_proxy]\nclients = \"127.0.0.1\"\n\
@@ -184,7 +184,7 @@ fn the_server_of_a_url_gets_the_requests_that_have_responses() {
     let get = |path: &str| format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", url(path));
     let received = || {
         assert_eq!(server.request(get("/end")).status, 200);
-        let received = || told.recv_timeout(e2e::TIMEOUT).expect("the server of the URL tells");
+        let received = || requests.recv_timeout(e2e::TIMEOUT).expect("the server of the URL has a request");
         std::iter::repeat_with(received).take_while(|request| request != "get /end ").collect::<Vec<_>>()
     };
     let mut rows = Rows::new();

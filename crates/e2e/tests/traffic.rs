@@ -542,7 +542,7 @@ fn a_throttle_file_of_thttpd_works_with_its_bad_lines_reported() {
 }
 
 #[test]
-fn the_last_of_many_limits_counts() {
+fn applies_the_last_of_many_limits() {
     let limits = |requests: u32| format!("[[route.limit]]\nby = \"all\"\nrequests = {requests}\n");
     let many = limits(1000).repeat(15);
     let server = Site::new()

@@ -253,7 +253,7 @@ fn pings_a_silent_client_and_closes_one_that_does_not_answer() {
 }
 
 #[test]
-fn a_ping_is_no_part_of_a_frame_nor_of_another_protocol() {
+fn sends_no_ping_within_a_frame_or_by_another_protocol() {
     let peer = upstream(|mut stream, head| {
         if head.contains("Upgrade: other") {
             stream.write_all(b"HTTP/1.1 101 Other\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")?;
