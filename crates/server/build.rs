@@ -1,5 +1,5 @@
-//! Links the program without tables for unwinding, if the feature `without-unwinding` says so. Cargo does not tell a
-//! build script whether a panic unwinds.
+//! With the feature `without-unwinding`, links the program without the tables for unwinding. It is a feature because
+//! Cargo does not tell a build script whether the profile unwinds.
 
 use std::env::var;
 

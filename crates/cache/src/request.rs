@@ -43,8 +43,8 @@ impl ClientIdentity {
     }
 }
 
-/// Whether the upstream may answer another request than the one that finds what is stored: `Connection` takes a field
-/// away that it would have had (RFC 9110 §7.6.1), or a field names another method, path or host.
+/// Whether the upstream may respond to another request than the one that would find the stored response: `Connection`
+/// takes a field away that it would have had (RFC 9110 §7.6.1), or a field names another method, path or host.
 pub fn is_altered(head: &Head<'_>) -> bool {
     let is_taken = |option: &[u8]| {
         // An upstream never has these from a client.
@@ -55,9 +55,9 @@ pub fn is_altered(head: &Head<'_>) -> bool {
         || head.fields.iter().any(|field| OVERRIDES.iter().any(|known| is_name(field.name, known)))
 }
 
-/// Fields by which programs take a request for one of another method, for another path, or for another host. Behind a
-/// trusted proxy, an upstream may have them from a client. Those that proxies themselves send, as `X-Original-Host`, are
-/// none of them: nothing would be stored.
+/// Fields by which programs take a request for one with another method, path or host. A trusted proxy may pass them on
+/// from a client. Fields that proxies themselves send, such as `X-Original-Host`, are not listed: nothing behind such a
+/// proxy would be stored.
 const OVERRIDES: [&str; 7] = [
     "x-host",
     "x-http-host-override",

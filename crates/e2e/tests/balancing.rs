@@ -210,7 +210,7 @@ fn an_endpoint_that_is_up_again_starts_slowly() {
         a.live();
         assert!(line("up"), "the check finds it, too");
         let found = of_a();
-        // Its weight beside that of the other one, at most.
+        // The share of its weight beside the full weight of the other one, and a little more.
         let weight = (began.elapsed().as_secs_f64() / SLOW_START.as_secs_f64()).max(0.1);
         let most = 60.0 * weight / (1.0 + weight) + 2.0;
         assert!((1.0..=most).contains(&(found as f64)) || weight >= 1.0, "{found} of 60, weight {weight}");

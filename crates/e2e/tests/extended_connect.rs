@@ -256,7 +256,7 @@ fn pings_a_silent_client_and_resets_a_stream_without_an_answer() {
     assert_eq!(client.get("/a.txt").text(), "a file", "the connection goes on");
 }
 
-/// What the stream has sent, which is as long as this.
+/// The next bytes of the stream, at least `length` of them.
 fn received(client: &mut Http2, stream: u32, length: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < length {

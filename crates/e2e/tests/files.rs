@@ -642,8 +642,8 @@ fn does_not_inflate_when_gunzip_is_off() {
     assert_eq!(server.get("/a.txt.gz").status, 200);
 }
 
-/// Of connections that end behind their responses. The files are small enough to be read, to be sent by the kernel in
-/// one slice, and in several.
+/// Each connection ends behind its response. Some of the files are read, some are sent by the kernel in one slice, and
+/// some in several.
 #[test]
 fn without_the_cache_a_new_connection_gets_the_present_file() {
     let root = |server: &Server| server.root().join("a.bin");

@@ -851,8 +851,8 @@ fn the_response_parser_of_these_tests_is_strict() {
     assert_eq!(date(1_709_164_800), "Thu, 29 Feb 2024 00:00:00 GMT");
 }
 
-/// More than the server reads at once, so that unread bytes remain when it closes. Without the end that is sent before,
-/// the kernel would drop a response that it still has (RFC 9112 §9.6).
+/// The client sends more than the server reads at once, so that unread bytes remain when the server closes. If the
+/// server did not send its FIN first, the kernel would drop what it still has of the response (RFC 9112 §9.6).
 #[test]
 fn a_client_that_sends_more_behind_its_last_request_gets_the_response() {
     for config in ["", "[cache]\nentries = 0"] {

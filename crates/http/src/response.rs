@@ -94,7 +94,7 @@ impl Builder {
         self
     }
 
-    /// As `received`, of a field that has come in this line.
+    /// As `received`, with the line of the field as it was received. It ends with CRLF.
     pub fn received_line(mut self, line: &[u8]) -> Builder {
         self.bytes.extend_from_slice(line);
         self

@@ -26,7 +26,7 @@ pub fn encode(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Appends what goes before a name and a value of these lengths.
+/// Appends the two lengths, which stand before the name and the value.
 #[inline]
 pub(crate) fn encode_lengths(name: usize, value: usize, out: &mut Vec<u8>) {
     if let (Ok(name @ 0..=SHORT), Ok(value @ 0..=SHORT)) = (u8::try_from(name), u8::try_from(value)) {

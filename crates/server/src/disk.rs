@@ -1,7 +1,7 @@
 //! Helper threads: a call that may wait for a disk runs there and never in a worker's loop.
 //!
-//! Knows nothing of files. It runs closures, limits how many closures and requests wait, keeps threads free for other
-//! devices when one hangs, and applies a timeout.
+//! It runs closures, limits how many closures and requests wait, keeps threads free for other devices when one hangs,
+//! and applies a timeout. Of files, it knows only what `resident` notes.
 
 pub mod resident;
 
@@ -101,6 +101,7 @@ pub struct Disk {
     half: usize,
     lanes: RefCell<HashMap<Device, Rc<Lane>>>,
     closing: UnboundedSender<(Device, Arc<OwnedFd>)>,
+    /// Which bytes of files were found in memory.
     pub resident: Resident,
 }
 

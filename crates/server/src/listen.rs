@@ -65,7 +65,7 @@ impl Socket {
 impl Listener {
     /// Waits until a connection may be accepted. The caller clears the guard when `accept` returns `WouldBlock`.
     pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
-        // Only one task waits, so it needs no place in the list of those that wait, as with `AsyncFd::readable`.
+        // Only one task waits here. `AsyncFd::readable` would add it to a list of waiters each time.
         poll_fn(|cx| self.fd.poll_read_ready(cx)).await
     }
 

@@ -41,12 +41,12 @@ pub struct ConnectionInfo<'a> {
     pub tls: Option<&'a TlsFacts>,
 }
 
-/// How a request has come, without what only a few need: that is looked up when it is.
+/// How a request has arrived. What only a few requests need is looked up when it is needed.
 #[derive(Clone, Copy)]
 pub struct Arrival<'a> {
     pub via: Via,
     /// That of the connection, whatever a trusted proxy says.
     pub scheme: Scheme,
-    /// Finds the address of the server, as in `ConnectionInfo`.
+    /// Finds the local address, as in `ConnectionInfo`.
     pub local: &'a dyn Fn() -> Option<SocketAddr>,
 }

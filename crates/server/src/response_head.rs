@@ -76,7 +76,7 @@ impl<'a> HeadWriter<'a> {
         self
     }
 
-    /// As `received`, of a field that has come in this line.
+    /// As `received`, with the line of the field as it was received. It ends with CRLF.
     pub fn received_line(mut self, field: Field, line: &[u8]) -> HeadWriter<'a> {
         if !self.is_ruled(field.name) || is_fixed(field.name) {
             self.builder = self.builder.received_line(line);

@@ -92,11 +92,11 @@ pub enum SignalSet {
     Busybox,
 }
 
-/// Whether the serving process gives up what it does not need.
+/// Whether processes give up what they do not need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
     Off,
-    /// As far as the kernel supports it.
+    /// As far as the kernel supports it. The log names what is missing.
     On,
     /// The server does not start if the kernel lacks a part of it.
     Required,

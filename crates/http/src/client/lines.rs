@@ -61,7 +61,7 @@ pub enum Progress {
 /// Fields in the order of their lines. A name is a token; a value has no control character except HTAB.
 #[derive(Debug, Clone, Default)]
 pub struct FieldSection {
-    /// Of the lines, and what may be between them.
+    /// The lines. Behind one that `take_fields` has taken, there is its CRLF.
     bytes: Vec<u8>,
     lines: Vec<FieldLine>,
     /// Of all lines.
@@ -170,8 +170,8 @@ impl HeadLines {
         Some(if text.is_empty() { Progress::End } else { Progress::Line })
     }
 
-    /// Takes the fields at the start of the input whose lines are whole, as nearly all are: text without HTAB, and CRLF.
-    /// Any other line is left to `read`. Their bytes are copied at once.
+    /// Takes the lines at the start of the input as fields, and copies them all at once. It stops at a line that is not
+    /// whole, or not text without HTAB, and CRLF. That one is for `read`.
     pub fn take_fields(&mut self, input: &mut &[u8]) {
         if self.position != LinePosition::Start {
             return;
@@ -378,7 +378,7 @@ impl FieldSection {
         self.lines.iter().map(|line| (line.known, line.field(&self.bytes)))
     }
 
-    /// As `with_known`, with the line of each. `None`: it does not end with CRLF, or has other spaces than one.
+    /// As `with_known`, with the line of each. `None`: it is not written as `Name: value` and CRLF.
     pub fn with_lines(&self) -> impl Iterator<Item = (Option<KnownField>, Field<'_>, Option<&[u8]>)> + Clone {
         self.lines.iter().map(|line| (line.known, line.field(&self.bytes), line.written(&self.bytes)))
     }
@@ -435,10 +435,10 @@ impl FieldSection {
 
     /// Removes the fields `NOT_PASSED_ON`, and those that `Connection` names (RFC 9110 §7.6.1).
     pub fn remove_fields_of_hop(&mut self) {
+        // Most heads. They need no list.
         if self.is_kept_alive() {
             return self.remove_hop_by_hop();
         }
-        // Most heads name no other field, which needs no memory.
         let options = self.connection_options().filter(|option| !NOT_PASSED_ON.has_name(option));
         let options: Vec<Vec<u8>> = options.map(<[u8]>::to_vec).collect();
         if !options.is_empty() {
@@ -460,7 +460,8 @@ impl FieldSection {
 }
 
 impl FieldLine {
-    /// Of a line without its end that is at `start` in its section, and below the limit of a head.
+    /// `line`, without its end, is at `start` in its section, and its name ends at `colon`. The limit of a head keeps
+    /// all positions within 32 bits.
     #[inline]
     fn of(start: usize, line: &[u8], colon: usize) -> FieldLine {
         let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');

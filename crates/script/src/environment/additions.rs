@@ -13,7 +13,7 @@ const RESERVED: [&str; 4] = ["CONTENT_LENGTH", "GATEWAY_INTERFACE", "HTTP_PROXY"
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Additions {
     variables: Vec<(String, Vec<u8>)>,
-    /// The lengths of the names, as bits: few variables of a request have one of them.
+    /// A bit for each length of a name. A name of another length needs no comparison.
     lengths: u64,
 }
 

@@ -8,7 +8,7 @@ use taipan_http::head::Field;
 use super::{CgiRequest, Claims, Credentials, EnvironmentError, Writer};
 use crate::pairs;
 
-/// Of the variables of fields.
+/// What the names of the variables of fields begin with.
 const PREFIX: &[u8] = b"HTTP_";
 
 /// How a field is treated.
@@ -48,7 +48,7 @@ const TREATMENTS: [(&str, Treatment); 17] = [
     ("proxy-authenticate", Treatment::Drop),
 ];
 
-/// The lengths of their names, as bits.
+/// A bit for each length of a name in `TREATMENTS`. A name of another length needs no comparison.
 const LENGTHS: u64 = {
     let (mut lengths, mut at) = (0, 0);
     while at < TREATMENTS.len() {
@@ -109,11 +109,11 @@ fn same(one: &Field, other: &Field) -> bool {
 }
 
 impl Writer<'_> {
-    /// As `set`, of the variable of a field whose name has letters, digits and hyphens.
+    /// As `set`, for the variable of a field. `name` has only letters, digits and hyphens.
     fn set_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), EnvironmentError> {
         let is_own = |own: &str| {
             let rest = own.as_bytes().strip_prefix(PREFIX).filter(|rest| rest.len() == name.len());
-            rest.is_some_and(|rest| rest.iter().copied().eq(name.iter().map(letter)))
+            rest.is_some_and(|rest| rest.iter().copied().eq(name.iter().map(upper)))
         };
         if self.additions.iter().any(|(own, _)| is_own(own)) {
             return Ok(());
@@ -122,13 +122,14 @@ impl Writer<'_> {
         let length = PREFIX.len() + name.len();
         pairs::encode_lengths(length, value.len(), out);
         out.extend_from_slice(PREFIX);
-        out.extend(name.iter().map(letter));
+        out.extend(name.iter().map(upper));
         out.extend_from_slice(value);
         self.count(length, value)
     }
 }
 
-fn letter(byte: &u8) -> u8 {
+/// A byte of the name of a field, as the variable has it.
+fn upper(byte: &u8) -> u8 {
     if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }
 }
 

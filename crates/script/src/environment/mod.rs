@@ -2,8 +2,8 @@
 //! variables of the administrator, and the request's fields as `HTTP_*`. It has nothing of the server's own
 //! environment: `PATH` is one of the administrator's variables.
 //!
-//! It is stored as name-value pairs of FastCGI, which nearly every request of a loaded server needs. CGI and SCGI
-//! requests are written from the same variables. Knows nothing of where a script runs.
+//! The variables are stored as name-value pairs of FastCGI, because a loaded server runs its scripts by FastCGI. CGI
+//! and SCGI requests are written from the same variables. Knows nothing of where a script runs.
 
 mod additions;
 mod fields;
@@ -97,7 +97,7 @@ impl Environment {
 
     /// Names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        // It has only whole ones.
+        // No pair is incomplete, so none is an error.
         pairs::decode(&self.pairs).flatten()
     }
 
@@ -119,7 +119,7 @@ impl Environment {
         block
     }
 
-    /// The same variables, with what `change` makes of their pairs: it changes no length.
+    /// The same variables, with other values: `change` rewrites the pairs, and keeps every length.
     pub fn changed(&self, change: impl FnOnce(&[u8]) -> Vec<u8>) -> Environment {
         let pairs = change(&self.pairs);
         debug_assert_eq!(pairs.len(), self.pairs.len());
@@ -154,13 +154,13 @@ struct Writer<'a> {
     environment: Environment,
     additions: &'a Additions,
     limits: Limits,
-    /// For a value that consists of parts.
-    made: Vec<u8>,
+    /// Memory for a value that consists of parts.
+    buffer: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
     fn new(additions: &'a Additions, limits: Limits) -> Writer<'a> {
-        Writer { environment: Environment::default(), additions, limits, made: Vec::new() }
+        Writer { environment: Environment::default(), additions, limits, buffer: Vec::new() }
     }
 
     /// The request line and the body.
@@ -238,13 +238,13 @@ impl<'a> Writer<'a> {
         if self.additions.has(name) { Ok(()) } else { self.write(name, value.as_ref()) }
     }
 
-    /// As `set`, of what `make` appends.
+    /// As `set`. `make` appends the value to an empty buffer.
     fn make(&mut self, name: &str, make: impl FnOnce(&mut Vec<u8>)) -> Result<(), EnvironmentError> {
-        let mut value = std::mem::take(&mut self.made);
+        let mut value = std::mem::take(&mut self.buffer);
         value.clear();
         make(&mut value);
         let set = self.set(name, &value);
-        self.made = value;
+        self.buffer = value;
         set
     }
 
@@ -253,7 +253,7 @@ impl<'a> Writer<'a> {
         self.count(name.len(), value)
     }
 
-    /// Checks a variable that has been written.
+    /// Counts a variable that has been written, and checks the limits and the value.
     fn count(&mut self, name: usize, value: &[u8]) -> Result<(), EnvironmentError> {
         let Environment { count, bytes, .. } = &mut self.environment;
         *count += 1;

@@ -209,8 +209,8 @@ impl Client {
         }
     }
 
-    /// The output of a request, if `input` has all of it and its regular end, and nothing else. Changes nothing: the
-    /// caller then calls `end_whole`, or `receive`.
+    /// The output of a request, if `input` is all of it with its regular end, and nothing else. Changes no state: the
+    /// caller goes on with `end_whole`, or with `receive` and the same input.
     pub fn whole<'a>(&self, id: RequestId, input: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         if !self.decoder.is_between() || self.error.is_some() || self.state(id.0) != IdState::Open {
             return None;
@@ -236,7 +236,7 @@ impl Client {
         }
     }
 
-    /// The request has ended, by what `whole` has read.
+    /// Ends a request whose output `whole` has returned.
     pub fn end_whole(&mut self, id: RequestId) {
         if self.state(id.0) == IdState::Open {
             self.set(id.0, IdState::Ended);

@@ -137,8 +137,8 @@ impl Default for Decoder {
     }
 }
 
-/// The first record of `bytes`: its header and its content; and what follows it. `None`: it is incomplete, or of another
-/// version.
+/// The header and the content of the first record, and the bytes behind it. `None`: the record is incomplete, or of
+/// another version.
 pub fn split(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
     let header = (header[0] == VERSION).then(|| Header::read(*header))?;

@@ -107,7 +107,7 @@ impl Http1 {
     }
 
     /// Answers requests from the first `have` bytes of the worker's buffer, as many as fit into one write. `local` finds
-    /// the address of the socket.
+    /// the local address of the socket.
     #[inline]
     pub fn answer(
         &mut self,

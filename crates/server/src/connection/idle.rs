@@ -326,7 +326,7 @@ impl IdleSet {
 
     /// Waits for events of connections, and notes them.
     async fn poll_events(&self) -> io::Result<()> {
-        // Only one task waits, so it needs no place in the list of those that wait, as with `AsyncFd::readable`.
+        // Only one task waits here. `AsyncFd::readable` would add it to a list of waiters each time.
         let mut ready = poll_fn(|cx| self.epoll.poll_read_ready(cx)).await?;
         let mut events = self.events.borrow_mut();
         events.clear();
@@ -519,7 +519,7 @@ fn send(
     mut output: Output,
     left: Range<usize>,
 ) -> Visit {
-    // The last bytes wait for the end of the connection, so that one packet has both.
+    // The kernel keeps the last bytes back until the FIN, so that one packet carries both.
     let joins_end =
         output.persistence == Persistence::Close && connection.socket.joins_end() && output.is_short();
     let is_corked = joins_end && output.has_file();
@@ -541,7 +541,7 @@ fn send(
     guard.disarm();
     if joins_end {
         match sent {
-            // Not by closing: with unread input, that would drop what is kept back (RFC 9112 §9.6).
+            // Closing would not do: with unread input, the kernel would drop what it keeps back (RFC 9112 §9.6).
             Ok(Sent::All) => connection.socket.shut_down(),
             _ if is_corked => connection.socket.uncork(),
             _ => {}

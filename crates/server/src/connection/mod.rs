@@ -59,7 +59,8 @@ pub enum Phase {
     Body,
     /// The response, or more of its body. What makes it has deadlines of its own.
     Respond,
-    /// The response of an application to a request that the fast path has sent. The driver awaits it when this is over.
+    /// The response of an application to a request that the fast path has sent. When this phase is over, the driver
+    /// awaits it.
     Receive,
     /// The client takes the response.
     Write,
@@ -108,7 +109,7 @@ pub struct Deadlines {
 pub const DISCONNECTED: &str = "disconnected by an administrator";
 /// The task of a connection that has been idle this long ends.
 const PARK_AFTER: Ticks = 4;
-/// The driver goes on with a request that the fast path has sent, unless it has its response by then.
+/// If a request that the fast path has sent has no response by then, the driver goes on with it.
 const DRIVER_AFTER: Ticks = 1;
 /// A connection that has been idle, or too slow, this long may be closed for another.
 const EVICT_AFTER: Ticks = 4;

@@ -156,8 +156,8 @@ impl Output {
         matches!(body, Some(Body::File(part)) if part.left > 0)
     }
 
-    /// Says whether the caller ends the connection as soon as all is sent. Then the kernel keeps the last bytes back
-    /// until it does. Those of a file are kept back by the socket (`Socket::cork`).
+    /// `More::Follows`: the caller ends the connection as soon as all is sent, and the kernel keeps the last bytes back
+    /// until then. The caller corks the socket (`Socket::cork`) if they are those of a file.
     pub fn set_behind_last(&mut self, more: More) {
         self.behind_last = more;
     }
@@ -530,7 +530,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes four bytes at a time, and notes what was said of those behind them.
+    /// Takes four bytes at a time, and records them with what `more` was.
     #[derive(Default)]
     struct Recorder(RefCell<Vec<(Vec<u8>, More)>>);
 

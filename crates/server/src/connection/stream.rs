@@ -94,7 +94,7 @@ impl Socket {
         self.session.as_deref()
     }
 
-    /// The server's address.
+    /// The local address. `None`: a Unix socket has none.
     pub fn local(&self) -> Option<SocketAddr> {
         match self.family {
             Family::Tcp => getsockname(&self.fd).ok()?.try_into().ok(),
@@ -164,7 +164,7 @@ impl Socket {
         shut_down(&self.fd);
     }
 
-    /// Whether an end that follows the last bytes at once can be in the same packet. TLS has an end of its own.
+    /// Whether a FIN that follows the last bytes at once can be in the same packet. A TLS session ends by a record.
     pub fn joins_end(&self) -> bool {
         self.family == Family::Tcp && self.session.is_none()
     }
@@ -373,7 +373,7 @@ impl Stream {
         self.socket.poll_write_ready(cx)
     }
 
-    /// The server's address.
+    /// The local address. `None`: a Unix socket has none.
     pub fn local(&self) -> Option<SocketAddr> {
         match &self.socket {
             Registered::Tcp(stream) => stream.local_addr().ok(),

@@ -89,7 +89,7 @@ enum End {
 
 impl End {
     /// `None`: the next request follows.
-    fn behind(persistence: Persistence) -> Option<End> {
+    fn after(persistence: Persistence) -> Option<End> {
         match persistence {
             Persistence::KeepAlive | Persistence::KeepAliveHttp10 => None,
             Persistence::Close => Some(End::Drain),
@@ -222,7 +222,7 @@ impl Task {
         }
     }
 
-    /// Reads requests from the input: so many bytes of the worker's buffer.
+    /// Reads requests from the input, which is the first `received` bytes of the worker's buffer.
     fn read_requests(&mut self, received: usize) -> Next {
         self.http.is_early = self.transport.stream.borrow().is_handshaking();
         self.http.tls = self.transport.stream.borrow().logged_tls();
@@ -234,7 +234,7 @@ impl Task {
         next
     }
 
-    /// Takes the head of the next request, which has so many bytes.
+    /// Takes the head of the next request, which has `bytes` bytes.
     fn take_head(&mut self, bytes: usize) -> Rc<[u8]> {
         self.waited = Waited::Yes;
         let mut bytes = self.transport.take(bytes);
@@ -256,7 +256,7 @@ impl Task {
         }
     }
 
-    /// Polls both sides. `None`: the driver goes on.
+    /// Polls the application and the client. `None`: the driver goes on with the request.
     fn poll_answer(
         &self,
         cx: &mut Context<'_>,
@@ -266,7 +266,7 @@ impl Task {
             return Poll::Ready(Ok(answer));
         }
         Poll::Ready(match ready!(self.transport.poll_watch_in(Phase::Receive, cx)) {
-            // The driver still makes the response for a client that has closed only its side, for a moment.
+            // A client that has closed only its side may still read. The driver awaits the response for a moment.
             Interruption::TimedOut | Interruption::EndOfInput => Ok(None),
             broken => {
                 self.count_abandoned(broken);
@@ -362,7 +362,7 @@ impl Task {
         }
     }
 
-    /// Nothing awaits the response any more. Counts it if that is because of the client.
+    /// Counts a response that nothing awaits any more, if that is because of the client.
     fn count_abandoned(&self, broken: Interruption) {
         let has_left =
             matches!(broken, Interruption::EndOfInput | Interruption::Failed | Interruption::Disconnected);
@@ -408,7 +408,7 @@ impl Task {
                 }
                 Err(broken)
             }
-            (Ok(()), persistence) => Ok(End::behind(persistence)),
+            (Ok(()), persistence) => Ok(End::after(persistence)),
         }
     }
 
@@ -416,7 +416,7 @@ impl Task {
     fn finish(&self, output: Output) -> Option<End> {
         let persistence = output.persistence;
         self.connections.finish(output, None);
-        End::behind(persistence)
+        End::after(persistence)
     }
 
     /// Sends an output that is all in memory, as most are, if the stream takes all of it now.
@@ -428,7 +428,7 @@ impl Task {
         let services = &self.connections.services;
         let mut output = LogGuard::new(services, output);
         let sent = self.transport.send_interims();
-        // An error is met again where it is waited for.
+        // `write` meets an error again.
         let sent = sent.and_then(|()| output.send(&*self.transport.stream.borrow(), services.clock.read()));
         output.disarm();
         let is_sent = matches!(sent, Ok(Sent::All));
@@ -698,7 +698,7 @@ impl Task {
         }
     }
 
-    /// `input` is all that is not used yet.
+    /// `input`: all bytes that are not used yet.
     fn begins_http2(&self, input: &[u8]) -> bool {
         let stream = self.transport.stream.borrow();
         self.http.requests == 0

@@ -141,7 +141,8 @@ impl Transport {
         head
     }
 
-    /// Moves the buffered input to the worker's buffer, where it has so many bytes. What is not used of it is kept.
+    /// Moves the buffered input to the start of the worker's buffer, and returns its length. The caller gives back what
+    /// it does not use (`keep_received`).
     pub fn lend_buffered(&self) -> usize {
         let mut buffered = self.buffered.borrow_mut();
         self.connections.services.scratch.borrow_mut().space_behind(&buffered);
@@ -150,7 +151,7 @@ impl Transport {
         bytes
     }
 
-    /// Keeps these bytes of the worker's buffer, which are not used yet.
+    /// Buffers these bytes of the worker's buffer, which are not used yet.
     pub fn keep_received(&self, received: Range<usize>) {
         if !received.is_empty() {
             let scratch = &*self.connections.services.scratch.borrow();
@@ -316,7 +317,8 @@ impl Transport {
         Poll::Ready(Ok(bytes))
     }
 
-    /// Waits for input where there is none. The worker's buffer has so many bytes of it, until something else is awaited.
+    /// Waits for input while none is buffered. Returns how many bytes of it the worker's buffer begins with, until the
+    /// next `await`.
     pub async fn receive_first(&self) -> Result<usize, Interruption> {
         poll_fn(|cx| {
             self.poll_events(cx)?;

@@ -26,8 +26,8 @@ pub const UPSTREAM_FAILED: &str = "application ended early";
 /// Why a tunnel ends before both directions have ended, and the reason for the log.
 pub type Broken = (Interruption, &'static str);
 
-/// Whether the upstream's end has ended because the client has not answered a ping. The kernel has a timeout of its own,
-/// for the connection of the upstream.
+/// Whether a read from the upstream's end of a tunnel has failed because the client has not answered a ping. A timeout
+/// of the kernel, for the connection to the upstream, has an error number.
 pub fn is_unanswered_ping(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }

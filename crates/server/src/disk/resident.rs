@@ -1,5 +1,5 @@
-//! Which bytes of files were found in memory in this second. A file that is opened for each request need not be tested
-//! for each.
+//! Which bytes of files were found in memory in this second. Without the cache, a file is opened for each request, and
+//! need not be tested for each.
 //!
 //! Knows nothing of paths. A file that takes the inode of a removed one within the second is taken for it; then at most
 //! one call waits for the disk.
@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use super::Device;
 
-/// Files that are known at a time. A file of the same slot replaces one.
+/// Files that are known at a time. Another file with the same slot replaces one.
 const SLOTS: usize = 64;
 
 /// The range of bytes that was found in memory in this second.

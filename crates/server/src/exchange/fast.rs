@@ -14,7 +14,7 @@ use crate::upstream::immediate::SentRequest;
 #[derive(Clone, Copy)]
 pub enum Sending<'a> {
     No,
-    /// It may. The request has come from a client in this way.
+    /// It may. The request has arrived in this way.
     Yes(Arrival<'a>),
 }
 

@@ -143,7 +143,7 @@ impl<'a> Exchange<'a> {
         fixed::rejection(self.services, None, status, rule)
     }
 
-    /// What does not depend on the destination.
+    /// Checks what does not depend on the destination.
     fn check_request(&self, authority: &str) -> Result<(), Status> {
         let is_https =
             self.head.raw_target.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));

@@ -95,7 +95,7 @@ enum Precompressed {
 pub struct Variant {
     pub stamp: Stamp,
     pub coding: Coding,
-    /// It had this stamp then, of `clock::micros`, or later.
+    /// The file had this stamp at this time, by `clock::micros`, or later.
     pub compared_at: u64,
     /// `None`: `body` suffices.
     pub fd: Option<OwnedFd>,
@@ -212,7 +212,7 @@ struct Run<'a> {
     query: &'a Query<'a>,
     wait: Wait,
     opening: Opening,
-    /// When it began, of `clock::micros`.
+    /// When it began, by `clock::micros`.
     began: u64,
 }
 

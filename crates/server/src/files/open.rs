@@ -41,7 +41,7 @@ pub struct OpenFile {
     pub fd: Arc<OwnedFd>,
     /// Its stamp when the response head was written.
     pub stamp: Stamp,
-    /// When it was last found to have this stamp, of `clock::micros`. 0: not lately.
+    /// When it was last found to have this stamp, by `clock::micros`. 0: not lately.
     compared_at: Cell<u64>,
     residence: Residence,
     disk: Rc<Disk>,
@@ -60,7 +60,7 @@ impl OpenFile {
         OpenFile::compared(fd, stamp, 0, disk)
     }
 
-    /// A file that had this stamp at `compared_at`, of `clock::micros`, or later.
+    /// A file that had this stamp at `compared_at`, by `clock::micros`, or later.
     pub fn compared(fd: OwnedFd, stamp: Stamp, compared_at: u64, disk: Rc<Disk>) -> OpenFile {
         let in_memory = disk.resident.get(stamp.device, stamp.inode);
         let (compared_at, residence) = (Cell::new(compared_at), Residence::Disk(Cell::new(in_memory)));
@@ -114,8 +114,8 @@ impl OpenFile {
         })
     }
 
-    /// As `is_unchanged`, also where it was so a moment ago: for bytes that are sent next. Those that were read earlier
-    /// need `is_unchanged`.
+    /// As `is_unchanged`, but a comparison of a moment ago suffices: for bytes that are sent next. Bytes that were read
+    /// earlier need `is_unchanged`.
     pub fn is_unchanged_lately(&self) -> bool {
         let now = clock::micros();
         if now.saturating_sub(self.compared_at.get()) < COMPARED_FOR {

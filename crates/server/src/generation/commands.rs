@@ -1,4 +1,4 @@
-//! The commands of the master, and the responses of the workers to them.
+//! Carries out the commands of the master: sends them to the workers, and gathers the responses.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -253,7 +253,7 @@ impl MainThread {
     }
 }
 
-/// Writes a response to a client of the control socket, which may have closed it. It has so much time to read it.
+/// Writes a response to a client of the control socket, which has `RESPONSE_TIMEOUT` to read it, or may have closed it.
 async fn send_text(to: OwnedFd, text: String) {
     let Ok(to) = sys::watch(to, Interest::WRITABLE) else { return };
     let write = async {

@@ -1,4 +1,4 @@
-//! The questions of workers, which show statistics, and the points of the history.
+//! Answers the workers' questions about statistics, and makes the points of the history.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;

@@ -93,7 +93,7 @@ pub struct Applied {
 #[derive(Default)]
 pub struct AppliedLimits {
     few: ArrayVec<Applied, FEW>,
-    /// If it is not empty, it has all.
+    /// Empty, or all of them, if they are more than `few` holds.
     many: Vec<Applied>,
 }
 

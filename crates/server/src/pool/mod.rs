@@ -785,7 +785,7 @@ impl PooledConnection {
         self.entry.requests.update(|count| count + 1);
     }
 
-    /// The connection can have a request. It has had none since it was taken, or its last one has ended.
+    /// Gives the connection back to the pool. It has had no request since it was taken, or the last one has ended.
     pub fn release(self) {
         let pool = self.pool.clone();
         // One that nothing waits for is checked when it is used again.

@@ -17,15 +17,15 @@ use crate::sys;
 
 pub struct Stream {
     socket: AsyncFd<OwnedFd>,
-    /// How to learn that more can be sent.
+    /// Which descriptor is watched for the event that the socket takes more.
     space: Space,
     /// In a box: a session has a thousand bytes, and most connections have none.
     session: Option<Box<RefCell<Session>>>,
 }
 
-/// What has the event that a socket takes more.
+/// The descriptor that is watched for the event that a socket takes more.
 enum Space {
-    /// The socket, as that of its input.
+    /// The socket itself, which is also watched for input.
     OfSocket,
     /// A second descriptor of the socket, while something waits for the event. The kernel reports it for a Unix socket
     /// whenever the peer has read something, so that each request would wake the worker once more.
@@ -108,7 +108,7 @@ impl Stream {
         }
     }
 
-    /// Ready when the socket may take more since it last did not.
+    /// Ready when the socket may take more. Called after a `send` that would have blocked.
     fn poll_space(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let copy = match &self.space {
             Space::OfSocket => {
@@ -125,7 +125,7 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Nothing waits to be sent, nor soon will.
+    /// Ends the watch on the second descriptor. Nothing waits to be sent, and nothing soon will.
     pub fn rest(&self) {
         if let Space::OfCopy(copy) = &self.space {
             copy.take();

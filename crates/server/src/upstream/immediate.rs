@@ -1,6 +1,6 @@
 //! A GET that is sent to an application at once, by a connection that is idle; and the response, if one read has all of
-//! it. All else is left to `forward`, which goes on with the connection. What differs between protocols is in a module of
-//! each: whether a request is plain, its bytes, and whether bytes are a whole response.
+//! it. All else is left to `forward`, which goes on with the connection. Each protocol has a module, which says whether
+//! a request is plain, writes it, and recognizes a whole response.
 
 mod fastcgi;
 mod http;
@@ -71,20 +71,20 @@ pub struct SentRequest {
     route: RouteId,
     /// `None`: the driver has it, or it is in its pool again.
     connection: Option<PooledConnection>,
-    /// Its number on the connection. `None`: that speaks HTTP.
+    /// The ID of the request on its connection. `None`: the connection speaks HTTP.
     fastcgi: Option<RequestId>,
     /// What the connection has not taken at once.
     unsent: Vec<u8>,
     /// Bytes of the response. Empty: the connection may have ended.
     received: Vec<u8>,
-    /// Of `clock::micros`.
+    /// By `clock::micros`.
     began: u64,
     /// `None`: nothing shows the upstream.
     log: Option<(Rc<UpstreamLog>, AttemptLog)>,
     /// `None`: requests have no trace.
     pub trace: Option<Trace>,
     running: Running,
-    /// `None`: nothing is due so soon.
+    /// `None`: nothing is due before the driver goes on.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -115,7 +115,7 @@ pub struct Answer {
 }
 
 impl SentRequest {
-    /// Sends the request by a connection that is idle. `None`: it needs more. The application has got nothing of it then.
+    /// Sends the request by a connection that is idle. `None`: it needs the driver, and the application has none of it.
     pub fn send(upstreams: &Rc<Upstreams>, outgoing: &Outgoing<'_>) -> Option<Box<SentRequest>> {
         let services = &upstreams.services;
         let &Outgoing { head, client, host, planned, trace, .. } = outgoing;
@@ -213,7 +213,8 @@ impl SentRequest {
         self.upstreams.services.site.hosts.at(self.host).routes.get(self.route)
     }
 
-    /// The response. `None`: there is none yet, or there is more to it. It is polled for less than two ticks.
+    /// The response. `None`: there is none yet, or more to it, and the driver goes on. The caller polls for less than
+    /// two ticks.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
         let Some(connection) = self.connection.as_ref().filter(|_| self.unsent.is_empty()) else {
             return Poll::Ready(None);
@@ -244,7 +245,8 @@ impl SentRequest {
         Poll::Ready(Some(Answer { response, host: self.host, route: self.route }))
     }
 
-    /// Ready when the driver has to do something. Only what may be due before the driver awaits the response has a timer.
+    /// Ready when a timeout or a second endpoint is due, which is for the driver. There is a timer only if that may be
+    /// before the caller stops polling.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(upstream) = self.upstream() else { return Poll::Ready(()) };
         let hedge_after = upstream.hedging.as_ref().map_or(Duration::MAX, |hedging| hedging.after);
@@ -307,7 +309,7 @@ impl Drop for SentRequest {
     fn drop(&mut self) {
         // It has had a request.
         if let Some(mut connection) = self.connection.take() {
-            // Within a record nothing else can be sent. The end of the connection has the same effect.
+            // Within a record, no other can be sent. Closing the connection has the same effect.
             if let Some(id) = self.fastcgi.filter(|_| self.unsent.is_empty()) {
                 let record = fastcgi::abort(&mut connection, id);
                 _ = connection.poll_send(&mut Context::from_waker(Waker::noop()), &record, &mut 0);

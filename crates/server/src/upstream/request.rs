@@ -393,7 +393,8 @@ impl Handler {
         forwarding.response_field(known, value, upstream, host)
     }
 
-    /// `additions` replace variables of the request. Errors: it has no form as variables.
+    /// The variables of a request. `additions` replace those of the same name. Errors: the request cannot be written as
+    /// variables.
     pub fn environment(
         &self,
         services: &Services,

@@ -332,7 +332,7 @@ pub fn fields(head: &UpstreamHead) -> impl Iterator<Item = (Option<KnownField>, 
     head.fields.with_known().filter(|(known, _)| !known.is_some_and(|known| OWN.has(known)))
 }
 
-/// As `fields`, with the line of each, as of `FieldSection::with_lines`.
+/// As `fields`, with the line of each, as `FieldSection::with_lines` has it.
 pub fn lines(head: &UpstreamHead) -> impl Iterator<Item = (Option<KnownField>, Field<'_>, Option<&[u8]>)> {
     head.fields.with_lines().filter(|(known, ..)| !known.is_some_and(|known| OWN.has(known)))
 }

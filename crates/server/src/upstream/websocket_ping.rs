@@ -21,7 +21,7 @@ const CLOSE: u8 = 8;
 const MAX_HEAD: usize = 14;
 const FAR: Duration = Duration::from_secs(86400);
 
-/// An upstream's end whose client gets pings.
+/// The upstream's end of a tunnel, whose client gets pings.
 pub struct PingedConnection {
     connection: UpgradedConnection,
     frames: RefCell<Frames>,
@@ -33,7 +33,7 @@ pub struct PingedConnection {
     is_unanswered: Cell<bool>,
 }
 
-/// Where the upstream is in its frames.
+/// The position in the frames of the upstream.
 #[derive(Debug, Default)]
 struct Frames {
     head: [u8; MAX_HEAD],
@@ -41,7 +41,7 @@ struct Frames {
     received: usize,
     /// Bytes of the frame that follow its head.
     left: u64,
-    /// It sends no more frames, so that none may follow.
+    /// No ping may follow: the upstream has sent a close frame, or the client has ended its side.
     has_closed: bool,
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 /// Characters of one alternative of a pattern: one less than a [`States`] has bits.
 pub const MAX_ALTERNATIVE: usize = 127;
 
-/// Alternatives of a file whose lines are compared with each other, which takes a time that grows with their square.
+/// The most alternatives of a file whose lines are compared with each other: the time grows with their square.
 const MAX_COMPARED: usize = 2000;
 
 /// A line that has a pattern and a rate.
@@ -69,9 +69,9 @@ pub fn parse(text: &str) -> (Vec<Line>, Vec<(u32, LineError)>) {
     (lines, errors)
 }
 
-/// The numbers of lines that limit nothing, because `most` lines before each match what it matches: at least the
-/// shortest path that each of its alternatives is for, and one in which the wildcards stand for something. None of a
-/// file with more than 2000 alternatives, which would take too long.
+/// The numbers of lines that limit nothing, because `most` lines before each match the same paths. Two paths stand for
+/// all that an alternative matches: the shortest, and one in which its wildcards stand for something. Empty for a file
+/// with more than 2000 alternatives, which would take too long.
 pub fn superseded(lines: &[Line], most: usize) -> Vec<u32> {
     if lines.iter().map(|line| line.pattern.alternatives.len()).sum::<usize>() > MAX_COMPARED {
         return Vec::new();
@@ -144,7 +144,7 @@ impl ThrottlePattern {
         }
     }
 
-    /// Two paths that each alternative matches. What a wildcard stands for in them is in no other pattern.
+    /// Two paths that match, for each alternative. Its wildcards stand for bytes that are in no pattern.
     fn examples(&self) -> impl Iterator<Item = Vec<u8>> {
         let path = |tokens: &[Token], [any, many]: [&'static [u8]; 2]| {
             let mut path = Vec::new();

@@ -1,4 +1,4 @@
-//! Bounds and times, with their defaults.
+//! Bounds, timeouts, and the settings of HTTP/2, the caches and scripts, with their defaults.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub struct Timeouts {
     pub linger: Duration,
     /// For a connection whose protocol was switched, and on which nothing passes.
     pub upgraded: Duration,
-    /// After which a client gets a ping by a WebSocket connection on which nothing passes. Zero: it gets none.
+    /// How long nothing may pass on a WebSocket connection until its client gets a ping. Zero: it gets none.
     pub websocket_ping: Duration,
     /// For a response with the events of a status page.
     pub events: Duration,

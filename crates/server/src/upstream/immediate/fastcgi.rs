@@ -1,4 +1,4 @@
-//! What is of FastCGI in a request that is sent at once, and in its response.
+//! FastCGI for a request that is sent at once: whether the request is plain, its records, and a whole response.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::services::Services;
 use crate::upstream::head::{HeadParser, Step, UpstreamHead};
 use crate::upstream::request::{Form, Handler, HandlerKind};
 
-/// Whether a request needs only a connection of its own. The variables of TLS are known to the driver alone.
+/// Whether a request needs only a connection of its own. Only the driver knows the variables of TLS.
 pub fn is_plain(upstream: &Upstream, outgoing: &Outgoing<'_>) -> bool {
     upstream.tls.is_none() && upstream.multiplex <= 1 && outgoing.arrival.scheme == Scheme::Http
 }

@@ -1,4 +1,4 @@
-//! What is of HTTP/1.1 in a request that is sent at once, and in its response.
+//! HTTP/1.1 for a request that is sent at once: whether the request is plain, its bytes, and a whole response.
 
 use std::borrow::Cow;
 
