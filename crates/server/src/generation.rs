@@ -5,6 +5,7 @@
 mod begin;
 mod commands;
 mod questions;
+mod responses;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,6 +6,7 @@
 mod limits;
 mod logging;
 mod route;
+mod scripts;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -30,15 +31,13 @@ use crate::tracing::Tracing;
 use crate::upstream::Upstream;
 
 pub use crate::sink::Sink;
-pub use limits::{
-    Account, CacheFiles, CacheLimits, ControlGroups, Http2, Limits, QueryArguments, Resources, Scripts,
-    Timeouts,
-};
+pub use limits::{CacheFiles, CacheLimits, Http2, Limits, Timeouts};
 pub use logging::{AccessLog, ErrorFormat, ErrorLines, Level, Log, LogFormat, LoggedClients, LoggedHost};
 pub use route::{
     Action, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter, LanguageFallback,
     Listing, MetaFiles, NamedRoot, Route, Script, Special, SpecialFiles, Symlinks,
 };
+pub use scripts::{Account, ControlGroups, QueryArguments, Resources, Scripts};
 
 #[derive(Debug, Clone)]
 pub struct Site {

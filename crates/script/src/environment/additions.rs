@@ -44,7 +44,7 @@ impl Additions {
             return Err(AdditionError::Twice);
         }
         self.variables.push((name.to_owned(), value.to_owned()));
-        self.lengths |= length_bit(name);
+        self.lengths |= length_bit(name.len());
         Ok(())
     }
 
@@ -57,12 +57,13 @@ impl Additions {
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.lengths & length_bit(name) != 0 && self.variables.iter().any(|(own, _)| own == name)
+        self.lengths & length_bit(name.len()) != 0 && self.variables.iter().any(|(own, _)| own == name)
     }
 }
 
-fn length_bit(name: &str) -> u64 {
-    1 << name.len().min(63)
+/// A bit for names of this length. Names whose lengths have different bits are different.
+pub(super) const fn length_bit(length: usize) -> u64 {
+    1 << if length < 63 { length } else { 63 }
 }
 
 impl fmt::Display for AdditionError {

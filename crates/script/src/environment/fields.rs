@@ -5,6 +5,7 @@ use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::forwarded;
 use taipan_http::head::Field;
 
+use super::additions::length_bit;
 use super::{CgiRequest, Claims, Credentials, EnvironmentError, Writer};
 use crate::pairs;
 
@@ -52,7 +53,7 @@ const TREATMENTS: [(&str, Treatment); 17] = [
 const LENGTHS: u64 = {
     let (mut lengths, mut at) = (0, 0);
     while at < TREATMENTS.len() {
-        lengths |= 1 << TREATMENTS[at].0.len();
+        lengths |= length_bit(TREATMENTS[at].0.len());
         at += 1;
     }
     lengths
@@ -88,7 +89,7 @@ pub(super) fn write(request: &CgiRequest, writer: &mut Writer) -> Result<(), Env
 }
 
 fn treatment(name: &[u8], claims: Claims) -> Treatment {
-    let has_length = LENGTHS & (1 << name.len().min(63)) != 0;
+    let has_length = LENGTHS & length_bit(name.len()) != 0;
     match TREATMENTS.iter().find(|(known, _)| has_length && is_name(name, known)) {
         Some((_, treatment)) => *treatment,
         None if name.is_empty() => Treatment::Drop,

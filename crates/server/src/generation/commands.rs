@@ -4,15 +4,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cache::store::purge::Purge;
 use site::maintenance::Maintenance;
 use site::model::SignalSet;
 use tokio::io::Interest;
-use tokio::sync::oneshot;
 
-use super::{MainThread, WorkerHandle};
+use super::MainThread;
+use super::responses::{RESPONSE_TIMEOUT, in_time, send_text};
 use crate::cache::{disk, purges};
 use crate::ipc::{Channel, Form, GenerationEvent, MasterCommand};
 use crate::log;
@@ -20,9 +19,6 @@ use crate::stats::{ProcessFiles, Report};
 use crate::watch::{self, MAX_WATCHERS, Watch};
 use crate::worker::WorkerCommand;
 use crate::{clock, control, limits, sys, tasks};
-
-/// How long a worker may take to respond to a command.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl MainThread {
     pub(super) fn on_command(&mut self, command: MasterCommand) {
@@ -215,64 +211,4 @@ impl MainThread {
             responses.iter().all(Option::is_some).then_some(GenerationEvent::Alive)
         });
     }
-
-    /// Sends the event that `event` makes of the workers' responses, when all have responded or the time has passed.
-    fn report_to_master(
-        &self,
-        responses: Vec<oneshot::Receiver<()>>,
-        event: impl FnOnce(Vec<Option<()>>) -> Option<GenerationEvent> + Send + 'static,
-    ) {
-        let Ok(master) = self.master.try_clone() else { return };
-        tasks::spawn(async move {
-            if let Some(event) = event(in_time(responses).await) {
-                // The master may have ended.
-                _ = master.send(&event);
-            }
-        });
-    }
-
-    /// Sends a command with a place for the response to every worker.
-    pub(super) fn request<T>(
-        &self,
-        command: impl Fn(oneshot::Sender<T>) -> WorkerCommand,
-    ) -> Vec<oneshot::Receiver<T>> {
-        self.request_each(command)
-    }
-
-    /// As `request`, in the order of the workers.
-    pub(super) fn request_each<T>(
-        &self,
-        mut command: impl FnMut(oneshot::Sender<T>) -> WorkerCommand,
-    ) -> Vec<oneshot::Receiver<T>> {
-        let request = |worker: &WorkerHandle| {
-            let (sender, response) = oneshot::channel();
-            _ = worker.commands.send(command(sender));
-            response
-        };
-        self.workers.iter().map(request).collect()
-    }
-}
-
-/// Writes a response to a client of the control socket, which has `RESPONSE_TIMEOUT` to read it, or may have closed it.
-async fn send_text(to: OwnedFd, text: String) {
-    let Ok(to) = sys::watch(to, Interest::WRITABLE) else { return };
-    let write = async {
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            let written = to.async_io(Interest::WRITABLE, |to| Ok(rustix::io::write(to, rest)?)).await?;
-            rest = &rest[written..];
-        }
-        io::Result::Ok(())
-    };
-    _ = tokio::time::timeout(RESPONSE_TIMEOUT, write).await;
-}
-
-/// `None` for a worker that does not respond.
-pub(super) async fn in_time<T>(responses: Vec<oneshot::Receiver<T>>) -> Vec<Option<T>> {
-    let until = tokio::time::Instant::now() + RESPONSE_TIMEOUT;
-    let mut all = Vec::with_capacity(responses.len());
-    for response in responses {
-        all.push(tokio::time::timeout_at(until, response).await.ok().and_then(Result::ok));
-    }
-    all
 }

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::commands::in_time;
+use super::responses::in_time;
 use super::{MainThread, Phase};
 use crate::ipc::GenerationEvent;
 use crate::stats::Question;
@@ -22,7 +22,7 @@ impl MainThread {
             Question::Recent(from, to) => {
                 let mut number = from.into_iter();
                 let responses =
-                    self.request_each(|response| WorkerCommand::Recent(number.next().unwrap_or(0), response));
+                    self.request(|response| WorkerCommand::Recent(number.next().unwrap_or(0), response));
                 tasks::spawn(async move { to.send(in_time(responses).await) });
             }
             Question::Act(text, to) => {

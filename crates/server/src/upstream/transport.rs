@@ -256,11 +256,7 @@ impl Connection {
 
     /// As `poll_receive`, of a protocol whose bytes are the response.
     pub fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
-        let ahead = self.ahead.take();
-        let bytes = match ahead.is_empty() {
-            true => ready!(self.poll_receive(cx, |bytes, _| bytes.to_vec()))?,
-            false => ahead,
-        };
+        let bytes = ready!(self.poll_receive(cx, |bytes, _| bytes.to_vec()))?;
         Poll::Ready(Ok((!bytes.is_empty()).then_some(bytes)))
     }
 

@@ -8,7 +8,8 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use super::limits::{Account, Limits};
+use super::limits::Limits;
+use super::scripts::Account;
 use crate::access::Rules;
 use crate::alternates::AlternateRules;
 use crate::authentication::Authentication;
