@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -250,6 +250,46 @@ fn pings_a_silent_client_and_closes_one_that_does_not_answer() {
     assert!(client.is_finished(), "it ends without a pong");
     server.wait_for_output("client does not answer a ping", TIMEOUT);
     assert_eq!(server.count("timeout_upgraded"), 1);
+}
+
+#[test]
+fn does_not_take_a_client_for_silent_whose_upstream_reads_nothing() {
+    const BYTES: usize = 32 * 1024 * 1024;
+    let (read_on, reads) = mpsc::channel();
+    let reads = Mutex::new(reads);
+    let busy = upstream(move |mut stream, _| {
+        stream.write_all(SWITCH.as_bytes())?;
+        reads.lock().expect("no other thread panics").recv().expect("the test sends");
+        let mut bytes = vec![0; BYTES];
+        stream.read_exact(&mut bytes)?;
+        stream.write_all(b"\x81\x04done")?;
+        echo(stream)
+    });
+    let settings = "[timeouts]\nwebsocket_ping = \"500ms\"\n---\n";
+    let server = site(&busy, settings).start();
+    let mut client = switched(server.connect());
+    let sender = thread::spawn(move || {
+        client.send(vec![0; BYTES]);
+        client
+    });
+    // Pings of another connection show that the time has passed.
+    let clock = site(&upstream(switch_and_echo), settings).start();
+    let mut other = switched(clock.connect());
+    for _ in 0..4 {
+        assert_eq!(other.read_exactly(2).expect("a ping"), PING);
+        other.send(PONG);
+        assert_eq!(other.read_exactly(6).expect("its pong"), PONG);
+    }
+    read_on.send(()).expect("the upstream waits");
+    let mut client = sender.join().expect("it can send everything");
+    let mut head = client.read_exactly(2).expect("a frame");
+    while head == PING {
+        head = client.read_exactly(2).expect("another frame");
+    }
+    assert_eq!(
+        (head.as_slice(), client.read_exactly(4).expect("its text").as_slice()),
+        (&b"\x81\x04"[..], &b"done"[..])
+    );
 }
 
 #[test]

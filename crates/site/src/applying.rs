@@ -25,10 +25,9 @@ pub fn each_applying(
     let without = |path| Place::of(host, host.routes.get(host.routes.find(path)), path);
     let places = [Some(requested), first.map(without), second.map(without)];
     for (at, place) in places.iter().flatten().enumerate() {
-        let mut matched = Matched::default();
-        for id in place.limits() {
-            let is_new = || !places[..at].iter().flatten().any(|earlier| earlier.has(limits, id));
-            if matched.admits(limits, id, place.path) && is_new() {
+        let earlier = || places[..at].iter().flatten();
+        for id in place.applying(limits) {
+            if !earlier().any(|earlier| earlier.applying(limits).any(|applied| applied == id)) {
                 apply(id);
             }
         }
@@ -80,10 +79,10 @@ impl<'h, 'p> Place<'h, 'p> {
         route.limits.iter().chain(of_planned.filter(|id| !route.limits.contains(id))).copied()
     }
 
-    /// Whether a limit of the routes matches the path.
-    fn has(&self, limits: &[Limit], id: LimitId) -> bool {
-        let is_match = limits.get(usize::from(id.0)).is_some_and(|limit| limit.matches(self.path));
-        is_match && self.limits().any(|own| own == id)
+    /// Those that match the path.
+    fn applying(&self, limits: &[Limit]) -> impl Iterator<Item = LimitId> {
+        let (path, mut matched) = (self.path, Matched::default());
+        self.limits().filter(move |id| matched.admits(limits, *id, path))
     }
 }
 

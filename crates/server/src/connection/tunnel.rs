@@ -27,9 +27,9 @@ pub const UPSTREAM_FAILED: &str = "application ended early";
 pub type Broken = (Interruption, &'static str);
 
 /// Whether a read from the upstream's end of a tunnel has failed because the client has not answered a ping. A timeout
-/// of the kernel, for the connection to the upstream, has an error number.
+/// of the connection to the upstream has an error number, or behind a TLS session a text.
 pub fn is_unanswered_ping(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
+    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() && error.get_ref().is_none()
 }
 
 /// What is on its way in one direction. Nothing more is read before all of it is sent.

@@ -756,7 +756,6 @@ impl PooledConnection {
     /// No request uses it.
     fn end(&mut self) {
         self.idle = Some(Instant::now());
-        self.stream.rest();
         self.entry.in_flight.update(|count| count - 1);
     }
 

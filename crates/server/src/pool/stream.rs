@@ -103,7 +103,13 @@ impl Stream {
             match send(self.socket.get_ref(), bytes, flags) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => ready!(self.poll_space(cx))?,
-                sent => return Poll::Ready(Ok(sent?)),
+                sent => {
+                    let sent = sent?;
+                    if sent == bytes.len() {
+                        self.end_watch_of_space();
+                    }
+                    return Poll::Ready(Ok(sent));
+                }
             }
         }
     }
@@ -119,14 +125,20 @@ impl Stream {
         };
         let copy = match copy {
             Some(copy) => copy,
-            None => copy.insert(sys::watch(self.socket.get_ref().try_clone()?, Interest::WRITABLE)?),
+            None => {
+                let watched = self.socket.get_ref().try_clone();
+                let watched = watched.and_then(|copy| sys::watch(copy, Interest::WRITABLE));
+                // What writes leaves errors to what reads, which must then find the end.
+                let end = |_: &io::Error| _ = shutdown(self.socket.get_ref(), Shutdown::Both);
+                copy.insert(watched.inspect_err(end)?)
+            }
         };
         ready!(copy.poll_write_ready(cx))?.clear_ready();
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the watch on the second descriptor. Nothing waits to be sent, and nothing soon will.
-    pub fn rest(&self) {
+    /// Ends the watch on the second descriptor: nothing waits to be sent.
+    fn end_watch_of_space(&self) {
         if let Space::OfCopy(copy) = &self.space {
             copy.take();
         }
@@ -214,9 +226,8 @@ mod tests {
                 last
             });
             assert_eq!(poll_fn(|cx| stream.poll_write(cx, b"y")).await.unwrap(), 1);
+            assert!(!is_watched(&stream), "nothing waits");
             assert_eq!(reader.join().unwrap(), *b"y");
-            stream.rest();
-            assert!(!is_watched(&stream));
         });
     }
 }

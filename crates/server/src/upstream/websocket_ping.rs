@@ -29,8 +29,20 @@ pub struct PingedConnection {
     timer: RefCell<Pin<Box<Sleep>>>,
     /// When a byte has come from either side, or a ping was sent.
     last: Cell<Instant>,
-    /// A ping was sent, and nothing has come since.
-    is_unanswered: Cell<bool>,
+    ping: Cell<Ping>,
+    /// The upstream takes nothing from the client, so a pong would not be read.
+    is_blocked: Cell<bool>,
+}
+
+/// The last ping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ping {
+    /// Bytes have come since.
+    None,
+    /// Its bytes were read, and may wait for the client's socket.
+    Read,
+    /// The client has not answered it.
+    Sent,
 }
 
 /// The position in the frames of the upstream.
@@ -56,18 +68,24 @@ impl PingedConnection {
             interval,
             timer: RefCell::new(Box::pin(timer)),
             last: Cell::new(now),
-            is_unanswered: Cell::new(false),
+            ping: Cell::new(Ping::None),
+            is_blocked: Cell::new(false),
         }
     }
 
     fn note_bytes(&self) {
         self.last.set(Instant::now());
-        self.is_unanswered.set(false);
+        self.ping.set(Ping::None);
     }
 
     /// Ready: the bytes of a ping, or the client has not answered the one before.
     fn poll_ping(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut timer = self.timer.borrow_mut();
+        // Nothing is read before what was read has been sent.
+        if self.ping.get() == Ping::Read {
+            self.ping.set(Ping::Sent);
+            self.last.set(Instant::now());
+        }
         // Twice at most: the time of the next ping moves with each byte.
         loop {
             ready!(timer.as_mut().poll(cx));
@@ -77,14 +95,19 @@ impl PingedConnection {
                 timer.as_mut().reset(due(self.last.get()));
                 continue;
             }
-            if self.is_unanswered.get() {
+            if self.is_blocked.get() {
+                self.note_bytes();
+                timer.as_mut().reset(due(now));
+                continue;
+            }
+            if self.ping.get() == Ping::Sent {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             self.last.set(now);
             timer.as_mut().reset(due(now));
             if let (true, Some(space)) = (self.frames.borrow().is_between(), buffer.first_chunk_mut()) {
                 *space = PING;
-                self.is_unanswered.set(true);
+                self.ping.set(Ping::Read);
                 return Poll::Ready(Ok(PING.len()));
             }
         }
@@ -111,7 +134,9 @@ impl Tunnel for PingedConnection {
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let sent = ready!(self.connection.poll_write(cx, bytes));
+        let sent = self.connection.poll_write(cx, bytes);
+        self.is_blocked.set(sent.is_pending());
+        let sent = ready!(sent);
         self.note_bytes();
         Poll::Ready(sent)
     }

@@ -1952,6 +1952,18 @@ fn limits_of_a_path_without_its_language_apply_if_the_route_that_responds_takes_
 }
 
 #[test]
+fn a_line_that_is_one_too_many_for_a_path_applies_to_the_path_without_its_language() {
+    let text = "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\nthrottle_file = \"throttle\"\n\
+                language_fallback = [\"folder\"]\n";
+    let lines = "/(de)/** 1000\n".repeat(10) + "** 5000\n";
+    let site = load_files(&[("site.toml", text), ("throttle", &lines)]).unwrap();
+    assert_eq!(limits_of(&site, "/a/x").len(), 1);
+    let found = limits_of(&site, "/(de)/a/x");
+    assert_eq!(found.len(), 11, "{found:?}");
+    assert!(found[10].contains("throttle:11"), "{found:?}");
+}
+
+#[test]
 fn limits_of_the_route_the_host_and_the_top_level_all_apply() {
     let site = site(
         "[[limit]]\nrequests = \"5/m\"\n\
