@@ -42,7 +42,7 @@ pub use output::Lines;
 pub use program::{command, program, run};
 pub use random::Random;
 pub use response::{Malformed, Response, chunked};
-pub use server::{Address, Server, signal_process, wait_until};
+pub use server::{Address, Server, signal_process, stop_process, wait_until};
 pub use site::Site;
 pub use tls::Tls;
 pub use tools::{

@@ -287,6 +287,18 @@ pub fn signal_process(pid: u32, signal: Signal) {
     kill_process(process, signal).unwrap_or_else(|e| panic!("cannot signal {pid}: {e}"));
 }
 
+/// Stops a process of the test, and waits until none of its threads runs.
+pub fn stop_process(pid: u32) {
+    signal_process(pid, Signal::STOP);
+    // The state follows the name in parentheses (proc_pid_stat(5)).
+    let is_stopped = |thread: std::io::Result<fs::DirEntry>| {
+        let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
+        stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T")))
+    };
+    let threads = || fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    assert!(wait_until(TIMEOUT, || threads().all(is_stopped)), "{pid} does not stop");
+}
+
 fn wait_for_line(lines: &Lines, pattern: &str, timeout: Duration) -> String {
     let found = lines.wait_for(timeout, |lines| lines.iter().find(|line| line.contains(pattern)).cloned());
     found.unwrap_or_else(|| panic!("no line with {pattern:?}:\n{}", lines.text()))

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Client, Clients, Page, Persistence, Random, Response, Server, Signal, Site, TIMEOUT,
-    command_with_descriptors, output_within, raise_descriptor_limit, signal_process, tool, wait_until,
+    command_with_descriptors, output_within, raise_descriptor_limit, signal_process, stop_process, tool,
+    wait_until,
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
@@ -531,7 +532,7 @@ fn ten_thousand_slow_clients_do_not_delay_others() {
 /// Stops the serving process for a while, so that its event loop is late.
 fn delay(server: &Server, stopped: Duration) {
     let pid = server.serving_pid();
-    signal_process(pid, Signal::STOP);
+    stop_process(pid);
     thread::sleep(stopped);
     signal_process(pid, Signal::CONT);
     thread::sleep(Duration::from_millis(20));
@@ -554,7 +555,7 @@ fn an_overloaded_worker_sheds_cold_requests_first() {
         delay(&server, Duration::from_secs(1));
     }
     let pid = server.serving_pid();
-    signal_process(pid, Signal::STOP);
+    stop_process(pid);
     for (client, path) in [(&mut warm, "/warm.txt"), (&mut cold, "/cold-1/")] {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"));
     }

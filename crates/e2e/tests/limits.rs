@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Address, ReadError, Rows, Server, Signal, Site, exchange, signal_process};
+use e2e::{Address, ReadError, Rows, Server, Signal, Site, exchange, signal_process, stop_process};
 
 /// Long enough that the server can tell which of two connections was used before the other.
 const PAUSE: Duration = Duration::from_millis(600);
@@ -324,7 +324,7 @@ fn as_many_connections_wait_to_be_accepted_as_configured() {
         let Some(Address::Tcp(address)) = server.addresses().pop() else { panic!("{}", server.stderr()) };
         // A worker that is stopped accepts nothing.
         let serving = server.serving_pids();
-        serving.iter().for_each(|pid| signal_process(*pid, Signal::STOP));
+        serving.iter().for_each(|pid| stop_process(*pid));
         let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok();
         let waiting: Vec<TcpStream> = (0..20).map_while(connect).collect();
         // The kernel counts from zero.

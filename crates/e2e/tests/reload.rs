@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Client, Clients, Page, Persistence, Random, ReadError, Rows, Signal, Site, TIMEOUT, command, free_port,
-    has_open, is_root, output_of, raise_descriptor_limit, signal_process, wait_until,
+    has_open, is_root, output_of, raise_descriptor_limit, signal_process, stop_process, wait_until,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -498,7 +498,7 @@ fn a_stuck_process_delays_no_reload() {
     let server = site(&version(1)).start();
     let stuck = server.serving_pid();
     assert_eq!(server.get("/a.txt").status, 200);
-    signal_process(stuck, Signal::STOP);
+    stop_process(stuck);
     server.configure(&version(2));
     server.reload();
     assert_ne!(server.serving_pid(), stuck);

@@ -10,7 +10,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Client, Folder, Signal, Site, TIMEOUT, output_of, program, signal_process, tool, wait_until};
+use e2e::{
+    Client, Folder, Signal, Site, TIMEOUT, output_of, program, signal_process, stop_process, tool, wait_until,
+};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -153,7 +155,7 @@ fn pings_the_watchdog_only_while_every_event_loop_runs() {
         assert!(since.elapsed() < TIMEOUT);
     }
     let serving = server.serving_pid();
-    signal_process(serving, Signal::STOP);
+    stop_process(serving);
     // Earlier messages first; then none.
     manager.count("WATCHDOG=1", WATCHDOG * 2);
     assert_eq!(manager.count("WATCHDOG=1", WATCHDOG * 3), 0, "a stuck process sends nothing");

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -256,7 +256,7 @@ fn pings_a_silent_client_and_closes_one_that_does_not_answer() {
 fn does_not_take_a_client_for_silent_whose_upstream_reads_nothing() {
     const BYTES: usize = 32 * 1024 * 1024;
     let (read_on, reads) = mpsc::channel();
-    let reads = Mutex::new(reads);
+    let reads = Arc::new(Mutex::new(reads));
     let busy = upstream(move |mut stream, _| {
         stream.write_all(SWITCH.as_bytes())?;
         reads.lock().expect("no other thread panics").recv().expect("the test sends");

@@ -7,7 +7,7 @@ use std::process::Child;
 use std::sync::mpsc::channel;
 
 use e2e::upstream::upstream;
-use e2e::{Lines, Rows, Server, Signal, Site, TIMEOUT, command, signal_process, wait_until};
+use e2e::{Lines, Rows, Server, Signal, Site, TIMEOUT, command, signal_process, stop_process, wait_until};
 
 /// `taipan watch` with its lines. It ends with the test.
 struct Watcher {
@@ -227,7 +227,7 @@ fn watchers_are_few_and_those_that_do_not_read_cost_nothing() {
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(text.contains("there are 8 watchers already") && refused.status.code() == Some(1), "{text}");
     }
-    signal_process(watchers[0].child.id(), Signal::STOP);
+    stop_process(watchers[0].child.id());
     let long = format!("GET /a.txt HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(500));
     let mut client = server.connect();
     for _ in 0..3000 {
