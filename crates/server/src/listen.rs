@@ -1,6 +1,5 @@
 //! Listening sockets. The master binds them; a worker accepts connections from them in its loop.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -65,8 +64,7 @@ impl Socket {
 impl Listener {
     /// Waits until a connection may be accepted. The caller clears the guard when `accept` returns `WouldBlock`.
     pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
-        // Only one task waits here. `AsyncFd::readable` would add it to a list of waiters each time.
-        poll_fn(|cx| self.fd.poll_read_ready(cx)).await
+        sys::readable(&self.fd).await
     }
 
     /// Errors: `WouldBlock` if no connection waits.

@@ -7,6 +7,7 @@ pub mod direct;
 pub mod faulty;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -17,7 +18,7 @@ use std::time::Duration;
 use nix::unistd::{ForkResult, Pid};
 use rustix::io::{Errno, FdFlags};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 #[cfg(not(test))]
 pub use direct as calls;
@@ -145,6 +146,12 @@ fn unmap_program() {
 pub fn watch<T: OwnsFd>(fd: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: a value that `OwnsFd` has the same open descriptor for as long as it lives.
     Ok(unsafe { AsyncFd::register_with_interest(fd, interest) }?)
+}
+
+/// Waits until `fd` can be read. Only one task may wait for it: `AsyncFd::readable` would add the task to a list of
+/// waiters each time.
+pub async fn readable<T: AsRawFd>(fd: &AsyncFd<T>) -> io::Result<AsyncFdReadyGuard<'_, T>> {
+    poll_fn(|cx| fd.poll_read_ready(cx)).await
 }
 
 /// A value that owns one descriptor for all its life.

@@ -10,7 +10,6 @@
 mod http2;
 
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -326,8 +325,7 @@ impl IdleSet {
 
     /// Waits for events of connections, and notes them.
     async fn poll_events(&self) -> io::Result<()> {
-        // Only one task waits here. `AsyncFd::readable` would add it to a list of waiters each time.
-        let mut ready = poll_fn(|cx| self.epoll.poll_read_ready(cx)).await?;
+        let mut ready = sys::readable(&self.epoll).await?;
         let mut events = self.events.borrow_mut();
         events.clear();
         events.reserve(EVENTS_PER_TURN);
