@@ -508,6 +508,37 @@ fn input(connections: &Connections, left: Range<usize>) -> Vec<u8> {
     connections.services.scratch.borrow().buffer[left].to_vec()
 }
 
+/// The kernel keeps the last bytes of a connection back until its FIN, so that one packet carries both.
+struct JoinedEnd {
+    /// As the last bytes are those of a file.
+    is_corked: bool,
+}
+
+impl JoinedEnd {
+    /// `None`: the connection goes on, or the last bytes and the FIN cannot be sent together.
+    fn begin(socket: &Socket, output: &mut Output) -> Option<JoinedEnd> {
+        if output.persistence != Persistence::Close || !socket.joins_end() || !output.is_short() {
+            return None;
+        }
+        let is_corked = output.has_file();
+        if is_corked {
+            socket.cork();
+        }
+        output.set_behind_last(More::Follows);
+        Some(JoinedEnd { is_corked })
+    }
+
+    fn finish(self, socket: &Socket, output: &mut Output, is_sent: bool) {
+        if is_sent {
+            // Closing would not do: with unread input, the kernel would drop what it keeps back (RFC 9112 §9.6).
+            socket.shut_down();
+        } else if self.is_corked {
+            socket.uncork();
+        }
+        output.set_behind_last(More::Nothing);
+    }
+}
+
 /// Sends the responses to the input. The last `left` bytes of the input are not used yet.
 #[inline]
 fn send(
@@ -517,16 +548,7 @@ fn send(
     mut output: Output,
     left: Range<usize>,
 ) -> Visit {
-    // The kernel keeps the last bytes back until the FIN, so that one packet carries both.
-    let joins_end =
-        output.persistence == Persistence::Close && connection.socket.joins_end() && output.is_short();
-    let is_corked = joins_end && output.has_file();
-    if joins_end {
-        output.set_behind_last(More::Follows);
-    }
-    if is_corked {
-        connection.socket.cork();
-    }
+    let joined = JoinedEnd::begin(&connection.socket, &mut output);
     let mut guard = LogGuard::new(&connections.services, &mut output);
     let mut slices = 1;
     let sent = loop {
@@ -537,14 +559,8 @@ fn send(
         }
     };
     guard.disarm();
-    if joins_end {
-        match sent {
-            // Closing would not do: with unread input, the kernel would drop what it keeps back (RFC 9112 §9.6).
-            Ok(Sent::All) => connection.socket.shut_down(),
-            _ if is_corked => connection.socket.uncork(),
-            _ => {}
-        }
-        output.set_behind_last(More::Nothing);
+    if let Some(joined) = joined {
+        joined.finish(&connection.socket, &mut output, matches!(sent, Ok(Sent::All)));
     }
     let why = match sent {
         Ok(Sent::All) => None,
