@@ -588,7 +588,8 @@ impl<'a> Exchange<'a> {
         let refresh = Refresh {
             head: OwnedHead::of(self.head, &whole(self.head.fields, &conditions)),
             connection: ConnectionInfo { tls: None, ..request.connection },
-            to: self.owned_next_hop(to),
+            to: to.to_owned(),
+            variables: self.variables.clone(),
             responder: self.responder.clone(),
             fetch: Fetch::new(self.responder, resource, identity, Some(entry.clone()), Some(leader)),
         };

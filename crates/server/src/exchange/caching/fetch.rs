@@ -10,6 +10,7 @@ use ::cache::settings::Settings;
 use ::cache::stored::{Stored, Times};
 use ::cache::update::{self, Validated};
 use ::cache::vary;
+use ::script::environment::Additions;
 use site::authorizer::is_same_name;
 use taipan_http::head::{Field, Head, Method};
 use taipan_http::status::Status;
@@ -18,6 +19,7 @@ use super::super::Responder;
 use super::Resource;
 use super::next_hop::OwnedNextHop;
 use crate::cache::{Cache, CachedResponse, Leader, PartialResponse, Placement, Recording, stored_body};
+use crate::request::body::RequestBody;
 use crate::request::owned::OwnedHead;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::BodyStream;
@@ -67,6 +69,8 @@ pub struct Refresh {
     pub head: OwnedHead,
     pub connection: ConnectionInfo<'static>,
     pub to: OwnedNextHop,
+    /// Those that authorizers have set.
+    pub variables: Additions,
     pub responder: Rc<Responder>,
     pub fetch: Fetch,
 }
@@ -316,13 +320,16 @@ pub fn may_serve_if_error(entry: &CachedResponse, now: i64) -> bool {
 
 impl Refresh {
     pub async fn run(self) {
-        let Refresh { head, connection, to, responder, fetch } = self;
+        let Refresh { head, connection, to, variables, responder, fetch } = self;
         let services = responder.services.clone();
         services.counts.add(Count::ResponsesRefreshed, 1);
         let fields = head.fields();
         let Some(head) = head.head(&fields) else { return };
         let request = Request { head: &head, connection, interim: None };
-        let Outcome::Unrendered(response) = to.ask(&responder, request).await else { return };
+        // No log line names the upstream.
+        let log = Rc::default();
+        let outcome = to.borrowed().ask(&responder, request, &variables, &mut RequestBody::None, &log).await;
+        let Outcome::Unrendered(response) = outcome else { return };
         if let Fetched::Recording(_, recording, ..) = fetch.take(&services, &head, *response) {
             recording.read_to_the_end(&services).await;
         }

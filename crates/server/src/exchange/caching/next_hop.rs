@@ -6,6 +6,7 @@ use ::script::environment::Additions;
 
 use super::super::other_server::OtherServer;
 use super::super::{Exchange, Responder};
+use crate::log::upstream::UpstreamLog;
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
@@ -21,22 +22,44 @@ pub enum NextHop<'h> {
 
 /// The next hop of a request in the background.
 pub enum OwnedNextHop {
-    /// With the variables that authorizers have set.
-    Upstream(Handler, Additions),
+    Upstream(Handler),
     Server(OtherServer),
 }
 
-impl OwnedNextHop {
-    /// Asks for a response that may be stored. No log line names it.
-    pub async fn ask(&self, responder: &Responder, request: Request<'_>) -> Outcome {
-        let (mut body, log) = (RequestBody::None, Rc::default());
+impl NextHop<'_> {
+    /// Asks for a response that may be stored, and takes the body for it. `variables`: those that authorizers have set.
+    pub async fn ask(
+        self,
+        responder: &Responder,
+        request: Request<'_>,
+        variables: &Additions,
+        body: &mut RequestBody,
+        log: &Rc<UpstreamLog>,
+    ) -> Outcome {
         match self {
-            OwnedNextHop::Upstream(handler, variables) => {
-                upstream::forward(&responder.upstreams, request, handler, variables, body, &log, None).await
+            NextHop::Upstream(handler) => {
+                let body = std::mem::replace(body, RequestBody::None);
+                upstream::forward(&responder.upstreams, request, handler, variables, body, log, None).await
             }
-            OwnedNextHop::Server(server) => {
-                responder.ask_other_server(request, &mut body, server, Form::Unrendered, &log).await
+            NextHop::Server(server) => {
+                responder.ask_other_server(request, body, server, Form::Unrendered, log).await
             }
+        }
+    }
+
+    pub fn to_owned(self) -> OwnedNextHop {
+        match self {
+            NextHop::Upstream(handler) => OwnedNextHop::Upstream(handler.clone()),
+            NextHop::Server(server) => OwnedNextHop::Server(server.clone()),
+        }
+    }
+}
+
+impl OwnedNextHop {
+    pub const fn borrowed(&self) -> NextHop<'_> {
+        match self {
+            OwnedNextHop::Upstream(handler) => NextHop::Upstream(handler),
+            OwnedNextHop::Server(server) => NextHop::Server(server),
         }
     }
 }
@@ -53,24 +76,10 @@ impl Exchange<'_> {
         }
     }
 
-    pub(super) fn owned_next_hop(&self, to: NextHop<'_>) -> OwnedNextHop {
-        match to {
-            NextHop::Upstream(handler) => OwnedNextHop::Upstream(handler.clone(), self.variables.clone()),
-            NextHop::Server(server) => OwnedNextHop::Server(server.clone()),
-        }
-    }
-
     /// Asks for a response that may be stored.
     pub(super) async fn ask(&mut self, request: Request<'_>, to: NextHop<'_>) -> Outcome {
-        match to {
-            NextHop::Upstream(handler) => {
-                let body = std::mem::replace(&mut self.body, RequestBody::None);
-                let upstreams = self.responder.upstreams.clone();
-                let log = self.upstream.get_or_insert_default().clone();
-                upstream::forward(&upstreams, request, handler, &self.variables, body, &log, None).await
-            }
-            NextHop::Server(server) => self.send_to_other_server(request, server, Form::Unrendered).await,
-        }
+        let log = self.upstream.get_or_insert_default().clone();
+        to.ask(self.responder, request, &self.variables, &mut self.body, &log).await
     }
 
     /// The response to an outcome that has none to be stored.
