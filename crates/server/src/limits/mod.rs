@@ -11,12 +11,10 @@ mod bucket;
 mod throttle;
 
 use std::hash::BuildHasher;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use site::applying::each_applying;
@@ -24,6 +22,7 @@ use site::limit::bucket::{EPOCH, Nanos};
 use site::limit::{By, ByteRate, Enforcement, Limit, LimitId, MAX_OF_ROUTE};
 use site::model::{Host, Site};
 use site::route::RouteId;
+use smallvec::SmallVec;
 use taipan_http::head::Head;
 use taipan_http::target::SafePath;
 use tokio::sync::Semaphore;
@@ -90,12 +89,7 @@ pub struct Applied {
 }
 
 /// The limits that apply to a request, each once. Those of most requests need no allocation.
-#[derive(Default)]
-pub struct AppliedLimits {
-    few: ArrayVec<Applied, FEW>,
-    /// Empty, or all of them, if they are more than `few` holds.
-    many: Vec<Applied>,
-}
+pub type AppliedLimits = SmallVec<[Applied; FEW]>;
 
 /// The tables of one route, and one that an access rule names.
 const FEW: usize = MAX_OF_ROUTE + 1;
@@ -198,35 +192,6 @@ impl LimitTable {
             by @ (By::Field(_) | By::Cookie(_)) => hasher.hash_one(by.value(head)?),
         };
         Some(state.bucket(key))
-    }
-}
-
-impl AppliedLimits {
-    fn push(&mut self, limit: Applied) {
-        if !self.many.is_empty() {
-            self.many.push(limit);
-        } else if let Err(left) = self.few.try_push(limit) {
-            self.many.extend(self.few.drain(..));
-            self.many.push(left.element());
-        }
-    }
-
-    pub fn into_vec(self) -> Vec<Applied> {
-        match self.many.is_empty() {
-            true => self.few.into_iter().collect(),
-            false => self.many,
-        }
-    }
-}
-
-impl Deref for AppliedLimits {
-    type Target = [Applied];
-
-    fn deref(&self) -> &[Applied] {
-        match self.many.is_empty() {
-            true => &self.few,
-            false => &self.many,
-        }
     }
 }
 
