@@ -70,7 +70,7 @@ impl<'a> HeadWriter<'a> {
 
     /// Adds a field, unless the route sets or removes it.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> HeadWriter<'a> {
-        if !self.is_ruled(name.as_bytes()) || is_fixed(name.as_bytes()) {
+        if self.passes(name.as_bytes()) {
             self.builder = self.builder.field(name, value);
         }
         self
@@ -78,7 +78,7 @@ impl<'a> HeadWriter<'a> {
 
     /// As `received`, with the line of the field as it was received. It ends with CRLF.
     pub fn received_line(mut self, field: Field, line: &[u8]) -> HeadWriter<'a> {
-        if !self.is_ruled(field.name) || is_fixed(field.name) {
+        if self.passes(field.name) {
             self.builder = self.builder.received_line(line);
         }
         self
@@ -86,7 +86,7 @@ impl<'a> HeadWriter<'a> {
 
     /// As `field`, with a field that has been parsed.
     pub fn received(mut self, field: Field) -> HeadWriter<'a> {
-        if !self.is_ruled(field.name) || is_fixed(field.name) {
+        if self.passes(field.name) {
             self.builder = self.builder.received(field);
         }
         self
@@ -145,6 +145,11 @@ impl<'a> HeadWriter<'a> {
             }
         }
         self
+    }
+
+    /// Whether a field with this name is added, as the route neither sets nor removes it.
+    fn passes(&self, name: &[u8]) -> bool {
+        !self.is_ruled(name) || is_fixed(name)
     }
 
     /// Whether the route sets or removes this field.

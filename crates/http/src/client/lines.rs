@@ -177,9 +177,6 @@ impl HeadLines {
             return;
         }
         let (bytes, before, mut at) = (*input, self.section.bytes.len(), 0);
-        if self.section.lines.capacity() == 0 {
-            self.section.lines.reserve(USUAL.1);
-        }
         while self.section.lines.len() < self.limits.fields {
             let line = &bytes[at..];
             let colon = token_len(line);
