@@ -18,7 +18,7 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::waitpid;
 use rustix::pipe::{PipeFlags, pipe_with};
-use server::ipc::Channel;
+use server::process::ipc::Channel;
 use server::spawner::groups::{self, Settings};
 use server::spawner::message::block;
 use server::spawner::{Exit, SpawnRequest, Spawner, Streams};

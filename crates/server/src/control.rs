@@ -20,7 +20,7 @@ use site::disconnect::Selection;
 use site::model::Level;
 use site::watch::{self, Filter};
 
-use crate::ipc::{Form, Syntax};
+use crate::process::ipc::{Form, Syntax};
 use crate::terminal;
 
 /// How long `taipan reload` waits. A reload may have to wait for another one, and for roots on disks that do not

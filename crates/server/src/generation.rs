@@ -25,13 +25,13 @@ use tokio::task::JoinSet;
 use crate::acme::OpenChallenges;
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
-use crate::ipc::{
+use crate::log::{self, LineLimit, OpenSink};
+use crate::process::ipc::{
     Channel, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Rates, Received,
 };
-use crate::log::{self, LineLimit, OpenSink};
-use crate::privilege::Identity;
+use crate::process::privilege::Identity;
+use crate::process::supervisor::{self, RestartLimit};
 use crate::stats::{Ledger, ProcessFiles, Question, Reporter, Sampler};
-use crate::supervisor::{self, RestartLimit};
 use crate::tls::{ClientTls, ServerTls, TlsSetup};
 use crate::watch::Watch;
 use crate::worker::{self, Start, WorkerCommand, WorkerSockets};

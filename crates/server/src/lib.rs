@@ -8,26 +8,7 @@
 //! This crate has only effects: the crate `site` decides how to respond, and the crate `http` knows what a message
 //! means. Each module uses only those below it; `tests/layers.rs` has the order.
 
-#[cfg(feature = "acme")]
-pub mod certificates;
-#[cfg(not(feature = "acme"))]
-#[path = "certificates/absent.rs"]
-pub mod certificates;
-pub mod check;
-pub mod convert;
-pub mod explain;
-pub mod healthcheck;
-pub mod jail;
-
-pub mod top;
-
-pub mod fcgi_wrap;
-
-pub mod passwd;
-
-pub mod log_input;
-pub mod report;
-pub mod resolve;
+pub mod cli;
 
 pub mod master;
 
@@ -66,7 +47,6 @@ pub mod spawner;
 pub mod cache;
 pub mod content;
 pub mod publishing;
-pub mod regular_file;
 pub mod request;
 pub mod response;
 
@@ -97,26 +77,21 @@ pub mod stats;
 pub mod trace;
 pub mod watch;
 
-pub mod privilege;
-pub mod privileged_file;
-pub mod sandbox;
-
 pub mod control;
 pub mod flags;
-pub mod ipc;
-pub mod supervisor;
+
+pub mod process;
 
 pub mod admission;
-pub mod announce;
 pub mod background;
 pub mod buffer;
 pub mod clock;
-pub mod detach;
 pub mod encoder;
 pub mod file_stamps;
 pub mod finding;
 pub mod handshake;
 pub mod peer;
+pub mod regular_file;
 pub mod semaphore;
 pub mod tasks;
 pub mod terminal;

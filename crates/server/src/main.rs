@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use server::flags::{self, Command, UsageError};
-use server::{
-    certificates, check, control, convert, explain, fcgi_wrap, healthcheck, master, passwd, report, resolve,
-    terminal, top,
+use server::cli::{
+    certificates, check, convert, explain, fcgi_wrap, healthcheck, passwd, report, resolve, top,
 };
+use server::flags::{self, Command, UsageError};
+use server::{control, master, terminal};
 
 fn main() -> ExitCode {
     let command = match flags::parse_line(std::env::args_os()) {

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::client_names::message::{NameEvent, NameQuestion};
-use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log;
 use crate::names::Resolver;
+use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::service_process::{self, ServiceSetup, WorkerService};
 use crate::tasks::spawn_local;
 

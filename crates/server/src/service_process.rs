@@ -12,10 +12,10 @@ use site::model::Site;
 use tokio::io::Interest;
 use tokio::sync::Notify;
 
-use crate::ipc::{Channel, Received};
 use crate::names::SystemNames;
 use crate::pool::message::PoolCommand;
-use crate::privilege::Identity;
+use crate::process::ipc::{Channel, Received};
+use crate::process::privilege::Identity;
 use crate::spawner::process::{Privileges, settle_in};
 use crate::tasks::spawn_local;
 use crate::{log, sys, terminal};

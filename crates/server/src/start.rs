@@ -17,7 +17,8 @@ use site::tls::{CertificateFiles, HostTls, PlainRequests};
 use crate::acme::local;
 use crate::control::SiteSource;
 use crate::flags::{self, Serve};
-use crate::{config, log, privilege, sys};
+use crate::process::privilege;
+use crate::{config, log, sys};
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 

@@ -31,7 +31,7 @@ pub use self::page::EventState;
 pub use self::process::{ProcessFiles, Usage};
 use crate::disk::Queue;
 use crate::handshake::Validity;
-use crate::ipc::Form;
+use crate::process::ipc::Form;
 
 /// Endpoints in one report, which fits into the buffer of a socket.
 const MAX_ENDPOINTS: usize = 200;

@@ -189,19 +189,8 @@ const LOAD: &[&str] = &[
 ];
 
 const SERVER: &[&str] = &[
-    // The commands of the command line.
-    "healthcheck",
-    "explain",
-    "certificates",
-    "check",
-    "convert",
-    "jail",
-    "top",
-    "fcgi_wrap",
-    "passwd",
-    "report",
-    "resolve",
-    "log_input",
+    // The commands.
+    "cli",
     // The master, and the process that serves one configuration.
     "master",
     "start",
@@ -243,10 +232,7 @@ const SERVER: &[&str] = &[
     "trace",
     "stats",
     "destination",
-    "privileged_file",
     "regular_file",
-    "privilege",
-    "sandbox",
     "disk",
     "background",
     "encoder",
@@ -257,13 +243,10 @@ const SERVER: &[&str] = &[
     "handshake",
     "finding",
     "buffer",
-    "supervisor",
     "flags",
     "control",
-    "ipc",
+    "process",
     "peer",
-    "announce",
-    "detach",
     "terminal",
     "sys",
 ];

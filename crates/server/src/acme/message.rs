@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::schedule::Time;
 use super::storage::MAX_FILE;
-use crate::ipc::{Decoder, Encoder, Message};
+use crate::process::ipc::{Decoder, Encoder, Message};
 
 /// From the process to the master, which answers each with a reply of the same number.
 pub struct AcmeRequest {
@@ -149,7 +149,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::ipc::tests::check_codec;
+    use crate::process::ipc::tests::check_codec;
 
     #[test]
     fn messages_are_received_as_they_were_sent() {

@@ -30,10 +30,10 @@ use super::report::Report;
 use super::schedule::{Attempt, Event, Failure, Rules, Schedule, Step, Time, Validity};
 use super::stored::Stored;
 use super::{Wanted, window};
-use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::log;
-use crate::privilege::Identity;
-use crate::sandbox::{self, Confinement, Connects, MAX_PORTS, Pipes, Reads, Writes};
+use crate::process::ipc::{AsyncChannel, Channel, Received};
+use crate::process::privilege::Identity;
+use crate::process::sandbox::{self, Confinement, Connects, MAX_PORTS, Pipes, Reads, Writes};
 use crate::tasks::spawn_local;
 
 const FAILED: u8 = 1;

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::ipc::{Decoder, Encoder, Message};
+use crate::process::ipc::{Decoder, Encoder, Message};
 
 /// Bytes of a name (RFC 1035 §2.3.4).
 const MAX_NAME: usize = 255;
@@ -62,7 +62,7 @@ impl Message<'_> for NameEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipc::tests::check_codec;
+    use crate::process::ipc::tests::check_codec;
 
     #[test]
     fn messages_are_received_as_they_were_sent() {

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::ipc::{AsyncChannel, Channel, Received};
+use crate::process::ipc::{AsyncChannel, Channel, Received};
 use cache::{Found, NameCache};
 use message::{NameEvent, NameQuestion};
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Exchange;
 use crate::clock;
 use crate::content::fixed;
-use crate::ipc::{Form, Syntax};
+use crate::process::ipc::{Form, Syntax};
 use crate::response::{Body, BodyStream, NextChunk, Response};
 use crate::response_head::HeadWriter;
 use crate::semaphore::Permit;

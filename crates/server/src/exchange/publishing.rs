@@ -488,7 +488,7 @@ impl<'a> Exchange<'a> {
                 return self.xml(route, Status::LOCKED, &body);
             }
             Failure::Permission(errno) => {
-                let user = crate::privilege::user_text(rustix::process::geteuid().as_raw());
+                let user = crate::process::privilege::user_text(rustix::process::geteuid().as_raw());
                 log::error(format_args!(
                     "/{path} cannot be changed: {errno}; {user} must own {}, or may write to it",
                     target.store.root.path.display()

@@ -24,8 +24,9 @@ use super::Files;
 use super::beneath::Root;
 use super::hidden_files::HiddenFiles;
 use crate::disk::{Device, Work};
+use crate::log;
+use crate::process::privilege;
 use crate::tasks::spawn_local;
-use crate::{log, privilege};
 
 /// The timeout of opening a root at the start. A later request opens it again.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);

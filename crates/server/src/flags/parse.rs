@@ -25,7 +25,7 @@ use super::{
     Scripts, Serve, TopMode, UsageError, Wrap,
 };
 use crate::control::{Drain, DrainChange, MAX_LEVEL_TIME, MaintenanceAct, Request, SiteSource};
-use crate::ipc::{Form, Syntax};
+use crate::process::ipc::{Form, Syntax};
 
 /// The arguments, before they are checked.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use super::{
     TopMode, UsageError, Wrap,
 };
 use crate::control::{Drain, DrainChange, Request, SiteSource};
-use crate::ipc::Form;
+use crate::process::ipc::Form;
 
 fn parsed(line: &str) -> Result<Command, UsageError> {
     parse(line.split_whitespace().map(OsString::from))

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use site::forward_proxy::Host;
 
-use crate::ipc::{Decoder, Encoder, Message};
+use crate::process::ipc::{Decoder, Encoder, Message};
 
 /// Bytes of a text in a message.
 const MAX_TEXT: usize = 300;
@@ -126,7 +126,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::ipc::tests::check_codec;
+    use crate::process::ipc::tests::check_codec;
 
     #[test]
     fn messages_are_received_as_they_were_sent() {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use site::forward_proxy::Host;
 use tokio::sync::oneshot;
 
-use crate::ipc::{AsyncChannel, Channel, Received};
+use crate::process::ipc::{AsyncChannel, Channel, Received};
 use message::{ConnectEvent, ConnectFailure, ConnectRequest, Failure};
 
 /// The process should have answered before this. The worker waits a little longer than it.

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 use super::message::{ConnectEvent, ConnectFailure, ConnectRequest, Failure};
-use crate::ipc::{AsyncChannel, Channel, Received};
 use crate::names::Resolver;
+use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::service_process::{self, ServiceSetup, WorkerService};
 use crate::tasks::spawn_local;
 

@@ -14,10 +14,11 @@ use crate::cache::disk;
 use crate::files::folders;
 use crate::files::roots::OpenRoots;
 use crate::log;
-use crate::sandbox::{self, Confinement, Connects, Pipes, Reads, Writes};
+use crate::process::privilege;
+use crate::process::sandbox::{self, Confinement, Connects, Pipes, Reads, Writes};
 use crate::stats::ProcessFiles;
 use crate::tls::{ClientReading, ServerTls};
-use crate::{connection, limits, privilege, publishing, sys};
+use crate::{connection, limits, publishing, sys};
 
 /// Unused bytes that each worker's heap keeps: the buffers of a script's response are a few times 64 KiB.
 const KEPT_HEAP: i32 = 1024 * 1024;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::responses::in_time;
 use super::{MainThread, Phase};
-use crate::ipc::GenerationEvent;
+use crate::process::ipc::GenerationEvent;
 use crate::stats::Question;
 use crate::worker::WorkerCommand;
 use crate::{clock, control, log, tasks};

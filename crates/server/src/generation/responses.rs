@@ -8,7 +8,7 @@ use tokio::io::Interest;
 use tokio::sync::oneshot;
 
 use super::{MainThread, WorkerHandle};
-use crate::ipc::GenerationEvent;
+use crate::process::ipc::GenerationEvent;
 use crate::worker::WorkerCommand;
 use crate::{sys, tasks};
 

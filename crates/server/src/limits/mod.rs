@@ -30,8 +30,8 @@ use tokio::sync::Semaphore;
 use self::bucket::Bucket;
 pub use self::throttle::{Direction, Throttle};
 use crate::clock;
-use crate::ipc::Rates;
 use crate::peer::{Peer, counted_address};
+use crate::process::ipc::Rates;
 
 /// The parts of a table of clients.
 const PARTS: usize = 16;

@@ -25,7 +25,8 @@ use site::model::{ErrorFormat, ErrorLines, Level, Log, Sink, Site};
 pub use line_limit::LineLimit;
 pub use sink::OpenSink;
 
-use crate::{clock, encoder, privileged_file};
+use crate::process::privileged_file;
+use crate::{clock, encoder};
 
 /// Empty blocks that are kept for reuse, so that a busy worker need not allocate.
 const SPARE_BLOCKS: usize = 64;

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use site::model::Sink;
 
-use crate::privileged_file;
+use crate::process::privileged_file;
 use crate::sys::calls;
 
 /// The socket of the log daemon (syslog(3)).

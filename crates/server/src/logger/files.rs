@@ -13,7 +13,7 @@ use site::model::Sink;
 use site::rotation::Rotation;
 
 use crate::log::{self, OpenSink};
-use crate::privileged_file::{Location, open_log};
+use crate::process::privileged_file::{Location, open_log};
 
 /// After a rotation that has failed, the next one waits for so long.
 const RETRY: Duration = Duration::from_secs(10);

@@ -17,7 +17,7 @@ use taipan_http::negotiate::Coding;
 use super::files::Names;
 use crate::encoder::{self, Effort};
 use crate::log;
-use crate::privileged_file::Location;
+use crate::process::privileged_file::Location;
 
 /// Of the nice values, the lowest priority.
 const NICE: i32 = 19;

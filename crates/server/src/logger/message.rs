@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::ipc::{Decoder, Encoder, Message};
+use crate::process::ipc::{Decoder, Encoder, Message};
 
 pub enum LoggerCommand {
     /// Lines for the target with this index come out of a pipe.

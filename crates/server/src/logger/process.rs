@@ -26,14 +26,15 @@ use super::finishing;
 use super::lines::WholeLines;
 use super::message::LoggerCommand;
 use super::queue::Queue;
-use crate::ipc::{Channel, Received};
 use crate::log;
 use crate::names::{Resolver, SystemNames};
-use crate::privilege::Identity;
+use crate::process::ipc::{Channel, Received};
+use crate::process::privilege::Identity;
+use crate::process::sandbox;
+use crate::process::supervisor::{self, RestartLimit};
 use crate::spawner::process::{Privileges, settle_in};
-use crate::supervisor::{self, RestartLimit};
 use crate::tasks::spawn_local;
-use crate::{sandbox, sys, terminal};
+use crate::{sys, terminal};
 
 const FAILED: u8 = 1;
 /// How long the last lines may take to be delivered, and a command to end then.

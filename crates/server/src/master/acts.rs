@@ -12,9 +12,9 @@ use site::monitor::Monitor;
 
 use super::Master;
 use crate::control::{Client, Drain, DrainChange, MaintenanceAct, Request};
-use crate::ipc::MasterCommand;
 use crate::log;
 use crate::pool::message::PoolCommand;
+use crate::process::ipc::MasterCommand;
 
 /// Endpoints that are remembered.
 const MAX_DRAINED: usize = 1000;

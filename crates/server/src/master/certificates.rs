@@ -16,10 +16,10 @@ use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
 use crate::acme::process::{self, AcmeSetup};
 use crate::acme::{AcmeFiles, Effect};
 use crate::clock;
-use crate::ipc::{Channel, MasterCommand, Received};
 use crate::log::{self, OpenSink};
-use crate::privilege::Identity;
-use crate::supervisor::{KillTimer, RestartLimit};
+use crate::process::ipc::{Channel, MasterCommand, Received};
+use crate::process::privilege::Identity;
+use crate::process::supervisor::{KillTimer, RestartLimit};
 use crate::sys::{self, Fork};
 
 /// Requests of the process that are carried out before other events.

@@ -14,6 +14,7 @@ use site::model::{Level, Sink, Site};
 use site::tls::PrivateKeys;
 use site::zones::{Zone, Zones};
 
+use super::announce;
 use super::counters::Counters;
 use super::lifecycle::{Event, State};
 use super::loggers::LoggerPlan;
@@ -27,18 +28,19 @@ use crate::file_stamps::FileStamps;
 use crate::files::beneath::Root;
 use crate::finding::{Finding, Severity};
 use crate::generation::{self, GenerationSetup};
-use crate::ipc::{Channel, MAX_NAMED_FILES, MasterCommand, Rates};
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
-use crate::privilege::Accounts;
+use crate::process::ipc::{Channel, MAX_NAMED_FILES, MasterCommand, Rates};
+use crate::process::privilege::Accounts;
+use crate::process::privileged_file;
+use crate::process::supervisor::KillTimer;
 use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
-use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
 use crate::tls::material::Keys;
 use crate::tls::{ClientReading, KeySource, Material, TicketSecrets, TlsSetup};
 use crate::worker::WorkerSockets;
-use crate::{announce, clock, config, limits, privileged_file, spawner, start, terminal};
+use crate::{clock, config, limits, spawner, start, terminal};
 
 /// A change whose generation is starting.
 pub(super) struct Change {

@@ -13,8 +13,8 @@ use super::lifecycle::State;
 use super::process::{ChannelState, Generation};
 use super::upgrade::{Disconnected, Predecessor, Successor};
 use crate::control::Client;
-use crate::ipc::MasterCommand;
 use crate::log;
+use crate::process::ipc::MasterCommand;
 
 /// How long a generation may take: more than its workers may.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -14,11 +14,12 @@ use super::sockets::Sockets;
 use super::upgrade::{ended_before_serving, report_failed_upgrade};
 use super::{GRACE, Master, Phase, Timer, could_not_start};
 use crate::control::Control;
-use crate::ipc::MasterCommand;
+use crate::process::ipc::MasterCommand;
+use crate::process::supervisor::KillTimer;
+use crate::process::{privileged_file, supervisor};
 use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
-use crate::supervisor::KillTimer;
-use crate::{log, privileged_file, spawner, supervisor};
+use crate::{log, spawner};
 
 impl Master {
     /// Ends all children, and then the program with this exit code.

@@ -13,13 +13,13 @@ use site::endpoint::Resolution;
 use site::model::{Level, Sink, Site};
 
 use super::{Master, Phase};
-use crate::ipc::{Channel, MasterCommand};
 use crate::log::{self, OpenSink};
 use crate::logger::message::LoggerCommand;
 use crate::logger::process::{DELIVERY, LoggerSetup, Targets, run};
-use crate::privilege::Identity;
+use crate::process::ipc::{Channel, MasterCommand};
+use crate::process::privilege::Identity;
+use crate::process::supervisor::{self, KillTimer};
 use crate::spawner::process::Privileges;
-use crate::supervisor::{self, KillTimer};
 use crate::sys::{self, Fork};
 
 /// Bytes of a pipe to a logger: a few blocks of lines. The kernel may give less.

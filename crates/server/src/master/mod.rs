@@ -10,7 +10,9 @@ mod process;
 pub mod sockets;
 
 mod acts;
+mod announce;
 mod change;
+mod detach;
 
 mod counters;
 mod disconnects;
@@ -45,18 +47,19 @@ use rustix::thread::CapabilitySet;
 use site::model::Site;
 
 use crate::control::{Client, Control, DrainChange, Request};
-use crate::detach::{self, Starter};
 use crate::file_stamps::FileStamps;
 use crate::flags::{Presence, Serve};
 use crate::generation::INTERRUPTED;
-use crate::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::log::{self, OpenSink};
-use crate::supervisor::{KillTimer, RestartLimit};
-use crate::{sandbox, start, sys, terminal};
+use crate::process::ipc::{GenerationEvent, MasterCommand, Received};
+use crate::process::sandbox;
+use crate::process::supervisor::{KillTimer, RestartLimit};
+use crate::{start, sys, terminal};
 use acts::Acts;
 use certificates::CertificateKeeper;
 use change::{Cause, Change, Preparation, Tls};
 use counters::Counters;
+use detach::Starter;
 use disconnects::RunningDisconnect;
 use lifecycle::{Action, State};
 use loggers::{LoggerPlan, LoggerProcess};

@@ -19,14 +19,14 @@ use super::{Master, Phase};
 use crate::control::{Client, Drain};
 use crate::file_stamps::FileStamps;
 use crate::forward_proxy::process as forward_proxy;
-use crate::ipc::Channel;
 use crate::log::{self, OpenSink};
 use crate::name_lookup;
 use crate::pool::message::PoolCommand;
 use crate::pool::process::{self, PoolSetup};
-use crate::privilege::Identity;
+use crate::process::ipc::Channel;
+use crate::process::privilege::Identity;
+use crate::process::supervisor::KillTimer;
 use crate::service_process::ServiceSetup;
-use crate::supervisor::KillTimer;
 use crate::sys::{self, Fork};
 
 impl Master {

@@ -14,12 +14,12 @@ use site::upstream::Upstream;
 use super::lifecycle::{Action, Event, State};
 use crate::control::Client;
 use crate::file_stamps::FileStamps;
-use crate::ipc::Channel;
 use crate::log;
-use crate::privilege::Identity;
+use crate::process::ipc::Channel;
+use crate::process::privilege::Identity;
+use crate::process::supervisor::KillTimer;
 use crate::signer::SignerProcess;
 use crate::spawner::KILL_TIMEOUT;
-use crate::supervisor::KillTimer;
 
 /// A process that serves one configuration.
 pub(super) struct Generation {

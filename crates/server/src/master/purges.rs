@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use super::Master;
 use super::process::ChannelState;
 use crate::control::Client;
-use crate::ipc::MasterCommand;
+use crate::process::ipc::MasterCommand;
 
 /// Less than the client waits.
 const TIMEOUT: Duration = Duration::from_secs(110);

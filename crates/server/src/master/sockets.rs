@@ -21,7 +21,7 @@ use site::model::Site;
 
 use crate::listen::{BACKLOG, Socket};
 use crate::peer::Family;
-use crate::privileged_file::{self, Location, Refusal};
+use crate::process::privileged_file::{self, Location, Refusal};
 use crate::sys;
 
 /// The mode of a socket for clients. The mode of its folder decides which users can connect.

@@ -20,7 +20,7 @@ use super::process::ChannelState;
 use super::sockets::{SocketOrigin, Sockets};
 use super::{GRACE, Master, Phase};
 use crate::control::{Client, Control, Request};
-use crate::ipc::{Channel, Decoder, Encoder, Message, Received};
+use crate::process::ipc::{Channel, Decoder, Encoder, Message, Received};
 use crate::stats::{CounterMemory, History};
 use crate::tls::TicketSecrets;
 use crate::{log, sys};
@@ -406,7 +406,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::ipc::tests::check_codec;
+    use crate::process::ipc::tests::check_codec;
 
     #[test]
     fn messages_are_received_as_they_were_sent() {

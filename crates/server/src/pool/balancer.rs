@@ -13,8 +13,8 @@ use super::endpoints::{Endpoint, EndpointState, Startup, Wish, choose, lacking, 
 use super::message::{Availability, EndpointId, EndpointNotice, Lease, PoolRequest, Share, Tried};
 use super::selection::Choice;
 use crate::admission::AdmissionQueue;
+use crate::process::supervisor::{KillTimer, RestartLimit};
 use crate::spawner::Exit;
-use crate::supervisor::{KillTimer, RestartLimit};
 
 /// How often a new process is checked until it accepts its first connection.
 const STARTUP_CHECK: Duration = Duration::from_millis(20);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::health::EndpointHealth;
 use super::message::{Availability, EndpointId, Share};
 use super::selection::{Choice, effective_weight};
-use crate::supervisor::KillTimer;
+use crate::process::supervisor::KillTimer;
 
 /// How long an endpoint whose queue is full is no choice.
 const BUSY: Duration = Duration::from_millis(10);

@@ -11,7 +11,7 @@ use site::model::Level;
 use super::PoolError;
 use super::selection::Choice;
 use crate::control::DrainChange;
-use crate::ipc::{Decoder, Encoder, Message};
+use crate::process::ipc::{Decoder, Encoder, Message};
 
 /// An endpoint of an application: an address or a process. Never 0, which stands for none in a message.
 pub type EndpointId = u64;
@@ -320,7 +320,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::ipc::tests::check_codec;
+    use crate::process::ipc::tests::check_codec;
 
     #[test]
     fn messages_are_received_as_they_were_sent() {

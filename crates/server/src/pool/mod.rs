@@ -49,7 +49,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::admission::Ticket;
 use crate::clock;
-use crate::ipc::{AsyncChannel, Channel, Received};
+use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::services::Services;
 use crate::stats::{BreakerSnapshot, EndpointSnapshot};
 use crate::tls::{ClientTls, Offer};

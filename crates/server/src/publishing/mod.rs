@@ -43,7 +43,7 @@ pub fn clean_up(site: &Site, roots: &OpenRoots) {
                 Ok(_) => {}
                 Err(Failure::Permission(errno)) => log::error(format_args!(
                     "clients cannot publish in {root}: {errno}; give {} the right to write there",
-                    crate::privilege::user_text(rustix::process::geteuid().as_raw())
+                    crate::process::privilege::user_text(rustix::process::geteuid().as_raw())
                 )),
                 Err(failure) => log::warn(format_args!("cannot clean up in {root}: {failure:?}")),
             }

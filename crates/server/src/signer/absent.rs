@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use site::model::Site;
 
-use crate::privilege::Identity;
+use crate::process::privilege::Identity;
 use crate::tls::{KeySource, Material};
 
 pub enum SignerProcess {}

@@ -4,7 +4,7 @@
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
 use super::statement;
-use crate::ipc::{Decoder, Encoder, Message};
+use crate::process::ipc::{Decoder, Encoder, Message};
 
 /// From a worker to its signer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Message<'_> for SignerEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipc::tests::check_codec;
+    use crate::process::ipc::tests::check_codec;
 
     #[test]
     fn messages_are_received_as_they_were_sent() {

@@ -19,7 +19,7 @@ use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 
-use crate::ipc::{Channel, Received};
+use crate::process::ipc::{Channel, Received};
 use message::{PublicKey, SignRequest, SignResponse};
 pub use supervised::SignerProcess;
 

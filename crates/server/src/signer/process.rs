@@ -15,9 +15,9 @@ use site::model::Sandbox;
 
 use super::message::{PublicKey, SignRequest, SignResponse, SignerEvent};
 use super::statement;
-use crate::ipc::{Channel, Received};
-use crate::privilege::Identity;
-use crate::sandbox;
+use crate::process::ipc::{Channel, Received};
+use crate::process::privilege::Identity;
+use crate::process::sandbox;
 use crate::tls::SigningKeys;
 
 /// Bytes of a thread's stack. RSA needs the most.

@@ -13,7 +13,7 @@ use site::folder::HostFolder;
 use site::model::{Account, Action, Host, Interpreter, Route, Script, Site};
 
 use super::{SpawnRequest, message};
-use crate::privilege::Credentials;
+use crate::process::privilege::Credentials;
 
 /// The rules of each account, by its name in the configuration. The empty name is the server's own account.
 #[derive(Debug, Clone, Default)]

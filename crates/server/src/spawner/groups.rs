@@ -26,7 +26,7 @@ use super::cgroup::Cgroup;
 use super::launch::{EXECUTES, Launched, Launcher, Process};
 use super::message::{self, Command, Event, MAX_COMMAND};
 use super::{Descendants, Exit, SpawnRequest, Streams, spool};
-use crate::ipc::{Channel, Received};
+use crate::process::ipc::{Channel, Received};
 use crate::sys;
 
 /// How many events are handled before the time is checked.

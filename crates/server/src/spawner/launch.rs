@@ -21,7 +21,7 @@ use site::model::Resources;
 
 use super::cgroup::Cgroup;
 use super::{SpawnRequest, Streams, message};
-use crate::privilege::Credentials;
+use crate::process::privilege::Credentials;
 use crate::sys::{self, Strings};
 
 /// Units of 16 bytes, for a function that makes a dozen system calls.

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt;
 
 use super::{Descendants, Exit, SpawnRequest, Streams};
-use crate::ipc::{Channel, Decoder, Encoder, Message};
+use crate::process::ipc::{Channel, Decoder, Encoder, Message};
 
 /// Bytes of the longest command: a start with an environment of 128 KiB, its arguments and paths.
 pub const MAX_COMMAND: usize = 160 * 1024;
@@ -196,7 +196,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::ipc::tests::check_codec;
+    use crate::process::ipc::tests::check_codec;
 
     fn fd() -> OwnedFd {
         File::open("/dev/null").expect("it is there").into()
@@ -230,7 +230,7 @@ mod tests {
         let mut check = |command: Command<'_>| {
             one.send(&command).expect("it is sent");
             let received = other.receive_in::<Command<'_>>(&mut buffer).expect("it is received");
-            let crate::ipc::Received::Message(received) = received else { panic!("it is closed") };
+            let crate::process::ipc::Received::Message(received) = received else { panic!("it is closed") };
             let (sent, received) = (command.encode(), received.encode());
             assert_eq!(format!("{sent:?}").split("fds").next(), format!("{received:?}").split("fds").next());
         };

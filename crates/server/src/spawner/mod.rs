@@ -31,7 +31,7 @@ use site::log_line;
 use site::model::ErrorFormat;
 use tokio::sync::oneshot;
 
-use crate::ipc::{AsyncChannel, Channel, Received};
+use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::{clock, log};
 use message::{Command, Event};
 

@@ -14,9 +14,10 @@ use site::model::{Account, Sandbox, Site};
 use super::allowlist::Allowlist;
 use super::cgroup::Cgroup;
 use super::groups::{self, Settings};
-use crate::ipc::Channel;
-use crate::privilege::{self, Accounts, Identity};
-use crate::{sandbox, sys, terminal};
+use crate::process::ipc::Channel;
+use crate::process::privilege::{self, Accounts, Identity};
+use crate::process::sandbox;
+use crate::{sys, terminal};
 
 /// Signals have numbers up to this.
 const LAST_SIGNAL: i32 = 64;

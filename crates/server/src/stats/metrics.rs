@@ -13,7 +13,7 @@ use super::{
 };
 use crate::disk::Queue;
 use crate::handshake::Validity;
-use crate::ipc::Syntax;
+use crate::process::ipc::Syntax;
 
 /// The upper bounds of the buckets of hosts and routes, as powers of two in microseconds: 256 µs to 67 s.
 const ZONE_BOUNDS: [u32; 10] = [8, 10, 12, 14, 16, 18, 20, 22, 24, 26];

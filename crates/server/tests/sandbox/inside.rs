@@ -11,8 +11,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::thread::CapabilitySet;
 use rustix::time::{ClockId, clock_gettime};
-use server::sandbox::{self, Active, Confinement, Connects, Pipes, Reads, Writes};
-use server::{privilege, sys};
+use server::process::privilege;
+use server::process::sandbox::{self, Active, Confinement, Connects, Pipes, Reads, Writes};
+use server::sys;
 use site::model::{Sandbox, Site};
 
 use crate::attempts::{Attempt, Here, MUST_FAIL, MUST_WORK};

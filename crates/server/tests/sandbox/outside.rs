@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::thread::CapabilitySet;
-use server::sandbox::{self, Active};
+use server::process::sandbox::{self, Active};
 
 use crate::attempts::{Layer, MUST_FAIL, MUST_WORK, Needs};
 use crate::inside;

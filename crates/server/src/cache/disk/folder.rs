@@ -15,7 +15,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::disk::Device;
 use crate::files::beneath::Wait;
 use crate::files::open::{Stamp, stat};
-use crate::privilege::user_text;
+use crate::process::privilege::user_text;
 use crate::sys::calls;
 
 /// The file that marks the folder as one of a cache. A folder without it must be empty.

@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use site::model::Level;
 
 use super::Master;
-use crate::ipc::Channel;
+use crate::process::ipc::Channel;
 
 pub(super) struct CertificateKeeper;
 

@@ -27,7 +27,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{geteuid, getgroups};
 use rustix::thread::set_thread_groups;
 
-use crate::privilege;
+use crate::process::privilege;
 
 /// More links than this are a loop (path_resolution(7)).
 const MAX_LINKS: usize = 40;

@@ -17,7 +17,7 @@ use rustix::thread::{
 };
 use site::model::{Account, Route, Site};
 
-use crate::sandbox;
+use crate::process::sandbox;
 use crate::sys::{self, Fork};
 
 /// The account that the packages create for this program.

@@ -17,17 +17,17 @@ use site::published::Expiry;
 use site::upstream::Upstream;
 
 use crate::cache::disk::folder::Folder;
+use crate::cli::jail;
 use crate::control::SiteSource;
 use crate::files::roots::OpenRoots;
 use crate::finding::{Finding, Severity};
 use crate::master::sockets;
-use crate::privilege::Identity;
+use crate::process::privilege::Identity;
+use crate::process::{privilege, privileged_file, sandbox};
 use crate::spawner::cgroup;
 use crate::tls::material::{Keys, Reading};
 use crate::tls::{ClientReading, Material, TicketSecrets};
-use crate::{
-    acme, clock, config, control, jail, log, privilege, privileged_file, sandbox, start, terminal, tls,
-};
+use crate::{acme, clock, config, control, log, start, terminal, tls};
 
 /// `config` is the file of the command line, for a finding without a position.
 fn show(finding: &Finding, config: &Path, places: &Places) {

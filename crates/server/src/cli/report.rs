@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use report::summary::Summary;
 
+use crate::cli::log_input::LogInput;
 use crate::flags::Report;
-use crate::log_input::LogInput;
 use crate::terminal;
 
 /// Reads all logs, and prints or writes the report.

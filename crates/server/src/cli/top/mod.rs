@@ -13,7 +13,7 @@ use self::screen::{Event, Screen, drawn};
 use self::view::{Size, View, lines};
 use crate::control::{self, Request, SiteSource};
 use crate::flags::TopMode;
-use crate::ipc::Form;
+use crate::process::ipc::Form;
 use crate::terminal;
 
 /// The time between two moments.

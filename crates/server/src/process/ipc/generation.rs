@@ -326,7 +326,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::ipc::tests::check_codec;
+    use crate::process::ipc::tests::check_codec;
 
     #[test]
     fn messages_are_received_as_they_were_sent() {

@@ -10,7 +10,7 @@ use script::fastcgi::RequestId;
 
 use super::connection::{Connection, Disconnect, Stage, wait};
 use super::program::Program;
-use crate::ipc::{Channel, Received};
+use crate::process::ipc::{Channel, Received};
 use crate::spawner::message::{self, Command, Event, MAX_EVENT};
 use crate::spawner::{Exit, SpawnRequest};
 use crate::upstream::cgi::script_io::{ScriptIo, pipes};

@@ -17,7 +17,7 @@ use taipan_http::status::Status;
 use super::program::{Program, Rejection};
 use super::script::{Output, ScriptExchange};
 use super::{Shared, spawn, take};
-use crate::ipc::Channel;
+use crate::process::ipc::Channel;
 use crate::spawner::Exit;
 use crate::spawner::groups::{self, Settings};
 use crate::spawner::message;

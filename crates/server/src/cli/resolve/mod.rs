@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use report::entry::address;
 use site::endpoint::Resolution;
 
+use crate::cli::log_input::LogInput;
 use crate::flags::Resolve;
-use crate::log_input::LogInput;
 use crate::names::{Resolver, SystemNames};
 use crate::terminal;
 use names_file::Names;
