@@ -2,6 +2,7 @@
 
 use taipan_http::head::Method;
 use taipan_http::status::Status;
+use taipan_http::target::Scheme;
 
 use crate::fields::{Field, values};
 
@@ -12,17 +13,17 @@ pub fn invalidates(method: Method, status: Status) -> bool {
 
 /// The paths, with their queries, that `Location` and `Content-Location` name at the same origin. `path` is that of the
 /// request.
-pub fn others(fields: &[Field], scheme: &str, authority: &str, path: &str) -> Vec<String> {
+pub fn others(fields: &[Field], scheme: Scheme, authority: &str, path: &str) -> Vec<String> {
     let named = values(fields, "location").chain(values(fields, "content-location"));
     named.filter_map(|value| at_origin(std::str::from_utf8(value).ok()?, scheme, authority, path)).collect()
 }
 
 /// The path and query of a reference, if it leads to the same origin.
-fn at_origin(reference: &str, scheme: &str, authority: &str, path: &str) -> Option<String> {
+fn at_origin(reference: &str, scheme: Scheme, authority: &str, path: &str) -> Option<String> {
     let reference = reference.split('#').next()?;
     let after_scheme = match reference.split_once("://") {
         Some((other, rest)) if !other.contains(['/', '?']) => {
-            other.eq_ignore_ascii_case(scheme).then_some(())?;
+            (Scheme::from_bytes(other.as_bytes()) == Some(scheme)).then_some(())?;
             Some(rest)
         }
         _ => reference.strip_prefix("//"),
@@ -30,7 +31,8 @@ fn at_origin(reference: &str, scheme: &str, authority: &str, path: &str) -> Opti
     if let Some(rest) = after_scheme {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (other, target) = rest.split_at(end);
-        return other.eq_ignore_ascii_case(authority).then(|| match target.starts_with('/') {
+        let [other, own] = [other, authority].map(|one| scheme.without_default_port(one.as_bytes()));
+        return other.eq_ignore_ascii_case(own).then(|| match target.starts_with('/') {
             true => target.to_owned(),
             false => format!("/{target}"),
         });
@@ -54,8 +56,10 @@ mod tests {
     #[test]
     fn a_reference_counts_if_it_leads_to_the_same_origin() {
         let check = |reference: &str, expected: Option<&str>| {
-            let found = at_origin(reference, "https", "example.org", "/a/b");
-            assert_eq!(found.as_deref(), expected, "{reference}");
+            for authority in ["example.org", "example.org:443"] {
+                let found = at_origin(reference, Scheme::Https, authority, "/a/b");
+                assert_eq!(found.as_deref(), expected, "{reference} {authority}");
+            }
         };
         check("/c?d=1#e", Some("/c?d=1"));
         check("c", Some("/a/c"));
@@ -63,7 +67,9 @@ mod tests {
         check("https://EXAMPLE.org/c", Some("/c"));
         check("https://example.org", Some("/"));
         check("https://example.org?x", Some("/?x"));
+        check("https://example.org:443/c", Some("/c"));
         check("//example.org/c", Some("/c"));
+        check("//example.org:80/c", None);
         check("//example.net/c", None);
         check("http://example.org/c", None);
         check("https://example.org:8443/c", None);

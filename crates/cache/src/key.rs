@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use taipan_http::target::Scheme;
 use twox_hash::XxHash3_128;
 
 use crate::settings::{Query, Settings};
@@ -21,7 +22,7 @@ pub struct Key {
 /// The parts of a key.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts<'a> {
-    pub scheme: &'a str,
+    pub scheme: Scheme,
     pub authority: &'a [u8],
     /// As sent.
     pub raw_path: &'a str,
@@ -35,9 +36,10 @@ pub struct Parts<'a> {
 impl Parts<'_> {
     /// Appends the canonical text.
     pub fn write(&self, settings: &Settings, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.scheme.as_bytes());
+        out.extend_from_slice(self.scheme.as_str().as_bytes());
         out.extend_from_slice(b"://");
-        out.extend(self.authority.iter().map(u8::to_ascii_lowercase));
+        let authority = self.scheme.without_default_port(self.authority);
+        out.extend(authority.iter().map(u8::to_ascii_lowercase));
         out.extend_from_slice(self.path.as_bytes());
         if let Some(query) = self.query {
             let end = out.len();
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     const PARTS: Parts<'_> = Parts {
-        scheme: "https",
+        scheme: Scheme::Https,
         authority: b"Example.org",
         raw_path: "/a/b",
         path: "/a/b",
@@ -119,6 +121,18 @@ mod tests {
             text(&Parts { query: Some(""), ..PARTS }),
             "https://example.org/a/b? http://127.0.0.1:3000"
         );
+        for (scheme, authority, expected) in [
+            (Scheme::Https, "example.org:443", "https://example.org/a/b"),
+            (Scheme::Https, "example.org:", "https://example.org/a/b"),
+            (Scheme::Https, "example.org:80", "https://example.org:80/a/b"),
+            (Scheme::Http, "example.org:80", "http://example.org/a/b"),
+            (Scheme::Http, "example.org:8080", "http://example.org:8080/a/b"),
+            (Scheme::Http, "[::80]", "http://[::80]/a/b"),
+            (Scheme::Http, "[::1]:80", "http://[::1]/a/b"),
+        ] {
+            let text = text(&Parts { scheme, authority: authority.as_bytes(), ..PARTS });
+            assert_eq!(url(text.as_bytes()), expected.as_bytes(), "{authority}");
+        }
         let filtered = Settings { query: Query::Without(vec!["b".to_owned()]), ..Settings::default() };
         let with = |query| {
             let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! The forward proxy: tunnels by CONNECT, and requests for URLs. Destinations are threads of the test, or another
 //! taipan; so is the DNS server.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use e2e::http2::{Http2, Http2Request, flag, frame};
 use e2e::upstream::read_head;
-use e2e::{Client, Rows, Server, Site, TIMEOUT, output_of, tool, wait_until};
+use e2e::{Client, Rows, Server, Site, TIMEOUT, Tls, output_of, tool, wait_until};
 use taipan_h2::error::HpackError;
 use taipan_h2::hpack::{self, Decoder};
 
@@ -19,13 +19,17 @@ use taipan_h2::hpack::{self, Decoder};
 fn destination(serve: impl Fn(TcpStream) + Send + Clone + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
+    destination_at(listener, serve);
+    port
+}
+
+fn destination_at(listener: TcpListener, serve: impl Fn(TcpStream) + Send + Clone + 'static) {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let (stream, serve) = (stream.expect("it listens"), serve.clone());
             thread::spawn(move || serve(stream));
         }
     });
-    port
 }
 
 /// Sends back what comes, until the end, and then how much it was.
@@ -286,8 +290,17 @@ fn a_tunnel_survives_a_reload() {
 /// A server whose responses are heads and bodies of HTTP. It sends the head of each request, with its body, to the
 /// test.
 fn origin(response: impl Fn(&str) -> String + Send + Clone + 'static) -> (u16, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    (port, origin_at(listener, response))
+}
+
+fn origin_at(
+    listener: TcpListener,
+    response: impl Fn(&str) -> String + Send + Clone + 'static,
+) -> Receiver<String> {
     let (sender, heads) = channel();
-    let port = destination(move |mut stream| {
+    destination_at(listener, move |mut stream| {
         let Ok(head) = read_head(&mut stream) else { return };
         let mut body = Vec::new();
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
@@ -308,7 +321,7 @@ fn origin(response: impl Fn(&str) -> String + Send + Clone + 'static) -> (u16, R
         _ = sender.send(head + &String::from_utf8_lossy(&body));
         _ = stream.write_all(response.as_bytes());
     });
-    (port, heads)
+    heads
 }
 
 fn hello(_: &str) -> String {
@@ -766,6 +779,74 @@ fn stores_responses_of_other_servers_by_key() {
         without.request(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n"));
     }
     rows.check("without the key", requests(), 2);
+}
+
+/// RFC 9110 §4.2.3.
+#[test]
+fn a_stored_response_is_of_the_url_with_the_default_port_and_without() {
+    // An address of this process alone, because other tests may need the port.
+    let [high, low] = (std::process::id() as u16).to_be_bytes();
+    let address = IpAddr::from([127, 80, high, low.max(1)]);
+    let listener = match TcpListener::bind((address, 80)) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return,
+        listener => listener.expect("a free port"),
+    };
+    let heads = origin_at(listener, |_| {
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 1\r\n\r\na".to_owned()
+    });
+    let server = proxy(&[80], &format!("{HTTP}store_responses = true\n"));
+    let mut rows = Rows::new();
+    for (method, authority, expected) in [
+        ("GET", address.to_string(), 1),
+        ("GET", format!("{address}:80"), 0),
+        ("GET", format!("{address}:"), 0),
+        ("POST", format!("{address}:80"), 1),
+        ("GET", address.to_string(), 1),
+        ("POST", address.to_string(), 1),
+        ("GET", format!("{address}:80"), 1),
+    ] {
+        let row = format!("{method} {authority}");
+        let request =
+            format!("{method} http://{authority}/x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+        rows.check(&row, server.request(request).status, 200);
+        rows.check(&row, heads.try_iter().count(), expected);
+    }
+}
+
+#[test]
+fn a_change_by_a_client_with_tls_invalidates_what_location_names() {
+    let (port, heads) = origin(|head| {
+        let host = head.lines().find_map(|line| line.strip_prefix("Host: ")).unwrap_or_default();
+        let location = match head.split(' ').nth(1) {
+            Some("/relative") => "Location: /b\r\n".to_owned(),
+            Some("/absolute") => format!("Location: http://{host}/b\r\n"),
+            _ => String::new(),
+        };
+        format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{location}Content-Length: 1\r\n\r\na")
+    });
+    let server = Site::new()
+        .certificate()
+        .config(&format!(
+            "listen = \"127.0.0.1:0 tls\"\ncertificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n\
+             workers = 1\n[forward_proxy]\nports = [{port}]\n{HTTP}store_responses = true\n"
+        ))
+        .start();
+    let mut client = Client::tls(server.addr(), &Tls::new());
+    let mut rows = Rows::new();
+    for (method, path, expected) in [
+        ("GET", "/b", 1),
+        ("GET", "/b", 0),
+        ("POST", "/relative", 1),
+        ("GET", "/b", 1),
+        ("POST", "/absolute", 1),
+        ("GET", "/b", 1),
+    ] {
+        let row = format!("{method} {path}");
+        let url = format!("http://127.0.0.1:{port}{path}");
+        let request = format!("{method} {url} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+        rows.check(&row, client.request(request).status, 200);
+        rows.check(&row, heads.try_iter().count(), expected);
+    }
 }
 
 #[test]

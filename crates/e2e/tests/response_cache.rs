@@ -307,6 +307,33 @@ fn a_change_invalidates_what_is_stored() {
     assert_eq!([get("a"), get("b?x=1"), get("b")], ["number 6", "number 7", "number 3"]);
 }
 
+/// RFC 9110 §4.2.3.
+#[test]
+fn a_url_with_the_default_port_is_the_one_without() {
+    let app = start(|head, number| match head.split(' ').next() {
+        Some("POST") => {
+            "HTTP/1.1 201 Created\r\nContent-Length: 0\r\nLocation: http://a:80/app/b\r\n\r\n".to_owned()
+        }
+        _ => ok("Cache-Control: max-age=60\r\n", number),
+    });
+    let request = |method: &str, path: &str, host: &str| {
+        app.server
+            .request(format!("{method} /app/{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"))
+            .text()
+    };
+    assert_eq!([request("GET", "a", "a"), request("GET", "b", "a:80")], ["number 1", "number 2"]);
+    for host in ["a", "a:80", "A:80", "a:"] {
+        assert_eq!(
+            [request("GET", "a", host), request("GET", "b", host)],
+            ["number 1", "number 2"],
+            "{host}"
+        );
+    }
+    assert_eq!(request("GET", "a", "a:443"), "number 3");
+    request("POST", "a", "a:80");
+    assert_eq!([request("GET", "a", "a"), request("GET", "b", "a")], ["number 5", "number 6"]);
+}
+
 #[test]
 fn never_stores_an_incomplete_response() {
     const HEAD: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n";

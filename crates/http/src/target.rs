@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::fields::{host_and_port, is_authority, segment_len, target_len, target_path_len};
+use crate::fields::{host_and_port, is_authority, port_number, segment_len, target_len, target_path_len};
 use crate::method::Method;
 use crate::rule::rules;
 
@@ -104,6 +104,15 @@ impl Scheme {
         match self {
             Scheme::Http => 80,
             Scheme::Https => 443,
+        }
+    }
+
+    /// The authority without its port, if that is the default one or empty (RFC 9110 §4.2.3).
+    pub fn without_default_port(self, authority: &[u8]) -> &[u8] {
+        let is_default = |port: &[u8]| port.is_empty() || port_number(port) == Some(self.default_port());
+        match authority.iter().rposition(|byte| *byte == b':') {
+            Some(at) if is_default(&authority[at + 1..]) => &authority[..at],
+            _ => authority,
         }
     }
 }

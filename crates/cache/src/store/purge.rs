@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
+use taipan_http::target::Scheme;
+
 use super::head::Label;
 use crate::key::url;
 
@@ -46,10 +48,13 @@ impl Purge {
 
     pub fn matches(&self, label: &Label<'_>) -> bool {
         let url = url(label.key);
-        let rest = url.windows(3).position(|at| at == b"://").map_or(url, |at| &url[at + 3..]);
+        let (scheme, rest) = match url.windows(3).position(|at| at == b"://") {
+            Some(at) => (Scheme::from_bytes(&url[..at]), &url[at + 3..]),
+            None => (None, url),
+        };
         let path = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
         let (authority, target) = rest.split_at(path);
-        if self.host.as_ref().is_some_and(|host| !is_of_host(authority, host.as_bytes())) {
+        if self.host.as_ref().is_some_and(|host| !is_of_host(scheme, authority, host.as_bytes())) {
             return false;
         }
         match &self.what {
@@ -66,9 +71,11 @@ impl Purge {
     }
 }
 
-fn is_of_host(authority: &[u8], host: &[u8]) -> bool {
+/// The authority of a key has no default port.
+fn is_of_host(scheme: Option<Scheme>, authority: &[u8], host: &[u8]) -> bool {
     let is_port = |rest: &[u8]| matches!(rest, [b':', port @ ..] if port.iter().all(u8::is_ascii_digit));
-    authority.strip_prefix(host).is_some_and(|rest| rest.is_empty() || is_port(rest))
+    authority == scheme.map_or(host, |scheme| scheme.without_default_port(host))
+        || authority.strip_prefix(host).is_some_and(is_port)
 }
 
 impl fmt::Display for Purge {
@@ -202,6 +209,17 @@ mod tests {
         ] {
             assert_eq!(purge(text).matches(&LABEL), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn the_default_port_of_a_host_is_the_same_as_none() {
+        let label = Label { key: b"https://example.org/a up", tags: b"" };
+        for (text, expected) in
+            [("all example.org -", true), ("all example.org:443 -", true), ("all example.org:80 -", false)]
+        {
+            assert_eq!(purge(text).matches(&label), expected, "{text}");
+        }
+        assert!(!purge("all example.org:443 -").matches(&LABEL));
     }
 
     #[test]

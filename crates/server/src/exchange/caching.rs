@@ -168,13 +168,21 @@ impl<'a> Exchange<'a> {
         out: &mut Vec<u8>,
     ) {
         let authority = self.head.authority;
-        let (scheme, path) = match upstream {
+        let path = match upstream {
             // Another server reads the path as it was sent.
-            OF_URLS => (Scheme::Http, Cow::Borrowed(raw_path)),
-            _ => (self.head.scheme, normalized(raw_path)),
+            OF_URLS => Cow::Borrowed(raw_path),
+            _ => normalized(raw_path),
         };
-        Parts { scheme: scheme.as_str(), authority, raw_path, path: &path, query, upstream }
-            .write(settings, out);
+        let scheme = self.scheme_of(upstream);
+        Parts { scheme, authority, raw_path, path: &path, query, upstream }.write(settings, out);
+    }
+
+    /// The scheme of the URL of the request. URLs of other servers have another one than a client that uses TLS.
+    fn scheme_of(&self, upstream: &str) -> Scheme {
+        match upstream {
+            OF_URLS => Scheme::Http,
+            _ => self.head.scheme,
+        }
     }
 
     pub(super) async fn forward_through_cache(
@@ -376,7 +384,7 @@ impl<'a> Exchange<'a> {
             .map(|(name, value)| StoredField { name: name.into(), value: value.into() })
             .collect();
         let authority = String::from_utf8_lossy(self.head.authority);
-        let (scheme, path) = (self.head.scheme.as_str(), self.head.target.path().unwrap_or("/"));
+        let (scheme, path) = (self.scheme_of(upstream), self.head.target.path().unwrap_or("/"));
         for target in invalidation::others(&fields, scheme, &authority, path) {
             let (raw_path, query) = match target.split_once('?') {
                 Some((path, query)) => (path, Some(query)),

@@ -98,10 +98,11 @@ impl<'a> Exchange<'a> {
         let services = self.services;
         let plain = |status: Status| (status, None);
         let (rules, http) = rules_of_urls(&services.site).ok_or(plain(Status::NOT_FOUND))?;
-        let authority = std::str::from_utf8(self.head.authority).unwrap_or_default();
+        let authority = Scheme::Http.without_default_port(self.head.authority);
+        let authority = std::str::from_utf8(authority).unwrap_or_default();
         let authority = match host_and_port(authority) {
-            (_, None) if !authority.ends_with(':') => format!("{authority}:{}", Scheme::Http.default_port()),
-            _ => authority.to_owned(),
+            (_, None) => format!("{authority}:{}", Scheme::Http.default_port()),
+            (_, Some(_)) => authority.to_owned(),
         };
         self.check_request(&authority).map_err(plain)?;
         if self.head.method == Method::Options

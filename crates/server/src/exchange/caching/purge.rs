@@ -5,7 +5,7 @@
 use cache::key::{Key, Parts};
 use site::network::Networks;
 use taipan_http::status::Status;
-use taipan_http::target::normalized;
+use taipan_http::target::{Scheme, normalized};
 
 use super::Resource;
 use crate::content::fixed;
@@ -15,7 +15,7 @@ use crate::response::Response;
 use crate::stats::Count;
 
 /// The application that purges may speak another scheme than the clients.
-const SCHEMES: [&str; 2] = ["http", "https"];
+const SCHEMES: [Scheme; 2] = [Scheme::Http, Scheme::Https];
 
 impl Exchange<'_> {
     pub(super) async fn purge(
