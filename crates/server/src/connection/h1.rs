@@ -35,8 +35,6 @@ pub struct Http1 {
     scheme: Scheme,
     /// Whether what is received now was sent before the TLS handshake was complete.
     pub is_early: bool,
-    /// Whether the target of the request that was read last had to be percent-encoded.
-    pub is_escaped: bool,
     /// For the log.
     pub tls: Option<Rc<TlsFacts>>,
     /// Where the connection was made to.
@@ -66,10 +64,18 @@ pub enum Next {
     /// It reads more: the input is no whole request.
     Read,
     Send(Output),
-    /// It responds to the next request in a task, because that has to wait, or has a body. Its head has so many bytes.
-    Respond(usize),
-    /// It awaits the response of an application, which has the next request. Its head has so many bytes.
-    Receive(usize, Box<SentRequest>),
+    /// It responds to the next request in a task, because that has to wait, or has a body.
+    Respond(NextHead),
+    /// It awaits the response of an application, which has the next request.
+    Receive(NextHead, Box<SentRequest>),
+}
+
+/// The head of the next request, which the task takes from the input.
+#[derive(Debug, Clone, Copy)]
+pub struct NextHead {
+    pub length: usize,
+    /// The target has bytes that have to be percent-encoded, as some clients send it.
+    pub needs_escapes: bool,
 }
 
 /// Whether all of a request has been read when its response is sent.
@@ -94,7 +100,6 @@ impl Http1 {
             peer,
             scheme,
             is_early: false,
-            is_escaped: false,
             tls: None,
             client: peer,
             via: Via::Nothing,
@@ -230,30 +235,30 @@ impl Http1 {
         batch: &mut Batch<'_>,
     ) -> Step {
         let mut store = FieldStore::new();
-        self.is_escaped = false;
         match head::parse(input, &mut store, &connections.services.site.limits.head) {
             Ok(None) => Step::Stop(Next::Read),
             Err(error) => self.step_escaped(connections, error, input, local, batch),
             Ok(Some((mut head, used))) => {
                 self.find_client(connections, &mut head);
-                self.request(connections, &head, used, local, batch)
+                let next = NextHead { length: used, needs_escapes: false };
+                self.request(connections, &head, next, local, batch)
             }
         }
     }
 
-    /// A request that has `used` bytes.
+    /// A request whose head is parsed.
     // As a function of its own it costs every request a copy of what it returns.
     #[inline(always)]
     fn request(
         &mut self,
         connections: &Rc<Connections>,
         head: &Head<'_>,
-        used: usize,
+        next: NextHead,
         local: &dyn Fn() -> Option<SocketAddr>,
         batch: &mut Batch<'_>,
     ) -> Step {
         if head.framing.has_body() {
-            return Step::Stop(Next::Respond(used));
+            return Step::Stop(Next::Respond(next));
         }
         // What stops a batch is parsed again.
         let local = || self.destination.address().or_else(local);
@@ -263,10 +268,10 @@ impl Http1 {
             Ok(response) => {
                 let persistence = self.persistence(connections, head, &response, Reading::Complete);
                 self.push(connections, response, Some(head), persistence, batch);
-                Step::Answered(used)
+                Step::Answered(next.length)
             }
-            Err(Unfinished::Waits) => Step::Stop(Next::Respond(used)),
-            Err(Unfinished::Sent(sent)) => Step::Stop(Next::Receive(used, sent)),
+            Err(Unfinished::Waits) => Step::Stop(Next::Respond(next)),
+            Err(Unfinished::Sent(sent)) => Step::Stop(Next::Receive(next, sent)),
         }
     }
 
@@ -289,13 +294,13 @@ impl Http1 {
         let error = match &escaped {
             None => error,
             Some((escaped, longer)) => {
-                self.is_escaped = true;
                 let mut store = FieldStore::new();
                 match head::parse(escaped, &mut store, &connections.services.site.limits.head) {
                     Ok(None) => return Step::Stop(Next::Read),
                     Ok(Some((mut head, used))) => {
                         self.find_client(connections, &mut head);
-                        return self.request(connections, &head, used - longer, local, batch);
+                        let next = NextHead { length: used - longer, needs_escapes: true };
+                        return self.request(connections, &head, next, local, batch);
                     }
                     Err(error) => error,
                 }

@@ -14,7 +14,7 @@ use taipan_http::status::Status;
 use tokio::time::Instant;
 
 use super::client::Client;
-use super::h1::{Answered, Http1, Next, Reading};
+use super::h1::{Answered, Http1, Next, NextHead, Reading};
 use super::h2::{self, Http2, is_preface};
 use super::idle;
 use super::log_guard::LogGuard;
@@ -234,20 +234,19 @@ impl Task {
         next
     }
 
-    /// Takes the head of the next request, which has `bytes` bytes.
-    fn take_head(&mut self, bytes: usize) -> Rc<[u8]> {
+    fn take_head(&mut self, head: NextHead) -> Rc<[u8]> {
         self.waited = Waited::Yes;
-        let mut bytes = self.transport.take(bytes);
-        if self.http.is_escaped {
+        let mut bytes = self.transport.take(head.length);
+        if head.needs_escapes {
             bytes = escape_target(&bytes).map_or(bytes, |(escaped, _)| escaped.into());
         }
         self.http.current = Some(bytes.clone());
         bytes
     }
 
-    /// Awaits the response of an application to the request whose head is the next `bytes` bytes.
-    async fn receive(&mut self, bytes: usize, mut sent: Box<SentRequest>) -> Result<Output, Interruption> {
-        let bytes = self.take_head(bytes);
+    /// Awaits the response of an application to the next request.
+    async fn receive(&mut self, head: NextHead, mut sent: Box<SentRequest>) -> Result<Output, Interruption> {
+        let bytes = self.take_head(head);
         self.transport.begin_without_body();
         match poll_fn(|cx| self.poll_answer(cx, &mut sent)).await? {
             Some(answer) => self.complete(&bytes, answer),

@@ -133,7 +133,7 @@ impl Transport {
         !self.buffered.borrow().is_empty() || self.stream.borrow().has_plaintext()
     }
 
-    /// Takes the head of the next request, which has `bytes` bytes.
+    /// Takes the first `bytes` bytes of the input.
     pub fn take(&self, bytes: usize) -> Rc<[u8]> {
         let mut buffered = self.buffered.borrow_mut();
         let head = Rc::from(&buffered[..bytes]);
