@@ -26,6 +26,7 @@ use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
 use crate::request::Arrival;
 use crate::response::Response;
+use crate::services::ScratchInput;
 use crate::upstream::immediate::SentRequest;
 
 /// The state of HTTP/1.x on one connection.
@@ -54,8 +55,8 @@ pub struct Http1 {
 
 /// The result of `Http1::answer`.
 pub struct Answered {
-    /// Bytes of the input that are used up.
-    pub used: usize,
+    /// What is not used up of the input.
+    pub rest: ScratchInput,
     pub next: Next,
 }
 
@@ -111,23 +112,21 @@ impl Http1 {
         }
     }
 
-    /// Answers requests from the first `have` bytes of the worker's buffer, as many as fit into one write. `local` finds
-    /// the local address of the socket.
+    /// Answers as many requests of the input as fit into one write. `local` finds the local address of the socket.
     #[inline]
     pub fn answer(
         &mut self,
         connections: &Rc<Connections>,
-        have: usize,
+        input: ScratchInput,
         local: &dyn Fn() -> Option<SocketAddr>,
     ) -> Answered {
         connections.services.clock.read();
         let scratch = &mut *connections.services.scratch.borrow_mut();
         let mut batch = Batch::new(&connections.services, scratch.lend());
-        let input = &scratch.buffer[..have];
-        let (mut used, mut next) = (0, Next::Read);
+        let (mut rest, mut next) = (input, Next::Read);
         while batch.accepts_more() {
-            match self.step(connections, &input[used..], local, &mut batch) {
-                Step::Answered(bytes) => used += bytes,
+            match self.step(connections, scratch.input(rest), local, &mut batch) {
+                Step::Answered(bytes) => rest = rest.behind(bytes),
                 Step::Stop(stop) => {
                     next = stop;
                     break;
@@ -136,10 +135,10 @@ impl Http1 {
         }
         if batch.is_empty() {
             scratch.take_back(batch.into_buffers());
-            return Answered { used, next };
+            return Answered { rest, next };
         }
         // The request that stopped this is parsed again when the batch is sent.
-        Answered { used, next: Next::Send(batch.finish()) }
+        Answered { rest, next: Next::Send(batch.finish()) }
     }
 
     /// The output for a response of `Responder::respond`.

@@ -42,7 +42,7 @@ use crate::log::access::{LoggedRequest, LoggedResponse, Records, why_dropped};
 use crate::peer::Peer;
 use crate::response::{Body, BodyStream, Response};
 use crate::semaphore::Permit;
-use crate::services::Services;
+use crate::services::{ScratchInput, Services};
 use crate::stats::Count;
 use gathered::{Gathered, space};
 use incoming::{Incoming, Reader};
@@ -133,8 +133,8 @@ struct Origin {
 
 /// The result of `Http2::answer`.
 pub struct Answered {
-    /// Bytes of the input that are used up.
-    pub used: usize,
+    /// What is not used up of the input.
+    pub rest: ScratchInput,
     pub output: Output,
     pub then: Then,
 }
@@ -212,21 +212,20 @@ impl Http2 {
         }
     }
 
-    /// Reads frames from the first `have` bytes of the worker's buffer behind `from`, answers their requests, and
-    /// gathers what can be sent now.
+    /// Reads frames from the input, answers their requests, and gathers what can be sent now.
     #[inline]
-    pub fn answer(&mut self, connections: &Rc<Connections>, from: usize, have: usize) -> Answered {
+    pub fn answer(&mut self, connections: &Rc<Connections>, input: ScratchInput) -> Answered {
         let now = connections.services.clock.read();
         self.frames.set_time(now as u32);
         let scratch = &mut *connections.services.scratch.borrow_mut();
         let mut gathered = Gathered::new(&connections.services, scratch.lend());
         gathered.out.append(&mut self.out);
         let mut fields = std::mem::take(&mut scratch.fields);
-        let used = self.read(connections, &scratch.buffer[from..have], &mut fields, &mut gathered);
+        let used = self.read(connections, scratch.input(input), &mut fields, &mut gathered);
         scratch.fields = fields;
         let filled = self.fill(&mut gathered.out);
         let then = self.then(connections, filled, &mut gathered.out);
-        Answered { used, output: gathered.finish(), then }
+        Answered { rest: input.behind(used), output: gathered.finish(), then }
     }
 
     /// The output was sent, or not, for this reason.

@@ -12,7 +12,6 @@ mod http2;
 use std::cell::RefCell;
 use std::io;
 use std::num::NonZeroU32;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -36,6 +35,7 @@ use super::{Deadlines, EVICT_AFTER, PARK_AFTER, Phase};
 use crate::clock::Ticks;
 use crate::connection::Connections;
 use crate::peer::Peer;
+use crate::services::ScratchInput;
 use crate::stats::{Count, Counts};
 use crate::sys::{self, calls};
 
@@ -129,12 +129,12 @@ impl IdleConnection {
         http
     }
 
-    /// The state of HTTP/2, if the client speaks that. The worker's buffer has `have` received bytes.
+    /// The state of HTTP/2, if the client speaks that.
     #[inline]
-    fn http2(&mut self, connections: &Connections, have: usize) -> Option<Box<Http2>> {
+    fn http2(&mut self, connections: &Connections, input: ScratchInput) -> Option<Box<Http2>> {
         match self.http2.take() {
             None if self.requests == 0 && self.socket.may_speak_http2() => {
-                let begins = || h2::is_preface(&connections.services.scratch.borrow().buffer[..have]);
+                let begins = || h2::is_preface(connections.services.scratch.borrow().input(input));
                 (self.socket.has_negotiated_http2() || begins()).then(|| {
                     let mut http2 = Http2::new(connections, self.client.peer(), self.socket.scheme());
                     http2.destination = self.client.destination();
@@ -442,20 +442,21 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
             let space = scratch.space_behind(&[]);
             connection.socket.receive(space)
         };
-        let ReceivedBytes { bytes: have, is_drained } = match received {
+        let ReceivedBytes { bytes, is_drained } = match received {
             Ok(ReceivedBytes { bytes: 0, .. }) => return Visit::Close,
             Ok(received) => received,
             Err(Errno::AGAIN) => return Visit::Stay,
             Err(Errno::INTR) => continue,
             Err(_) => return fail(connections, connection),
         };
-        connections.services.counts.add(Count::Received, have as u64);
+        connections.services.counts.add(Count::Received, bytes as u64);
         if connection.state == State::Draining {
             // Unread bytes would have the connection reset when it is closed (RFC 9112 §9.6).
             continue;
         }
-        if let Some(state) = connection.http2(connections, have) {
-            match http2::answer(connections, connection, state, have) {
+        let input = ScratchInput::first(bytes);
+        if let Some(state) = connection.http2(connections, input) {
+            match http2::answer(connections, connection, state, input) {
                 Visit::Stay if is_drained && !flags.intersects(MORE_TO_READ) => return Visit::Stay,
                 Visit::Stay => continue,
                 other => return other,
@@ -465,13 +466,13 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
         http.is_early = connection.socket.is_handshaking();
         http.tls = connection.socket.logged_tls();
         http.began = connections.services.turn();
-        let Answered { used, next } = http.answer(connections, have, &|| connection.socket.local());
+        let Answered { rest, next } = http.answer(connections, input, &|| connection.socket.local());
         match next {
-            Next::Send(output) => match send(connections, connection, http, output, used..have) {
+            Next::Send(output) => match send(connections, connection, http, output, rest) {
                 Visit::Stay => {}
                 other => return other,
             },
-            next => return Visit::needs_task(http, Start::Next(next), input(connections, used..have)),
+            next => return Visit::needs_task(http, Start::Next(next), copied(connections, rest)),
         }
         if is_drained && !flags.intersects(MORE_TO_READ) {
             return Visit::Stay;
@@ -494,7 +495,7 @@ fn fail(connections: &Rc<Connections>, connection: &mut IdleConnection) -> Visit
         Some(Failure::NotTls(input)) => {
             let mut http = connection.http1();
             let output = http.reject_plaintext(connections, &input);
-            send(connections, connection, http, output, 0..0)
+            send(connections, connection, http, output, ScratchInput::first(0))
         }
         Some(failure) => {
             connections.log_failed_session(connection.client.peer(), &failure);
@@ -503,9 +504,9 @@ fn fail(connections: &Rc<Connections>, connection: &mut IdleConnection) -> Visit
     }
 }
 
-/// A copy of the rest of the input in the worker's buffer.
-fn input(connections: &Connections, left: Range<usize>) -> Vec<u8> {
-    connections.services.scratch.borrow().buffer[left].to_vec()
+/// The input as a task can keep it.
+fn copied(connections: &Connections, input: ScratchInput) -> Vec<u8> {
+    connections.services.scratch.borrow().input(input).to_vec()
 }
 
 /// The kernel keeps the last bytes of a connection back until its FIN, so that one packet carries both.
@@ -539,14 +540,14 @@ impl JoinedEnd {
     }
 }
 
-/// Sends the responses to the input. The last `left` bytes of the input are not used yet.
+/// Sends the responses to the input, except for the `rest`, which is not used yet.
 #[inline]
 fn send(
     connections: &Rc<Connections>,
     connection: &mut IdleConnection,
     http: Http1,
     mut output: Output,
-    left: Range<usize>,
+    rest: ScratchInput,
 ) -> Visit {
     let joined = JoinedEnd::begin(&connection.socket, &mut output);
     let mut guard = LogGuard::new(&connections.services, &mut output);
@@ -565,10 +566,10 @@ fn send(
     let why = match sent {
         Ok(Sent::All) => None,
         Ok(Sent::Slice | Sent::NeedsBody | Sent::NotInMemory | Sent::Throttled(_)) => {
-            return Visit::needs_task(http, Start::Next(Next::Send(output)), input(connections, left));
+            return Visit::needs_task(http, Start::Next(Next::Send(output)), copied(connections, rest));
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            return Visit::needs_task(http, Start::Next(Next::Send(output)), input(connections, left));
+            return Visit::needs_task(http, Start::Next(Next::Send(output)), copied(connections, rest));
         }
         Err(error) => Some(output::why(&error)),
     };
@@ -582,8 +583,8 @@ fn send(
         }
         Persistence::Close => Visit::Close,
         Persistence::LingeringClose => Visit::needs_task(http, Start::Linger, Vec::new()),
-        Persistence::KeepAlive | Persistence::KeepAliveHttp10 if !left.is_empty() => {
-            Visit::needs_task(http, Start::Input, input(connections, left))
+        Persistence::KeepAlive | Persistence::KeepAliveHttp10 if !rest.is_empty() => {
+            Visit::needs_task(http, Start::Input, copied(connections, rest))
         }
         Persistence::KeepAlive | Persistence::KeepAliveHttp10 => {
             connection.requests = http.requests;

@@ -34,6 +34,7 @@ use crate::request::body::RequestBody;
 use crate::request::interim::SendInterim;
 use crate::response::Response;
 use crate::semaphore::Permit;
+use crate::services::ScratchInput;
 use crate::stats::Count;
 use crate::upstream::immediate::{Answer, SentRequest};
 
@@ -176,7 +177,7 @@ impl Task {
                         return Ok(End::Linger);
                     }
                     self.transport.entry.state.reset_client();
-                    let received = if self.transport.has_input() {
+                    let input = if self.transport.has_input() {
                         self.transport.lend_buffered()
                     } else {
                         if self.waited == Waited::No || self.connections.is_leaving() {
@@ -184,15 +185,15 @@ impl Task {
                         }
                         self.transport.enter(Phase::Idle);
                         self.waited = Waited::No;
-                        let received = self.transport.receive_first().await?;
+                        let input = self.transport.receive_first().await?;
                         self.http.began = clock::micros();
-                        received
+                        input
                     };
-                    if self.begins_http2(&self.connections.services.scratch.borrow().buffer[..received]) {
-                        self.transport.keep_received(0..received);
+                    if self.begins_http2(self.connections.services.scratch.borrow().input(input)) {
+                        self.transport.keep(input);
                         return Ok(End::Http2);
                     }
-                    self.read_requests(received)
+                    self.read_requests(input)
                 }
             };
             if !matches!(next, Next::Read) {
@@ -222,15 +223,14 @@ impl Task {
         }
     }
 
-    /// Reads requests from the input, which is the first `received` bytes of the worker's buffer.
-    fn read_requests(&mut self, received: usize) -> Next {
+    fn read_requests(&mut self, input: ScratchInput) -> Next {
         self.http.is_early = self.transport.stream.borrow().is_handshaking();
         self.http.tls = self.transport.stream.borrow().logged_tls();
-        let Answered { used, next } = {
+        let Answered { rest, next } = {
             let local = || self.transport.local();
-            self.http.answer(&self.connections, received, &local)
+            self.http.answer(&self.connections, input, &local)
         };
-        self.transport.keep_received(used..received);
+        self.transport.keep(rest);
         next
     }
 

@@ -5,7 +5,6 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -25,6 +24,7 @@ use crate::clock::Ticks;
 use crate::connection::Connections;
 use crate::request::body::{BodyError, Length, ReadBody};
 use crate::request::interim::SendInterim;
+use crate::services::ScratchInput;
 use crate::stats::Count;
 
 /// Bytes of input that are kept while a response is being made. Then no more is read.
@@ -141,21 +141,19 @@ impl Transport {
         head
     }
 
-    /// Moves the buffered input to the start of the worker's buffer, and returns its length. The caller gives back what
-    /// it does not use (`keep_received`).
-    pub fn lend_buffered(&self) -> usize {
+    /// Moves the buffered input to the worker's buffer. The caller gives back what it does not use (`keep`).
+    pub fn lend_buffered(&self) -> ScratchInput {
         let mut buffered = self.buffered.borrow_mut();
-        self.connections.services.scratch.borrow_mut().space_behind(&buffered);
-        let bytes = buffered.len();
+        let input = self.connections.services.scratch.borrow_mut().put(&buffered);
         buffered.clear();
-        bytes
+        input
     }
 
-    /// Buffers these bytes of the worker's buffer, which are not used yet.
-    pub fn keep_received(&self, received: Range<usize>) {
-        if !received.is_empty() {
+    /// Buffers input that is not used yet, behind what is buffered.
+    pub fn keep(&self, input: ScratchInput) {
+        if !input.is_empty() {
             let scratch = &*self.connections.services.scratch.borrow();
-            append(&mut self.buffered.borrow_mut(), &scratch.buffer[received]);
+            append(&mut self.buffered.borrow_mut(), scratch.input(input));
         }
     }
 
@@ -297,15 +295,15 @@ impl Transport {
     }
 
     fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<(), Interruption>> {
-        let bytes = ready!(self.poll_receive_behind(cx))?;
-        let before = self.buffered.borrow().len();
-        self.keep_received(before..before + bytes);
+        let input = ready!(self.poll_receive_behind(cx))?;
+        self.keep(input);
         Poll::Ready(Ok(()))
     }
 
-    /// Reads input to the worker's buffer, behind what is buffered. Returns the bytes that have come.
-    fn poll_receive_behind(&self, cx: &mut Context<'_>) -> Poll<Result<usize, Interruption>> {
+    /// Reads input to the worker's buffer, behind what is buffered.
+    fn poll_receive_behind(&self, cx: &mut Context<'_>) -> Poll<Result<ScratchInput, Interruption>> {
         let scratch = &mut *self.connections.services.scratch.borrow_mut();
+        let before = self.buffered.borrow().len();
         let space = scratch.space_behind(&self.buffered.borrow());
         let bytes = match ready!(self.stream.borrow_mut().poll_receive(cx, space)) {
             Ok(0) => return Poll::Ready(Err(Interruption::EndOfInput)),
@@ -314,12 +312,11 @@ impl Transport {
         };
         self.entry.state.moved(bytes as u64);
         self.connections.services.counts.add(Count::Received, bytes as u64);
-        Poll::Ready(Ok(bytes))
+        Poll::Ready(Ok(ScratchInput::first(before + bytes).behind(before)))
     }
 
-    /// Waits for input while none is buffered. Returns how many bytes of it the worker's buffer begins with, until the
-    /// next `await`.
-    pub async fn receive_first(&self) -> Result<usize, Interruption> {
+    /// Waits for input while none is buffered.
+    pub async fn receive_first(&self) -> Result<ScratchInput, Interruption> {
         poll_fn(|cx| {
             self.poll_events(cx)?;
             self.poll_receive_behind(cx)

@@ -8,7 +8,7 @@ use taipan_h2::fields::FieldList;
 use crate::log::access::Records;
 
 pub struct Scratch {
-    pub buffer: Box<[u8]>,
+    buffer: Box<[u8]>,
     /// The bytes of `buffer` for the input of one client.
     input: usize,
     out: Vec<u8>,
@@ -17,6 +17,37 @@ pub struct Scratch {
     records: Records,
     /// The field list of an HTTP/2 request.
     pub fields: FieldList,
+}
+
+/// Input of a connection in the worker's buffer. From the next `await` on, the buffer is that of another connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScratchInput {
+    start: usize,
+    end: usize,
+}
+
+impl ScratchInput {
+    /// The first `bytes` bytes of the buffer.
+    #[inline]
+    pub fn first(bytes: usize) -> ScratchInput {
+        ScratchInput { start: 0, end: bytes }
+    }
+
+    /// The rest behind the first `used` bytes.
+    #[inline]
+    pub fn behind(self, used: usize) -> ScratchInput {
+        ScratchInput { start: self.start + used, end: self.end }
+    }
+
+    #[inline]
+    pub fn len(self) -> usize {
+        self.end - self.start
+    }
+
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl Scratch {
@@ -33,6 +64,17 @@ impl Scratch {
     pub fn space_behind(&mut self, rest: &[u8]) -> &mut [u8] {
         self.buffer[..rest.len()].copy_from_slice(rest);
         &mut self.buffer[rest.len()..self.input]
+    }
+
+    /// Copies unread input to the buffer.
+    pub fn put(&mut self, rest: &[u8]) -> ScratchInput {
+        self.space_behind(rest);
+        ScratchInput::first(rest.len())
+    }
+
+    #[inline]
+    pub fn input(&self, input: ScratchInput) -> &[u8] {
+        &self.buffer[input.start..input.end]
     }
 
     /// Space for the output of a script.

@@ -22,6 +22,7 @@ use crate::connection::output::{self, CLIENT_CLOSED, Output};
 use crate::connection::stream::{More, SendStream, Stream};
 use crate::connection::table::{ConnectionIdentity, TableEntry};
 use crate::connection::{Connections, DISCONNECTED, Event, Phase};
+use crate::services::ScratchInput;
 use crate::stats::Count;
 
 /// Outputs that wait for the client. Then nothing more is read.
@@ -284,20 +285,19 @@ impl Http2Task {
         if self.then == Then::Close {
             return false;
         }
-        let length = self.input.len();
-        self.shared.connections.services.scratch.borrow_mut().space_behind(&self.input);
-        let used = self.answer(0, length);
-        self.input.drain(..used);
+        let input = self.shared.connections.services.scratch.borrow_mut().put(&self.input);
+        let rest = self.answer(input);
+        self.input.drain(..input.len() - rest.len());
         !self.outputs.is_empty() || !self.input.is_empty()
     }
 
-    /// Answers requests in the worker's buffer. Returns how many bytes are used up.
-    fn answer(&mut self, from: usize, have: usize) -> usize {
+    /// Answers requests in the input. Returns what is not used up of it.
+    fn answer(&mut self, input: ScratchInput) -> ScratchInput {
         let connections = &self.shared.connections;
         let mut http2 = self.shared.http2.borrow_mut();
         http2.is_early = self.stream.is_handshaking();
         http2.tls = self.stream.logged_tls();
-        let Answered { used, output, then } = http2.answer(connections, from, have);
+        let Answered { rest, output, then } = http2.answer(connections, input);
         drop(http2);
         self.then = then;
         match output.is_empty() {
@@ -305,7 +305,7 @@ impl Http2Task {
             false => self.outputs.push_back(output),
         }
         self.start_streams();
-        used
+        rest
     }
 
     fn start_streams(&mut self) {
@@ -332,7 +332,7 @@ impl Http2Task {
         if self.outputs.len() >= OUTPUTS || !self.input.is_empty() || self.then == Then::Close {
             return Poll::Pending;
         }
-        let have = {
+        let bytes = {
             let scratch = &mut *self.shared.connections.services.scratch.borrow_mut();
             match self.stream.poll_receive(cx, scratch.space_behind(&[])) {
                 Poll::Pending => return Poll::Pending,
@@ -340,13 +340,13 @@ impl Http2Task {
                 Poll::Ready(Ok(bytes)) => bytes,
             }
         };
-        self.entry.state.moved(have as u64);
-        self.shared.connections.services.counts.add(Count::Received, have as u64);
-        let mut used = 0;
-        while used < have && self.outputs.len() < OUTPUTS && self.then != Then::Close {
-            used += self.answer(used, have);
+        self.entry.state.moved(bytes as u64);
+        self.shared.connections.services.counts.add(Count::Received, bytes as u64);
+        let mut input = ScratchInput::first(bytes);
+        while !input.is_empty() && self.outputs.len() < OUTPUTS && self.then != Then::Close {
+            input = self.answer(input);
         }
-        self.input = self.shared.connections.services.scratch.borrow().buffer[used..have].to_vec();
+        self.input = self.shared.connections.services.scratch.borrow().input(input).to_vec();
         Poll::Ready(None)
     }
 

@@ -3,12 +3,13 @@
 use std::io;
 use std::rc::Rc;
 
-use super::{IdleConnection, Visit, input};
+use super::{IdleConnection, Visit, copied};
 use crate::connection::Connections;
 use crate::connection::h2::{Answered, Http2, Then};
 use crate::connection::log_guard::LogGuard;
 use crate::connection::output::{self, Output};
 use crate::connection::task::Start;
+use crate::services::ScratchInput;
 
 /// Full buffers of responses that are sent in one visit. Then the connection gets a task, and others have their turn.
 const WRITES_PER_VISIT: usize = 8;
@@ -21,23 +22,22 @@ enum Delivery {
     Failed(&'static str),
 }
 
-/// Answers the requests in the first `have` bytes of the worker's buffer, and sends what can be sent.
+/// Answers the requests in the input, and sends what can be sent.
 pub fn answer(
     connections: &Rc<Connections>,
     connection: &mut IdleConnection,
     mut http2: Box<Http2>,
-    have: usize,
+    mut input: ScratchInput,
 ) -> Visit {
     http2.is_early = connection.socket.is_handshaking();
     http2.tls = connection.socket.logged_tls();
-    let mut used = 0;
     for _ in 0..WRITES_PER_VISIT {
-        let Answered { used: more, output, then } = http2.answer(connections, used, have);
-        used += more;
+        let Answered { rest, output, then } = http2.answer(connections, input);
+        input = rest;
         match send(connections, connection, output) {
             Delivery::Sent => http2.on_sent(None),
             Delivery::Blocked(output) => {
-                let input = input(connections, used..have);
+                let input = copied(connections, input);
                 return Visit::NeedsHttp2Task(Box::new((*http2, Some(output), input)));
             }
             Delivery::Failed(why) => {
@@ -48,7 +48,7 @@ pub fn answer(
         }
         match then {
             // The rest of a frame has a deadline in a task.
-            Then::Continue if used == have && !http2.is_within_frame() => {
+            Then::Continue if input.is_empty() && !http2.is_within_frame() => {
                 // Other frames than those of requests do not keep a connection open.
                 if connection.requests != http2.requests() {
                     connection.requests = http2.requests();
@@ -58,13 +58,13 @@ pub fn answer(
                 connection.http2 = Some(http2);
                 return Visit::Stay;
             }
-            Then::Continue if used == have => break,
+            Then::Continue if input.is_empty() => break,
             Then::Continue | Then::SendMore => {}
             Then::Wait => break,
             Then::Close => return Visit::needs_task(connection.http1(), Start::Linger, Vec::new()),
         }
     }
-    Visit::NeedsHttp2Task(Box::new((*http2, None, input(connections, used..have))))
+    Visit::NeedsHttp2Task(Box::new((*http2, None, copied(connections, input))))
 }
 
 #[inline]
