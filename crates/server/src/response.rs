@@ -120,13 +120,22 @@ pub trait Tunnel {
     fn take_received(&self) -> Vec<u8>;
 
     /// Reads what fits into `buffer`: 0 at the end.
-    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, TunnelError>>;
 
     /// Writes the start of `bytes`.
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
     /// Sends an end. The upstream may still be sending.
     fn shut_down(&self);
+}
+
+/// Why nothing more comes from the upstream's end of a tunnel.
+#[derive(Debug)]
+pub enum TunnelError {
+    /// The connection to the upstream has failed.
+    Upstream(io::Error),
+    /// The client has not answered a ping.
+    NoPong,
 }
 
 impl Body {

@@ -12,7 +12,7 @@ use super::stream::{More, SendStream};
 use super::transport::{Interruption, Transport};
 use super::{DISCONNECTED, Event, Phase, output};
 use crate::connection::Connections;
-use crate::response::Tunnel;
+use crate::response::{Tunnel, TunnelError};
 use crate::stats::Count;
 
 /// Reads of each side in one turn of the loop.
@@ -25,12 +25,6 @@ pub const UPSTREAM_FAILED: &str = "application ended early";
 
 /// Why a tunnel ends before both directions have ended, and the reason for the log.
 pub type Broken = (Interruption, &'static str);
-
-/// Whether a read from the upstream's end of a tunnel has failed because the client has not answered a ping. A timeout
-/// of the connection to the upstream has an error number, or behind a TLS session a text.
-pub fn is_unanswered_ping(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() && error.get_ref().is_none()
-}
 
 /// What is on its way in one direction. Nothing more is read before all of it is sent.
 #[derive(Default)]
@@ -180,11 +174,11 @@ impl<'a> Tunneling<'a> {
                     let bytes = scratch.space()[..bytes].to_vec();
                     self.to_client.fill(bytes);
                 }
-                Err(error) if is_unanswered_ping(&error) => {
+                Err(TunnelError::NoPong) => {
                     self.connections.services.counts.add(Count::TimeoutUpgraded, 1);
                     return Poll::Ready(Err(NO_PONG));
                 }
-                Err(_) => {
+                Err(TunnelError::Upstream(_)) => {
                     // The client must not take this for an end.
                     self.transport.stream.borrow().reset_when_closed();
                     return Poll::Ready(Err(UPSTREAM_FAILED));

@@ -16,7 +16,7 @@ use taipan_http::head::{Head, Method, Version};
 
 use crate::log::upstream::AttemptLog;
 use crate::pool::{PooledConnection, Stream};
-use crate::response::Tunnel;
+use crate::response::{Tunnel, TunnelError};
 use crate::semaphore::Permit;
 
 /// A request for another protocol, which the upstream may grant or ignore.
@@ -154,12 +154,12 @@ impl Tunnel for UpgradedConnection {
         self.received.take()
     }
 
-    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, TunnelError>> {
         let received = self.stream.poll_read(cx, buffer);
         if let (Some(attempt), Poll::Ready(Ok(bytes))) = (&self.attempt, &received) {
             attempt.add_received(*bytes);
         }
-        received
+        received.map_err(TunnelError::Upstream)
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

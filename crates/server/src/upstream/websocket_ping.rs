@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::upgrade::UpgradedConnection;
-use crate::response::Tunnel;
+use crate::response::{Tunnel, TunnelError};
 
 /// A whole frame without content.
 const PING: [u8; 2] = [0x89, 0];
@@ -79,7 +79,7 @@ impl PingedConnection {
     }
 
     /// Ready: the bytes of a ping, or the client has not answered the one before.
-    fn poll_ping(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_ping(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, TunnelError>> {
         let mut timer = self.timer.borrow_mut();
         // Nothing is read before what was read has been sent.
         if self.ping.get() == Ping::Read {
@@ -101,7 +101,7 @@ impl PingedConnection {
                 continue;
             }
             if self.ping.get() == Ping::Sent {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                return Poll::Ready(Err(TunnelError::NoPong));
             }
             self.last.set(now);
             timer.as_mut().reset(due(now));
@@ -121,7 +121,7 @@ impl Tunnel for PingedConnection {
         received
     }
 
-    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, TunnelError>> {
         match self.connection.poll_read(cx, buffer) {
             Poll::Ready(Ok(bytes)) => {
                 self.frames.borrow_mut().pass(&buffer[..bytes]);

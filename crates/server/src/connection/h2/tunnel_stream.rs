@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::shared::StreamBody;
-use crate::connection::tunnel::{IDLE, NO_PONG, UPSTREAM_FAILED, is_unanswered_ping};
-use crate::response::{BodyStream, NextChunk, Tunnel};
+use crate::connection::tunnel::{IDLE, NO_PONG, UPSTREAM_FAILED};
+use crate::response::{BodyStream, NextChunk, Tunnel, TunnelError};
 use crate::services::Services;
 use crate::stats::Count;
 
@@ -90,6 +90,12 @@ impl TunnelStream {
         self.idle_since.checked_add(self.idle_timeout).unwrap_or_else(far)
     }
 
+    fn time_out(&mut self, services: &Services, why: &'static str) -> io::Error {
+        services.counts.add(Count::TimeoutUpgraded, 1);
+        self.why = why;
+        io::ErrorKind::TimedOut.into()
+    }
+
     async fn receive(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
         let received = self.tunnel.take_received();
         if !received.is_empty() {
@@ -102,20 +108,17 @@ impl TunnelStream {
                 let scratch = &mut *services.scratch.borrow_mut();
                 if let Poll::Ready(read) = self.tunnel.poll_read(cx, scratch.space()) {
                     self.idle_since = Instant::now();
-                    if read.as_ref().is_err_and(is_unanswered_ping) {
-                        services.counts.add(Count::TimeoutUpgraded, 1);
-                        self.why = NO_PONG;
-                    }
-                    let chunk = |bytes| (bytes > 0).then(|| scratch.space()[..bytes].to_vec());
-                    return Poll::Ready(read.map(chunk));
+                    return Poll::Ready(match read {
+                        Ok(bytes) => Ok((bytes > 0).then(|| scratch.space()[..bytes].to_vec())),
+                        Err(TunnelError::Upstream(error)) => Err(error),
+                        Err(TunnelError::NoPong) => Err(self.time_out(services, NO_PONG)),
+                    });
                 }
             }
             // Twice at most: the deadline moves while the client sends.
             while timer.as_mut().poll(cx).is_ready() {
                 if self.deadline() <= Instant::now() {
-                    services.counts.add(Count::TimeoutUpgraded, 1);
-                    self.why = IDLE;
-                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    return Poll::Ready(Err(self.time_out(services, IDLE)));
                 }
                 timer.as_mut().reset(self.deadline());
             }
