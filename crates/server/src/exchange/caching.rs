@@ -30,7 +30,7 @@ use taipan_http::target::{Scheme, normalized};
 
 use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more};
 use self::next_hop::NextHop;
-use super::other_server::OtherServer;
+use super::tunnel::OtherServer;
 use super::{Exchange, on_heap};
 use crate::cache::{self, CachedResponse, Found, Leader, PartialResponse, Placement, Recording, Turn};
 use crate::clock;

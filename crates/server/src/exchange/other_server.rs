@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use site::forward_proxy::{ForwardProxy, Host, HttpForwarding};
+use site::forward_proxy::{ForwardProxy, HttpForwarding};
 use site::forwarding::Forwards;
 use site::host::name_of;
 use site::model::Site;
@@ -14,6 +14,7 @@ use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, Target};
 
+use super::tunnel::{NewConnection, OtherServer};
 use super::{Exchange, Responder, on_heap};
 use crate::content::fixed;
 use crate::log::upstream::UpstreamLog;
@@ -30,15 +31,6 @@ use crate::upstream::{Form, Outcome};
 const LOOP_DETECTED: u16 = 508;
 
 type Refused = (Status, Option<&'static Rule>);
-
-/// The server of a URL.
-#[derive(Clone)]
-pub(super) struct OtherServer {
-    /// With the port.
-    authority: String,
-    host: Host,
-    port: u16,
-}
 
 impl Responder {
     /// Whether requests of a client for URLs of this authority are forwarded, before the rules of destinations are
@@ -110,8 +102,7 @@ impl<'a> Exchange<'a> {
         {
             return Ok(fixed::options(services, None));
         }
-        let (host, port) = self.check_destination(rules, &authority).map_err(plain)?;
-        let server = OtherServer { authority, host, port };
+        let server = self.check_destination(rules, &authority).map_err(plain)?;
         match &http.cache {
             Some(settings) => {
                 Ok(on_heap(|| self.forward_url_through_cache(request, &server, settings)).await)
@@ -219,8 +210,8 @@ impl Responder {
                 (origin, stream, permit, attempt)
             }
             None => {
-                let (stream, address, permit, attempt) =
-                    self.connect_to(client, log, authority, host.clone(), *port).await?;
+                let NewConnection { stream, address, permit, attempt } =
+                    self.connect_to(server, client, log).await?;
                 let origin = OriginServer { host: host.clone(), port: *port, address };
                 (Rc::new(origin), stream, permit, attempt)
             }

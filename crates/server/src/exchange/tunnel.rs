@@ -21,6 +21,23 @@ use crate::stats::Count;
 use crate::upstream::upgrade::UpgradedConnection;
 use crate::{log, sys};
 
+/// The server that a tunnel or a URL leads to, which the rules allow.
+#[derive(Clone)]
+pub(super) struct OtherServer {
+    /// With the port.
+    pub authority: String,
+    pub host: Host,
+    pub port: u16,
+}
+
+/// A connection that was made for one request.
+pub(super) struct NewConnection {
+    pub stream: Stream,
+    pub address: Rc<str>,
+    pub permit: Permit,
+    pub attempt: AttemptLog,
+}
+
 impl Exchange<'_> {
     /// Whether the request asks for a tunnel, and the site has a forward proxy. By HTTP/2 it is a stream (RFC 9113
     /// §8.5).
@@ -43,13 +60,13 @@ impl Exchange<'_> {
             return Err(Status::BAD_REQUEST);
         }
         let authority = self.head.target.authority().unwrap_or_default();
-        let (host, port) = self.check_destination(rules, authority)?;
+        let server = self.check_destination(rules, authority)?;
         if services.sheds_cold() {
             return Err(Status::SERVICE_UNAVAILABLE);
         }
         let log = self.upstream.get_or_insert_default().clone();
-        let (stream, _, permit, attempt) =
-            self.responder.connect_to(self.client, &log, authority, host, port).await?;
+        let NewConnection { stream, permit, attempt, .. } =
+            self.responder.connect_to(&server, self.client, &log).await?;
         attempt.on_connection();
         Ok(self.established(UpgradedConnection::of_stream(stream, Rc::new(permit), attempt)))
     }
@@ -58,15 +75,18 @@ impl Exchange<'_> {
         &self,
         rules: &ForwardProxy,
         authority: &str,
-    ) -> Result<(Host, u16), Status> {
+    ) -> Result<OtherServer, Status> {
         let checked = match self.client {
             Peer::Unknown => Err(Refusal::Client),
             client => rules.check(client.ip(), authority),
         };
-        checked.map_err(|refusal| {
-            self.responder.note_refused(self.client, authority, &refusal.to_string());
-            Status::FORBIDDEN
-        })
+        match checked {
+            Ok((host, port)) => Ok(OtherServer { authority: authority.to_owned(), host, port }),
+            Err(refusal) => {
+                self.responder.note_refused(self.client, authority, &refusal.to_string());
+                Err(Status::FORBIDDEN)
+            }
+        }
     }
 
     fn established(&self, end: UpgradedConnection) -> Response {
@@ -85,24 +105,24 @@ impl Responder {
         })
     }
 
-    /// A connection to a destination that the rules allow, its address, and its permit.
+    /// Connects for a request of this client.
     pub(super) async fn connect_to(
         &self,
+        server: &OtherServer,
         client: Peer,
         log: &Rc<UpstreamLog>,
-        authority: &str,
-        host: Host,
-        port: u16,
-    ) -> Result<(Stream, Rc<str>, Permit, AttemptLog), Status> {
+    ) -> Result<NewConnection, Status> {
+        let authority = server.authority.as_str();
         let proxy = self.forward_proxy.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
         let permit = self.tunnel_permit(client, authority)?;
         let attempt = log.begin(&authority.into(), Protocol::Http);
-        match proxy.connect(host, port).await {
+        match proxy.connect(server.host.clone(), server.port).await {
             Ok((stream, address)) => {
                 let address: Rc<str> = address.to_string().into();
                 attempt.on_endpoint(&address);
                 let socket = sys::watch(stream, Interest::READABLE | Interest::WRITABLE);
-                Ok((Stream::new(socket.map_err(|_| Status::BAD_GATEWAY)?, None), address, permit, attempt))
+                let stream = Stream::new(socket.map_err(|_| Status::BAD_GATEWAY)?, None);
+                Ok(NewConnection { stream, address, permit, attempt })
             }
             Err(ConnectFailure { failure, why }) => {
                 self.note_refused(client, authority, &why);
