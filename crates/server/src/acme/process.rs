@@ -109,7 +109,7 @@ fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
 }
 
 /// A process that executes the program for DNS-01 has no filter of system calls: the program needs all of them.
-fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Sandbox) -> Result<(), String> {
+fn give_up(settings: &Certificates, identity: Option<Identity>, sandbox: Sandbox) -> Result<(), String> {
     let cannot = |what: &'static str| move |e: rustix::io::Errno| format!("cannot {what}: {e}");
     // Without a controlling terminal, no terminal sends signals to this process.
     setsid().map_err(cannot("begin a session"))?;
@@ -117,7 +117,7 @@ fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Sandbox)
     // Other processes of the same user could otherwise read the key.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("forbid tracing"))?;
     if !settings.dns_command.is_empty() {
-        return match demand {
+        return match sandbox {
             Sandbox::Off => Ok(()),
             Sandbox::On | Sandbox::Required => {
                 sandbox::give_up_privileges(CapabilitySet::empty()).map_err(cannot("give up privileges"))
@@ -137,7 +137,7 @@ fn give_up(settings: &Certificates, identity: Option<Identity>, demand: Sandbox)
         publishes: Vec::new(),
     };
     // The generation reports what is missing on this machine.
-    sandbox::apply(&confinement, demand).map(drop)
+    sandbox::apply(&confinement, sandbox).map(drop)
 }
 
 /// Those of the authorities, and of name servers.

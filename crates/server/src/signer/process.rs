@@ -75,7 +75,7 @@ pub fn run(setup: SignerSetup, read: impl FnOnce() -> Result<SigningKeys, Vec<St
 }
 
 /// Keeps nothing but open descriptors. Errors: what could not be given up.
-fn give_up(identity: Option<Identity>, demand: Sandbox) -> Result<(), String> {
+fn give_up(identity: Option<Identity>, sandbox: Sandbox) -> Result<(), String> {
     // Without a controlling terminal, no terminal sends signals to this process.
     setsid().map_err(|errno| format!("cannot begin a session: {errno}"))?;
     identity.map_or(Ok(()), |identity| identity.assume())?;
@@ -85,7 +85,7 @@ fn give_up(identity: Option<Identity>, demand: Sandbox) -> Result<(), String> {
     // The workers end this process by leaving it.
     SigSet::all().thread_block().map_err(|errno| format!("cannot block signals: {errno}"))?;
     // The generation reports what is missing on this machine.
-    sandbox::keep_only_channels(demand).map(drop)
+    sandbox::keep_only_channels(sandbox).map(drop)
 }
 
 fn report(master: &Channel, keys: &SigningKeys) -> io::Result<()> {

@@ -98,14 +98,17 @@ fn prepare(home: &str, port: &str, victim: &str) -> Here {
     }
 }
 
-fn confine(here: &Here, connects: Connects, demand: Sandbox) -> Result<Active, String> {
+fn confine(here: &Here, connects: Connects, sandbox: Sandbox) -> Result<Active, String> {
     let roots = ["www", "app/current", "missing"].map(|root| here.home.join(root));
-    apply(Reads::Beneath(roots.iter().map(PathBuf::as_path).collect()), connects, demand)
+    apply(Reads::Beneath(roots.iter().map(PathBuf::as_path).collect()), connects, sandbox)
 }
 
-fn apply(reads: Reads<'_>, connects: Connects, demand: Sandbox) -> Result<Active, String> {
+fn apply(reads: Reads<'_>, connects: Connects, sandbox: Sandbox) -> Result<Active, String> {
     let (pipes, writes) = (Pipes::None, Writes::Nowhere);
-    sandbox::apply(&Confinement { reads, open: None, connects, pipes, writes, publishes: Vec::new() }, demand)
+    sandbox::apply(
+        &Confinement { reads, open: None, connects, pipes, writes, publishes: Vec::new() },
+        sandbox,
+    )
 }
 
 /// Changes the user, by numbers that need no account. Without permission, the user stays.

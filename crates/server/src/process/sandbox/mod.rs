@@ -95,24 +95,24 @@ pub struct Active {
 
 /// Restricts the process to `confinement`, irrevocably. Errors: a required part is missing; the text says what to do,
 /// and the process, which may be confined in part, must end.
-pub fn apply(confinement: &Confinement<'_>, demand: Sandbox) -> Result<Active, String> {
-    if demand == Sandbox::Off {
+pub fn apply(confinement: &Confinement<'_>, sandbox: Sandbox) -> Result<Active, String> {
+    if sandbox == Sandbox::Off {
         return Ok(Active { landlock: None, seccomp: false, ..as_is() });
     }
-    satisfying(demand, confine(confinement, Filter::OfServing, other_threads().into_iter().collect()))
+    satisfying(sandbox, confine(confinement, Filter::OfServing, other_threads().into_iter().collect()))
 }
 
 /// Restricts the process, irrevocably, to computing and to exchanging messages over open sockets. Errors: as of
 /// `apply`.
-pub fn keep_only_channels(demand: Sandbox) -> Result<Active, String> {
-    if demand == Sandbox::Off {
+pub fn keep_only_channels(sandbox: Sandbox) -> Result<Active, String> {
+    if sandbox == Sandbox::Off {
         return Ok(as_is());
     }
-    satisfying(demand, confine(&nothing(), Filter::OfChannels, other_threads().into_iter().collect()))
+    satisfying(sandbox, confine(&nothing(), Filter::OfChannels, other_threads().into_iter().collect()))
 }
 
-fn satisfying(demand: Sandbox, active: Active) -> Result<Active, String> {
-    if demand == Sandbox::Required && !active.missing.is_empty() {
+fn satisfying(sandbox: Sandbox, active: Active) -> Result<Active, String> {
+    if sandbox == Sandbox::Required && !active.missing.is_empty() {
         return Err(format!(
             "the sandbox is required, but not all of it is available: {}; or set `sandbox = \"on\"`, to do without",
             active.missing.join("; ")
