@@ -1,53 +1,49 @@
 //! A request as an upstream receives it, as plain data: a program with its arguments and its environment, the
 //! environment alone, or the bytes before the body. Starts nothing and sends nothing.
 
+mod program;
+mod trailers;
+mod variables;
+
 use std::borrow::Cow;
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use script::arguments::arguments;
-use script::environment::{
-    Additions, CgiRequest, Claims, Credentials, Environment, EnvironmentError, Limits, environment,
-};
+use script::environment::{Additions, Environment};
 use script::fastcgi::Role;
 use site::authorizer::{Authorizer, Subrequest, is_same_name, variable};
-use site::forwarding::{Forwarding, Spelling, UNCHANGED};
-use site::model::{Account, HeaderRule, Interpreter, QueryArguments, Script};
-use site::proxies::Via;
+use site::forwarding::{Spelling, UNCHANGED};
+use site::model::{QueryArguments, Script};
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream, UpstreamId};
-use site::walk::{self, Step};
+use site::walk::Step;
 use ssi::scan::Languages;
 use taipan_http::digits::write_ip;
-use taipan_http::fields::{host_and_port, is_name};
+use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Persistence, Version};
 use taipan_http::known::KnownField;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, normalized};
-use taipan_http::trailers::{Trailers, announced};
+use taipan_http::target::SafePath;
 
-use super::http::{Accepts, is_plain_name};
+use self::variables::additions;
+use super::http::Accepts;
 use super::http2::Http2Request;
 use super::upgrade::{Upgrade, is_extended_connect};
 use super::{http, scgi};
-use crate::handshake::Export;
 use crate::log;
 use crate::peer::Peer;
 use crate::pool::Sharing;
 use crate::request::ConnectionInfo;
 use crate::services::Services;
-use crate::spawner::SpawnRequest;
-use crate::spawner::message::block;
 use crate::trace::ParentOf;
+
+pub use self::program::Program;
+pub use self::trailers::RequestTrailers;
 
 /// Edge Architecture Specification §2.1: what this server does with a response.
 const CAPABILITY: &str = "Surrogate-Capability";
-/// SERVER_SOFTWARE (RFC 3875 §4.1.17).
-const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 
 /// The script or the application that answers a request.
 #[derive(Clone)]
@@ -133,40 +129,6 @@ pub struct UpstreamRequest {
     pub upstream_name: Rc<str>,
 }
 
-/// Which fields behind the body of a request are sent on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequestTrailers {
-    /// Names that this server or the route sets. `None`: no field is sent on.
-    withheld: Option<Rc<[String]>>,
-    /// The names that the client has announced.
-    pub announced: Option<Rc<str>>,
-}
-
-impl RequestTrailers {
-    fn of(head: &Head<'_>, forwarding: &Forwarding, asserted: &[String]) -> RequestTrailers {
-        if !head.framing.has_body() || !forwarding.trailers.pass_in_requests() {
-            return RequestTrailers::default();
-        }
-        let of_route = forwarding.fields.iter().map(HeaderRule::name);
-        let withheld: Rc<[String]> =
-            of_route.chain(asserted.iter().map(String::as_str)).map(str::to_owned).collect();
-        let is_withheld =
-            |name: &[u8]| !is_plain_name(name) || withheld.iter().any(|own| is_same_name(name, own));
-        let announced = announced(head.values("trailer"), is_withheld).map(Rc::from);
-        RequestTrailers { withheld: Some(withheld), announced }
-    }
-
-    /// Those of `trailers` that are sent on.
-    pub fn passed(&self, mut trailers: Trailers) -> Trailers {
-        let Some(withheld) = &self.withheld else { return Trailers::new() };
-        trailers.retain(|(name, _)| {
-            let name = name.as_bytes();
-            is_plain_name(name) && !withheld.iter().any(|own| is_same_name(name, own))
-        });
-        trailers
-    }
-}
-
 /// All but the body, by protocol.
 pub enum Message {
     Program(Program),
@@ -188,16 +150,6 @@ impl Message {
             Message::Http(head) => Message::Http(parent.written(head)),
         }
     }
-}
-
-/// A program to start.
-#[derive(Clone)]
-pub struct Program {
-    program: CString,
-    arguments: Vec<u8>,
-    environment: Vec<u8>,
-    folder: CString,
-    account: CString,
 }
 
 impl Handler {
@@ -393,87 +345,6 @@ impl Handler {
         forwarding.response_field(known, value, upstream, host)
     }
 
-    /// The variables of a request. `additions` replace those of the same name. Errors: the request cannot be written as
-    /// variables.
-    pub fn environment(
-        &self,
-        services: &Services,
-        head: &Head<'_>,
-        connection: ConnectionInfo,
-        body: Option<u64>,
-        additions: &Additions,
-    ) -> Result<Environment, EnvironmentError> {
-        let host = services.site.hosts.at(self.host);
-        let authority = std::str::from_utf8(head.authority).unwrap_or_default();
-        let (name, port) = host_and_port(authority);
-        let own_name =
-            host.names.iter().find(|name| !name.starts_with('*')).map_or("localhost", String::as_str);
-        let server_port = match (connection.via, connection.local) {
-            (Via::Nothing, Some(local)) => local.port(),
-            // The port that the client knows is the proxy's, or is not known.
-            _ => port.unwrap_or(head.scheme.default_port()),
-        };
-        let of_host = self.folder.as_deref();
-        let translated = walk::path_translated(host, of_host, self.path_info()).unwrap_or_default();
-        let script_name = self.name();
-        let (file, root) = match &self.kind {
-            HandlerKind::Script(step) => {
-                // No script is found without its folder.
-                let file = step.file(of_host).unwrap_or_default();
-                let root = step.root(of_host).unwrap_or(Path::new("/"));
-                (file, walk::document_root(host, of_host, root))
-            }
-            HandlerKind::Application { name, .. } => {
-                let root = walk::document_root(host, of_host, Path::new("/"));
-                (root.join(name.trim_start_matches('/')), root)
-            }
-            HandlerKind::Authorizer(_) | HandlerKind::Lister { .. } => {
-                let root = walk::document_root(host, of_host, Path::new("/"));
-                (root.to_owned(), root)
-            }
-        };
-        let export = match services.site.tls.export_client_certificate {
-            true => Export::Certificate,
-            false => Export::Facts,
-        };
-        let tls = connection.tls.map(|facts| facts.variables(export)).unwrap_or_default();
-        let remote_name = connection.client.ip().and_then(|address| services.client_names.find(address));
-        let request = CgiRequest {
-            method: head.token,
-            protocol: head.version.as_str(),
-            scheme: head.scheme,
-            is_early: head.needs_early_data(),
-            tls: &tls,
-            path: &normalized(head.target.path().unwrap_or("/")),
-            query: head.target.query(),
-            query_string: self.query(head),
-            host: authority,
-            server_name: if name.is_empty() { own_name } else { name },
-            server_port,
-            software: SOFTWARE,
-            server: connection.local,
-            remote: connection.client.ip(),
-            remote_port: connection.client.port(),
-            remote_name: remote_name.as_deref(),
-            script_name: &script_name,
-            path_info: self.path_info(),
-            path_translated: translated.as_os_str().as_bytes(),
-            script_filename: file.as_os_str().as_bytes(),
-            document_root: root.as_os_str().as_bytes(),
-            body,
-            fields: head.fields,
-            credentials: match self.kind {
-                HandlerKind::Authorizer(_) => Credentials::Passed,
-                _ => self.script(services).map_or(Credentials::Withheld, |own| own.credentials),
-            },
-            claims: match connection.via {
-                Via::Nothing => Claims::Withheld,
-                Via::TrustedProxy => Claims::Passed,
-            },
-        };
-        environment(&request, additions, Limits::default())
-    }
-
     fn program(
         &self,
         services: &Services,
@@ -508,75 +379,6 @@ impl UpstreamRequest {
     }
 }
 
-impl Program {
-    /// `None`: a path has a NUL, which no file has.
-    fn new(
-        file: PathBuf,
-        script: Option<&Script>,
-        query: Option<&str>,
-        environment: &Environment,
-    ) -> Option<Program> {
-        let path = c_string(&file)?;
-        let folder = c_string(file.parent()?)?;
-        let (program, arguments) = match script.and_then(|script| script.interpreter.as_ref()) {
-            Some(Interpreter::Program(interpreter)) => {
-                let program = c_string(interpreter)?;
-                let arguments = block([&*program, &path]);
-                (program, arguments)
-            }
-            Some(Interpreter::Upstream(_)) | None => {
-                let words = query.and_then(arguments).unwrap_or_default();
-                let words = words.into_iter().filter_map(|word| CString::new(word).ok());
-                let arguments: Vec<CString> = [path.clone()].into_iter().chain(words).collect();
-                (path, block(arguments.iter().map(CString::as_c_str)))
-            }
-        };
-        let account =
-            script.and_then(|script| script.account.as_ref()).map_or(String::new(), Account::to_string);
-        let account = CString::new(account).ok()?;
-        Some(Program { program, arguments, environment: environment.block(), folder, account })
-    }
-
-    /// A program with the arguments of Boa's DirectoryMaker: a folder, and the path of the request. `None`: a path has
-    /// a NUL.
-    fn lister(script: &Script, folder: &Path, path: &SafePath<'_>) -> Option<Program> {
-        let Some(Interpreter::Program(program)) = &script.interpreter else { return None };
-        let (program, folder) = (c_string(program)?, c_string(folder)?);
-        let title = CString::new(format!("/{}", path.as_str())).ok()?;
-        let variables =
-            script.environment.iter().map(|(name, value)| [name.as_bytes(), b"=", value].concat());
-        let variables: Vec<CString> = variables.filter_map(|variable| CString::new(variable).ok()).collect();
-        let account = CString::new(script.account.as_ref().map_or(String::new(), Account::to_string)).ok()?;
-        let (arguments, environment) =
-            (block([&*program, &folder, &title]), block(variables.iter().map(CString::as_c_str)));
-        Some(Program { program, arguments, environment, folder, account })
-    }
-
-    /// As [`Message::as_part`].
-    pub fn as_part(&self, parent: &ParentOf) -> Program {
-        Program { environment: parent.written(&self.environment), ..self.clone() }
-    }
-
-    pub fn spawn_request(&self) -> SpawnRequest<'_> {
-        let Program { program, arguments, environment, folder, account } = self;
-        SpawnRequest { program, arguments, environment, folder, account }
-    }
-}
-
-/// The additional variables: those of the route, then those of an authorizer. A program gets only the user and the
-/// fields of the latter: others might change how it starts.
-fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<UpstreamId>) -> Additions {
-    let mut additions = own.map(|own| own.environment.clone()).unwrap_or_default();
-    for (name, value) in variables.iter() {
-        let is_of_request = matches!(name, "REMOTE_USER" | "AUTH_TYPE") || name.starts_with("HTTP_");
-        if upstream.is_some() || is_of_request {
-            // The variables of the route take precedence.
-            _ = additions.add(name, value);
-        }
-    }
-    additions
-}
-
 /// The fields of a request whose response may be a page: it is read here, and the upstream may write Edge Side
 /// Includes.
 fn fields_for_page<'f>(fields: &[Field<'f>], languages: Languages) -> Vec<Field<'f>> {
@@ -596,23 +398,4 @@ pub fn label(head: &Head<'_>, client: Peer) -> String {
         label.extend_from_slice(part.as_bytes());
     }
     String::from_utf8(label).unwrap_or_default()
-}
-
-fn c_string(path: &Path) -> Option<CString> {
-    CString::new(path.as_os_str().as_bytes()).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trailers_have_names_that_no_program_takes_for_others() {
-        let withheld: Option<Rc<[String]>> = Some(Rc::from(vec!["remote-user".to_owned()]));
-        let own = RequestTrailers { withheld, announced: None };
-        let names = ["x-sum", "Remote-User", "remote_user", "remote.user", "remote!user", "sum2"];
-        let sent: Trailers = names.iter().map(|name| ((*name).to_owned(), Vec::new())).collect();
-        let passed: Vec<String> = own.passed(sent).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(passed, ["x-sum", "sum2"]);
-    }
 }

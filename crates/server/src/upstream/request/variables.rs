@@ -1,0 +1,120 @@
+//! The variables of a request, for CGI, FastCGI and SCGI: what `script::environment` writes them of.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use script::environment::{
+    Additions, CgiRequest, Claims, Credentials, Environment, EnvironmentError, Limits, environment,
+};
+use site::model::Script;
+use site::proxies::Via;
+use site::upstream::UpstreamId;
+use site::walk;
+use taipan_http::fields::host_and_port;
+use taipan_http::head::Head;
+use taipan_http::target::normalized;
+
+use super::{Handler, HandlerKind};
+use crate::handshake::Export;
+use crate::request::ConnectionInfo;
+use crate::services::Services;
+
+/// SERVER_SOFTWARE (RFC 3875 §4.1.17).
+const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
+
+impl Handler {
+    /// The variables of a request. `additions` replace those of the same name. Errors: the request cannot be written as
+    /// variables.
+    pub fn environment(
+        &self,
+        services: &Services,
+        head: &Head<'_>,
+        connection: ConnectionInfo,
+        body: Option<u64>,
+        additions: &Additions,
+    ) -> Result<Environment, EnvironmentError> {
+        let host = services.site.hosts.at(self.host);
+        let authority = std::str::from_utf8(head.authority).unwrap_or_default();
+        let (name, port) = host_and_port(authority);
+        let own_name =
+            host.names.iter().find(|name| !name.starts_with('*')).map_or("localhost", String::as_str);
+        let server_port = match (connection.via, connection.local) {
+            (Via::Nothing, Some(local)) => local.port(),
+            // The port that the client knows is the proxy's, or is not known.
+            _ => port.unwrap_or(head.scheme.default_port()),
+        };
+        let of_host = self.folder.as_deref();
+        let translated = walk::path_translated(host, of_host, self.path_info()).unwrap_or_default();
+        let script_name = self.name();
+        let (file, root) = match &self.kind {
+            HandlerKind::Script(step) => {
+                // No script is found without its folder.
+                let file = step.file(of_host).unwrap_or_default();
+                let root = step.root(of_host).unwrap_or(Path::new("/"));
+                (file, walk::document_root(host, of_host, root))
+            }
+            HandlerKind::Application { name, .. } => {
+                let root = walk::document_root(host, of_host, Path::new("/"));
+                (root.join(name.trim_start_matches('/')), root)
+            }
+            HandlerKind::Authorizer(_) | HandlerKind::Lister { .. } => {
+                let root = walk::document_root(host, of_host, Path::new("/"));
+                (root.to_owned(), root)
+            }
+        };
+        let export = match services.site.tls.export_client_certificate {
+            true => Export::Certificate,
+            false => Export::Facts,
+        };
+        let tls = connection.tls.map(|facts| facts.variables(export)).unwrap_or_default();
+        let remote_name = connection.client.ip().and_then(|address| services.client_names.find(address));
+        let request = CgiRequest {
+            method: head.token,
+            protocol: head.version.as_str(),
+            scheme: head.scheme,
+            is_early: head.needs_early_data(),
+            tls: &tls,
+            path: &normalized(head.target.path().unwrap_or("/")),
+            query: head.target.query(),
+            query_string: self.query(head),
+            host: authority,
+            server_name: if name.is_empty() { own_name } else { name },
+            server_port,
+            software: SOFTWARE,
+            server: connection.local,
+            remote: connection.client.ip(),
+            remote_port: connection.client.port(),
+            remote_name: remote_name.as_deref(),
+            script_name: &script_name,
+            path_info: self.path_info(),
+            path_translated: translated.as_os_str().as_bytes(),
+            script_filename: file.as_os_str().as_bytes(),
+            document_root: root.as_os_str().as_bytes(),
+            body,
+            fields: head.fields,
+            credentials: match self.kind {
+                HandlerKind::Authorizer(_) => Credentials::Passed,
+                _ => self.script(services).map_or(Credentials::Withheld, |own| own.credentials),
+            },
+            claims: match connection.via {
+                Via::Nothing => Claims::Withheld,
+                Via::TrustedProxy => Claims::Passed,
+            },
+        };
+        environment(&request, additions, Limits::default())
+    }
+}
+
+/// The additional variables: those of the route, then those of an authorizer. A program gets only the user and the
+/// fields of the latter: others might change how it starts.
+pub fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<UpstreamId>) -> Additions {
+    let mut additions = own.map(|own| own.environment.clone()).unwrap_or_default();
+    for (name, value) in variables.iter() {
+        let is_of_request = matches!(name, "REMOTE_USER" | "AUTH_TYPE") || name.starts_with("HTTP_");
+        if upstream.is_some() || is_of_request {
+            // The variables of the route take precedence.
+            _ = additions.add(name, value);
+        }
+    }
+    additions
+}
