@@ -108,6 +108,16 @@ pub enum Repeats {
     No,
 }
 
+impl Repeats {
+    fn of(method: &str) -> Repeats {
+        match method {
+            "GET" | "HEAD" | "OPTIONS" | "PROPFIND" | "REPORT" => Repeats::AtOnce,
+            "PUT" | "DELETE" => Repeats::Later,
+            _ => Repeats::No,
+        }
+    }
+}
+
 pub struct UpstreamRequest {
     pub message: Message,
     pub wanted: Wanted,
@@ -150,6 +160,25 @@ impl Message {
             Message::Http(head) => Message::Http(parent.written(head)),
         }
     }
+}
+
+/// What the message for an upstream is made of.
+struct Parts<'a> {
+    services: &'a Services,
+    /// Without the fields that the upstream does not get.
+    head: &'a Head<'a>,
+    connection: ConnectionInfo<'a>,
+    /// Of the body.
+    length: Option<u64>,
+    /// Of authorizers.
+    variables: &'a Additions,
+    /// The names of fields that only authorizers set.
+    asserted: &'a [String],
+    script: Option<&'a Script>,
+    /// `None`: a program is started.
+    upstream: Option<&'a Upstream>,
+    /// For the error log.
+    label: &'a str,
 }
 
 impl Handler {
@@ -216,106 +245,50 @@ impl Handler {
 
     /// The request of `head`, whose body has `length` bytes, without the client's own fields of the names in
     /// `asserted`. Errors: the status of the response, as the request has no form for the upstream.
-    pub fn request<'a>(
+    pub fn request(
         &self,
         services: &Services,
         head: &Head<'_>,
         connection: ConnectionInfo,
         length: Option<u64>,
         variables: &Additions,
-        asserted: &'a [String],
+        asserted: &[String],
     ) -> Result<UpstreamRequest, Status> {
-        let kept: Vec<Field<'_>>;
-        let mut head = *head;
-        if !asserted.is_empty() {
-            let is_asserted = |field: &Field<'_>| asserted.iter().any(|name| is_same_name(field.name, name));
-            kept = head.fields.iter().filter(|field| !is_asserted(field)).copied().collect();
-            head.fields = &kept;
-        }
-        let for_page: Vec<Field<'_>>;
-        let includes = &services.site.hosts.at(self.host).routes.get(self.route).files.includes;
-        if includes.cover_responses() && !self.is_authorizer() {
-            for_page = fields_for_page(head.fields, includes.languages);
-            head.fields = &for_page;
-        }
-        let head = &head;
-        let own = self.script(services);
-        // The client has announced an empty body.
-        let length = length.or((head.framing == Framing::Sized(0)).then_some(0));
+        let fields = self.fields(services, head, asserted);
+        let head = &Head { fields: &fields, ..*head };
         let label: Rc<str> = label(head, connection.client).into();
-        let environment = || {
-            let additions = additions(own, variables, self.upstream(services));
-            self.environment(services, head, connection, length, &additions).map_err(|error| {
-                log::warn(format_args!("{label}: {error}"));
-                error.status()
-            })
-        };
+        let script = self.script(services);
+        let forwarding = script.map_or(&UNCHANGED, |script| &script.forwarding);
         let upstream = self.upstream(services).and_then(|id| services.site.upstreams.get(id));
-        let mut upgrade = None;
-        let message = match upstream.map(|upstream| upstream.protocol) {
-            None => Message::Program(match (&self.kind, own) {
-                (HandlerKind::Lister { folder, path }, Some(own)) => {
-                    Program::lister(own, folder, path).ok_or(Status::INTERNAL_SERVER_ERROR)?
-                }
-                _ => self.program(services, own, head, &environment()?)?,
-            }),
-            Some(Protocol::FastCgi) => {
-                let role = if self.is_authorizer() { Role::Authorizer } else { Role::Responder };
-                Message::FastCgi(role, environment()?)
-            }
-            Some(Protocol::Scgi) => Message::Scgi(scgi::request_head(&environment()?, length.unwrap_or(0))),
-            Some(Protocol::Http) => {
-                let closes = upstream.is_some_and(|upstream| upstream.keep.is_zero());
-                let persistence = if closes { Persistence::Close } else { Persistence::KeepAlive };
-                Message::Http(match self.subrequest() {
-                    Some(subrequest) => {
-                        http::subrequest_head(head, connection.client, subrequest, persistence)
-                    }
-                    None => {
-                        let set = |name: &'a String| Some((name.as_str(), variables.get(&variable(name))?));
-                        let asserted: Vec<(&str, &[u8])> = asserted.iter().filter_map(set).collect();
-                        let forwarding = own.map_or(&UNCHANGED, |own| &own.forwarding);
-                        // Only HTTP/1.1 has it, which is chosen in the TLS handshake.
-                        let can_upgrade =
-                            upstream.is_some_and(|upstream| !upstream.http2 || upstream.tls.is_some());
-                        upgrade = Upgrade::requested(head, forwarding).filter(|_| can_upgrade);
-                        let next = match &upgrade {
-                            Some(upgrade) => http::Next::Upgrade(upgrade.protocol.as_bytes(), upgrade.key()),
-                            None => http::Next::of(persistence),
-                        };
-                        http::request_head(
-                            head,
-                            (connection.client, connection.via),
-                            length,
-                            (forwarding, self.spelling),
-                            &asserted,
-                            next,
-                        )
-                    }
-                })
-            }
-        };
+        let upgrade = upstream.filter(|upstream| self.may_upgrade(upstream));
+        let upgrade = upgrade.and_then(|_| Upgrade::requested(head, forwarding));
         if is_extended_connect(head) && upgrade.is_none() && !self.is_authorizer() {
             return Err(Status::NOT_IMPLEMENTED);
         }
+        // The client has announced an empty body.
+        let length = length.or((head.framing == Framing::Sized(0)).then_some(0));
+        let parts = Parts {
+            services,
+            head,
+            connection,
+            length,
+            variables,
+            asserted,
+            script,
+            upstream,
+            label: &label,
+        };
+        let message = self.message(&parts, upgrade.as_ref())?;
         let token = self.subrequest().map_or(head.token, |subrequest| subrequest.token(head));
         let wanted = if token == Method::Head.as_str() { Wanted::Head } else { Wanted::All };
-        let repeats = match token {
-            // A question changes nothing.
-            _ if self.subrequest().is_some() => Repeats::AtOnce,
-            "GET" | "HEAD" | "OPTIONS" | "PROPFIND" | "REPORT" => Repeats::AtOnce,
-            "PUT" | "DELETE" => Repeats::Later,
-            _ => Repeats::No,
-        };
+        // A question changes nothing.
+        let repeats = self.subrequest().map_or_else(|| Repeats::of(token), |_| Repeats::AtOnce);
         let upstream_name =
             upstream.map_or_else(|| "the script".into(), |upstream| upstream.to_string().into());
-        let authority = std::str::from_utf8(head.authority).unwrap_or_default().into();
-        let forwarding = own.map_or(&UNCHANGED, |own| &own.forwarding);
         let accepts = Accepts::of(head, forwarding);
         // By HTTP/2, fields that a client does not know cost it nothing.
         let reads_trailers = accepts == Accepts::Trailers || head.version == Version::Http2;
         let passes_trailers = reads_trailers && forwarding.trailers.pass_in_responses();
-        let trailers = RequestTrailers::of(head, forwarding, asserted);
         Ok(UpstreamRequest {
             message,
             wanted,
@@ -323,12 +296,92 @@ impl Handler {
             label,
             upgrade,
             accepts,
-            trailers,
+            trailers: RequestTrailers::of(head, forwarding, asserted),
             response_trailers: passes_trailers.then_some((self.host, self.route)),
             is_open_ended: false,
-            authority,
+            authority: std::str::from_utf8(head.authority).unwrap_or_default().into(),
             upstream_name,
         })
+    }
+
+    /// The client's fields that the upstream may get.
+    fn fields<'h>(&self, services: &Services, head: &Head<'h>, asserted: &[String]) -> Cow<'h, [Field<'h>]> {
+        let mut fields = Cow::Borrowed(head.fields);
+        if !asserted.is_empty() {
+            fields.to_mut().retain(|field| !asserted.iter().any(|name| is_same_name(field.name, name)));
+        }
+        let includes = &services.site.hosts.at(self.host).routes.get(self.route).files.includes;
+        if includes.cover_responses() && !self.is_authorizer() {
+            fields = fields_for_page(&fields, includes.languages).into();
+        }
+        fields
+    }
+
+    /// Whether a connection to the upstream can switch its protocol. Only HTTP/1.1 has that, and TLS leaves the choice
+    /// of the version to the handshake.
+    fn may_upgrade(&self, upstream: &Upstream) -> bool {
+        upstream.protocol == Protocol::Http
+            && self.subrequest().is_none()
+            && (!upstream.http2 || upstream.tls.is_some())
+    }
+
+    fn message(&self, parts: &Parts<'_>, upgrade: Option<&Upgrade>) -> Result<Message, Status> {
+        let Some(upstream) = parts.upstream else { return self.program(parts).map(Message::Program) };
+        Ok(match upstream.protocol {
+            Protocol::FastCgi => {
+                let role = if self.is_authorizer() { Role::Authorizer } else { Role::Responder };
+                Message::FastCgi(role, self.variables(parts)?)
+            }
+            Protocol::Scgi => {
+                Message::Scgi(scgi::request_head(&self.variables(parts)?, parts.length.unwrap_or(0)))
+            }
+            Protocol::Http => Message::Http(self.http_head(parts, upstream, upgrade)),
+        })
+    }
+
+    fn program(&self, parts: &Parts<'_>) -> Result<Program, Status> {
+        match (&self.kind, parts.script) {
+            (HandlerKind::Lister { folder, path }, Some(script)) => {
+                Program::lister(script, folder, path).ok_or(Status::INTERNAL_SERVER_ERROR)
+            }
+            (HandlerKind::Script(step), script) => {
+                let query = match parts.services.site.scripts.query_arguments {
+                    QueryArguments::Passed => self.query(parts.head),
+                    QueryArguments::Withheld => None,
+                };
+                let file = step.file(self.folder.as_deref()).ok_or(Status::INTERNAL_SERVER_ERROR)?;
+                Program::new(file, script, query, &self.variables(parts)?).ok_or(Status::BAD_REQUEST)
+            }
+            _ => Err(Status::NOT_FOUND),
+        }
+    }
+
+    fn variables(&self, parts: &Parts<'_>) -> Result<Environment, Status> {
+        let &Parts { services, head, connection, length, .. } = parts;
+        let additions = additions(parts.script, parts.variables, parts.upstream);
+        self.environment(services, head, connection, length, &additions).map_err(|error| {
+            log::warn(format_args!("{}: {error}", parts.label));
+            error.status()
+        })
+    }
+
+    fn http_head(&self, parts: &Parts<'_>, upstream: &Upstream, upgrade: Option<&Upgrade>) -> Vec<u8> {
+        let &Parts { head, connection, length, variables, asserted, script, .. } = parts;
+        let persistence = if upstream.keep.is_zero() { Persistence::Close } else { Persistence::KeepAlive };
+        if let Some(subrequest) = self.subrequest() {
+            return http::subrequest_head(head, connection.client, subrequest, persistence);
+        }
+        let asserted: Vec<(&str, &[u8])> = asserted
+            .iter()
+            .filter_map(|name| Some((name.as_str(), variables.get(&variable(name))?)))
+            .collect();
+        let forwarding = script.map_or(&UNCHANGED, |script| &script.forwarding);
+        let next = match upgrade {
+            Some(upgrade) => http::Next::Upgrade(upgrade.protocol.as_bytes(), upgrade.key()),
+            None => http::Next::of(persistence),
+        };
+        let client = (connection.client, connection.via);
+        http::request_head(head, client, length, (forwarding, self.spelling), &asserted, next)
     }
 
     /// What a field becomes in the response to a client that has requested `host`. `None`: it stays.
@@ -343,22 +396,6 @@ impl Handler {
         let forwarding = &self.script(services)?.forwarding;
         let value = std::str::from_utf8(value).ok().filter(|_| upstream.protocol == Protocol::Http)?;
         forwarding.response_field(known, value, upstream, host)
-    }
-
-    fn program(
-        &self,
-        services: &Services,
-        script: Option<&Script>,
-        head: &Head<'_>,
-        environment: &Environment,
-    ) -> Result<Program, Status> {
-        let HandlerKind::Script(step) = &self.kind else { return Err(Status::NOT_FOUND) };
-        let query = match services.site.scripts.query_arguments {
-            QueryArguments::Passed => self.query(head),
-            QueryArguments::Withheld => None,
-        };
-        let file = step.file(self.folder.as_deref()).ok_or(Status::INTERNAL_SERVER_ERROR)?;
-        Program::new(file, script, query, environment).ok_or(Status::BAD_REQUEST)
     }
 }
 

@@ -8,7 +8,7 @@ use script::environment::{
 };
 use site::model::Script;
 use site::proxies::Via;
-use site::upstream::UpstreamId;
+use site::upstream::Upstream;
 use site::walk;
 use taipan_http::fields::host_and_port;
 use taipan_http::head::Head;
@@ -107,7 +107,7 @@ impl Handler {
 
 /// The additional variables: those of the route, then those of an authorizer. A program gets only the user and the
 /// fields of the latter: others might change how it starts.
-pub fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<UpstreamId>) -> Additions {
+pub fn additions(own: Option<&Script>, variables: &Additions, upstream: Option<&Upstream>) -> Additions {
     let mut additions = own.map(|own| own.environment.clone()).unwrap_or_default();
     for (name, value) in variables.iter() {
         let is_of_request = matches!(name, "REMOTE_USER" | "AUTH_TYPE") || name.starts_with("HTTP_");
