@@ -217,12 +217,51 @@ pub struct Chapter {
     keys: &'static [Key],
 }
 
-pub fn find(scope: Scope, name: &str) -> Option<&'static Key> {
+/// The part of a key that reading needs. The program has only this: the descriptions are larger, and in the manual.
+#[derive(Clone, Copy)]
+pub struct ReadKey {
+    scopes: &'static [Scope],
+    pub name: &'static str,
+    pub kind: Kind,
+}
+
+/// All of `CHAPTERS`, made by the compiler.
+static KEYS: [ReadKey; COUNT] = {
+    let mut all = [ReadKey { scopes: &[], name: "", kind: Kind::Text }; COUNT];
+    let (mut count, mut chapter) = (0, 0);
+    while chapter < CHAPTERS.len() {
+        let Chapter { scopes, keys, .. } = CHAPTERS[chapter];
+        let mut at = 0;
+        while at < keys.len() {
+            all[count] = ReadKey { scopes, name: keys[at].name, kind: keys[at].kind };
+            (count, at) = (count + 1, at + 1);
+        }
+        chapter += 1;
+    }
+    all
+};
+
+const COUNT: usize = {
+    let (mut count, mut chapter) = (0, 0);
+    while chapter < CHAPTERS.len() {
+        count += CHAPTERS[chapter].keys.len();
+        chapter += 1;
+    }
+    count
+};
+
+pub fn find(scope: Scope, name: &str) -> Option<&'static ReadKey> {
     of(scope).find(|key| key.name == name)
 }
 
 /// The keys of a scope, in the order of the manual.
-pub fn of(scope: Scope) -> impl Iterator<Item = &'static Key> {
+fn of(scope: Scope) -> impl Iterator<Item = &'static ReadKey> {
+    KEYS.iter().filter(move |key| key.scopes.contains(&scope))
+}
+
+/// As `of`, with their descriptions.
+#[cfg(test)]
+pub fn described(scope: Scope) -> impl Iterator<Item = &'static Key> {
     CHAPTERS.iter().filter(move |chapter| chapter.scopes.contains(&scope)).flat_map(|chapter| chapter.keys)
 }
 
@@ -241,7 +280,7 @@ pub fn suggest(scope: Scope, name: &str) -> String {
         let before = if elsewhere[0] == Scope::Top.name() { ", before the first section" } else { "" };
         return format!("it belongs to {}{before}", elsewhere.join(" or "));
     }
-    let distance = |key: &&Key| strsim::osa_distance(key.name, &name.to_lowercase());
+    let distance = |key: &&ReadKey| strsim::osa_distance(key.name, &name.to_lowercase());
     let nearest = of(scope).min_by_key(distance).filter(|key| distance(key) <= 1 + name.len().min(12) / 4);
     match nearest {
         Some(key) => format!("did you mean \"{}\"?", key.name),

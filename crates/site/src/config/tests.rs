@@ -259,7 +259,7 @@ fn printed(text: &str) -> String {
 }
 
 fn each_key() -> impl Iterator<Item = (Scope, &'static Key)> {
-    Scope::ALL.into_iter().flat_map(|scope| keys::of(scope).map(move |key| (scope, key)))
+    Scope::ALL.into_iter().flat_map(|scope| keys::described(scope).map(move |key| (scope, key)))
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn every_example_is_valid_and_changes_the_site() {
 #[test]
 fn the_manual_has_every_key_once() {
     for (scope, key) in each_key() {
-        let same = keys::of(scope).filter(|other| other.name == key.name).count();
+        let same = keys::described(scope).filter(|other| other.name == key.name).count();
         assert_eq!(same, 1, "{} in {}", key.name, scope.name());
         assert!(manual().contains(key.text), "{}", key.name);
         assert!(key.text.ends_with('.'), "{}", key.name);
