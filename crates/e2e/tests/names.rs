@@ -208,6 +208,8 @@ fn resolves_names_services_and_localhost() {
     dns.set("_http._tcp.app.test", Answer::Records(vec![srv(9, 1, "app.test"), srv(1, port, "three.test")]));
     dns.set("_gone._tcp.app.test", Answer::Records(vec![srv(1, 1, ".")]));
     dns.set_ips("three.test", &["127.0.0.3"]);
+    dns.set("_idn._tcp.app.test", Answer::Records(vec![srv(1, port, "xn--bcher-kva.test")]));
+    dns.set_ips("xn--bcher-kva.test", &["127.0.0.3"]);
     dns.set("fails.test", Answer::Code(2));
     dns.set("silent.test", Answer::Silence);
     dns.set("garbage.test", Answer::Garbage);
@@ -219,6 +221,8 @@ fn resolves_names_services_and_localhost() {
         ("/alias", format!("http://alias.test:{port}"), "127.0.0.2"),
         ("/v6", format!("http://v6.test:{v6}"), "::1"),
         ("/srv", "http://_http._tcp.app.test".to_owned(), "127.0.0.3"),
+        ("/idn", format!("http://xn--bcher-kva.test:{port}"), "127.0.0.3"),
+        ("/idn-srv", "http://_idn._tcp.app.test".to_owned(), "127.0.0.3"),
         ("/localhost", format!("http://localhost:{port}"), "127.0.0.1"),
         ("/localhost6", format!("http://localhost:{v6}"), "::1"),
         ("/sub", format!("http://a.localhost:{port}"), "127.0.0.1"),

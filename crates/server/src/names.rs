@@ -177,7 +177,8 @@ impl Resolver {
                 && !srv.target.is_root()
                 && srv.port > 0
             {
-                records.push((srv.priority, srv.target.to_string(), srv.port, srv.weight));
+                // As text for people, a name would have the letters that `xn--` stands for, which no question may have.
+                records.push((srv.priority, srv.target.to_ascii(), srv.port, srv.weight));
             }
         }
         records.sort();
