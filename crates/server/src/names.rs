@@ -330,6 +330,7 @@ fn describe(error: NetError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hickory_resolver::proto::op::Query;
 
     /// The weights of hosts with so many addresses.
     fn check(hosts: &[(u16, usize)], expected: &[u32]) {
@@ -338,6 +339,18 @@ mod tests {
         let hosts: Vec<_> = hosts.iter().map(host).collect();
         let found: Vec<u32> = weighted(3, &hosts).iter().map(|target| target.weight).collect();
         assert_eq!(found, expected, "{hosts:?}");
+    }
+
+    /// Without the Unicode tables, too.
+    #[test]
+    fn names_in_the_files_of_the_system_may_begin_with_xn() {
+        let mut hosts = Hosts::default();
+        hosts.read_hosts_conf("127.0.0.9 xn--bcher-kva.test\n".as_bytes()).unwrap();
+        let query = Query::query(parse("xn--bcher-kva.test").unwrap(), RecordType::A);
+        assert!(hosts.lookup_static_host(&query).is_some());
+        let text = "nameserver 127.0.0.1\nsearch xn--bcher-kva.test\n";
+        let (config, _) = system_conf::parse_resolv_conf(text).unwrap();
+        assert_eq!(config.search()[0].to_ascii(), "xn--bcher-kva.test");
     }
 
     #[test]
