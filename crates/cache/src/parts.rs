@@ -60,7 +60,7 @@ impl Parts {
             merged[at..at + known.len()].copy_from_slice(known);
         }
         others.push((first, merged));
-        others.sort_unstable_by_key(|(from, _)| *from);
+        sort::by_key(&mut others, |(from, _)| *from);
         self.parts = others;
     }
 

@@ -28,7 +28,7 @@ pub fn names(fields: &[Field]) -> Option<Vec<Box<str>>> {
         }
         names.push(String::from_utf8_lossy(member).to_ascii_lowercase().into_boxed_str());
     }
-    names.sort();
+    sort::by(&mut names, Ord::cmp);
     names.dedup();
     Some(names)
 }

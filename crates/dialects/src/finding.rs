@@ -82,7 +82,7 @@ impl Findings {
 
     /// By line; those without one come first.
     pub fn into_sorted(mut self) -> Vec<Finding> {
-        self.0.sort_by_key(|finding| finding.line);
+        sort::by_key(&mut self.0, |finding| finding.line);
         self.0
     }
 }

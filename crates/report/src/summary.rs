@@ -126,7 +126,7 @@ impl Summary {
     /// Those that took the longest, the longest first.
     pub fn slowest(&self) -> Vec<&Slow> {
         let mut all: Vec<&Slow> = self.slowest.iter().map(|Reverse(slow)| slow).collect();
-        all.sort_unstable_by(|one, other| other.cmp(one));
+        sort::by(&mut all, |one, other| other.cmp(one));
         all
     }
 

@@ -130,7 +130,7 @@ fn of_top(title: &'static str, what: &'static str, top: &Top) -> Table {
 
 fn of_names(title: &'static str, what: &'static str, names: &BTreeMap<&'static str, Count>) -> Table {
     let mut all: Vec<(&str, Count)> = names.iter().map(|(name, count)| (*name, *count)).collect();
-    all.sort_by_key(|(_, count)| std::cmp::Reverse(count.requests));
+    sort::by_key(&mut all, |(_, count)| std::cmp::Reverse(count.requests));
     let rows = all.into_iter().take(ROWS).map(|(name, count)| of_count(name.to_owned(), count)).collect();
     Table { title, what, columns: COUNTS.to_vec(), rows, note: String::new(), chart: Chart::Bars }
 }

@@ -55,7 +55,7 @@ impl Top {
     /// The names with the most requests, the first one first. Equal ones are in the order of their names.
     pub fn most(&self, count: usize) -> Vec<(&[u8], Count)> {
         let mut all: Vec<(&[u8], Count)> = self.names.iter().map(|(name, count)| (&**name, *count)).collect();
-        all.sort_unstable_by(|(one, count), (other, than)| {
+        sort::by(&mut all, |(one, count), (other, than)| {
             than.requests.cmp(&count.requests).then(one.cmp(other))
         });
         all.truncate(count);

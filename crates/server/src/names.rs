@@ -126,7 +126,7 @@ impl Resolver {
             }
             EndpointAddress::Service(name) => self.service(name).await?,
         };
-        targets.sort();
+        sort::by(&mut targets, Ord::cmp);
         let mut known = HashSet::new();
         targets.retain(|target| known.insert(target.address));
         targets.truncate(MAX_ADDRESSES);
@@ -181,7 +181,7 @@ impl Resolver {
                 records.push((srv.priority, srv.target.to_ascii(), srv.port, srv.weight));
             }
         }
-        records.sort();
+        sort::by(&mut records, Ord::cmp);
         records.truncate(MAX_TARGETS);
         let mut why = "it has no SRV records with a target".to_owned();
         let mut targets = Vec::new();

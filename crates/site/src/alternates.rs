@@ -138,7 +138,7 @@ impl AlternateRules {
                 label.language = label.language.or(Some(0));
             }
         }
-        found.sort_by_key(|(label, _)| label.order());
+        sort::by_key(found, |(label, _)| label.order());
     }
 
     /// The index of the alternate that the client prefers. `labels` are arranged.

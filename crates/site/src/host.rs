@@ -115,7 +115,7 @@ impl Hosts {
         let mut addresses: Vec<HostAddress> =
             hosts.iter().flat_map(|host| host.addresses.iter().copied()).collect();
         // Those with a port first.
-        addresses.sort_by_key(|address| (address.ip, address.port.is_none(), address.port));
+        sort::by_key(&mut addresses, |address| (address.ip, address.port.is_none(), address.port));
         addresses.dedup();
         addresses.truncate(MAX_GROUPS);
         let every = || hosts.iter().enumerate();
@@ -277,7 +277,7 @@ impl Names {
             }
         }
         let table = |mut names: Vec<(String, usize, usize)>, star: &str| {
-            names.sort();
+            sort::by(&mut names, Ord::cmp);
             let same = |pair: &&[(String, usize, usize)]| (&pair[0].0, pair[0].1) == (&pair[1].0, pair[1].1);
             if let Some(pair) = names.windows(2).find(same) {
                 return Err(HostsError::DuplicateName(format!("{star}{}", pair[0].0)));

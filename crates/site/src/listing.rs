@@ -645,7 +645,7 @@ fn sort(entries: &mut [Entry], order: SortOrder) {
         Direction::Descending => ordering.reverse(),
     };
     let after_folders = |entry: &Entry| entry.kind != EntryKind::Folder;
-    entries.sort_by(|a, b| {
+    sort::by(entries, |a, b| {
         let chosen = match order.key {
             SortKey::Name => natural(&a.name, &b.name),
             SortKey::Size => a.shown_size().cmp(&b.shown_size()),

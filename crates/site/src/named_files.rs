@@ -56,7 +56,7 @@ impl FileIds {
 
 impl From<Vec<FileId>> for FileIds {
     fn from(mut files: Vec<FileId>) -> FileIds {
-        files.sort_unstable();
+        sort::by(&mut files, Ord::cmp);
         files.dedup();
         FileIds { sorted: files.into() }
     }

@@ -75,7 +75,7 @@ impl Networks {
 
 /// Sorts ranges, and makes one of those that overlap.
 fn merge<T: Ord + Copy>(ranges: &mut Vec<(T, T)>) {
-    ranges.sort_unstable();
+    sort::by(ranges, Ord::cmp);
     ranges.dedup_by(|next, kept| {
         let overlaps = next.0 <= kept.1;
         if overlaps {

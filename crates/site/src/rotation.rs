@@ -70,7 +70,7 @@ impl Rotation {
             Age::Date(_) => None,
         };
         let mut numbered: Vec<(u64, String)> = names.iter().filter_map(number).collect();
-        numbered.sort();
+        sort::by(&mut numbered, Ord::cmp);
         // Those behind a gap stay where they are.
         let mut free = 1;
         numbered.retain(|(number, _)| {
@@ -107,7 +107,7 @@ impl Rotation {
     pub fn removed(&self, base: &str, files: &[(String, u64)]) -> Vec<String> {
         let rotated = |(name, size): &(String, u64)| Some((self.age(base, name)?, name.clone(), *size));
         let mut rotated: Vec<_> = files.iter().filter_map(rotated).collect();
-        rotated.sort();
+        sort::by(&mut rotated, Ord::cmp);
         let mut total = 0_u64;
         let is_kept = |(at, size): (usize, u64)| {
             total = total.saturating_add(size);

@@ -397,12 +397,12 @@ impl Routes {
                 }
             }
         }
-        routes.exact.sort();
-        routes.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        sort::by(&mut routes.exact, Ord::cmp);
+        sort::by_key(&mut routes.prefixes, |(prefix, _)| std::cmp::Reverse(prefix.len()));
         let folder = |prefix: &str| prefix.strip_suffix('/').unwrap_or(prefix).to_owned();
         let folders = routes.prefixes.iter().enumerate().map(|(at, (prefix, _))| (folder(prefix), at));
         routes.folders = folders.collect();
-        routes.folders.sort();
+        sort::by(&mut routes.folders, Ord::cmp);
         for GlobRoutes { by_prefix, .. } in &mut routes.globs {
             by_prefix.resize(1 + routes.prefixes.len(), by_prefix[0]);
         }

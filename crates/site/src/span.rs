@@ -62,7 +62,7 @@ pub fn write(facts: &SpanFacts<'_>, line: &Line<'_>, out: &mut Vec<u8>) -> u64 {
     attributes.of_response(line);
     finish(line.status.code() >= 500 || line.ended.is_some(), out);
     let mut ordered: Vec<&Attempt> = line.upstream.iter().collect();
-    ordered.sort_unstable_by_key(|attempt| attempt.number);
+    sort::by_key(&mut ordered, |attempt| attempt.number);
     for (before, attempt) in ordered.into_iter().enumerate() {
         write_attempt(facts, method, attempt, before, out);
     }

@@ -349,7 +349,7 @@ impl<'s> Site<'s> {
     pub fn finished(mut self, draft: &mut Draft) -> Host {
         self.passes(draft);
         self.find_access_files(draft);
-        self.folders.sort_by_key(|(path, _)| path.len());
+        sort::by_key(&mut self.folders, |(path, _)| path.len());
         let mut urls: BTreeSet<String> = self.trees.iter().map(|tree| tree.url.clone()).collect();
         urls.insert("/".to_owned());
         for (folder, _) in &self.folders {
@@ -516,7 +516,7 @@ impl<'s> Site<'s> {
             }
         }
         // What denies comes first: the first pattern counts.
-        all.sort_by_key(|(_, context, _)| !context.has_access() || context.is_granted());
+        sort::by_key(&mut all, |(_, context, _)| !context.has_access() || context.is_granted());
         for (pattern, context, place) in all {
             let mut scope = context.keys.clone();
             if context.has_access() {

@@ -108,7 +108,7 @@ fn closure(tokens: &[Token], mut states: Vec<usize>) -> Vec<usize> {
         }
         at += 1;
     }
-    states.sort_unstable();
+    sort::by(&mut states, Ord::cmp);
     states.dedup();
     states
 }

@@ -140,7 +140,7 @@ fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Finding
             }
         }
     }
-    all.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+    sort::by_key(&mut all, |(path, _)| std::cmp::Reverse(path.len()));
     all
 }
 

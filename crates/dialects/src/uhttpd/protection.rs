@@ -52,7 +52,7 @@ pub fn protected<'u>(
             }
         }
     }
-    paths.sort_by_key(|path| std::cmp::Reverse(path.len()));
+    sort::by_key(&mut paths, |path| std::cmp::Reverse(path.len()));
     let of = |path: &str| {
         let is_for = |user: &&User| {
             let beginning = path.as_bytes().get(..user.path.len());

@@ -74,7 +74,7 @@ pub fn check(source: &SiteSource) -> ExitCode {
     let place = |finding: &Finding| {
         places.of(finding.keys, &finding.value).map(|place| (place.file.clone(), place.line))
     };
-    findings.sort_by_key(place);
+    sort::by_key(&mut findings, place);
     findings.iter().for_each(|finding| show(finding, path, &places));
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return ExitCode::FAILURE;
@@ -339,7 +339,7 @@ fn published_texts(site: &Site) -> Vec<Finding> {
         _ => None,
     });
     let mut all: Vec<&Expiry> = texts.collect();
-    all.sort_by_key(|expiry| expiry.time);
+    sort::by_key(&mut all, |expiry| expiry.time);
     all.dedup();
     let now = clock::wall();
     let finding = |Expiry { text, time }: &Expiry| {

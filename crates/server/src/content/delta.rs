@@ -212,7 +212,7 @@ impl Search {
             }
         }
         // A client is likely to have a recent one.
-        candidates.sort_by_key(|(stamp, _)| std::cmp::Reverse(stamp.modified));
+        sort::by_key(&mut candidates, |(stamp, _)| std::cmp::Reverse(stamp.modified));
         let mut left = BYTES;
         for (stamp, path) in candidates.into_iter().take(CANDIDATES) {
             let Some(after) = left.checked_sub(stamp.size) else { break };

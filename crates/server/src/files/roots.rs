@@ -88,7 +88,7 @@ impl OpenRoots {
         let all = self.all.iter().map(|(path, opened)| (path.as_path(), opened));
         let mut problems: Vec<(&Path, String)> =
             all.filter_map(|(path, opened)| Some((path, problem(path, opened)?))).collect();
-        problems.sort();
+        sort::by(&mut problems, Ord::cmp);
         problems
     }
 

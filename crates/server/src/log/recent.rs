@@ -249,7 +249,7 @@ impl Recent {
             .filter_map(|entry| entry.end.map(|(micros, order)| (order, micros, entry)))
             .filter(|(order, _, entry)| *order >= first && entry.number != FORGOTTEN)
             .collect();
-        ended.sort_unstable_by_key(|(order, ..)| *order);
+        sort::by_key(&mut ended, |(order, ..)| *order);
         for (_, micros, entry) in ended {
             push_entry(entry, micros, &mut text.last);
         }
@@ -277,7 +277,7 @@ impl Recent {
             .map(|(_, asked)| (asked, None))
             .chain(sending.map(|entry| (&entry.asked, Some(entry))))
             .collect();
-        all.sort_unstable_by_key(|(asked, _)| asked.began);
+        sort::by_key(&mut all, |(asked, _)| asked.began);
         all.into_iter().take(MAX_RUNNING).for_each(|(asked, entry)| show(asked, entry));
     }
 }

@@ -70,7 +70,7 @@ fn own_addresses() -> Vec<IpAddr> {
         // Link-local addresses need a zone, which a URL does not have.
         .filter(|ip| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()))
         .collect();
-    found.sort_by_key(|ip| (!ip.is_loopback(), *ip));
+    sort::by_key(&mut found, |ip| (!ip.is_loopback(), *ip));
     found.dedup();
     found
 }

@@ -66,7 +66,7 @@ impl LoggerPlan {
         let mut plans: Vec<LoggerPlan> =
             files.into_iter().chain([Targets::Readers(readers)]).map(plan).collect();
         plans.retain(|plan| !plan.targets.sinks().is_empty());
-        plans.sort_by_key(|plan| plan.index(&site.log.error).is_none());
+        sort::by_key(&mut plans, |plan| plan.index(&site.log.error).is_none());
         plans
     }
 

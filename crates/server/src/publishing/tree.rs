@@ -298,7 +298,7 @@ pub fn snapshot(store: &Store, path: &Below) -> Result<Snapshot, Failure> {
             }
         }
     }
-    all.sort_by(|one, other| one.0.cmp(&other.0));
+    sort::by(&mut all, |one, other| one.0.cmp(&other.0));
     Ok(all)
 }
 

@@ -74,7 +74,7 @@ pub fn sweep(store: &Store, now: i64) -> Result<usize, Failure> {
             None => remove(store, token)?,
         }
     }
-    complete.sort_unstable();
+    sort::by(&mut complete, Ord::cmp);
     for (_, token) in complete.iter().rev().skip(MAX_COMPLETE) {
         remove(store, token)?;
     }

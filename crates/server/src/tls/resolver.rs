@@ -139,7 +139,7 @@ impl fmt::Debug for Resolver {
 impl Choices {
     fn new(own: &[usize], material: &Material, keys: &[Arc<CertifiedKey>]) -> Choices {
         let mut sorted: Vec<usize> = own.to_vec();
-        sorted.sort_by_key(|at| rank(keys[*at].key.algorithm()));
+        sort::by_key(&mut sorted, |at| rank(keys[*at].key.algorithm()));
         let mut choices = Choices {
             keys: sorted.iter().map(|at| keys[*at].clone()).collect(),
             exact: HashMap::new(),

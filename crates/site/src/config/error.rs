@@ -130,7 +130,7 @@ impl Errors {
     pub fn into_sorted(self) -> Vec<ConfigError> {
         let mut errors = self.errors.into_inner();
         let files: Vec<PathBuf> = errors.iter().map(|error| error.file.clone()).collect();
-        errors.sort_by_key(|error| (files.iter().position(|file| *file == error.file), error.line));
+        sort::by_key(&mut errors, |error| (files.iter().position(|file| *file == error.file), error.line));
         errors
     }
 }

@@ -162,7 +162,7 @@ impl Lines<'_> {
 
     fn table(&self, table: DeTable, place: Place, level: usize) -> Table {
         let mut pairs: Vec<_> = table.into_iter().collect();
-        pairs.sort_by_key(|(key, _)| key.span().start);
+        sort::by_key(&mut pairs, |(key, _)| key.span().start);
         let entry = |(key, value): (Spanned<DeString>, _)| Entry {
             place: self.place(key.span().start),
             key: key.into_inner().into_owned(),

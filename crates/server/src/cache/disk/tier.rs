@@ -79,7 +79,7 @@ impl DiskTier {
         let found = self.disk.run_for_request(self.store.folder().device, Work::File, find).await;
         let mut found: Vec<FoundResponse> =
             found.unwrap_or_default().into_iter().filter_map(|found| self.response(found)).collect();
-        found.sort_by_key(|found| std::cmp::Reverse(found.stored.times.received));
+        sort::by_key(&mut found, |found| std::cmp::Reverse(found.stored.times.received));
         found
     }
 

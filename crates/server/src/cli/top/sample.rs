@@ -105,8 +105,8 @@ impl Sample {
                 _ => {}
             }
         }
-        sample.running.sort_by_key(|request| std::cmp::Reverse(request.micros));
-        sample.last.sort_by_key(|request| std::cmp::Reverse(request.time));
+        sort::by_key(&mut sample.running, |request| std::cmp::Reverse(request.micros));
+        sort::by_key(&mut sample.last, |request| std::cmp::Reverse(request.time));
         sample
     }
 

@@ -250,7 +250,7 @@ fn zones(change: &Change<'_>, order: Order, size: Size) -> Vec<Line> {
         Order::Bytes => load.bytes,
         Order::Name => 0.0,
     };
-    loads.sort_by(|one, other| {
+    sort::by(&mut loads, |one, other| {
         key(other).partial_cmp(&key(one)).unwrap_or(Ordering::Equal).then(one.zone.name.cmp(&other.zone.name))
     });
     let row =
@@ -303,7 +303,7 @@ fn endpoints(change: &Change<'_>, size: Size) -> Vec<Line> {
         let text = row(state, &span(*age), &flight, &rate, &failures, &format!("{application} {name}"));
         rows.push((style, Line { style, text }));
     }
-    rows.sort_by_key(|(style, _)| std::cmp::Reverse(*style));
+    sort::by_key(&mut rows, |(style, _)| std::cmp::Reverse(*style));
     lines.extend(rows.into_iter().map(|(_, line)| line));
     lines
 }
