@@ -93,13 +93,13 @@ pub async fn forward(
 ) -> Result<Outcome, Stale> {
     let Request { head, connection, .. } = request;
     let (length, source) = match body.length() {
-        // The client may have announced an empty body.
-        Length::None => ((head.framing == Framing::Sized(0)).then_some(Some(0)), BodySource::Empty),
+        // The client has announced an empty body.
+        Length::None if head.framing == Framing::Sized(0) => (Length::Sized(0), BodySource::Empty),
+        Length::None => (Length::None, BodySource::Empty),
         Length::Sized(bytes) if bytes > max_body => {
             return Ok((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
         }
-        Length::Sized(bytes) => (Some(Some(bytes)), BodySource::Client(body.clone(), max_body)),
-        Length::Unknown => (Some(None), BodySource::Client(body.clone(), max_body)),
+        length => (length, BodySource::Client(body.clone(), max_body)),
     };
     // A connection with credentials is for no other request.
     let is_shared = !head.names.contains(Names::AUTHORIZATION) && to.idle_connections.keeps();
@@ -109,71 +109,73 @@ pub async fn forward(
         services: services.clone(),
         stream: RefCell::new(Some(to.stream)),
         out: RefCell::new((direct_head(head, &NAME, length, next), 0)),
-        is_chunked: length == Some(None),
+        is_chunked: length == Length::Unknown,
         body_ended: Cell::new(false),
         is_connected: Cell::new(false),
         has_received: received.clone(),
         kept: is_shared.then_some((to.idle_connections, to.origin)),
         _permit: to.permit,
     };
-    let wanted = if head.method == Method::Head { Wanted::Head } else { Wanted::All };
     let request = UpstreamRequest {
         message: Message::Http(Vec::new()),
-        wanted,
+        wanted: if head.method == Method::Head { Wanted::Head } else { Wanted::All },
         repeats: Repeats::No,
         label: label(head, connection.client).into(),
         upgrade: None,
         accepts: Accepts::Content,
         trailers: RequestTrailers::default(),
         response_trailers: None,
-        is_open_ended: length == Some(None),
+        is_open_ended: length == Length::Unknown,
         authority: std::str::from_utf8(head.authority).unwrap_or_default().into(),
         upstream_name: to.name.clone(),
     };
     let OriginConnection { first_byte, idle, is_kept, name, .. } = to;
     let timeouts = Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX };
-    let began = Instant::now();
-    let (transport, kind) = (Box::new(transport), Kind::Application);
+    let (transport, kind, began) = (Box::new(transport), Kind::Application, Instant::now());
     let mut exchange = Exchange::new(services, transport, kind, timeouts, &request, source, began);
     exchange.attempt = Some(to.attempt);
-    let Answered { exchange, head, received } = match exchange.receive_answer(&Interims::dropped()).await {
-        Ok(answered) => answered,
-        Err(Failure::Reported(status)) => return Ok(Outcome::Failed(status)),
-        Err(Failure::Rejected(rejection)) => return Ok(Outcome::Rejected(rejection)),
-        Err(Failure::NoResponse(_)) if is_kept && !received.get() => return Err(Stale),
+    match exchange.receive_answer(&Interims::dropped()).await {
+        Ok(answered) => Ok(respond(services, answered, &request, form).await),
+        Err(Failure::Reported(status)) => Ok(Outcome::Failed(status)),
+        Err(Failure::Rejected(rejection)) => Ok(Outcome::Rejected(rejection)),
+        Err(Failure::NoResponse(_)) if is_kept && !received.get() => Err(Stale),
         Err(Failure::NoResponse(failure)) => {
-            return Ok(Outcome::Failed(report(services, &request.label, &name, &failure)));
+            Ok(Outcome::Failed(report(services, &request.label, &name, &failure)))
         }
-    };
+    }
+}
+
+/// Makes a response of that of the server.
+async fn respond(services: &Services, answered: Answered, request: &UpstreamRequest, form: Form) -> Outcome {
+    let Answered { exchange, head, received } = answered;
     // It would ask the client for a password of this proxy.
     if head.status.code() == PROXY_AUTHENTICATION_REQUIRED {
-        log::warn(format_args!("{}: {name} has responded with the status 407 of a proxy", request.label));
-        return Ok(Outcome::Failed(Status::BAD_GATEWAY));
+        let UpstreamRequest { label, upstream_name, .. } = request;
+        log::warn(format_args!("{label}: {upstream_name} has responded with the status 407 of a proxy"));
+        return Outcome::Failed(Status::BAD_GATEWAY);
     }
-    let content = match Box::pin(content(exchange, wanted, &head, received)).await {
+    let content = match Box::pin(content(exchange, request.wanted, &head, received)).await {
         Ok(content) => content,
-        Err(outcome) => return Ok(outcome),
+        Err(outcome) => return outcome,
     };
     let via = format!("1.1 {}", *NAME);
     if form == Form::Unrendered {
         let field = |name: &str, value: &[u8]| cache::Field { name: name.into(), value: value.into() };
-        let own = |known: &[u8]| is_name(known, "server");
-        let received = head.fields.iter().filter(|received| !own(received.name));
+        let received = head.fields.iter().filter(|received| !is_name(received.name, "server"));
         let received =
             received.map(|received| field(&String::from_utf8_lossy(received.name), received.value));
         let fields = received.chain([field("Via", via.as_bytes())]).collect();
-        return Ok(Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content })));
+        return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }));
     }
     let mut writer = HeadWriter::new(services, None, head.status);
-    // The server writes these itself.
-    for field in
-        head.fields.iter().filter(|field| !["date", "server"].iter().any(|own| is_name(field.name, own)))
-    {
-        if let Ok(name) = std::str::from_utf8(field.name) {
+    for field in head.fields.iter() {
+        // The server writes these itself.
+        let is_own = ["date", "server"].iter().any(|own| is_name(field.name, own));
+        if let (false, Ok(name)) = (is_own, std::str::from_utf8(field.name)) {
             writer = writer.field(name, field.value);
         }
     }
-    Ok(Outcome::Response(content.respond(writer.field("Via", via))))
+    Outcome::Response(content.respond(writer.field("Via", via)))
 }
 
 /// One request on a connection.

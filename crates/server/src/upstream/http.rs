@@ -24,6 +24,7 @@ use super::head::HeadParser;
 use super::transport::{Connection, ReadError, Retry, Transport};
 use crate::peer::Peer;
 use crate::pool::PooledConnection;
+use crate::request::body::Length;
 use crate::services::Services;
 
 /// In `Via`.
@@ -247,14 +248,9 @@ pub fn request_head(
 }
 
 /// The head of a request that a forward proxy, `name`, sends to the server of its URL: as the client has sent it
-/// (RFC 9110 §7.7), in the form for origin servers. `length`: of the body; `None` inside: it is chunked.
+/// (RFC 9110 §7.7), in the form for origin servers. `length`: of the body, which is chunked where it is not known.
 /// `persistence`: of the connection.
-pub fn direct_head(
-    head: &Head<'_>,
-    name: &str,
-    length: Option<Option<u64>>,
-    persistence: Persistence,
-) -> Vec<u8> {
+pub fn direct_head(head: &Head<'_>, name: &str, length: Length, persistence: Persistence) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     let has_path = head.raw_target.matches('/').count() > 2 || head.target.query().is_some();
     let path = match head.target.path() {
@@ -280,9 +276,9 @@ pub fn direct_head(
     }
     put_via(head, name, &mut out);
     match length {
-        None => {}
-        Some(None) => put(&mut out, &[b"Transfer-Encoding: chunked\r\n"]),
-        Some(Some(bytes)) => {
+        Length::None => {}
+        Length::Unknown => put(&mut out, &[b"Transfer-Encoding: chunked\r\n"]),
+        Length::Sized(bytes) => {
             out.extend_from_slice(b"Content-Length: ");
             write_number(bytes, &mut out);
             out.extend_from_slice(b"\r\n");

@@ -42,6 +42,7 @@ use crate::pool::selection::Choice;
 use crate::request::Arrival;
 use crate::response::{RequestOrigin, Response};
 use crate::response_head::HeadWriter;
+use crate::services::Services;
 use crate::stats::Count;
 use crate::trace::Trace;
 
@@ -101,9 +102,8 @@ pub struct Rest {
 /// A response of which one read has all.
 struct WholeResponse<'a> {
     head: UpstreamHead,
+    /// Empty where the status has none.
     content: Cow<'a, [u8]>,
-    /// Of the content. `None`: the status has none.
-    length: Option<u64>,
     persistence: Persistence,
 }
 
@@ -128,18 +128,9 @@ impl SentRequest {
         let pool = upstreams.pools.get(upstream_id)?;
         let mut connection = pool.take_ready(Choice::Any, &[])?;
         let began = clock::micros();
-        let length = (head.framing == Framing::Sized(0)).then_some(0);
-        let (fastcgi, bytes) = match upstream.protocol {
-            Protocol::FastCgi => {
-                match fastcgi::request(services, script, outgoing, length, &mut connection) {
-                    Some((id, records)) => (Some(id), records),
-                    None => {
-                        connection.release();
-                        return None;
-                    }
-                }
-            }
-            _ => (None, http::request(script, outgoing, length)),
+        let Some((fastcgi, bytes)) = write(services, upstream, script, outgoing, &mut connection) else {
+            connection.release();
+            return None;
         };
         let log = services.access.names_upstreams(host).then(|| {
             let log = Rc::new(UpstreamLog::of_trace(services.access.sends_spans_of(trace)));
@@ -148,17 +139,11 @@ impl SentRequest {
             (log, attempt)
         });
         let parent = log.as_ref().and_then(|(_, attempt)| attempt.parent());
-        let mut bytes = match parent {
+        let bytes = match parent {
             Some(parent) => parent.written(&bytes),
             None => bytes,
         };
-        let mut sent = 0;
-        // One turn of the loop may send more requests than the runtime's budget of a task.
-        let sending = poll_fn(|cx| connection.poll_send(cx, &bytes, &mut sent));
-        match pin!(unconstrained(sending)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Err(_)) => return None,
-            Poll::Ready(Ok(())) | Poll::Pending => _ = bytes.drain(..sent),
-        }
+        let unsent = send_at_once(&connection, bytes)?;
         services.counts.add(Count::UpstreamRequests, 1);
         log.iter().for_each(|(_, attempt)| attempt.on_idle_connection());
         let running = services.access.recent.run(&LoggedRequest {
@@ -178,7 +163,7 @@ impl SentRequest {
             route: planned.route,
             connection: Some(connection),
             fastcgi,
-            unsent: bytes,
+            unsent,
             received: Vec::new(),
             began,
             log,
@@ -265,7 +250,7 @@ impl SentRequest {
     /// Made in `buffer`. `None`: this is not a whole response, or one that means more than a response to the client.
     fn respond(&self, received: &[u8], mut buffer: Vec<u8>) -> Option<(Response, Persistence)> {
         let services = &self.upstreams.services;
-        let WholeResponse { head, content, length, persistence } = match self.fastcgi {
+        let WholeResponse { head, content, persistence } = match self.fastcgi {
             Some(id) => fastcgi::response(self.connection.as_ref()?, id, received)?,
             None => http::response(received)?,
         };
@@ -295,7 +280,9 @@ impl SentRequest {
         if let Some((_, attempt)) = &self.log {
             attempt.on_response(head.status, content.len());
         }
-        let writer = length.into_iter().fold(writer, HeadWriter::length);
+        if head.status.allows_body() {
+            writer = writer.length(content.len() as u64);
+        }
         let (upstream, trace) = (self.log().cloned(), self.trace);
         let has_origin = upstream.is_some() || trace.is_some();
         let origin = has_origin
@@ -317,6 +304,34 @@ impl Drop for SentRequest {
             connection.close();
         }
     }
+}
+
+/// The bytes of the whole request, and its ID on its connection. `None`: the request cannot be sent.
+fn write(
+    services: &Services,
+    upstream: &Upstream,
+    script: &Script,
+    outgoing: &Outgoing<'_>,
+    connection: &mut PooledConnection,
+) -> Option<(Option<RequestId>, Vec<u8>)> {
+    let length = (outgoing.head.framing == Framing::Sized(0)).then_some(0);
+    if upstream.protocol == Protocol::FastCgi {
+        let (id, records) = fastcgi::request(services, script, outgoing, length, connection)?;
+        return Some((Some(id), records));
+    }
+    Some((None, http::request(script, outgoing, length)))
+}
+
+/// What the connection has not taken of `bytes`. `None`: it has failed.
+fn send_at_once(connection: &PooledConnection, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+    let mut sent = 0;
+    // One turn of the loop may send more requests than the runtime's budget of a task.
+    let sending = unconstrained(poll_fn(|cx| connection.poll_send(cx, &bytes, &mut sent)));
+    if let Poll::Ready(Err(_)) = pin!(sending).poll(&mut Context::from_waker(Waker::noop())) {
+        return None;
+    }
+    bytes.drain(..sent);
+    Some(bytes)
 }
 
 /// Whether the request needs only a connection, and its response nothing but the route.

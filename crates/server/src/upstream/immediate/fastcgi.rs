@@ -62,16 +62,16 @@ pub fn response<'a>(
 ) -> Option<WholeResponse<'a>> {
     let output = connection.fastcgi.as_ref()?.whole(id, received)?;
     let Step::Head(head, used) = HeadParser::cgi().receive(&output) else { return None };
+    let received = output.len() - used;
     let content = match output {
+        // A script may write content all the same.
+        _ if !head.status.allows_body() => Cow::Borrowed(&[][..]),
         Cow::Borrowed(output) => Cow::Borrowed(&output[used..]),
         Cow::Owned(mut output) => Cow::Owned(output.split_off(used)),
     };
-    let length = length(&head, content.len())?;
-    let content = if length.is_none() { Cow::Borrowed(&[][..]) } else { content };
-    (!head.is_local_redirect).then_some(WholeResponse {
+    (is_whole(&head, received) && !head.is_local_redirect).then_some(WholeResponse {
         head,
         content,
-        length,
         persistence: head::Persistence::KeepAlive,
     })
 }
@@ -92,15 +92,13 @@ pub fn abort(connection: &mut PooledConnection, id: RequestId) -> Vec<u8> {
     record
 }
 
-/// The length of the content, if the `received` bytes of the body are all of it, and few. `None` inside: the status has
-/// no content.
-fn length(head: &UpstreamHead, received: usize) -> Option<Option<u64>> {
+/// Whether the `received` bytes of a body are all of it, and few.
+fn is_whole(head: &UpstreamHead, received: usize) -> bool {
     let received = received as u64;
     match head.framing {
-        // A script may write content all the same.
-        Framing::None | Framing::Sized(_) if !head.status.allows_body() => Some(None),
-        Framing::Sized(bytes) => (received == bytes).then_some(Some(bytes)),
-        Framing::None => (received <= memory::RESPONSE).then_some(Some(received)),
-        Framing::Chunked => None,
+        Framing::None | Framing::Sized(_) if !head.status.allows_body() => true,
+        Framing::Sized(bytes) => received == bytes,
+        Framing::None => received <= memory::RESPONSE,
+        Framing::Chunked => false,
     }
 }

@@ -30,16 +30,17 @@ pub fn request(script: &Script, outgoing: &Outgoing<'_>, length: Option<u64>) ->
 pub fn response(received: &[u8]) -> Option<WholeResponse<'_>> {
     let Step::Head(head, used) = HeadParser::http().receive(received) else { return None };
     let content = &received[used..];
-    let length = length(&head, content.len())?;
-    Some(WholeResponse { persistence: head.persistence, head, content: Cow::Borrowed(content), length })
+    is_whole(&head, content.len()).then_some(WholeResponse {
+        persistence: head.persistence,
+        head,
+        content: Cow::Borrowed(content),
+    })
 }
 
-/// The length of the content, if a body of `received` bytes is all of it. `None` inside: the status has no content.
-fn length(head: &UpstreamHead, received: usize) -> Option<Option<u64>> {
+/// Whether the `received` bytes of a body are all of it.
+fn is_whole(head: &UpstreamHead, received: usize) -> bool {
     match head.framing {
-        Framing::Sized(bytes) if head.status.allows_body() => {
-            (received as u64 == bytes).then_some(Some(bytes))
-        }
-        framing => (!head.status.allows_body() && !framing.has_body() && received == 0).then_some(None),
+        Framing::Sized(bytes) if head.status.allows_body() => received as u64 == bytes,
+        framing => !head.status.allows_body() && !framing.has_body() && received == 0,
     }
 }
