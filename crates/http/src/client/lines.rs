@@ -36,12 +36,12 @@ pub struct HeadLines {
     count: usize,
     /// Bytes, also of interim responses before this head.
     size: usize,
-    position: LinePosition,
+    state: LineState,
 }
 
 /// The position in the current line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LinePosition {
+enum LineState {
     Start,
     Within,
     /// After CR. LF must follow.
@@ -61,7 +61,7 @@ pub enum Progress {
 /// Fields in the order of their lines. A name is a token; a value has no control character except HTAB.
 #[derive(Debug, Clone, Default)]
 pub struct FieldSection {
-    /// The lines. Behind one that `take_fields` has taken, there is its CRLF.
+    /// The lines. Behind one that `read_whole_fields` has read, there is its CRLF.
     bytes: Vec<u8>,
     lines: Vec<FieldLine>,
     /// Of all lines.
@@ -138,42 +138,42 @@ impl HeadLines {
             start: 0,
             count: 0,
             size: 0,
-            position: LinePosition::Start,
+            state: LineState::Start,
         }
     }
 
     /// Reads up to the end of a line. Removes the consumed bytes from `input`.
-    pub fn read(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
-        match self.read_line(input) {
+    pub fn read_line(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
+        match self.read_whole_line(input) {
             Some(progress) => Ok(progress),
-            None => self.read_part(input),
+            None => self.read_part_of_line(input),
         }
     }
 
     /// Reads a line that is whole in the input, as nearly all are: text without HTAB, and CRLF. `None`: it is another
     /// one, and nothing is read.
     #[inline]
-    fn read_line(&mut self, input: &mut &[u8]) -> Option<Progress> {
+    fn read_whole_line(&mut self, input: &mut &[u8]) -> Option<Progress> {
         let length = text_len(input);
         let (text, rest) = input.split_at(length);
         let rest = rest.strip_prefix(b"\r\n")?;
         let size = self.size + length + b"\r\n".len();
-        let is_usual = self.position == LinePosition::Start
+        let is_usual = self.state == LineState::Start
             && text.first() != Some(&b' ')
             && length <= self.limits.line
             && size <= self.limits.head;
         if !is_usual {
             return None;
         }
-        self.push(text);
+        self.append(text);
         (self.size, *input) = (size, rest);
         Some(if text.is_empty() { Progress::End } else { Progress::Line })
     }
 
-    /// Takes the lines at the start of the input as fields, and copies them all at once. It stops at a line that is not
-    /// whole, or not text without HTAB, and CRLF. That one is for `read`.
-    pub fn take_fields(&mut self, input: &mut &[u8]) {
-        if self.position != LinePosition::Start {
+    /// Reads the lines at the start of the input as fields, and copies them all at once. It stops at a line that is not
+    /// whole, or not text without HTAB, and CRLF. That one is for `read_line`.
+    pub fn read_whole_fields(&mut self, input: &mut &[u8]) {
+        if self.state != LineState::Start {
             return;
         }
         let (bytes, before, mut at) = (*input, self.section.bytes.len(), 0);
@@ -201,17 +201,17 @@ impl HeadLines {
         *input = &bytes[at..];
     }
 
-    fn read_part(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
+    fn read_part_of_line(&mut self, input: &mut &[u8]) -> Result<Progress, LineError> {
         while let Some(&first) = input.first() {
-            let is_text = match self.position {
-                LinePosition::Start => !first.is_ascii_control() && first != b' ',
-                LinePosition::Within => !first.is_ascii_control(),
-                LinePosition::Cr => false,
+            let is_text = match self.state {
+                LineState::Start => !first.is_ascii_control() && first != b' ',
+                LineState::Within => !first.is_ascii_control(),
+                LineState::Cr => false,
             };
             // The text of the line at once, as nothing in it has to be looked at.
             if is_text {
-                self.position = LinePosition::Within;
-                self.take_text(input)?;
+                self.state = LineState::Within;
+                self.read_text(input)?;
                 continue;
             }
             let (byte, rest) = (first, &input[1..]);
@@ -220,22 +220,22 @@ impl HeadLines {
             if self.size > self.limits.head {
                 return Err(LineError::TooLarge);
             }
-            match (self.position, byte) {
-                (LinePosition::Start | LinePosition::Cr, b'\n') if self.line().is_empty() => {
+            match (self.state, byte) {
+                (LineState::Start | LineState::Cr, b'\n') if self.line().is_empty() => {
                     return Ok(Progress::End);
                 }
-                (LinePosition::Within | LinePosition::Cr, b'\n') => {
-                    self.position = LinePosition::Start;
+                (LineState::Within | LineState::Cr, b'\n') => {
+                    self.state = LineState::Start;
                     return Ok(Progress::Line);
                 }
-                (LinePosition::Cr, _) => return Err(LineError::Control),
-                (_, b'\r') => self.position = LinePosition::Cr,
-                (LinePosition::Start, b' ' | b'\t') => return Err(LineError::Folded),
+                (LineState::Cr, _) => return Err(LineError::Control),
+                (_, b'\r') => self.state = LineState::Cr,
+                (LineState::Start, b' ' | b'\t') => return Err(LineError::Folded),
                 (_, byte) if is_control(byte) => return Err(LineError::Control),
                 _ if self.line().len() >= self.limits.line => return Err(LineError::LineTooLong),
                 (_, byte) => {
                     self.section.bytes.push(byte);
-                    self.position = LinePosition::Within;
+                    self.state = LineState::Within;
                 }
             }
         }
@@ -243,12 +243,12 @@ impl HeadLines {
     }
 
     /// Adds the bytes in front of the next control character to the current line. Errors: a limit, where it is reached.
-    fn take_text(&mut self, input: &mut &[u8]) -> Result<(), LineError> {
+    fn read_text(&mut self, input: &mut &[u8]) -> Result<(), LineError> {
         let length = text_len(input);
         let of_head = self.limits.head - self.size.min(self.limits.head);
         let of_line = self.limits.line - self.line().len().min(self.limits.line);
         let (text, rest) = input.split_at(length.min(of_head).min(of_line));
-        self.push(text);
+        self.append(text);
         self.size += text.len();
         *input = rest;
         if text.len() == length {
@@ -261,7 +261,7 @@ impl HeadLines {
     }
 
     #[inline]
-    fn push(&mut self, text: &[u8]) {
+    fn append(&mut self, text: &[u8]) {
         if self.section.bytes.capacity() < USUAL.0 {
             self.section.bytes.reserve(USUAL.0);
             self.section.lines.reserve(USUAL.1);
@@ -275,12 +275,12 @@ impl HeadLines {
     }
 
     /// No line is complete yet.
-    pub fn is_first(&self) -> bool {
+    pub fn is_first_line(&self) -> bool {
         self.count == 0
     }
 
     /// Adds the complete line to the section as a field.
-    pub fn take_field(&mut self) -> Result<(), LineError> {
+    pub fn add_field(&mut self) -> Result<(), LineError> {
         let line = self.line();
         let colon = token_len(line);
         if colon == 0 || line.get(colon) != Some(&b':') {
@@ -291,18 +291,18 @@ impl HeadLines {
         }
         let field = FieldLine::of(self.start, line, colon);
         self.section.push(field);
-        self.skip();
+        self.end_line();
         Ok(())
     }
 
-    /// Ends the complete line, which is not a field.
-    pub fn skip(&mut self) {
+    /// Ends the complete line. The next one begins.
+    pub fn end_line(&mut self) {
         self.start = self.section.bytes.len();
         self.count += 1;
     }
 
     /// Takes the fields of an interim response. Its bytes count towards the limit of the head.
-    pub fn restart(&mut self) -> FieldSection {
+    pub fn take_interim(&mut self) -> FieldSection {
         let next = HeadLines { size: self.size, ..HeadLines::new(self.limits) };
         std::mem::replace(self, next).into_section()
     }
@@ -316,7 +316,7 @@ impl HeadLines {
     }
 
     /// The rule that the end of the input breaks.
-    pub fn end(&self) -> LineError {
+    pub fn error_at_end(&self) -> LineError {
         if self.size == 0 { LineError::Empty } else { LineError::Incomplete }
     }
 
@@ -326,7 +326,7 @@ impl HeadLines {
     }
 
     /// The position of a field, by its index.
-    pub fn position_of(&self, field: usize) -> Position {
+    pub fn position_of_field(&self, field: usize) -> Position {
         let FieldLine { start, value: (_, end), .. } = self.section.lines[field];
         let others = self.count - self.section.lines.len();
         Position::new(field + others + 1, &self.section.bytes[start as usize..end as usize])
@@ -423,7 +423,7 @@ impl FieldSection {
     }
 
     /// Removes the fields `NOT_PASSED_ON`.
-    pub fn remove_hop_by_hop(&mut self) {
+    pub fn remove_not_passed_on(&mut self) {
         if self.known.has_any_of(NOT_PASSED_ON) {
             self.lines.retain(|line| !line.known.is_some_and(|known| NOT_PASSED_ON.has(known)));
             self.known = self.known.without(NOT_PASSED_ON);
@@ -431,10 +431,10 @@ impl FieldSection {
     }
 
     /// Removes the fields `NOT_PASSED_ON`, and those that `Connection` names (RFC 9110 §7.6.1).
-    pub fn remove_fields_of_hop(&mut self) {
+    pub fn remove_hop_by_hop(&mut self) {
         // Most heads. They need no list.
         if self.is_kept_alive() {
-            return self.remove_hop_by_hop();
+            return self.remove_not_passed_on();
         }
         let options = self.connection_options().filter(|option| !NOT_PASSED_ON.has_name(option));
         let options: Vec<Vec<u8>> = options.map(<[u8]>::to_vec).collect();
@@ -442,7 +442,7 @@ impl FieldSection {
             let is_option = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
             self.retain(|line, bytes| !is_option(line.field(bytes).name));
         }
-        self.remove_hop_by_hop();
+        self.remove_not_passed_on();
     }
 
     /// Removes all fields of this kind.

@@ -80,10 +80,10 @@ impl Parser {
         let mut rest = input;
         // Bounded: each pass takes at least a byte.
         loop {
-            if !self.lines.is_first() {
-                self.lines.take_fields(&mut rest);
+            if !self.lines.is_first_line() {
+                self.lines.read_whole_fields(&mut rest);
             }
-            let result = match self.lines.read(&mut rest) {
+            let result = match self.lines.read_line(&mut rest) {
                 Ok(Progress::NeedMore) => return Step::More(self),
                 Ok(Progress::Line) => self.line(),
                 Ok(Progress::End) if self.is_interim() => match self.take_interim() {
@@ -106,15 +106,15 @@ impl Parser {
 
     /// The error of a connection that ends inside the head.
     pub fn end(self) -> ResponseError {
-        ResponseError { cause: self.lines.end(), position: self.lines.position() }
+        ResponseError { cause: self.lines.error_at_end(), position: self.lines.position() }
     }
 
     fn line(&mut self) -> Result<(), LineError> {
-        if !self.lines.is_first() {
-            return self.lines.take_field();
+        if !self.lines.is_first_line() {
+            return self.lines.add_field();
         }
         self.status_line = Some(status_line(self.lines.line())?);
-        self.lines.skip();
+        self.lines.end_line();
         Ok(())
     }
 
@@ -126,11 +126,11 @@ impl Parser {
     fn take_interim(&mut self) -> Result<Interim, LineError> {
         let code = self.status_line.take().map_or(0, |(_, code)| code);
         let status = Status::new(code).ok_or(LineError::StatusRange)?;
-        let mut fields = self.lines.restart();
+        let mut fields = self.lines.take_interim();
         if !matches!(fields.framing(Version::Http11), Ok(Framing::None | Framing::Sized(0))) {
             self.persistence = Persistence::Close;
         }
-        fields.remove_fields_of_hop();
+        fields.remove_hop_by_hop();
         Ok(Interim { status, fields })
     }
 
@@ -144,7 +144,7 @@ impl Parser {
         for known in [KnownField::ContentType, KnownField::Location] {
             self.lines.section().single(known).map_err(|second| ResponseError {
                 cause: LineError::Twice,
-                position: self.lines.position_of(second),
+                position: self.lines.position_of_field(second),
             })?;
         }
         let mut fields = self.lines.into_section();
@@ -154,7 +154,7 @@ impl Parser {
                 && fields.connection_options().any(|option| option.eq_ignore_ascii_case(b"close"));
         let persistence = if closes { Persistence::Close } else { self.persistence };
         let trailer = trailers::announced(fields.known(KnownField::Trailer), |_| false);
-        fields.remove_fields_of_hop();
+        fields.remove_hop_by_hop();
         Ok(Head { status, framing, persistence, fields, upgrade: None, trailer })
     }
 
@@ -168,7 +168,7 @@ impl Parser {
         if version != Version::Http11 || framing != Framing::None || upgrade.is_none() {
             return Err(whole(LineError::StatusRange));
         }
-        fields.remove_fields_of_hop();
+        fields.remove_hop_by_hop();
         let (status, persistence) = (Status::SWITCHING_PROTOCOLS, Persistence::Close);
         Ok(Head { status, framing, persistence, fields, upgrade, trailer: None })
     }

@@ -88,7 +88,7 @@ impl Parser {
         let mut rest = input;
         // Bounded: each pass takes at least a byte.
         loop {
-            let result = match self.lines.read(&mut rest) {
+            let result = match self.lines.read_line(&mut rest) {
                 Ok(Progress::NeedMore) => return Step::More(self),
                 Ok(Progress::Line) => self.line(),
                 Ok(Progress::End) => {
@@ -110,31 +110,32 @@ impl Parser {
 
     /// The error of an output that ends inside the head.
     pub fn end(self) -> ResponseError {
-        ResponseError { cause: self.lines.end().into(), position: self.lines.position() }
+        ResponseError { cause: self.lines.error_at_end().into(), position: self.lines.position() }
     }
 
     /// A CGI response has no interim status.
     fn line(&mut self) -> Result<(), LineError> {
         let line = self.lines.line();
-        if !(self.lines.is_first() && line.starts_with(b"HTTP/")) {
-            return self.lines.take_field();
+        if !(self.lines.is_first_line() && line.starts_with(b"HTTP/")) {
+            return self.lines.add_field();
         }
         let (version, code) = status_line(line)?;
         self.status_line = Some((version, final_status(code)?));
-        self.lines.skip();
+        self.lines.end_line();
         Ok(())
     }
 
     fn finish(self) -> Result<Head, ResponseError> {
         let result = self.interpret().map_err(|(cause, field)| {
-            let position = field.map_or_else(|| Position::new(1, b""), |field| self.lines.position_of(field));
+            let position =
+                field.map_or_else(|| Position::new(1, b""), |field| self.lines.position_of_field(field));
             ResponseError { cause, position }
         });
         let (kind, status, framing) = result?;
         let mut fields = self.lines.into_section();
         match self.status_line {
-            Some(_) => fields.remove_fields_of_hop(),
-            None => fields.remove_hop_by_hop(),
+            Some(_) => fields.remove_hop_by_hop(),
+            None => fields.remove_not_passed_on(),
         }
         fields.remove(KnownField::Status);
         Ok(Head { kind, status, framing, fields })
@@ -143,7 +144,7 @@ impl Parser {
     /// RFC 3875 §6.2 and §6.3.
     fn interpret(&self) -> Result<(Kind, Status, Framing), Fault> {
         let fields = self.lines.section();
-        if self.lines.is_first() {
+        if self.lines.is_first_line() {
             return Err((Cause::NoField, None));
         }
         let single =
