@@ -41,7 +41,8 @@ pub struct SharedConnection {
     reserved: Cell<u16>,
     /// Was it kept from an earlier request, and has nothing been sent on it since?
     is_reused: Cell<bool>,
-    driver: RefCell<Option<Waker>>,
+    /// Of the task that sends and receives.
+    task: RefCell<Option<Waker>>,
     /// Streams that wait until they may write.
     writers: RefCell<Vec<Waker>>,
 }
@@ -120,7 +121,7 @@ impl SharedConnection {
             inboxes: RefCell::default(),
             reserved: Cell::new(0),
             is_reused,
-            driver: RefCell::default(),
+            task: RefCell::default(),
             writers: RefCell::default(),
         });
         let stream = shared.reserve();
@@ -157,7 +158,7 @@ impl SharedConnection {
 
     /// Ready when the connection has ended.
     fn poll(self: &Rc<SharedConnection>, cx: &mut Context<'_>, services: &Services) -> Poll<()> {
-        *self.driver.borrow_mut() = Some(cx.waker().clone());
+        *self.task.borrow_mut() = Some(cx.waker().clone());
         self.poll_send(cx);
         if let Err(error) = self.poll_read(cx, services) {
             self.fail(error);
@@ -286,7 +287,7 @@ impl SharedConnection {
         let Some(connection) = slot.take() else { return };
         drop(slot);
         self.remove_from_pool();
-        self.wake_driver();
+        self.wake_task();
         if is_reusable {
             return connection.release();
         }
@@ -300,9 +301,9 @@ impl SharedConnection {
         self.pool.shared.borrow_mut().retain(|other| !std::ptr::eq(&**other, self));
     }
 
-    fn wake_driver(&self) {
-        if let Some(driver) = &*self.driver.borrow() {
-            driver.wake_by_ref();
+    fn wake_task(&self) {
+        if let Some(task) = &*self.task.borrow() {
+            task.wake_by_ref();
         }
     }
 
@@ -394,7 +395,7 @@ impl FastCgiStream {
             }
             None => StreamState::Lost,
         };
-        shared.wake_driver();
+        shared.wake_task();
     }
 
     /// Has all of the head been sent?
@@ -437,7 +438,7 @@ impl FastCgiStream {
             return Poll::Pending;
         }
         if received.is_full() {
-            self.connection.wake_driver();
+            self.connection.wake_task();
         }
         let end = received.end;
         Poll::Ready(std::mem::replace(received, StreamData { end, ..StreamData::default() }))
@@ -459,7 +460,7 @@ impl FastCgiStream {
             && !unsent.is_closed
         {
             records(client, inbox.id, &mut unsent.bytes);
-            self.connection.wake_driver();
+            self.connection.wake_task();
         }
     }
 }
@@ -473,7 +474,7 @@ impl Drop for FastCgiStream {
             StreamState::Open(inbox) => {
                 shared.inboxes.borrow_mut().retain(|other| !Rc::ptr_eq(other, inbox));
                 // A full inbox kept the task from reading.
-                shared.wake_driver();
+                shared.wake_task();
             }
             StreamState::Lost => {}
         }

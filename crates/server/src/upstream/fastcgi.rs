@@ -305,7 +305,7 @@ impl Transport for FastCgi {
             Path::Multiplexed(_) if status == ProtocolStatus::CannotMultiplex => Retry::Alone,
             _ if has_begun && status != ProtocolStatus::Overloaded => Retry::Never,
             Path::Exclusive(connection, _) => connection.at_another(),
-            // The driver of the connection reports its failure to the pool.
+            // The task of the connection reports its failure to the pool.
             Path::Multiplexed(stream) => stream.borrow().as_ref().map_or(Retry::Never, |stream| {
                 Retry::at_another(stream.endpoint(), stream.is_reused(), Sent::Something)
             }),
@@ -315,7 +315,7 @@ impl Transport for FastCgi {
     fn report_failure(&self, reason: &str) {
         match &self.path {
             Path::Exclusive(connection, _) => connection.report_failure(reason),
-            // The driver of the connection reports its end.
+            // The task of the connection reports its end.
             Path::Multiplexed(_) => {}
         }
     }
