@@ -142,14 +142,11 @@ fn spelled(flag: &FlagRow) -> String {
 }
 
 fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
-        let last = lines.len() - 1;
-        if !lines[last].is_empty() && lines[last].len() + 1 + word.len() > width {
-            lines.push(word.to_owned());
-        } else {
-            let space = if lines[last].is_empty() { "" } else { " " };
-            _ = write!(lines[last], "{space}{word}");
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= width => _ = write!(line, " {word}"),
+            _ => lines.push(word.to_owned()),
         }
     }
     lines
