@@ -190,6 +190,16 @@ fn runs_what_routes_name_and_serves_the_rest_as_files() {
 }
 
 #[test]
+fn runs_scripts_below_a_root_whose_path_has_dots() {
+    let script = answering("run");
+    for root in ["./www", "./www/../www", ".//www//"] {
+        let server =
+            Site::new().script("a.cgi", &script).config(&format!("root = \"{root}\"\n{EVERY_CGI}")).start();
+        assert_eq!(server.get("/a.cgi").text(), "run", "{root}");
+    }
+}
+
+#[test]
 fn passes_every_method_to_the_script() {
     let text = "#!/bin/sh\nprintf 'X-A: b\\n\\n%s' \"$REQUEST_METHOD\"\n";
     let server = Site::new().every_protocol().script("a.cgi", text).config(EVERY_CGI).start();

@@ -172,9 +172,10 @@ impl AccountRules {
 
     /// Is it beneath one of the folders, by its name?
     fn has(&self, path: &[u8]) -> bool {
-        is_beneath(path, |_| true)
-            && (is_beneath(path, |folder| self.folders.contains(folder))
-                || self.named.iter().any(|folder| folder.below(Path::new(OsStr::from_bytes(path))).is_some()))
+        let below =
+            |folder: &HostFolder| folder.below(Path::new(OsStr::from_bytes(path))).map(Path::as_os_str);
+        is_beneath(path, |folder| self.folders.contains(folder))
+            || self.named.iter().any(|folder| below(folder).is_some_and(|below| is_plain(below.as_bytes())))
     }
 
     fn sets(&self, variable: &CStr) -> bool {
@@ -194,12 +195,20 @@ fn without_slash(root: &Path) -> Vec<u8> {
     last.map_or(&root[..0], |last| &root[..=last]).to_vec()
 }
 
-/// Is `path` absolute and plain, and one of its folders wanted?
+fn without_slashes_before(below: &[u8]) -> &[u8] {
+    let first = below.iter().position(|byte| *byte != b'/');
+    &below[first.unwrap_or(below.len())..]
+}
+
+/// Is one of the folders of `path` wanted, and what follows it plain? The configuration may name a folder by a path that
+/// is not, such as `../www`.
 fn is_beneath(path: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> bool {
-    let mut steps = path.split(|byte| *byte == b'/').skip(1);
-    // Its folders, the longest first; there are as many as steps.
-    let mut folders = (0..path.len()).rev().filter(|at| path[*at] == b'/').map(|at| &path[..at]);
-    path.starts_with(b"/") && steps.all(|step| !matches!(step, b"" | b"." | b"..")) && folders.any(is_wanted)
+    let mut folders = (0..path.len()).filter(|at| path[*at] == b'/').map(|at| path.split_at(at));
+    folders.any(|(folder, below)| is_wanted(folder) && is_plain(without_slashes_before(below)))
+}
+
+fn is_plain(below: &[u8]) -> bool {
+    below.split(|byte| *byte == b'/').all(|step| !matches!(step, b"" | b"." | b".."))
 }
 
 /// No program takes its settings from a request's fields, but for the one that it takes for its proxy.
@@ -228,6 +237,7 @@ mod tests {
         let mut rules = AccountRules::default();
         rules.add_folder(&host(None), &route("/srv/app/"));
         rules.add_folder(&host(None), &route("/srv/cgi-bin"));
+        rules.add_folder(&host(None), &route("/srv/./x/../own//"));
         let folder = HostFolder::parse("/srv/vhosts/$host/htdocs", Path::new("/")).unwrap().unwrap();
         let of_host = Action::NamedFiles(NamedRoot::OfHost);
         rules.add_folder(&host(Some(Arc::new(folder))), &Route::new(Pattern::EVERYTHING, of_host));
@@ -283,6 +293,10 @@ mod tests {
     fn programs_are_scripts_of_the_site_or_run_one() {
         for (program, expected) in [
             (c"/srv/cgi-bin/a", true),
+            (c"/srv/cgi-bin//a", true),
+            (c"/srv/./x/../own/a", true),
+            (c"/srv/./x/../own/../a", false),
+            (c"/srv/own/a", false),
             (c"/srv/cgi-bin/deep/er/a.cgi", true),
             (c"/srv/app/a", true),
             (SHELL, false),
@@ -291,6 +305,8 @@ mod tests {
             (c"/srv/cgi-binary/a", false),
             (c"/srv/cgi-bin/../../bin/sh", false),
             (c"/srv/cgi-bin/./a", false),
+            (c"/srv/cgi-bin//../a", false),
+            (c"/srv/cgi-bin/deep//a", false),
             (c"/srv//cgi-bin/a", false),
             (c"srv/cgi-bin/a", false),
             (c"/srv/vhosts/a.example/htdocs/a.cgi", true),
