@@ -3,6 +3,7 @@
 //! It runs closures, limits how many closures and requests wait, keeps threads free for other devices when one hangs,
 //! and applies a timeout. Of files, it knows only what `resident` notes.
 
+pub mod helpers;
 pub mod resident;
 
 use std::any::Any;
@@ -10,19 +11,18 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use site::model::Limits;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{self, Notify, OwnedSemaphorePermit};
+use tokio::sync::{self, Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use crate::semaphore::{Permit, Semaphore};
-use crate::sys::calls;
 use crate::tasks::spawn_local;
+use helpers::Helpers;
 use resident::Resident;
 
 /// Why a closure gave no result.
@@ -34,7 +34,7 @@ pub enum Busy {
     Late,
     /// The worker is at capacity, and too many of its connections wait for disks.
     Shed,
-    /// The closure panicked, or no thread could be started.
+    /// The closure panicked, or there is no thread, and the kernel has refused one.
     Failed,
 }
 
@@ -82,8 +82,9 @@ const DEVICES: usize = 64;
 /// The queue of files to close.
 pub type Closing = UnboundedReceiver<(Device, Arc<OwnedFd>)>;
 
-/// One worker's access to the helper threads of its runtime.
+/// One worker's access to its helper threads.
 pub struct Disk {
+    helpers: Helpers,
     queue: Semaphore,
     timeout: Duration,
     /// The limits of one device: threads, and closures that wait for them.
@@ -134,6 +135,7 @@ impl Disk {
     pub fn new(limits: &Limits, timeout: Duration) -> (Disk, Closing) {
         let (closing, files) = unbounded_channel();
         let disk = Disk {
+            helpers: Helpers::new(limits.disk_threads),
             queue: Semaphore::new(limits.disk_queue),
             timeout,
             threads: (limits.disk_threads / 2).max(1),
@@ -223,9 +225,10 @@ impl Disk {
             drop(waiting);
             // The permit is held until the work ends, even after the timeout.
             let with_permit = move || (work(), drop((thread, listing))).0;
-            // Panics if the system cannot start a thread.
-            let helper = catch_unwind(AssertUnwindSafe(|| calls::spawn_blocking(with_permit)));
-            helper.map_err(|_| Busy::Failed)?.await.map_err(|_| Busy::Failed)
+            let (sender, done) = oneshot::channel();
+            let job = Box::new(move || _ = sender.send(with_permit()));
+            self.helpers.run(job).map_err(|_| Busy::Failed)?;
+            done.await.map_err(|_| Busy::Failed)
         };
         tokio::time::timeout(self.timeout, done).await.unwrap_or(Err(Busy::Late))
     }
@@ -259,10 +262,11 @@ impl Disk {
     /// Closes queued files for as long as the worker lives.
     pub async fn close_files(self: Rc<Disk>, mut files: Closing) -> io::Result<()> {
         while let Some((device, file)) = files.recv().await {
-            let lane = self.lane(device);
+            let (disk, lane) = (self.clone(), self.lane(device));
             spawn_local(async move {
                 if let Ok(thread) = permit(&lane.threads).await {
-                    tokio::task::spawn_blocking(move || drop((file, thread)));
+                    // Without a thread, it is closed here.
+                    _ = disk.helpers.run(Box::new(move || drop((file, thread))));
                 }
             });
         }
@@ -335,7 +339,6 @@ mod tests {
     fn serves_other_devices_while_one_hangs() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
-            .max_blocking_threads(4)
             .build_local(Default::default())
             .unwrap();
         runtime.block_on(async {

@@ -6,7 +6,6 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cache::store::purge::Purge;
 use site::disconnect::Selection;
@@ -35,13 +34,9 @@ use crate::tasks::spawn_into;
 use crate::tls::{ClientTls, ServerTls};
 use crate::watch::Watch;
 
-/// Idle helper threads end after this.
-const HELPER_IDLE: Duration = Duration::from_secs(10);
 /// The most requests that are shown at once as the last ones, over all workers; and those that each worker may show.
 const RECENT: u64 = 64;
 const RECENT_OF_EACH: u64 = 8;
-/// Bytes of a helper thread's stack.
-const HELPER_STACK: usize = 256 * 1024;
 
 /// A command of the main thread.
 pub enum WorkerCommand {
@@ -125,10 +120,6 @@ pub fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(start.site.limits.disk_threads)
-        .thread_keep_alive(HELPER_IDLE)
-        .thread_stack_size(HELPER_STACK)
-        .thread_name("disk")
         .build_local(Default::default())?;
     let done = runtime.block_on(work(start, commands, on_serving));
     // Does not wait for helper threads that hang on a disk.

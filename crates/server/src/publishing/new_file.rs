@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::store::{Below, Found, Guard, NEW, Store, Terms, UPLOADS, create_locked, write_at};
 use super::tree::put_in_place;
 use super::usage::{Reservation, cost};
+use crate::disk::helpers;
 use crate::files::beneath::Wait;
 use crate::files::open::{Stamp, stat};
 use crate::sys::calls;
@@ -155,10 +156,7 @@ impl Drop for NewFile {
         let name = std::mem::take(&mut self.name);
         let Ok(folder) = calls::duplicate(&self.folder) else { return };
         let remove = move || _ = calls::unlink(&folder, &*name);
-        // A worker's loop does not wait for the disk. Without a runtime, this is a helper thread, or the end.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => _ = runtime.spawn_blocking(remove),
-            Err(_) => remove(),
-        }
+        // A worker's loop does not wait for the disk.
+        helpers::run_aside(Box::new(remove));
     }
 }

@@ -16,7 +16,7 @@ use super::store::{
     open_or_make, random_name, write_at, write_own,
 };
 use super::usage::{Reservation, cost};
-use crate::disk::Device;
+use crate::disk::{Device, helpers};
 use crate::files::beneath::{self, Wait};
 use crate::files::open::stat;
 use crate::sys::calls;
@@ -411,10 +411,7 @@ impl Drop for LockedFolder {
         };
         let remove = move || _ = super::removal::remove(&folder, &name);
         // A worker's loop does not wait for the disk.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => _ = runtime.spawn_blocking(remove),
-            Err(_) => remove(),
-        }
+        helpers::run_aside(Box::new(remove));
     }
 }
 

@@ -18,7 +18,6 @@ use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags};
 use rustix::path::Arg;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::JoinHandle;
 
 #[inline]
 pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
@@ -211,10 +210,10 @@ pub fn next_entry(folder: &mut Dir) -> Option<Result<DirEntry, Errno>> {
     folder.read()
 }
 
-/// Runs `work` on a helper thread of the runtime. Panics if no thread can be started.
+/// Starts a thread with a stack of so many bytes.
 #[inline]
-pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    tokio::task::spawn_blocking(work)
+pub fn start_thread(name: &str, stack: usize, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(run).map(|_| ())
 }
 
 /// Writes log lines.

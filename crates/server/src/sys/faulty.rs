@@ -19,7 +19,6 @@ use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
 use rustix::path::Arg;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::JoinHandle;
 
 use super::direct;
 pub use super::direct::{create_with, lock_file, make_folder_with, remove_folder, rename_between, sync};
@@ -277,10 +276,9 @@ pub fn next_entry(folder: &mut Dir) -> Option<Result<DirEntry, Errno>> {
     }
 }
 
-pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    // The plan's only fault for this call is a panic.
-    _ = whole(Call::Spawn);
-    direct::spawn_blocking(work)
+pub fn start_thread(name: &str, stack: usize, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    whole(Call::Spawn)?;
+    direct::start_thread(name, stack, run)
 }
 
 pub fn write(to: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {

@@ -14,6 +14,7 @@ mod retention;
 
 use std::cell::Cell;
 use std::fmt;
+use std::fs::{self, DirEntry};
 use std::net::SocketAddr;
 use std::process::Command as Program;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -226,7 +227,6 @@ fn run(fixture: &Fixture, site: &Site, over: Transport, case: Option<Case>, expe
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(4)
         .build_local(Default::default())
         .unwrap();
     let mut run = runtime.block_on(async {
@@ -264,6 +264,7 @@ fn run(fixture: &Fixture, site: &Site, over: Transport, case: Option<Case>, expe
         }
     });
     drop(runtime);
+    await_helpers();
     log::flush();
     run.struck = plan::disarm();
     run.counts[Call::Write as usize] = plan::counts()[Call::Write as usize];
@@ -275,6 +276,16 @@ fn run(fixture: &Fixture, site: &Site, over: Transport, case: Option<Case>, expe
         fixture.restore();
     }
     run
+}
+
+/// Waits until the helper threads of a worker that has ended have ended, too.
+fn await_helpers() {
+    let until = Instant::now() + TIMEOUT;
+    let is_helper = |task: &DirEntry| fs::read(task.path().join("comm")).is_ok_and(|name| name == b"disk\n");
+    while fs::read_dir("/proc/self/task").unwrap().flatten().any(|task| is_helper(&task)) {
+        assert!(Instant::now() < until, "a helper thread hangs");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// How long the fault is active: until the logs are written, or while the client sends the script.

@@ -107,7 +107,7 @@ pub fn plausible(call: Call) -> Vec<Fault> {
         }
         Call::Pread => [&lengths[..], &disk, &[interrupted, Truncated]].concat(),
         Call::NextEntry => disk.to_vec(),
-        Call::Spawn => vec![Panic],
+        Call::Spawn => vec![again],
         // Of the files of a cache, which have a series of their own.
         Call::Create | Call::MakeFolder | Call::Rename | Call::Unlink | Call::Pwrite | Call::FreeSpace => {
             Vec::new()
@@ -125,6 +125,8 @@ pub fn is_invisible(case: &Case) -> bool {
     match (case.call, case.fault) {
         // Clients do not see the log.
         (Some(Call::Write), _) => true,
+        // There is no other thread that could do the work.
+        (Some(Call::Spawn), _) => false,
         // The fault closes the connection.
         (Some(Call::Accept), Fault::Errno(Errno::AGAIN)) => false,
         (_, Fault::Errno(Errno::INTR | Errno::AGAIN) | Fault::Short(_)) => true,
