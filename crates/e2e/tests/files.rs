@@ -672,3 +672,18 @@ fn without_the_cache_a_new_connection_gets_the_present_file() {
         }
     }
 }
+
+/// Without Landlock, the new folder is served.
+#[test]
+fn says_that_a_root_that_was_replaced_needs_a_reload() {
+    let server = Site::new().file("a.txt", "before").start();
+    let (root, old) = (server.root(), server.home().join("old"));
+    fs::rename(&root, &old).expect("the folder is writable");
+    fs::create_dir(&root).expect("the folder is writable");
+    fs::write(root.join("a.txt"), "after").expect("the folder is writable");
+    let is_noticed =
+        || server.get("/a.txt").text() == "after" || server.stderr().contains("; reload, so that");
+    assert!(wait_until(TIMEOUT, is_noticed), "{}", server.stderr());
+    server.reload();
+    assert!(wait_until(TIMEOUT, || server.get("/a.txt").text() == "after"), "{}", server.stderr());
+}

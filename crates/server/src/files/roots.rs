@@ -14,7 +14,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use site::model::Site;
@@ -26,6 +26,7 @@ use super::hidden_files::HiddenFiles;
 use crate::disk::{Device, Work};
 use crate::log;
 use crate::process::privilege;
+use crate::sys::calls;
 use crate::tasks::spawn_local;
 
 /// The timeout of opening a root at the start. A later request opens it again.
@@ -264,7 +265,11 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
     let device = files.roots.device(&path);
     let result = {
         let (path, hidden) = (path.clone(), files.roots.hidden.clone());
-        let open = move || Root::open(&path).map(|root| root.hiding(&hidden));
+        let open = move || {
+            let root = Root::open(&path)?.hiding(&hidden);
+            let readable = calls::openat(&root.fd, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC);
+            Ok((root, readable.err()))
+        };
         files.services.disk.run(device, Work::File, open).await
     };
     let now = files.services.clock.read();
@@ -273,6 +278,8 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
     (state.opened_at, state.reopening) = (now, Reopening::Idle);
     // If the disk does not respond, the folder may still be there.
     let Ok(result) = result else { return };
+    let unreadable = result.as_ref().ok().and_then(|(_, unreadable)| *unreadable);
+    let result: io::Result<Root> = result.map(|(root, _)| root);
     if let Err(error) = &result
         && error.kind() == io::ErrorKind::PermissionDenied
         && files.roots.is_preopened(&path)
@@ -285,6 +292,13 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
         (Opened::Root(before), Opened::Root(now)) if before.is_same(now) => return,
         (Opened::Root(_), Opened::Unknown(why)) => {
             return log::error(format_args!("cannot open the root {} again: {why}", path.display()));
+        }
+        (_, Opened::Root(_)) if unreadable == Some(Errno::ACCESS) => {
+            log::error(format_args!(
+                "the root {} is another folder now, which this process may not read; reload, so that the sandbox allows \
+                 it",
+                path.display()
+            ));
         }
         (_, Opened::Failed(why) | Opened::Unknown(why)) => {
             log::error(format_args!("cannot open the root {}: {why}", path.display()));
