@@ -272,7 +272,17 @@ mod tests {
     const NOW: i64 = 1_772_323_200;
 
     fn stored(request: &str, status: u16, response: &str, settings: &Settings) -> Option<(Stored, Policy)> {
-        let input = format!("GET / HTTP/1.1\r\nHost: a\r\n{request}\r\n");
+        stored_of_host("a", request, status, response, settings)
+    }
+
+    fn stored_of_host(
+        host: &str,
+        request: &str,
+        status: u16,
+        response: &str,
+        settings: &Settings,
+    ) -> Option<(Stored, Policy)> {
+        let input = format!("GET / HTTP/1.1\r\nHost: {host}\r\n{request}\r\n");
         let mut space = FieldStore::new();
         let head = parse(input.as_bytes(), &mut space, &Limits::default()).unwrap().unwrap().0;
         let field = |line: &str| {
@@ -325,6 +335,20 @@ mod tests {
             ("X-Original-Host: other\r\n", true),
         ] {
             check(request, 200, "Cache-Control: max-age=60", expected);
+        }
+        for (host, expected) in [
+            ("h", true),
+            ("h:8080", true),
+            ("[::1]", true),
+            ("h:80", false),
+            ("h:443", false),
+            ("h:00080", false),
+            ("h:", false),
+            ("[::1]:80", false),
+            ("H", false),
+        ] {
+            let found = stored_of_host(host, "", 200, "Cache-Control: max-age=60", &Settings::default());
+            assert_eq!(found.is_some(), expected, "{host}");
         }
     }
 

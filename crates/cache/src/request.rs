@@ -3,6 +3,7 @@
 use taipan_http::fields::{is_name, list};
 use taipan_http::head::{Field, Head, Method, Names};
 use taipan_http::known::is_hop_by_hop;
+use taipan_http::target::Scheme;
 
 use crate::directives::RequestDirectives;
 
@@ -44,7 +45,8 @@ impl ClientIdentity {
 }
 
 /// Whether the upstream may respond to another request than the one that would find the stored response: `Connection`
-/// takes a field away that it would have had (RFC 9110 §7.6.1), or a field names another method, path or host.
+/// takes a field away that it would have had (RFC 9110 §7.6.1), a field names another method, path or host, or the host
+/// is not spelled as in the key.
 pub fn is_altered(head: &Head<'_>) -> bool {
     let is_taken = |option: &[u8]| {
         // An upstream never has these from a client.
@@ -53,6 +55,13 @@ pub fn is_altered(head: &Head<'_>) -> bool {
     };
     head.names.contains(Names::CONNECTION) && list(head.values("connection")).any(is_taken)
         || head.fields.iter().any(|field| OVERRIDES.iter().any(|known| is_name(field.name, known)))
+        || !is_canonical(head.authority)
+}
+
+/// Whether the authority is in lower case, and has no port that a URL of either scheme can do without.
+fn is_canonical(authority: &[u8]) -> bool {
+    let is_shortest = |scheme: Scheme| scheme.without_default_port(authority).len() == authority.len();
+    is_shortest(Scheme::Http) && is_shortest(Scheme::Https) && !authority.iter().any(u8::is_ascii_uppercase)
 }
 
 /// Fields by which programs take a request for one with another method, path or host. A trusted proxy may pass them on

@@ -783,7 +783,7 @@ fn stores_responses_of_other_servers_by_key() {
 
 /// RFC 9110 §4.2.3.
 #[test]
-fn a_stored_response_is_of_the_url_with_the_default_port_and_without() {
+fn one_stored_response_is_for_a_url_with_and_without_the_default_port() {
     // An address of this process alone, because other tests may need the port.
     let [high, low] = (std::process::id() as u16).to_be_bytes();
     let address = IpAddr::from([127, 80, high, low.max(1)]);

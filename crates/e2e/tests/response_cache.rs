@@ -307,31 +307,41 @@ fn a_change_invalidates_what_is_stored() {
     assert_eq!([get("a"), get("b?x=1"), get("b")], ["number 6", "number 7", "number 3"]);
 }
 
-/// RFC 9110 §4.2.3.
+/// RFC 9110 §4.2.3. The application sees how a client spells its host, and may redirect what another one spells well.
 #[test]
-fn a_url_with_the_default_port_is_the_one_without() {
-    let app = start(|head, number| match head.split(' ').next() {
+fn another_spelling_of_the_host_finds_a_stored_response_and_makes_none() {
+    let app = start(|head, number| {
+        match head.split(' ').next() {
         Some("POST") => {
             "HTTP/1.1 201 Created\r\nContent-Length: 0\r\nLocation: http://a:80/app/b\r\n\r\n".to_owned()
         }
+        _ if !head.contains("Host: a\r\n") && !head.contains("Host: a:443\r\n") => {
+            "HTTP/1.1 301 Moved\r\nLocation: http://a/app/a\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n"
+                .to_owned()
+        }
         _ => ok("Cache-Control: max-age=60\r\n", number),
+    }
     });
     let request = |method: &str, path: &str, host: &str| {
         app.server
             .request(format!("{method} /app/{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"))
             .text()
     };
-    assert_eq!([request("GET", "a", "a"), request("GET", "b", "a:80")], ["number 1", "number 2"]);
-    for host in ["a", "a:80", "A:80", "a:"] {
+    let hosts = ["a:80", "A:80", "A", "a:"];
+    for host in hosts {
+        assert_eq!(request("GET", "a", host), "", "{host}");
+    }
+    assert_eq!([request("GET", "a", "a"), request("GET", "b", "a")], ["number 5", "number 6"]);
+    for host in hosts {
         assert_eq!(
             [request("GET", "a", host), request("GET", "b", host)],
-            ["number 1", "number 2"],
+            ["number 5", "number 6"],
             "{host}"
         );
     }
-    assert_eq!(request("GET", "a", "a:443"), "number 3");
+    assert_eq!(request("GET", "a", "a:443"), "number 7");
     request("POST", "a", "a:80");
-    assert_eq!([request("GET", "a", "a"), request("GET", "b", "a")], ["number 5", "number 6"]);
+    assert_eq!([request("GET", "a", "a"), request("GET", "b", "a")], ["number 9", "number 10"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! workers.
 //!
 //! This crate has only effects: the crate `site` decides how to respond, and the crate `http` knows what a message
-//! means. Each module uses only those below it; `tests/layers.rs` has the order.
+//! means. A module uses only lower layers; `tests/layers.rs` has their order.
 
 pub mod cli;
 

@@ -4,6 +4,7 @@
 //! [`Resolver::new`] uses them in the process that asks.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -82,10 +83,7 @@ struct Found {
 
 impl SystemNames {
     pub fn read() -> SystemNames {
-        SystemNames {
-            config: system_conf::read_system_conf().map_err(|error| error.to_string()),
-            hosts: Hosts::from_system().unwrap_or_default(),
-        }
+        SystemNames { config: read_resolv_conf(), hosts: Hosts::from_system().unwrap_or_default() }
     }
 }
 
@@ -177,7 +175,7 @@ impl Resolver {
                 && !srv.target.is_root()
                 && srv.port > 0
             {
-                // As text for people, a name would have the letters that `xn--` stands for, which no question may have.
+                // A question needs the name as `xn--`, which `Display` may decode.
                 records.push((srv.priority, srv.target.to_ascii(), srv.port, srv.weight));
             }
         }
@@ -309,6 +307,22 @@ fn server(address: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections)
 }
 
+/// The settings of `/etc/resolv.conf`.
+fn read_resolv_conf() -> Result<(ResolverConfig, ResolverOpts), String> {
+    let text = fs::read("/etc/resolv.conf").map_err(|error| error.to_string())?;
+    let text = ascii_words(&String::from_utf8_lossy(&text));
+    system_conf::parse_resolv_conf(text).map_err(|error| error.to_string())
+}
+
+/// The lines without words that have letters beyond ASCII. As a search domain, one would make all settings an error.
+fn ascii_words(text: &str) -> String {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().filter(|word| word.is_ascii()).collect();
+        words.join(" ") + "\n"
+    };
+    text.lines().map(line).collect()
+}
+
 fn parse(name: &str) -> Result<Name, String> {
     Name::from_ascii(name).map_err(|error| error.to_string())
 }
@@ -341,9 +355,8 @@ mod tests {
         assert_eq!(found, expected, "{hosts:?}");
     }
 
-    /// Without the Unicode tables, too.
     #[test]
-    fn names_in_the_files_of_the_system_may_begin_with_xn() {
+    fn reads_xn_names_in_hosts_and_resolv_conf() {
         let mut hosts = Hosts::default();
         hosts.read_hosts_conf("127.0.0.9 xn--bcher-kva.test\n".as_bytes()).unwrap();
         let query = Query::query(parse("xn--bcher-kva.test").unwrap(), RecordType::A);
@@ -351,6 +364,14 @@ mod tests {
         let text = "nameserver 127.0.0.1\nsearch xn--bcher-kva.test\n";
         let (config, _) = system_conf::parse_resolv_conf(text).unwrap();
         assert_eq!(config.search()[0].to_ascii(), "xn--bcher-kva.test");
+        for search in ["search bücher.test a.test", "search a.test\n# für alle\nsearch bücher.test a.test ü"]
+        {
+            let text = ascii_words(&format!("nameserver 127.0.0.1\n{search}\n"));
+            let (config, _) = system_conf::parse_resolv_conf(text).unwrap();
+            let names: Vec<String> = config.search().iter().map(Name::to_ascii).collect();
+            assert_eq!(names, ["a.test"], "{search}");
+        }
+        assert!(system_conf::parse_resolv_conf(ascii_words("nameserver 127.0.0.1\nsearch ü\n")).is_ok());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Processes of the program: messages between them, when one is restarted or killed, and what each gives up.
+//! What the processes of the program share: messages, when a child is restarted or killed, what each gives up, and the
+//! files that root writes.
 
 pub mod ipc;
 pub mod privilege;

@@ -121,10 +121,7 @@ pub fn run(
         .enable_io()
         .enable_time()
         .build_local(Default::default())?;
-    let done = runtime.block_on(work(start, commands, on_serving));
-    // Does not wait for helper threads that hang on a disk.
-    runtime.shutdown_background();
-    done
+    runtime.block_on(work(start, commands, on_serving))
 }
 
 async fn work(

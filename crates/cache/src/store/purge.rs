@@ -71,7 +71,7 @@ impl Purge {
     }
 }
 
-/// The authority of a key has no default port.
+/// Whether the authority of a key, which never has the default port, is that of the host.
 fn is_of_host(scheme: Option<Scheme>, authority: &[u8], host: &[u8]) -> bool {
     let is_port = |rest: &[u8]| matches!(rest, [b':', port @ ..] if port.iter().all(u8::is_ascii_digit));
     authority == scheme.map_or(host, |scheme| scheme.without_default_port(host))

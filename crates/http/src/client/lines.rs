@@ -61,7 +61,7 @@ pub enum Progress {
 /// Fields in the order of their lines. A name is a token; a value has no control character except HTAB.
 #[derive(Debug, Clone, Default)]
 pub struct FieldSection {
-    /// The lines. Behind one that `read_whole_fields` has read, there is its CRLF.
+    /// The lines. One that `read_whole_fields` has read is followed by its CRLF.
     bytes: Vec<u8>,
     lines: Vec<FieldLine>,
     /// Of all lines.
@@ -170,8 +170,8 @@ impl HeadLines {
         Some(if text.is_empty() { Progress::End } else { Progress::Line })
     }
 
-    /// Reads the lines at the start of the input as fields, and copies them all at once. It stops at a line that is not
-    /// whole, or not text without HTAB, and CRLF. That one is for `read_line`.
+    /// Reads whole lines of plain text (no HTAB, ended by CRLF) as fields, and copies them all at once. `read_line` reads
+    /// the first other line.
     pub fn read_whole_fields(&mut self, input: &mut &[u8]) {
         if self.state != LineState::Start {
             return;

@@ -75,7 +75,7 @@ pub enum Next {
 #[derive(Debug, Clone, Copy)]
 pub struct NextHead {
     pub length: usize,
-    /// The target has bytes that have to be percent-encoded, as some clients send it.
+    /// The target has bytes that the client should have percent-encoded.
     pub needs_escapes: bool,
 }
 

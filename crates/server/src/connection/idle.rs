@@ -504,7 +504,7 @@ fn fail(connections: &Rc<Connections>, connection: &mut IdleConnection) -> Visit
     }
 }
 
-/// The input as a task can keep it.
+/// A copy of the input, which a task can keep.
 fn copied(connections: &Connections, input: ScratchInput) -> Vec<u8> {
     connections.services.scratch.borrow().input(input).to_vec()
 }
@@ -540,7 +540,7 @@ impl JoinedEnd {
     }
 }
 
-/// Sends the responses to the input, except for the `rest`, which is not used yet.
+/// Sends the responses. `rest`: the input behind the requests that they answer.
 #[inline]
 fn send(
     connections: &Rc<Connections>,

@@ -1,5 +1,5 @@
 //! The helper threads of a worker. They start when there is work, and end when there has been none for a while. If the
-//! kernel refuses a thread, another one does the work; if there is none, the caller gets it back.
+//! kernel refuses to start a thread, the job waits for one that runs; if none runs, the caller gets the job back.
 //!
 //! Knows nothing of disks.
 
@@ -38,7 +38,7 @@ struct State {
 }
 
 thread_local! {
-    /// Those of the worker whose loop this thread runs.
+    /// The helpers of the worker whose loop this thread runs.
     static OWN: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_wait_for_a_thread_at_the_limit_and_survive_a_panic() {
+    fn queues_jobs_at_the_limit_and_keeps_the_thread_after_a_panic() {
         let helpers = Helpers::new(2);
         let (to, threads) = channel();
         let (release, held) = channel::<()>();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_begun_is_dropped_with_the_helpers() {
+    fn drops_jobs_that_have_not_begun() {
         let helpers = Helpers::new(1);
         let (to, threads) = channel();
         let (release, held) = channel::<()>();

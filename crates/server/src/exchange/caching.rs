@@ -177,7 +177,7 @@ impl<'a> Exchange<'a> {
         Parts { scheme, authority, raw_path, path: &path, query, upstream }.write(settings, out);
     }
 
-    /// The scheme of the URL of the request. URLs of other servers have another one than a client that uses TLS.
+    /// The scheme of the URL of the request: `http` for one that is forwarded, also where the client itself uses TLS.
     fn scheme_of(&self, upstream: &str) -> Scheme {
         match upstream {
             OF_URLS => Scheme::Http,

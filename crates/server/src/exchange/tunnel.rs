@@ -30,7 +30,7 @@ pub(super) struct OtherServer {
     pub port: u16,
 }
 
-/// A connection that was made for one request.
+/// A connection that was just made, with its permit.
 pub(super) struct NewConnection {
     pub stream: Stream,
     pub address: Rc<str>,

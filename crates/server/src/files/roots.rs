@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -267,8 +267,8 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
         let (path, hidden) = (path.clone(), files.roots.hidden.clone());
         let open = move || {
             let root = Root::open(&path)?.hiding(&hidden);
-            let readable = calls::openat(&root.fd, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC);
-            Ok((root, readable.err()))
+            let is_denied = is_denied(&root.fd);
+            Ok((root, is_denied))
         };
         files.services.disk.run(device, Work::File, open).await
     };
@@ -278,7 +278,7 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
     (state.opened_at, state.reopening) = (now, Reopening::Idle);
     // If the disk does not respond, the folder may still be there.
     let Ok(result) = result else { return };
-    let unreadable = result.as_ref().ok().and_then(|(_, unreadable)| *unreadable);
+    let is_denied = result.as_ref().is_ok_and(|(_, is_denied)| *is_denied);
     let result: io::Result<Root> = result.map(|(root, _)| root);
     if let Err(error) = &result
         && error.kind() == io::ErrorKind::PermissionDenied
@@ -293,10 +293,10 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
         (Opened::Root(_), Opened::Unknown(why)) => {
             return log::error(format_args!("cannot open the root {} again: {why}", path.display()));
         }
-        (_, Opened::Root(_)) if unreadable == Some(Errno::ACCESS) => {
+        (_, Opened::Root(_)) if is_denied => {
             log::error(format_args!(
-                "the root {} is another folder now, which this process may not read; reload, so that the sandbox allows \
-                 it",
+                "the root {} is another folder than at the start, which the sandbox denies; reload, so that the \
+                 sandbox allows it",
                 path.display()
             ));
         }
@@ -306,6 +306,14 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
         _ => {}
     }
     state.opened = opened;
+}
+
+/// Whether a folder that everyone may read cannot be read: the sandbox allows the folders of the start.
+fn is_denied(folder: &OwnedFd) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = calls::openat(folder, ".", flags);
+    let may_all_read = || calls::fstat(folder).is_ok_and(|stat| stat.st_mode & libc::S_IROTH != 0);
+    opened.is_err_and(|error| error == Errno::ACCESS) && may_all_read()
 }
 
 /// Whether the error is about the path, rather than about this process or the disk.

@@ -1,8 +1,8 @@
 //! Messages between the processes of the program: one message is one datagram of a socket pair, with descriptors
 //! beside it. Here are the socket, the one encoding of all messages, and a queue for an event loop.
 //!
-//! Knows the messages between the master and the generations. Those of the spawner and of the pools are in their
-//! modules.
+//! Knows the messages between the master and the generations. The messages of other processes are
+//! in the modules of these.
 
 mod generation;
 

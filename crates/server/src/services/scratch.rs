@@ -19,7 +19,8 @@ pub struct Scratch {
     pub fields: FieldList,
 }
 
-/// Input of a connection in the worker's buffer. From the next `await` on, the buffer is that of another connection.
+/// Input of a connection in the worker's buffer. After the next `await`, that of another
+/// connection may be in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScratchInput {
     start: usize,
@@ -58,15 +59,15 @@ impl Scratch {
         Scratch { buffer, input, out, head, records: Records::default(), fields: FieldList::new() }
     }
 
-    /// Copies unread input to the start of the buffer, and returns the space behind it for more. Together they are as
-    /// large as the unread input that a connection may keep.
+    /// Copies input that is not used yet to the start of the buffer, and returns the space behind it for more. Together
+    /// they are as large as the input that a connection may keep.
     #[inline]
     pub fn space_behind(&mut self, rest: &[u8]) -> &mut [u8] {
         self.buffer[..rest.len()].copy_from_slice(rest);
         &mut self.buffer[rest.len()..self.input]
     }
 
-    /// Copies unread input to the buffer.
+    /// Copies input that is not used yet to the buffer.
     pub fn put(&mut self, rest: &[u8]) -> ScratchInput {
         self.space_behind(rest);
         ScratchInput::first(rest.len())

@@ -200,8 +200,8 @@ fn without_slashes_before(below: &[u8]) -> &[u8] {
     &below[first.unwrap_or(below.len())..]
 }
 
-/// Is one of the folders of `path` wanted, and what follows it plain? The configuration may name a folder by a path that
-/// is not, such as `../www`.
+/// Whether `path` is beneath a wanted folder, by steps that are neither empty, `.` nor `..`. The path of the folder may
+/// have such steps: the configuration may name `../www`.
 fn is_beneath(path: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut folders = (0..path.len()).filter(|at| path[*at] == b'/').map(|at| path.split_at(at));
     folders.any(|(folder, below)| is_wanted(folder) && is_plain(without_slashes_before(below)))

@@ -82,7 +82,7 @@ pub fn may_have_kept(head: &Head<'_>) -> bool {
         && !head.names.contains(Names::AUTHORIZATION)
 }
 
-/// Sends a request, whose body has at most `max_body` bytes, and makes a response of that of the server.
+/// Sends a request, whose body has at most `max_body` bytes, and makes the client's response from the server's.
 pub async fn forward(
     services: &Rc<Services>,
     request: Request<'_>,
@@ -145,7 +145,7 @@ pub async fn forward(
     }
 }
 
-/// Makes a response of that of the server.
+/// Makes the client's response from the server's.
 async fn respond(services: &Services, answered: Answered, request: &UpstreamRequest, form: Form) -> Outcome {
     let Answered { exchange, head, received } = answered;
     // It would ask the client for a password of this proxy.

@@ -281,7 +281,7 @@ impl Handler {
         let message = self.message(&parts, upgrade.as_ref())?;
         let token = self.subrequest().map_or(head.token, |subrequest| subrequest.token(head));
         let wanted = if token == Method::Head.as_str() { Wanted::Head } else { Wanted::All };
-        // A question changes nothing.
+        // A request to an authorizer changes nothing.
         let repeats = self.subrequest().map_or_else(|| Repeats::of(token), |_| Repeats::AtOnce);
         let upstream_name =
             upstream.map_or_else(|| "the script".into(), |upstream| upstream.to_string().into());

@@ -1,4 +1,4 @@
-//! The page.
+//! The listing as a page of HTML.
 
 use taipan_http::digits::write_number;
 use taipan_http::target::encode_segment;

@@ -1,4 +1,4 @@
-//! The fields behind the body of a request that an upstream gets.
+//! The trailers of a request: which of them the upstream gets.
 
 use std::rc::Rc;
 

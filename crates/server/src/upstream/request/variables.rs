@@ -1,4 +1,4 @@
-//! The variables of a request, for CGI, FastCGI and SCGI: what `script::environment` writes them of.
+//! The variables of a request, for CGI, FastCGI and SCGI: collects the values that `script::environment` writes.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
