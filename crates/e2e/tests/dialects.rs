@@ -244,7 +244,8 @@ fn boa_logs_in_its_formats_with_the_local_time_and_the_client_that_a_proxy_names
         rows.holds("error log", &line, line.starts_with("[00/Mon/0000:00:00:00 +0300] "));
     }
     // The client's own error is in the error log, too.
-    server.request("GET /none?a%22b HTTP/1.1\r\nHost: x\r\nReferer: y\r\n\r\n");
+    let missing = server.request("GET /none?a%22b HTTP/1.1\r\nHost: x\r\nReferer: y\r\n\r\n");
+    rows.check("no such file", missing.status, 404);
     let line = || read(&errors).lines().find(|line| line.contains("request")).map(without_time);
     wait_until(TIMEOUT, || line().is_some());
     rows.check(

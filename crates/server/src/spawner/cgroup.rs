@@ -107,26 +107,30 @@ pub fn make(folder: &Path, wanted: &ControlGroups, count: usize) -> Result<Vec<C
         Ok(groups)
     })();
     if made.is_err() {
-        sweep(folder);
+        remove_groups(&path);
     }
     made
 }
 
 /// Removes the groups of spawners that have ended, and kills the processes that are left in them.
 pub fn sweep(folder: &Path) {
-    let all = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
-    for entry in
-        all(folder).filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()))
-    {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())) {
         let path = entry.path();
         let Ok(opened) = File::open(&path) else { continue };
         if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            _ = set(&path, "cgroup.kill", "1");
-            let folders = all(&path).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            folders.for_each(|entry| remove(&entry.path()));
-            remove(&path);
+            remove_groups(&path);
         }
     }
+}
+
+/// Removes the groups of a spawner, and kills the processes in them.
+fn remove_groups(path: &Path) {
+    _ = set(path, "cgroup.kill", "1");
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.for_each(|entry| remove(&entry.path()));
+    remove(path);
 }
 
 impl Cgroup {
