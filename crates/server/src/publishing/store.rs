@@ -51,7 +51,7 @@ const MAX_PATH: usize = 4000;
 const MAX_NAME: usize = 255;
 /// How often a file or folder of the server's own is made anew, if another process takes it for one that a crash has
 /// left.
-pub const ATTEMPTS: usize = 16;
+pub const ATTEMPTS: usize = 64;
 
 /// The path of a resource beneath a root, without a slash at its ends.
 pub type Below = SafePath<'static>;
