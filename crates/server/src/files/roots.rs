@@ -265,9 +265,14 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
     let device = files.roots.device(&path);
     let result = {
         let (path, hidden) = (path.clone(), files.roots.hidden.clone());
+        let before = match files.roots.all.borrow().get(&path).map(|state| &state.opened) {
+            Some(Opened::Root(root)) => Some(root.clone()),
+            _ => None,
+        };
         let open = move || {
             let root = Root::open(&path)?.hiding(&hidden);
-            let is_denied = is_denied(&root.fd);
+            let is_other = before.is_none_or(|before| !before.is_same(&root));
+            let is_denied = is_other && is_denied(&root.fd);
             Ok((root, is_denied))
         };
         files.services.disk.run(device, Work::File, open).await
