@@ -36,6 +36,16 @@ fn check_refused(rows: &mut Rows, what: &str, output: &Output, parts: &[&str]) {
 }
 
 #[test]
+fn check_names_a_key_that_is_given_twice() {
+    let home = Folder::new();
+    home.folder("www");
+    home.file("twice.toml", "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n[limits]\n\n[limits]\n");
+    let output = output_of(command().args(["check", "-c", "twice.toml"]).current_dir(home.path()));
+    let expected = "twice.toml:5: not valid TOML: \"limits\" is given twice; remove one of them\n";
+    assert_eq!(text(&output.stderr), expected);
+}
+
+#[test]
 fn prints_one_line_with_advice_when_it_cannot_serve() {
     let home = Folder::new();
     home.folder("www");

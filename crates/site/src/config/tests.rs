@@ -559,10 +559,24 @@ fn reports_invalid_toml_with_its_line() {
             "site.toml:3: not valid TOML: string values must be quoted, expected literal string; see https://toml.io",
         ],
     );
-    check("a = 1\nb = 2\na = 3\n", &["site.toml:3: not valid TOML: duplicate key; see https://toml.io"]);
+    check(
+        "a = 1\nb = 2\na = 3\n",
+        &["site.toml:3: not valid TOML: \"a\" is given twice; remove one of them"],
+    );
+    check(
+        "\"a b\" = 1\n'a b' = 3\n",
+        &["site.toml:2: not valid TOML: \"a b\" is given twice; remove one of them"],
+    );
+    check(
+        "[limits]\nbody.x = { a = 1,\n a = 2 }\n[[limits.body]]\nx = 1\n",
+        &[
+            "site.toml:3: not valid TOML: \"a\" is given twice; remove one of them",
+            "site.toml:4: not valid TOML: \"body\" is given twice; remove one of them",
+        ],
+    );
     check(
         "[limits]\nhead = 1\n[limits]\nbody = 1",
-        &["site.toml:3: not valid TOML: duplicate key; see https://toml.io"],
+        &["site.toml:3: not valid TOML: \"limits\" is given twice; remove one of them"],
     );
     check(
         "a = \"x\n",

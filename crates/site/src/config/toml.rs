@@ -103,12 +103,26 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
     let mut last = None;
     for error in syntax_errors {
         // One mistake often breaks several rules of the grammar. The first error of a line describes it.
-        let place = lines.place(error.span().map_or(0, |span| span.start));
+        let span = error.span().unwrap_or_default();
+        let place = lines.place(span.start);
         if last.replace(place.line) != Some(place.line) {
-            errors.add(&place, format!("not valid TOML: {}", error.message()), "see https://toml.io");
+            match (error.message(), text.get(span)) {
+                ("duplicate key", Some(key)) if !key.is_empty() => {
+                    let what = format!("not valid TOML: \"{}\" is given twice", shown_key(key));
+                    errors.add(&place, what, "remove one of them");
+                }
+                (message, _) => {
+                    errors.add(&place, format!("not valid TOML: {message}"), "see https://toml.io");
+                }
+            }
         }
     }
     lines.table(document.into_inner(), lines.start(), 0)
+}
+
+/// A key as it is written, without its quotes.
+fn shown_key(key: &str) -> String {
+    key.trim_matches(['"', '\'']).escape_debug().to_string()
 }
 
 /// Finds the line of an offset.
