@@ -46,8 +46,8 @@ impl<'t> Files<'t> {
 }
 
 impl Source for Files<'_> {
-    fn read(&self, path: &Path) -> io::Result<String> {
-        self.text(path).map(str::to_owned).ok_or(io::Error::from(io::ErrorKind::NotFound))
+    fn read(&self, path: &Path, _: usize) -> io::Result<Vec<u8>> {
+        self.text(path).map(|text| text.as_bytes().to_vec()).ok_or(io::Error::from(io::ErrorKind::NotFound))
     }
 
     /// Compares the text before the first wildcard and after the last.

@@ -103,7 +103,7 @@ mod tests {
                 "line 2: a line has the form GROUP: USER USER",
                 "line 3: the name is empty",
                 "line 4: the name has a colon, which ends a name",
-                "line 6: the name is not UTF-8; write the file in UTF-8",
+                "line 6: the name is not UTF-8; save the file as UTF-8",
             ]
         );
         assert!(groups.has("ok", "ann"));

@@ -132,7 +132,7 @@ impl fmt::Display for NameError {
             Self::TooLong => write!(f, "the name has more than {MAX_NAME} bytes"),
             Self::Colon => f.write_str("the name has a colon, which ends a name"),
             Self::Control => f.write_str("the name has a control character"),
-            Self::NotUtf8 => f.write_str("the name is not UTF-8; write the file in UTF-8"),
+            Self::NotUtf8 => f.write_str("the name is not UTF-8; save the file as UTF-8"),
             Self::Edge => f.write_str("the name begins with # or a space, or ends with a space"),
         }
     }

@@ -1,13 +1,17 @@
 //! A web server's configuration in the words of this one, while a reader of another server's puts it together: hosts,
 //! their routes, and upstreams. Knows no dialect.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+
+use site::utf8;
 
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
 use crate::tree::Place;
+use crate::words;
 
 /// Routes of a host, and hosts.
 const MAX_ROUTES: usize = 1000;
@@ -257,6 +261,14 @@ impl Draft {
 
     pub fn note(&mut self, place: &Place, what: impl AsRef<str>, what_to_do: &str) {
         self.findings.note(Some(place.line), located(place, what.as_ref()), what_to_do);
+    }
+
+    /// A file as a text. Reports the first character that is not UTF-8, unless its line is a comment.
+    pub fn text<'b>(&mut self, bytes: &'b [u8], place: &dyn Fn(u32) -> Place) -> Cow<'b, str> {
+        if let Some(error) = words::not_utf8(bytes) {
+            self.error(&place(error.line), error.to_string(), utf8::WHAT_TO_DO);
+        }
+        String::from_utf8_lossy(bytes)
     }
 
     /// The files of a pattern. Reports a folder that cannot be read, because a rule may stand in a file that is left

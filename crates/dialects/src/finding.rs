@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use site::utf8::{self, NotUtf8};
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The first is 1. `None`: the flags, or the whole file.
@@ -54,6 +56,11 @@ impl Findings {
     /// The file itself is not there, or is closed to the reader.
     pub fn unreadable(&mut self, error: &io::Error) {
         self.error(None, format!("it cannot be read: {error}"), "check its path and its permissions");
+    }
+
+    /// A line of the file has another encoding.
+    pub fn not_utf8(&mut self, error: &NotUtf8) {
+        self.error(Some(error.line), error.to_string(), utf8::WHAT_TO_DO);
     }
 
     /// Whether there are so many that the rest need not be read. The file is then refused.

@@ -1,12 +1,24 @@
 //! Lines, words and numbers, as old servers read them.
 
-/// The lines of a file with their numbers, without what ends them. Errors: the number of a line that is not UTF-8.
-pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, ()>)> {
+use site::utf8::{self, NotUtf8};
+
+/// The lines of a file with their numbers, without what ends them. A comment that is not UTF-8 is an empty line.
+pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)> {
     let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
     lines.map(|(line, number)| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        (number, std::str::from_utf8(line).map_err(|_| ()))
+        let text = match utf8::text(line) {
+            Err(_) if line.trim_ascii_start().starts_with(b"#") => Ok(""),
+            Err(error) => Err(NotUtf8 { line: number, ..error }),
+            text => text,
+        };
+        (number, text)
     })
+}
+
+/// The first character that is not UTF-8 and not in a comment.
+pub fn not_utf8(bytes: &[u8]) -> Option<NotUtf8> {
+    lines(bytes).find_map(|(_, line)| line.err())
 }
 
 /// The first word of a text, and the rest without spaces around it. A word in double quotes may have spaces.

@@ -36,8 +36,8 @@ impl Disk for File {
 struct Text<'t>(&'t str);
 
 impl Source for Text<'_> {
-    fn read(&self, _: &Path) -> io::Result<String> {
-        Ok(self.0.to_owned())
+    fn read(&self, _: &Path, _: usize) -> io::Result<Vec<u8>> {
+        Ok(self.0.as_bytes().to_vec())
     }
 
     fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {

@@ -64,11 +64,8 @@ impl Disk for Machine {
 struct Text<'c>(&'c Conversion);
 
 impl Source for Text<'_> {
-    fn read(&self, path: &Path) -> io::Result<String> {
-        if path == self.0.file {
-            return Ok(self.0.text.clone());
-        }
-        String::from_utf8(Machine.read(path)?).map_err(io::Error::other)
+    fn read(&self, path: &Path, _: usize) -> io::Result<Vec<u8>> {
+        if path == self.0.file { Ok(self.0.text.clone().into()) } else { Machine.read(path) }
     }
 
     fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {

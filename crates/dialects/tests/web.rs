@@ -58,12 +58,8 @@ impl Disk for Files {
 struct Text<'t>(&'t Path, &'t str);
 
 impl site::config::Source for Text<'_> {
-    fn read(&self, path: &Path) -> io::Result<String> {
-        if path == self.0 { Ok(self.1.to_owned()) } else { Err(io::ErrorKind::NotFound.into()) }
-    }
-
-    fn read_bytes(&self, _: &Path, _: usize) -> io::Result<Vec<u8>> {
-        Ok(Vec::new())
+    fn read(&self, path: &Path, _: usize) -> io::Result<Vec<u8>> {
+        Ok(if path == self.0 { self.1.into() } else { Vec::new() })
     }
 
     fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {

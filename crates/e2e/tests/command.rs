@@ -36,6 +36,48 @@ fn check_refused(rows: &mut Rows, what: &str, output: &Output, parts: &[&str]) {
 }
 
 #[test]
+fn check_names_the_line_and_the_column_of_another_encoding() {
+    let home = Folder::new();
+    home.folder("www");
+    let latin = b"\xe9";
+    let two_lines = b"listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n";
+    let not_utf8 = |place: &str, column: u32| {
+        format!("{place}: the character in column {column} is not UTF-8; save the file as UTF-8")
+    };
+    let mut rows = Rows::new();
+    for (name, rest, expected) in [
+        ("own.toml", [&b"index = \"caf"[..], latin, b"\"\n"].concat(), not_utf8("own.toml:3", 13)),
+        ("included.toml", b"include = \"parts/*.toml\"\n".to_vec(), not_utf8("parts/a.toml:1", 3)),
+        (
+            "address.toml",
+            b"[[rule]]\nthen = \"deny\"\naddress_file = \"addresses\"\n".to_vec(),
+            not_utf8("addresses:2", 12),
+        ),
+        ("throttle.toml", b"throttle_file = \"throttle\"\n".to_vec(), not_utf8("throttle:1", 1)),
+        (
+            "users.toml",
+            b"auth = \"basic\"\nuser_files = \"users\"\n".to_vec(),
+            "users:2: warning: this line does not count; the name is not UTF-8; save the file as UTF-8"
+                .into(),
+        ),
+    ] {
+        home.file(name, [two_lines, rest.as_slice()].concat());
+        home.file("parts/a.toml", [b"# ", latin.as_slice()].concat());
+        home.file("addresses", [b"192.0.2.1\n# the name ".as_slice(), latin, b" is old"].concat());
+        home.file("throttle", [latin, b"/** 1000\n".as_slice()].concat());
+        home.file("users", [b"# users\n".as_slice(), latin, b":x\n"].concat());
+        let output = output_of(command().args(["check", "-c", name]).current_dir(home.path()));
+        let stderr = text(&output.stderr);
+        rows.check(name, output.status.success(), name == "users.toml");
+        rows.holds(
+            name,
+            &format!("{expected:?} is in {stderr:?}"),
+            stderr.lines().any(|line| line == expected),
+        );
+    }
+}
+
+#[test]
 fn check_names_a_key_that_is_given_twice() {
     let home = Folder::new();
     home.folder("www");

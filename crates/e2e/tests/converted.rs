@@ -557,6 +557,38 @@ fn a_file_that_is_no_configuration_is_refused_at_once() {
 }
 
 #[test]
+fn names_the_line_and_the_column_of_another_encoding() {
+    let home = Folder::new();
+    // ISO 8859-1 has one byte for each of these characters.
+    let latin = |text: &str| text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect::<Vec<u8>>();
+    let mut rows = Rows::new();
+    for (server, text, place) in [
+        ("boa", "# é\nPort 80\nDocumentRoot /srv/é\n", "3: the character in column 19 "),
+        ("thttpd", "# é\nport=80\ndir=/srv/é\n", "3: the character in column 10 "),
+        ("busybox", "# é\nH:/srv/é\n", "2: the character in column 8 "),
+        ("uhttpd", "# é\nconfig uhttpd main\n\toption home '/srv/é'\n", "3: the character in column 20 "),
+        ("nginx", "# é\nserver {\n listen 80;\n # é\n root /srv/é;\n}\n", "5: the character in column 12 "),
+        ("apache", "# é\nDocumentRoot /srv/é\n", "2: the character in column 19 "),
+        ("lighttpd", "# é\nserver.document-root = \"/srv/é\"\n", "2: the character in column 30 "),
+        ("caddy", ":80 {\n\t# é\n\troot * /srv/é\n}\n", "3: the character in column 14 "),
+    ] {
+        let file = home.file(&format!("{server}.conf"), latin(text));
+        let (succeeds, _, said) = convert(&file, server);
+        let expected = format!("{server}.conf:{place}is not UTF-8; save the file as UTF-8\n");
+        rows.check(server, succeeds, false);
+        rows.holds(server, &said, said.contains(&expected));
+        rows.check(server, said.matches("UTF-8;").count(), 1);
+    }
+    // An included file.
+    let included = home.file("sites/é.conf", latin("server {\n root /srv/é;\n}\n"));
+    let file = home.file("nginx.conf", "http {\n include sites/*;\n}\n");
+    let (succeeds, _, said) = convert(&file, "nginx");
+    let expected = format!("nginx.conf:2: {}:2: the character in column 12 is not", included.display());
+    rows.check("included", succeeds, false);
+    rows.holds("included", &said, said.contains(&expected));
+}
+
+#[test]
 fn local_time_is_that_of_the_machine_in_converted_logs() {
     let mut rows = Rows::new();
     for (from, text) in [

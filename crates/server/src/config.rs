@@ -73,12 +73,8 @@ pub fn convert(input: &Input) -> Conversion {
 struct Converted<'c>(&'c Conversion);
 
 impl Source for Converted<'_> {
-    fn read(&self, path: &Path) -> io::Result<String> {
-        if path == self.0.file { Ok(self.0.text.clone()) } else { Source::read(&Disk, path) }
-    }
-
-    fn read_bytes(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-        Disk.read_bytes(path, limit)
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+        if path == self.0.file { Ok(self.0.text.clone().into()) } else { Source::read(&Disk, path, limit) }
     }
 
     fn timezone(&self) -> Option<String> {
@@ -125,18 +121,12 @@ pub fn file_id(path: &Path) -> Option<FileId> {
 struct Disk;
 
 impl Source for Disk {
-    fn read(&self, path: &Path) -> io::Result<String> {
-        let mut text = String::new();
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         // The shell gives a pipe such a name: taipan check -c <(a program).
         let is_open = [Path::new("/dev"), Path::new("/proc")].iter().any(|folder| path.starts_with(folder));
         let file = if is_open { std::fs::File::open(path)? } else { regular_file::open(path)? };
-        file.take(MAX_FILE as u64 + 1).read_to_string(&mut text)?;
-        Ok(text)
-    }
-
-    fn read_bytes(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        regular_file::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+        file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 

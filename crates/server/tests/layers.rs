@@ -145,6 +145,7 @@ const SITE: &[&str] = &[
     "mime",
     "image_map",
     "text",
+    "utf8",
     "field_file",
     "mistake",
     "alternates",

@@ -39,7 +39,7 @@ struct Example<'t> {
 }
 
 impl Source for Example<'_> {
-    fn read(&self, path: &Path) -> io::Result<String> {
+    fn read(&self, path: &Path, _: usize) -> io::Result<Vec<u8>> {
         let name = path.to_string_lossy();
         Ok(match path.extension().and_then(OsStr::to_str) {
             _ if name == self.page => self.text,
@@ -50,7 +50,7 @@ impl Source for Example<'_> {
             }
             _ => "",
         }
-        .to_owned())
+        .into())
     }
 
     fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {

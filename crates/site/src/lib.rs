@@ -123,4 +123,6 @@ pub mod acts;
 
 pub mod text;
 
+pub mod utf8;
+
 pub mod memory;

@@ -22,8 +22,8 @@ fn the_manual_has_the_generated_reference() {
 struct One<'t>(&'t str);
 
 impl Source for One<'_> {
-    fn read(&self, _: &Path) -> io::Result<String> {
-        Ok(self.0.to_owned())
+    fn read(&self, _: &Path, _: usize) -> io::Result<Vec<u8>> {
+        Ok(self.0.as_bytes().to_vec())
     }
 
     fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {

@@ -67,7 +67,7 @@ impl<'r> Reader<'r> {
     ) -> Vec<Directive> {
         let mut open: Vec<Open> = Vec::new();
         let mut here = Vec::new();
-        for (number, line) in lines(bytes) {
+        for (number, line) in lines(&draft.text(bytes, place)) {
             let place = place(number);
             if self.directives >= MAX_DIRECTIVES {
                 if self.directives == MAX_DIRECTIVES {
@@ -287,8 +287,7 @@ fn end(section: Open, here: &mut Vec<Directive>) {
 }
 
 /// Lines without comments, each with the number of its first one. A line that ends with a backslash continues.
-fn lines(bytes: &[u8]) -> Vec<(u32, String)> {
-    let text = String::from_utf8_lossy(bytes);
+fn lines(text: &str) -> Vec<(u32, String)> {
     let mut all: Vec<(u32, String)> = Vec::new();
     let mut continued = false;
     for (line, number) in text.lines().zip(1..) {
@@ -339,7 +338,7 @@ mod tests {
 
     #[test]
     fn reads_lines_words_and_versions() {
-        let text = b"# no\nA \"b \\\"c\\\"\" \\\n  'd e' f\r\n\nG";
+        let text = "# no\nA \"b \\\"c\\\"\" \\\n  'd e' f\r\n\nG";
         let all: Vec<(u32, Vec<String>)> =
             lines(text).into_iter().map(|(number, line)| (number, words(&line))).collect();
         assert_eq!(

@@ -115,7 +115,7 @@ impl<'t> Directives<'t> {
             match text.map(str::trim) {
                 Ok(text) if text.is_empty() || text.starts_with('#') => {}
                 Ok(text) => directives.add(line, text, findings),
-                Err(()) => findings.error(Some(line), "this line is not UTF-8", "save the file as UTF-8"),
+                Err(error) => findings.not_utf8(&error),
             }
         }
         directives

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use site::utf8::NotUtf8;
+
 use super::access;
 use super::flags::Flags;
 use crate::Conversion;
@@ -115,8 +117,8 @@ fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Finding
         match disk.read(&file) {
             Ok(bytes) => {
                 let mut own = Lines::default();
-                for (_, text) in words::lines(&bytes) {
-                    own.add_of(&file, text, findings);
+                for (number, text) in words::lines(&bytes) {
+                    own.add_of(&file, number, text, findings);
                 }
                 for (below, users) in std::mem::take(&mut own.users) {
                     let below = if below == "/" { path.clone() } else { format!("{path}{below}") };
@@ -157,11 +159,11 @@ impl Lines {
     }
 
     /// A line of another file than the one that is read.
-    fn add_of(&mut self, file: &Path, text: Result<&str, ()>, findings: &mut Findings) {
+    fn add_of(&mut self, file: &Path, number: u32, text: Result<&str, NotUtf8>, findings: &mut Findings) {
         let mut own = Findings::default();
         self.add(0, text, &mut own);
         for finding in own.into_sorted() {
-            let what = format!("{}: {}", file.display(), finding.what);
+            let what = format!("{}:{number}: {}", file.display(), finding.what);
             match finding.severity {
                 Severity::Error => findings.error(None, what, finding.what_to_do),
                 Severity::Warning => findings.warn(None, what, finding.what_to_do),
@@ -177,10 +179,11 @@ impl Lines {
         self.closed.push((if path.is_empty() { "/".to_owned() } else { format!("/{path}/") }, line));
     }
 
-    fn add(&mut self, number: u32, text: Result<&str, ()>, findings: &mut Findings) {
+    fn add(&mut self, number: u32, text: Result<&str, NotUtf8>, findings: &mut Findings) {
         let line = Some(number);
-        let Ok(text) = text else {
-            return findings.error(line, "this line is not UTF-8", "save the file as UTF-8");
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => return findings.not_utf8(&error),
         };
         // All spaces are left out, also those within a value.
         let text: String = text.split('#').next().unwrap_or_default().split_whitespace().collect();

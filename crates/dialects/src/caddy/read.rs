@@ -32,7 +32,7 @@ impl<'r> Reader<'r> {
 
     /// The sites: the name is the first address, and the arguments are the others. The global options have no name.
     pub fn read(&mut self, bytes: &[u8], draft: &mut Draft) -> Vec<Directive> {
-        let mut tree = parsed(&String::from_utf8_lossy(bytes), &Place::at, draft);
+        let mut tree = parsed(bytes, &Place::at, draft);
         let is_one_site = tree.first().is_some_and(|first| first.block.is_none() && first.name != "import");
         if is_one_site {
             // Without braces, the first line is the address of the one site.
@@ -111,7 +111,7 @@ impl<'r> Reader<'r> {
                     }
                     let name = path.display().to_string();
                     let within = |line: u32| place.within(&name, line);
-                    all.extend(parsed(&String::from_utf8_lossy(&bytes), &within, draft));
+                    all.extend(parsed(&bytes, &within, draft));
                 }
                 Err(error) => {
                     let what = format!("{} cannot be read: {error}", path.display());
@@ -151,11 +151,12 @@ fn filled(directive: &Directive, arguments: &[String]) -> Directive {
     }
 }
 
-fn parsed(text: &str, place: &dyn Fn(u32) -> Place, draft: &mut Draft) -> Vec<Directive> {
+fn parsed(bytes: &[u8], place: &dyn Fn(u32) -> Place, draft: &mut Draft) -> Vec<Directive> {
+    let text = draft.text(bytes, place);
     let mut open: Vec<(Directive, Vec<Directive>)> = Vec::new();
     let mut here: Vec<Directive> = Vec::new();
     let mut last = 1;
-    for line in lines(text) {
+    for line in lines(&text) {
         last = line.number;
         let at = place(line.number);
         if line.words.len() == 1 && line.words[0] == "}" && !line.opens {

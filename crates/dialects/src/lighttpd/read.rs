@@ -141,7 +141,7 @@ impl<'r> Reader<'r> {
         depth: usize,
         draft: &mut Draft,
     ) -> Vec<Statement> {
-        let mut tokens = Tokens { all: tokens(&String::from_utf8_lossy(bytes)), at: 0, place };
+        let mut tokens = Tokens { all: tokens(&draft.text(bytes, place)), at: 0, place };
         let mut all = Vec::new();
         let mut mistakes = 0;
         while tokens.peek().is_some() {

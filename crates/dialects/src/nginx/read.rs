@@ -52,7 +52,7 @@ impl<'r> Reader<'r> {
     }
 
     fn file(&mut self, file: &File, bytes: &[u8], draft: &mut Draft) -> Vec<Directive> {
-        let text = String::from_utf8_lossy(bytes);
+        let text = draft.text(bytes, &|line| file.place(line));
         let tokens = tokens(&text);
         let mut tokens = tokens.into_iter();
         let mut open: Vec<(Directive, Vec<Directive>)> = Vec::new();

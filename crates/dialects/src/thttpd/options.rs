@@ -105,9 +105,12 @@ impl Options {
             if findings.is_full(line) {
                 return;
             }
-            let Ok(text) = text else {
-                findings.error(Some(line), "this line is not UTF-8", "save the file as UTF-8");
-                continue;
+            let text = match text {
+                Ok(text) => text,
+                Err(error) => {
+                    findings.not_utf8(&error);
+                    continue;
+                }
             };
             let text = text.split('#').next().unwrap_or_default();
             for word in text.split_whitespace() {

@@ -13,6 +13,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::{Findings, Severity};
+use crate::words;
 
 /// The file in the form of busybox httpd.
 const FILE: &str = "/etc/httpd.conf";
@@ -48,9 +49,11 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     };
     if let Some(file) = &flags.file {
         let bytes = read(file, &mut findings);
-        match std::str::from_utf8(&bytes) {
-            Ok(text) => (given, users) = options::read(text, disk, &mut findings),
-            Err(_) => findings.error(None, "it is not UTF-8", "save the file as UTF-8"),
+        match words::not_utf8(&bytes) {
+            None => {
+                (given, users) = options::read(&String::from_utf8_lossy(&bytes), disk, &mut findings);
+            }
+            Some(error) => findings.not_utf8(&error),
         }
     }
     let named = given.iter().rev().find(|given| given.letter == 'c').map(|given| given.value.clone());

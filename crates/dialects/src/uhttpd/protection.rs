@@ -116,9 +116,12 @@ pub fn read_file(bytes: &[u8], findings: &mut Findings) -> (Vec<User>, Vec<(char
         if findings.is_full(number) {
             break;
         }
-        let Ok(text) = text else {
-            findings.error(line, "this line is not UTF-8", "save the file as UTF-8");
-            continue;
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                findings.not_utf8(&error);
+                continue;
+            }
         };
         let (name, value) = text.split_once(':').unwrap_or((text, ""));
         match name {

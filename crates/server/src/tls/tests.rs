@@ -41,8 +41,8 @@ struct Made {
 struct One<'t>(&'t str);
 
 impl Source for One<'_> {
-    fn read(&self, _: &Path) -> std::io::Result<String> {
-        Ok(self.0.to_owned())
+    fn read(&self, _: &Path, _: usize) -> std::io::Result<Vec<u8>> {
+        Ok(self.0.as_bytes().to_vec())
     }
 
     fn expand(&self, _: &Path) -> std::io::Result<Vec<PathBuf>> {

@@ -304,7 +304,7 @@ impl<'a> Files<'a> {
     /// `None`: after an error.
     fn read<T>(&self, path: &Path, parse: impl Fn(&[u8]) -> Result<T, FileError>) -> Option<T> {
         let place = self.place(path);
-        let bytes = match self.source.read_bytes(path, MAX_FILE) {
+        let bytes = match self.source.read(path, MAX_FILE) {
             Ok(bytes) => bytes,
             Err(error) => {
                 let what = format!("{} cannot be read: {error}", shown(path));

@@ -415,7 +415,7 @@ const LOCAL_ZONES: [&str; 2] = ["/etc/localtime", "/etc/TZ"];
 fn zone(section: &Section, source: &dyn Source) -> Option<TimeZone> {
     let given = section.text("timezone")?;
     let read = |path: &Path| {
-        let bytes = source.read_bytes(path, MAX_ZONE).ok()?;
+        let bytes = source.read(path, MAX_ZONE).ok()?;
         TimeZone::of_file(&bytes).or_else(|| TimeZone::of_text(std::str::from_utf8(&bytes).ok()?.trim()))
     };
     let named = |name: &str| TimeZone::of_text(name).or_else(|| read(&Path::new(ZONES).join(name)));

@@ -12,7 +12,7 @@ use super::error::{Errors, Place, shown};
 use super::keys::Scope;
 use super::section::{Given, Section, text};
 use super::toml::Value;
-use super::{MAX_FILE, Source};
+use super::{Source, read_file};
 use crate::jwt::{Jwt, MAX_FIELDS, TokenPlace};
 use crate::model::Site;
 
@@ -136,18 +136,7 @@ pub fn read_keys(site: &mut Site, source: &dyn Source, errors: &Errors) {
 /// `None`: after an error.
 fn keys(path: &Path, source: &dyn Source, errors: &Errors) -> Option<Keys> {
     let place = errors.place_of(&["keys"], path).unwrap_or(Place { file: Arc::from(path), line: None });
-    let bytes = match source.read(path) {
-        Ok(text) if text.len() <= MAX_FILE => text.into_bytes(),
-        Ok(_) => {
-            errors.add(&place, format!("{} is larger than 1 MiB", shown(path)), "leave out other keys");
-            return None;
-        }
-        Err(error) => {
-            let what = format!("{} cannot be read: {error}", shown(path));
-            errors.add(&place, what, "check its path and its permissions");
-            return None;
-        }
-    };
+    let bytes = read_file(path, &place, source, errors)?;
     match Keys::parse(&bytes) {
         Ok(keys) => Some(keys),
         Err(error) => {

@@ -12,7 +12,7 @@ use taipan_http::status::Status;
 use super::error::{Errors, Place};
 use super::keys::Scope;
 use super::section::{Section, text};
-use super::{MAX_FILE, Source};
+use super::{Source, read_text};
 use crate::limit::throttle_file::{self, Line};
 use crate::limit::{
     By, ByteRate, Concurrency, Enforcement, Limit, LimitId, MAX_LIMITS, MAX_MATCHES, MAX_OF_ROUTE, Paths,
@@ -128,18 +128,7 @@ impl LimitReader<'_> {
             return ids.clone();
         }
         let place = section.place_of("throttle_file");
-        let text = match self.source.read(&path) {
-            Ok(text) if text.len() <= MAX_FILE => text,
-            Ok(_) => {
-                section.errors.add(place, format!("{} is larger than 1 MiB", path.display()), "shorten it");
-                return Vec::new();
-            }
-            Err(error) => {
-                let what = format!("the throttle file {} cannot be read: {error}", path.display());
-                section.errors.add(place, what, "check its path and its permissions");
-                return Vec::new();
-            }
-        };
+        let Some(text) = read_text(&path, place, self.source, section.errors) else { return Vec::new() };
         let (lines, errors) = throttle_file::parse(&text);
         let at = |line| Place { file: path.as_path().into(), line: Some(line) };
         for (line, error) in errors {

@@ -61,6 +61,7 @@ pub use value::duration;
 
 use self::toml::{Entry, Node, Table, Value};
 use crate::model::Site;
+use crate::utf8;
 use error::{Errors, shown};
 
 /// Bytes of a file.
@@ -75,14 +76,8 @@ const ADDRESS_FILE: &str = "address_file";
 
 /// The files of a configuration.
 pub trait Source {
-    /// The text of a file. At most [`MAX_FILE`] + 1 bytes need be read.
-    fn read(&self, path: &Path) -> io::Result<String>;
-
     /// The bytes of a file. At most `limit` + 1 need be read.
-    fn read_bytes(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-        _ = limit;
-        self.read(path).map(String::into_bytes)
-    }
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>>;
 
     /// The time zone of this process (`TZ`). `None`: that of the machine.
     fn timezone(&self) -> Option<String> {
@@ -215,19 +210,7 @@ impl Loader<'_> {
     fn text(&mut self, file: &Path, place: &Place) -> Option<String> {
         self.files += 1;
         self.errors.mark(private::READ, file, place);
-        match self.source.read(file) {
-            Ok(text) if text.len() <= MAX_FILE => Some(text),
-            Ok(_) => {
-                let what = format!("{} is larger than 1 MiB", shown(file));
-                self.errors.add(place, what, "split it, and name the parts");
-                None
-            }
-            Err(error) => {
-                let what = format!("{} cannot be read: {error}", shown(file));
-                self.errors.add(place, what, "check its path and its permissions");
-                None
-            }
-        }
+        read_text(file, place, self.source, self.errors)
     }
 
     fn include_error(&self, file: &Arc<Path>) -> Option<String> {
@@ -281,6 +264,36 @@ impl Loader<'_> {
                 self.errors.add(&node.place, what, "check the folder and its permissions");
                 Vec::new()
             }
+        }
+    }
+}
+
+/// The bytes of a file that the line at `place` names. `None`: after an error.
+fn read_file(file: &Path, place: &Place, source: &dyn Source, errors: &Errors) -> Option<Vec<u8>> {
+    match source.read(file, MAX_FILE) {
+        Ok(bytes) if bytes.len() <= MAX_FILE => Some(bytes),
+        Ok(_) => {
+            let what = format!("{} is larger than 1 MiB", shown(file));
+            errors.add(place, what, "make it shorter, or split it");
+            None
+        }
+        Err(error) => {
+            let what = format!("{} cannot be read: {error}", shown(file));
+            errors.add(place, what, "check its path and its permissions");
+            None
+        }
+    }
+}
+
+/// As [`read_file`], for a text.
+fn read_text(file: &Path, place: &Place, source: &dyn Source, errors: &Errors) -> Option<String> {
+    let bytes = read_file(file, place, source, errors)?;
+    match utf8::text(&bytes) {
+        Ok(text) => Some(text.to_owned()),
+        Err(error) => {
+            let place = Place { file: Arc::from(file), line: Some(error.line) };
+            errors.add(&place, error.to_string(), utf8::WHAT_TO_DO);
+            None
         }
     }
 }
