@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use e2e::{
-    Random, ReadError, Rows, Server, Site, TIMEOUT, is_root, shown, tool, wait_until, without_privilege,
+    Random, ReadError, Rows, Server, Site, TIMEOUT, command, is_root, output_of, shown, tool, wait_until,
+    without_privilege,
 };
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
@@ -673,17 +674,26 @@ fn without_the_cache_a_new_connection_gets_the_present_file() {
     }
 }
 
-/// Without Landlock, the new folder is served.
+/// Without Landlock, the new folder is served, and nothing has to be said.
 #[test]
 fn says_that_a_root_that_was_replaced_needs_a_reload() {
     let server = Site::new().file("a.txt", "before").start();
+    let config = server.home().join("site.toml");
+    let checked = output_of(command().arg("check").arg("-c").arg(config));
+    let sandbox = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(sandbox.contains("\nSandbox: "), "{sandbox}");
+    let has_landlock = sandbox.contains(" Landlock ");
     let (root, old) = (server.root(), server.home().join("old"));
     fs::rename(&root, &old).expect("the folder is writable");
     fs::create_dir(&root).expect("the folder is writable");
     fs::write(root.join("a.txt"), "after").expect("the folder is writable");
-    let is_noticed =
-        || server.get("/a.txt").text() == "after" || server.stderr().contains("; reload, so that");
+    let is_noticed = || {
+        let is_served = server.get("/a.txt").text() == "after";
+        assert!(!is_served || !has_landlock, "the sandbox denies the new folder");
+        is_served || server.stderr().contains("; reload, so that")
+    };
     assert!(wait_until(TIMEOUT, is_noticed), "{}", server.stderr());
+    assert_eq!(server.stderr().contains("; reload, so that"), has_landlock, "{}", server.stderr());
     server.reload();
     assert!(wait_until(TIMEOUT, || server.get("/a.txt").text() == "after"), "{}", server.stderr());
 }
