@@ -361,43 +361,16 @@ impl Given {
 
     fn command(self) -> Result<Command, UsageError> {
         match self.command {
-            "check" => {
-                self.exactly(0, "check takes no argument but -c FILE")?;
-                let config = self
-                    .config
-                    .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
-                Ok(Command::Check { source: configuration(config, self.dialect)? })
-            }
-            CONVERT => {
-                self.exactly(1, "convert takes one file: taipan convert boa.conf")?;
-                let file = self.arguments.into_iter().next().map(PathBuf::from).unwrap_or_default();
-                match self.dialect.or_else(|| Dialect::of_file(&file)) {
-                    Some(dialect) => Ok(Command::Convert { input: dialect.input(file) }),
-                    None => Err(UsageError(format!(
-                        "the name {} does not tell which server it is for; add --from and one of {}",
-                        file.display(),
-                        dialects()
-                    ))),
-                }
-            }
-            "certificates" => {
-                self.exactly(0, "certificates takes no argument but -c FILE")?;
-                let config = self.config.ok_or_else(|| {
-                    UsageError("certificates needs a configuration: taipan certificates -c FILE".into())
-                })?;
-                Ok(Command::Certificates { config })
-            }
+            "check" => self.check(),
+            CONVERT => self.convert(),
+            "certificates" => self.certificates(),
             "reload" => self.control(Request::Reload),
             "upgrade" => self.control(Request::Upgrade),
             "stats" => {
                 let form = self.form;
                 self.control(Request::Stats(form))
             }
-            "top" => {
-                self.exactly(0, "top takes no argument but -c FILE")?;
-                let source = source(self.config, self.root, self.dialect)?;
-                Ok(Command::Top { source, mode: self.top })
-            }
+            "top" => self.top(),
             "metrics" => {
                 let syntax = self.syntax;
                 self.control(Request::Stats(Form::Metrics(syntax)))
@@ -407,103 +380,148 @@ impl Given {
             "log-level" => self.log_level(),
             "maintenance" => self.maintenance(),
             "disconnect" => self.disconnect(),
-            "watch" => {
-                self.exactly(0, "watch takes flags alone, such as --path \"/api/*\" -c FILE")?;
-                let source = source(self.config, self.root, self.dialect)?;
-                Ok(Command::Watch { source, filter: self.filter })
-            }
-            command @ ("drain" | "undrain") => {
-                self.exactly(
-                    2,
-                    "name an application and one of its addresses: taipan drain NAME ADDRESS -c FILE",
-                )?;
-                let mut arguments = self.arguments.into_iter().map(text);
-                let mut take = || arguments.next().unwrap_or_else(|| Ok(String::new()));
-                let (application, endpoint) = (take()?, take()?);
-                let change = if command == "drain" { DrainChange::Drain } else { DrainChange::Undrain };
-                let request = Request::Drain(Drain { application, endpoint, change });
-                Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
-            }
-            "explain" => {
-                self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
-                let source = source(self.config, self.root, self.dialect)?;
-                let mut arguments = self.arguments.into_iter();
-                let (method, url) = (
-                    text(arguments.next().unwrap_or_default())?,
-                    text(arguments.next().unwrap_or_default())?,
-                );
-                let from = self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-                Ok(Command::Explain(Explain { source, method, url, fields: self.fields, from, to: self.to }))
-            }
-            "healthcheck" => {
-                self.exactly(1, "healthcheck takes one URL: taipan healthcheck http://127.0.0.1:8080/")?;
-                let url = text(self.arguments.into_iter().next().unwrap_or_default())?;
-                Ok(Command::Healthcheck { url, timeout: Duration::from_secs(self.timeout.unwrap_or(5)) })
-            }
-            WRAP => {
-                let Given { arguments, folders, socket, processes, .. } = self;
-                let mut arguments = arguments.into_iter();
-                let scripts = match (arguments.next(), folders.is_empty()) {
-                    (Some(program), true) => Scripts::Program(program, arguments.collect()),
-                    (None, false) => Scripts::Beneath(folders),
-                    (Some(_), false) => {
-                        return Err(UsageError("give a program or a --folder of scripts, not both".into()));
-                    }
-                    (None, true) => {
-                        return Err(UsageError(
-                            "fcgi-wrap needs a folder of scripts or a program: taipan fcgi-wrap --folder DIR"
-                                .into(),
-                        ));
-                    }
-                };
-                Ok(Command::Wrap(Wrap { socket, processes: processes.unwrap_or(16), scripts }))
-            }
+            "watch" => self.watch(),
+            "drain" => self.drain(DrainChange::Drain),
+            "undrain" => self.drain(DrainChange::Undrain),
+            "explain" => self.explain(),
+            "healthcheck" => self.healthcheck(),
+            WRAP => self.wrap(),
             PASSWD => Ok(Command::Passwd(self.passwd.command(self.arguments)?)),
             REPORT => Ok(Command::Report(Report { files: inputs(self.arguments), html: self.html })),
-            RESOLVE => Ok(Command::Resolve(Resolve {
-                files: inputs(self.arguments),
-                names: self.names,
-                split: self.split,
-                confirm: self.confirm,
-                jobs: self.jobs.unwrap_or(64),
-                timeout: Duration::from_secs(self.timeout.unwrap_or(2)),
-                server: self.dns,
-            })),
-            "generate" => {
-                self.exactly(1, "generate takes one of man, bash, zsh and fish")?;
-                match self.arguments[0].to_str() {
-                    Some("man") => Ok(Command::Generate(Document::Man)),
-                    Some("bash") => Ok(Command::Generate(Document::Bash)),
-                    Some("zsh") => Ok(Command::Generate(Document::Zsh)),
-                    Some("fish") => Ok(Command::Generate(Document::Fish)),
-                    _ => Err(UsageError("generate takes one of man, bash, zsh and fish".into())),
-                }
-            }
+            RESOLVE => Ok(self.resolve()),
+            "generate" => self.generate(),
             "help" => Ok(Command::Help),
             "version" => {
                 self.exactly(0, "version takes no argument")?;
                 Ok(Command::Version)
             }
-            _ => {
-                if self.arguments.len() > 1 || self.config.is_some() {
-                    self.unless_misspelt()?;
-                }
-                if self.arguments.len() > 1 {
-                    return Err(UsageError(
-                        "only one folder can be served; write a configuration for more".into(),
-                    ));
-                }
-                let Given { listen, workers, access_log, user, tls, config, dialect, arguments, .. } = self;
-                if config.is_some() && !tls.is_empty() {
-                    return Err(UsageError(
-                        "--tls is for a folder; in a configuration, write acme = true, and tls behind an address".into(),
-                    ));
-                }
-                let source = source(config, arguments.into_iter().next().map(PathBuf::from), dialect)?;
-                let presence = Presence::Foreground;
-                Ok(Command::Serve(Serve { source, listen, workers, access_log, user, tls, presence }))
-            }
+            _ => self.serve(),
         }
+    }
+
+    fn check(self) -> Result<Command, UsageError> {
+        self.exactly(0, "check takes no argument but -c FILE")?;
+        let config = self
+            .config
+            .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
+        Ok(Command::Check { source: configuration(config, self.dialect)? })
+    }
+
+    fn convert(self) -> Result<Command, UsageError> {
+        self.exactly(1, "convert takes one file: taipan convert boa.conf")?;
+        let file = self.arguments.into_iter().next().map(PathBuf::from).unwrap_or_default();
+        match self.dialect.or_else(|| Dialect::of_file(&file)) {
+            Some(dialect) => Ok(Command::Convert { input: dialect.input(file) }),
+            None => Err(UsageError(format!(
+                "the name {} does not tell which server it is for; add --from and one of {}",
+                file.display(),
+                dialects()
+            ))),
+        }
+    }
+
+    fn certificates(self) -> Result<Command, UsageError> {
+        self.exactly(0, "certificates takes no argument but -c FILE")?;
+        let config = self.config.ok_or_else(|| {
+            UsageError("certificates needs a configuration: taipan certificates -c FILE".into())
+        })?;
+        Ok(Command::Certificates { config })
+    }
+
+    fn top(self) -> Result<Command, UsageError> {
+        self.exactly(0, "top takes no argument but -c FILE")?;
+        let source = source(self.config, self.root, self.dialect)?;
+        Ok(Command::Top { source, mode: self.top })
+    }
+
+    fn watch(self) -> Result<Command, UsageError> {
+        self.exactly(0, "watch takes flags alone, such as --path \"/api/*\" -c FILE")?;
+        let source = source(self.config, self.root, self.dialect)?;
+        Ok(Command::Watch { source, filter: self.filter })
+    }
+
+    fn drain(self, change: DrainChange) -> Result<Command, UsageError> {
+        self.exactly(2, "name an application and one of its addresses: taipan drain NAME ADDRESS -c FILE")?;
+        let source = source(self.config, self.root, self.dialect)?;
+        let [application, endpoint] = texts(self.arguments)?;
+        let request = Request::Drain(Drain { application, endpoint, change });
+        Ok(Command::Control { source, request })
+    }
+
+    fn explain(self) -> Result<Command, UsageError> {
+        self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
+        let source = source(self.config, self.root, self.dialect)?;
+        let [method, url] = texts(self.arguments)?;
+        let from = self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        Ok(Command::Explain(Explain { source, method, url, fields: self.fields, from, to: self.to }))
+    }
+
+    fn healthcheck(self) -> Result<Command, UsageError> {
+        self.exactly(1, "healthcheck takes one URL: taipan healthcheck http://127.0.0.1:8080/")?;
+        let [url] = texts(self.arguments)?;
+        Ok(Command::Healthcheck { url, timeout: Duration::from_secs(self.timeout.unwrap_or(5)) })
+    }
+
+    fn wrap(self) -> Result<Command, UsageError> {
+        let Given { arguments, folders, socket, processes, .. } = self;
+        let mut arguments = arguments.into_iter();
+        let scripts = match (arguments.next(), folders.is_empty()) {
+            (Some(program), true) => Scripts::Program(program, arguments.collect()),
+            (None, false) => Scripts::Beneath(folders),
+            (Some(_), false) => {
+                return Err(UsageError("give a program or a --folder of scripts, not both".into()));
+            }
+            (None, true) => {
+                return Err(UsageError(
+                    "fcgi-wrap needs a folder of scripts or a program: taipan fcgi-wrap --folder DIR".into(),
+                ));
+            }
+        };
+        Ok(Command::Wrap(Wrap { socket, processes: processes.unwrap_or(16), scripts }))
+    }
+
+    fn resolve(self) -> Command {
+        Command::Resolve(Resolve {
+            files: inputs(self.arguments),
+            names: self.names,
+            split: self.split,
+            confirm: self.confirm,
+            jobs: self.jobs.unwrap_or(64),
+            timeout: Duration::from_secs(self.timeout.unwrap_or(2)),
+            server: self.dns,
+        })
+    }
+
+    fn generate(self) -> Result<Command, UsageError> {
+        let usage = "generate takes one of man, bash, zsh and fish";
+        self.exactly(1, usage)?;
+        let document = match self.arguments[0].to_str() {
+            Some("man") => Document::Man,
+            Some("bash") => Document::Bash,
+            Some("zsh") => Document::Zsh,
+            Some("fish") => Document::Fish,
+            _ => return Err(UsageError(usage.into())),
+        };
+        Ok(Command::Generate(document))
+    }
+
+    /// Without a command.
+    fn serve(self) -> Result<Command, UsageError> {
+        if self.arguments.len() > 1 || self.config.is_some() {
+            self.unless_misspelt()?;
+        }
+        if self.arguments.len() > 1 {
+            return Err(UsageError("only one folder can be served; write a configuration for more".into()));
+        }
+        let Given { listen, workers, access_log, user, tls, config, dialect, arguments, .. } = self;
+        if config.is_some() && !tls.is_empty() {
+            return Err(UsageError(
+                "--tls is for a folder; in a configuration, write acme = true, and tls behind an address".into(),
+            ));
+        }
+        let source = source(config, arguments.into_iter().next().map(PathBuf::from), dialect)?;
+        let presence = Presence::Foreground;
+        Ok(Command::Serve(Serve { source, listen, workers, access_log, user, tls, presence }))
     }
 
     fn purge(mut self) -> Result<Command, UsageError> {
@@ -589,6 +607,15 @@ pub fn advice(name: &str) -> Option<String> {
     let commands = COMMANDS.iter().map(|command| command.name).filter(|command| !command.is_empty());
     let nearest = commands.min_by_key(|command| distance(command))?;
     (distance(nearest) <= 1 + name.len() / 5).then(|| format!("did you mean taipan {nearest}?"))
+}
+
+/// The first arguments. An absent one is empty.
+fn texts<const N: usize>(arguments: Vec<OsString>) -> Result<[String; N], UsageError> {
+    let mut texts = [const { String::new() }; N];
+    for (own, argument) in texts.iter_mut().zip(arguments) {
+        *own = text(argument)?;
+    }
+    Ok(texts)
 }
 
 fn text(value: OsString) -> Result<String, UsageError> {
