@@ -136,7 +136,10 @@ fn listen(address: &str, tls: bool, place: &Place, host: &mut Host, draft: &mut 
 
 fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut Draft) {
     match statement {
-        Statement::Set { name, value, place } => set(name, value, place, paths, host, draft),
+        Statement::Set { name, value, place } => {
+            let name = name.trim_end_matches('+');
+            set(&Setting { name, value, place, paths }, host, draft);
+        }
         Statement::When { field, operator, operand, is_else, block, place } => {
             let whole = format!("{field} {operator} \"{operand}\"");
             match (field.as_str(), operator.as_str()) {
@@ -249,23 +252,23 @@ fn within(paths: &[String], pattern: &str) -> Option<Vec<String>> {
     all.filter(|all| !all.is_empty())
 }
 
-/// For the host, or for the routes of these paths.
-fn each(paths: &[String], place: &Place, host: &mut Host, act: impl Fn(&mut Scope)) {
-    if paths.is_empty() {
-        act(&mut host.scope);
-    }
-    for path in paths {
-        act(host.route(path, place));
-    }
-}
-
 fn number(value: &Datum) -> i64 {
     value.text().parse().unwrap_or(0)
 }
 
-fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Host, draft: &mut Draft) {
-    let name = full.trim_end_matches('+');
+/// `NAME = VALUE`, for the host, or for some paths of it.
+struct Setting<'s> {
+    name: &'s str,
+    value: &'s Datum,
+    place: &'s Place,
+    paths: &'s [String],
+}
+
+/// Each setting, and the keys that it becomes. Those with more than a key have a function.
+fn set(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { name, value, place, paths } = *setting;
     let text = value.text();
+    let seconds = || number(value).clamp(1, 86_400);
     match name {
         name if !KNOWN.names().any(|known| known == name) => {
             draft.error(place, unconverted(name), &KNOWN.what_to_do(name));
@@ -276,27 +279,17 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
             draft.error(place, unconverted(&format!("auth.backend \"{text}\"")), "see authorizer")
         }
         name if name.starts_with("auth.backend.") && !paths.is_empty() => {
-            draft.error(
-                place,
-                format!("{} for some paths", unconverted(name)),
-                "write it outside of the condition",
-            );
+            let what = format!("{} for some paths", unconverted(name));
+            draft.error(place, what, "write it outside of the condition");
         }
-        "server.document-root" => {
-            each(paths, place, host, |scope| scope.set(place, "root", text.trim_end_matches('/')))
-        }
+        "server.document-root" => setting.each(host, "root", text.trim_end_matches('/')),
         "server.username" => draft.top.set(place, "user", text),
         "server.groupname" => draft.top.set(place, "group", text),
         "server.pid-file" => draft.top.set(place, "pid_file", text),
         "server.chroot" => draft.top.set(place, "chroot", text),
         "server.errorlog-use-syslog" if value.is_on() => draft.log.set(place, "error", "syslog"),
-        // lighttpd has /bin/sh run it.
-        "accesslog.filename" | "server.errorlog" if text.starts_with('|') => {
-            let key = if name == "server.errorlog" { "error" } else { "access" };
-            draft.log.set(place, key, format!("|${}", text[1..].trim_start()));
-        }
-        "server.errorlog" => draft.log.set(place, "error", text),
-        "accesslog.filename" => draft.log.set(place, "access", text),
+        "server.errorlog" => draft.log.set(place, "error", log_target(text)),
+        "accesslog.filename" => draft.log.set(place, "access", log_target(text)),
         "accesslog.use-syslog" if value.is_on() => draft.log.set(place, "access", "syslog"),
         "server.tag" if text.is_empty() => draft.top.set(place, "server_header", false),
         "server.tag" => draft.top.set(place, "server_header", text),
@@ -304,129 +297,57 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
         "server.max-keep-alive-requests" => {
             draft.limits.set(place, "requests", number(value).clamp(0, 1_000_000))
         }
-        "server.max-keep-alive-idle" => draft.timeouts.set(place, "idle", number(value).clamp(1, 86_400)),
+        "server.max-keep-alive-idle" => draft.timeouts.set(place, "idle", seconds()),
         "server.max-read-idle" => {
-            draft.timeouts.set(place, "head", number(value).clamp(1, 86_400));
-            draft.timeouts.set(place, "body", number(value).clamp(1, 86_400));
+            draft.timeouts.set(place, "head", seconds());
+            draft.timeouts.set(place, "body", seconds());
         }
-        "server.max-write-idle" => draft.timeouts.set(place, "write", number(value).clamp(1, 86_400)),
-        "server.max-request-size" => {
-            let Ok(number) = text.parse::<i64>() else {
-                return draft.error(place, unconverted(name), "write a number");
-            };
-            let bytes = number.clamp(0, 1 << 30) << 10;
-            each(paths, place, host, |scope| {
-                scope.set(place, "max_body", if bytes == 0 { 1 << 40 } else { bytes })
-            });
-        }
-        "index-file.names" | "server.indexfiles" => {
-            each(paths, place, host, |scope| scope.set(place, "index", value.texts()))
-        }
-        "dir-listing.activate" | "server.dir-listing" => {
-            each(paths, place, host, |scope| scope.set(place, "listing", value.is_on()));
-        }
-        "server.follow-symlink" if !value.is_on() => {
-            each(paths, place, host, |scope| scope.set(place, "symlinks", "never"))
-        }
+        "server.max-write-idle" => draft.timeouts.set(place, "write", seconds()),
+        "server.max-request-size" => match text.parse::<i64>() {
+            Ok(..=0) => setting.each(host, "max_body", 1 << 40),
+            Ok(kibibytes) => setting.each(host, "max_body", kibibytes.min(1 << 30) << 10),
+            Err(_) => draft.error(place, unconverted(name), "write a number"),
+        },
+        "index-file.names" | "server.indexfiles" => setting.each(host, "index", value.texts()),
+        "dir-listing.activate" | "server.dir-listing" => setting.each(host, "listing", value.is_on()),
+        "server.follow-symlink" if !value.is_on() => setting.each(host, "symlinks", "never"),
         "server.follow-symlink" => {}
         "server.error-handler-404" | "server.error-handler" => {
-            each(paths, place, host, |scope| {
-                scope.set(place, "fallback", text);
-                scope.set(place, "fallback_for", "all");
-            });
+            setting.each(host, "fallback", text);
+            setting.each(host, "fallback_for", "all");
             draft.warn(place, format!("{name}: the status is that of the file"), "see error_pages");
         }
         "connection.kbytes-per-second" | "server.kbytes-per-second" if text == "0" => {}
-        "connection.kbytes-per-second" | "server.kbytes-per-second" if number(value) > 0 => {
-            let mut limit = Scope::new(place.line);
-            let by = if name.starts_with("conn") { "connection" } else { "all" };
-            limit.set(place, "by", by);
-            limit.set(place, "download", number(value).clamp(1, 1 << 30) << 10);
-            each(paths, place, host, |scope| scope.limits.push(limit.clone()));
+        "connection.kbytes-per-second" if number(value) > 0 => speed(setting, "connection", host),
+        "server.kbytes-per-second" if number(value) > 0 => speed(setting, "all", host),
+        "mimetype.assign" => media_types(setting, host),
+        "url.access-deny" => deny_endings(setting, host, draft),
+        "static-file.exclude-extensions" => exclude_endings(setting, host, draft),
+        "deflate.mimetypes" | "compress.filetype" => {
+            setting.each(host, "compress", true);
+            setting.each(host, "compress_types", value.texts());
         }
-        "mimetype.assign" => {
-            for (extension, kind) in value.pairs() {
-                match extension.trim_start_matches('.') {
-                    "" => host.scope.set(place, "default_type", kind.text()),
-                    extension => host.scope.pair(place, "types", extension, kind.text()),
-                }
-            }
-        }
-        "url.access-deny" => {
-            for ending in value.texts() {
-                match (ending.as_str(), paths) {
-                    ("", []) => host.route("/", place).set(place, "return", 403),
-                    ("", paths) => {
-                        paths.iter().for_each(|path| host.route(path, place).set(place, "return", 403))
-                    }
-                    (ending, []) if !ending.contains(['/', '*', '?']) => {
-                        host.route(&format!("*{ending}"), place).set(place, "return", 403);
-                    }
-                    _ => draft.error(place, unconverted(name), "see [[rule]]"),
-                }
-            }
-        }
-        "static-file.exclude-extensions" => {
-            for ending in value.texts() {
-                match within(paths, &format!("*{ending}")) {
-                    Some(patterns) => {
-                        host.unsent.extend(patterns.into_iter().map(|pattern| (pattern, place.clone())))
-                    }
-                    None => draft.error(place, unconverted(name), "see return of [[route]]"),
-                }
-            }
-        }
-        "deflate.mimetypes" | "compress.filetype" => each(paths, place, host, |scope| {
-            scope.set(place, "compress", true);
-            scope.set(place, "compress_types", value.texts());
-        }),
         "deflate.allowed-encodings" => {
-            let all: Vec<String> = value
-                .texts()
-                .into_iter()
-                .filter(|name| matches!(name.as_str(), "gzip" | "br" | "zstd"))
-                .collect();
-            each(paths, place, host, |scope| scope.set(place, "compress", all.clone()));
+            let mut codings = value.texts();
+            codings.retain(|name| matches!(name.as_str(), "gzip" | "br" | "zstd"));
+            setting.each(host, "compress", codings);
         }
-        "ssl.pemfile" => each(paths, place, host, |scope| scope.set(place, "certificate", text)),
-        "ssl.privkey" => each(paths, place, host, |scope| scope.set(place, "certificate_key", text)),
+        "ssl.pemfile" => setting.each(host, "certificate", text),
+        "ssl.privkey" => setting.each(host, "certificate_key", text),
         "ssl.ca-file" | "ssl.cipher-list" | "ssl.openssl.ssl-conf-cmd" | "ssl.honor-cipher-order" => {
             draft.note(place, format!("{name} has no effect"), "see [tls]");
         }
-        "alias.url" => {
-            for (from, to) in value.pairs() {
-                let path = format!("{}/", from.trim_end_matches('/'));
-                host.route(&path, place).set(place, "alias", to.text().trim_end_matches('/'));
-            }
-        }
-        "setenv.add-response-header" | "setenv.set-response-header" => {
-            for (field, content) in value.pairs() {
-                each(paths, place, host, |scope| scope.pair(place, "headers", field, content.text()));
-            }
-        }
-        "setenv.add-environment" | "setenv.set-environment" => {
-            for (variable, content) in value.pairs() {
-                each(paths, place, host, |scope| scope.pair(place, "env", variable, content.text()));
-            }
-        }
-        "expire.url" => {
-            for (path, time) in value.pairs() {
-                match seconds(time.text()) {
-                    Some(seconds) => {
-                        host.scope.pair(place, "cache_control", path, format!("max-age={seconds}"))
-                    }
-                    None => draft.error(place, unconverted(name), "see cache_control"),
-                }
-            }
-        }
+        "alias.url" => aliases(setting, host),
+        "setenv.add-response-header" | "setenv.set-response-header" => setting.each_pair(host, "headers"),
+        "setenv.add-environment" | "setenv.set-environment" => setting.each_pair(host, "env"),
+        "expire.url" => expiry(setting, host, draft),
         "userdir.path" => host.scope.set(place, "user_folders", text),
-        "auth.backend.htpasswd.userfile"
-        | "auth.backend.htdigest.userfile"
-        | "auth.backend.plain.userfile" => {
+        "auth.backend.htpasswd.userfile" | "auth.backend.htdigest.userfile" => {
             host.scope.set(place, "user_files", text);
-            if name.contains("plain") {
-                host.scope.set(place, "plain_passwords", true);
-            }
+        }
+        "auth.backend.plain.userfile" => {
+            host.scope.set(place, "user_files", text);
+            host.scope.set(place, "plain_passwords", true);
         }
         "auth.require" => auth(value, place, host, draft),
         "url.redirect" => redirects(value, place, host, draft),
@@ -437,25 +358,7 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
         }
         "url.rewrite-once" | "url.rewrite" | "url.rewrite-repeat" => rewrites(value, place, host, draft),
         "url.rewrite-if-not-file" => fallback(value, place, host, draft),
-        "cgi.assign" => {
-            for (ending, program) in value.pairs() {
-                let patterns = match ending {
-                    "" => Some(paths.to_vec()),
-                    ending => within(paths, &format!("*{ending}")),
-                };
-                let Some(patterns) = patterns else {
-                    draft.error(place, unconverted(name), "write the folders whose files are scripts");
-                    continue;
-                };
-                for pattern in patterns {
-                    let route = host.route(&pattern, place);
-                    route.set(place, "cgi", true);
-                    if !program.text().is_empty() {
-                        route.set(place, "interpreter", program.text());
-                    }
-                }
-            }
-        }
+        "cgi.assign" => scripts(setting, host, draft),
         "fastcgi.server" => upstreams(value, "fastcgi", paths, place, host, draft),
         "scgi.server" => upstreams(value, "scgi", paths, place, host, draft),
         "proxy.server" => upstreams(value, "http", paths, place, host, draft),
@@ -467,11 +370,8 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
             draft.note(place, format!("{name} has no effect"), "see trusted_proxies");
         }
         "proxy.header" | "proxy.forwarded" => {
-            draft.note(
-                place,
-                format!("{name}: upstreams have X-Forwarded-For and may upgrade to WebSocket"),
-                "see the manual on proxies",
-            );
+            let what = format!("{name}: upstreams have X-Forwarded-For and may upgrade to WebSocket");
+            draft.note(place, what, "see the manual on proxies");
         }
         "simple-vhost.server-root" => {
             host.scope.set(place, "root", format!("{}/$host", text.trim_end_matches('/')))
@@ -483,6 +383,114 @@ fn set(full: &str, value: &Datum, place: &Place, paths: &[String], host: &mut Ho
         "simple-vhost.default-host" => host.scope.set(place, "default_folder", text),
         name if NEEDLESS.contains(&name) => {}
         _ => draft.error(place, unconverted(name), "remove it, or find its like in the manual"),
+    }
+}
+
+impl Setting<'_> {
+    /// The host, or the routes of the paths.
+    fn act(&self, host: &mut Host, act: impl Fn(&mut Scope)) {
+        if self.paths.is_empty() {
+            act(&mut host.scope);
+        }
+        for path in self.paths {
+            act(host.route(path, self.place));
+        }
+    }
+
+    fn each(&self, host: &mut Host, key: &str, value: impl Into<Value>) {
+        let value = value.into();
+        self.act(host, |scope| scope.set(self.place, key, value.clone()));
+    }
+
+    /// The pairs of the value become a table.
+    fn each_pair(&self, host: &mut Host, table: &str) {
+        for (name, value) in self.value.pairs() {
+            self.act(host, |scope| scope.pair(self.place, table, name, value.text()));
+        }
+    }
+}
+
+/// lighttpd has /bin/sh run a command.
+fn log_target(text: &str) -> String {
+    text.strip_prefix('|').map_or_else(|| text.to_owned(), |command| format!("|${}", command.trim_start()))
+}
+
+fn speed(setting: &Setting, by: &str, host: &mut Host) {
+    let mut limit = Scope::new(setting.place.line);
+    limit.set(setting.place, "by", by);
+    limit.set(setting.place, "download", number(setting.value).clamp(1, 1 << 30) << 10);
+    setting.act(host, |scope| scope.limits.push(limit.clone()));
+}
+
+fn media_types(setting: &Setting, host: &mut Host) {
+    for (extension, kind) in setting.value.pairs() {
+        match extension.trim_start_matches('.') {
+            "" => host.scope.set(setting.place, "default_type", kind.text()),
+            extension => host.scope.pair(setting.place, "types", extension, kind.text()),
+        }
+    }
+}
+
+fn deny_endings(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { name, value, place, paths } = *setting;
+    let mut deny = |path: &str| host.route(path, place).set(place, "return", 403);
+    for ending in value.texts() {
+        match (ending.as_str(), paths) {
+            ("", []) => deny("/"),
+            ("", paths) => paths.iter().for_each(|path| deny(path)),
+            (ending, []) if !ending.contains(['/', '*', '?']) => deny(&format!("*{ending}")),
+            _ => draft.error(place, unconverted(name), "see [[rule]]"),
+        }
+    }
+}
+
+fn exclude_endings(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    for ending in setting.value.texts() {
+        match within(setting.paths, &format!("*{ending}")) {
+            Some(patterns) => {
+                host.unsent.extend(patterns.into_iter().map(|pattern| (pattern, setting.place.clone())))
+            }
+            None => draft.error(setting.place, unconverted(setting.name), "see return of [[route]]"),
+        }
+    }
+}
+
+fn aliases(setting: &Setting, host: &mut Host) {
+    for (from, to) in setting.value.pairs() {
+        let route = host.route(&format!("{}/", from.trim_end_matches('/')), setting.place);
+        route.set(setting.place, "alias", to.text().trim_end_matches('/'));
+    }
+}
+
+fn expiry(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    for (path, time) in setting.value.pairs() {
+        match seconds(time.text()) {
+            Some(seconds) => {
+                host.scope.pair(setting.place, "cache_control", path, format!("max-age={seconds}"))
+            }
+            None => draft.error(setting.place, unconverted(setting.name), "see cache_control"),
+        }
+    }
+}
+
+fn scripts(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { name, value, place, paths } = *setting;
+    for (ending, program) in value.pairs() {
+        let patterns = match ending {
+            "" => Some(paths.to_vec()),
+            ending => within(paths, &format!("*{ending}")),
+        };
+        let Some(patterns) = patterns else {
+            draft.error(place, unconverted(name), "write the folders whose files are scripts");
+            continue;
+        };
+        for pattern in patterns {
+            let route = host.route(&pattern, place);
+            route.set(place, "cgi", true);
+            if !program.text().is_empty() {
+                route.set(place, "interpreter", program.text());
+            }
+        }
     }
 }
 

@@ -516,7 +516,8 @@ impl Given {
         let Given { listen, workers, access_log, user, tls, config, dialect, arguments, .. } = self;
         if config.is_some() && !tls.is_empty() {
             return Err(UsageError(
-                "--tls is for a folder; in a configuration, write acme = true, and tls behind an address".into(),
+                "--tls is for a folder; in a configuration, write acme = true, and tls behind an address"
+                    .into(),
             ));
         }
         let source = source(config, arguments.into_iter().next().map(PathBuf::from), dialect)?;
