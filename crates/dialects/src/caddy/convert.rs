@@ -200,6 +200,15 @@ struct Site<'s> {
     draft: &'s mut Draft,
 }
 
+/// The status of a directive that responds.
+fn status(child: &Directive, arguments: &[String]) -> Option<i64> {
+    match child.name.as_str() {
+        "abort" => Some(403),
+        "respond" | "error" => arguments.iter().find_map(|text| text.parse().ok()),
+        _ => None,
+    }
+}
+
 /// A pattern of a path. `None`: there is no such one.
 fn pattern(text: &str) -> Option<String> {
     match text.strip_suffix("/*") {
@@ -343,7 +352,6 @@ impl Site<'_> {
     }
 
     fn directive(&mut self, child: &Directive, way: &Way, host: &mut Host, depth: usize) {
-        let place = &child.place;
         match child.name.as_str() {
             "tls" => return self.tls(child, host),
             "log" => {
@@ -361,152 +369,180 @@ impl Site<'_> {
             false => self.matched(child, way),
         };
         let Some((paths, rule, arguments)) = found else { return };
-        let first = arguments.first().map_or("", String::as_str);
         if let Some(rule) = rule {
             return self.conditional(child, rule, &paths, &arguments, host);
         }
+        let first = arguments.first().map_or("", String::as_str);
         match child.name.as_str() {
             "handle" | "route" | "handle_path" => {
-                if depth >= MAX_DEPTH {
-                    return;
-                }
-                if !arguments.is_empty() {
-                    return self.draft.error(place, unconverted(child), "write one path");
-                }
-                let strips = child.name == "handle_path";
-                if strips && !(paths.len() == 1 && paths[0].ends_with('/') && !paths[0].contains('*')) {
-                    return self.draft.error(place, unconverted(child), "write the path as /folder/*");
-                }
-                let inner = Way { paths, strips: strips || way.strips };
-                self.block(child.children(), &inner, host, depth + 1);
-            }
-            "root" => {
-                let root = self.folder.join(first).to_string_lossy().into_owned();
-                if first.contains('{') {
-                    return self.draft.error(place, unconverted(child), "write a folder; see $host in root");
-                }
-                let key = if way.strips { "alias" } else { "root" };
-                self.each(&paths, place, host, |scope| scope.set(place, key, root.as_str()));
-            }
-            "file_server" => {
-                for option in child.children() {
-                    match option.name.as_str() {
-                        "browse" => self.each(&paths, place, host, |scope| scope.set(place, "listing", true)),
-                        "index" => self.each(&paths, place, host, |scope| {
-                            scope.set(place, "index", option.arguments.clone())
-                        }),
-                        "precompressed" => {
-                            let all: Vec<String> = match option.arguments.is_empty() {
-                                true => ["br", "zstd", "gzip"].map(str::to_owned).to_vec(),
-                                false => option.arguments.clone(),
-                            };
-                            self.each(&paths, place, host, |scope| {
-                                scope.set(place, "precompressed", all.clone())
-                            });
-                        }
-                        _ => self.draft.error(&option.place, unconverted(option), "see [[rule]] and root"),
-                    }
-                }
-                if first == "browse" {
-                    self.each(&paths, place, host, |scope| scope.set(place, "listing", true));
+                if arguments.is_empty() {
+                    self.inner_block(child, paths, way, host, depth);
                 } else {
-                    self.each(&paths, place, host, |_| {});
+                    self.draft.error(&child.place, unconverted(child), "write one path");
                 }
             }
+            "root" => self.root(child, &paths, first, way, host),
+            "file_server" => self.file_server(child, &paths, first, host),
             "reverse_proxy" => self.proxy(child, &paths, &arguments, way, host),
             "php_fastcgi" => self.php(child, &paths, first, host),
-            "redir" => {
-                let Some(target) = template(first) else {
-                    return self.draft.error(place, unconverted(child), "see redirect");
-                };
-                let status = match arguments.get(1).map(String::as_str) {
-                    Some("permanent") => 301,
-                    None | Some("temporary") => 302,
-                    Some(text) => text.parse().unwrap_or(302),
-                };
-                self.route(&paths, place, host, |scope| {
-                    scope.set(place, "redirect", target.as_str());
-                    scope.set(place, "status", status);
-                });
-            }
-            "rewrite" => {
-                match template(first).filter(|target| !target.contains(['?']) && !target.contains("$query")) {
-                    Some(target) if !paths.is_empty() => {
-                        self.route(&paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
-                    }
-                    _ => self.draft.error(place, unconverted(child), "see rewrite and fallback"),
+            "redir" => self.redirect(child, &paths, &arguments, host),
+            "rewrite" => self.rewrite(child, &paths, first, host),
+            "respond" | "error" | "abort" => self.respond(child, &paths, &arguments, host),
+            "basic_auth" | "basicauth" => self.users(child, &paths, arguments.get(1), host),
+            "header" => self.fields(child, &paths, &arguments, host),
+            "encode" => self.encode(child, &paths, &arguments, host),
+            "request_body" => self.max_body(child, &paths, host),
+            _ => self.draft.error(
+                &child.place,
+                unconverted(child),
+                "remove it, or find its like in the manual",
+            ),
+        }
+    }
+
+    fn inner_block(
+        &mut self,
+        child: &Directive,
+        paths: Vec<String>,
+        way: &Way,
+        host: &mut Host,
+        depth: usize,
+    ) {
+        if depth >= MAX_DEPTH {
+            return;
+        }
+        let strips = child.name == "handle_path";
+        if strips && !(paths.len() == 1 && paths[0].ends_with('/') && !paths[0].contains('*')) {
+            return self.draft.error(&child.place, unconverted(child), "write the path as /folder/*");
+        }
+        let inner = Way { paths, strips: strips || way.strips };
+        self.block(child.children(), &inner, host, depth + 1);
+    }
+
+    fn root(&mut self, child: &Directive, paths: &[String], folder: &str, way: &Way, host: &mut Host) {
+        let place = &child.place;
+        if folder.contains('{') {
+            return self.draft.error(place, unconverted(child), "write a folder; see $host in root");
+        }
+        let root = self.folder.join(folder).to_string_lossy().into_owned();
+        let key = if way.strips { "alias" } else { "root" };
+        self.each(paths, place, host, |scope| scope.set(place, key, root.as_str()));
+    }
+
+    fn file_server(&mut self, child: &Directive, paths: &[String], first: &str, host: &mut Host) {
+        let place = &child.place;
+        for option in child.children() {
+            match option.name.as_str() {
+                "browse" => self.each(paths, place, host, |scope| scope.set(place, "listing", true)),
+                "index" => {
+                    self.each(paths, place, host, |scope| scope.set(place, "index", option.arguments.clone()))
                 }
-            }
-            "respond" | "error" | "abort" => {
-                let status = arguments.iter().find_map(|text| text.parse::<i64>().ok());
-                let status = if child.name == "abort" { Some(403) } else { status };
-                match status {
-                    Some(status @ 400..=599) if ![401, 405, 407, 416, 426].contains(&status) => {
-                        self.route(&paths, place, host, |scope| scope.set(place, "return", status));
-                    }
-                    _ => {
-                        self.draft.error(place, unconverted(child), "put a file there");
-                        self.route(&paths, place, host, |scope| scope.set(place, "return", 404));
-                    }
+                "precompressed" => {
+                    let all: Vec<String> = match option.arguments.is_empty() {
+                        true => ["br", "zstd", "gzip"].map(str::to_owned).to_vec(),
+                        false => option.arguments.clone(),
+                    };
+                    self.each(paths, place, host, |scope| scope.set(place, "precompressed", all.clone()));
                 }
+                _ => self.draft.error(&option.place, unconverted(option), "see [[rule]] and root"),
             }
-            "basic_auth" | "basicauth" => {
-                for user in child.children() {
-                    if !user.argument(0).starts_with("$2") {
-                        self.draft.error(
-                            &user.place,
-                            format!("{} has no hash of bcrypt", user.name),
-                            "see taipan passwd",
-                        );
-                    }
-                    self.each(&paths, place, host, |scope| {
-                        scope.pair(&user.place, "users", &user.name, user.argument(0))
-                    });
-                }
-                self.case(place, &paths);
-                self.each(&paths, place, host, |scope| scope.set(place, "auth", "basic"));
-                if let Some(realm) = arguments.get(1) {
-                    self.each(&paths, place, host, |scope| scope.set(place, "realm", realm.as_str()));
-                }
+        }
+        match first {
+            "browse" => self.each(paths, place, host, |scope| scope.set(place, "listing", true)),
+            // The routes of the paths are made.
+            _ => self.each(paths, place, host, |_| {}),
+        }
+    }
+
+    fn redirect(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
+        let place = &child.place;
+        let Some(target) = template(arguments.first().map_or("", String::as_str)) else {
+            return self.draft.error(place, unconverted(child), "see redirect");
+        };
+        let status = match arguments.get(1).map(String::as_str) {
+            Some("permanent") => 301,
+            None | Some("temporary") => 302,
+            Some(text) => text.parse().unwrap_or(302),
+        };
+        self.route(paths, place, host, |scope| {
+            scope.set(place, "redirect", target.as_str());
+            scope.set(place, "status", status);
+        });
+    }
+
+    fn rewrite(&mut self, child: &Directive, paths: &[String], to: &str, host: &mut Host) {
+        let place = &child.place;
+        match template(to).filter(|target| !target.contains('?') && !target.contains("$query")) {
+            Some(target) if !paths.is_empty() => {
+                self.route(paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
             }
-            "header" => {
-                let one = [Directive {
-                    name: first.to_owned(),
-                    arguments: arguments.get(1..).unwrap_or_default().to_vec(),
-                    block: None,
-                    place: place.clone(),
-                }];
-                for field in if child.block.is_some() { child.children() } else { &one } {
-                    self.header(field, &paths, host);
-                }
+            _ => self.draft.error(place, unconverted(child), "see rewrite and fallback"),
+        }
+    }
+
+    fn respond(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
+        let place = &child.place;
+        match status(child, arguments) {
+            Some(status @ 400..=599) if ![401, 405, 407, 416, 426].contains(&status) => {
+                self.route(paths, place, host, |scope| scope.set(place, "return", status));
             }
-            "encode" => {
-                let all = arguments
-                    .iter()
-                    .map(String::as_str)
-                    .chain(child.children().iter().map(|inner| inner.name.as_str()));
-                let codings: Vec<String> =
-                    all.filter(|name| matches!(*name, "zstd" | "gzip" | "br")).map(str::to_owned).collect();
-                let codings =
-                    if codings.is_empty() { vec!["zstd".to_owned(), "gzip".to_owned()] } else { codings };
-                self.each(&paths, place, host, |scope| scope.set(place, "compress", codings.clone()));
-                self.draft.note(
-                    place,
-                    "encode compresses what upstreams send, too",
-                    "see compress_scripts and BREACH in the manual",
-                );
+            _ => {
+                self.draft.error(place, unconverted(child), "put a file there");
+                self.route(paths, place, host, |scope| scope.set(place, "return", 404));
             }
-            "request_body" => {
-                for option in child.children() {
-                    match size(option.argument(0)).filter(|_| option.name == "max_size") {
-                        Some(bytes) => {
-                            self.each(&paths, place, host, |scope| scope.set(place, "max_body", bytes))
-                        }
-                        None => self.draft.error(&option.place, unconverted(option), "see max_body"),
-                    }
-                }
+        }
+    }
+
+    fn users(&mut self, child: &Directive, paths: &[String], realm: Option<&String>, host: &mut Host) {
+        let place = &child.place;
+        for user in child.children() {
+            if !user.argument(0).starts_with("$2") {
+                let what = format!("{} has no hash of bcrypt", user.name);
+                self.draft.error(&user.place, what, "see taipan passwd");
             }
-            _ => self.draft.error(place, unconverted(child), "remove it, or find its like in the manual"),
+            self.each(paths, place, host, |scope| {
+                scope.pair(&user.place, "users", &user.name, user.argument(0))
+            });
+        }
+        self.case(place, paths);
+        self.each(paths, place, host, |scope| scope.set(place, "auth", "basic"));
+        if let Some(realm) = realm {
+            self.each(paths, place, host, |scope| scope.set(place, "realm", realm.as_str()));
+        }
+    }
+
+    fn fields(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
+        let one = [Directive {
+            name: arguments.first().cloned().unwrap_or_default(),
+            arguments: arguments.get(1..).unwrap_or_default().to_vec(),
+            block: None,
+            place: child.place.clone(),
+        }];
+        for field in if child.block.is_some() { child.children() } else { &one } {
+            self.header(field, paths, host);
+        }
+    }
+
+    fn encode(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
+        let place = &child.place;
+        let inner = child.children().iter().map(|inner| &inner.name);
+        let mut codings: Vec<String> = arguments.iter().chain(inner).cloned().collect();
+        codings.retain(|name| matches!(name.as_str(), "zstd" | "gzip" | "br"));
+        if codings.is_empty() {
+            codings = ["zstd", "gzip"].map(str::to_owned).to_vec();
+        }
+        self.each(paths, place, host, |scope| scope.set(place, "compress", codings.clone()));
+        let what = "encode compresses what upstreams send, too";
+        self.draft.note(place, what, "see compress_scripts and BREACH in the manual");
+    }
+
+    fn max_body(&mut self, child: &Directive, paths: &[String], host: &mut Host) {
+        let place = &child.place;
+        for option in child.children() {
+            match size(option.argument(0)).filter(|_| option.name == "max_size") {
+                Some(bytes) => self.each(paths, place, host, |scope| scope.set(place, "max_body", bytes)),
+                None => self.draft.error(&option.place, unconverted(option), "see max_body"),
+            }
         }
     }
 
@@ -519,12 +555,7 @@ impl Site<'_> {
         arguments: &[String],
         host: &mut Host,
     ) {
-        let status = match child.name.as_str() {
-            "abort" => Some(403),
-            "respond" | "error" => arguments.iter().find_map(|text| text.parse::<i64>().ok()),
-            _ => None,
-        };
-        let Some(status @ 400..=599) = status else {
+        let Some(status @ 400..=599) = status(child, arguments) else {
             let what = format!("{}: routes have no conditions", child.text());
             return self.draft.error(&child.place, what, "only a rejection can have one; see [[rule]]");
         };
