@@ -209,6 +209,19 @@ fn status(child: &Directive, arguments: &[String]) -> Option<i64> {
     }
 }
 
+/// What `reverse_proxy` says.
+#[derive(Default)]
+struct Proxy {
+    /// Of the application.
+    keys: Scope,
+    /// Of the route.
+    own: Scope,
+    targets: Vec<String>,
+    health: Vec<(String, Value)>,
+    is_tls: bool,
+    is_fastcgi: bool,
+}
+
 /// A pattern of a path. `None`: there is no such one.
 fn pattern(text: &str) -> Option<String> {
     match text.strip_suffix("/*") {
@@ -608,62 +621,12 @@ impl Site<'_> {
         host: &mut Host,
     ) {
         let place = &child.place;
-        let mut keys = Scope::new(place.line);
-        let mut targets = arguments.to_vec();
-        let mut own = Scope::default();
-        let mut health = Vec::new();
-        let (mut is_tls, mut is_fastcgi) = (false, false);
+        let mut proxy = Proxy { keys: Scope::new(place.line), ..Proxy::default() };
+        proxy.targets = arguments.to_vec();
         for option in child.children() {
-            match option.name.as_str() {
-                "to" => targets.extend(option.arguments.iter().cloned()),
-                "lb_policy" => match balance(option) {
-                    Some(kind) => keys.set(&option.place, "balance", kind),
-                    None => self.draft.error(&option.place, unconverted(option), "see balance"),
-                },
-                "health_uri" => health.push(("path".to_owned(), Value::from(option.argument(0)))),
-                "health_interval" => health.push(("interval".to_owned(), option.argument(0).into())),
-                "health_timeout" => health.push(("timeout".to_owned(), option.argument(0).into())),
-                "fail_duration" => health.push(("pause".to_owned(), option.argument(0).into())),
-                "max_fails" => health
-                    .push(("failures".to_owned(), option.argument(0).parse::<i64>().unwrap_or(1).into())),
-                "header_up" => upstream_field(option, &mut own, self.draft),
-                "header_down" => self.header(option, paths, host),
-                "transport" if !matches!(option.argument(0), "http" | "fastcgi") => {
-                    self.draft.error(&option.place, unconverted(option), "write http or fastcgi");
-                }
-                "transport" => {
-                    is_fastcgi |= option.argument(0) == "fastcgi";
-                    is_tls |= option.children().iter().any(|inner| inner.name.starts_with("tls"));
-                    for inner in option.children() {
-                        match inner.name.as_str() {
-                            "tls" => {}
-                            "tls_insecure_skip_verify" => keys.set(&inner.place, "tls_verify", false),
-                            "dial_timeout" => keys.set(&inner.place, "connect", inner.argument(0)),
-                            "response_header_timeout" | "read_timeout" => {
-                                keys.set(&inner.place, "first_byte", inner.argument(0))
-                            }
-                            "versions" => {}
-                            "root" if is_fastcgi => {
-                                let root = self.folder.join(inner.argument(0));
-                                own.set(&inner.place, "root", root.to_string_lossy().into_owned());
-                            }
-                            "split" if is_fastcgi => {
-                                self.draft.note(&inner.place, "split has no effect", "a script is a file");
-                            }
-                            _ => self.draft.error(&inner.place, unconverted(inner), "see [[application]]"),
-                        }
-                    }
-                }
-                "flush_interval" | "trusted_proxies" | "lb_try_duration" | "lb_try_interval" => {
-                    self.draft.warn(
-                        &option.place,
-                        format!("{} has no effect", option.name),
-                        "see the manual on proxies",
-                    );
-                }
-                _ => self.draft.error(&option.place, unconverted(option), "see [[application]]"),
-            }
+            self.proxy_option(option, paths, &mut proxy, host);
         }
+        let Proxy { mut keys, mut own, targets, health, mut is_tls, is_fastcgi } = proxy;
         let mut addresses = Vec::new();
         for target in &targets {
             is_tls |= target.starts_with("https://");
@@ -676,13 +639,11 @@ impl Site<'_> {
                 None => return self.draft.error(place, unconverted(child), "write an address and a port"),
             }
         }
-        if addresses.is_empty() {
-            return self.draft.error(place, "reverse_proxy has no upstream", "name one");
-        }
-        if addresses.len() > 1 && keys.get("balance").is_none() {
-            keys.set(place, "balance", "random");
-        } else if addresses.len() == 1 {
-            keys.remove("balance");
+        match addresses.len() {
+            0 => return self.draft.error(place, "reverse_proxy has no upstream", "name one"),
+            1 => keys.remove("balance"),
+            _ if keys.get("balance").is_none() => keys.set(place, "balance", "random"),
+            _ => {}
         }
         let scheme = match (is_fastcgi, is_tls) {
             (true, false) => "fastcgi",
@@ -710,6 +671,59 @@ impl Site<'_> {
             }
         }
         self.route(paths, place, host, |scope| scope.inherit(&own));
+    }
+
+    fn proxy_option(&mut self, option: &Directive, paths: &[String], proxy: &mut Proxy, host: &mut Host) {
+        let place = &option.place;
+        let value = option.argument(0);
+        let mut health = |key: &str, value: Value| proxy.health.push((key.to_owned(), value));
+        match option.name.as_str() {
+            "to" => proxy.targets.extend(option.arguments.iter().cloned()),
+            "lb_policy" => match balance(option) {
+                Some(kind) => proxy.keys.set(place, "balance", kind),
+                None => self.draft.error(place, unconverted(option), "see balance"),
+            },
+            "health_uri" => health("path", value.into()),
+            "health_interval" => health("interval", value.into()),
+            "health_timeout" => health("timeout", value.into()),
+            "fail_duration" => health("pause", value.into()),
+            "max_fails" => health("failures", value.parse::<i64>().unwrap_or(1).into()),
+            "header_up" => upstream_field(option, &mut proxy.own, self.draft),
+            "header_down" => self.header(option, paths, host),
+            "transport" => self.transport(option, proxy),
+            "flush_interval" | "trusted_proxies" | "lb_try_duration" | "lb_try_interval" => {
+                let what = format!("{} has no effect", option.name);
+                self.draft.warn(place, what, "see the manual on proxies");
+            }
+            _ => self.draft.error(place, unconverted(option), "see [[application]]"),
+        }
+    }
+
+    fn transport(&mut self, option: &Directive, proxy: &mut Proxy) {
+        if !matches!(option.argument(0), "http" | "fastcgi") {
+            return self.draft.error(&option.place, unconverted(option), "write http or fastcgi");
+        }
+        proxy.is_fastcgi |= option.argument(0) == "fastcgi";
+        proxy.is_tls |= option.children().iter().any(|inner| inner.name.starts_with("tls"));
+        for inner in option.children() {
+            let place = &inner.place;
+            match inner.name.as_str() {
+                "tls" | "versions" => {}
+                "tls_insecure_skip_verify" => proxy.keys.set(place, "tls_verify", false),
+                "dial_timeout" => proxy.keys.set(place, "connect", inner.argument(0)),
+                "response_header_timeout" | "read_timeout" => {
+                    proxy.keys.set(place, "first_byte", inner.argument(0))
+                }
+                "root" if proxy.is_fastcgi => {
+                    let root = self.folder.join(inner.argument(0));
+                    proxy.own.set(place, "root", root.to_string_lossy().into_owned());
+                }
+                "split" if proxy.is_fastcgi => {
+                    self.draft.note(place, "split has no effect", "a script is a file");
+                }
+                _ => self.draft.error(place, unconverted(inner), "see [[application]]"),
+            }
+        }
     }
 
     fn php(&mut self, child: &Directive, paths: &[String], target: &str, host: &mut Host) {
