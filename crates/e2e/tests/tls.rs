@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use e2e::http2::{Http2, frame};
 use e2e::records::{
     ALERT, CHANGE_CIPHER_SPEC, DATA, HANDSHAKE, Incoming, MAX_CONTENT, Raw, Traffic, client_hello,
     fragmented, outgoing, record,
@@ -622,6 +623,56 @@ fn resumes_sessions_also_after_a_reload() {
     let old = Tls::version(&TLS12).resuming();
     rows.check("the first of TLS 1.2", kind(&server, &old), Some(HandshakeKind::Full));
     rows.check("TLS 1.2", kind(&server, &old), Some(HandshakeKind::Resumed));
+}
+
+#[test]
+fn a_reload_waits_for_slow_handshakes_and_slow_records() {
+    let server = site().start();
+    let mut rows = Rows::new();
+    let mut unused = client(&server);
+    assert_eq!(unused.get("/a.txt").status, 200);
+
+    let tls = Tls::version(&TLS13);
+    let mut shaking = Raw::connect(secure(&server));
+    let mut connection = tls.connection();
+    let hello = outgoing(&mut connection);
+    shaking.send(&hello[..hello.len() / 2]);
+
+    let mut receiving = Raw::connect(secure(&server));
+    let mut keys = receiving.keys(&tls);
+    receiving.send(&keys.sealing.seal(DATA, GET, 0));
+    rows.check(
+        "a request before the reload",
+        receiving.sealed_outcome(&mut keys).as_str(),
+        "HTTP/1.1 200 OK",
+    );
+    let request = keys.sealing.seal(DATA, GET, 0);
+    receiving.send(&request[..request.len() / 2]);
+
+    let mut open = Client::tls(secure(&server), &Tls::new().protocols(&["h2"]));
+    open.handshake().expect("the server accepts it");
+
+    server.reload();
+    assert!(unused.is_closed(), "a session that is not used ends");
+
+    shaking.send(&hello[hello.len() / 2..]);
+    while connection.is_handshaking() {
+        shaking.feed(&mut connection).expect("the handshake goes on");
+        shaking.send(&outgoing(&mut connection));
+    }
+    std::io::Write::write_all(&mut connection.writer(), GET).expect("it has space");
+    shaking.send(&outgoing(&mut connection));
+    rows.check("a handshake", response(&mut shaking, &mut connection), Ok("HTTP/1.1 200 OK".to_owned()));
+
+    receiving.send(&request[request.len() / 2..]);
+    rows.check("a record", receiving.sealed_outcome(&mut keys).as_str(), "HTTP/1.1 200 OK");
+
+    let mut http2 = Http2::over(open).expect("the connection is open");
+    rows.check("the first request", http2.get("/a.txt").status, 200);
+    for _ in 0..2 {
+        let frame = http2.read_frame().map(|frame| frame.kind);
+        rows.check("HTTP/2 behind its first response", frame.ok(), Some(frame::GOAWAY));
+    }
 }
 
 #[test]

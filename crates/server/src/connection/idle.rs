@@ -279,10 +279,13 @@ impl IdleSet {
         entries.into_iter().filter(|(_, connection)| connection.state == State::Open).map(out).collect()
     }
 
-    /// Closes connections that have not been used for a moment.
+    /// Closes connections that have not been used for a moment. One that awaits its first request, or the rest of a
+    /// record, is in use until its deadline: its client may be slow.
     pub fn close_unused(&self, now: Ticks) {
         self.entries.borrow_mut().retain(|_, connection| {
-            let is_used = now.wrapping_sub(connection.since) < UNUSED_AFTER;
+            let is_used = connection.requests == 0
+                || connection.socket.is_within_record()
+                || now.wrapping_sub(connection.since) < UNUSED_AFTER;
             if !is_used {
                 connection.socket.close_session();
             }

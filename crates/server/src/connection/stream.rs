@@ -185,6 +185,11 @@ impl Socket {
         self.session.as_ref().is_some_and(|session| session.borrow().is_handshaking())
     }
 
+    /// A part of a TLS record has been received.
+    pub fn is_within_record(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.borrow().is_within_record())
+    }
+
     /// What the log has of its TLS. `None`: it has none.
     pub fn logged_tls(&self) -> Option<Rc<TlsFacts>> {
         self.session.as_ref()?.borrow().logged_facts()

@@ -162,6 +162,11 @@ impl Session {
         matches!(self.state, State::Hello) && self.received.is_empty()
     }
 
+    /// A part of a record has been received.
+    pub fn is_within_record(&self) -> bool {
+        !self.received.is_empty()
+    }
+
     /// By ALPN (RFC 7301).
     pub fn has_negotiated_http2(&self) -> bool {
         self.connection().is_some_and(|connection| connection.rustls.alpn_protocol() == Some(HTTP2))

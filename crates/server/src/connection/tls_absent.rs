@@ -49,6 +49,10 @@ impl Session {
         match self.0 {}
     }
 
+    pub fn is_within_record(&self) -> bool {
+        match self.0 {}
+    }
+
     pub fn is_new(&self) -> bool {
         match self.0 {}
     }

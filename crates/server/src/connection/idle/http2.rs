@@ -47,8 +47,8 @@ pub fn answer(
             }
         }
         match then {
-            // The rest of a frame has a deadline in a task.
-            Then::Continue if input.is_empty() && !http2.is_within_frame() => {
+            // The rest of a frame has a deadline in a task. When the worker leaves, a task sends GOAWAY.
+            Then::Continue if input.is_empty() && !http2.is_within_frame() && !connections.is_leaving() => {
                 // Other frames than those of requests do not keep a connection open.
                 if connection.requests != http2.requests() {
                     connection.requests = http2.requests();
