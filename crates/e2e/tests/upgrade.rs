@@ -247,6 +247,8 @@ fn a_new_program_that_cannot_serve_the_configuration_changes_nothing() {
         fixture.server.configure(&format!("{config}\n{pid_file}{wrong}"));
         let output = fixture.server.run_command(&["upgrade"]);
         assert_eq!(output.status.code(), Some(1), "{wrong}: {}", fixture.server.stderr());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("ended before it served: exit code 2"), "{wrong}: {stderr}");
         serves();
     }
     fixture.server.configure(&format!("{config}\npid_file = \"pid\""));

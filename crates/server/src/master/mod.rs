@@ -105,6 +105,7 @@ pub fn serve(options: &Serve) -> ExitCode {
     match Master::start(options, starter) {
         Ok(mut master) => loop {
             if let Some(code) = master.wait_and_handle() {
+                master.keep_channel_until_exit();
                 return code;
             }
         },
@@ -236,9 +237,18 @@ impl Master {
             .and_then(|site| master.begin_change(site, Cause::Start).map_err(|(lines, _)| lines));
         match begun {
             Ok(()) => Ok(master),
-            // The predecessor kills this program when the channel closes.
-            Err(lines) => Err(could_not_start(&lines)),
+            Err(lines) => {
+                let code = could_not_start(&lines);
+                master.keep_channel_until_exit();
+                Err(code)
+            }
         }
+    }
+
+    /// A predecessor kills this program when the channel closes. If the kernel closes it at the exit, the predecessor
+    /// gets the exit code.
+    fn keep_channel_until_exit(&mut self) {
+        std::mem::forget(self.predecessor.take());
     }
 
     fn new(options: &Serve, starter: Option<Starter>) -> Result<Master, Vec<String>> {
