@@ -413,6 +413,29 @@ fn requests_for_the_same_wait_for_one_response() {
 }
 
 #[test]
+fn a_response_is_no_older_because_its_request_waited_for_another() {
+    let end = Arc::new((Mutex::new(false), Condvar::new()));
+    let ended = end.clone();
+    let app = start_with("response_cache_wait = \"3s\"", "", move |_, number| {
+        if number == 1 {
+            let (is_over, changed) = &*ended;
+            drop(changed.wait_while(is_over.lock().expect("no panic"), |is_over| !*is_over));
+        }
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    let mut first = app.server.connect();
+    first.send("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(wait_until(TIMEOUT, || app.requests() == 1));
+    let second = app.get("", "");
+    assert_eq!(second.text(), "number 2");
+    assert!(["ttl=60", "ttl=59"].iter().any(|ttl| did(&second).contains(ttl)), "{}", did(&second));
+    let (is_over, changed) = &*end;
+    *is_over.lock().expect("no panic") = true;
+    changed.notify_all();
+    assert_eq!(first.read_response().status, 200);
+}
+
+#[test]
 fn sends_a_stale_response_while_a_newer_one_is_requested() {
     let app = start(|_, number| {
         let age = if number == 1 { "Age: 100\r\n" } else { "" };

@@ -242,6 +242,8 @@ impl<'a> Exchange<'a> {
             return response;
         }
         for look in 1..=LOOKS {
+            // It may have waited for a disk, or for another request.
+            self.services.clock.read();
             let (stale, why) = match self.look(&resource, &directives) {
                 Looked::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
                 Looked::Refresh(entry) => {
@@ -510,7 +512,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn stale_if_error(&self, resource: &Resource<'_>, stale: Option<Rc<CachedResponse>>) -> Option<Response> {
-        let entry = stale.filter(|entry| may_serve_if_error(entry, self.services.clock.now()))?;
+        let entry = stale.filter(|entry| may_serve_if_error(entry, self.services.clock.read()))?;
         Some(self.of_entry(resource, &entry, CacheStatus::StaleIfError))
     }
 

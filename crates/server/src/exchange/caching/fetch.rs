@@ -99,10 +99,11 @@ impl Fetch {
 
     /// `head` is that of the client.
     pub fn take(self, services: &Services, head: &Head<'_>, response: Unrendered) -> Fetched {
+        let now = services.clock.read();
         if let Some(stale) = &self.stale {
             match update::validated(response.status) {
                 Validated::NotModified => return self.confirm(services, &response.fields),
-                Validated::Failed if may_serve_if_error(stale, services.clock.now()) => {
+                Validated::Failed if may_serve_if_error(stale, now) => {
                     return Fetched::Stale(stale.clone());
                 }
                 Validated::Failed => return Fetched::Passed(response),
@@ -117,7 +118,7 @@ impl Fetch {
             return Fetched::Passed(self.take_part(services, head, response));
         }
         let Unrendered { status, fields, content } = response;
-        let times = Times { requested: self.began, received: services.clock.read() };
+        let times = Times { requested: self.began, received: now };
         let storable = policy::store(head, self.identity, status, &fields, times, &self.settings);
         let fits = match &content {
             Content::None(_) => !status.allows_body(),
