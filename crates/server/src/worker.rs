@@ -162,14 +162,12 @@ pub fn build(
     Ok((Rc::new(Connections::new(responder)?), closing))
 }
 
-async fn serve(
-    connections: Rc<Connections>,
+/// The tasks of a worker. A panic in one of them ends the worker.
+fn start_tasks(
+    connections: &Rc<Connections>,
     listeners: Vec<Socket>,
     closing: Closing,
-    mut commands: UnboundedReceiver<WorkerCommand>,
-    on_serving: impl FnOnce(),
-) -> io::Result<()> {
-    // A panic in one of these tasks ends the worker.
+) -> io::Result<JoinSet<io::Result<()>>> {
     let mut tasks = JoinSet::new();
     for socket in listeners {
         tasks.spawn_local(accept(connections.clone(), socket.into_listener()?));
@@ -190,10 +188,20 @@ async fn serve(
     if !connections.services.site.published_roots().is_empty() {
         spawn_into(&mut tasks, changes::subscribe().receive(connections.responder.files.clone()));
     }
-    let disk = connections.services.disk.clone();
+    spawn_into(&mut tasks, connections.services.disk.clone().close_files(closing));
+    Ok(tasks)
+}
+
+async fn serve(
+    connections: Rc<Connections>,
+    listeners: Vec<Socket>,
+    closing: Closing,
+    mut commands: UnboundedReceiver<WorkerCommand>,
+    on_serving: impl FnOnce(),
+) -> io::Result<()> {
+    let mut tasks = start_tasks(&connections, listeners, closing)?;
     let workers = connections.services.site.workers.map_or(1, NonZeroUsize::get) as u64;
     let recent = RECENT.div_ceil(workers).max(RECENT_OF_EACH);
-    spawn_into(&mut tasks, disk.close_files(closing));
     on_serving();
     let mut left: Pin<Box<dyn Future<Output = ()>>> = Box::pin(std::future::pending());
     loop {

@@ -489,64 +489,75 @@ fn print_planned(
         PlannedAction::Upstream(planned) => {
             let site = &responder.services.site;
             print_application(site, planned.upstream);
-            print_cache(responder.services.site.hosts.at(host).routes.get(planned.route), asked.head);
+            print_cache(site.hosts.at(host).routes.get(planned.route), asked.head);
             print_pages(&route.files.includes);
-            if let Some(upstream) = site.upstreams.get(planned.upstream)
-                && upstream.protocol == Protocol::Http
-            {
-                print_forwarding(route, asked.head);
-                return Responding::Script;
+            match site.upstreams.get(planned.upstream) {
+                Some(upstream) if upstream.protocol == Protocol::Http => print_forwarding(route, asked.head),
+                _ => {
+                    terminal::out(format_args!("as        SCRIPT_NAME {}", planned.script_name));
+                    terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
+                    print_query(fallback);
+                }
             }
-            terminal::out(format_args!("as        SCRIPT_NAME {}", planned.script_name));
-            terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
-            print_query(fallback);
-            return Responding::Script;
+            Responding::Script
         }
-        PlannedAction::Status(_, Cause::NoScript) => return Responding::Nothing,
+        PlannedAction::Status(_, Cause::NoScript) => Responding::Nothing,
         PlannedAction::Redirect(_)
         | PlannedAction::Monitor(_)
         | PlannedAction::Publish(_)
-        | PlannedAction::Status(..) => {}
+        | PlannedAction::Status(..) => Responding::Server,
         PlannedAction::Files(planned) => {
             if planned.path != *requested {
                 terminal::out(format_args!("rewritten {}", planned.path));
             }
-            let Some(root) = root(responder, host, asked, &planned) else { return Responding::Server };
-            let below = planned.below().into_owned();
-            let shown = planned.root.path().unwrap_or(&root.path);
-            terminal::out(format_args!("file      {}", shown.join(below.as_str()).display()));
-            if is_named(responder, &root.path.join(below.as_str())) {
-                terminal::out(format_args!("found     a file that the configuration names: never served"));
-            }
-            let query = Query {
-                index: Cow::Borrowed(&*planned.index),
-                ..Query::new(root, below, planned.rules, responder.services.site.cache.file)
-            };
-            match query.lookup(Wait::Allowed) {
-                Ok(lookup) => {
-                    print_lookup(&lookup);
-                    print_page(&lookup, &planned.rules.includes);
-                    let is_absent = match &lookup {
-                        Lookup::Missing => true,
-                        Lookup::Folder(_) => requested.is_folder() && planned.rules.listing == Listing::Off,
-                        Lookup::Denied | Lookup::Files(_) => false,
-                    };
-                    if is_absent {
-                        return Responding::Nothing;
-                    }
-                    if let (Lookup::Folder(_), true, Some(lister)) =
-                        (&lookup, requested.is_folder(), &route.lister)
-                        && let Some(Interpreter::Program(program)) = &lister.interpreter
-                    {
-                        terminal::out(format_args!("listing   made by {}", program.display()));
-                        return Responding::Script;
-                    }
-                }
-                Err(error) => terminal::out(format_args!("found     {error:?}")),
+            match root(responder, host, asked, &planned) {
+                Some(root) => print_file(responder, root, requested, &planned, route),
+                None => Responding::Server,
             }
         }
     }
-    Responding::Server
+}
+
+/// What is at the path of a plan, beneath its root.
+fn print_file(
+    responder: &Responder,
+    root: Root,
+    requested: &SafePath,
+    planned: &FilesPlan<'_, '_>,
+    route: &Route,
+) -> Responding {
+    let below = planned.below().into_owned();
+    let shown = planned.root.path().unwrap_or(&root.path);
+    terminal::out(format_args!("file      {}", shown.join(below.as_str()).display()));
+    if is_named(responder, &root.path.join(below.as_str())) {
+        terminal::out(format_args!("found     a file that the configuration names: never served"));
+    }
+    let query = Query {
+        index: Cow::Borrowed(&*planned.index),
+        ..Query::new(root, below, planned.rules, responder.services.site.cache.file)
+    };
+    let lookup = match query.lookup(Wait::Allowed) {
+        Ok(lookup) => lookup,
+        Err(error) => {
+            terminal::out(format_args!("found     {error:?}"));
+            return Responding::Server;
+        }
+    };
+    print_lookup(&lookup);
+    print_page(&lookup, &planned.rules.includes);
+    match lookup {
+        Lookup::Missing => Responding::Nothing,
+        Lookup::Folder(_) if requested.is_folder() && planned.rules.listing == Listing::Off => {
+            Responding::Nothing
+        }
+        Lookup::Folder(_) if requested.is_folder() => {
+            let lister = route.lister.as_ref().and_then(|lister| lister.interpreter.as_ref());
+            let Some(Interpreter::Program(program)) = lister else { return Responding::Server };
+            terminal::out(format_args!("listing   made by {}", program.display()));
+            Responding::Script
+        }
+        Lookup::Folder(_) | Lookup::Denied | Lookup::Files(_) => Responding::Server,
+    }
 }
 
 /// Whether the configuration names what is at a path, perhaps by another name.

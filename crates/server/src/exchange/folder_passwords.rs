@@ -53,6 +53,19 @@ struct Known {
     users: Result<Option<Arc<Authentication>>, Status>,
 }
 
+impl FolderPasswordFiles {
+    /// In place of what was known of the folder.
+    fn keep(&self, key: Key, known: Known) {
+        let mut all = self.known.borrow_mut();
+        all.remove(&key);
+        let kept: usize = all.values().map(|known| known.bytes).sum();
+        if all.len() >= FOLDERS || kept + known.bytes > FOLDER_USERS {
+            all.clear();
+        }
+        all.insert(key, known);
+    }
+}
+
 impl Exchange<'_> {
     /// The users of the file that protects `folder`. `None`: there is no such file. Errors: the status of the response.
     pub(super) async fn folder_users(
@@ -120,14 +133,8 @@ impl Exchange<'_> {
                 }
             }
         };
-        let mut all = files.known.borrow_mut();
-        all.remove(&key);
-        let kept: usize = all.values().map(|known| known.bytes).sum();
-        if all.len() >= FOLDERS || kept + bytes > FOLDER_USERS {
-            all.clear();
-        }
         let known = Known { checked_at: self.now, _settings: own.clone(), bytes, users: users.clone() };
-        all.insert(key, known);
+        files.keep(key, known);
         users
     }
 

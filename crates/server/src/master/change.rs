@@ -521,21 +521,13 @@ impl Master {
         if let Some(errors) = errors {
             log::write_to(errors, site.log.level);
         }
-        let before = self.site.as_ref().and_then(|site| site.pid_file.clone());
-        if before != site.pid_file || matches!(cause, Cause::Start) {
-            if let Some(path) = &site.pid_file
-                && let Err(line) = privileged_file::write_pid_file(path)
-            {
-                if matches!(cause, Cause::Start) {
-                    self.generations.iter().for_each(Generation::kill);
-                    sockets.remove_files(&self.sockets);
-                    return Err(vec![line]);
-                }
-                log::error(format_args!("{line}"));
+        if let Err(line) = self.replace_pid_file(&site, &cause) {
+            if matches!(cause, Cause::Start) {
+                self.generations.iter().for_each(Generation::kill);
+                sockets.remove_files(&self.sockets);
+                return Err(vec![line]);
             }
-            if let Some(path) = before.filter(|before| Some(before) != site.pid_file.as_ref()) {
-                privileged_file::remove(&path);
-            }
+            log::error(format_args!("{line}"));
         }
         // Before the earlier generations leave: the last process that accepts from a socket must be the last to close
         // it.
@@ -566,17 +558,7 @@ impl Master {
             self.notify.ready();
         }
         self.next_ping = self.notify.watchdog().map(|every| Instant::now() + every);
-        match cause {
-            Cause::Start => {
-                announce::announce(&site, self.sockets.iter().map(|bound| bound.listener(&site.listeners)));
-                let warning = start::shared_account(&self.options, &site);
-                let trust = start::trust(&self.options, &site);
-                warning.iter().chain(&trust).for_each(|line| terminal::err(format_args!("  {line}")));
-            }
-            Cause::Reload(_) => log::info(format_args!("the configuration has been reloaded")),
-            Cause::Renewal => log::info(format_args!("new certificates are served")),
-            Cause::Crash => log::warn(format_args!("a new serving process has taken over")),
-        }
+        self.announce(&site, &cause);
         (self.site, self.tls, self.user_files) = (Some(site), tls, users);
         self.forget_tickets();
         self.schedule_look(Instant::now());
@@ -593,6 +575,35 @@ impl Master {
         self.release = Some(Instant::now() + sys::RELEASE_AFTER);
         self.begin_queued_reload();
         Ok(())
+    }
+
+    /// Errors: the file of the new configuration could not be written. That of the old one is removed if it is another.
+    fn replace_pid_file(&self, site: &Site, cause: &Cause) -> Result<(), String> {
+        let before = self.site.as_ref().and_then(|site| site.pid_file.as_ref());
+        let now = site.pid_file.as_ref();
+        if before == now && !matches!(cause, Cause::Start) {
+            return Ok(());
+        }
+        let written = now.map_or(Ok(()), |path| privileged_file::write_pid_file(path));
+        if let Some(path) = before.filter(|before| Some(*before) != now) {
+            privileged_file::remove(path);
+        }
+        written
+    }
+
+    /// Tells the user that the new generation serves.
+    fn announce(&self, site: &Site, cause: &Cause) {
+        match cause {
+            Cause::Start => {
+                announce::announce(site, self.sockets.iter().map(|bound| bound.listener(&site.listeners)));
+                let warning = start::shared_account(&self.options, site);
+                let trust = start::trust(&self.options, site);
+                warning.iter().chain(&trust).for_each(|line| terminal::err(format_args!("  {line}")));
+            }
+            Cause::Reload(_) => log::info(format_args!("the configuration has been reloaded")),
+            Cause::Renewal => log::info(format_args!("new certificates are served")),
+            Cause::Crash => log::warn(format_args!("a new serving process has taken over")),
+        }
     }
 
     /// One reload serves all clients that have requested one during the change.
