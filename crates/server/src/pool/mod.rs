@@ -39,7 +39,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use script::fastcgi::client::Client;
@@ -814,10 +814,7 @@ impl PooledConnection {
 
     /// Sends `out` from `sent` on. Ready when all of it is sent.
     pub fn poll_send(&self, cx: &mut Context<'_>, out: &[u8], sent: &mut usize) -> Poll<io::Result<()>> {
-        while *sent < out.len() {
-            *sent += ready!(self.stream.poll_write(cx, &out[*sent..]))?;
-        }
-        self.stream.poll_flush(cx)
+        self.stream.poll_send(cx, out, sent)
     }
 
     /// `false`: the endpoint has closed it, or has sent what no request is waiting for.

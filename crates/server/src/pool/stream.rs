@@ -93,6 +93,14 @@ impl Stream {
         }
     }
 
+    /// Sends `out` from `sent` on. Ready when all of it is sent.
+    pub fn poll_send(&self, cx: &mut Context<'_>, out: &[u8], sent: &mut usize) -> Poll<io::Result<()>> {
+        while *sent < out.len() {
+            *sent += ready!(self.poll_write(cx, &out[*sent..]))?;
+        }
+        self.poll_flush(cx)
+    }
+
     /// Takes the start of `bytes`.
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if let Some(session) = &self.session {

@@ -23,7 +23,7 @@ use super::idle_connections::{IdleConnections, OriginServer};
 use super::interim::Interims;
 use super::request::{Form, Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
 use super::response::content;
-use super::transport::{ReadError, Transport};
+use super::transport::{ReadError, SendBuffer, Transport};
 use super::{Outcome, Unrendered, report};
 use crate::log;
 use crate::log::upstream::AttemptLog;
@@ -108,7 +108,7 @@ pub async fn forward(
     let transport = Direct {
         services: services.clone(),
         stream: RefCell::new(Some(to.stream)),
-        out: RefCell::new((direct_head(head, &NAME, length, next), 0)),
+        out: RefCell::new(SendBuffer::new(direct_head(head, &NAME, length, next))),
         is_chunked: length == Length::Unknown,
         body_ended: Cell::new(false),
         is_connected: Cell::new(false),
@@ -183,8 +183,7 @@ struct Direct {
     services: Rc<Services>,
     /// `None` behind the end of the exchange.
     stream: RefCell<Option<Stream>>,
-    /// What is to be sent, and how much of it has been.
-    out: RefCell<(Vec<u8>, usize)>,
+    out: RefCell<SendBuffer>,
     is_chunked: bool,
     body_ended: Cell<bool>,
     /// All of the head has been sent.
@@ -198,7 +197,7 @@ struct Direct {
 
 impl Direct {
     fn push(&self, parts: &[&[u8]]) {
-        let out = &mut self.out.borrow_mut().0;
+        let out = &mut self.out.borrow_mut().bytes;
         parts.iter().for_each(|part| out.extend_from_slice(part));
     }
 }
@@ -207,12 +206,7 @@ impl Transport for Direct {
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let stream = self.stream.borrow();
         let Some(stream) = &*stream else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
-        let (bytes, sent) = &mut *self.out.borrow_mut();
-        while *sent < bytes.len() {
-            *sent += ready!(stream.poll_write(cx, &bytes[*sent..]))?;
-        }
-        bytes.clear();
-        *sent = 0;
+        ready!(self.out.borrow_mut().poll_flush(cx, stream))?;
         self.is_connected.set(true);
         Poll::Ready(Ok(()))
     }
@@ -256,7 +250,7 @@ impl Transport for Direct {
     fn finish(&self, persistence: Persistence) {
         let Some(stream) = self.stream.take() else { return };
         // Else the server would take the next request for the rest of this one.
-        let is_sent = self.body_ended.get() && self.out.borrow().0.is_empty();
+        let is_sent = self.body_ended.get() && self.out.borrow().bytes.is_empty();
         if let (Persistence::KeepAlive, true, Some((idle_connections, origin))) =
             (persistence, is_sent, &self.kept)
         {

@@ -13,7 +13,7 @@ use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 
 use super::head::HeadParser;
-use crate::pool::PooledConnection;
+use crate::pool::{PooledConnection, Stream};
 use crate::pool::message::EndpointId;
 use crate::services::Services;
 use crate::spawner::Exit;
@@ -163,10 +163,25 @@ pub struct Connection {
     pub has_response: Cell<bool>,
 }
 
+/// What is to be sent, and how much of it has been.
 #[derive(Default)]
-struct SendBuffer {
-    bytes: Vec<u8>,
+pub struct SendBuffer {
+    pub bytes: Vec<u8>,
     sent: usize,
+}
+
+impl SendBuffer {
+    pub fn new(bytes: Vec<u8>) -> SendBuffer {
+        SendBuffer { bytes, sent: 0 }
+    }
+
+    /// Ready: all of it has been sent.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>, stream: &Stream) -> Poll<io::Result<()>> {
+        ready!(stream.poll_send(cx, &self.bytes, &mut self.sent))?;
+        self.bytes.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl Connection {
@@ -175,7 +190,7 @@ impl Connection {
         Connection {
             services: services.clone(),
             inner: RefCell::new(Some(connection)),
-            out: RefCell::new(SendBuffer { bytes: head, sent: 0 }),
+            out: RefCell::new(SendBuffer::new(head)),
             ahead: Cell::default(),
             is_connected: Cell::new(false),
             has_response: Cell::new(false),
@@ -219,11 +234,8 @@ impl Connection {
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let inner = self.inner.borrow();
         let Some(connection) = &*inner else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
-        let SendBuffer { bytes, sent } = &mut *self.out.borrow_mut();
-        ready!(connection.poll_send(cx, bytes, sent))?;
+        ready!(self.out.borrow_mut().poll_flush(cx, &connection.stream))?;
         self.is_connected.set(true);
-        bytes.clear();
-        *sent = 0;
         Poll::Ready(Ok(()))
     }
 
