@@ -102,7 +102,7 @@ struct Exchange<'a> {
     tls: Option<&'a TlsFacts>,
     /// `None`: this is the fast path.
     connection: Option<ConnectionInfo<'a>>,
-    /// Of the fast path.
+    /// The address that the connection was made to. The fast path has only this.
     destination: DestinationId,
     /// The page that includes the response. `None`: it is for the client.
     inclusion: Option<Inclusion>,
@@ -125,7 +125,7 @@ struct Exchange<'a> {
     passed: Vec<Passed>,
     /// The value of `Authentication-Info`, if credentials of Digest have passed.
     authentication_info: Option<String>,
-    /// The head that the client has sent. `None`: that of the request, which is no internal redirect.
+    /// Of an internal redirect: the head that the client has sent. `None`: `head` is that.
     original: Option<&'a Head<'a>>,
     /// The applications that the request was sent to, apart from authorizers.
     upstream: Option<Rc<UpstreamLog>>,
@@ -242,7 +242,7 @@ impl Responder {
             false => None,
         };
         let admitted = match self.limits {
-            // They are for paths of this server.
+            // Limits are for paths of this server.
             Some(limits) if !leaves => Box::pin(exchange.admit(limits)).await,
             _ => Ok(None),
         };
@@ -371,7 +371,7 @@ impl<'a> Exchange<'a> {
             if self.responder.needs.tls_rules && self.head.scheme == Scheme::Https {
                 return Err(Unfinished::Waits);
             }
-            // Few connections have an address that is not stored.
+            // The fast path does not know the address of every connection. This is rare.
             if self.responder.needs.address_rules
                 && self.connection.is_none()
                 && self.server_address().is_none()
@@ -401,7 +401,7 @@ impl<'a> Exchange<'a> {
             }
             resolution => self.finish_fast(resolution).ok_or(Unfinished::Waits)?,
         };
-        // What the driver looks up again counts there.
+        // If the fast path has given up before, the driver looks the file up and counts it.
         if cached.is_some() {
             self.services.counts.add(Count::CacheHits, 1);
         }

@@ -50,7 +50,7 @@ pub enum Action {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// Of the client.
+    /// The address of the client.
     Address {
         within: Option<Networks>,
         except: Networks,
@@ -112,7 +112,7 @@ pub struct Period {
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     pub head: &'a Head<'a>,
-    /// That of the request, or one that would do a part of what it does.
+    /// The method of the request, or one that would do a part of what it does.
     pub method: &'a str,
     /// `None`: the client is on a Unix socket.
     pub client: Option<IpAddr>,

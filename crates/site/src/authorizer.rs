@@ -149,7 +149,7 @@ impl KeyPart {
         names.into_iter().map(KeyPart::parse).collect()
     }
 
-    /// Whether it tells clients apart.
+    /// Whether it differs between clients.
     pub fn identifies_client(&self) -> bool {
         matches!(self, KeyPart::Client | KeyPart::Field(_))
     }

@@ -34,7 +34,7 @@ pub struct Limit {
     pub name: Option<String>,
     /// Where the configuration has it, such as `site.toml:14`.
     pub place: String,
-    /// The same in another configuration with the same limit.
+    /// A hash that is the same in another configuration with the same limit.
     pub identity: u64,
     pub paths: Paths,
     pub by: By,
@@ -48,7 +48,7 @@ pub struct Limit {
     pub concurrent: Option<Concurrency>,
     /// Of the response to a request above `requests` or `concurrent`.
     pub status: Status,
-    /// Every response that `requests` has counted tells what remains.
+    /// Every response that `requests` has counted says what remains.
     pub announced: bool,
     pub enforcement: Enforcement,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use taipan_http::status::Status;
 
-/// Those that `only` names always have a line, and of the others one in `sample`.
+/// Requests that `only` names always have a line, and of the others one in `sample`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogSelection {
     /// `None`: every request counts as one of the others.

@@ -120,7 +120,7 @@ pub struct Host {
     pub tls: HostTls,
 }
 
-/// There may be thousands. What few of them have is elsewhere.
+/// There may be thousands of hosts, so that what few of them have is behind a pointer.
 const _: () = assert!(size_of::<Host>() <= 800);
 
 impl Site {

@@ -48,7 +48,7 @@ impl Monitor {
         }
     }
 
-    /// Whether it tells more than a load balancer has to know.
+    /// Whether it shows more than a load balancer has to know.
     pub fn is_private(self) -> bool {
         match self {
             Monitor::Status | Monitor::Metrics | Monitor::Acts => true,

@@ -115,7 +115,7 @@ impl<'s> FallbackPlan<'s> {
     }
 }
 
-/// The CGI variables by which a fallback learns of the request.
+/// The CGI variables that describe the request to a fallback.
 #[derive(Debug)]
 pub struct FallbackVariables {
     /// PATH_INFO: the path of the request, or what follows the fallback's folder in it.

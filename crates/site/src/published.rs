@@ -37,7 +37,7 @@ impl Text {
         (body.contains(':') && body.lines().all(is_rule)).then_some(Text { body, expires: None })
     }
 
-    /// Whom to tell about a weakness. Each line has a name and a value.
+    /// A file `security.txt`: to whom to report a weakness. Each line has a name and a value.
     pub fn security<'a>(lines: impl IntoIterator<Item = (&'a str, &'a str)>, expires: Expiry) -> Text {
         let line = |(name, value): (&str, &str)| format!("{name}: {value}\n");
         let mut body: String = lines.into_iter().map(line).collect();

@@ -224,7 +224,7 @@ impl Cipher {
 }
 
 impl Group {
-    /// With the names of their registry (IANA, TLS Supported Groups), but the NIST curves as everybody calls them.
+    /// With the names of their registry (IANA, TLS Supported Groups), but the NIST curves by their usual names.
     pub const ALL: [(&'static str, Group); 4] = [
         ("X25519MLKEM768", Group::X25519MlKem768),
         ("X25519", Group::X25519),

@@ -8,7 +8,7 @@ use crate::sink::Sink;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tracing {
     pub context: Context,
-    /// One in so many traces that begin here is sampled.
+    /// Of the traces that begin here, one in `sample` is sampled.
     pub sample: u64,
     /// `None`: spans are not sent.
     pub export: Option<Sink>,

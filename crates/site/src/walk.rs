@@ -49,7 +49,7 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepRoot {
     Path(PathBuf),
-    /// That of the host's name.
+    /// The folder of the host's name.
     OfHost,
 }
 

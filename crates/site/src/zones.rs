@@ -58,7 +58,7 @@ pub struct ZonesOf {
 const NONE: u16 = u16::MAX;
 
 impl ZonesOf {
-    /// Of a request that is counted by no zone.
+    /// The zones of a request that no zone counts.
     pub const NOTHING: ZonesOf = ZonesOf { host: NONE, route: NONE };
 
     #[inline]

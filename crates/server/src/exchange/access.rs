@@ -170,7 +170,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// As rules see it. The scheme is `https` behind a proxy with TLS, too.
+/// TLS as rules see it. The scheme is `https` behind a proxy with TLS, too.
 fn tls(scheme: Scheme, facts: Option<&TlsFacts>) -> Tls<'_> {
     match (scheme, facts) {
         (Scheme::Https, Some(facts)) => Tls::On {

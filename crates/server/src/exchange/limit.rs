@@ -23,7 +23,7 @@ use crate::{limits, log};
 /// Why the fast path does not admit a request.
 pub(super) enum NotAdmitted {
     Rejected(Response),
-    /// Others have to end first.
+    /// Other requests have to end first.
     MustWait,
 }
 
@@ -65,7 +65,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// With the fields that tell what remains.
+    /// The response with the fields that say what remains.
     fn announced(&self, response: Response) -> Response {
         match &*self.added {
             [] => response,
@@ -74,7 +74,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What the response has to observe.
+    /// What slows the response. `None`: nothing does.
     fn admit_fast(
         &mut self,
         path: &SafePath<'_>,

@@ -98,7 +98,7 @@ impl Logins {
 /// One request with credentials of Digest.
 pub struct DigestAttempt<'a> {
     known: &'a Answers,
-    /// Of the user and the nonce.
+    /// What the user and the nonce are found by.
     key: Key,
     client: Option<IpAddr>,
     user: &'a str,

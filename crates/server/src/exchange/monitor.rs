@@ -59,7 +59,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What happens, each second, for as long as the client takes it and `events` of `[timeouts]` allows.
+    /// Sends events each second, for as long as the client takes them and `events` of `[timeouts]` allows.
     fn events(&self, route: &Route) -> Response {
         let Some(permit) = self.services.events.take() else { return self.no_report(route) };
         let head = HeadWriter::new(self.services, Some(route), Status::OK)

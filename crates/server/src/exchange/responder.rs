@@ -32,9 +32,9 @@ pub struct Responder {
     pub upstreams: Rc<Upstreams>,
     /// `None`: the site has no forward proxy.
     pub forward_proxy: Option<Rc<ForwardProxy>>,
-    /// Its connections to the servers of URLs that wait for a request.
+    /// Idle connections to the servers of URLs.
     pub idle_connections: Rc<IdleConnections>,
-    /// For lines about requests that get no tunnel.
+    /// Limits the lines about requests that get no tunnel.
     pub refused_tunnels: LineLimit,
     /// The stored responses of upstreams.
     pub cache: Rc<Cache>,
@@ -46,9 +46,9 @@ pub struct Responder {
     pub answers: Answers,
     /// `None`: there are no limits of speed and of requests.
     pub limits: Option<&'static LimitTable>,
-    /// For lines about requests that a limit would reject.
+    /// Limits the lines about requests that a limit would reject.
     pub dry_runs: LineLimit,
-    /// For lines about directives that cannot be carried out.
+    /// Limits the lines about directives that cannot be carried out.
     pub mistakes: LineLimit,
     pub logins: Logins,
     pub token_checks: TokenChecks,
@@ -63,7 +63,7 @@ impl Responder {
         Responder::new(services, roots, None, Vec::new(), None)
     }
 
-    /// With what starts scripts and has connections to applications.
+    /// With a spawner for scripts, pools for applications, and a forward proxy, as far as the site has them.
     pub fn new(
         services: Rc<Services>,
         roots: OpenRoots,

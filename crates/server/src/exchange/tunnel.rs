@@ -24,7 +24,7 @@ use crate::{log, sys};
 /// The server that a tunnel or a URL leads to, which the rules allow.
 #[derive(Clone)]
 pub(super) struct OtherServer {
-    /// With the port.
+    /// The host and the port.
     pub authority: String,
     pub host: Host,
     pub port: u16,
@@ -96,7 +96,7 @@ impl Exchange<'_> {
 }
 
 impl Responder {
-    /// One of the tunnels and forwarded requests of the worker, whose number is bounded.
+    /// A permit for a tunnel or a forwarded request. A worker has a limited number of both together.
     pub(super) fn tunnel_permit(&self, client: Peer, authority: &str) -> Result<Permit, Status> {
         self.upstreams.upgrades.take().ok_or_else(|| {
             self.services.counts.add(Count::UpgradesRejected, 1);

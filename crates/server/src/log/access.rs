@@ -114,7 +114,7 @@ pub struct Records {
 
 #[derive(Default)]
 struct Kept {
-    /// Each of them, also those without a line.
+    /// Each response, also one without a line.
     pending: Vec<PendingResponse>,
     bytes: Vec<u8>,
     items: Vec<Item>,

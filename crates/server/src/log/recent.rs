@@ -103,7 +103,7 @@ pub struct Recent {
     entries: RefCell<Vec<Entry>>,
     /// Entries that are kept.
     capacity: usize,
-    /// Of the next entry.
+    /// The number of the next entry.
     next: Cell<u64>,
     /// How many requests have ended.
     ended: Cell<u64>,
@@ -139,7 +139,7 @@ const MAX_RUNNING: usize = 50;
 const MAX_OUTLASTING: usize = 1000;
 
 impl Recent {
-    /// Of the last `capacity` requests.
+    /// A list of the last `capacity` requests.
     pub fn new(capacity: usize) -> Recent {
         Recent {
             entries: RefCell::new(Vec::with_capacity(capacity)),
@@ -215,7 +215,7 @@ impl Recent {
         self.with_entry(number, |entry| entry.asked.connection = connection);
     }
 
-    /// It was no request.
+    /// The entry was no request after all, and is not shown.
     pub fn forget(&self, number: u64) {
         self.with_entry(number, |entry| entry.number = FORGOTTEN);
     }

@@ -22,7 +22,7 @@ struct Waiter<G> {
 }
 
 impl<G> Waiter<G> {
-    /// The pool knows what it needs, and has an acquisition for it alone.
+    /// Whether the pool has an acquisition for this request alone, because not every endpoint serves it.
     fn is_particular(&self) -> bool {
         self.choice != Choice::Any || !self.tried.is_empty()
     }

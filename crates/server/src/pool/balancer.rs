@@ -74,7 +74,7 @@ pub enum KillReason {
 pub enum ConnectError {
     /// Its queue of connections is full.
     Busy,
-    /// For this reason.
+    /// The connection has failed, for this reason.
     Unreachable(String),
 }
 

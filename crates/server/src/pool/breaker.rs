@@ -16,7 +16,7 @@ pub struct CircuitBreaker {
     state: State,
     /// The last pause since it was closed.
     last_pause: Option<Duration>,
-    /// Of the state. A request counts only in that in which it began.
+    /// How often the state has changed. A request counts only in the era in which it began.
     era: u64,
 }
 
@@ -54,7 +54,7 @@ pub enum Verdict {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// So many of so many requests have failed, or a request after a pause.
+    /// `failures` of `requests` have failed in the window, or a request after a pause has.
     Opened {
         failures: u32,
         requests: u32,

@@ -10,11 +10,11 @@ use super::selection::{EndpointEntry, best_priority};
 #[derive(Default)]
 pub struct EndpointTable {
     entries: Vec<Rc<EndpointEntry>>,
-    /// The best priority of those that are up. `None`: none is.
+    /// The best priority of the endpoints that are up. `None`: none is up.
     best: Option<u16>,
     /// The pool lists all endpoints: so many more are still to come. `None`: it has not begun.
     missing: Option<u64>,
-    /// Those that it has listed.
+    /// The endpoints that it has listed so far.
     listed: Vec<EndpointId>,
 }
 
@@ -38,7 +38,7 @@ impl EndpointTable {
         entry.has_requests(self.best)
     }
 
-    /// The endpoints that get none.
+    /// The endpoints that get no requests.
     pub fn without_requests(&self) -> Vec<EndpointId> {
         self.entries.iter().filter(|entry| !self.has_requests(entry)).map(|entry| entry.id).collect()
     }
@@ -62,7 +62,7 @@ impl EndpointTable {
         self.best = best_priority(&self.entries, &[]);
     }
 
-    /// The entry of this endpoint, also if the pool has not told of it.
+    /// The entry of this endpoint, also if the pool has not announced it.
     pub fn entry(&mut self, id: EndpointId, now: Instant) -> Rc<EndpointEntry> {
         if let Some(entry) = self.entries.iter().find(|entry| entry.id == id) {
             return entry.clone();

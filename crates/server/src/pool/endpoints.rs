@@ -94,7 +94,7 @@ impl Endpoint {
         is_chosen && self.is_serving() && !is_drained && !excluded.contains(&self.id)
     }
 
-    /// The least is the best.
+    /// How good a choice this endpoint is: the least is the best.
     fn rank(&self, wish: &Wish, now: Instant) -> impl Ord + use<> {
         let age = now.saturating_duration_since(self.health.since);
         let weight = effective_weight(self.share.weight, age, wish.slow_start).max(1) as u128;
@@ -109,15 +109,15 @@ impl Endpoint {
 /// What a request wants of its endpoint.
 pub struct Wish<'a> {
     pub choice: Choice,
-    /// The last choice.
+    /// Chosen only if there is no other.
     pub tried: &'a [EndpointId],
     pub excluded: &'a [EndpointId],
     pub slow_start: Duration,
 }
 
-/// The index of the endpoint with the fewest leases for its weight, of those that have fewer than `capacity`. Those
-/// that are down are a late choice, of which the least bad is that which is up soonest. While one with a better
-/// priority is up, a request waits for its capacity.
+/// The index of the endpoint with the fewest leases for its weight, of those that have fewer than `capacity`. An
+/// endpoint that is down comes behind those that are up, the one first that is up again soonest; one that the request
+/// has tried comes last. While an endpoint with a better priority is up, a request waits for its capacity.
 pub fn choose(endpoints: &[Endpoint], capacity: usize, wish: &Wish, now: Instant) -> Option<usize> {
     let is_up = |endpoint: &&Endpoint| {
         endpoint.is_eligible(wish.choice, wish.excluded)

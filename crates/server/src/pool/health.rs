@@ -22,9 +22,9 @@ pub struct EndpointHealth {
     is_draining: bool,
     state: Availability,
     pub since: Instant,
-    /// Of requests and checks.
+    /// How many requests and checks have failed.
     pub failures: u64,
-    /// Of the last failure.
+    /// Why the last one has failed.
     pub reason: String,
 }
 
@@ -33,9 +33,9 @@ pub struct EndpointHealth {
 enum Checked {
     /// It has not been checked. The first check decides alone.
     Never,
-    /// After so many failures in a row.
+    /// With so many failures in a row since.
     Up { failures: u32 },
-    /// After so many successes in a row.
+    /// With so many successes in a row since.
     Down { successes: u32 },
 }
 
@@ -74,7 +74,7 @@ impl EndpointHealth {
             // Requests that had begun before.
             return;
         }
-        // One that has just been down has no further attempt.
+        // An endpoint that has just been down is down again at its first failure.
         let is_on_probation = self.paused_until.is_some_and(|until| now < until + settings.window);
         if self.recent.len() < allowed as usize && !is_on_probation {
             return self.recent.push_back(now);

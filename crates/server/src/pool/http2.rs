@@ -81,7 +81,7 @@ impl Http2Connection {
             Err(error) => return Err((connection, error)),
         };
         let (own, pings) = (sender.clone(), driver.ping_pong());
-        // Its streams count instead.
+        // Its streams count instead of the connection.
         connection.end();
         let shared = Rc::new(Http2Connection {
             endpoint: connection.endpoint(),
@@ -152,7 +152,7 @@ impl Http2Connection {
         self.pool.http2.borrow_mut().retain(|other| !std::ptr::eq(&**other, self));
     }
 
-    /// Whether it has had no stream for so long.
+    /// Whether it has had no stream for as long as `keep`.
     pub fn is_unused(&self, keep: Duration) -> bool {
         self.streams.get() == 0 && self.unused.get().elapsed() >= keep
     }
@@ -188,7 +188,7 @@ impl Http2Stream {
         self.connection.endpoint_name.clone()
     }
 
-    /// In the access log.
+    /// Its endpoint in the access log.
     pub fn endpoint_address(&self) -> &Rc<str> {
         &self.connection.endpoint_address
     }

@@ -94,7 +94,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of endpoints that are all the same.
+    /// The share of an endpoint where all have the same.
     pub const EQUAL: Share = Share { priority: 0, weight: 1 };
 
     fn encode(self) -> u64 {
@@ -146,7 +146,7 @@ pub enum PoolCommand {
     Drain { change: DrainChange, endpoint: String, to: OwnedFd },
 }
 
-/// At most so many bytes of a text.
+/// The start of a text, at most `most` bytes.
 fn start(text: &str, most: usize) -> &[u8] {
     &text.as_bytes()[..text.floor_char_boundary(most)]
 }

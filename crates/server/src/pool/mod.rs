@@ -142,12 +142,12 @@ pub struct Pool {
     /// A recall while no connection was idle.
     recalled: Cell<Recalled>,
     upstream: Rc<Upstream>,
-    /// Of the requests of this worker. `None`: none is configured.
+    /// Counts the requests of this worker. `None`: none is configured.
     breaker: Option<RefCell<CircuitBreaker>>,
     table: RefCell<EndpointTable>,
     /// The table is complete.
     listed: Notify,
-    /// Of the choice by chance.
+    /// The last random number.
     random: Cell<u64>,
     /// Requests that two endpoints have.
     hedges: Cell<usize>,
@@ -160,7 +160,7 @@ pub struct Pool {
     /// `run` looks at idle connections after a time.
     sweeps: Cell<bool>,
     is_lost: Cell<bool>,
-    /// Of its addresses, if there are several, or names.
+    /// The names of its addresses in messages, if there are several, or they have names.
     names: Vec<Rc<str>>,
     /// Its name in the access log, and its addresses there.
     name: Rc<str>,
@@ -191,7 +191,7 @@ pub enum Checkout {
     Exclusive(PooledConnection),
     /// A stream of a connection that it shares.
     Multiplexed(FastCgiStream),
-    /// The same, of HTTP/2.
+    /// A stream of a shared connection by HTTP/2.
     Http2(Box<Http2Stream>),
 }
 
@@ -377,7 +377,7 @@ impl Pool {
         }
     }
 
-    /// For the statistics.
+    /// The endpoints, for the statistics.
     pub fn snapshot(&self) -> Vec<EndpointSnapshot> {
         let snapshot = |entry: &Rc<EndpointEntry>| EndpointSnapshot {
             application: self.upstream.name.clone(),
@@ -412,12 +412,12 @@ impl Pool {
         !table.entries().is_empty() && entries.all(|entry| entry.state.get() != Availability::Up)
     }
 
-    /// Of its application.
+    /// The name of the application.
     pub fn application(&self) -> &str {
         &self.upstream.name
     }
 
-    /// For the statistics. `None`: there is no circuit breaker.
+    /// The circuit breaker, for the statistics. `None`: there is none.
     pub fn breaker_snapshot(&self) -> Option<BreakerSnapshot> {
         let state = self.breaker.as_ref()?.borrow().state(Instant::now());
         Some(BreakerSnapshot { application: self.upstream.name.clone(), state })
@@ -593,7 +593,7 @@ impl Pool {
         }
     }
 
-    /// The one that was used last.
+    /// Takes the idle connection that was used last.
     fn take_idle(&self, choice: Choice) -> Option<PooledConnection> {
         let mut idle = self.idle.borrow_mut();
         match choice {
@@ -787,7 +787,7 @@ impl PooledConnection {
     /// Gives the connection back to the pool. It has had no request since it was taken, or the last one has ended.
     pub fn release(self) {
         let pool = self.pool.clone();
-        // One that nothing waits for is checked when it is used again.
+        // If no request waits for a connection, this one is checked when it is used again.
         if self.is_spent() || pool.waiting() > 0 && !self.is_open() {
             return;
         }

@@ -41,7 +41,7 @@ pub struct SharedConnection {
     reserved: Cell<u16>,
     /// Was it kept from an earlier request, and has nothing been sent on it since?
     is_reused: Cell<bool>,
-    /// Of the task that sends and receives.
+    /// Wakes the task that sends and receives.
     task: RefCell<Option<Waker>>,
     /// Streams that wait until they may write.
     writers: RefCell<Vec<Waker>>,
@@ -92,7 +92,7 @@ pub struct StreamData {
 
 #[derive(Clone, Copy)]
 pub enum StreamEnd {
-    /// With the status that a program would have exited with.
+    /// All of it, with the status that a program would have exited with.
     Whole(ProtocolStatus, u32),
     /// The connection broke, or the application broke this rule of FastCGI.
     Broken(Option<ClientError>),

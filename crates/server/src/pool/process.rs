@@ -106,7 +106,7 @@ fn serve(setup: PoolSetup) -> Result<(), String> {
 struct PoolProcess {
     upstream: Rc<Upstream>,
     scripts: Scripts,
-    /// Of health checks. `None`: they have no TLS.
+    /// The TLS of health checks. `None`: they have none.
     tls: Option<ClientTls>,
     balancer: Balancer,
     /// `None`: the endpoints are addresses.
@@ -364,7 +364,7 @@ impl PoolProcess {
         self.check_startup(id, now);
         let pause = self.balancer.on_exit(id, exit, now);
         let Some(Target::Process(process)) = self.targets.remove(&id) else { return };
-        // It may have left others of its group behind.
+        // The process may have left others of its group behind.
         process.signal(libc::SIGKILL);
         let Some(pause) = pause else { return };
         let how = match exit {

@@ -11,7 +11,7 @@ use twox_hash::XxHash3_128;
 
 use super::message::{Availability, EndpointId, EndpointNotice, Share};
 
-/// Digits of the value of a sticky cookie. So few tell nothing about the address, which is hashed.
+/// Digits of the value of a sticky cookie. So few reveal nothing of the address, which is hashed.
 const TOKEN_BITS: u32 = 16;
 
 /// What a worker knows of an endpoint.
@@ -20,23 +20,23 @@ pub struct EndpointEntry {
     /// The address, or the process.
     pub name: Rc<str>,
     pub state: Cell<Availability>,
-    /// Since when.
+    /// Since when it has this state.
     pub since: Cell<Instant>,
     pub share: Cell<Share>,
     /// Requests of this worker at the moment, and since the worker began.
     pub in_flight: Cell<usize>,
     pub requests: Cell<u64>,
-    /// Of requests and health checks, over all workers.
+    /// How many requests and health checks have failed, over all workers.
     pub failures: Cell<u64>,
-    /// Of the last failure. Empty: there was none.
+    /// Why the last one has failed. Empty: none has.
     pub reason: RefCell<Rc<str>>,
     hash: u64,
     token: u16,
-    /// Of smooth weighted round robin: what it has saved up.
+    /// What it has saved up for its next turn, with smooth weighted round robin.
     credit: Cell<i64>,
 }
 
-/// What of a request decides.
+/// What of a request decides about its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Affinity {
     Nothing,

@@ -54,7 +54,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// That of the command to which this is the answer.
+    /// The number of the command to which this is the answer.
     pub fn number(&self) -> u64 {
         match self {
             Event::Started { number, .. }

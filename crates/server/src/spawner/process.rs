@@ -21,14 +21,14 @@ use crate::{sys, terminal};
 
 /// Signals have numbers up to this.
 const LAST_SIGNAL: i32 = 64;
-/// Bytes. The launcher has a stack of its own.
+/// Bytes of the stack of a thread. The launcher has one of its own.
 const STACK: usize = 128 * 1024;
-/// Behind the standard streams.
+/// The first descriptor behind the standard streams.
 const FIRST_OTHER: u32 = 3;
 const FAILED: u8 = 1;
 
 pub struct Beginning {
-    /// One to each worker.
+    /// One channel to each worker.
     pub channels: Vec<Channel>,
     pub settings: Settings,
     pub allowlist: Allowlist,
@@ -71,7 +71,7 @@ impl Beginning {
 /// Whether the file of a program gives it privileges (set-user-ID, capabilities).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privileges {
-    /// As without a sandbox.
+    /// As its file says, as without a sandbox.
     ByFile,
     None,
 }

@@ -13,8 +13,8 @@ use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 
 use super::head::HeadParser;
-use crate::pool::{PooledConnection, Stream};
 use crate::pool::message::EndpointId;
+use crate::pool::{PooledConnection, Stream};
 use crate::services::Services;
 use crate::spawner::Exit;
 

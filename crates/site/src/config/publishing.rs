@@ -1,4 +1,4 @@
-//! Reads how a route is published, and rejects what would let everyone write, or run what clients have written.
+//! Reads how a route is published, and rejects what would let any client write, or run what clients have written.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn umask(section: &Section) -> Option<u32> {
     mask
 }
 
-/// Reports routes that anyone could publish in, and those whose files could run as scripts.
+/// Reports routes that any client could publish in, and those whose files could run as scripts.
 pub fn check(hosts: &Hosts, errors: &Errors, top: &Place) {
     let routes =
         || hosts.iter().enumerate().flat_map(|(host, own)| own.routes.iter().map(move |route| (host, route)));

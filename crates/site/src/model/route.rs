@@ -71,7 +71,7 @@ pub struct Route {
     /// Limits of speed and of requests: those of the top level, of the host and of the route.
     pub limits: Vec<LimitId>,
     pub authentication: Arc<Authentication>,
-    /// That of the prefix which a glob with settings of its own is within: both count.
+    /// Of a glob with settings of its own: the settings of the prefix that it is within. Both count.
     pub enclosing: Option<Arc<Authentication>>,
     /// Whether the responses of its script or upstream are stored.
     pub stores: bool,

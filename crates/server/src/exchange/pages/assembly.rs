@@ -71,7 +71,7 @@ pub struct Assembly {
     responder: Rc<Responder>,
     host: usize,
     head: OwnedHead,
-    /// Of the client's request: that of `head` is GET.
+    /// The method of the client's request. In `head`, it is GET.
     method: String,
     target: String,
     connection: OwnedConnection,
@@ -181,13 +181,13 @@ impl Document {
 }
 
 impl Place {
-    /// That of the page of a request, which `counted` limits count.
+    /// The place of the page that a client has requested, whose request counts in the limits `counted`.
     pub fn first(head: &Head<'_>, path: String, counted: Rc<[Applied]>) -> Place {
         let key = key(head.target.path().unwrap_or("/"), head.target.query()).unwrap_or_default();
         Place { path, key, depth: 0, above: None, counted: OnceCell::from(counted) }
     }
 
-    /// The same, for a page with another path than the one that was requested.
+    /// The same place, of a page with another path than the one that was requested.
     pub fn at(&self, path: String) -> Place {
         let Place { key, depth, above, counted, .. } = self;
         Place { path, key: key.clone(), depth: *depth, above: above.clone(), counted: counted.clone() }
@@ -198,7 +198,7 @@ impl Place {
         self.above.is_none()
     }
 
-    /// That of what this page includes. `target`: a path, perhaps with a query.
+    /// The place of what this page includes. `target`: a path, perhaps with a query.
     fn of_part(self: &Rc<Place>, target: &str, limit: usize) -> Result<Place, Problem> {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -225,13 +225,13 @@ impl Place {
         own || self.above.as_ref().is_some_and(|above| above.is_counted(limit))
     }
 
-    /// Its request counts in these.
+    /// Notes the limits in which its request counts.
     pub fn count(&self, limits: Rc<[Applied]>) {
         _ = self.counted.set(limits);
     }
 }
 
-/// The same for each spelling of a path.
+/// A path with its query, the same for each spelling of the path.
 fn key(path: &str, query: Option<&str>) -> Option<String> {
     let path = SafePath::parse(path).ok()?;
     Some(match query {
@@ -247,7 +247,7 @@ impl Assembly {
         let fields: Vec<Field<'_>> = exchange.head.fields.iter().filter(is_kept).copied().collect();
         let mut additions = Additions::default();
         for (name, value) in exchange.variables.iter().filter(|(name, _)| OF_USER.contains(name)) {
-            // The same as that of the page.
+            // Does not fail: each of them was added to those of the page.
             _ = additions.add(name, value);
         }
         let limits = exchange.services.site.limits.includes;
@@ -424,7 +424,7 @@ impl Inclusion {
         let request = Request { head: &head, connection, interim: None };
         let mut exchange = assembly.exchange(self, &head);
         let facts = exchange.file_facts(request).await;
-        // Another client may not have the file, or may have it.
+        // The answer may be another one for another client.
         if facts.is_err() || exchange.is_for_client() {
             assembly.audience.set(Audience::Client);
         }

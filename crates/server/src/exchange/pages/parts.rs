@@ -16,7 +16,7 @@ use crate::files::Entry;
 use crate::files::open::Stamp;
 use crate::files::page::PageContent;
 
-/// Pages and files of one page that are compared. Of a page with more, nothing is told.
+/// Pages and files of one page that are compared. A page with more has no validators.
 const MAX_PARTS: usize = 64;
 
 pub struct Parts {

@@ -90,7 +90,7 @@ enum Patience {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     More,
-    /// There is nothing more without waiting.
+    /// No more can be made without waiting.
     Paused,
     Ended,
 }

@@ -108,7 +108,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Before the content is received: whether it could be stored. Makes missing folders.
+    /// Checks whether the content could be stored, before it is received, and makes missing folders.
     async fn prepare(&self, target: &Target<'a>, terms: &Terms, present: &Present) -> Result<(), Problem> {
         match present.found {
             Some(Found::Folder(_)) => return Err(Status::METHOD_NOT_ALLOWED.into()),
