@@ -98,19 +98,27 @@ pub fn is_value(bytes: &[u8]) -> bool {
     len == bytes.len() && !blank(bytes.first()) && !blank(bytes.last())
 }
 
-/// Compares the token `name` with `known` without regard to case. `known` has letters, digits and hyphens only. The
-/// comparison is by words of eight bytes, because the parser makes it for every field of every head.
+/// Compares `name` with `known` without regard to case. `known` has letters, digits and hyphens only. The comparison is
+/// by words of eight bytes, because the parser makes it for every field of every head.
 #[inline]
 pub fn is_name(name: &[u8], known: &str) -> bool {
-    let (words, rest) = name.as_chunks();
-    let (known_words, known_rest) = known.as_bytes().as_chunks();
-    let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    let known = known.as_bytes();
     // Of letters, digits and hyphens, only letters have bit 6. Bit 5 of a letter is its case.
     let case = |known: u64| (known >> 1) & (ONES * 0x20);
     let same = |bytes: u64, known: u64| (bytes ^ known) & !case(known) == 0;
-    name.len() == known.len()
-        && words.iter().zip(known_words).all(|(bytes, known)| same(word(bytes), word(known)))
-        && rest.iter().zip(known_rest).all(|(byte, known)| same((*byte).into(), (*known).into()))
+    let same_words =
+        |bytes: &[u8; 8], known: &[u8; 8]| same(u64::from_le_bytes(*bytes), u64::from_le_bytes(*known));
+    if name.len() != known.len() {
+        return false;
+    }
+    match (name.last_chunk(), known.last_chunk()) {
+        // The last word may overlap the one before it.
+        (Some(end), Some(known_end)) => {
+            let words = name.as_chunks().0.iter().zip(known.as_chunks().0);
+            same_words(end, known_end) && words.into_iter().all(|(bytes, known)| same_words(bytes, known))
+        }
+        _ => name.iter().zip(known).all(|(byte, known)| same((*byte).into(), (*known).into())),
+    }
 }
 
 /// The number of leading token characters.

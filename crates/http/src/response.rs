@@ -100,8 +100,10 @@ impl Builder {
         self
     }
 
-    pub fn number(mut self, name: &str, value: u64) -> Builder {
-        self.push_name(name);
+    /// As `field`. `name` is a token.
+    pub fn number(mut self, name: &'static str, value: u64) -> Builder {
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.extend_from_slice(b": ");
         write_number(value, &mut self.bytes);
         self.bytes.extend_from_slice(CRLF);
         self

@@ -9,6 +9,10 @@ use rustix::time::{ClockId, clock_gettime};
 /// How often deadlines are checked.
 pub const TICK: Duration = Duration::from_millis(250);
 
+thread_local! {
+    static TURNS: Cell<u64> = const { Cell::new(0) };
+}
+
 /// Ticks since the worker started; wraps after 34 years.
 pub type Ticks = u32;
 
@@ -60,6 +64,17 @@ impl Clock {
 /// A duration in ticks, rounded up so that no deadline expires early.
 pub fn in_ticks(duration: Duration) -> Ticks {
     duration.as_millis().div_ceil(TICK.as_millis()).try_into().unwrap_or(Ticks::MAX)
+}
+
+/// Turns of this thread's loop: how often it has received events.
+#[inline]
+pub fn turns() -> u64 {
+    TURNS.get()
+}
+
+/// The loop of this thread has received events.
+pub fn count_turn() {
+    TURNS.set(TURNS.get().wrapping_add(1));
 }
 
 /// Microseconds of the monotonic clock.

@@ -61,11 +61,12 @@ impl<'a> HeadWriter<'a> {
     }
 
     fn begin(site: &Site, builder: Builder, route: Option<&'a Route>) -> HeadWriter<'a> {
-        let head = HeadWriter { builder, route, origin: PageOrigin::Site };
-        match &site.server_header {
-            Some(name) => head.field("Server", name),
-            None => head,
-        }
+        // No route sets or removes it.
+        let builder = match &site.server_header {
+            Some(name) => builder.field("Server", name),
+            None => builder,
+        };
+        HeadWriter { builder, route, origin: PageOrigin::Site }
     }
 
     /// Adds a field, unless the route sets or removes it.

@@ -120,6 +120,7 @@ pub fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
+        .on_thread_unpark(clock::count_turn)
         .build_local(Default::default())?;
     runtime.block_on(work(start, commands, on_serving))
 }

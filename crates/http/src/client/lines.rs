@@ -419,7 +419,7 @@ impl FieldSection {
 
     /// Whether the only option of `Connection` is `keep-alive`, as in most heads, or there is none.
     pub fn is_kept_alive(&self) -> bool {
-        self.known(KnownField::Connection).all(|value| value.eq_ignore_ascii_case(b"keep-alive"))
+        self.known(KnownField::Connection).all(|value| is_name(value, "keep-alive"))
     }
 
     /// Removes the fields `NOT_PASSED_ON`.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use site::log_line::{Attempt, Step, StepKind, TraceIds};
 use site::upstream::Protocol;
+use smallvec::SmallVec;
 use taipan_http::status::Status;
 
 use crate::clock;
@@ -20,7 +21,8 @@ const MAX_STEPS: usize = 16;
 /// The attempts of one request, in their order, and what else was waited for.
 #[derive(Debug, Default)]
 pub struct UpstreamLog {
-    attempts: RefCell<Vec<Attempt>>,
+    /// Most requests have one.
+    attempts: RefCell<SmallVec<[Attempt; 1]>>,
     steps: RefCell<Vec<Step>>,
     /// Attempts and steps that have begun.
     begun: Cell<u32>,
@@ -120,9 +122,9 @@ impl AttemptLog {
         self.update(|attempt| attempt.connect_micros = Some(0));
     }
 
-    /// The whole response has come at once, with this many bytes of the body.
-    pub fn on_response(&self, status: Status, received: usize) {
-        let micros = self.micros();
+    /// The whole response has come at once, with this many bytes of the body, at this time of `clock::micros`.
+    pub fn on_response(&self, status: Status, received: usize, now: u64) {
+        let micros = now.saturating_sub(self.began);
         self.update(|attempt| {
             (attempt.first_byte_micros, attempt.total_micros) = (Some(micros), Some(micros));
             (attempt.status, attempt.received) = (Some(status), received as u64);

@@ -20,7 +20,8 @@ use tokio::time::timeout;
 
 use super::message::EndpointId;
 use super::selection::EndpointEntry;
-use super::{Pool, PooledConnection, Reporter, Stream};
+use super::{Idle, Pool, PooledConnection, Reporter, Stream};
+use crate::clock;
 
 use crate::tasks::spawn_local;
 
@@ -82,7 +83,7 @@ impl Http2Connection {
         };
         let (own, pings) = (sender.clone(), driver.ping_pong());
         // Its streams count instead of the connection.
-        connection.end();
+        connection.end(clock::micros());
         let shared = Rc::new(Http2Connection {
             endpoint: connection.endpoint(),
             endpoint_name: connection.endpoint_name.clone(),
@@ -220,7 +221,7 @@ impl Drop for Http2Stream {
         connection.entry.in_flight.update(|count| count - 1);
         connection.unused.set(Instant::now());
         if let Some(lease) = &mut *connection.lease.borrow_mut() {
-            lease.idle = Some(Instant::now());
+            lease.idle = Some(Idle::begin(clock::micros()));
         }
         if !self.has_response.get() {
             connection.doubt.notify_one();

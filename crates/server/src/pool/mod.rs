@@ -195,6 +195,36 @@ pub enum Checkout {
     Http2(Box<Http2Stream>),
 }
 
+/// Since when a connection is idle.
+#[derive(Clone, Copy)]
+struct Idle {
+    /// Of `clock::micros`.
+    since: u64,
+    /// Of `clock::turns`.
+    turn: u64,
+}
+
+impl Idle {
+    /// `now`: of `clock::micros`.
+    fn begin(now: u64) -> Idle {
+        Idle { since: now, turn: clock::turns() }
+    }
+
+    fn duration(self, now: u64) -> Duration {
+        Duration::from_micros(now.saturating_sub(self.since))
+    }
+}
+
+/// How it is found out whether a connection that was idle is still open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// By a system call.
+    Socket,
+    /// By the events that the loop has received since the connection became idle. Those to come may still end it, so
+    /// the request must be one that can be sent again.
+    Events,
+}
+
 /// A connection to an endpoint. Dropping it closes it, and returns its lease.
 pub struct PooledConnection {
     pub stream: Rc<Stream>,
@@ -210,8 +240,8 @@ pub struct PooledConnection {
     /// Requests that were sent on it.
     requests: u64,
     leased: Instant,
-    /// Since when it is idle. `None`: a request uses it.
-    idle: Option<Instant>,
+    /// `None`: a request uses it.
+    idle: Option<Idle>,
     /// It has been kept. A connection that came when no request waited any more has been, too.
     was_idle: bool,
     pool: Rc<Pool>,
@@ -306,7 +336,7 @@ impl Pool {
         if let Some(shared) = self.shared.borrow().iter().find(fits) {
             return Ok(Checkout::Multiplexed(shared.reserve()));
         }
-        if let Some(connection) = self.take_ready(choice, tried) {
+        if let Some(connection) = self.take_ready(choice, tried, Check::Socket, clock::micros()) {
             return Ok(Checkout::Exclusive(connection));
         }
         if self.is_lost.get() {
@@ -324,12 +354,18 @@ impl Pool {
         }
     }
 
-    /// A connection that was idle.
-    pub fn take_ready(&self, choice: Choice, tried: &[EndpointId]) -> Option<PooledConnection> {
+    /// A connection that was idle. `now`: of `clock::micros`.
+    pub fn take_ready(
+        &self,
+        choice: Choice,
+        tried: &[EndpointId],
+        check: Check,
+        now: u64,
+    ) -> Option<PooledConnection> {
         // Each turn removes one. A connection to the avoided endpoint goes back to the pool.
         while let Some(mut connection) = self.take_idle(choice) {
-            let is_fresh = connection.idle.is_none_or(|since| since.elapsed() < self.keep);
-            if !tried.contains(&connection.endpoint()) && is_fresh && connection.is_open() {
+            let is_fresh = connection.idle.is_none_or(|idle| idle.duration(now) < self.keep);
+            if !tried.contains(&connection.endpoint()) && is_fresh && connection.is_open(check) {
                 connection.begin();
                 return Some(connection);
             }
@@ -499,7 +535,7 @@ impl Pool {
                     was_idle: false,
                     pool: self.clone(),
                 };
-                self.give(connection, grant);
+                self.give(connection, grant, clock::micros());
             }
             PoolEvent::Rejected { number, why } => {
                 let (grant, request) = self.acquisitions.borrow_mut().on_rejected(number);
@@ -563,16 +599,16 @@ impl Pool {
         drop(idle);
     }
 
-    /// Gives a free connection to a request that waits, or keeps it.
-    fn give(&self, connection: PooledConnection, grant: Option<Grant>) {
+    /// Gives a free connection to a request that waits, or keeps it. `now`: of `clock::micros`.
+    fn give(&self, connection: PooledConnection, grant: Option<Grant>, now: u64) {
         self.on_fewer_waiting();
         let Some(grant) = grant else {
             // The requests that wait may have tried this endpoint. If there is no other, the pool gives them this one.
             let is_avoided = self.acquisitions.borrow().is_avoided(connection.endpoint());
-            return if is_avoided { drop(connection) } else { self.keep(connection) };
+            return if is_avoided { drop(connection) } else { self.keep(connection, now) };
         };
         if let Err(Ok(Checkout::Exclusive(connection))) = grant.send(Ok(Checkout::Exclusive(connection))) {
-            self.keep(connection);
+            self.keep(connection, now);
         }
     }
 
@@ -582,9 +618,9 @@ impl Pool {
         }
     }
 
-    fn keep(&self, mut connection: PooledConnection) {
+    fn keep(&self, mut connection: PooledConnection, now: u64) {
         if !self.keep.is_zero() && !self.is_lost.get() {
-            connection.end();
+            connection.end(now);
             connection.was_idle = true;
             self.idle.borrow_mut().push(connection);
             if !self.sweeps.get() {
@@ -593,22 +629,23 @@ impl Pool {
         }
     }
 
-    /// Takes the idle connection that was used last.
+    /// Takes the idle connection that was used last, if possible before this turn of the loop: its events have come.
     fn take_idle(&self, choice: Choice) -> Option<PooledConnection> {
         let mut idle = self.idle.borrow_mut();
-        match choice {
-            Choice::Any => idle.pop(),
-            Choice::Prefer(endpoint) | Choice::Only(endpoint) => {
-                let at = idle.iter().rposition(|idle| idle.endpoint() == endpoint)?;
-                Some(idle.remove(at))
-            }
-        }
+        let is_chosen = |connection: &PooledConnection| choice.is(connection.endpoint());
+        let at = idle
+            .iter()
+            .rposition(|connection| is_chosen(connection) && connection.is_settled())
+            .or_else(|| idle.iter().rposition(is_chosen))?;
+        Some(idle.remove(at))
     }
 
     /// Closes connections that were idle for long, or that the endpoint has closed.
     fn sweep(&self) {
-        let is_over = |idle: &mut PooledConnection| {
-            idle.idle.is_some_and(|since| since.elapsed() >= self.keep) || !idle.is_open()
+        let now = clock::micros();
+        let is_over = |connection: &mut PooledConnection| {
+            connection.idle.is_some_and(|idle| idle.duration(now) >= self.keep)
+                || !connection.is_open(Check::Socket)
         };
         let over: Vec<_> = self.idle.borrow_mut().extract_if(.., is_over).collect();
         drop(over);
@@ -754,8 +791,8 @@ impl PooledConnection {
     }
 
     /// No request uses it.
-    fn end(&mut self) {
-        self.idle = Some(Instant::now());
+    fn end(&mut self, now: u64) {
+        self.idle = Some(Idle::begin(now));
         self.entry.in_flight.update(|count| count - 1);
     }
 
@@ -768,10 +805,10 @@ impl PooledConnection {
         }
     }
 
-    /// Ends a request. The connection can have another one.
-    pub fn finish(mut self) {
+    /// Ends a request at this time of `clock::micros`. The connection can have another one.
+    pub fn finish(mut self, now: u64) {
         self.count_request();
-        self.release();
+        self.release(now);
     }
 
     /// Ends a request, and closes the connection.
@@ -785,10 +822,10 @@ impl PooledConnection {
     }
 
     /// Gives the connection back to the pool. It has had no request since it was taken, or the last one has ended.
-    pub fn release(self) {
+    pub fn release(self, now: u64) {
         let pool = self.pool.clone();
         // If no request waits for a connection, this one is checked when it is used again.
-        if self.is_spent() || pool.waiting() > 0 && !self.is_open() {
+        if self.is_spent() || pool.waiting() > 0 && !self.is_open(Check::Socket) {
             return;
         }
         let is_ours = pool.waiting() > 0 && self.leased.elapsed() < FAIR_SHARE;
@@ -797,7 +834,7 @@ impl PooledConnection {
             return;
         }
         let grant = pool.acquisitions.borrow_mut().take_first(self.endpoint());
-        pool.give(self, grant);
+        pool.give(self, grant, now);
     }
 
     /// The endpoint takes no further request, or none on this connection.
@@ -817,13 +854,19 @@ impl PooledConnection {
         self.stream.poll_send(cx, out, sent)
     }
 
+    /// Whether the loop has received events since it became idle.
+    fn is_settled(&self) -> bool {
+        self.idle.is_some_and(|idle| idle.turn != clock::turns())
+    }
+
     /// `false`: the endpoint has closed it, or has sent what no request is waiting for.
-    fn is_open(&self) -> bool {
-        match self.fastcgi {
-            // A late record names its request, and harms no other.
-            Some(_) => self.stream.seems_quiet(),
-            // A late byte of HTTP would be read as the next response, even if its event is still to come.
-            None => self.stream.is_quiet(),
+    fn is_open(&self, check: Check) -> bool {
+        // A late record of FastCGI names its request, and harms no other. A late byte of HTTP would be read as the next
+        // response.
+        if self.fastcgi.is_some() || check == Check::Events && self.is_settled() {
+            self.stream.seems_quiet()
+        } else {
+            self.stream.is_quiet()
         }
     }
 }
@@ -833,7 +876,7 @@ impl Drop for PooledConnection {
         if self.idle.is_none() {
             self.entry.in_flight.update(|count| count - 1);
         }
-        let idle = self.idle.map_or(Duration::ZERO, |since| since.elapsed());
+        let idle = self.idle.map_or(Duration::ZERO, |idle| idle.duration(clock::micros()));
         self.pool.return_lease(self.lease, self.requests, idle);
     }
 }

@@ -18,6 +18,7 @@ use site::memory;
 use super::message::EndpointId;
 use super::{Checkout, Pool, PooledConnection};
 use crate::buffer::append;
+use crate::clock;
 use crate::services::Services;
 use crate::tasks::spawn_local;
 
@@ -289,7 +290,7 @@ impl SharedConnection {
         self.remove_from_pool();
         self.wake_task();
         if is_reusable {
-            return connection.release();
+            return connection.release(clock::micros());
         }
         // The records that abort the streams are sent if that works at once. Otherwise closing the connection aborts
         // them.

@@ -177,9 +177,12 @@ impl Stream {
         }
     }
 
-    /// As `is_quiet`, but without a system call if there was no event.
+    /// As `is_quiet`, but without a system call if there was no event. A TLS session has events of its own.
     pub fn seems_quiet(&self) -> bool {
-        is_blocked(self.socket.try_io(Interest::READABLE, peek))
+        match &self.session {
+            Some(_) => self.is_quiet(),
+            None => is_blocked(self.socket.try_io(Interest::READABLE, peek)),
+        }
     }
 }
 

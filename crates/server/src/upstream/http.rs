@@ -378,9 +378,9 @@ fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Ve
     let client = peer.ip().map(|ip| ip.to_canonical());
     let scheme = head.scheme.as_str().as_bytes();
     if let Some(ip) = client.filter(|_| !forwarding.replaces(b"x-forwarded-for")) {
-        put(out, &[b"X-Forwarded-For: "]);
+        out.extend_from_slice(b"X-Forwarded-For: ");
         write_ip(ip, out);
-        put(out, &[b"\r\n"]);
+        out.extend_from_slice(b"\r\n");
     }
     if !forwarding.replaces(b"x-forwarded-proto") {
         put(out, &[b"X-Forwarded-Proto: ", scheme, b"\r\n"]);
@@ -390,26 +390,26 @@ fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Ve
     }
     if !forwarding.replaces(b"forwarded") {
         // RFC 7239 §4 and §6.
-        put(out, &[b"Forwarded: for="]);
+        out.extend_from_slice(b"Forwarded: for=");
         match client {
-            None => put(out, &[b"unknown"]),
+            None => out.extend_from_slice(b"unknown"),
             Some(ip @ IpAddr::V4(_)) => write_ip(ip, out),
             Some(ip @ IpAddr::V6(_)) => {
-                put(out, &[b"\"["]);
+                out.extend_from_slice(b"\"[");
                 write_ip(ip, out);
-                put(out, &[b"]\""]);
+                out.extend_from_slice(b"]\"");
             }
         }
         put(out, &[b";host=\"", head.authority, b"\";proto=", scheme, b"\r\n"]);
     }
     if head.needs_early_data() {
-        put(out, &[b"Early-Data: 1\r\n"]);
+        out.extend_from_slice(b"Early-Data: 1\r\n");
     }
 }
 
 fn put_end(next: Next<'_>, accepts: Accepts, out: &mut Vec<u8>) {
     match (next, accepts) {
-        (Next::Request, Accepts::Content) => put(out, &[b"\r\n"]),
+        (Next::Request, Accepts::Content) => out.extend_from_slice(b"\r\n"),
         (Next::Request, Accepts::Trailers) => put(out, &[b"Connection: TE\r\nTE: trailers\r\n\r\n"]),
         (Next::Close, Accepts::Content) => put(out, &[b"Connection: close\r\n\r\n"]),
         (Next::Close, Accepts::Trailers) => put(out, &[b"Connection: close, TE\r\nTE: trailers\r\n\r\n"]),

@@ -37,8 +37,8 @@ use crate::log::access::LoggedRequest;
 use crate::log::recent::Running;
 use crate::log::upstream::{AttemptLog, UpstreamLog};
 use crate::peer::Peer;
-use crate::pool::PooledConnection;
 use crate::pool::selection::Choice;
+use crate::pool::{Check, PooledConnection};
 use crate::request::Arrival;
 use crate::response::{RequestOrigin, Response};
 use crate::response_head::HeadWriter;
@@ -126,10 +126,10 @@ impl SentRequest {
             return None;
         }
         let pool = upstreams.pools.get(upstream_id)?;
-        let mut connection = pool.take_ready(Choice::Any, &[])?;
         let began = clock::micros();
+        let mut connection = pool.take_ready(Choice::Any, &[], Check::Events, began)?;
         let Some((fastcgi, bytes)) = write(services, upstream, script, outgoing, &mut connection) else {
-            connection.release();
+            connection.release(began);
             return None;
         };
         let log = services.access.names_upstreams(host).then(|| {
@@ -212,7 +212,8 @@ impl SentRequest {
         };
         // The driver meets an error again.
         let received = &space[..received.unwrap_or(0)];
-        let Some((response, persistence)) = self.respond(received, std::mem::take(head)) else {
+        let now = clock::micros();
+        let Some((response, persistence)) = self.respond(received, std::mem::take(head), now) else {
             let received = received.to_vec();
             drop(scratch);
             self.received = received;
@@ -225,7 +226,7 @@ impl SentRequest {
             if let Some(id) = self.fastcgi {
                 fastcgi::end(&mut connection, id);
             }
-            connection.finish();
+            connection.finish(now);
         }
         Poll::Ready(Some(Answer { response, host: self.host, route: self.route }))
     }
@@ -247,8 +248,8 @@ impl SentRequest {
         self.upstreams.services.site.upstreams.get(self.route().upstream()?)
     }
 
-    /// Made in `buffer`. `None`: this is not a whole response, or one that means more than a response to the client.
-    fn respond(&self, received: &[u8], mut buffer: Vec<u8>) -> Option<(Response, Persistence)> {
+    /// Made in `buffer`. `now`: of `clock::micros`. `None`: this is not a whole response, or one that means more than a response to the client.
+    fn respond(&self, received: &[u8], mut buffer: Vec<u8>, now: u64) -> Option<(Response, Persistence)> {
         let services = &self.upstreams.services;
         let WholeResponse { head, content, persistence } = match self.fastcgi {
             Some(id) => fastcgi::response(self.connection.as_ref()?, id, received)?,
@@ -278,7 +279,7 @@ impl SentRequest {
             };
         }
         if let Some((_, attempt)) = &self.log {
-            attempt.on_response(head.status, content.len());
+            attempt.on_response(head.status, content.len(), now);
         }
         if head.status.allows_body() {
             writer = writer.length(content.len() as u64);

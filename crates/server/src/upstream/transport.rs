@@ -13,6 +13,7 @@ use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 
 use super::head::HeadParser;
+use crate::clock;
 use crate::pool::message::EndpointId;
 use crate::pool::{PooledConnection, Stream};
 use crate::services::Services;
@@ -298,7 +299,7 @@ impl Connection {
     pub fn finish(&self, persistence: Persistence) {
         let Some(connection) = self.inner.take() else { return };
         match persistence {
-            Persistence::KeepAlive if self.is_flushed() => connection.finish(),
+            Persistence::KeepAlive if self.is_flushed() => connection.finish(clock::micros()),
             _ => connection.close(),
         }
     }
