@@ -68,6 +68,13 @@ pub struct FieldSection {
     known: KnownFields,
 }
 
+/// A line of a field section.
+#[derive(Debug, Clone, Copy)]
+pub struct ReceivedLine<'a> {
+    line: &'a FieldLine,
+    bytes: &'a [u8],
+}
+
 /// Bytes and fields for which a head that begins gets memory. Most have fewer.
 const USUAL: (usize, usize) = (512, 16);
 
@@ -370,18 +377,13 @@ impl FieldSection {
         self.values(name).next()
     }
 
-    /// The fields in order, with what is known of them.
-    pub fn with_known(&self) -> impl Iterator<Item = (Option<KnownField>, Field<'_>)> + Clone {
-        self.lines.iter().map(|line| (line.known, line.field(&self.bytes)))
-    }
-
-    /// As `with_known`, with the line of each. `None`: it is not written as `Name: value` and CRLF.
-    pub fn with_lines(&self) -> impl Iterator<Item = (Option<KnownField>, Field<'_>, Option<&[u8]>)> + Clone {
-        self.lines.iter().map(|line| (line.known, line.field(&self.bytes), line.written(&self.bytes)))
+    /// The lines in order.
+    pub fn lines(&self) -> impl Iterator<Item = ReceivedLine<'_>> + Clone {
+        self.lines.iter().map(|line| ReceivedLine { line, bytes: &self.bytes })
     }
 
     /// The values of all fields of this kind, in order.
-    pub fn known(&self, known: KnownField) -> impl Iterator<Item = &[u8]> + Clone {
+    pub fn values_of(&self, known: KnownField) -> impl Iterator<Item = &[u8]> + Clone {
         // Most heads have few of them.
         let lines = if self.known.has(known) { &self.lines[..] } else { &[] };
         lines.iter().filter(move |line| line.known == Some(known)).map(|line| line.field(&self.bytes).value)
@@ -408,18 +410,20 @@ impl FieldSection {
     /// The framing that these fields announce. A length may have leading zeros, which programs print with a fixed
     /// width. They are an error in a request, where another parser could read an octal number.
     pub fn framing(&self, version: Version) -> Result<Framing, FramingError> {
-        let lengths = self.known(KnownField::ContentLength).map(without_zeros);
-        framing::of(version, lengths, self.known(KnownField::TransferEncoding))
+        let lengths = self.values_of(KnownField::ContentLength).map(without_zeros);
+        framing::of(version, lengths, self.values_of(KnownField::TransferEncoding))
     }
 
     /// The options of `Connection`.
     pub fn connection_options(&self) -> impl Iterator<Item = &[u8]> {
-        self.known(KnownField::Connection).flat_map(|value| value.split(|byte| *byte == b',')).map(trim_ows)
+        self.values_of(KnownField::Connection)
+            .flat_map(|value| value.split(|byte| *byte == b','))
+            .map(trim_ows)
     }
 
     /// Whether the only option of `Connection` is `keep-alive`, as in most heads, or there is none.
     pub fn is_kept_alive(&self) -> bool {
-        self.known(KnownField::Connection).all(|value| is_name(value, "keep-alive"))
+        self.values_of(KnownField::Connection).all(|value| is_name(value, "keep-alive"))
     }
 
     /// Removes the fields `NOT_PASSED_ON`.
@@ -478,13 +482,22 @@ impl FieldLine {
         let name = &bytes[self.start as usize..self.colon as usize];
         Field { name, value: &bytes[start as usize..end as usize] }
     }
+}
 
-    /// The line, if it is `Name: value` and CRLF.
-    fn written<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let (start, end) = self.value;
-        let behind = &bytes[self.colon as usize..];
-        let is_written = start == self.colon + 2 && behind.starts_with(b": ");
-        let line = bytes.get(self.start as usize..end as usize + 2).filter(|_| is_written)?;
+impl<'a> ReceivedLine<'a> {
+    pub fn known(self) -> Option<KnownField> {
+        self.line.known
+    }
+
+    pub fn field(self) -> Field<'a> {
+        self.line.field(self.bytes)
+    }
+
+    /// The line as it was received. `None`: it is not `Name: value` and CRLF.
+    pub fn as_received(self) -> Option<&'a [u8]> {
+        let &FieldLine { start, colon, value: (value, end), .. } = self.line;
+        let is_spaced = value == colon + 2 && self.bytes[colon as usize + 1] == b' ';
+        let line = self.bytes.get(start as usize..end as usize + 2).filter(|_| is_spaced)?;
         line.ends_with(b"\r\n").then_some(line)
     }
 }

@@ -153,7 +153,7 @@ impl Parser {
             || !fields.is_kept_alive()
                 && fields.connection_options().any(|option| option.eq_ignore_ascii_case(b"close"));
         let persistence = if closes { Persistence::Close } else { self.persistence };
-        let trailer = trailers::announced(fields.known(KnownField::Trailer), |_| false);
+        let trailer = trailers::announced(fields.values_of(KnownField::Trailer), |_| false);
         fields.remove_hop_by_hop();
         Ok(Head { status, framing, persistence, fields, upgrade: None, trailer })
     }

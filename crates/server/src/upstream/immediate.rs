@@ -264,15 +264,16 @@ impl SentRequest {
         let forwarding = &route.script.as_ref()?.forwarding;
         buffer.reserve(received.len() + OWN_BYTES);
         let mut writer = HeadWriter::over(buffer, services, Some(route), head.status);
-        for (known, field, line) in lines(&head) {
-            let cookie = match known {
+        for line in lines(&head) {
+            let field = line.field();
+            let cookie = match line.known() {
                 Some(known @ KnownField::SetCookie) if self.fastcgi.is_none() => {
                     let value = std::str::from_utf8(field.value).ok()?;
                     forwarding.response_field(known, value, upstream, "")
                 }
                 _ => None,
             };
-            writer = match (cookie, line) {
+            writer = match (cookie, line.as_received()) {
                 (Some(value), _) => writer.received(Field { value: value.as_bytes(), ..field }),
                 (None, Some(line)) => writer.received_line(field, line),
                 (None, None) => writer.received(field),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use script::response::variables;
 use site::authorizer::{Verdict, may_be_remembered, verdict};
+use taipan_http::client::lines::ReceivedLine;
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Persistence};
@@ -78,7 +79,7 @@ pub async fn of(
     if head.is_local_redirect {
         let target = head
             .fields
-            .known(KnownField::Location)
+            .values_of(KnownField::Location)
             .next()
             .and_then(|to| std::str::from_utf8(to).ok())
             .unwrap_or("/");
@@ -87,7 +88,7 @@ pub async fn of(
     }
     if let Some(path) = sendfile(&head) {
         let field = |field: Field| (String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec());
-        let fields = fields(&head).map(|(_, parsed)| field(parsed)).collect();
+        let fields = lines(&head).map(|line| field(line.field())).collect();
         exchange.drain();
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
@@ -133,15 +134,20 @@ async fn of_client(
                 rewritten(known, value).map_or_else(|| value.into(), |value| value.into_bytes().into());
             cache::Field { name: String::from_utf8_lossy(name).into(), value }
         };
-        let date = head.fields.known(KnownField::Date).next();
+        let date = head.fields.values_of(KnownField::Date).next();
         let date = date.map(|value| (Some(KnownField::Date), Field { name: b"Date", value }));
-        let fields = date.into_iter().chain(fields(&head)).map(field).collect();
+        let fields = date
+            .into_iter()
+            .chain(lines(&head).map(|line| (line.known(), line.field())))
+            .map(field)
+            .collect();
         return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }));
     }
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = HeadWriter::new(&services, Some(route), head.status);
-    for (known, field) in fields(&head) {
-        let rewritten = rewritten(known, field.value);
+    for line in lines(&head) {
+        let field = line.field();
+        let rewritten = rewritten(line.known(), field.value);
         let value = rewritten.as_deref().map_or(field.value, str::as_bytes);
         writer = writer.received(Field { value, ..field });
     }
@@ -262,7 +268,7 @@ fn switched(
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let status = if upgrade.is_by_connect() { Status::OK } else { head.status };
     let mut writer = HeadWriter::new(services, Some(route), status);
-    for (_, field) in fields(head) {
+    for field in lines(head).map(ReceivedLine::field) {
         let is_of_key = upgrade.key().is_some() && is_name(field.name, "sec-websocket-accept");
         if !is_of_key {
             writer = writer.received(field);
@@ -328,18 +334,13 @@ pub fn leads_elsewhere(head: &UpstreamHead) -> bool {
 }
 
 /// The fields for the client.
-pub fn fields(head: &UpstreamHead) -> impl Iterator<Item = (Option<KnownField>, Field<'_>)> {
-    head.fields.with_known().filter(|(known, _)| !known.is_some_and(|known| OWN.has(known)))
-}
-
-/// As `fields`, with the line of each, as `FieldSection::with_lines` has it.
-pub fn lines(head: &UpstreamHead) -> impl Iterator<Item = (Option<KnownField>, Field<'_>, Option<&[u8]>)> {
-    head.fields.with_lines().filter(|(known, ..)| !known.is_some_and(|known| OWN.has(known)))
+pub fn lines(head: &UpstreamHead) -> impl Iterator<Item = ReceivedLine<'_>> {
+    head.fields.lines().filter(|line| !line.known().is_some_and(|known| OWN.has(known)))
 }
 
 /// The file that is sent in place of the body.
 fn sendfile(head: &UpstreamHead) -> Option<PathBuf> {
     let [first, second] = [KnownField::XSendfile, KnownField::XAccelRedirect];
-    let value = head.fields.known(first).chain(head.fields.known(second)).next()?;
+    let value = head.fields.values_of(first).chain(head.fields.values_of(second)).next()?;
     Some(Path::new(std::str::from_utf8(value).ok()?).to_owned())
 }
