@@ -10,12 +10,13 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use nix::unistd::{ForkResult, Pid};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::{Errno, FdFlags};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
@@ -184,9 +185,29 @@ unsafe impl Send for SharedNumbers {}
 unsafe impl Sync for SharedNumbers {}
 
 impl SharedNumbers {
+    /// So many zeros, and a descriptor by which another process can have them.
+    pub fn create(name: &str, count: usize) -> io::Result<(SharedNumbers, OwnedFd)> {
+        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&fd, (count * size_of::<u64>()) as u64)?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok((SharedNumbers::map(fd.as_fd(), count)?, fd))
+    }
+
+    /// The numbers that another process has created. Errors: they have more than `max` bytes, or could be cut while
+    /// they are in use.
+    pub fn adopt(fd: BorrowedFd<'_>, max: u64) -> io::Result<SharedNumbers> {
+        let size = u64::try_from(fstat(fd)?.st_size).ok().filter(|size| *size <= max);
+        match size {
+            Some(size) if fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) => {
+                SharedNumbers::map(fd, size as usize / size_of::<u64>())
+            }
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
     /// The first `count` numbers of a file, which must be that long, and sealed against shrinking: access behind its
     /// end is a fatal signal.
-    pub fn map(fd: BorrowedFd<'_>, count: usize) -> io::Result<SharedNumbers> {
+    fn map(fd: BorrowedFd<'_>, count: usize) -> io::Result<SharedNumbers> {
         let bytes = count.checked_mul(size_of::<AtomicU64>()).ok_or(io::ErrorKind::InvalidInput)?;
         let (how, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: the kernel chooses the address, so that no other memory changes.

@@ -5,8 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-
 use super::histogram::{BUCKETS, quantile};
 use super::layout::{Count, Values};
 use crate::sys::SharedNumbers;
@@ -70,26 +68,20 @@ const fn length() -> usize {
 
 impl History {
     pub fn create() -> io::Result<History> {
-        let fd = memfd_create("taipan-history", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&fd, (length() * size_of::<u64>()) as u64)?;
-        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let numbers = SharedNumbers::map(fd.as_fd(), length())?;
+        let (numbers, fd) = SharedNumbers::create("taipan-history", length())?;
         numbers.get()[0].store(MAGIC, Ordering::Relaxed);
         Ok(History { numbers, fd })
     }
 
-    /// That of another program. Errors: its points are others, or it could be cut while it is in use.
+    /// The history that another program has made. Errors: its points have other values, or it could be cut while it is
+    /// in use.
     pub fn adopt(fd: OwnedFd) -> io::Result<History> {
-        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let size = u64::try_from(fstat(&fd)?.st_size).unwrap_or(0);
-        if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) || size != (length() * size_of::<u64>()) as u64
-        {
-            return Err(invalid());
-        }
-        let numbers = SharedNumbers::map(fd.as_fd(), length())?;
-        match numbers.get()[0].load(Ordering::Relaxed) {
-            MAGIC => Ok(History { numbers, fd }),
-            _ => Err(invalid()),
+        let numbers = SharedNumbers::adopt(fd.as_fd(), (length() * size_of::<u64>()) as u64)?;
+        match numbers.get() {
+            [magic, ..] if numbers.get().len() == length() && magic.load(Ordering::Relaxed) == MAGIC => {
+                Ok(History { numbers, fd })
+            }
+            _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
@@ -205,6 +197,7 @@ fn point(before: &Values, Moment { counts, active, idle }: &Moment) -> Point {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
     use taipan_http::status::Status;
 
     use super::*;

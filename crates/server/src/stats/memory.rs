@@ -7,8 +7,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-
 use super::layout::{BLOCK, Block, Values, ZONE, ZoneValues, begin_generation, end_generation, parts};
 use crate::sys::SharedNumbers;
 
@@ -44,16 +42,12 @@ struct Places {
 }
 
 impl CounterMemory {
-    /// With zeros. `since`: when the counting began, in seconds since 1970. `zones`: their names.
+    /// All counters are 0. `since`: when the counting began, in seconds since 1970. `zones`: their names.
     pub fn create(blocks: usize, since: i64, zones: &[String]) -> io::Result<CounterMemory> {
         let description = describe(zones);
         let start = HEADER + description.len().div_ceil(WORD);
-        let fd = memfd_create("taipan-counters", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let block = BLOCK + zones.len() * ZONE;
-        let count = start + blocks * block;
-        ftruncate(&fd, (count * WORD) as u64)?;
-        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let numbers = SharedNumbers::map(fd.as_fd(), count)?;
+        let (numbers, fd) = SharedNumbers::create("taipan-counters", start + blocks * block)?;
         let header = [MAGIC, since as u64, block as u64, blocks as u64, description.len() as u64];
         let words = description.as_bytes().chunks(WORD).map(|chunk| {
             let mut word = [0; WORD];
@@ -66,7 +60,7 @@ impl CounterMemory {
         Ok(CounterMemory { numbers, fd, start, block })
     }
 
-    /// With one block that has these values.
+    /// One block with these values.
     pub fn of(values: &Values, zones: &ZoneSums, since: i64) -> io::Result<CounterMemory> {
         let names: Vec<String> = zones.iter().map(|(name, _)| name.to_owned()).collect();
         let memory = CounterMemory::create(1, since, &names)?;
@@ -77,18 +71,14 @@ impl CounterMemory {
         Ok(memory)
     }
 
-    /// That of another program. Errors: it is none, or could be cut while it is in use.
+    /// The counters of another program. Errors: these are none, or could be cut while they are in use.
     pub fn adopt(fd: OwnedFd) -> io::Result<CounterMemory> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
-            return Err(invalid());
-        }
-        let bytes = u64::try_from(fstat(&fd)?.st_size).ok().filter(|bytes| *bytes <= MAX_BYTES);
-        let count = bytes.ok_or_else(invalid)? as usize / WORD;
+        let numbers = SharedNumbers::adopt(fd.as_fd(), MAX_BYTES)?;
+        let count = numbers.get().len();
         if count < HEADER {
             return Err(invalid());
         }
-        let numbers = SharedNumbers::map(fd.as_fd(), count)?;
         let at = |at: usize| numbers.get()[at].load(Ordering::Relaxed);
         let (magic, block, blocks, description) = (at(0), at(2), at(3), at(4));
         if magic != MAGIC || description > MAX_DESCRIPTION {
@@ -225,6 +215,7 @@ impl ZoneSums {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use site::model::{Site, Statistics};
     use site::zones::{Zones, ZonesOf};
     use taipan_http::head::{FieldStore, Limits, parse};
