@@ -452,12 +452,13 @@ impl ClientErrors {
     fn of(site: &Site) -> Option<ClientErrors> {
         let host = site.log.client_errors?;
         let time = TimeText::new(0, site.log.errors.zone.clone());
-        let sink = LOGS.get()?.errors;
+        // Without the log thread, nothing writes them.
+        LOGS.get()?;
         Some(ClientErrors {
             hosts: site.hosts.clone(),
             format: site.log.errors.format,
             host,
-            lines: RefCell::new((Buffer::of(sink), time)),
+            lines: RefCell::new((Buffer::of(super::ERRORS), time)),
         })
     }
 

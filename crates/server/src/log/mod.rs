@@ -51,11 +51,13 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-pub struct Logs {
+/// The index of the error log among the sinks.
+const ERRORS: usize = 0;
+
+struct Logs {
     queue: SyncSender<Message>,
     sinks: Vec<Sink>,
-    errors: usize,
-    /// The sink of what scripts write to standard error.
+    /// The index of the sink of what scripts write to standard error.
     scripts: usize,
     level: Level,
     /// Dropped lines that are not reported yet.
@@ -133,12 +135,11 @@ pub fn start(log: &Log, open: Vec<OpenSink>) -> Result<(), String> {
     write_as(&log.errors);
     *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let (queue, receiver) = sync_channel(log.queue);
-    let is_sink = |wanted: &Sink| open.iter().position(|sink| sink.sink() == wanted);
+    let index_of = |wanted: &Sink| open.iter().position(|sink| sink.sink() == wanted);
     let logs = Logs {
         queue,
         sinks: open.iter().map(|sink| sink.sink().clone()).collect(),
-        errors: 0,
-        scripts: log.scripts.as_ref().and_then(is_sink).unwrap_or(0),
+        scripts: log.scripts.as_ref().and_then(index_of).unwrap_or(ERRORS),
         level: log.level,
         dropped: AtomicU64::new(0),
         dropped_ever: AtomicU64::new(0),
@@ -198,7 +199,7 @@ pub fn info(text: Arguments<'_>) {
 /// A line of the standard error of a script.
 pub fn script(text: Arguments<'_>) {
     match LOGS.get() {
-        Some(logs) if logs.scripts != logs.errors => {
+        Some(logs) if logs.scripts != ERRORS => {
             let lines = error_line(Level::Error, &text.to_string());
             logs.send(Block { sink: logs.scripts, lines, count: 1 });
         }
@@ -213,14 +214,14 @@ fn message(level: Level, text: Arguments<'_>) {
 /// `least` is written where a higher level is configured, too. Before the logs are open, the text goes to standard
 /// error.
 fn write_message(level: Level, least: Level, text: Arguments<'_>) {
-    let lines = error_line(level, &text.to_string());
+    let lines = || error_line(level, &text.to_string());
     match LOGS.get() {
         Some(logs) if level > level_now(logs.level).max(least) => {}
-        Some(logs) => logs.send(Block { sink: logs.errors, lines, count: 1 }),
+        Some(logs) => logs.send(Block { sink: ERRORS, lines: lines(), count: 1 }),
         None => match &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((_, most)) if level > level_now(*most).max(least) => {}
-            Some((sink, _)) => sink.write_unless_full(&lines),
-            None => _ = io::Write::write_all(&mut io::stderr(), &lines),
+            Some((sink, _)) => sink.write_unless_full(&lines()),
+            None => _ = io::Write::write_all(&mut io::stderr(), &lines()),
         },
     }
 }
@@ -324,11 +325,12 @@ fn report(sinks: &mut [OpenSink], dropped: u64, lost: u64) {
     let all = dropped + lost;
     let text = format!("{all} log lines were dropped: the disk or the reader of a log is too slow, or full");
     let line = error_line(Level::Error, &text);
-    let before = sinks[0].lost();
-    sinks[0].write(&line);
-    if sinks[0].lost() > before {
+    let errors = &mut sinks[ERRORS];
+    let before = errors.lost();
+    errors.write(&line);
+    if errors.lost() > before {
         // Reported later; the report's own line does not count.
-        return sinks[0].subtract_lost(1);
+        return errors.subtract_lost(1);
     }
     sinks.iter_mut().for_each(|sink| sink.subtract_lost(sink.lost()));
     if let Some(logs) = LOGS.get() {
