@@ -22,7 +22,7 @@ use script::environment::{Additions, Credentials};
 use server::process::ipc::Channel;
 use server::process::privilege::Accounts;
 use server::spawner::message::block;
-use server::spawner::process::{self, Beginning};
+use server::spawner::process::{self, SpawnerSetup};
 use server::spawner::{Child, Exit, SpawnRequest, Spawner, Streams};
 use server::sys::{self, Fork};
 use site::address::Address;
@@ -352,16 +352,16 @@ struct Process {
 fn with<F: Future<Output = ()>>(site: &Site, test: impl FnOnce(Process) -> F) {
     let (ours, theirs) = Channel::pair().expect("a pair can be made");
     let accounts = Accounts::of(site).expect("root can take any account");
-    let beginning = Beginning::of(site, vec![theirs], &accounts, None);
+    let setup = SpawnerSetup::of(site, vec![theirs], &accounts, None);
     let pid = match sys::fork().expect("there is one thread") {
         Fork::Parent(pid) => {
             // It contains the child's end of the channel.
-            drop(beginning);
+            drop(setup);
             pid
         }
         Fork::Child => {
             drop(ours);
-            let code = catch_unwind(AssertUnwindSafe(|| process::run(beginning)));
+            let code = catch_unwind(AssertUnwindSafe(|| process::run(setup)));
             std::process::exit(code.unwrap_or(2).into())
         }
     };

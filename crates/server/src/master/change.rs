@@ -471,7 +471,7 @@ impl Master {
         let complaint =
             cgroups.as_ref().err().map(|why| format!("scripts have no control groups of their own: {why}"));
         let cgroups = cgroups.ok().flatten();
-        let beginning = spawner::process::Beginning::of(site, theirs, accounts, cgroups);
+        let setup = spawner::process::SpawnerSetup::of(site, theirs, accounts, cgroups);
         let grace = site.scripts.grace;
         match sys::fork()? {
             Fork::Parent(pid) => Ok((Some(SpawnerProcess { pid, grace }), ours, complaint)),
@@ -482,7 +482,7 @@ impl Master {
                 if let Ok(stderr) = OpenSink::open(&Sink::Stderr) {
                     log::write_to(stderr, Level::Error);
                 }
-                std::process::exit(spawner::process::run(beginning).into())
+                std::process::exit(spawner::process::run(setup).into())
             }
         }
     }

@@ -34,7 +34,7 @@ const EVENTS: usize = 64;
 const COMMANDS_PER_TURN: usize = 16;
 /// How long no program is started as an account after one was not executed in time.
 const SUSPENSION: Duration = Duration::from_secs(10);
-/// In place of a group's number. Those start at the time of day.
+/// In place of a group's number. Numbers begin at the time of day, far below it.
 const CHANNEL: u64 = u64::MAX;
 
 /// Reported once. After that, closing the descriptor is enough to remove it.
@@ -58,7 +58,7 @@ impl Settings {
     }
 }
 
-/// Obeys the worker at the other end of the channel. When that is closed, terminates every group, and returns.
+/// Carries out the commands of the worker at the other end of the channel. When that is closed, terminates every group, and returns.
 /// Starts only programs on the allowlist, if there is one, and each in a control group, if there are any. Errors: it
 /// cannot go on, and leaves groups alone.
 pub fn serve(
@@ -88,7 +88,7 @@ pub fn serve(
 struct Groups {
     channel: Channel,
     allowlist: Option<Arc<Allowlist>>,
-    /// The free ones. `None`: there are no control groups.
+    /// The free control groups. `None`: there are no control groups.
     cgroups: Option<Vec<Cgroup>>,
     epoll: OwnedFd,
     launcher: Launcher,
@@ -108,7 +108,7 @@ struct Group {
     cgroup: Option<Cgroup>,
 }
 
-/// Of a group. Its leader is the program that was started.
+/// The state of a group. Its leader is the program that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The leader runs.

@@ -27,7 +27,7 @@ const STACK: usize = 128 * 1024;
 const FIRST_OTHER: u32 = 3;
 const FAILED: u8 = 1;
 
-pub struct Beginning {
+pub struct SpawnerSetup {
     /// One channel to each worker.
     pub channels: Vec<Channel>,
     pub settings: Settings,
@@ -42,13 +42,13 @@ pub struct Beginning {
     pub keeps: CapabilitySet,
 }
 
-impl Beginning {
+impl SpawnerSetup {
     pub fn of(
         site: &Site,
         channels: Vec<Channel>,
         accounts: &Accounts,
         cgroups: Option<Vec<Cgroup>>,
-    ) -> Beginning {
+    ) -> SpawnerSetup {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
         let privileges = Privileges::of(site);
@@ -64,7 +64,7 @@ impl Beginning {
             of_account(account).filter(|_| !keeps.is_empty()).map(Identity::credentials)
         });
         let (chroot, identity) = (site.chroot.clone(), own.clone());
-        Beginning { channels, settings, allowlist, cgroups, chroot, identity, privileges, keeps }
+        SpawnerSetup { channels, settings, allowlist, cgroups, chroot, identity, privileges, keeps }
     }
 }
 
@@ -83,8 +83,8 @@ impl Privileges {
 }
 
 /// Starts programs until every channel is closed, and returns the exit code. The process must have only one thread.
-pub fn run(beginning: Beginning) -> u8 {
-    match begin(beginning) {
+pub fn run(setup: SpawnerSetup) -> u8 {
+    match begin(setup) {
         Ok(threads) => {
             // Each thread ends its groups. A thread that fails ends the process.
             threads.into_iter().for_each(|thread| _ = thread.join());
@@ -127,9 +127,9 @@ pub fn settle_in(
     SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))
 }
 
-fn begin(beginning: Beginning) -> Result<Vec<thread::JoinHandle<()>>, String> {
-    let Beginning { channels, settings, allowlist, mut cgroups, chroot, identity, privileges, keeps } =
-        beginning;
+fn begin(setup: SpawnerSetup) -> Result<Vec<thread::JoinHandle<()>>, String> {
+    let SpawnerSetup { channels, settings, allowlist, mut cgroups, chroot, identity, privileges, keeps } =
+        setup;
     settle_in(chroot, identity, privileges, keeps)?;
     let allowlist = Arc::new(allowlist);
     let each = cgroups.as_ref().map_or(0, Vec::len) / channels.len().max(1);
