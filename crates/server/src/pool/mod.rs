@@ -129,7 +129,9 @@ impl PoolError {
 /// The worker's end of a pool.
 pub struct Pool {
     channel: AsyncChannel<PoolRequest>,
+    /// How long a request waits for a connection.
     wait: Duration,
+    /// How long a connection may be idle.
     keep: Duration,
     acquisitions: RefCell<Acquisitions<Grant>>,
     idle: RefCell<Vec<PooledConnection>>,
@@ -156,6 +158,7 @@ pub struct Pool {
     /// `None`: connections are not encrypted.
     tls: Option<ClientTls>,
     offer: Offer,
+    /// Has `run` determine anew what it waits for.
     changed: Notify,
     /// `run` looks at idle connections after a time.
     sweeps: Cell<bool>,
@@ -354,7 +357,7 @@ impl Pool {
         }
     }
 
-    /// A connection that was idle. `now`: of `clock::micros`.
+    /// An idle connection for a request. `now`: of `clock::micros`.
     pub fn take_ready(
         &self,
         choice: Choice,
