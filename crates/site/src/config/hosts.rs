@@ -114,18 +114,7 @@ pub fn hosts(
         hosts.push((host(section, &settings, log, &mut names), section));
     }
     for (host, section) in &mut hosts {
-        if host.tls.acme && host.names.is_empty() {
-            // One that the hosts inherit, and the default host cannot have.
-            host.tls.acme = false;
-            let is_inherited = !section.has("acme") || section.has("host");
-            if !is_inherited {
-                let what = "a certificate needs names";
-                section.errors.add(section.place_of("acme"), what, "add names = [\"example.org\"]");
-            }
-        }
-        if host.tls.acme {
-            check_names(section, &host.names, certificates);
-        }
+        check_acme(host, section, certificates);
     }
     if let Some(default) = default {
         let first = hosts.remove(default);
@@ -138,13 +127,7 @@ pub fn hosts(
         );
         top.errors.add(top.place(), what, what_to_do);
     }
-    let is_unreachable =
-        |(_, section): &&(Host, &Section)| !section.has("names") && !section.has("addresses");
-    for (_, section) in hosts.iter().skip(1).filter(is_unreachable) {
-        let what_to_do = "give it names, or make it the default with default = true in its [[host]]";
-        let what = "this host has no names, so that no request can reach it";
-        section.errors.add(section.place_of("root"), what, what_to_do);
-    }
+    hosts.iter().skip(1).for_each(|(_, section)| reject_unreachable(section));
     match Hosts::new(hosts.into_iter().map(|(host, _)| host).collect()) {
         Ok(hosts) => {
             publishing::check(&hosts, top.errors, top.place());
@@ -156,6 +139,31 @@ pub fn hosts(
             top.errors.add(top.place(), what, "remove it from one of them");
             None
         }
+    }
+}
+
+/// A certificate by ACME is for names. The default host, which may have none, does without one that it inherits.
+fn check_acme(host: &mut Host, section: &Section, certificates: &Certificates) {
+    if !host.tls.acme {
+        return;
+    }
+    if !host.names.is_empty() {
+        return check_names(section, &host.names, certificates);
+    }
+    host.tls.acme = false;
+    let is_inherited = !section.has("acme") || section.has("host");
+    if !is_inherited {
+        let what = "a certificate needs names";
+        section.errors.add(section.place_of("acme"), what, "add names = [\"example.org\"]");
+    }
+}
+
+/// `section`: of another host than the default one.
+fn reject_unreachable(section: &Section) {
+    if !section.has("names") && !section.has("addresses") {
+        let what = "this host has no names, so that no request can reach it";
+        let what_to_do = "give it names, or make it the default with default = true in its [[host]]";
+        section.errors.add(section.place_of("root"), what, what_to_do);
     }
 }
 
