@@ -113,7 +113,7 @@ struct Exchange<'a> {
     max_body: u64,
     /// The authorizers that have let the request pass, and the variables that they have set.
     authorized_by: Vec<Arc<Authorizer>>,
-    /// Fields that authorizers add to the response.
+    /// Fields that authorizers and limits add to the response.
     added: Vec<(String, String)>,
     /// The tokens that have been verified.
     verified: Vec<Arc<Jwt>>,
@@ -485,12 +485,20 @@ impl<'a> Exchange<'a> {
     /// credentials.
     fn with_own_fields(&self, response: Response) -> Response {
         let response = if self.names_origin() { self.share(self.cors, response) } else { response };
-        let added: Vec<(&str, &str)> = self.added.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let response = response.with_fields(&added);
+        let response = self.with_added(response);
         match &self.authentication_info {
             Some(info) => response.with_fields(&[("Authentication-Info", info)]),
             None => response,
         }
+    }
+
+    /// With the fields of authorizers and of limits.
+    fn with_added(&self, response: Response) -> Response {
+        if self.added.is_empty() {
+            return response;
+        }
+        let added: Vec<(&str, &str)> = self.added.iter().map(|(name, value)| (&**name, &**value)).collect();
+        response.with_fields(&added)
     }
 
     /// Carries out the plan for `path`, if the authorizers let the request pass. `fallback`: the variables of a

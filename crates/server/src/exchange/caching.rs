@@ -193,10 +193,7 @@ impl<'a> Exchange<'a> {
     ) -> Response {
         let route = self.route_at(handler.route);
         let upstream = self.upstream_of(&handler);
-        let mut text = Vec::with_capacity(256);
-        self.write_key(settings, &upstream, &mut text);
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let resource = Resource { route: Some(route), settings: settings.clone(), text };
+        let resource = self.resource(Some(route), settings, &upstream);
         if self.head.token == "PURGE"
             && let Some(clients) = &route.purgers
         {
@@ -216,15 +213,20 @@ impl<'a> Exchange<'a> {
         server: &OtherServer,
         settings: &Arc<Settings>,
     ) -> Response {
-        let mut text = Vec::with_capacity(256);
-        self.write_key(settings, OF_URLS, &mut text);
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let resource = Resource { route: None, settings: settings.clone(), text };
+        let resource = self.resource(None, settings, OF_URLS);
         let to = NextHop::Server(server);
         match request::is_eligible(self.head) {
             true => self.respond_from_cache(request, to, resource).await,
             false => self.forward_past_cache(request, to, &resource, OF_URLS).await,
         }
+    }
+
+    /// The resource of the request. `upstream` is what would answer.
+    fn resource(&self, route: Option<&'a Route>, settings: &Arc<Settings>, upstream: &str) -> Resource<'a> {
+        let mut text = Vec::with_capacity(256);
+        self.write_key(settings, upstream, &mut text);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        Resource { route, settings: settings.clone(), text }
     }
 
     async fn respond_from_cache(

@@ -56,21 +56,12 @@ impl Exchange<'_> {
             Err(NotAdmitted::MustWait) => return Err(Unfinished::Waits),
         };
         match self.fast_at(path, Some(route)) {
-            Ok(response) => Ok(self.announced(Response { throttle, ..response })),
+            Ok(response) => Ok(self.with_added(Response { throttle, ..response })),
             Err(unfinished) => {
                 // The driver counts the request again.
                 return_requests(&applied);
                 Err(unfinished)
             }
-        }
-    }
-
-    /// The response with the fields that say what remains.
-    fn announced(&self, response: Response) -> Response {
-        match &*self.added {
-            [] => response,
-            added => response
-                .with_fields(&added.iter().map(|(name, value)| (&**name, &**value)).collect::<Vec<_>>()),
         }
     }
 
