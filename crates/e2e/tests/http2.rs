@@ -538,6 +538,23 @@ fn the_last_request_of_a_connection_is_followed_by_goaway() {
 }
 
 #[test]
+fn takes_heads_up_to_the_largest_limit_again_and_again() {
+    let server = site().config("[limits]\nhead = \"1MiB\"\n").start();
+    let mut client = connect(&server);
+    let mut rows = Rows::new();
+    for (name, length, rounds, status) in
+        [("below the limit", 1_000_000, 20, 200), ("above it", 1_100_000, 3, 431)]
+    {
+        let value = "v".repeat(length);
+        for round in 0..rounds {
+            let request = Http2Request::new("GET", "/a.txt", &[("x-long", &value)]);
+            let response = client.request(&request).map(|response| response.status);
+            rows.check(format!("{name}, {round}"), response.map_err(|e| e.to_string()), Ok(status));
+        }
+    }
+}
+
+#[test]
 fn streams_of_slow_clients_end_and_their_connection_goes_on() {
     let server = site()
         .file("large", vec![b'x'; 200_000])

@@ -6,13 +6,14 @@
 
 use crate::error::{ErrorCode, FrameError};
 use crate::frame::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADER_LEN, HEADERS, PADDED, PING,
-    PRIORITY, PRIORITY_FLAG, PRIORITY_UPDATE, PUSH_PROMISE, RST_STREAM, SETTINGS, Settings, WINDOW_UPDATE,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADER_LEN, HEADERS, MAX_PAYLOAD,
+    PADDED, PING, PRIORITY, PRIORITY_FLAG, PRIORITY_UPDATE, PUSH_PROMISE, RST_STREAM, SETTINGS, Settings,
+    WINDOW_UPDATE,
 };
 use crate::priority::Priority;
 
-/// HEADERS and CONTINUATION frames of a field block. Without this limit, a peer could send empty frames for ever
-/// (CVE-2024-27316).
+/// HEADERS and CONTINUATION frames of a field block, or as many full ones as its limit allows. Without this limit, a peer
+/// could send empty frames for ever (CVE-2024-27316).
 pub const MAX_BLOCK_FRAMES: u32 = 32;
 
 /// What the decoder found.
@@ -243,7 +244,7 @@ impl FrameDecoder {
         let FrameHeader { kind, stream, length, .. } = header;
         self.state = match (self.state, kind) {
             (State::BlockHeader(block), CONTINUATION) if block.stream == stream => {
-                if block.frames >= MAX_BLOCK_FRAMES {
+                if block.frames >= MAX_BLOCK_FRAMES.max(self.max_block.div_ceil(MAX_PAYLOAD) as u32) {
                     return Err(FrameError::BlockTooLarge);
                 }
                 State::BlockPayload(Block { frames: block.frames + 1, ..block }, header)

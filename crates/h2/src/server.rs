@@ -16,8 +16,8 @@ use crate::decoder::{self, FrameDecoder};
 use crate::error::{ConnectionError, ErrorCode, HpackError};
 use crate::fields::{Class, ExtendedConnect, FieldList, Malformed, Section, SectionError};
 use crate::frame::{
-    ACK, DEFAULT_WINDOW, MAX_WINDOW, PING, PREFACE, SETTINGS, Settings, write_frame, write_goaway,
-    write_reset, write_window_update,
+    ACK, DEFAULT_WINDOW, MAX_PAYLOAD, MAX_WINDOW, PING, PREFACE, SETTINGS, Settings, write_frame,
+    write_goaway, write_reset, write_window_update,
 };
 use crate::hpack::{BlockDecoder, TABLE_SIZE};
 use crate::priority::Priority;
@@ -342,7 +342,11 @@ impl Connection {
         match event {
             decoder::Event::Headers { stream, frames, whole } => {
                 // A block has frames without use only if it has more than its size requires.
-                self.spend_useless(frames - 1)?;
+                let required = match whole {
+                    Some(_) => 1,
+                    None => self.frames.block().len().div_ceil(MAX_PAYLOAD).max(1) as u32,
+                };
+                self.spend_useless(frames.saturating_sub(required))?;
                 self.on_headers(stream, whole, list, out)
             }
             decoder::Event::DataHeader { stream, length, padding, end_stream } => {

@@ -151,6 +151,29 @@ fn limits_the_bytes_and_the_frames_of_a_block() {
 }
 
 #[test]
+fn takes_a_block_of_its_limit_in_full_frames() {
+    let full = MAX_BLOCK_FRAMES as usize + 5;
+    for (end, expected) in [(full - 1, Ok(full)), (full, Err(FrameError::BlockTooLarge))] {
+        let mut input = frame(SETTINGS, 0, 0, b"");
+        for index in 0..=end {
+            let kind = if index == 0 { HEADERS } else { CONTINUATION };
+            let flags = if index == end { END_HEADERS } else { 0 };
+            input.extend(frame(kind, flags, 1, &[b'x'; MAX_PAYLOAD]));
+        }
+        let (mut decoder, mut rest) = (FrameDecoder::new(full * MAX_PAYLOAD), &input[..]);
+        let found = loop {
+            match decoder.next(rest) {
+                Ok((_, Event::Headers { frames, .. })) => break Ok(frames as usize),
+                Ok((used, _)) => rest = &rest[used..],
+                Err(error) => break Err(error),
+            }
+        };
+        assert_eq!(found, expected);
+        assert!(decoder.block().len() <= full * MAX_PAYLOAD);
+    }
+}
+
+#[test]
 fn errors_have_their_codes() {
     for (error, code) in [
         (FrameError::Length, ErrorCode::FRAME_SIZE_ERROR),
