@@ -258,7 +258,10 @@ fn a_new_program_that_cannot_serve_the_configuration_changes_nothing() {
 
 #[test]
 fn gives_up_a_hung_new_program_on_another_signal() {
-    let mut fixture = Fixture::new(Site::new().file("a.txt", "a"));
+    // More sockets than the channel to the new program takes.
+    let addresses: Vec<String> = (1..=64).map(|host| format!("\"127.0.0.{host}:0\"")).collect();
+    let config = format!("workers = 16\nlisten = [{}]", addresses.join(", "));
+    let mut fixture = Fixture::new(Site::new().file("a.txt", "a").config(&config));
     let mark = fixture.folder.path().join("hangs");
     fixture.install(|to| script(to, &format!("#!/bin/sh\necho $$ > {}\nexec sleep 100\n", mark.display())));
     let upgrading = {

@@ -364,7 +364,8 @@ impl Master {
             && matches!(self.phase, Phase::Serving | Phase::Replaced)
         {
             sources.push(Source::Successor);
-            fds.push(readable(successor.channel.as_fd()));
+            let write = if successor.is_handing_off() { PollFlags::OUT } else { PollFlags::empty() };
+            fds.push(PollFd::from_borrowed_fd(successor.channel.as_fd(), PollFlags::IN | write));
         }
         if let Some(predecessor) = &self.leaving_predecessor {
             sources.push(Source::Predecessor);

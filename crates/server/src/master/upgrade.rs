@@ -1,6 +1,7 @@
 //! An upgrade: the master starts a new program and hands off its sockets, and when the new program serves, the
 //! connections. The two may be different versions, so the format of their messages must not change.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -178,44 +179,44 @@ impl Master {
     /// Starts this program's file with the same arguments, and hands off what it needs to take over.
     fn start_successor(&self, client: Option<Client>) -> Result<Successor, (String, Option<Client>)> {
         let until = Instant::now() + TIMEOUT;
-        match Successor::start(&self.program) {
-            Ok((program, channel)) => {
-                // Fails if the program has ended or does not read. `on_successor` and the timeout notice that.
-                _ = self.hand_off(&channel, until);
-                Ok(Successor { program, channel, channel_state: ChannelState::Open, client, until })
+        let started = self.handoffs().and_then(|unsent| Ok((unsent, Successor::start(&self.program)?)));
+        match started {
+            Ok((unsent, (program, channel))) => {
+                let channel_state = ChannelState::Open;
+                let mut successor = Successor { program, channel, channel_state, unsent, client, until };
+                successor.hand_off();
+                Ok(successor)
             }
             Err(error) => Err((format!("cannot start {}: {error}", self.program.display()), client)),
         }
     }
 
-    fn hand_off(&self, to: &Channel, until: Instant) -> io::Result<()> {
+    fn handoffs(&self) -> io::Result<VecDeque<Handoff>> {
+        let mut all = VecDeque::new();
         for bound in self.sockets.iter() {
             for fd in &bound.fds {
-                let wanted = bound.wanted.to_string();
-                let fd = fd.try_clone()?;
-                to.send_until(&Handoff::Socket { wanted, origin: bound.origin, fd }, until)?;
+                let (wanted, fd) = (bound.wanted.to_string(), fd.try_clone()?);
+                all.push_back(Handoff::Socket { wanted, origin: bound.origin, fd });
             }
         }
         if let Some(control) = &self.control {
-            to.send_until(&Handoff::Control(control.socket().try_clone()?.into()), until)?;
+            all.push_back(Handoff::Control(control.socket().try_clone()?.into()));
         }
         if let Some(tickets) = &self.tls.tickets {
-            to.send_until(&Handoff::Tickets(tickets.to_pipe()?), until)?;
+            all.push_back(Handoff::Tickets(tickets.to_pipe()?));
         }
-        for fd in self.counters.files()? {
-            to.send_until(&Handoff::Counters(fd), until)?;
-        }
+        all.extend(self.counters.files()?.into_iter().map(Handoff::Counters));
         if let Some(fd) = self.counters.history() {
-            to.send_until(&Handoff::History(fd?), until)?;
+            all.push_back(Handoff::History(fd?));
         }
-        for request in self.acts.requests() {
-            to.send_until(&Handoff::Act(request.text()), until)?;
-        }
-        to.send_until(&Handoff::End, until)
+        all.extend(self.acts.requests().into_iter().map(|request| Handoff::Act(request.text())));
+        all.push_back(Handoff::End);
+        Ok(all)
     }
 
     pub(super) fn on_successor(&mut self) {
         let Some(successor) = &mut self.successor else { return };
+        successor.hand_off();
         match successor.receive() {
             Ok(Some(SuccessorCommand::TakeOver(handoff))) => self.on_takeover(handoff),
             Ok(Some(SuccessorCommand::Disconnect { number, selection })) => match selection.parse() {
@@ -282,6 +283,8 @@ pub(super) struct Successor {
     program: Child,
     pub(super) channel: Channel,
     pub(super) channel_state: ChannelState,
+    /// What the channel has not taken: a program that hangs reads nothing.
+    unsent: VecDeque<Handoff>,
     client: Option<Client>,
     pub(super) until: Instant,
 }
@@ -304,6 +307,23 @@ impl Successor {
 
     pub(super) fn pid(&self) -> Pid {
         Pid::from_raw(self.program.id() as i32)
+    }
+
+    /// Waits for the program to read.
+    pub(super) fn is_handing_off(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Sends as much as the channel takes.
+    fn hand_off(&mut self) {
+        while let Some(next) = self.unsent.front() {
+            match self.channel.send(next) {
+                Ok(()) => _ = self.unsent.pop_front(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The program has ended, and `receive` says so, or it gets no end of the handoff, and the timeout ends it.
+                Err(_) => self.unsent.clear(),
+            }
+        }
     }
 
     /// Kills and reaps the program.
