@@ -288,6 +288,29 @@ fn damaged_and_removed_files_are_misses() {
 }
 
 #[test]
+fn a_file_that_is_damaged_while_it_is_used_is_a_miss() {
+    let app = Fixture::new();
+    let server = app.start();
+    app.store(&server, &["large"]);
+    server.reload();
+    // Each worker sends it from the file.
+    let before = app.requests();
+    assert!((0..8).all(|_| body(&server, "large").len() > LARGE) && app.requests() == before);
+    for file in app.files() {
+        fs::File::options().write(true).open(file).unwrap().set_len(1000).unwrap();
+    }
+    for _ in 0..8 {
+        let is_whole = || {
+            let mut client = server.connect();
+            client.send("GET /app/large HTTP/1.1\r\nHost: a.example\r\n\r\n");
+            client.try_read_response().is_ok_and(|response| response.body.len() > LARGE)
+        };
+        assert!(wait_until(TIMEOUT, is_whole), "{}", server.stderr());
+    }
+    assert!(app.requests() > before);
+}
+
+#[test]
 fn purges_by_path_prefix_tag_and_host() {
     let app = Fixture::new();
     let server = app.start();

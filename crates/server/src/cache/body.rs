@@ -23,4 +23,12 @@ impl StoredBody {
             StoredBody::File { length, .. } => *length,
         }
     }
+
+    /// Whether it still is what was stored: something else may have changed the file.
+    pub fn is_unchanged(&self) -> bool {
+        match self {
+            StoredBody::Bytes(_) => true,
+            StoredBody::File { file, .. } => file.is_unchanged_lately(),
+        }
+    }
 }

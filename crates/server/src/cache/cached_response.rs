@@ -96,10 +96,10 @@ impl CachedResponse {
         self.requested
     }
 
-    /// Whether nothing has invalidated it.
+    /// Whether nothing has invalidated it, or changed its file.
     #[inline]
     pub fn is_valid(&self) -> bool {
-        stamps::is_valid(self.hash, self.requested)
+        stamps::is_valid(self.hash, self.requested) && self.body.is_unchanged()
     }
 
     /// Bytes of memory that it takes, and descriptors.
