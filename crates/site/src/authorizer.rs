@@ -228,7 +228,6 @@ mod tests {
 
     use super::*;
 
-    /// The key of a request.
     fn key_of(request: &str, client: &str, parts: &[&str]) -> Vec<u8> {
         let mut store = FieldStore::new();
         let (head, _) = parse(request.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();

@@ -181,7 +181,6 @@ impl Upstream {
         self.tls.is_some() && self.health.checks.as_ref().is_some_and(|checks| checks.path.is_some())
     }
 
-    /// The files of its TLS.
     pub fn tls_files(&self) -> impl Iterator<Item = &Path> {
         self.tls.iter().flat_map(|tls| {
             let certificate = tls.certificate.iter().flat_map(|(certificate, key)| [certificate, key]);

@@ -182,7 +182,6 @@ pub fn block<'a>(strings: impl IntoIterator<Item = &'a CStr>) -> Vec<u8> {
     strings.into_iter().flat_map(CStr::to_bytes_with_nul).copied().collect()
 }
 
-/// The strings of a block.
 pub fn strings(mut block: &[u8]) -> impl Iterator<Item = &CStr> {
     std::iter::from_fn(move || {
         let first = CStr::from_bytes_until_nul(block).ok()?;

@@ -465,7 +465,6 @@ fn seconds(micros: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// The labels of a zone.
 fn labels(zone: &Zone) -> Vec<(&str, &str)> {
     match zone {
         Zone::Host(host) => vec![("host", host)],

@@ -157,7 +157,6 @@ fn realm(section: &Section) -> Option<String> {
     Some(given.value.to_owned())
 }
 
-/// The users of a section.
 fn users(section: &Section, plain: PlainText) -> Vec<Arc<Users>> {
     let mut users = Users::default();
     for (number, entry) in section.pairs("users").iter().enumerate() {

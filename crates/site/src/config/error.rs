@@ -67,7 +67,6 @@ impl Places {
         keys.iter().find_map(|key| self.0.get(&(*key, value.as_ref().to_owned())))
     }
 
-    /// The values of a key.
     pub fn values(&self, key: &str) -> impl Iterator<Item = (&Path, &Place)> {
         let all = self.0.iter().filter(move |((own, _), _)| *own == key);
         all.map(|((_, path), place)| (path.as_path(), place))
