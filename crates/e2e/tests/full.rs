@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Client, Clients, Page, Persistence, Random, Response, Server, Signal, Site, TIMEOUT,
-    command_with_descriptors, output_within, raise_descriptor_limit, signal_process, stop_process, tool,
-    wait_until,
+    command_with_descriptors, output_of, output_within, raise_descriptor_limit, signal_process, stop_process,
+    tool, wait_until,
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
@@ -393,6 +393,22 @@ fn answers_503_to_silent_clients_beyond_capacity() {
     assert_eq!(rejected.filter(|is_rejected| *is_rejected).count(), 3);
     assert!(silent.iter_mut().all(Client::is_closed));
     go(&server);
+}
+
+#[test]
+fn starts_only_with_the_descriptors_that_a_request_needs() {
+    let site = || Site::new().file("a.txt", "a").config("workers = 2");
+    let too_few = site();
+    let config = too_few.write_config();
+    let output = output_of(command_with_descriptors(24).arg("-c").arg(config));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("24 descriptors are allowed"), "{stderr}");
+    let least = stderr.split("needs ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    let server = site().start_by(command_with_descriptors(least.expect("it says how many")));
+    for _ in 0..10 {
+        assert_eq!(server.get("/a.txt").status, 200, "{}", server.stderr());
+    }
 }
 
 #[test]

@@ -560,6 +560,15 @@ fn scripts(site: &Site, workers: u64) -> u64 {
     if site.has_scripts() { workers.max(site.scripts.processes as u64) } else { 0 }
 }
 
+/// The descriptors without which a process cannot answer a request of each worker.
+pub fn least_descriptors(site: &Site, workers: usize) -> u64 {
+    let of_worker = WORKER_DESCRIPTORS as usize + 2 * site.listeners.len() + site.upstreams.len();
+    let of_process = PROCESS_DESCRIPTORS as usize + site.roots().len() + logs(site).len();
+    // A connection and its file.
+    let of_request = 2;
+    (workers * (of_worker + of_request) + of_process) as u64 + DISK_DESCRIPTORS
+}
+
 /// Lowers the limits until they fit into the descriptors that the process may have. A worker then reaches the limit of
 /// connections first, which it can handle.
 pub fn fit(site: &mut Site, workers: usize, allowed: u64) {

@@ -160,7 +160,11 @@ impl Master {
     /// Prepares the resources of a configuration, and starts its generation.
     pub(super) fn begin_change(&mut self, mut site: Site, cause: Cause) -> Result<(), (Vec<String>, Cause)> {
         let workers = start::workers(&site).get();
-        memory::fit(&mut site, workers, self.descriptors);
+        let (allowed, least) = (self.descriptors, memory::least_descriptors(&site, workers));
+        if allowed < least {
+            return Err((vec![too_few_descriptors(allowed, least, workers)], cause));
+        }
+        memory::fit(&mut site, workers, allowed);
         if let Some(starter) = &mut self.starter {
             starter.prepare(&site);
         }
@@ -688,6 +692,13 @@ impl Master {
             reject_clients(clients, why);
         }
     }
+}
+
+fn too_few_descriptors(allowed: u64, least: u64, workers: usize) -> String {
+    format!(
+        "{allowed} descriptors are allowed (`ulimit -Hn`, LimitNOFILE), and this configuration with {workers} workers needs \
+         {least} at least; raise the limit, or use fewer `workers`"
+    )
 }
 
 /// The sockets of each worker. `pools`: its channels, as `start_pools` orders them.
