@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use e2e::{Rows, Server, Site, TIMEOUT};
+use e2e::{Rows, Server, Signal, Site, TIMEOUT, runs, signal_process, stop_process, wait_until};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -409,6 +409,35 @@ fn gives_no_request_a_response_that_came_before_it() {
         client.send(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
         assert_eq!(client.outcome(), "200 new", "{method}");
     }
+}
+
+#[test]
+fn serves_on_by_open_connections_when_the_process_that_manages_them_is_killed() {
+    let server = start(
+        |stream, _| {
+            loop {
+                read_request(stream)?;
+                stream.write_all(HELLO.as_bytes())?;
+            }
+        },
+        "keep = \"60s\"",
+    );
+    let mut client = server.connect();
+    assert_eq!(client.get("/app/x").text(), "hello");
+    // It replaces nothing meanwhile.
+    stop_process(server.pid());
+    let pool = server.serving_pids()[0];
+    signal_process(pool, Signal::KILL);
+    assert!(wait_until(TIMEOUT, || !runs(pool)), "{pool} is killed");
+    let mut rows = Rows::new();
+    for number in 0..20 {
+        let method = if number % 2 == 0 { "GET" } else { "POST" };
+        client.send(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+        rows.check(format!("{method} {number}"), client.outcome(), "200 hello".to_owned());
+    }
+    server.signal(Signal::CONT);
+    server.wait_for_line("the process that manages the application \"app\" has ended", TIMEOUT);
+    assert!(wait_until(TIMEOUT, || get(&server, "x") == "200 hello"), "it is replaced");
 }
 
 #[test]

@@ -162,7 +162,10 @@ pub struct Pool {
     changed: Notify,
     /// `run` looks at idle connections after a time.
     sweeps: Cell<bool>,
+    /// The process has ended: there are no new connections.
     is_lost: Cell<bool>,
+    /// No connection is kept any more.
+    has_ended: Cell<bool>,
     /// The names of its addresses in messages, if there are several, or they have names.
     names: Vec<Rc<str>>,
     /// Its name in the access log, and its addresses there.
@@ -277,6 +280,7 @@ impl Pool {
             changed: Notify::new(),
             sweeps: Cell::new(false),
             is_lost: Cell::new(false),
+            has_ended: Cell::new(false),
             names: (0..).map_while(|index| Some(upstream.endpoint_name(index)?.into())).collect(),
             name: upstream.name.as_str().into(),
             addresses: upstream.addresses().iter().map(|address| address.to_string().into()).collect(),
@@ -499,13 +503,24 @@ impl Pool {
                 }
             }
         }
-        self.end();
+        self.on_lost();
         std::future::pending().await
     }
 
-    /// The pool has gone, or `run` has been dropped. Idle connections keep this value alive, too.
+    /// The process has ended. Connections to addresses serve on until the master has replaced this worker. Processes of
+    /// an application have ended with theirs.
+    fn on_lost(&self) {
+        self.is_lost.set(true);
+        self.acquisitions.borrow_mut().clear();
+        if self.upstream.managed().is_some() {
+            self.end();
+        }
+    }
+
+    /// Ends all that keeps this value alive.
     fn end(&self) {
         self.is_lost.set(true);
+        self.has_ended.set(true);
         let idle = self.idle.take();
         drop(idle);
         // Each ends with the requests on it.
@@ -622,7 +637,7 @@ impl Pool {
     }
 
     fn keep(&self, mut connection: PooledConnection, now: u64) {
-        if !self.keep.is_zero() && !self.is_lost.get() {
+        if !self.keep.is_zero() && !self.has_ended.get() {
             connection.end(now);
             connection.was_idle = true;
             self.idle.borrow_mut().push(connection);
