@@ -413,6 +413,29 @@ fn requests_for_the_same_wait_for_one_response() {
 }
 
 #[test]
+fn no_request_waits_for_a_response_that_a_change_has_invalidated() {
+    let end = Arc::new((Mutex::new(false), Condvar::new()));
+    let ended = end.clone();
+    let app = start_with("response_cache_wait = \"1h\"", "", move |_, number| {
+        if number == 1 {
+            let (is_over, changed) = &*ended;
+            drop(changed.wait_while(is_over.lock().expect("no panic"), |is_over| !*is_over));
+        }
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    let mut first = app.server.connect();
+    first.send("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(wait_until(TIMEOUT, || app.requests() == 1));
+    app.server.request("POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(app.get("", "").text(), "number 3");
+    let (is_over, changed) = &*end;
+    *is_over.lock().expect("no panic") = true;
+    changed.notify_all();
+    assert_eq!(first.read_response().text(), "number 1");
+    assert_eq!(app.get("", "").text(), "number 3", "the older response is not stored");
+}
+
+#[test]
 fn a_response_is_no_older_because_its_request_waited_for_another() {
     let end = Arc::new((Mutex::new(false), Condvar::new()));
     let ended = end.clone();

@@ -288,7 +288,8 @@ impl Cache {
 
     /// Whether the request has to wait for the response that another one has asked for.
     pub fn turn(&self, text: &str, waiting: usize) -> Turn {
-        Flights::turn(&self.flights, text, waiting, self.services.clock.now())
+        let is_valid = |began| stamps::is_valid(Key::new(text.as_bytes()).hash(), began);
+        Flights::turn(&self.flights, text, waiting, self.services.clock.now(), is_valid)
     }
 
     /// Remembers that requests with this key do not wait for one another, because their responses are not stored.

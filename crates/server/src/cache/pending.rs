@@ -11,6 +11,8 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::timeout;
 
+use crate::clock;
+
 /// The requests that others wait for.
 #[derive(Default)]
 pub struct Flights {
@@ -19,10 +21,11 @@ pub struct Flights {
     single: RefCell<HashMap<Box<str>, i64>>,
 }
 
-#[derive(Default)]
 struct Flight {
     end: Arc<Notify>,
     waiting: Cell<usize>,
+    /// By `clock::micros`.
+    began: u64,
 }
 
 /// What a request has to do.
@@ -38,6 +41,7 @@ pub enum Turn {
 /// Dropping it says that the response is stored, or is not going to be.
 pub struct Leader {
     flights: Rc<Flights>,
+    flight: Rc<Flight>,
     text: Box<str>,
 }
 
@@ -52,15 +56,25 @@ const SINGLE_SECONDS: i64 = 30;
 const MOST_SINGLE: usize = 4096;
 
 impl Flights {
-    pub fn turn(flights: &Rc<Flights>, text: &str, waiting: usize, now: i64) -> Turn {
+    /// `is_valid`: whether the response to a request that began at this time may be used. If it may not, none waits for
+    /// it any more.
+    pub fn turn(
+        flights: &Rc<Flights>,
+        text: &str,
+        waiting: usize,
+        now: i64,
+        is_valid: impl FnOnce(u64) -> bool,
+    ) -> Turn {
         if flights.single.borrow().get(text).is_some_and(|end| *end > now) {
             return Turn::Alone;
         }
         let mut by_key = flights.by_key.borrow_mut();
-        match by_key.get(text) {
+        match by_key.get(text).filter(|flight| is_valid(flight.began)) {
             None => {
-                by_key.insert(text.into(), Rc::default());
-                Turn::Lead(Leader { flights: flights.clone(), text: text.into() })
+                let (end, waiting, began) = (Arc::default(), Cell::default(), clock::micros());
+                let flight = Rc::new(Flight { end, waiting, began });
+                by_key.insert(text.into(), flight.clone());
+                Turn::Lead(Leader { flights: flights.clone(), flight, text: text.into() })
             }
             Some(flight) if flight.waiting.get() < waiting => {
                 flight.waiting.update(|waiting| waiting + 1);
@@ -95,9 +109,11 @@ impl Drop for Waiting {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        if let Some(flight) = self.flights.by_key.borrow_mut().remove(&self.text) {
-            flight.end.notify_waiters();
+        let mut by_key = self.flights.by_key.borrow_mut();
+        if by_key.get(&self.text).is_some_and(|flight| Rc::ptr_eq(flight, &self.flight)) {
+            by_key.remove(&self.text);
         }
+        self.flight.end.notify_waiters();
     }
 }
 
@@ -106,7 +122,7 @@ mod tests {
     use super::*;
 
     fn turn(flights: &Rc<Flights>, now: i64) -> Turn {
-        Flights::turn(flights, "a", 1, now)
+        Flights::turn(flights, "a", 1, now, |_| true)
     }
 
     #[test]
@@ -115,10 +131,24 @@ mod tests {
         let Turn::Lead(leader) = turn(&flights, 0) else { panic!("it is the first one") };
         let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("one may wait") };
         assert!(matches!(turn(&flights, 0), Turn::Alone));
-        assert!(matches!(Flights::turn(&flights, "b", 1, 0), Turn::Lead(_)));
+        assert!(matches!(Flights::turn(&flights, "b", 1, 0, |_| true), Turn::Lead(_)));
         drop(waiting);
         assert!(matches!(turn(&flights, 0), Turn::Wait(_)));
         drop(leader);
+        assert!(matches!(turn(&flights, 0), Turn::Lead(_)));
+    }
+
+    #[test]
+    fn no_request_waits_for_what_was_invalidated() {
+        let flights = Rc::<Flights>::default();
+        let old = turn(&flights, 0);
+        let Turn::Lead(new) = Flights::turn(&flights, "a", 1, 0, |_| false) else { panic!("it leads") };
+        drop(old);
+        assert!(
+            matches!(turn(&flights, 0), Turn::Wait(_)),
+            "the end of the old one is not that of the new one"
+        );
+        drop(new);
         assert!(matches!(turn(&flights, 0), Turn::Lead(_)));
     }
 
