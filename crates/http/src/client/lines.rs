@@ -177,8 +177,8 @@ impl HeadLines {
         Some(if text.is_empty() { Progress::End } else { Progress::Line })
     }
 
-    /// Reads whole lines of plain text (no HTAB, ended by CRLF) as fields, and copies them all at once. `read_line` reads
-    /// the first other line.
+    /// Reads whole lines of plain text (no HTAB, ended by CRLF) as fields, and copies them all at once. `read_line`
+    /// reads the first other line.
     pub fn read_whole_fields(&mut self, input: &mut &[u8]) {
         if self.state != LineState::Start {
             return;

@@ -320,7 +320,8 @@ impl Successor {
             match self.channel.send(next) {
                 Ok(()) => _ = self.unsent.pop_front(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The program has ended, and `receive` says so, or it gets no end of the handoff, and the timeout ends it.
+                // The program has ended, and `receive` says so, or it gets no end of the handoff, and the timeout ends
+                // it.
                 Err(_) => self.unsent.clear(),
             }
         }

@@ -19,7 +19,8 @@ pub struct Scratch {
     pub fields: FieldList,
 }
 
-/// Input of a connection in the worker's buffer. After the next `await`, that of another connection may be in its place.
+/// Input of a connection in the worker's buffer. After the next `await`, that of another connection may be in its
+/// place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScratchInput {
     start: usize,

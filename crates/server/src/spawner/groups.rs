@@ -58,9 +58,9 @@ impl Settings {
     }
 }
 
-/// Carries out the commands of the worker at the other end of the channel. When that is closed, terminates every group, and returns.
-/// Starts only programs on the allowlist, if there is one, and each in a control group, if there are any. Errors: it
-/// cannot go on, and leaves groups alone.
+/// Carries out the commands of the worker at the other end of the channel. When that is closed, terminates every group,
+/// and returns. Starts only programs on the allowlist, if there is one, and each in a control group, if there are any.
+/// Errors: it cannot go on, and leaves groups alone.
 pub fn serve(
     channel: Channel,
     settings: Settings,

@@ -19,8 +19,8 @@ const FEW_SLICES: u64 = 25;
 const MANY_SLICES: u64 = 100;
 /// Bytes of a slice at low rates: each slice costs a timer and a packet.
 const LOW_SLICE: u64 = 2048;
-/// From here on, slices become more frequent in place of longer: a response that is alone takes less in advance of others
-/// that join.
+/// From here on, slices become more frequent in place of longer: a response that is alone takes less in advance of
+/// others that join.
 const LONG_SLICE: u64 = 32 * 1024;
 /// By how much a worker's timers may be late: what is lost by that is caught up.
 const LATENESS: Nanos = SECOND / 10;
