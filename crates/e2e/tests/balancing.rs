@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Response, Rows, Server, Site, TIMEOUT, path_of, tool, wait_until};
+use e2e::{
+    Response, Rows, Server, Signal, Site, TIMEOUT, path_of, runs, signal_process, stop_process, tool,
+    wait_until,
+};
 
 /// An endpoint, which responds with its name. It can die, and live again at the same address.
 struct Endpoint {
@@ -749,4 +752,24 @@ fn curl_stays_at_its_endpoint_with_a_cookie_jar() {
     let second = get(true);
     assert!(second != first && !second.is_empty(), "{second}");
     assert_eq!(get(true), second, "the jar has the cookie of the new one");
+}
+
+#[test]
+fn takes_any_open_connection_when_the_process_that_manages_them_is_killed() {
+    let mut rows = Rows::new();
+    for balance in ["least", "round_robin", "random", "hash path", "sticky"] {
+        let endpoints = [Endpoint::start("a"), Endpoint::start("b")];
+        let server = start(&endpoints.each_ref(), 1, &format!("balance = \"{balance}\""));
+        let mut client = server.connect();
+        let first = by(&client.get("/"));
+        // It replaces nothing meanwhile.
+        stop_process(server.pid());
+        let pool = server.serving_pids()[0];
+        signal_process(pool, Signal::KILL);
+        assert!(wait_until(TIMEOUT, || !runs(pool)), "{pool} is killed");
+        for number in 0..8 {
+            rows.check(format!("{balance} {number}"), by(&client.get(&format!("/{number}"))), first.clone());
+        }
+        server.signal(Signal::CONT);
+    }
 }

@@ -4,7 +4,6 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
@@ -385,27 +384,31 @@ fn does_not_reuse_a_connection_when_the_end_of_a_response_is_unsure() {
 
 #[test]
 fn gives_no_request_a_response_that_came_before_it() {
-    let (wrote, written) = channel();
-    let server = start(
-        move |stream, number| {
-            if number > 0 {
-                loop {
-                    read_request(stream)?;
-                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew")?;
-                }
-            }
-            read_request(stream)?;
-            stream.write_all(HELLO.as_bytes())?;
-            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")?;
-            _ = wrote.send(());
-            read_request(stream).map(drop)
-        },
-        "keep = \"60s\"",
-    );
-    let mut client = server.connect();
-    assert_eq!(client.get("/app/x").text(), "hello");
-    written.recv_timeout(TIMEOUT).expect("both are written");
     for method in ["GET", "POST"] {
+        let step = Arc::new(Barrier::new(2));
+        let step_of_peer = step.clone();
+        let server = start(
+            move |stream, number| {
+                if number > 0 {
+                    loop {
+                        read_request(stream)?;
+                        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew")?;
+                    }
+                }
+                read_request(stream)?;
+                stream.write_all(HELLO.as_bytes())?;
+                step_of_peer.wait();
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")?;
+                step_of_peer.wait();
+                read_request(stream).map(drop)
+            },
+            "keep = \"60s\"",
+        );
+        let mut client = server.connect();
+        assert_eq!(client.get("/app/x").text(), "hello");
+        // The client has the first response before the second comes.
+        step.wait();
+        step.wait();
         client.send(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
         assert_eq!(client.outcome(), "200 new", "{method}");
     }

@@ -347,7 +347,9 @@ impl Pool {
             return Ok(Checkout::Exclusive(connection));
         }
         if self.is_lost.get() {
-            return Err(PoolError::Lost);
+            // Another endpoint is better than none.
+            let open = self.take_ready(Choice::Any, tried, Check::Socket, clock::micros());
+            return open.map(Checkout::Exclusive).ok_or(PoolError::Lost);
         }
         let (grant, granted) = oneshot::channel();
         let (ticket, request) = self.acquisitions.borrow_mut().push(choice, tried.clone(), grant);
@@ -370,7 +372,7 @@ impl Pool {
         now: u64,
     ) -> Option<PooledConnection> {
         // Each turn removes one. A connection to the avoided endpoint goes back to the pool.
-        while let Some(mut connection) = self.take_idle(choice) {
+        while let Some(mut connection) = self.take_idle(choice, tried) {
             let is_fresh = connection.idle.is_none_or(|idle| idle.duration(now) < self.keep);
             if !tried.contains(&connection.endpoint()) && is_fresh && connection.is_open(check) {
                 connection.begin();
@@ -391,6 +393,7 @@ impl Pool {
         // Otherwise, all requests of this worker would have the endpoint of the first.
         let is_spread = matches!(choice, Choice::Only(_))
             || least.streams() == 0
+            || self.is_lost.get()
             || connections.len() >= self.table.borrow().entries().len();
         if is_spread { least.reserve() } else { None }
     }
@@ -489,9 +492,9 @@ impl Pool {
             self.sweeps.set(!self.idle.borrow().is_empty() || !self.http2.borrow().is_empty());
             self.delays_cancel.set(self.acquisitions.borrow().surplus() > 0);
             tokio::select! {
-                event = self.channel.receive::<PoolEvent>() => match event {
+                event = self.channel.receive::<PoolEvent>(), if !self.is_lost.get() => match event {
                     Ok(Received::Message(event)) => self.on_event(event),
-                    Ok(Received::End) | Err(_) => break,
+                    Ok(Received::End) | Err(_) => self.on_lost(),
                 },
                 () = self.changed.notified() => {}
                 () = tokio::time::sleep(SURPLUS_DELAY), if self.delays_cancel.get() => {
@@ -503,8 +506,6 @@ impl Pool {
                 }
             }
         }
-        self.on_lost();
-        std::future::pending().await
     }
 
     /// The process has ended. Connections to addresses serve on until the master has replaced this worker. Processes of
@@ -564,7 +565,7 @@ impl Pool {
                 }
             }
             PoolEvent::Recall { endpoint } => {
-                match self.take_idle(endpoint.map_or(Choice::Any, Choice::Only)) {
+                match self.take_idle(endpoint.map_or(Choice::Any, Choice::Only), &[]) {
                     Some(connection) => drop(connection),
                     None => {
                         self.recalled.set(endpoint.map_or(Recalled::Any, Recalled::Of));
@@ -648,9 +649,13 @@ impl Pool {
     }
 
     /// Takes the idle connection that was used last, if possible before this turn of the loop: its events have come.
-    fn take_idle(&self, choice: Choice) -> Option<PooledConnection> {
+    fn take_idle(&self, choice: Choice, tried: &[EndpointId]) -> Option<PooledConnection> {
         let mut idle = self.idle.borrow_mut();
-        let is_chosen = |connection: &PooledConnection| choice.is(connection.endpoint());
+        let is_chosen = |connection: &PooledConnection| {
+            let endpoint = connection.endpoint();
+            // There will be no other in place of a connection that is closed.
+            choice.is(endpoint) && !(self.is_lost.get() && tried.contains(&endpoint))
+        };
         let at = idle
             .iter()
             .rposition(|connection| is_chosen(connection) && connection.is_settled())
@@ -689,7 +694,9 @@ impl Pool {
     }
 
     fn send(&self, request: PoolRequest) {
-        self.channel.send(request);
+        if !self.is_lost.get() {
+            self.channel.send(request);
+        }
     }
 }
 
