@@ -290,10 +290,10 @@ fn damaged_and_removed_files_are_misses() {
 #[test]
 fn a_file_that_is_damaged_while_it_is_used_is_a_miss() {
     let app = Fixture::new();
-    let server = app.start();
+    let server = Site::new().config(&app.config("").replace("workers = 2", "workers = 1")).start();
     app.store(&server, &["large"]);
     server.reload();
-    // Each worker sends it from the file.
+    // The worker sends it from the file.
     let before = app.requests();
     assert!((0..8).all(|_| body(&server, "large").len() > LARGE) && app.requests() == before);
     for file in app.files() {

@@ -124,6 +124,21 @@ fn sends_a_stored_response_again() {
 }
 
 #[test]
+fn a_response_that_does_not_fit_into_memory_is_not_announced_as_stored() {
+    let body = "x".repeat(200_000);
+    let app =
+        start_with("response_cache_largest = \"1MiB\"", "[cache]\nresponses = \"64KiB\"", move |_, _| {
+            let length = body.len();
+            format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {length}\r\n\r\n{body}")
+        });
+    for number in 1..=2 {
+        let response = app.get("", "");
+        assert_eq!((response.body.len(), app.requests()), (200_000, number));
+        assert!(!did(&response).contains("stored"), "{}", did(&response));
+    }
+}
+
+#[test]
 fn stores_only_what_may_be_stored() {
     // The fields of the response, those of both requests, and how many of two requests reach the upstream.
     const ROWS: [(&str, &str, usize); 34] = [

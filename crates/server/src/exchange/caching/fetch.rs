@@ -123,7 +123,11 @@ impl Fetch {
         let fits = match &content {
             Content::None(_) => !status.allows_body(),
             Content::Whole(body) => body.len() as u64 <= self.settings.largest,
-            Content::Stream(_, length) => length.is_none_or(|length| length <= self.settings.largest),
+            Content::Stream(_, length) => {
+                // It is in memory while it is received.
+                let largest = self.settings.largest.min(services.site.cache.responses as u64);
+                length.is_none_or(|length| length <= largest)
+            }
         };
         let Some((stored, policy)) = storable.filter(|_| fits && !self.varies_by_own_field(&fields)) else {
             self.forget();
