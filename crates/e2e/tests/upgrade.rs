@@ -279,7 +279,10 @@ fn gives_up_a_hung_new_program_on_another_signal() {
     // While the new program hangs, the old one serves and accepts no other change.
     assert_eq!(fixture.server.get("/a.txt").status, 200);
     assert!(fixture.server.reload_error().contains("an upgrade is in progress"));
-    assert_eq!(fixture.server.run_command(&["upgrade"]).status.code(), Some(1));
+    for change in [&["upgrade"][..], &["maintenance", "default"]] {
+        assert_eq!(fixture.server.run_command(change).status.code(), Some(1), "{change:?}");
+    }
+    assert_eq!(fixture.server.get("/a.txt").status, 200);
     fixture.server.signal(Signal::TERM);
     assert_eq!(fixture.server.wait(AT_ONCE).code(), Some(0));
     assert_eq!(upgrading.join().expect("it does not panic").status.code(), Some(1));

@@ -20,7 +20,7 @@ use super::lifecycle::{Event, State};
 use super::loggers::LoggerPlan;
 use super::process::{ChannelState, Generation, Retirement, SpawnerProcess};
 use super::sockets::{ListenError, Sockets};
-use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT};
+use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT, UPGRADING};
 use crate::acme::AcmeFiles;
 use crate::control::SiteSource;
 use crate::control::{self, Client};
@@ -134,9 +134,8 @@ fn stamps_of_users(site: &Site) -> FileStamps {
 impl Master {
     pub(super) fn reload(&mut self, clients: Vec<Client>) {
         if self.phase != Phase::Serving || self.successor.is_some() {
-            let why = "an upgrade is in progress, or the program is ending";
-            log::warn(format_args!("no reload: {why}"));
-            return reject_clients(clients, why);
+            log::warn(format_args!("no reload: {UPGRADING}"));
+            return reject_clients(clients, UPGRADING);
         }
         if self.change.is_some() {
             self.queued_reload.get_or_insert_default().extend(clients);

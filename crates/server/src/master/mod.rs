@@ -76,6 +76,7 @@ const COULD_NOT_START: u8 = 2;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const NO_ADDRESS: &str = "there is no address to listen on, and no socket was passed to this program; \
                           add addresses to `listen`, or have systemd start it by a socket unit";
+const UPGRADING: &str = "an upgrade is in progress, or the program is ending; try again when it is over";
 const NOT_SERVING: &str = "no process serves at this moment; try again";
 /// A child that exceeds its time by this much is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -433,6 +434,10 @@ impl Master {
             log::audit(format_args!("control: {who}: {act}"));
         }
         match request {
+            // The new program has what was switched before.
+            Request::Drain(_) | Request::Maintenance(_) if self.successor.is_some() => {
+                client.failed([UPGRADING]);
+            }
             Request::Reload => self.reload(vec![client]),
             Request::Upgrade => self.upgrade(Some(client)),
             Request::Purge(purge) => self.purge(purge, client),
