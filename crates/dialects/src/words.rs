@@ -16,9 +16,30 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)>
     })
 }
 
-/// The first character that is not UTF-8 and not in a comment.
+/// The first character that is not UTF-8 and not in a comment, which may stand behind something.
 pub fn not_utf8(bytes: &[u8]) -> Option<NotUtf8> {
-    lines(bytes).find_map(|(_, line)| line.err())
+    lines(bytes).zip(bytes.split(|byte| *byte == b'\n')).find_map(|((number, text), line)| {
+        text.err()?;
+        let error = utf8::text(without_comment(line)).err()?;
+        Some(NotUtf8 { line: number, ..error })
+    })
+}
+
+/// The part of a line in front of a comment: a number sign that begins a word and is not in quotes.
+fn without_comment(line: &[u8]) -> &[u8] {
+    let (mut quote, mut before) = (None, b' ');
+    let end = line.iter().position(|byte| {
+        let begins_word = before.is_ascii_whitespace() || b";{}".contains(&before);
+        let is_comment = quote.is_none() && *byte == b'#' && begins_word;
+        quote = match (quote, *byte) {
+            (None, byte @ (b'"' | b'\'')) => Some(byte),
+            (Some(open), byte) if byte == open => None,
+            (quote, _) => quote,
+        };
+        before = *byte;
+        is_comment
+    });
+    &line[..end.unwrap_or(line.len())]
 }
 
 /// The first word of a text, and the rest without spaces around it. A word in double quotes may have spaces.

@@ -567,7 +567,11 @@ fn names_the_line_and_the_column_of_another_encoding() {
         ("thttpd", "# é\nport=80\ndir=/srv/é\n", "3: the character in column 10 "),
         ("busybox", "# é\nH:/srv/é\n", "2: the character in column 8 "),
         ("uhttpd", "# é\nconfig uhttpd main\n\toption home '/srv/é'\n", "3: the character in column 20 "),
-        ("nginx", "# é\nserver {\n listen 80;\n # é\n root /srv/é;\n}\n", "5: the character in column 12 "),
+        (
+            "nginx",
+            "# é\nserver {\n listen 80; # é\n # é\n root /srv/é;\n}\n",
+            "5: the character in column 12 ",
+        ),
         ("apache", "# é\nDocumentRoot /srv/é\n", "2: the character in column 19 "),
         ("lighttpd", "# é\nserver.document-root = \"/srv/é\"\n", "2: the character in column 30 "),
         ("caddy", ":80 {\n\t# é\n\troot * /srv/é\n}\n", "3: the character in column 14 "),
