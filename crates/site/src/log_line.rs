@@ -194,9 +194,8 @@ impl TimeText {
 /// exchange, and why the connection ended early or which rule the request breaks:
 ///
 /// ```text
-/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 2448 example.org 0.000123 -
-/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 17 "-" "curl/8" example.org 30.000456 "client too
-/// slow"
+/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 2448 a.example 0.000123 -
+/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 17 "-" "curl" a.example 30.000456 "client too slow"
 /// ```
 ///
 /// In place of the client's address stands its name, if it is known. An absent value is `-`. The characters `"` and

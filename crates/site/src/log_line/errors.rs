@@ -34,9 +34,8 @@ pub fn error_line(lines: &ErrorLines, level: Level, time: i64, text: &str, out: 
 /// no file.
 ///
 /// ```text
-/// 2026-11-20T07:49:41Z warn: 404 Not Found for 192.0.2.7: "GET /a HTTP/1.1", host example.org, file /srv/www/a
-/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] request "GET /a HTTP/1.1" ("/srv/www/a"): document open: No such file or
-/// directory
+/// 2026-11-20T07:49:41Z warn: 403 Forbidden for 192.0.2.7: "GET /a HTTP/1.1", host example.org, file /srv/a
+/// 192.0.2.7 - - [20/Nov/2026:07:49:41 +0000] request "GET /a HTTP/1.1" ("/srv/a"): document open: Permission denied
 /// ```
 ///
 /// In the second one, which is as Boa's, `host` may stand in front; the name of a host also stands behind `request`.
