@@ -200,6 +200,19 @@ struct Site<'s> {
     draft: &'s mut Draft,
 }
 
+/// What `reverse_proxy` says.
+#[derive(Default)]
+struct Proxy {
+    /// The keys of the application.
+    application: Scope,
+    /// The keys of the route.
+    route: Scope,
+    targets: Vec<String>,
+    health: Vec<(String, Value)>,
+    is_tls: bool,
+    is_fastcgi: bool,
+}
+
 /// The status of a directive that responds.
 fn status(child: &Directive, arguments: &[String]) -> Option<i64> {
     match child.name.as_str() {
@@ -207,19 +220,6 @@ fn status(child: &Directive, arguments: &[String]) -> Option<i64> {
         "respond" | "error" => arguments.iter().find_map(|text| text.parse().ok()),
         _ => None,
     }
-}
-
-/// What `reverse_proxy` says.
-#[derive(Default)]
-struct Proxy {
-    /// Of the application.
-    keys: Scope,
-    /// Of the route.
-    own: Scope,
-    targets: Vec<String>,
-    health: Vec<(String, Value)>,
-    is_tls: bool,
-    is_fastcgi: bool,
 }
 
 /// A pattern of a path. `None`: there is no such one.
@@ -462,7 +462,7 @@ impl Site<'_> {
         }
         match first {
             "browse" => self.each(paths, place, host, |scope| scope.set(place, "listing", true)),
-            // The routes of the paths are made.
+            // Makes the routes of the paths.
             _ => self.each(paths, place, host, |_| {}),
         }
     }
@@ -621,18 +621,18 @@ impl Site<'_> {
         host: &mut Host,
     ) {
         let place = &child.place;
-        let mut proxy = Proxy { keys: Scope::new(place.line), ..Proxy::default() };
+        let mut proxy = Proxy { application: Scope::new(place.line), ..Proxy::default() };
         proxy.targets = arguments.to_vec();
         for option in child.children() {
             self.proxy_option(option, paths, &mut proxy, host);
         }
-        let Proxy { mut keys, mut own, targets, health, mut is_tls, is_fastcgi } = proxy;
+        let Proxy { mut application, mut route, targets, health, mut is_tls, is_fastcgi } = proxy;
         let mut addresses = Vec::new();
         for target in &targets {
             is_tls |= target.starts_with("https://");
-            keys.remove("http2");
+            application.remove("http2");
             if target.starts_with("h2c://") {
-                keys.set(place, "http2", true);
+                application.set(place, "http2", true);
             }
             match upstream(target) {
                 Some(address) => addresses.push(address),
@@ -641,8 +641,8 @@ impl Site<'_> {
         }
         match addresses.len() {
             0 => return self.draft.error(place, "reverse_proxy has no upstream", "name one"),
-            1 => keys.remove("balance"),
-            _ if keys.get("balance").is_none() => keys.set(place, "balance", "random"),
+            1 => application.remove("balance"),
+            _ if application.get("balance").is_none() => application.set(place, "balance", "random"),
             _ => {}
         }
         let scheme = match (is_fastcgi, is_tls) {
@@ -653,24 +653,24 @@ impl Site<'_> {
             (false, true) => "https",
             (false, false) => "http",
         };
-        keys.set(place, "address", addresses);
-        keys.set(place, "protocol", scheme);
+        application.set(place, "address", addresses);
+        application.set(place, "protocol", scheme);
         if !health.is_empty() {
-            keys.set(place, "health", Value::Table(health));
+            application.set(place, "health", Value::Table(health));
         }
-        let name = self.draft.application("proxy", keys);
+        let name = self.draft.application("proxy", application);
         match (is_fastcgi, way.strips) {
             (true, true) => {
                 return self.draft.error(place, unconverted(child), "write the whole path, with handle");
             }
             // It runs the files of a folder.
-            (true, false) if !paths.is_empty() => own.set(place, "interpreter", name),
-            (true, false) => own.set(place, "application", name),
+            (true, false) if !paths.is_empty() => route.set(place, "interpreter", name),
+            (true, false) => route.set(place, "application", name),
             (false, strips) => {
-                own.set(place, "proxy", format!("{scheme}://{name}{}", if strips { "/" } else { "" }));
+                route.set(place, "proxy", format!("{scheme}://{name}{}", if strips { "/" } else { "" }));
             }
         }
-        self.route(paths, place, host, |scope| scope.inherit(&own));
+        self.route(paths, place, host, |scope| scope.inherit(&route));
     }
 
     fn proxy_option(&mut self, option: &Directive, paths: &[String], proxy: &mut Proxy, host: &mut Host) {
@@ -680,7 +680,7 @@ impl Site<'_> {
         match option.name.as_str() {
             "to" => proxy.targets.extend(option.arguments.iter().cloned()),
             "lb_policy" => match balance(option) {
-                Some(kind) => proxy.keys.set(place, "balance", kind),
+                Some(kind) => proxy.application.set(place, "balance", kind),
                 None => self.draft.error(place, unconverted(option), "see balance"),
             },
             "health_uri" => health("path", value.into()),
@@ -688,7 +688,7 @@ impl Site<'_> {
             "health_timeout" => health("timeout", value.into()),
             "fail_duration" => health("pause", value.into()),
             "max_fails" => health("failures", value.parse::<i64>().unwrap_or(1).into()),
-            "header_up" => upstream_field(option, &mut proxy.own, self.draft),
+            "header_up" => upstream_field(option, &mut proxy.route, self.draft),
             "header_down" => self.header(option, paths, host),
             "transport" => self.transport(option, proxy),
             "flush_interval" | "trusted_proxies" | "lb_try_duration" | "lb_try_interval" => {
@@ -709,14 +709,14 @@ impl Site<'_> {
             let place = &inner.place;
             match inner.name.as_str() {
                 "tls" | "versions" => {}
-                "tls_insecure_skip_verify" => proxy.keys.set(place, "tls_verify", false),
-                "dial_timeout" => proxy.keys.set(place, "connect", inner.argument(0)),
+                "tls_insecure_skip_verify" => proxy.application.set(place, "tls_verify", false),
+                "dial_timeout" => proxy.application.set(place, "connect", inner.argument(0)),
                 "response_header_timeout" | "read_timeout" => {
-                    proxy.keys.set(place, "first_byte", inner.argument(0))
+                    proxy.application.set(place, "first_byte", inner.argument(0))
                 }
                 "root" if proxy.is_fastcgi => {
                     let root = self.folder.join(inner.argument(0));
-                    proxy.own.set(place, "root", root.to_string_lossy().into_owned());
+                    proxy.route.set(place, "root", root.to_string_lossy().into_owned());
                 }
                 "split" if proxy.is_fastcgi => {
                     self.draft.note(place, "split has no effect", "a script is a file");

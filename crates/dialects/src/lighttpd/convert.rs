@@ -138,7 +138,7 @@ fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut D
     match statement {
         Statement::Set { name, value, place } => {
             let name = name.trim_end_matches('+');
-            set(&Setting { name, value, place, paths }, host, draft);
+            apply_setting(&Setting { name, value, place, paths }, host, draft);
         }
         Statement::When { field, operator, operand, is_else, block, place } => {
             let whole = format!("{field} {operator} \"{operand}\"");
@@ -264,8 +264,8 @@ struct Setting<'s> {
     paths: &'s [String],
 }
 
-/// Each setting, and the keys that it becomes. Those with more than a key have a function.
-fn set(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+/// Converts a setting to keys. A setting that needs more than a line or two has a function of its own.
+fn apply_setting(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     let Setting { name, value, place, paths } = *setting;
     let text = value.text();
     let seconds = || number(value).clamp(1, 86_400);
@@ -282,7 +282,7 @@ fn set(setting: &Setting, host: &mut Host, draft: &mut Draft) {
             let what = format!("{} for some paths", unconverted(name));
             draft.error(place, what, "write it outside of the condition");
         }
-        "server.document-root" => setting.each(host, "root", text.trim_end_matches('/')),
+        "server.document-root" => setting.set(host, "root", text.trim_end_matches('/')),
         "server.username" => draft.top.set(place, "user", text),
         "server.groupname" => draft.top.set(place, "group", text),
         "server.pid-file" => draft.top.set(place, "pid_file", text),
@@ -304,17 +304,17 @@ fn set(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         }
         "server.max-write-idle" => draft.timeouts.set(place, "write", seconds()),
         "server.max-request-size" => match text.parse::<i64>() {
-            Ok(..=0) => setting.each(host, "max_body", 1 << 40),
-            Ok(kibibytes) => setting.each(host, "max_body", kibibytes.min(1 << 30) << 10),
+            Ok(..=0) => setting.set(host, "max_body", 1 << 40),
+            Ok(kibibytes) => setting.set(host, "max_body", kibibytes.min(1 << 30) << 10),
             Err(_) => draft.error(place, unconverted(name), "write a number"),
         },
-        "index-file.names" | "server.indexfiles" => setting.each(host, "index", value.texts()),
-        "dir-listing.activate" | "server.dir-listing" => setting.each(host, "listing", value.is_on()),
-        "server.follow-symlink" if !value.is_on() => setting.each(host, "symlinks", "never"),
+        "index-file.names" | "server.indexfiles" => setting.set(host, "index", value.texts()),
+        "dir-listing.activate" | "server.dir-listing" => setting.set(host, "listing", value.is_on()),
+        "server.follow-symlink" if !value.is_on() => setting.set(host, "symlinks", "never"),
         "server.follow-symlink" => {}
         "server.error-handler-404" | "server.error-handler" => {
-            setting.each(host, "fallback", text);
-            setting.each(host, "fallback_for", "all");
+            setting.set(host, "fallback", text);
+            setting.set(host, "fallback_for", "all");
             draft.warn(place, format!("{name}: the status is that of the file"), "see error_pages");
         }
         "connection.kbytes-per-second" | "server.kbytes-per-second" if text == "0" => {}
@@ -324,22 +324,22 @@ fn set(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         "url.access-deny" => deny_endings(setting, host, draft),
         "static-file.exclude-extensions" => exclude_endings(setting, host, draft),
         "deflate.mimetypes" | "compress.filetype" => {
-            setting.each(host, "compress", true);
-            setting.each(host, "compress_types", value.texts());
+            setting.set(host, "compress", true);
+            setting.set(host, "compress_types", value.texts());
         }
         "deflate.allowed-encodings" => {
             let mut codings = value.texts();
             codings.retain(|name| matches!(name.as_str(), "gzip" | "br" | "zstd"));
-            setting.each(host, "compress", codings);
+            setting.set(host, "compress", codings);
         }
-        "ssl.pemfile" => setting.each(host, "certificate", text),
-        "ssl.privkey" => setting.each(host, "certificate_key", text),
+        "ssl.pemfile" => setting.set(host, "certificate", text),
+        "ssl.privkey" => setting.set(host, "certificate_key", text),
         "ssl.ca-file" | "ssl.cipher-list" | "ssl.openssl.ssl-conf-cmd" | "ssl.honor-cipher-order" => {
             draft.note(place, format!("{name} has no effect"), "see [tls]");
         }
         "alias.url" => aliases(setting, host),
-        "setenv.add-response-header" | "setenv.set-response-header" => setting.each_pair(host, "headers"),
-        "setenv.add-environment" | "setenv.set-environment" => setting.each_pair(host, "env"),
+        "setenv.add-response-header" | "setenv.set-response-header" => setting.set_pairs(host, "headers"),
+        "setenv.add-environment" | "setenv.set-environment" => setting.set_pairs(host, "env"),
         "expire.url" => expiry(setting, host, draft),
         "userdir.path" => host.scope.set(place, "user_folders", text),
         "auth.backend.htpasswd.userfile" | "auth.backend.htdigest.userfile" => {
@@ -387,8 +387,8 @@ fn set(setting: &Setting, host: &mut Host, draft: &mut Draft) {
 }
 
 impl Setting<'_> {
-    /// The host, or the routes of the paths.
-    fn act(&self, host: &mut Host, act: impl Fn(&mut Scope)) {
+    /// For the host, or for the routes of the paths.
+    fn each(&self, host: &mut Host, act: impl Fn(&mut Scope)) {
         if self.paths.is_empty() {
             act(&mut host.scope);
         }
@@ -397,20 +397,20 @@ impl Setting<'_> {
         }
     }
 
-    fn each(&self, host: &mut Host, key: &str, value: impl Into<Value>) {
+    fn set(&self, host: &mut Host, key: &str, value: impl Into<Value>) {
         let value = value.into();
-        self.act(host, |scope| scope.set(self.place, key, value.clone()));
+        self.each(host, |scope| scope.set(self.place, key, value.clone()));
     }
 
-    /// The pairs of the value become a table.
-    fn each_pair(&self, host: &mut Host, table: &str) {
+    /// The pairs of the value become pairs of a table.
+    fn set_pairs(&self, host: &mut Host, table: &str) {
         for (name, value) in self.value.pairs() {
-            self.act(host, |scope| scope.pair(self.place, table, name, value.text()));
+            self.each(host, |scope| scope.pair(self.place, table, name, value.text()));
         }
     }
 }
 
-/// lighttpd has /bin/sh run a command.
+/// The target of a log. lighttpd runs a command by `/bin/sh`, which `|$` means here.
 fn log_target(text: &str) -> String {
     text.strip_prefix('|').map_or_else(|| text.to_owned(), |command| format!("|${}", command.trim_start()))
 }
@@ -419,7 +419,7 @@ fn speed(setting: &Setting, by: &str, host: &mut Host) {
     let mut limit = Scope::new(setting.place.line);
     limit.set(setting.place, "by", by);
     limit.set(setting.place, "download", number(setting.value).clamp(1, 1 << 30) << 10);
-    setting.act(host, |scope| scope.limits.push(limit.clone()));
+    setting.each(host, |scope| scope.limits.push(limit.clone()));
 }
 
 fn media_types(setting: &Setting, host: &mut Host) {
