@@ -16,6 +16,23 @@ struct Fixture {
     requests: Arc<AtomicUsize>,
 }
 
+/// Keeps the upstream from a response until the test opens it.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn wait(&self) {
+        let (is_open, changed) = &*self.0;
+        drop(changed.wait_while(is_open.lock().expect("no panic"), |is_open| !*is_open));
+    }
+
+    fn open(&self) {
+        let (is_open, changed) = &*self.0;
+        *is_open.lock().expect("no panic") = true;
+        changed.notify_all();
+    }
+}
+
 /// Reads the head of the next request, and its body if it has a length.
 fn read_request(stream: &mut UnixStream) -> Option<String> {
     let mut head = Vec::new();
@@ -390,12 +407,11 @@ fn never_stores_an_incomplete_response() {
 
 #[test]
 fn requests_for_the_same_wait_for_one_response() {
-    let gate = Arc::new((Mutex::new(false), Condvar::new()));
-    let opened = gate.clone();
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
     let app = start(move |head, number| {
         if head.contains("slow") {
-            let (open, changed) = &*gate;
-            drop(changed.wait_while(open.lock().expect("no panic"), |open| !*open));
+            of_upstream.wait();
         }
         ok(
             if head.contains("private") {
@@ -413,9 +429,7 @@ fn requests_for_the_same_wait_for_one_response() {
     assert!(wait_until(TIMEOUT, || app.requests() == 1));
     // The worker has read all requests when it answers one that came later.
     assert_eq!(app.get("other", "").text(), "number 2");
-    let (open, changed) = &*opened;
-    *open.lock().expect("no panic") = true;
-    changed.notify_all();
+    gate.open();
     for client in &mut clients {
         assert_eq!(client.read_response().text(), "number 1");
     }
@@ -429,12 +443,11 @@ fn requests_for_the_same_wait_for_one_response() {
 
 #[test]
 fn no_request_waits_for_a_response_that_a_change_has_invalidated() {
-    let end = Arc::new((Mutex::new(false), Condvar::new()));
-    let ended = end.clone();
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
     let app = start_with("response_cache_wait = \"1h\"", "", move |_, number| {
         if number == 1 {
-            let (is_over, changed) = &*ended;
-            drop(changed.wait_while(is_over.lock().expect("no panic"), |is_over| !*is_over));
+            of_upstream.wait();
         }
         ok("Cache-Control: max-age=60\r\n", number)
     });
@@ -443,21 +456,18 @@ fn no_request_waits_for_a_response_that_a_change_has_invalidated() {
     assert!(wait_until(TIMEOUT, || app.requests() == 1));
     app.server.request("POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(app.get("", "").text(), "number 3");
-    let (is_over, changed) = &*end;
-    *is_over.lock().expect("no panic") = true;
-    changed.notify_all();
+    gate.open();
     assert_eq!(first.read_response().text(), "number 1");
     assert_eq!(app.get("", "").text(), "number 3", "the older response is not stored");
 }
 
 #[test]
 fn a_response_is_no_older_because_its_request_waited_for_another() {
-    let end = Arc::new((Mutex::new(false), Condvar::new()));
-    let ended = end.clone();
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
     let app = start_with("response_cache_wait = \"3s\"", "", move |_, number| {
         if number == 1 {
-            let (is_over, changed) = &*ended;
-            drop(changed.wait_while(is_over.lock().expect("no panic"), |is_over| !*is_over));
+            of_upstream.wait();
         }
         ok("Cache-Control: max-age=60\r\n", number)
     });
@@ -467,9 +477,7 @@ fn a_response_is_no_older_because_its_request_waited_for_another() {
     let second = app.get("", "");
     assert_eq!(second.text(), "number 2");
     assert!(["ttl=60", "ttl=59"].iter().any(|ttl| did(&second).contains(ttl)), "{}", did(&second));
-    let (is_over, changed) = &*end;
-    *is_over.lock().expect("no panic") = true;
-    changed.notify_all();
+    gate.open();
     assert_eq!(first.read_response().status, 200);
 }
 
@@ -1143,13 +1151,11 @@ fn a_hit_is_refused_where_a_user_or_a_rule_refuses_it() {
 
 #[test]
 fn a_purge_reaches_the_process_before_a_reload() {
-    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let gate = Gate::default();
     let of_upstream = gate.clone();
     let app = start(move |head, number| {
         if head.contains(" /app/slow ") {
-            let (is_open, changed) = &*of_upstream;
-            let guard = is_open.lock().expect("it is ours");
-            drop(changed.wait_timeout_while(guard, TIMEOUT, |is_open| !*is_open).expect("it is ours"));
+            of_upstream.wait();
         }
         ok("Cache-Control: max-age=60\r\n", number)
     });
@@ -1164,7 +1170,6 @@ fn a_purge_reaches_the_process_before_a_reload() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.starts_with("removed: 2 "), "{text}");
     assert_eq!(app.get("a", "").text(), "number 4");
-    *gate.0.lock().expect("it is ours") = true;
-    gate.1.notify_all();
+    gate.open();
     assert_eq!(slow.read_response().text(), "number 2");
 }
