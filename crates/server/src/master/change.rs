@@ -580,7 +580,8 @@ impl Master {
         Ok(())
     }
 
-    /// Errors: the file of the new configuration could not be written. That of the old one is removed if it is another.
+    /// At the start, and when its path changes: writes the PID file of the new configuration, and removes the earlier
+    /// one. Errors: the file could not be written.
     fn replace_pid_file(&self, site: &Site, cause: &Cause) -> Result<(), String> {
         let before = self.site.as_ref().and_then(|site| site.pid_file.as_ref());
         let now = site.pid_file.as_ref();
@@ -594,7 +595,7 @@ impl Master {
         written
     }
 
-    /// Tells the user that the new generation serves.
+    /// Tells the administrator that the new generation serves.
     fn announce(&self, site: &Site, cause: &Cause) {
         match cause {
             Cause::Start => {
@@ -695,8 +696,8 @@ impl Master {
 
 fn too_few_descriptors(allowed: u64, least: u64, workers: usize) -> String {
     format!(
-        "{allowed} descriptors are allowed (`ulimit -Hn`, LimitNOFILE), and this configuration with {workers} workers needs \
-         {least} at least; raise the limit, or use fewer `workers`"
+        "{allowed} descriptors are allowed (`ulimit -Hn`, LimitNOFILE), but this configuration needs {least} with \
+         workers = {workers}; raise the limit, or lower `workers`"
     )
 }
 
