@@ -58,7 +58,7 @@ impl Findings {
         self.error(None, format!("it cannot be read: {error}"), "check its path and its permissions");
     }
 
-    /// A line of the file has another encoding.
+    /// Reports a line that has another encoding.
     pub fn not_utf8(&mut self, error: &NotUtf8) {
         self.error(Some(error.line), error.to_string(), utf8::WHAT_TO_DO);
     }

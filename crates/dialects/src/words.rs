@@ -2,7 +2,8 @@
 
 use site::utf8::{self, NotUtf8};
 
-/// The lines of a file with their numbers, without what ends them. A comment that is not UTF-8 is an empty line.
+/// The lines of a file with their numbers, from 1, without what ends them. A comment line that is not UTF-8 becomes an
+/// empty one. Errors: the place of the first character of the line that is not UTF-8.
 pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)> {
     let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
     lines.map(|(line, number)| {
@@ -16,7 +17,7 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)>
     })
 }
 
-/// The first character that is not UTF-8 and not in a comment, which may stand behind something.
+/// The first character that is not UTF-8 and not in a comment. A comment may follow something on its line.
 pub fn not_utf8(bytes: &[u8]) -> Option<NotUtf8> {
     lines(bytes).zip(bytes.split(|byte| *byte == b'\n')).find_map(|((number, text), line)| {
         text.err()?;
@@ -25,7 +26,7 @@ pub fn not_utf8(bytes: &[u8]) -> Option<NotUtf8> {
     })
 }
 
-/// The part of a line in front of a comment: a number sign that begins a word and is not in quotes.
+/// The part of a line in front of its comment, which a number sign begins at the start of a word and outside of quotes.
 fn without_comment(line: &[u8]) -> &[u8] {
     let (mut quote, mut before) = (None, b' ');
     let end = line.iter().position(|byte| {

@@ -762,11 +762,11 @@ fn takes_any_open_connection_when_the_process_that_manages_them_is_killed() {
         let server = start(&endpoints.each_ref(), 1, &format!("balance = \"{balance}\""));
         let mut client = server.connect();
         let first = by(&client.get("/"));
-        // It replaces nothing meanwhile.
+        // A master that is stopped replaces nothing.
         stop_process(server.pid());
         let pool = server.serving_pids()[0];
         signal_process(pool, Signal::KILL);
-        assert!(wait_until(TIMEOUT, || !runs(pool)), "{pool} is killed");
+        assert!(wait_until(TIMEOUT, || !runs(pool)), "process {pool} still runs");
         for number in 0..8 {
             rows.check(format!("{balance} {number}"), by(&client.get(&format!("/{number}"))), first.clone());
         }

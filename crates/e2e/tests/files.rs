@@ -674,7 +674,7 @@ fn without_the_cache_a_new_connection_gets_the_present_file() {
     }
 }
 
-/// Without Landlock, the new folder is served, and nothing has to be said.
+/// Without Landlock, the new folder is served, and the log has no line about it.
 #[test]
 fn says_that_a_root_that_was_replaced_needs_a_reload() {
     let server = Site::new().file("a.txt", "before").start();

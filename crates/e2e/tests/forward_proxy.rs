@@ -781,8 +781,7 @@ fn stores_responses_of_other_servers_by_key() {
     rows.check("without the key", requests(), 2);
 }
 
-/// RFC 9110 §4.2.3. `tests/run` leaves tests with `port_of_http` in their names out where this user cannot listen
-/// there.
+/// RFC 9110 §4.2.3. `tests/run` leaves this test out where the user cannot listen at port 80.
 #[test]
 fn one_stored_response_is_for_a_url_with_and_without_the_port_of_http() {
     // An address of this process alone, because other tests may need the port.

@@ -427,11 +427,11 @@ fn serves_on_by_open_connections_when_the_process_that_manages_them_is_killed() 
     );
     let mut client = server.connect();
     assert_eq!(client.get("/app/x").text(), "hello");
-    // It replaces nothing meanwhile.
+    // A master that is stopped replaces nothing.
     stop_process(server.pid());
     let pool = server.serving_pids()[0];
     signal_process(pool, Signal::KILL);
-    assert!(wait_until(TIMEOUT, || !runs(pool)), "{pool} is killed");
+    assert!(wait_until(TIMEOUT, || !runs(pool)), "process {pool} still runs");
     let mut rows = Rows::new();
     for number in 0..20 {
         let method = if number % 2 == 0 { "GET" } else { "POST" };

@@ -633,21 +633,21 @@ fn a_reload_waits_for_slow_handshakes_and_slow_records() {
     assert_eq!(unused.get("/a.txt").status, 200);
 
     let tls = Tls::version(&TLS13);
-    let mut shaking = Raw::connect(secure(&server));
+    let mut in_handshake = Raw::connect(secure(&server));
     let mut connection = tls.connection();
     let hello = outgoing(&mut connection);
-    shaking.send(&hello[..hello.len() / 2]);
+    in_handshake.send(&hello[..hello.len() / 2]);
 
-    let mut receiving = Raw::connect(secure(&server));
-    let mut keys = receiving.keys(&tls);
-    receiving.send(&keys.sealing.seal(DATA, GET, 0));
+    let mut in_record = Raw::connect(secure(&server));
+    let mut keys = in_record.keys(&tls);
+    in_record.send(&keys.sealing.seal(DATA, GET, 0));
     rows.check(
         "a request before the reload",
-        receiving.sealed_outcome(&mut keys).as_str(),
+        in_record.sealed_outcome(&mut keys).as_str(),
         "HTTP/1.1 200 OK",
     );
     let request = keys.sealing.seal(DATA, GET, 0);
-    receiving.send(&request[..request.len() / 2]);
+    in_record.send(&request[..request.len() / 2]);
 
     let mut open = Client::tls(secure(&server), &Tls::new().protocols(&["h2"]));
     open.handshake().expect("the server accepts it");
@@ -655,17 +655,17 @@ fn a_reload_waits_for_slow_handshakes_and_slow_records() {
     server.reload();
     assert!(unused.is_closed(), "a session that is not used ends");
 
-    shaking.send(&hello[hello.len() / 2..]);
+    in_handshake.send(&hello[hello.len() / 2..]);
     while connection.is_handshaking() {
-        shaking.feed(&mut connection).expect("the handshake goes on");
-        shaking.send(&outgoing(&mut connection));
+        in_handshake.feed(&mut connection).expect("the handshake goes on");
+        in_handshake.send(&outgoing(&mut connection));
     }
     std::io::Write::write_all(&mut connection.writer(), GET).expect("it has space");
-    shaking.send(&outgoing(&mut connection));
-    rows.check("a handshake", response(&mut shaking, &mut connection), Ok("HTTP/1.1 200 OK".to_owned()));
+    in_handshake.send(&outgoing(&mut connection));
+    rows.check("a handshake", response(&mut in_handshake, &mut connection), Ok("HTTP/1.1 200 OK".to_owned()));
 
-    receiving.send(&request[request.len() / 2..]);
-    rows.check("a record", receiving.sealed_outcome(&mut keys).as_str(), "HTTP/1.1 200 OK");
+    in_record.send(&request[request.len() / 2..]);
+    rows.check("a record", in_record.sealed_outcome(&mut keys).as_str(), "HTTP/1.1 200 OK");
 
     let mut http2 = Http2::over(open).expect("the connection is open");
     rows.check("the first request", http2.get("/a.txt").status, 200);

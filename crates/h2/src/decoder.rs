@@ -12,8 +12,8 @@ use crate::frame::{
 };
 use crate::priority::Priority;
 
-/// HEADERS and CONTINUATION frames of a field block, or as many full ones as its limit allows. Without this limit, a
-/// peer could send empty frames for ever (CVE-2024-27316).
+/// The most HEADERS and CONTINUATION frames of a field block, unless the limit of its bytes needs more full ones.
+/// Without this limit, a peer could send empty frames for ever (CVE-2024-27316).
 pub const MAX_BLOCK_FRAMES: u32 = 32;
 
 /// What the decoder found.

@@ -72,7 +72,7 @@ pub fn turns() -> u64 {
     TURNS.get()
 }
 
-/// The loop of this thread has received events.
+/// Counts a turn: the loop of this thread has received events.
 pub fn count_turn() {
     TURNS.set(TURNS.get().wrapping_add(1));
 }

@@ -401,7 +401,7 @@ impl<'a> Exchange<'a> {
             }
             resolution => self.finish_fast(resolution).ok_or(Unfinished::Waits)?,
         };
-        // If the fast path has given up before, the driver looks the file up and counts it.
+        // A request that is left to the driver has returned before: the driver counts it.
         if cached.is_some() {
             self.services.counts.add(Count::CacheHits, 1);
         }

@@ -185,7 +185,8 @@ unsafe impl Send for SharedNumbers {}
 unsafe impl Sync for SharedNumbers {}
 
 impl SharedNumbers {
-    /// So many zeros, and a descriptor by which another process can have them.
+    /// `count` zeros in a file in memory, and its descriptor, by which another process can map them. `name` is for
+    /// `/proc`.
     pub fn create(name: &str, count: usize) -> io::Result<(SharedNumbers, OwnedFd)> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, (count * size_of::<u64>()) as u64)?;
@@ -193,8 +194,8 @@ impl SharedNumbers {
         Ok((SharedNumbers::map(fd.as_fd(), count)?, fd))
     }
 
-    /// The numbers that another process has created. Errors: they have more than `max` bytes, or could be cut while
-    /// they are in use.
+    /// The numbers that another process has created. Errors: the file has more than `max` bytes, or could be cut while
+    /// it is in use.
     pub fn adopt(fd: BorrowedFd<'_>, max: u64) -> io::Result<SharedNumbers> {
         let size = u64::try_from(fstat(fd)?.st_size).ok().filter(|size| *size <= max);
         match size {

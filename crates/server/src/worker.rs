@@ -163,7 +163,7 @@ pub fn build(
     Ok((Rc::new(Connections::new(responder)?), closing))
 }
 
-/// The tasks of a worker. A panic in one of them ends the worker.
+/// Starts the tasks of a worker. A panic in one of them ends the worker.
 fn start_tasks(
     connections: &Rc<Connections>,
     listeners: Vec<Socket>,

@@ -560,7 +560,7 @@ fn scripts(site: &Site, workers: u64) -> u64 {
     if site.has_scripts() { workers.max(site.scripts.processes as u64) } else { 0 }
 }
 
-/// The descriptors without which a process cannot answer a request of each worker.
+/// The least number of descriptors with which each worker can respond to one request at a time.
 pub fn least_descriptors(site: &Site, workers: usize) -> u64 {
     let of_worker = WORKER_DESCRIPTORS as usize + 2 * site.listeners.len() + site.upstreams.len();
     let of_process = PROCESS_DESCRIPTORS as usize + site.roots().len() + logs(site).len();

@@ -14,7 +14,7 @@ pub struct NotUtf8 {
 /// What to do about it.
 pub const WHAT_TO_DO: &str = "save the file as UTF-8";
 
-/// The bytes as a text.
+/// The bytes as a text. Errors: the place of the first character that is not UTF-8.
 pub fn text(bytes: &[u8]) -> Result<&str, NotUtf8> {
     std::str::from_utf8(bytes).map_err(|error| {
         let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
@@ -24,7 +24,7 @@ pub fn text(bytes: &[u8]) -> Result<&str, NotUtf8> {
     })
 }
 
-/// Without the line, which stands in front of it.
+/// Without the line, which a message has in front.
 impl fmt::Display for NotUtf8 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the character in column {} is not UTF-8", self.column)

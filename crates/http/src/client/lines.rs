@@ -68,7 +68,7 @@ pub struct FieldSection {
     known: KnownFields,
 }
 
-/// A line of a field section.
+/// A line of a field section, with the kind of its field.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedLine<'a> {
     line: &'a FieldLine,
@@ -485,6 +485,7 @@ impl FieldLine {
 }
 
 impl<'a> ReceivedLine<'a> {
+    /// `None`: the field does not decide how a message is received, checked or passed on.
     pub fn known(self) -> Option<KnownField> {
         self.line.known
     }

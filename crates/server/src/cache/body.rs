@@ -24,7 +24,7 @@ impl StoredBody {
         }
     }
 
-    /// Whether it still is what was stored: something else may have changed the file.
+    /// Whether the body still is what was stored. Another program may have changed its file.
     pub fn is_unchanged(&self) -> bool {
         match self {
             StoredBody::Bytes(_) => true,

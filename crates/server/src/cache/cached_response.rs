@@ -96,7 +96,7 @@ impl CachedResponse {
         self.requested
     }
 
-    /// Whether nothing has invalidated it, or changed its file.
+    /// Whether it has not been invalidated, and its file is unchanged.
     #[inline]
     pub fn is_valid(&self) -> bool {
         stamps::is_valid(self.hash, self.requested) && self.body.is_unchanged()

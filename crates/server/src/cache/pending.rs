@@ -24,7 +24,7 @@ pub struct Flights {
 struct Flight {
     end: Arc<Notify>,
     waiting: Cell<usize>,
-    /// By `clock::micros`.
+    /// The time of `clock::micros` at which it was sent.
     began: u64,
 }
 
@@ -56,8 +56,8 @@ const SINGLE_SECONDS: i64 = 30;
 const MOST_SINGLE: usize = 4096;
 
 impl Flights {
-    /// `is_valid`: whether the response to a request that began at this time may be used. If it may not, none waits for
-    /// it any more.
+    /// `is_valid`: whether the response to a request that began at this time of `clock::micros` may be used. If not, no
+    /// further request waits for it.
     pub fn turn(
         flights: &Rc<Flights>,
         text: &str,
@@ -146,7 +146,7 @@ mod tests {
         drop(old);
         assert!(
             matches!(turn(&flights, 0), Turn::Wait(_)),
-            "the end of the old one is not that of the new one"
+            "the end of the old request does not end the new one"
         );
         drop(new);
         assert!(matches!(turn(&flights, 0), Turn::Lead(_)));

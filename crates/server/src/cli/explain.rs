@@ -518,7 +518,7 @@ fn print_planned(
     }
 }
 
-/// What is at the path of a plan, beneath its root.
+/// Prints what is at the path of a plan, beneath its root.
 fn print_file(
     responder: &Responder,
     root: Root,

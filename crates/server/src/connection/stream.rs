@@ -185,7 +185,7 @@ impl Socket {
         self.session.as_ref().is_some_and(|session| session.borrow().is_handshaking())
     }
 
-    /// A part of a TLS record has been received.
+    /// Whether the rest of a TLS record is awaited.
     pub fn is_within_record(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.borrow().is_within_record())
     }

@@ -162,7 +162,7 @@ impl Session {
         matches!(self.state, State::Hello) && self.received.is_empty()
     }
 
-    /// A part of a record has been received.
+    /// Whether the rest of a record is awaited.
     pub fn is_within_record(&self) -> bool {
         !self.received.is_empty()
     }

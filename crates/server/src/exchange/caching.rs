@@ -221,7 +221,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The resource of the request. `upstream` is what would answer.
+    /// The resource of the request. `upstream` names what would respond.
     fn resource(&self, route: Option<&'a Route>, settings: &Arc<Settings>, upstream: &str) -> Resource<'a> {
         let mut text = Vec::with_capacity(256);
         self.write_key(settings, upstream, &mut text);
@@ -244,7 +244,7 @@ impl<'a> Exchange<'a> {
             return response;
         }
         for look in 1..=LOOKS {
-            // It may have waited for a disk, or for another request.
+            // The request may have waited for a disk, or for another request.
             self.services.clock.read();
             let (stale, why) = match self.look(&resource, &directives) {
                 Looked::Respond(entry, status) => return self.of_entry(&resource, &entry, status),

@@ -54,7 +54,7 @@ struct Known {
 }
 
 impl FolderPasswordFiles {
-    /// In place of what was known of the folder.
+    /// Keeps the users of a folder in place of those that were known. If there is no space, forgets all other folders.
     fn keep(&self, key: Key, known: Known) {
         let mut all = self.known.borrow_mut();
         all.remove(&key);

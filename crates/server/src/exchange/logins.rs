@@ -98,7 +98,7 @@ impl Logins {
 /// One request with credentials of Digest.
 pub struct DigestAttempt<'a> {
     known: &'a Answers,
-    /// What the user and the nonce are found by.
+    /// Finds the user and the nonce in `known`.
     key: Key,
     client: Option<IpAddr>,
     user: &'a str,

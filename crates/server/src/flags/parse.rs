@@ -505,7 +505,7 @@ impl Given {
         Ok(Command::Generate(document))
     }
 
-    /// Without a command.
+    /// The command line has no command.
     fn serve(self) -> Result<Command, UsageError> {
         if self.arguments.len() > 1 || self.config.is_some() {
             self.unless_misspelt()?;
@@ -610,7 +610,7 @@ pub fn advice(name: &str) -> Option<String> {
     (distance(nearest) <= 1 + name.len() / 5).then(|| format!("did you mean taipan {nearest}?"))
 }
 
-/// The first arguments. An absent one is empty.
+/// The first `N` arguments. An absent one is empty.
 fn texts<const N: usize>(arguments: Vec<OsString>) -> Result<[String; N], UsageError> {
     let mut texts = [const { String::new() }; N];
     for (own, argument) in texts.iter_mut().zip(arguments) {

@@ -452,7 +452,7 @@ impl ClientErrors {
     fn of(site: &Site) -> Option<ClientErrors> {
         let host = site.log.client_errors?;
         let time = TimeText::new(0, site.log.errors.zone.clone());
-        // Without the log thread, nothing writes them.
+        // Without a log thread, nothing writes the lines.
         LOGS.get()?;
         Some(ClientErrors {
             hosts: site.hosts.clone(),

@@ -122,7 +122,7 @@ impl AttemptLog {
         self.update(|attempt| attempt.connect_micros = Some(0));
     }
 
-    /// The whole response has come at once, with this many bytes of the body, at this time of `clock::micros`.
+    /// The whole response has come at once, with `received` bytes of the body. `now`: by `clock::micros`.
     pub fn on_response(&self, status: Status, received: usize, now: u64) {
         let micros = now.saturating_sub(self.began);
         self.update(|attempt| {

@@ -246,8 +246,8 @@ impl Master {
         }
     }
 
-    /// A predecessor kills this program when the channel closes. If the kernel closes it at the exit, the predecessor
-    /// gets the exit code.
+    /// Leaves it to the kernel to close the channel to the predecessor at the exit. The predecessor kills this program
+    /// when the channel closes, and would then report a signal in place of the exit code.
     fn keep_channel_until_exit(&mut self) {
         std::mem::forget(self.predecessor.take());
     }
@@ -434,7 +434,7 @@ impl Master {
             log::audit(format_args!("control: {who}: {act}"));
         }
         match request {
-            // The new program has what was switched before.
+            // The new program knows only of earlier acts.
             Request::Drain(_) | Request::Maintenance(_) if self.successor.is_some() => {
                 client.failed([UPGRADING]);
             }

@@ -191,6 +191,7 @@ impl Master {
         }
     }
 
+    /// What a new program needs to take over, in the order in which it is sent.
     fn handoffs(&self) -> io::Result<VecDeque<Handoff>> {
         let mut all = VecDeque::new();
         for bound in self.sockets.iter() {
@@ -283,7 +284,7 @@ pub(super) struct Successor {
     program: Child,
     pub(super) channel: Channel,
     pub(super) channel_state: ChannelState,
-    /// What the channel has not taken: a program that hangs reads nothing.
+    /// What the channel has not taken yet. A program that hangs reads nothing.
     unsent: VecDeque<Handoff>,
     client: Option<Client>,
     pub(super) until: Instant,
@@ -309,19 +310,19 @@ impl Successor {
         Pid::from_raw(self.program.id() as i32)
     }
 
-    /// Waits for the program to read.
+    /// Whether some of the handoff has not been sent yet.
     pub(super) fn is_handing_off(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Sends as much as the channel takes.
+    /// Sends as much of the handoff as the channel takes.
     fn hand_off(&mut self) {
         while let Some(next) = self.unsent.front() {
             match self.channel.send(next) {
                 Ok(()) => _ = self.unsent.pop_front(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The program has ended, and `receive` says so, or it gets no end of the handoff, and the timeout ends
-                // it.
+                // If the program has ended, `receive` reports that. Otherwise it never gets `Handoff::End`, and the
+                // timeout ends it.
                 Err(_) => self.unsent.clear(),
             }
         }

@@ -33,9 +33,9 @@ pub struct EndpointHealth {
 enum Checked {
     /// It has not been checked. The first check decides alone.
     Never,
-    /// With so many failures in a row since.
+    /// Checks since have failed `failures` times in a row.
     Up { failures: u32 },
-    /// With so many successes in a row since.
+    /// Checks since have succeeded `successes` times in a row.
     Down { successes: u32 },
 }
 

@@ -22,7 +22,6 @@ use super::message::EndpointId;
 use super::selection::EndpointEntry;
 use super::{Idle, Pool, PooledConnection, Reporter, Stream};
 use crate::clock;
-
 use crate::tasks::spawn_local;
 
 /// Bytes of the head of a response, with 32 for each field.
@@ -82,7 +81,7 @@ impl Http2Connection {
             Err(error) => return Err((connection, error)),
         };
         let (own, pings) = (sender.clone(), driver.ping_pong());
-        // Its streams count instead of the connection.
+        // From now on, the streams count, and not the connection.
         connection.end(clock::micros());
         let shared = Rc::new(Http2Connection {
             endpoint: connection.endpoint(),

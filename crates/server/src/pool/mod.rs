@@ -149,7 +149,7 @@ pub struct Pool {
     table: RefCell<EndpointTable>,
     /// The table is complete.
     listed: Notify,
-    /// The last random number.
+    /// The random number of the last choice.
     random: Cell<u64>,
     /// Requests that two endpoints have.
     hedges: Cell<usize>,
@@ -158,15 +158,15 @@ pub struct Pool {
     /// `None`: connections are not encrypted.
     tls: Option<ClientTls>,
     offer: Offer,
-    /// Has `run` determine anew what it waits for.
+    /// Wakes `run`, which then determines anew what it waits for.
     changed: Notify,
     /// `run` looks at idle connections after a time.
     sweeps: Cell<bool>,
     /// The process has ended: there are no new connections.
     is_lost: Cell<bool>,
-    /// No connection is kept any more.
+    /// The pool keeps no connection any more.
     has_ended: Cell<bool>,
-    /// The names of its addresses in messages, if there are several, or they have names.
+    /// What messages call its addresses. Empty: it has only one address, which is no name, or none.
     names: Vec<Rc<str>>,
     /// Its name in the access log, and its addresses there.
     name: Rc<str>,
@@ -204,14 +204,14 @@ pub enum Checkout {
 /// Since when a connection is idle.
 #[derive(Clone, Copy)]
 struct Idle {
-    /// Of `clock::micros`.
+    /// By `clock::micros`.
     since: u64,
-    /// Of `clock::turns`.
+    /// By `clock::turns`.
     turn: u64,
 }
 
 impl Idle {
-    /// `now`: of `clock::micros`.
+    /// `now`: by `clock::micros`.
     fn begin(now: u64) -> Idle {
         Idle { since: now, turn: clock::turns() }
     }
@@ -221,13 +221,14 @@ impl Idle {
     }
 }
 
-/// How it is found out whether a connection that was idle is still open.
+/// How the pool checks that an idle connection is still open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// By a system call.
     Socket,
-    /// By the events that the loop has received since the connection became idle. Those to come may still end it, so
-    /// the request must be one that can be sent again.
+    /// By the events that the loop has received since the connection became idle, or, if it has received none, by a
+    /// system call. A later event may still report the end of the connection, so this is only for a request that can
+    /// be sent again.
     Events,
 }
 
@@ -347,7 +348,7 @@ impl Pool {
             return Ok(Checkout::Exclusive(connection));
         }
         if self.is_lost.get() {
-            // Another endpoint is better than none.
+            // A connection to any other endpoint is better than none.
             let open = self.take_ready(Choice::Any, tried, Check::Socket, clock::micros());
             return open.map(Checkout::Exclusive).ok_or(PoolError::Lost);
         }
@@ -363,7 +364,7 @@ impl Pool {
         }
     }
 
-    /// An idle connection for a request. `now`: of `clock::micros`.
+    /// An idle connection for a request. `now`: by `clock::micros`.
     pub fn take_ready(
         &self,
         choice: Choice,
@@ -508,8 +509,8 @@ impl Pool {
         }
     }
 
-    /// The process has ended. Connections to addresses serve on until the master has replaced this worker. Processes of
-    /// an application have ended with theirs.
+    /// The process that manages the application has ended. Connections to addresses serve on until the master has
+    /// replaced this generation. The processes of a managed application end with theirs.
     fn on_lost(&self) {
         self.is_lost.set(true);
         self.acquisitions.borrow_mut().clear();
@@ -618,7 +619,7 @@ impl Pool {
         drop(idle);
     }
 
-    /// Gives a free connection to a request that waits, or keeps it. `now`: of `clock::micros`.
+    /// Gives a free connection to a request that waits, or keeps it. `now`: by `clock::micros`.
     fn give(&self, connection: PooledConnection, grant: Option<Grant>, now: u64) {
         self.on_fewer_waiting();
         let Some(grant) = grant else {
@@ -648,12 +649,13 @@ impl Pool {
         }
     }
 
-    /// Takes the idle connection that was used last, if possible before this turn of the loop: its events have come.
+    /// Takes the connection that became idle last before this turn of the loop: its events have come. If there is none,
+    /// takes the one that became idle last. A lost pool keeps those to endpoints that the request has tried.
     fn take_idle(&self, choice: Choice, tried: &[EndpointId]) -> Option<PooledConnection> {
         let mut idle = self.idle.borrow_mut();
         let is_chosen = |connection: &PooledConnection| {
             let endpoint = connection.endpoint();
-            // There will be no other in place of a connection that is closed.
+            // `take_ready` would close it, and a lost pool gets no other.
             choice.is(endpoint) && !(self.is_lost.get() && tried.contains(&endpoint))
         };
         let at = idle
@@ -830,7 +832,7 @@ impl PooledConnection {
         }
     }
 
-    /// Ends a request at this time of `clock::micros`. The connection can have another one.
+    /// Ends a request. The connection can have another one. `now`: by `clock::micros`.
     pub fn finish(mut self, now: u64) {
         self.count_request();
         self.release(now);
@@ -879,7 +881,7 @@ impl PooledConnection {
         self.stream.poll_send(cx, out, sent)
     }
 
-    /// Whether the loop has received events since it became idle.
+    /// Whether the loop has received events since this connection became idle.
     fn is_settled(&self) -> bool {
         self.idle.is_some_and(|idle| idle.turn != clock::turns())
     }

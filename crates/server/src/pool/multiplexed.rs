@@ -93,7 +93,7 @@ pub struct StreamData {
 
 #[derive(Clone, Copy)]
 pub enum StreamEnd {
-    /// All of it, with the status that a program would have exited with.
+    /// The response is whole. The number is the status that a program would have exited with.
     Whole(ProtocolStatus, u32),
     /// The connection broke, or the application broke this rule of FastCGI.
     Broken(Option<ClientError>),

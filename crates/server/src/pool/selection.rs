@@ -36,7 +36,7 @@ pub struct EndpointEntry {
     credit: Cell<i64>,
 }
 
-/// What of a request decides about its endpoint.
+/// The part of a request that selects its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Affinity {
     Nothing,

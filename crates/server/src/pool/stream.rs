@@ -177,7 +177,8 @@ impl Stream {
         }
     }
 
-    /// As `is_quiet`, but without a system call if there was no event. A TLS session has events of its own.
+    /// As `is_quiet`, but without a system call if there was no event. With TLS, it is `is_quiet`: records of the
+    /// session itself, such as tickets, are events, too.
     pub fn seems_quiet(&self) -> bool {
         match &self.session {
             Some(_) => self.is_quiet(),

@@ -73,8 +73,7 @@ impl History {
         Ok(History { numbers, fd })
     }
 
-    /// The history that another program has made. Errors: its points have other values, or it could be cut while it is
-    /// in use.
+    /// The history of another program. Errors: its points have other values, or it could be cut while it is in use.
     pub fn adopt(fd: OwnedFd) -> io::Result<History> {
         let numbers = SharedNumbers::adopt(fd.as_fd(), (length() * size_of::<u64>()) as u64)?;
         match numbers.get() {

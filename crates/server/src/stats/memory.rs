@@ -71,7 +71,7 @@ impl CounterMemory {
         Ok(memory)
     }
 
-    /// The counters of another program. Errors: these are none, or could be cut while they are in use.
+    /// The counters of another program. Errors: the file has none, or could be cut while it is in use.
     pub fn adopt(fd: OwnedFd) -> io::Result<CounterMemory> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let numbers = SharedNumbers::adopt(fd.as_fd(), MAX_BYTES)?;

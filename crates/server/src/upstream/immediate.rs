@@ -248,8 +248,8 @@ impl SentRequest {
         self.upstreams.services.site.upstreams.get(self.route().upstream()?)
     }
 
-    /// Made in `buffer`. `now`: of `clock::micros`. `None`: this is not a whole response, or one that means more than a
-    /// response to the client.
+    /// The response for the client, made in `buffer`. `now`: by `clock::micros`. `None`: `received` is not a whole
+    /// response, or means more than a response to the client.
     fn respond(&self, received: &[u8], mut buffer: Vec<u8>, now: u64) -> Option<(Response, Persistence)> {
         let services = &self.upstreams.services;
         let WholeResponse { head, content, persistence } = match self.fastcgi {

@@ -333,7 +333,7 @@ pub fn leads_elsewhere(head: &UpstreamHead) -> bool {
     known.has_any_of(LEADS_ELSEWHERE) || known.has_any_of(SENDFILE)
 }
 
-/// The fields for the client.
+/// The lines of the fields for the client.
 pub fn lines(head: &UpstreamHead) -> impl Iterator<Item = ReceivedLine<'_>> {
     head.fields.lines().filter(|line| !line.known().is_some_and(|known| OWN.has(known)))
 }

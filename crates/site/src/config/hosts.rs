@@ -142,7 +142,8 @@ pub fn hosts(
     }
 }
 
-/// A certificate by ACME is for names. The default host, which may have none, does without one that it inherits.
+/// Checks the names of a host with a certificate by ACME. A host without names gets none, which is an error unless it
+/// inherits the key.
 fn check_acme(host: &mut Host, section: &Section, certificates: &Certificates) {
     if !host.tls.acme {
         return;

@@ -124,7 +124,7 @@ impl Fetch {
             Content::None(_) => !status.allows_body(),
             Content::Whole(body) => body.len() as u64 <= self.settings.largest,
             Content::Stream(_, length) => {
-                // It is in memory while it is received.
+                // The body is in memory while it is received.
                 let largest = self.settings.largest.min(services.site.cache.responses as u64);
                 length.is_none_or(|length| length <= largest)
             }

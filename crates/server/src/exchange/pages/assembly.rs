@@ -247,7 +247,7 @@ impl Assembly {
         let fields: Vec<Field<'_>> = exchange.head.fields.iter().filter(is_kept).copied().collect();
         let mut additions = Additions::default();
         for (name, value) in exchange.variables.iter().filter(|(name, _)| OF_USER.contains(name)) {
-            // Does not fail: each of them was added to those of the page.
+            // Cannot fail: the page has the same variables.
             _ = additions.add(name, value);
         }
         let limits = exchange.services.site.limits.includes;
@@ -424,7 +424,7 @@ impl Inclusion {
         let request = Request { head: &head, connection, interim: None };
         let mut exchange = assembly.exchange(self, &head);
         let facts = exchange.file_facts(request).await;
-        // The answer may be another one for another client.
+        // Another client may get another result.
         if facts.is_err() || exchange.is_for_client() {
             assembly.audience.set(Audience::Client);
         }
