@@ -263,7 +263,7 @@ impl Draft {
         self.findings.note(Some(place.line), located(place, what.as_ref()), what_to_do);
     }
 
-    /// A file as a text. Reports the first character that is not UTF-8, unless its line is a comment.
+    /// A file as a text. Reports the first character that is not UTF-8 and not in a comment.
     pub fn text<'b>(&mut self, bytes: &'b [u8], place: &dyn Fn(u32) -> Place) -> Cow<'b, str> {
         if let Some(error) = words::not_utf8(bytes) {
             self.error(&place(error.line), error.to_string(), utf8::WHAT_TO_DO);

@@ -19,8 +19,8 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)>
 
 /// The first character that is not UTF-8 and not in a comment. A comment may follow something on its line.
 pub fn not_utf8(bytes: &[u8]) -> Option<NotUtf8> {
-    lines(bytes).zip(bytes.split(|byte| *byte == b'\n')).find_map(|((number, text), line)| {
-        text.err()?;
+    let mut lines = bytes.split(|byte| *byte == b'\n').zip(1..);
+    lines.find_map(|(line, number)| {
         let error = utf8::text(without_comment(line)).err()?;
         Some(NotUtf8 { line: number, ..error })
     })
