@@ -39,7 +39,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use script::fastcgi::client::Client;
@@ -874,11 +873,6 @@ impl PooledConnection {
     /// Other workers wait for a connection, and this worker has had this one for its time.
     fn is_recalled(&self) -> bool {
         self.pool.is_recalled(self.endpoint()) && self.leased.elapsed() >= FAIR_SHARE
-    }
-
-    /// Sends `out` from `sent` on. Ready when all of it is sent.
-    pub fn poll_send(&self, cx: &mut Context<'_>, out: &[u8], sent: &mut usize) -> Poll<io::Result<()>> {
-        self.stream.poll_send(cx, out, sent)
     }
 
     /// Whether the loop has received events since this connection became idle.

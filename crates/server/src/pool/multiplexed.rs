@@ -171,7 +171,7 @@ impl SharedConnection {
     fn poll_send(&self, cx: &mut Context<'_>) {
         let Some(connection) = &*self.connection.borrow() else { return };
         let unsent = &mut *self.unsent.borrow_mut();
-        match connection.poll_send(cx, &unsent.bytes, &mut unsent.sent) {
+        match connection.stream.poll_send(cx, &unsent.bytes, &mut unsent.sent) {
             Poll::Ready(Ok(())) => unsent.drop_sent(),
             Poll::Ready(Err(_)) => {
                 // Reading finds the cause.
@@ -295,7 +295,7 @@ impl SharedConnection {
         // The records that abort the streams are sent if that works at once. Otherwise closing the connection aborts
         // them.
         let Unsent { bytes, sent, .. } = &mut *unsent;
-        _ = connection.poll_send(&mut Context::from_waker(Waker::noop()), bytes, sent);
+        _ = connection.stream.poll_send(&mut Context::from_waker(Waker::noop()), bytes, sent);
     }
 
     fn remove_from_pool(&self) {

@@ -302,7 +302,7 @@ impl Drop for SentRequest {
             // Within a record, no other can be sent. Closing the connection has the same effect.
             if let Some(id) = self.fastcgi.filter(|_| self.unsent.is_empty()) {
                 let record = fastcgi::abort(&mut connection, id);
-                _ = connection.poll_send(&mut Context::from_waker(Waker::noop()), &record, &mut 0);
+                _ = connection.stream.poll_send(&mut Context::from_waker(Waker::noop()), &record, &mut 0);
             }
             connection.close();
         }
@@ -329,7 +329,7 @@ fn write(
 fn send_at_once(connection: &PooledConnection, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let mut sent = 0;
     // One turn of the loop may send more requests than the runtime's budget of a task.
-    let sending = unconstrained(poll_fn(|cx| connection.poll_send(cx, &bytes, &mut sent)));
+    let sending = unconstrained(poll_fn(|cx| connection.stream.poll_send(cx, &bytes, &mut sent)));
     if let Poll::Ready(Err(_)) = pin!(sending).poll(&mut Context::from_waker(Waker::noop())) {
         return None;
     }
