@@ -441,11 +441,12 @@ fn requests_for_the_same_wait_for_one_response() {
     assert_eq!(app.requests(), 5);
 }
 
-#[test]
-fn no_request_waits_for_a_response_that_a_change_has_invalidated() {
+/// An upstream that holds the response to its first request back, and the client that waits for it. `wait`: how long
+/// other requests wait for that response, too.
+fn start_with_a_held_response(wait: &str) -> (Fixture, Client, Gate) {
     let gate = Gate::default();
     let of_upstream = gate.clone();
-    let app = start_with("response_cache_wait = \"1h\"", "", move |_, number| {
+    let app = start_with(&format!("response_cache_wait = \"{wait}\""), "", move |_, number| {
         if number == 1 {
             of_upstream.wait();
         }
@@ -454,6 +455,12 @@ fn no_request_waits_for_a_response_that_a_change_has_invalidated() {
     let mut first = app.server.connect();
     first.send("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(wait_until(TIMEOUT, || app.requests() == 1));
+    (app, first, gate)
+}
+
+#[test]
+fn no_request_waits_for_a_response_that_a_change_has_invalidated() {
+    let (app, mut first, gate) = start_with_a_held_response("1h");
     app.server.request("POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(app.get("", "").text(), "number 3");
     gate.open();
@@ -463,17 +470,7 @@ fn no_request_waits_for_a_response_that_a_change_has_invalidated() {
 
 #[test]
 fn a_response_is_no_older_because_its_request_waited_for_another() {
-    let gate = Gate::default();
-    let of_upstream = gate.clone();
-    let app = start_with("response_cache_wait = \"3s\"", "", move |_, number| {
-        if number == 1 {
-            of_upstream.wait();
-        }
-        ok("Cache-Control: max-age=60\r\n", number)
-    });
-    let mut first = app.server.connect();
-    first.send("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(wait_until(TIMEOUT, || app.requests() == 1));
+    let (app, mut first, gate) = start_with_a_held_response("3s");
     let second = app.get("", "");
     assert_eq!(second.text(), "number 2");
     assert!(["ttl=60", "ttl=59"].iter().any(|ttl| did(&second).contains(ttl)), "{}", did(&second));
