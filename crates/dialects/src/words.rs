@@ -17,6 +17,15 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)>
     })
 }
 
+/// As `lines`, of a file in which every number sign begins a comment, and without the comments.
+pub fn lines_without_comments(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)> {
+    let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
+    lines.map(|(line, number)| {
+        let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
+        (number, utf8::text(line).map_err(|error| NotUtf8 { line: number, ..error }))
+    })
+}
+
 /// The first character that is not UTF-8 and not in a comment. A comment may follow something on its line.
 pub fn not_utf8(bytes: &[u8]) -> Option<NotUtf8> {
     let mut lines = bytes.split(|byte| *byte == b'\n').zip(1..);

@@ -16,9 +16,8 @@ pub struct Types(BTreeMap<String, (String, Option<u32>)>);
 impl Types {
     /// The lines of a file as /etc/mime.types: a type and its extensions.
     pub fn add_file(&mut self, bytes: &[u8], line: Option<u32>) {
-        for (_, text) in words::lines(bytes) {
-            let text = text.unwrap_or_default().split('#').next().unwrap_or_default();
-            let mut words = text.split_whitespace();
+        for (_, text) in words::lines_without_comments(bytes) {
+            let mut words = text.unwrap_or_default().split_whitespace();
             if let Some(media_type) = words.next() {
                 words.for_each(|extension| self.add(extension, media_type, line));
             }

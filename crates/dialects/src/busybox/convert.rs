@@ -66,7 +66,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
         Vec::new()
     });
     let mut lines = Lines::default();
-    for (line, text) in words::lines(&bytes) {
+    for (line, text) in words::lines_without_comments(&bytes) {
         if findings.is_full(line) || lines.are_full(line, &mut findings) {
             break;
         }
@@ -117,7 +117,7 @@ fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Finding
         match disk.read(&file) {
             Ok(bytes) => {
                 let mut own = Lines::default();
-                for (number, text) in words::lines(&bytes) {
+                for (number, text) in words::lines_without_comments(&bytes) {
                     own.add_of(&file, number, text, findings);
                 }
                 for (below, users) in std::mem::take(&mut own.users) {
@@ -186,7 +186,7 @@ impl Lines {
             Err(error) => return findings.not_utf8(&error),
         };
         // All spaces are left out, also those within a value.
-        let text: String = text.split('#').next().unwrap_or_default().split_whitespace().collect();
+        let text: String = text.split_whitespace().collect();
         if text.is_empty() {
             return;
         }

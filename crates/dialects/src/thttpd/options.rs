@@ -101,7 +101,7 @@ impl Options {
 
     pub fn read(&mut self, bytes: &[u8], findings: &mut Findings) {
         let mut words = 0;
-        for (line, text) in words::lines(bytes) {
+        for (line, text) in words::lines_without_comments(bytes) {
             if findings.is_full(line) {
                 return;
             }
@@ -112,7 +112,6 @@ impl Options {
                     continue;
                 }
             };
-            let text = text.split('#').next().unwrap_or_default();
             for word in text.split_whitespace() {
                 words += 1;
                 if words > MAX_WORDS {
