@@ -30,10 +30,14 @@ struct Fixture {
 
 impl Fixture {
     fn new(site: Site) -> Fixture {
+        Fixture::run_by(site, |installed| Command::new(installed))
+    }
+
+    fn run_by(site: Site, command: impl FnOnce(&Path) -> Command) -> Fixture {
         let folder = Folder::new();
         let installed = folder.path().join("taipan");
         copy_program(&installed);
-        let mut command = Command::new(&installed);
+        let mut command = command(&installed);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let server = site.config("pid_file = \"pid\"").start_by(command);
         Fixture { server, installed, folder }
@@ -254,6 +258,22 @@ fn a_new_program_that_cannot_serve_the_configuration_changes_nothing() {
     fixture.server.configure(&format!("{config}\npid_file = \"pid\""));
     fixture.server.reload();
     serves();
+}
+
+#[test]
+fn upgrade_with_few_descriptors_hands_off_many_sockets() {
+    let addresses: Vec<String> = (1..=64).map(|host| format!("\"127.0.0.{host}:0\"")).collect();
+    let config = format!("workers = 10\nlisten = [{}]", addresses.join(", "));
+    let site = Site::new().file("a.txt", "a").config(&config);
+    // 640 sockets: there are no two descriptors for each.
+    let mut fixture = Fixture::run_by(site, |installed| {
+        let mut command = tool("prlimit");
+        command.arg("--nofile=1024:1024").arg(installed);
+        command
+    });
+    let old = fixture.server.pid();
+    assert_ne!(fixture.upgrade(), old);
+    assert_eq!(fixture.server.get("/a.txt").status, 200);
 }
 
 #[test]

@@ -466,7 +466,7 @@ mod tests {
         let mut main = MainThread { phase, ..MainThread::new(master, None, site, roots, ledger) };
         let file = File::open("/proc/self/status").unwrap();
         let listeners =
-            vec![Socket { fd: file.into(), family: Family::Tcp, protocols: Protocols::default() }];
+            vec![Socket { fd: Arc::new(file.into()), family: Family::Tcp, protocols: Protocols::default() }];
         main.spawn(WorkerSockets { listeners, ..WorkerSockets::default() }).unwrap();
         (main, far_end)
     }

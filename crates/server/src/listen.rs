@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrAny, SocketFlags};
@@ -18,15 +19,17 @@ use crate::sys::{self, calls};
 pub const BACKLOG: i32 = 4096;
 
 /// A bound socket of a worker.
+#[derive(Clone)]
 pub struct Socket {
-    pub fd: OwnedFd,
+    /// One descriptor for all who share it: a process may have few.
+    pub fd: Arc<OwnedFd>,
     pub family: Family,
     pub protocols: Protocols,
 }
 
 /// A listening socket in a worker's loop.
 pub struct Listener {
-    fd: AsyncFd<OwnedFd>,
+    fd: AsyncFd<Arc<OwnedFd>>,
     family: Family,
     protocols: Protocols,
 }
@@ -44,10 +47,6 @@ pub struct Accepted {
 }
 
 impl Socket {
-    pub fn try_clone(&self) -> io::Result<Socket> {
-        Ok(Socket { fd: self.fd.try_clone()?, ..*self })
-    }
-
     /// Calls listen(2), from which on the kernel completes connections. On a socket that listens already, it changes
     /// only how many may wait.
     pub fn listen(&self, backlog: u16) -> io::Result<()> {
@@ -63,7 +62,7 @@ impl Socket {
 
 impl Listener {
     /// Waits until a connection may be accepted. The caller clears the guard when `accept` returns `WouldBlock`.
-    pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+    pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, Arc<OwnedFd>>> {
         sys::readable(&self.fd).await
     }
 

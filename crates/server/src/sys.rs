@@ -12,9 +12,11 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use nix::sys::signal::{SigEvent, SigevNotify, Signal};
 use nix::unistd::{ForkResult, Pid};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::{Errno, FdFlags};
@@ -159,6 +161,8 @@ pub async fn readable<T: AsRawFd>(fd: &AsyncFd<T>) -> io::Result<AsyncFdReadyGua
 pub trait OwnsFd: AsRawFd {}
 
 impl OwnsFd for OwnedFd {}
+
+impl<T: OwnsFd> OwnsFd for Arc<T> {}
 
 /// Takes ownership of a descriptor that the program inherited at its start. It is closed on exec.
 pub fn adopt(number: RawFd) -> io::Result<OwnedFd> {
@@ -322,9 +326,8 @@ pub fn execute(program: &CStr, arguments: &Strings, environment: &Strings) -> Er
 /// Creates a timer that sends SIGKILL to this process (timer_create(2)), and returns its number. An executed program
 /// does not inherit it. Allocates nothing.
 pub fn make_kill_timer() -> rustix::io::Result<c_int> {
-    // SAFETY: a structure of numbers, for which zeros are valid.
-    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
-    (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, libc::SIGKILL);
+    let event = SigevNotify::SigevSignal { signal: Signal::SIGKILL, si_value: 0 };
+    let event = SigEvent::new(event).sigevent();
     let mut timer: c_int = 0;
     // SAFETY: both outlive the call, and the kernel's number of a timer is an `int`.
     let made = unsafe {

@@ -101,7 +101,7 @@ pub struct WorkerSockets {
 impl WorkerSockets {
     pub fn try_clone(&self) -> io::Result<WorkerSockets> {
         Ok(WorkerSockets {
-            listeners: self.listeners.iter().map(Socket::try_clone).collect::<io::Result<_>>()?,
+            listeners: self.listeners.clone(),
             spawner: self.spawner.as_ref().map(Channel::try_clone).transpose()?,
             pools: self.pools.iter().map(Channel::try_clone).collect::<io::Result<_>>()?,
             forward_proxy: self.forward_proxy.as_ref().map(Channel::try_clone).transpose()?,

@@ -126,7 +126,7 @@ fn a_warm_request_allocates_nothing() {
     let listener = Listener::parse("127.0.0.1:0 http2", &root).unwrap();
     let bound = Sockets::default().changed_to(std::slice::from_ref(&listener), 1).unwrap();
     let Some(Address::Tcp(address)) = bound.iter().next().map(|b| b.actual.clone()) else { panic!("one") };
-    let listeners = bound.per_worker(&[listener], 1).unwrap().remove(0);
+    let listeners = bound.per_worker(&[listener], 1).remove(0);
     let mut site = Site::folder(root.clone(), Vec::new());
     // The check of the disk, once a second, is not part of a warm request.
     site.cache.check = std::time::Duration::from_secs(3600);

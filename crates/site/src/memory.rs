@@ -488,7 +488,7 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
         line("files that the cache keeps open", 1, site.cache.descriptors),
         line("folders of names and users", 1, if site.has_named_folders() { site.cache.folders } else { 0 }),
         line("disk threads", DISK_DESCRIPTORS, site.limits.disk_threads),
-        line("listeners, and reserved descriptors", 2, site.listeners.len()),
+        line("listeners", 1, site.listeners.len()),
         line("event loops", WORKER_DESCRIPTORS, 1),
         Use { what: "roots", each: 1, count: site.roots().len() as u64 },
         Use { what: "log files", each: 1, count: logs(site).len() as u64 },
@@ -562,7 +562,7 @@ fn scripts(site: &Site, workers: u64) -> u64 {
 
 /// The least number of descriptors with which each worker can respond to one request at a time.
 pub fn least_descriptors(site: &Site, workers: usize) -> u64 {
-    let of_worker = WORKER_DESCRIPTORS as usize + 2 * site.listeners.len() + site.upstreams.len();
+    let of_worker = WORKER_DESCRIPTORS as usize + site.listeners.len() + site.upstreams.len();
     let of_process = PROCESS_DESCRIPTORS as usize + site.roots().len() + logs(site).len();
     // A connection and its file.
     let of_request = 2;

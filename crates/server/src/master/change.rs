@@ -387,7 +387,7 @@ impl Master {
             false => (None, None),
         };
         let share = |p: &Preparation| p.sockets.per_worker(&p.site.listeners, workers);
-        let shares = self.preparation.as_ref().map(share).transpose()?;
+        let shares = self.preparation.as_ref().map(share);
         // As late as possible, so that no other process has the pipes: a logger ends with its writers.
         let mut sinks = self.preparation.as_mut().map_or_else(Vec::new, |p| std::mem::take(&mut p.sinks));
         self.connect_logs(&mut sinks, &loggers)?;

@@ -96,18 +96,18 @@ impl Sockets {
         let mut sockets = Sockets::default();
         for fd in fds {
             if let Some(address) = address_of(&fd) {
-                sockets.take_up(address.clone(), fd, SocketOrigin::Passed);
+                sockets.take_up(address.clone(), Arc::new(fd), SocketOrigin::Passed);
             }
         }
         sockets
     }
 
     /// Adopts a socket of the predecessor, with its configured address.
-    pub fn inherit(&mut self, wanted: Address, origin: SocketOrigin, fd: OwnedFd) {
+    pub fn inherit(&mut self, wanted: Address, origin: SocketOrigin, fd: Arc<OwnedFd>) {
         self.take_up(wanted, fd, origin);
     }
 
-    fn take_up(&mut self, wanted: Address, fd: OwnedFd, origin: SocketOrigin) {
+    fn take_up(&mut self, wanted: Address, fd: Arc<OwnedFd>, origin: SocketOrigin) {
         let Some(actual) = address_of(&fd) else { return };
         // With a blocking socket, a worker would block when another worker accepts the connection first.
         _ = rustix::io::ioctl_fionbio(&fd, true);
@@ -115,8 +115,8 @@ impl Sockets {
             _ = sockopt::set_tcp_nodelay(&fd, true);
         }
         match self.0.iter_mut().find(|b| b.wanted == wanted && b.actual == actual) {
-            Some(bound) => bound.fds.push(Arc::new(fd)),
-            None => self.0.push(Bound { wanted, actual, fds: vec![Arc::new(fd)], origin }),
+            Some(bound) => bound.fds.push(fd),
+            None => self.0.push(Bound { wanted, actual, fds: vec![fd], origin }),
         }
     }
 
@@ -150,12 +150,12 @@ impl Sockets {
 
     /// The sockets of each worker, with the protocols of these listeners. Every socket has a worker, or its clients
     /// would be lost.
-    pub fn per_worker(&self, listeners: &[Listener], workers: usize) -> io::Result<Vec<Vec<Socket>>> {
+    pub fn per_worker(&self, listeners: &[Listener], workers: usize) -> Vec<Vec<Socket>> {
         let mut shares: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
         for bound in &self.0 {
             let protocols = bound.protocols(listeners);
             for turn in 0..workers.max(bound.fds.len()) {
-                let fd = bound.fds[turn % bound.fds.len()].try_clone()?;
+                let fd = bound.fds[turn % bound.fds.len()].clone();
                 let family = match bound.actual {
                     Address::Tcp(_) => Family::Tcp,
                     Address::Unix(_) => Family::Unix,
@@ -163,7 +163,7 @@ impl Sockets {
                 shares[turn % workers].push(Socket { fd, family, protocols });
             }
         }
-        Ok(shares)
+        shares
     }
 
     /// Removes the files of Unix sockets, except for those that `kept` has, too.

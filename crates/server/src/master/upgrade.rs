@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::wait::WaitStatus;
@@ -42,7 +43,7 @@ enum Handoff {
     Socket {
         wanted: String,
         origin: SocketOrigin,
-        fd: OwnedFd,
+        fd: Arc<OwnedFd>,
     },
     /// The control socket.
     Control(OwnedFd),
@@ -119,7 +120,7 @@ impl Message<'_> for Handoff {
             _ => return None,
         };
         let wanted = String::from_utf8(fields.rest().to_vec()).ok()?;
-        Some(Handoff::Socket { wanted, origin, fd: fields.fd()? })
+        Some(Handoff::Socket { wanted, origin, fd: Arc::new(fields.fd()?) })
     }
 }
 
@@ -184,8 +185,13 @@ impl Master {
             Ok((unsent, (program, channel))) => {
                 let channel_state = ChannelState::Open;
                 let mut successor = Successor { program, channel, channel_state, unsent, client, until };
-                successor.hand_off();
-                Ok(successor)
+                match successor.hand_off() {
+                    Ok(()) => Ok(successor),
+                    Err(why) => {
+                        _ = successor.end();
+                        Err((why, successor.client))
+                    }
+                }
             }
             Err(error) => Err((format!("cannot start {}: {error}", self.program.display()), client)),
         }
@@ -196,7 +202,7 @@ impl Master {
         let mut all = VecDeque::new();
         for bound in self.sockets.iter() {
             for fd in &bound.fds {
-                let (wanted, fd) = (bound.wanted.to_string(), fd.try_clone()?);
+                let (wanted, fd) = (bound.wanted.to_string(), fd.clone());
                 all.push_back(Handoff::Socket { wanted, origin: bound.origin, fd });
             }
         }
@@ -217,7 +223,9 @@ impl Master {
 
     pub(super) fn on_successor(&mut self) {
         let Some(successor) = &mut self.successor else { return };
-        successor.hand_off();
+        if let Err(why) = successor.hand_off() {
+            return self.abandon_upgrade(&why);
+        }
         match successor.receive() {
             Ok(Some(SuccessorCommand::TakeOver(handoff))) => self.on_takeover(handoff),
             Ok(Some(SuccessorCommand::Disconnect { number, selection })) => match selection.parse() {
@@ -315,17 +323,20 @@ impl Successor {
         !self.unsent.is_empty()
     }
 
-    /// Sends as much of the handoff as the channel takes.
-    fn hand_off(&mut self) {
+    /// Sends as much of the handoff as the channel takes. Errors: why the rest can never be sent.
+    fn hand_off(&mut self) -> Result<(), String> {
         while let Some(next) = self.unsent.front() {
             match self.channel.send(next) {
                 Ok(()) => _ = self.unsent.pop_front(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // If the program has ended, `receive` reports that. Otherwise it never gets `Handoff::End`, and the
-                // timeout ends it.
-                Err(_) => self.unsent.clear(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The program has ended, and `receive` reports that.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.unsent.clear(),
+                Err(error) => {
+                    return Err(format!("the new program cannot be sent what it needs: {error}"));
+                }
             }
         }
+        Ok(())
     }
 
     /// Kills and reaps the program.

@@ -236,7 +236,7 @@ fn run(fixture: &Fixture, site: &Site, over: Transport, case: Option<Case>, expe
         };
         let bound = Sockets::default().changed_to(&[address.into()], 1).unwrap();
         let server = bound.iter().next().map(|bound| bound.actual.clone()).unwrap();
-        let sockets = bound.per_worker(&[], 1).unwrap().into_iter().flatten().collect();
+        let sockets = bound.per_worker(&[], 1).into_iter().flatten().collect();
         let (connections, closing) =
             build(Services::new(site.clone(), None), OpenRoots::of(site), None, Vec::new(), None).unwrap();
         let (tell, commands) = unbounded_channel();
