@@ -143,10 +143,7 @@ impl Master {
                 log::error(format_args!("no handshakes can be signed: {}", lines.join("; ")));
                 match self.generations[at].state {
                     State::Starting => self.generations[at].kill(),
-                    State::Serving => {
-                        let now = Instant::now();
-                        self.restart = Some(now + self.restart_limit.count(now));
-                    }
+                    State::Serving => _ = self.schedule_restart(),
                     State::Leaving(_) | State::Killed(_) => {}
                 }
             }
@@ -188,15 +185,22 @@ impl Master {
         None
     }
 
-    /// Schedules the replacement of the serving generation. Restarts are not limited in number.
     fn on_crash(&mut self, end: &str) {
-        let now = Instant::now();
-        let pause = self.restart_limit.count(now);
+        let pause = self.schedule_restart();
         log::error(format_args!(
             "the serving process has ended: {end}; it is replaced {}",
             supervisor::text(pause)
         ));
-        self.restart = Some(now + pause);
+    }
+
+    /// Schedules the replacement of the serving generation, no later than it was already. Restarts are not limited in
+    /// number. Returns the time until then.
+    pub(super) fn schedule_restart(&mut self) -> Duration {
+        let now = Instant::now();
+        let at = now + self.restart_limit.count(now);
+        let at = self.restart.map_or(at, |earlier| earlier.min(at));
+        self.restart = Some(at);
+        at.saturating_duration_since(now)
     }
 
     /// Everything that is due at some time.

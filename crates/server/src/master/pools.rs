@@ -173,8 +173,7 @@ impl Master {
             // Fails only if it has ended.
             _ = kill(generation.pid, Signal::SIGKILL);
         }
-        let now = Instant::now();
-        self.restart = Some(now + self.restart_limit.count(now));
+        self.schedule_restart();
         true
     }
 
