@@ -1947,10 +1947,11 @@ pub static CHAPTERS: &[Chapter] = &[
             },
             Key {
                 name: "include_bytes",
-                kind: size(0, 1 << 40),
+                kind: size(1, 1 << 40),
                 default: Value("\"16MiB\""),
                 example: "\"1MiB\"",
-                text: "Bytes that the directives of one response may make or include. The response is cut off behind them.",
+                text: "Bytes that the directives of one response may make or include. The response is cut off behind them, or \
+                       gets status 502 if none of it has been sent. To include nothing, set `includes` to 0.",
             },
         ],
     },
