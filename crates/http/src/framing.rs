@@ -47,6 +47,11 @@ impl Framing {
     pub const fn has_body(self) -> bool {
         !matches!(self, Framing::None | Framing::Sized(0))
     }
+
+    /// The length to pass on with a request that has no body: 0 if its client has announced an empty one.
+    pub fn empty_length(self) -> Option<u64> {
+        (self == Framing::Sized(0)).then_some(0)
+    }
 }
 
 /// Evaluates the values of all `Content-Length` and all `Transfer-Encoding` lines.

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use taipan_http::fields::{is_name, trim_ows};
-use taipan_http::framing::Framing;
 use taipan_http::head::{Head, Method, Names, Persistence};
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
@@ -93,9 +92,7 @@ pub async fn forward(
 ) -> Result<Outcome, Stale> {
     let Request { head, connection, .. } = request;
     let (length, source) = match body.length() {
-        // The client has announced an empty body.
-        Length::None if head.framing == Framing::Sized(0) => (Length::Sized(0), BodySource::Empty),
-        Length::None => (Length::None, BodySource::Empty),
+        Length::None => (head.framing.empty_length().map_or(Length::None, Length::Sized), BodySource::Empty),
         Length::Sized(bytes) if bytes > max_body => {
             return Ok((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
         }

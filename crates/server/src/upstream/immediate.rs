@@ -22,7 +22,6 @@ use site::model::{Route, Script};
 use site::plan::UpstreamPlan;
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream};
-use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::known::KnownField;
 use tokio::task::unconstrained;
@@ -317,7 +316,7 @@ fn write(
     outgoing: &Outgoing<'_>,
     connection: &mut PooledConnection,
 ) -> Option<(Option<RequestId>, Vec<u8>)> {
-    let length = (outgoing.head.framing == Framing::Sized(0)).then_some(0);
+    let length = outgoing.head.framing.empty_length();
     if upstream.protocol == Protocol::FastCgi {
         let (id, records) = fastcgi::request(services, script, outgoing, length, connection)?;
         return Some((Some(id), records));

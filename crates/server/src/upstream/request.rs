@@ -21,7 +21,6 @@ use site::walk::Step;
 use ssi::scan::Languages;
 use taipan_http::digits::write_ip;
 use taipan_http::fields::is_name;
-use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Persistence, Version};
 use taipan_http::known::KnownField;
 use taipan_http::status::Status;
@@ -265,8 +264,7 @@ impl Handler {
         if is_extended_connect(head) && upgrade.is_none() && !self.is_authorizer() {
             return Err(Status::NOT_IMPLEMENTED);
         }
-        // The client has announced an empty body.
-        let length = length.or((head.framing == Framing::Sized(0)).then_some(0));
+        let length = length.or(head.framing.empty_length());
         let parts = Parts {
             services,
             head,
