@@ -23,7 +23,7 @@ IN_README = (
     "2448 bytes, 215 connections, keep-alive",
     "105165 bytes, 215 connections, keep-alive",
     "0 KB, 10 connections, no keep-alive",
-    "64 KB, 10 connections, no keep-alive",
+    "2448 bytes by HTTP/2 over TLS 1.3, 10 connections with 16 streams each",
     "0 KB, 1 connection, no keep-alive, cache off",
     '"Hello!" in C by CGI, 10 connections, keep-alive',
     '"Hello!" in C by FastCGI, 10 connections, keep-alive',
