@@ -5,9 +5,7 @@ use site::utf8::{self, NotUtf8};
 /// The lines of a file with their numbers, from 1, without what ends them. A comment line that is not UTF-8 becomes an
 /// empty one. Errors: the place of the first character of the line that is not UTF-8.
 pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)> {
-    let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
-    lines.map(|(line, number)| {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
+    numbered(bytes).map(|(number, line)| {
         let text = match utf8::text(line) {
             Err(_) if line.trim_ascii_start().starts_with(b"#") => Ok(""),
             Err(error) => Err(NotUtf8 { line: number, ..error }),
@@ -19,8 +17,7 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)>
 
 /// As `lines`, of a file in which every number sign begins a comment, and without the comments.
 pub fn lines_without_comments(bytes: &[u8]) -> impl Iterator<Item = (u32, Result<&str, NotUtf8>)> {
-    let lines = bytes.split(|byte| *byte == b'\n').zip(1..);
-    lines.map(|(line, number)| {
+    numbered(bytes).map(|(number, line)| {
         let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
         (number, utf8::text(line).map_err(|error| NotUtf8 { line: number, ..error }))
     })
@@ -28,11 +25,16 @@ pub fn lines_without_comments(bytes: &[u8]) -> impl Iterator<Item = (u32, Result
 
 /// The first character that is not UTF-8 and not in a comment. A comment may follow something on its line.
 pub fn not_utf8(bytes: &[u8]) -> Option<NotUtf8> {
-    let mut lines = bytes.split(|byte| *byte == b'\n').zip(1..);
-    lines.find_map(|(line, number)| {
+    numbered(bytes).find_map(|(number, line)| {
         let error = utf8::text(without_comment(line)).err()?;
         Some(NotUtf8 { line: number, ..error })
     })
+}
+
+/// The lines of a file with their numbers, from 1, without what ends them.
+fn numbered(bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    let lines = bytes.split(|byte| *byte == b'\n');
+    (1..).zip(lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)))
 }
 
 /// The part of a line in front of its comment, which a number sign begins at the start of a word and outside of quotes.
