@@ -204,6 +204,8 @@ impl Channel {
         let sent = loop {
             match sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
+                // It was closed with unread messages.
+                Err(Errno::CONNRESET) => break Err(Errno::PIPE),
                 sent => break sent,
             }
         };
@@ -434,6 +436,15 @@ pub mod tests {
         one.send(&failed).expect("the text is cut");
         let received = other.receive_in::<GenerationEvent>(&mut [0; 100]);
         assert_eq!(received.err().map(|error| error.kind()), Some(io::ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn a_channel_that_was_closed_with_unread_messages_is_closed() {
+        let (one, other) = Channel::pair().expect("a pair can be made");
+        let failed = GenerationEvent::Failed(vec!["x".to_owned()]);
+        one.send(&failed).expect("there is space");
+        drop(other);
+        assert_eq!(one.send(&failed).map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
     }
 
     #[test]
