@@ -21,9 +21,11 @@ use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response, Tunnel};
 use crate::services::Services;
 
-/// The most bytes that one `sendfile` sends. Measured: with more, the pages and buffers of ten connections fall out of
-/// the cache; with less, there are too many calls.
+/// The bytes of a file that the first calls send.
 const SLICE: u64 = 128 * 1024;
+/// The most bytes that one call sends, when as many have been sent: then the kernel has room for more, and a response
+/// takes fewer calls.
+const LARGE_SLICE: u64 = 256 * 1024;
 /// Slices that a connection may send in one turn of the loop.
 pub const SLICES_PER_TURN: usize = 8;
 
@@ -193,8 +195,8 @@ impl Output {
         let Some(response) = &mut self.response else { return Ok(Sent::All) };
         match &mut response.body {
             Body::Nothing | Body::Tunnel(_) => Ok(Sent::All),
-            Body::File(part) => send_file(stream, part, &mut self.sent, SLICE, now),
-            Body::Parts(_) => self.send_parts(stream, SLICE, now),
+            Body::File(part) => send_file(stream, part, &mut self.sent, LARGE_SLICE, now),
+            Body::Parts(_) => self.send_parts(stream, LARGE_SLICE, now),
             Body::Stream(_) | Body::Sized(..) => Ok(Sent::NeedsBody),
         }
     }
@@ -470,7 +472,8 @@ fn send_file(
         return Ok(Sent::All);
     }
     let slice = slice(stream, *sent, part.left).min(most);
-    if !part.file.is_in_memory(part.at, part.at + slice, now) {
+    let slice = part.file.bytes_in_memory(part.at, part.at + slice, now);
+    if slice == 0 {
         return Ok(Sent::NotInMemory);
     }
     // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the
@@ -499,13 +502,14 @@ fn is_unable(error: &io::Error) -> bool {
 /// How much of `left` to send next, when `sent` bytes are sent. A slice ends at the end of a segment: otherwise the
 /// last segment is nearly empty, and costs a packet and its acknowledgement.
 fn slice(stream: &impl SendStream, sent: u64, left: u64) -> u64 {
-    if left <= SLICE {
+    let most = sent.clamp(SLICE, LARGE_SLICE);
+    if left <= most {
         return left;
     }
     // Read each time: it grows with the window.
     let segment = stream.segment();
-    let end = (sent + SLICE) / segment * segment;
-    if end > sent { end - sent } else { SLICE }
+    let end = (sent + most) / segment * segment;
+    if end > sent { end - sent } else { most }
 }
 
 /// Why responses end short of their length, for the log.

@@ -47,6 +47,9 @@ pub struct OpenFile {
     disk: Rc<Disk>,
 }
 
+/// Bytes that are in memory if the first and the last of them are: as many as the kernel usually reads ahead.
+const RUN: u64 = 128 * 1024;
+
 /// Where the bytes of a file are.
 enum Residence {
     /// On a disk. The kernel has those of this range in memory, too.
@@ -81,25 +84,26 @@ impl OpenFile {
         }
     }
 
-    /// Whether the bytes from `at` to `end` can be sent without waiting for a disk. Only the first and the last byte
-    /// are tested, once a second, because the kernel reads ahead and evicts in long runs.
-    pub fn is_in_memory(&self, at: u64, end: u64, now: i64) -> bool {
-        let Residence::Disk(in_memory) = &self.residence else { return true };
+    /// How many of the bytes from `at` to `end` can be sent without waiting for a disk. Only the first byte and the last
+    /// of each run are tested, once a second, because the kernel reads ahead and evicts in long runs.
+    pub fn bytes_in_memory(&self, at: u64, end: u64, now: i64) -> u64 {
+        let Residence::Disk(in_memory) = &self.residence else { return end - at };
         let mut range = in_memory.get();
         if range.second != now || !(range.from..=range.to).contains(&at) {
             if !is_in_memory(&self.fd, at) {
-                return false;
+                return 0;
             }
             range = InMemory { second: now, from: at, to: at };
         }
-        if end > range.to {
-            if !is_in_memory(&self.fd, end - 1) {
-                return false;
+        while range.to < end {
+            let run = (range.to + RUN).min(end);
+            if !is_in_memory(&self.fd, run - 1) {
+                break;
             }
-            range.to = end;
+            range.to = run;
         }
         in_memory.set(range);
-        true
+        range.to.min(end) - at
     }
 
     /// Whether the first `stamp.size` bytes are still those of the stamp. A file that only grew is unchanged.
@@ -206,8 +210,10 @@ fn nanoseconds(seconds: i64, nanos: u32) -> i128 {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::os::unix::fs::FileExt;
     use std::time::Duration;
 
+    use rustix::fs::{Advice, fadvise};
     use site::model::Limits;
 
     use super::*;
@@ -228,6 +234,31 @@ mod tests {
             assert!(clock::micros() - before < 10_000_000, "never found");
             std::thread::yield_now();
         }
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn counts_the_bytes_in_front_of_a_gap() {
+        const TMPFS: i64 = 0x0102_1994;
+        let path = std::env::temp_dir().join(format!("taipan-gap-{}", std::process::id()));
+        fs::write(&path, vec![1; 4 * RUN as usize]).unwrap();
+        let written = File::open(&path).unwrap();
+        written.sync_all().unwrap();
+        // Only the first run gets into memory.
+        for advice in [Advice::DontNeed, Advice::Random] {
+            fadvise(&written, 0, None, advice).unwrap();
+        }
+        for at in [0, RUN - 1] {
+            written.read_exact_at(&mut [0], at).unwrap();
+        }
+        let (disk, _closing) = Disk::new(&Limits::default(), Duration::from_secs(1));
+        let fd = OwnedFd::from(written);
+        // Such a file system has no other place for the bytes.
+        let is_only_memory = rustix::fs::fstatfs(&fd).unwrap().f_type as i64 == TMPFS;
+        let (_, stamp) = stat(&fd, Wait::Never).unwrap();
+        let file = OpenFile::new(fd, stamp, Rc::new(disk));
+        let in_memory = file.bytes_in_memory(0, 4 * RUN, 1);
+        assert_eq!(in_memory, if is_only_memory { 4 * RUN } else { RUN });
         fs::remove_file(&path).unwrap();
     }
 }

@@ -26,7 +26,7 @@ impl FileStream {
         }
         let (fd, from, length) = (file.fd.clone(), *at, (*left).min(CHUNK));
         let end = from + length;
-        let read = match file.is_in_memory(from, end, services.clock.now()) {
+        let read = match file.bytes_in_memory(from, end, services.clock.now()) == length {
             true => open::read(&fd, from, length as usize, Wait::Never).ok(),
             false => None,
         };
