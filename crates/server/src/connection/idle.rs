@@ -27,7 +27,7 @@ use super::client::Client;
 use super::h1::{Answered, Http1, Next};
 use super::h2::{self, Http2};
 use super::log_guard::LogGuard;
-use super::output::{self, Output, Persistence, SLICES_PER_TURN, Sent};
+use super::output::{self, Output, Persistence, Sent};
 use super::stream::{More, ReceivedBytes, SendStream, Socket};
 use super::task::Start;
 use super::tls::Failure;
@@ -554,10 +554,9 @@ fn send(
 ) -> Visit {
     let joined = JoinedEnd::begin(&connection.socket, &mut output);
     let mut guard = LogGuard::new(&connections.services, &mut output);
-    let mut slices = 1;
     let sent = loop {
         match guard.send(&connection.socket, connections.services.clock.now()) {
-            Ok(Sent::Slice) if slices < SLICES_PER_TURN => slices += 1,
+            Ok(Sent::Slice) if guard.ends_soon() => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             sent => break sent,
         }

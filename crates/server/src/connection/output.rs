@@ -26,8 +26,11 @@ const SLICE: u64 = 128 * 1024;
 /// The most bytes that one call sends, when as many have been sent: then the kernel has room for more, and a response
 /// takes fewer calls.
 const LARGE_SLICE: u64 = 256 * 1024;
-/// Slices that a connection may send in one turn of the loop.
-pub const SLICES_PER_TURN: usize = 8;
+/// What is left of a response is sent in the same turn of the loop, as far as the stream takes it, if it is no more.
+const SHORT: u64 = 1024 * 1024;
+/// Of a longer response, a turn sends no more than one slice from this on. So the clients receive alternately, and what
+/// one has yet to read stays short.
+pub const TURN: u64 = 64 * 1024;
 
 /// Bytes that are read at once of a file that is not in memory. They stay with the connection until the client has
 /// taken them.
@@ -150,6 +153,16 @@ impl Output {
             Body::Parts(_) | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => false,
         };
         is_short && response.throttle.is_none()
+    }
+
+    /// Whether no more than `SHORT` is left of the file or its parts.
+    pub fn ends_soon(&self) -> bool {
+        let left = match self.response.as_ref().map(|response| &response.body) {
+            Some(Body::File(part)) => part.left,
+            Some(Body::Parts(parts)) => parts.iter().map(Part::length).sum(),
+            _ => 0,
+        };
+        left <= SHORT
     }
 
     /// Whether a file is sent behind the bytes.

@@ -18,7 +18,7 @@ use super::h1::{Answered, Http1, Next, NextHead, Reading};
 use super::h2::{self, Http2, is_preface};
 use super::idle;
 use super::log_guard::LogGuard;
-use super::output::{self, Coding, Output, Persistence, SLICES_PER_TURN, Sent};
+use super::output::{self, Coding, Output, Persistence, Sent, TURN};
 use super::stream::Stream;
 use super::table::TableEntry;
 use super::tls::Failure;
@@ -447,15 +447,15 @@ impl Task {
         // Every request has its log line, also when this task is dropped or panics.
         let connections = self.connections.clone();
         let mut output = LogGuard::new(&connections.services, output);
-        let mut slices = 0;
+        let mut turn_start = output.sent();
         let result = loop {
             match self.send_some(&mut output).await {
                 Ok(Sent::All) => break self.pass_bytes(&mut output).await,
                 Ok(Sent::Slice) => {
                     self.waited = Waited::Yes;
-                    slices += 1;
-                    if slices % SLICES_PER_TURN == 0 {
+                    if output.sent() - turn_start >= TURN {
                         tokio::task::yield_now().await;
+                        turn_start = output.sent();
                     }
                 }
                 Ok(Sent::NeedsBody) => {
