@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::fields::{digits, is_name, text_len, token_len, trim_ows};
 use crate::framing::{self, Framing, FramingError};
-use crate::head::{Field, Version};
+use crate::head::{Field, Persistence, Version};
 use crate::known::{KnownField, KnownFields, NOT_PASSED_ON};
 use crate::status::Status;
 
@@ -139,14 +139,13 @@ fn is_control(byte: u8) -> bool {
 
 impl HeadLines {
     pub fn new(limits: Limits) -> HeadLines {
-        HeadLines {
-            limits,
-            section: FieldSection::default(),
-            start: 0,
-            count: 0,
-            size: 0,
-            state: LineState::Start,
-        }
+        HeadLines::over(FieldSection::default(), limits)
+    }
+
+    /// As `new`, in the memory of a section that is not needed any more.
+    pub fn over(mut section: FieldSection, limits: Limits) -> HeadLines {
+        section.clear();
+        HeadLines { limits, section, start: 0, count: 0, size: 0, state: LineState::Start }
     }
 
     /// Reads up to the end of a line. Removes the consumed bytes from `input`.
@@ -349,6 +348,12 @@ impl PartialEq for FieldSection {
 impl Eq for FieldSection {}
 
 impl FieldSection {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.lines.clear();
+        self.known = KnownFields::EMPTY;
+    }
+
     #[inline]
     fn push(&mut self, line: FieldLine) {
         self.known = line.known.into_iter().fold(self.known, KnownFields::with);
@@ -421,11 +426,6 @@ impl FieldSection {
             .map(trim_ows)
     }
 
-    /// Whether the only option of `Connection` is `keep-alive`, as in most heads, or there is none.
-    pub fn is_kept_alive(&self) -> bool {
-        self.values_of(KnownField::Connection).all(|value| is_name(value, "keep-alive"))
-    }
-
     /// Removes the fields `NOT_PASSED_ON`.
     pub fn remove_not_passed_on(&mut self) {
         if self.known.has_any_of(NOT_PASSED_ON) {
@@ -434,12 +434,15 @@ impl FieldSection {
         }
     }
 
-    /// Removes the fields `NOT_PASSED_ON`, and those that `Connection` names (RFC 9110 §7.6.1).
-    pub fn remove_hop_by_hop(&mut self) {
-        // Most heads. They need no list.
-        if self.is_kept_alive() {
-            return self.remove_not_passed_on();
+    /// Removes the fields `NOT_PASSED_ON`, and those that `Connection` names (RFC 9110 §7.6.1). Returns what its options
+    /// say of the connection (RFC 9112 §9.3): `KeepAlive`, unless one of them is `close`.
+    pub fn remove_hop_by_hop(&mut self) -> Persistence {
+        // The only option in most heads. They need no list.
+        if self.values_of(KnownField::Connection).all(|value| is_name(value, "keep-alive")) {
+            self.remove_not_passed_on();
+            return Persistence::KeepAlive;
         }
+        let closes = self.connection_options().any(|option| is_name(option, "close"));
         let options = self.connection_options().filter(|option| !NOT_PASSED_ON.has_name(option));
         let options: Vec<Vec<u8>> = options.map(<[u8]>::to_vec).collect();
         if !options.is_empty() {
@@ -447,6 +450,7 @@ impl FieldSection {
             self.retain(|line, bytes| !is_option(line.field(bytes).name));
         }
         self.remove_not_passed_on();
+        if closes { Persistence::Close } else { Persistence::KeepAlive }
     }
 
     /// Removes all fields of this kind.
@@ -465,9 +469,17 @@ impl FieldLine {
     /// all positions within 32 bits.
     #[inline]
     fn of(start: usize, line: &[u8], colon: usize) -> FieldLine {
-        let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');
-        let spaces = line[colon + 1..].iter().take_while(is_space).count();
-        let value = trim_ows(&line[colon + 1 + spaces..]).len();
+        let behind = &line[colon + 1..];
+        let (spaces, value) = match behind {
+            // Nearly all lines: one space, and a value that neither begins nor ends with one.
+            [b' ', value @ ..] if !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) => {
+                (1, value.len())
+            }
+            _ => {
+                let spaces = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+                (spaces, trim_ows(&behind[spaces..]).len())
+            }
+        };
         let from = start + colon + 1 + spaces;
         FieldLine {
             start: start as u32,

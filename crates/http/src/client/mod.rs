@@ -67,7 +67,12 @@ pub struct ResponseError {
 
 impl Parser {
     pub fn new(limits: Limits) -> Parser {
-        let (lines, persistence) = (HeadLines::new(limits), Persistence::KeepAlive);
+        Parser::over(FieldSection::default(), limits)
+    }
+
+    /// As `new`, in the memory of a section that is not needed any more.
+    pub fn over(section: FieldSection, limits: Limits) -> Parser {
+        let (lines, persistence) = (HeadLines::over(section, limits), Persistence::KeepAlive);
         Parser { lines, status_line: None, persistence, may_switch: false }
     }
 
@@ -149,12 +154,11 @@ impl Parser {
         }
         let mut fields = self.lines.into_section();
         let framing = fields.framing(version).map_err(|error| whole(LineError::Framing(error)))?;
-        let closes = version == Version::Http10
-            || !fields.is_kept_alive()
-                && fields.connection_options().any(|option| option.eq_ignore_ascii_case(b"close"));
-        let persistence = if closes { Persistence::Close } else { self.persistence };
         let trailer = trailers::announced(fields.values_of(KnownField::Trailer), |_| false);
-        fields.remove_hop_by_hop();
+        let persistence = match (version, fields.remove_hop_by_hop()) {
+            (Version::Http10, _) | (_, Persistence::Close) => Persistence::Close,
+            _ => self.persistence,
+        };
         Ok(Head { status, framing, persistence, fields, upgrade: None, trailer })
     }
 

@@ -15,7 +15,11 @@ fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 }
 
 fn read_within<'a>(limits: Limits, parts: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let (mut parser, mut used) = (Parser::new(limits), 0);
+    read_by(Parser::new(limits), parts)
+}
+
+fn read_by<'a>(mut parser: Parser, parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut used = 0;
     let mut interim = String::new();
     for part in parts {
         let mut rest = part;
@@ -149,6 +153,13 @@ proptest! {
         let (start, end) = input.split_at(at.index(input.len()));
         prop_assert_eq!(read([start, end]), read([&*input]));
         prop_assert_eq!(read(input.chunks(1)), read([&*input]));
+    }
+
+    #[test]
+    fn the_memory_of_an_earlier_head_does_not_change_the_result(earlier in input(), input in input()) {
+        let section = final_head([&*earlier]).map(|head| head.fields).unwrap_or_default();
+        let parser = Parser::over(section, Limits::default());
+        prop_assert_eq!(read_by(parser, [&*input]), read([&*input]));
     }
 
     #[test]

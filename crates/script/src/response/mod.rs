@@ -81,7 +81,12 @@ type Fault = (Cause, Option<usize>);
 
 impl Parser {
     pub fn new(limits: Limits) -> Parser {
-        Parser { lines: HeadLines::new(limits), status_line: None }
+        Parser::over(FieldSection::default(), limits)
+    }
+
+    /// As `new`, in the memory of a section that is not needed any more.
+    pub fn over(section: FieldSection, limits: Limits) -> Parser {
+        Parser { lines: HeadLines::over(section, limits), status_line: None }
     }
 
     pub fn receive(mut self, input: &[u8]) -> Step {
@@ -134,7 +139,8 @@ impl Parser {
         let (kind, status, framing) = result?;
         let mut fields = self.lines.into_section();
         match self.status_line {
-            Some(_) => fields.remove_hop_by_hop(),
+            // What it says of a connection means nothing here.
+            Some(_) => _ = fields.remove_hop_by_hop(),
             None => fields.remove_not_passed_on(),
         }
         fields.remove(KnownField::Status);
