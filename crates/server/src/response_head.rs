@@ -63,7 +63,7 @@ impl<'a> HeadWriter<'a> {
     fn begin(site: &Site, builder: Builder, route: Option<&'a Route>) -> HeadWriter<'a> {
         // No route sets or removes it.
         let builder = match &site.server_header {
-            Some(name) => builder.field("Server", name),
+            Some(name) => builder.received(Field { name: b"Server", value: name.as_bytes() }),
             None => builder,
         };
         HeadWriter { builder, route, origin: PageOrigin::Site }
