@@ -133,7 +133,7 @@ struct Exchange<'a> {
     raw: Option<Box<RawReading<'a>>>,
     sending: Sending<'a>,
     /// `None`: the request has not been sent to an application.
-    sent: Option<Box<SentRequest>>,
+    sent: Option<SentRequest>,
 }
 
 /// What a plan results in.
@@ -201,12 +201,12 @@ impl Responder {
         self: &Rc<Self>,
         request: Request<'_>,
         body: RequestBody,
-        sent: Option<Box<SentRequest>>,
+        sent: Option<SentRequest>,
     ) -> Response {
         let leaves = self.is_for_another_server(request.head, request.connection.client);
         // Other servers learn nothing of the traces of this site.
         let trace = self.services.access.tracer.as_ref().filter(|_| !leaves).map(|tracer| {
-            let trace = sent.as_ref().and_then(|sent| sent.trace);
+            let trace = sent.as_ref().and_then(SentRequest::trace);
             trace.unwrap_or_else(|| tracer.begin(request.head))
         });
         let context = trace.map(|trace| trace.fields(request.head));

@@ -68,7 +68,7 @@ pub enum Next {
     /// It responds to the next request in a task, because that has to wait, or has a body.
     Respond(NextHead),
     /// It awaits the response of an application, which has the next request.
-    Receive(NextHead, Box<SentRequest>),
+    Receive(NextHead, SentRequest),
 }
 
 /// The head of the next request, which the task takes from the input.

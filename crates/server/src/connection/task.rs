@@ -245,10 +245,10 @@ impl Task {
     }
 
     /// Awaits the response of an application to the next request.
-    async fn receive(&mut self, head: NextHead, mut sent: Box<SentRequest>) -> Result<Output, Interruption> {
+    async fn receive(&mut self, head: NextHead, sent: SentRequest) -> Result<Output, Interruption> {
         let bytes = self.take_head(head);
         self.transport.begin_without_body();
-        match poll_fn(|cx| self.poll_answer(cx, &mut sent)).await? {
+        match poll_fn(|cx| self.poll_answer(cx, &sent)).await? {
             Some(answer) => self.complete(&bytes, answer),
             // Boxed: it is rare, and would be most of this future, which every request moves.
             None => Box::pin(self.respond(bytes, Some(sent))).await,
@@ -259,7 +259,7 @@ impl Task {
     fn poll_answer(
         &self,
         cx: &mut Context<'_>,
-        sent: &mut SentRequest,
+        sent: &SentRequest,
     ) -> Poll<Result<Option<Answer>, Interruption>> {
         if let Poll::Ready(answer) = sent.poll_receive(cx) {
             return Poll::Ready(Ok(answer));
@@ -286,11 +286,7 @@ impl Task {
     }
 
     /// Answers the request with this head. `sent`: it has been sent to an application.
-    async fn respond(
-        &mut self,
-        bytes: Rc<[u8]>,
-        sent: Option<Box<SentRequest>>,
-    ) -> Result<Output, Interruption> {
+    async fn respond(&mut self, bytes: Rc<[u8]>, sent: Option<SentRequest>) -> Result<Output, Interruption> {
         let mut store = Box::new(FieldStore::new());
         let Ok(Some((mut head, _))) = parse(&bytes, &mut store, &self.connections.services.site.limits.head)
         else {

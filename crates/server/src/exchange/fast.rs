@@ -23,7 +23,7 @@ pub enum Unfinished {
     /// The response has to wait for something.
     Waits,
     /// The request has been sent to an application.
-    Sent(Box<SentRequest>),
+    Sent(SentRequest),
 }
 
 impl<'a> Exchange<'a> {

@@ -1,5 +1,6 @@
 //! Scripts and applications: forwarding a request to one, and acting on its response, or on that of an authorizer.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use site::forwarding::{Forwards, Spelling};
@@ -33,7 +34,7 @@ impl Exchange<'_> {
         &self,
         plan: &Plan<'_, '_>,
         fallback: Option<&FallbackVariables>,
-    ) -> Option<Box<SentRequest>> {
+    ) -> Option<SentRequest> {
         let (PlannedAction::Upstream(planned), Sending::Yes(arrival)) = (&plan.action, self.sending) else {
             return None;
         };
@@ -137,8 +138,8 @@ impl Exchange<'_> {
         }
         let body = std::mem::replace(&mut self.body, RequestBody::None);
         let sent = self.sent.take();
-        if let Some(log) = sent.as_ref().and_then(|sent| sent.log()) {
-            self.upstream = Some(log.clone());
+        if let Some(sent) = &sent {
+            self.upstream = Some(Rc::new(sent.upstream_log()));
         }
         let log = self.upstream.get_or_insert_default().clone();
         let upstreams = &self.responder.upstreams;

@@ -24,6 +24,7 @@ use crate::spawner::Spawner;
 use crate::upstream::Upstreams;
 use crate::upstream::concurrency::ConcurrencyLimit;
 use crate::upstream::idle_connections::IdleConnections;
+use crate::upstream::immediate::SentRequests;
 
 /// A worker's means to respond to requests.
 pub struct Responder {
@@ -75,8 +76,16 @@ impl Responder {
         let concurrency = ConcurrencyLimit::new(&services.site);
         let asserted = services.site.asserted_fields();
         let upgrades = Semaphore::new(services.site.limits.upgraded);
-        let upstreams =
-            Upstreams { services: services.clone(), concurrency, spawner, pools, upgrades, asserted };
+        let upstreams = Upstreams {
+            services: services.clone(),
+            concurrency,
+            spawner,
+            pools,
+            upgrades,
+            asserted,
+            outgoing: Cell::default(),
+            sent: SentRequests::default(),
+        };
         let (upstreams, cache) = (Rc::new(upstreams), Cache::new(services.clone()));
         let (needs, answers) = (Needs::of(&services.site), Answers::default());
         let (limits, dry_runs) = (limits::of_process(), LineLimit::default());

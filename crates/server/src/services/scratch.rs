@@ -4,6 +4,7 @@
 use site::memory;
 use site::model::Limits;
 use taipan_h2::fields::FieldList;
+use taipan_http::client::lines::FieldSection;
 
 use crate::log::access::Records;
 
@@ -14,9 +15,20 @@ pub struct Scratch {
     out: Vec<u8>,
     /// For the head and the body of a response.
     head: Vec<u8>,
+    /// For the fields of an upstream's response.
+    section: FieldSection,
     records: Records,
     /// The field list of an HTTP/2 request.
     pub fields: FieldList,
+}
+
+/// What a response of an upstream is received in, and made in for the client.
+pub struct ResponseBuffers<'a> {
+    pub space: &'a mut [u8],
+    /// Empty. It can be taken for the response to the client.
+    pub head: &'a mut Vec<u8>,
+    /// Its memory can be taken for the fields.
+    pub section: &'a mut FieldSection,
 }
 
 /// Input of a connection in the worker's buffer. After the next `await`, that of another connection may be in its
@@ -55,8 +67,15 @@ impl Scratch {
     pub fn new(limits: &Limits) -> Scratch {
         let input = memory::input(limits) as usize;
         let buffer = vec![0; memory::buffer(limits) as usize].into();
-        let (out, head) = (Vec::new(), Vec::new());
-        Scratch { buffer, input, out, head, records: Records::default(), fields: FieldList::new() }
+        Scratch {
+            buffer,
+            input,
+            out: Vec::new(),
+            head: Vec::new(),
+            section: FieldSection::default(),
+            records: Records::default(),
+            fields: FieldList::new(),
+        }
     }
 
     /// Copies input that is not used yet to the start of the buffer, and returns the space behind it for more. Together
@@ -88,9 +107,9 @@ impl Scratch {
         (std::mem::take(&mut self.out), std::mem::take(&mut self.records))
     }
 
-    /// As `space`, with an empty buffer that can be taken for a response.
-    pub fn space_and_head(&mut self) -> (&mut [u8], &mut Vec<u8>) {
-        (&mut self.buffer[..memory::BUFFER as usize], &mut self.head)
+    pub fn response_buffers(&mut self) -> ResponseBuffers<'_> {
+        let space = &mut self.buffer[..memory::BUFFER as usize];
+        ResponseBuffers { space, head: &mut self.head, section: &mut self.section }
     }
 
     /// Keeps the memory of a response that has been sent, if it is larger than what there is.

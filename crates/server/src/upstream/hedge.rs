@@ -137,7 +137,7 @@ impl<'a> Hedger<'a> {
         let mut exchange =
             Exchange::new(services, transport, kind, timeouts, request, BodySource::Empty, began);
         exchange.upstream_name = endpoint_name.unwrap_or_else(|| request.upstream_name.clone());
-        exchange.attempt = log;
+        exchange.attempt = Some(log);
         Some((endpoint, exchange))
     }
 }

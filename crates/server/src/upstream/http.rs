@@ -194,31 +194,30 @@ impl Transport for Http {
     }
 }
 
-/// The head of the request, whose body has `length` bytes. The client is named by this server alone, and the user by
-/// its authorizers, in `asserted`.
-pub fn request_head(
+/// Appends the head of the request, whose body has `length` bytes. The client is named by this server alone, and the
+/// user by its authorizers, in `asserted`.
+pub fn write_request_head(
     head: &Head<'_>,
     (client, via): (Peer, Via),
     length: Option<u64>,
     (forwarding, spelling): (&Forwarding, Spelling),
     asserted: &[(&str, &[u8])],
     next: Next<'_>,
-) -> Vec<u8> {
+    out: &mut Vec<u8>,
+) {
     let fields = head.fields.iter().map(|field| field.name.len() + field.value.len() + b": \r\n".len());
-    let mut out = Vec::with_capacity(
-        OWN_BYTES + head.raw_target.len() + 3 * head.authority.len() + fields.sum::<usize>(),
-    );
+    out.reserve(OWN_BYTES + head.raw_target.len() + 3 * head.authority.len() + fields.sum::<usize>());
     let path = head.target.path().map_or("*".into(), |path| forwarding.path(path, spelling));
-    put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
+    put(out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
     if let Some(query) = head.target.query() {
-        put(&mut out, &[b"?", query.as_bytes()]);
+        put(out, &[b"?", query.as_bytes()]);
     }
     let host = forwarding.host.as_ref().map_or(head.authority, |host| host.as_bytes());
-    put(&mut out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
+    put(out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
     let forwards = Forwards::of(head.values("max-forwards"));
     let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
     let has_key = matches!(next, Next::Upgrade(_, Some(_)));
-    put_fields(head, &mut out, |name| {
+    put_fields(head, out, |name| {
         let is_claim = match via {
             Via::Nothing => forwarded::is_claim(name),
             Via::TrustedProxy => forwarded::is_interpreted(name),
@@ -228,23 +227,22 @@ pub fn request_head(
         !is_claim && !forwarding.replaces(name) && !is_written
     });
     if counts_forwards {
-        forwards.write(&mut out);
+        forwards.write(out);
     }
     for (name, value) in forwarding.fields.iter().filter_map(HeaderRule::field) {
-        put(&mut out, &[name.as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+        put(out, &[name.as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
     }
     for (name, value) in asserted {
-        put(&mut out, &[name.as_bytes(), b": ", value, b"\r\n"]);
+        put(out, &[name.as_bytes(), b": ", value, b"\r\n"]);
     }
-    put_origin(head, client, forwarding, &mut out);
+    put_origin(head, client, forwarding, out);
     if let Some(bytes) = length {
         out.extend_from_slice(b"Content-Length: ");
-        write_number(bytes, &mut out);
+        write_number(bytes, out);
         out.extend_from_slice(b"\r\n");
     }
     let accepts = Accepts::of(head, forwarding);
-    put_end(next, accepts, &mut out);
-    out
+    put_end(next, accepts, out);
 }
 
 /// The head of a request that a forward proxy, `name`, sends to the server of its URL: as the client has sent it

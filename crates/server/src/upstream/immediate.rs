@@ -6,7 +6,7 @@ mod fastcgi;
 mod http;
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::path::Path;
 use std::pin::{Pin, pin};
@@ -22,6 +22,8 @@ use site::model::{Route, Script};
 use site::plan::UpstreamPlan;
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream};
+use slab::Slab;
+use taipan_http::client::lines::FieldSection;
 use taipan_http::head::{Field, Head, Method, Persistence};
 use taipan_http::known::KnownField;
 use tokio::task::unconstrained;
@@ -41,12 +43,21 @@ use crate::pool::{Check, PooledConnection};
 use crate::request::Arrival;
 use crate::response::{RequestOrigin, Response};
 use crate::response_head::HeadWriter;
-use crate::services::Services;
+use crate::services::{ResponseBuffers, Services};
 use crate::stats::Count;
-use crate::trace::Trace;
+use crate::trace::{ParentOf, Trace};
 
 /// Bytes of the status line and of the fields that this server adds to most responses.
 const OWN_BYTES: usize = 256;
+
+/// The number of the attempt by which a request is sent at once.
+const FIRST_ATTEMPT: u32 = 0;
+
+/// The most memory that is kept for the bytes of the next request.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// A table for more requests is not kept when the last of them has ended.
+const KEPT_REQUESTS: usize = 128;
 
 /// A request that may be sent to an application.
 #[derive(Clone)]
@@ -64,9 +75,19 @@ pub struct Outgoing<'a> {
     pub trace: Option<Trace>,
 }
 
-/// A request that has been sent.
+/// A request that has been sent. It is in the table of its worker until this is dropped.
 pub struct SentRequest {
     upstreams: Rc<Upstreams>,
+    key: usize,
+}
+
+/// The requests of a worker that have been sent. In a table, their memory is used again at once: as allocations, more
+/// than a few at the same time are slow.
+#[derive(Default)]
+pub struct SentRequests(RefCell<Slab<Outstanding>>);
+
+/// A request whose response is awaited.
+struct Outstanding {
     host: usize,
     route: RouteId,
     /// `None`: the driver has it, or it is in its pool again.
@@ -79,10 +100,8 @@ pub struct SentRequest {
     received: Vec<u8>,
     /// By `clock::micros`.
     began: u64,
-    /// `None`: nothing shows the upstream.
-    log: Option<(Rc<UpstreamLog>, AttemptLog)>,
     /// `None`: requests have no trace.
-    pub trace: Option<Trace>,
+    trace: Option<Trace>,
     running: Running,
     /// `None`: nothing is due before the driver goes on.
     timer: Option<Pin<Box<Sleep>>>,
@@ -95,7 +114,7 @@ pub struct Rest {
     pub unsent: Vec<u8>,
     pub received: Vec<u8>,
     pub began: Instant,
-    pub attempt: Option<AttemptLog>,
+    pub attempt: AttemptLog,
 }
 
 /// A response of which one read has all.
@@ -115,7 +134,7 @@ pub struct Answer {
 
 impl SentRequest {
     /// Sends the request by a connection that is idle. `None`: it needs the driver, and the application has none of it.
-    pub fn send(upstreams: &Rc<Upstreams>, outgoing: &Outgoing<'_>) -> Option<Box<SentRequest>> {
+    pub fn send(upstreams: &Rc<Upstreams>, outgoing: &Outgoing<'_>) -> Option<SentRequest> {
         let services = &upstreams.services;
         let &Outgoing { head, client, host, planned, trace, .. } = outgoing;
         let route = services.site.hosts.at(host).routes.get(planned.route);
@@ -127,24 +146,21 @@ impl SentRequest {
         let pool = upstreams.pools.get(upstream_id)?;
         let began = clock::micros();
         let mut connection = pool.take_ready(Choice::Any, &[], Check::Events, began)?;
-        let Some((fastcgi, bytes)) = write(services, upstream, script, outgoing, &mut connection) else {
+        let mut bytes = upstreams.outgoing.take();
+        bytes.clear();
+        let Some(fastcgi) = write(services, upstream, script, outgoing, &mut connection, &mut bytes) else {
             connection.release(began);
             return None;
         };
-        let log = services.access.names_upstreams(host).then(|| {
-            let log = Rc::new(UpstreamLog::of_trace(services.access.sends_spans_of(trace)));
-            let attempt = log.begin_at(began, pool.name(), upstream.protocol);
-            attempt.on_endpoint(connection.endpoint_address());
-            (log, attempt)
-        });
-        let parent = log.as_ref().and_then(|(_, attempt)| attempt.parent());
-        let bytes = match parent {
-            Some(parent) => parent.written(&bytes),
-            None => bytes,
-        };
-        let unsent = send_at_once(&connection, bytes)?;
+        if let Some(ids) = services.access.sends_spans_of(trace) {
+            bytes = ParentOf::new(ids, FIRST_ATTEMPT).written(&bytes);
+        }
+        let unsent = send_at_once(&connection, &bytes)?;
+        // What one large request has needed is not kept.
+        if bytes.capacity() <= KEPT_BYTES {
+            upstreams.outgoing.set(bytes);
+        }
         services.counts.add(Count::UpstreamRequests, 1);
-        log.iter().for_each(|(_, attempt)| attempt.on_idle_connection());
         let running = services.access.recent.run(&LoggedRequest {
             client,
             // It is still idle.
@@ -156,8 +172,7 @@ impl SentRequest {
             began,
             tls: None,
         });
-        Some(Box::new(SentRequest {
-            upstreams: upstreams.clone(),
+        let key = upstreams.sent.0.borrow_mut().insert(Outstanding {
             host,
             route: planned.route,
             connection: Some(connection),
@@ -165,54 +180,102 @@ impl SentRequest {
             unsent,
             received: Vec::new(),
             began,
-            log,
             trace,
             running,
             timer: None,
-        }))
+        });
+        Some(SentRequest { upstreams: upstreams.clone(), key })
     }
 
-    /// What is left of the exchange. `None`: nothing, as the response was whole.
-    pub fn into_rest(mut self: Box<SentRequest>) -> Option<Rest> {
+    fn with<T>(&self, act: impl FnOnce(&mut Outstanding, &Upstreams) -> T) -> T {
+        act(&mut self.upstreams.sent.0.borrow_mut()[self.key], &self.upstreams)
+    }
+
+    /// What is left of the exchange, with its attempt in `log`. `None`: nothing, as the response was whole.
+    pub fn into_rest(self, log: &Rc<UpstreamLog>) -> Option<Rest> {
+        self.with(|request, upstreams| request.take_rest(upstreams, log))
+    }
+
+    /// The request came by this connection.
+    pub fn connect(&self, connection: Option<ConnectionId>) {
+        self.with(|request, _| request.running.connect(connection));
+    }
+
+    /// `None`: requests have no trace.
+    pub fn trace(&self) -> Option<Trace> {
+        self.with(|request, _| request.trace)
+    }
+
+    /// For the attempts of the request. The first is that by which it was sent.
+    pub fn upstream_log(&self) -> UpstreamLog {
+        self.with(|request, upstreams| request.upstream_log(&upstreams.services))
+    }
+
+    /// The response. `None`: there is none yet, or more to it, and the driver goes on. The caller polls for less than
+    /// two ticks.
+    pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+        self.with(|request, upstreams| request.poll_receive(upstreams, cx))
+    }
+}
+
+impl Drop for SentRequest {
+    fn drop(&mut self) {
+        let mut requests = self.upstreams.sent.0.borrow_mut();
+        let request = requests.try_remove(self.key);
+        if requests.is_empty() && requests.capacity() > KEPT_REQUESTS {
+            *requests = Slab::new();
+        }
+        drop(requests);
+        drop(request);
+    }
+}
+
+impl Outstanding {
+    fn take_rest(&mut self, upstreams: &Upstreams, log: &Rc<UpstreamLog>) -> Option<Rest> {
+        let attempt = self.attempt(upstreams, log)?;
         let connection = self.connection.take()?;
         let (unsent, received) = (std::mem::take(&mut self.unsent), std::mem::take(&mut self.received));
-        let attempt = self.log.take().map(|(_, attempt)| attempt);
         let age = Duration::from_micros(clock::micros().saturating_sub(self.began));
         let now = Instant::now();
         let began = now.checked_sub(age).unwrap_or(now);
         Some(Rest { connection, fastcgi: self.fastcgi, unsent, received, began, attempt })
     }
 
-    /// The request came by this connection.
-    pub fn connect(&self, connection: Option<ConnectionId>) {
-        self.running.connect(connection);
+    fn upstream_log(&self, services: &Services) -> UpstreamLog {
+        UpstreamLog::of_trace(services.access.sends_spans_of(self.trace))
     }
 
-    /// What the log has of the upstream.
-    pub fn log(&self) -> Option<&Rc<UpstreamLog>> {
-        self.log.as_ref().map(|(log, _)| log)
+    /// The attempt by which it was sent, in `log`. `None`: it has had its response.
+    fn attempt(&self, upstreams: &Upstreams, log: &Rc<UpstreamLog>) -> Option<AttemptLog> {
+        let address = self.connection.as_ref()?.endpoint_address();
+        let id = self.route(&upstreams.services).upstream()?;
+        let name = upstreams.pools.get(id)?.name();
+        let attempt = log.begin_at(self.began, name, self.upstream(&upstreams.services)?.protocol);
+        attempt.on_endpoint(address);
+        attempt.on_idle_connection();
+        Some(attempt)
     }
 
-    fn route(&self) -> &Route {
-        self.upstreams.services.site.hosts.at(self.host).routes.get(self.route)
+    fn route<'a>(&self, services: &'a Services) -> &'a Route {
+        services.site.hosts.at(self.host).routes.get(self.route)
     }
 
-    /// The response. `None`: there is none yet, or more to it, and the driver goes on. The caller polls for less than
-    /// two ticks.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+    fn poll_receive(&mut self, upstreams: &Upstreams, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
         let Some(connection) = self.connection.as_ref().filter(|_| self.unsent.is_empty()) else {
             return Poll::Ready(None);
         };
-        let mut scratch = self.upstreams.services.scratch.borrow_mut();
-        let (space, head) = scratch.space_and_head();
+        let mut scratch = upstreams.services.scratch.borrow_mut();
+        let ResponseBuffers { space, head, section } = scratch.response_buffers();
         let Poll::Ready(received) = connection.stream.poll_read(cx, space) else {
             drop(scratch);
-            return self.poll_deadline(cx).map(|()| None);
+            return self.poll_deadline(&upstreams.services, cx).map(|()| None);
         };
         // The driver meets an error again.
         let received = &space[..received.unwrap_or(0)];
         let now = clock::micros();
-        let Some((response, persistence)) = self.respond(received, std::mem::take(head), now) else {
+        let Some((response, persistence)) =
+            self.respond(upstreams, received, std::mem::take(head), section, now)
+        else {
             let received = received.to_vec();
             drop(scratch);
             self.received = received;
@@ -232,8 +295,8 @@ impl SentRequest {
 
     /// Ready when a timeout or a second endpoint is due, which is for the driver. There is a timer only if that may be
     /// before the caller stops polling.
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(upstream) = self.upstream() else { return Poll::Ready(()) };
+    fn poll_deadline(&mut self, services: &Services, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(upstream) = self.upstream(services) else { return Poll::Ready(()) };
         let hedge_after = upstream.hedging.as_ref().map_or(Duration::MAX, |hedging| hedging.after);
         let wait = upstream.first_byte.min(upstream.total).min(hedge_after);
         if wait > 2 * clock::TICK {
@@ -243,20 +306,27 @@ impl SentRequest {
         self.timer.get_or_insert_with(|| Box::pin(sleep(wait))).as_mut().poll(cx)
     }
 
-    fn upstream(&self) -> Option<&Upstream> {
-        self.upstreams.services.site.upstreams.get(self.route().upstream()?)
+    fn upstream<'a>(&self, services: &'a Services) -> Option<&'a Upstream> {
+        services.site.upstreams.get(self.route(services).upstream()?)
     }
 
-    /// The response for the client, made in `buffer`. `now`: by `clock::micros`. `None`: `received` is not a whole
-    /// response, or means more than a response to the client.
-    fn respond(&self, received: &[u8], mut buffer: Vec<u8>, now: u64) -> Option<(Response, Persistence)> {
-        let services = &self.upstreams.services;
+    /// The response for the client, made in `buffer`. Its fields are read into `section`. `now`: by `clock::micros`.
+    /// `None`: `received` is not a whole response, or means more than a response to the client.
+    fn respond(
+        &self,
+        upstreams: &Upstreams,
+        received: &[u8],
+        mut buffer: Vec<u8>,
+        section: &mut FieldSection,
+        now: u64,
+    ) -> Option<(Response, Persistence)> {
+        let services = &upstreams.services;
+        let space = std::mem::take(section);
         let WholeResponse { head, content, persistence } = match self.fastcgi {
-            Some(id) => fastcgi::response(self.connection.as_ref()?, id, received)?,
-            None => http::response(received)?,
+            Some(id) => fastcgi::response(self.connection.as_ref()?, id, space, received)?,
+            None => http::response(space, received)?,
         };
-        let route = self.route();
-        let upstream = services.site.upstreams.get(route.upstream()?)?;
+        let (route, upstream) = (self.route(services), self.upstream(services)?);
         let has_failed = upstream.health.failure_status.contains(head.status);
         if has_failed || leads_elsewhere(&head) {
             return None;
@@ -279,22 +349,27 @@ impl SentRequest {
                 (None, None) => writer.received(field),
             };
         }
-        if let Some((_, attempt)) = &self.log {
-            attempt.on_response(head.status, content.len(), now);
-        }
         if head.status.allows_body() {
             writer = writer.length(content.len() as u64);
         }
-        let (upstream, trace) = (self.log().cloned(), self.trace);
+        let upstream = services.access.names_upstreams(self.host).then(|| {
+            let log = Rc::new(self.upstream_log(services));
+            if let Some(attempt) = self.attempt(upstreams, &log) {
+                attempt.on_response(head.status, content.len(), now);
+            }
+            log
+        });
+        let trace = self.trace;
         let has_origin = upstream.is_some() || trace.is_some();
         let origin = has_origin
             .then(|| Box::new(RequestOrigin { user: None, upstream, trace, watched: Cell::default() }));
         let response = Response { origin, ..Response::from_head(writer.finish_with(&content)) };
+        *section = head.fields;
         Some((response, persistence))
     }
 }
 
-impl Drop for SentRequest {
+impl Drop for Outstanding {
     fn drop(&mut self) {
         // It has had a request.
         if let Some(mut connection) = self.connection.take() {
@@ -308,32 +383,32 @@ impl Drop for SentRequest {
     }
 }
 
-/// The bytes of the whole request, and its ID on its connection. `None`: the request cannot be sent.
+/// Appends the whole request. Returns its ID, if the connection speaks FastCGI. `None`: the request cannot be sent.
 fn write(
     services: &Services,
     upstream: &Upstream,
     script: &Script,
     outgoing: &Outgoing<'_>,
     connection: &mut PooledConnection,
-) -> Option<(Option<RequestId>, Vec<u8>)> {
+    out: &mut Vec<u8>,
+) -> Option<Option<RequestId>> {
     let length = outgoing.head.framing.empty_length();
     if upstream.protocol == Protocol::FastCgi {
-        let (id, records) = fastcgi::request(services, script, outgoing, length, connection)?;
-        return Some((Some(id), records));
+        return fastcgi::write(services, script, outgoing, length, connection, out).map(Some);
     }
-    Some((None, http::request(script, outgoing, length)))
+    http::write(script, outgoing, length, out);
+    Some(None)
 }
 
 /// What the connection has not taken of `bytes`. `None`: it has failed.
-fn send_at_once(connection: &PooledConnection, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+fn send_at_once(connection: &PooledConnection, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut sent = 0;
     // One turn of the loop may send more requests than the runtime's budget of a task.
-    let sending = unconstrained(poll_fn(|cx| connection.stream.poll_send(cx, &bytes, &mut sent)));
+    let sending = unconstrained(poll_fn(|cx| connection.stream.poll_send(cx, bytes, &mut sent)));
     if let Poll::Ready(Err(_)) = pin!(sending).poll(&mut Context::from_waker(Waker::noop())) {
         return None;
     }
-    bytes.drain(..sent);
-    Some(bytes)
+    Some(bytes[sent..].to_vec())
 }
 
 /// Whether the request needs only a connection, and its response nothing but the route.

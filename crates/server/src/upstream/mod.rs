@@ -58,7 +58,7 @@ use self::head::HeadParser;
 use self::hedge::Hedger;
 use self::http::Http;
 use self::http2::Http2;
-use self::immediate::{Rest, SentRequest};
+use self::immediate::{Rest, SentRequest, SentRequests};
 use self::interim::Interims;
 use self::permission::BreakerPermit;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
@@ -94,6 +94,10 @@ pub struct Upstreams {
     pub upgrades: Semaphore,
     /// Fields that only authorizers set.
     pub asserted: Vec<String>,
+    /// Memory for the bytes of a request that is sent at once.
+    pub outgoing: Cell<Vec<u8>>,
+    /// Those that were sent so.
+    pub sent: SentRequests,
 }
 
 /// What an upstream's response leads to.
@@ -169,7 +173,7 @@ pub async fn forward(
     variables: &Additions,
     body: RequestBody,
     log: &Rc<UpstreamLog>,
-    sent: Option<Box<SentRequest>>,
+    sent: Option<SentRequest>,
 ) -> Outcome {
     try_forward(upstreams, request, handler, variables, &body, log, sent)
         .await
@@ -183,7 +187,7 @@ async fn try_forward(
     variables: &Additions,
     body: &RequestBody,
     log: &Rc<UpstreamLog>,
-    sent: Option<Box<SentRequest>>,
+    sent: Option<SentRequest>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let bodies = bodies(services, handler);
@@ -302,7 +306,7 @@ struct Application<'a> {
     breaker: BreakerPermit,
     interims: Interims<'a>,
     /// The first attempt, if the request has been sent.
-    sent: Cell<Option<Box<SentRequest>>>,
+    sent: Cell<Option<SentRequest>>,
 }
 
 impl Application<'_> {
@@ -334,7 +338,7 @@ struct Attempt {
     endpoint_name: Option<Rc<str>>,
     transport: Box<dyn Transport>,
     began: Instant,
-    log: Option<AttemptLog>,
+    log: AttemptLog,
 }
 
 impl Attempt {
@@ -366,7 +370,7 @@ impl Attempt {
         let message = message.as_ref().unwrap_or(&request.message);
         let transport = open(services, application.upstream, checkout, request, message)?;
         services.counts.add(Count::UpstreamRequests, 1);
-        Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log: Some(log) })
+        Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log })
     }
 
     fn resume(services: &Rc<Services>, request: &UpstreamRequest, rest: Rest) -> Attempt {
@@ -403,7 +407,7 @@ async fn forward_to_application(
     let was_out = upstream.managed().is_none() && pool.are_all_out();
     // At most once for each reused connection, `retries` times for a new one, and once alone.
     loop {
-        let attempt = match application.sent.take().and_then(SentRequest::into_rest) {
+        let attempt = match application.sent.take().and_then(|sent| sent.into_rest(log)) {
             Some(rest) => Attempt::resume(services, request, rest),
             None => Attempt::begin(services, application, request, &tried, log).await?,
         };
@@ -417,7 +421,7 @@ async fn forward_to_application(
         let (kind, timeouts) = (Kind::Application, Timeouts::of(upstream));
         let mut exchange = Exchange::new(services, transport, kind, timeouts, request, source, began);
         exchange.upstream_name = upstream_name.clone();
-        exchange.attempt = attempt;
+        exchange.attempt = Some(attempt);
         let (endpoint, answered) = match hedger.take() {
             Some(hedger) => Box::pin(hedger.receive_head(exchange, endpoint, began)).await,
             None => (endpoint, exchange.receive_answer(interims).await),

@@ -379,7 +379,10 @@ impl Handler {
             None => http::Next::of(persistence),
         };
         let client = (connection.client, connection.via);
-        http::request_head(head, client, length, (forwarding, self.spelling), &asserted, next)
+        let mut out = Vec::new();
+        let forwarding = (forwarding, self.spelling);
+        http::write_request_head(head, client, length, forwarding, &asserted, next, &mut out);
+        out
     }
 
     /// What a field becomes in the response to a client that has requested `host`. `None`: it stays.

@@ -8,6 +8,7 @@ use site::forwarding::Spelling;
 use site::memory;
 use site::model::Script;
 use site::upstream::Upstream;
+use taipan_http::client::lines::FieldSection;
 use taipan_http::framing::Framing;
 use taipan_http::head;
 use taipan_http::target::Scheme;
@@ -24,14 +25,15 @@ pub fn is_plain(upstream: &Upstream, outgoing: &Outgoing<'_>) -> bool {
     upstream.tls.is_none() && upstream.multiplex <= 1 && outgoing.arrival.scheme == Scheme::Http
 }
 
-/// The records of the whole request, which has no body. `None`: the request cannot be sent.
-pub fn request(
+/// Appends the records of the whole request, which has no body. Returns its ID. `None`: the request cannot be sent.
+pub fn write(
     services: &Services,
     script: &Script,
     outgoing: &Outgoing<'_>,
     length: Option<u64>,
     connection: &mut PooledConnection,
-) -> Option<(RequestId, Vec<u8>)> {
+    out: &mut Vec<u8>,
+) -> Option<RequestId> {
     let &Outgoing { head, client, group, arrival, host, ref folder, planned, .. } = outgoing;
     let (name, path_info) = (planned.script_name.clone(), planned.path_info.clone());
     let handler = Handler {
@@ -48,20 +50,20 @@ pub fn request(
     let connected = ConnectionInfo { id: None, client, group, via, local, tls: None };
     let environment = handler.environment(services, head, connected, length, &script.environment).ok()?;
     let client = connection.fastcgi.get_or_insert_with(|| Box::new(Client::new(1)));
-    let mut records = Vec::new();
-    let id = client.begin(Role::Responder, Persistence::KeepAlive, &environment, &mut records)?;
-    client.end_stdin(id, &mut records);
-    Some((id, records))
+    let id = client.begin(Role::Responder, Persistence::KeepAlive, &environment, out)?;
+    client.end_stdin(id, out);
+    Some(id)
 }
 
-/// `None`: this is not all of a response.
+/// `None`: this is not all of a response. Its fields have the memory of `section`.
 pub fn response<'a>(
     connection: &PooledConnection,
     id: RequestId,
+    section: FieldSection,
     received: &'a [u8],
 ) -> Option<WholeResponse<'a>> {
     let output = connection.fastcgi.as_ref()?.whole(id, received)?;
-    let Step::Head(head, used) = HeadParser::cgi().receive(&output) else { return None };
+    let Step::Head(head, used) = HeadParser::cgi_over(section).receive(&output) else { return None };
     let received = output.len() - used;
     let content = match output {
         // A script may write content all the same.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use site::forwarding::Spelling;
 use site::model::Script;
 use site::upstream::Upstream;
+use taipan_http::client::lines::FieldSection;
 use taipan_http::framing::Framing;
 use taipan_http::head::Head;
 
@@ -19,16 +20,16 @@ pub fn is_plain(upstream: &Upstream, script: &Script, head: &Head<'_>) -> bool {
     upstream.tls.is_none() && !upstream.http2 && Upgrade::requested(head, &script.forwarding).is_none()
 }
 
-/// The whole request, which has no body.
-pub fn request(script: &Script, outgoing: &Outgoing<'_>, length: Option<u64>) -> Vec<u8> {
+/// Appends the whole request, which has no body.
+pub fn write(script: &Script, outgoing: &Outgoing<'_>, length: Option<u64>, out: &mut Vec<u8>) {
     let &Outgoing { head, client, arrival, .. } = outgoing;
     let forwarding = (&script.forwarding, Spelling::Normalized);
-    http::request_head(head, (client, arrival.via), length, forwarding, &[], Next::Request)
+    http::write_request_head(head, (client, arrival.via), length, forwarding, &[], Next::Request, out);
 }
 
-/// `None`: this is not all of a response.
-pub fn response(received: &[u8]) -> Option<WholeResponse<'_>> {
-    let Step::Head(head, used) = HeadParser::http().receive(received) else { return None };
+/// `None`: this is not all of a response. Its fields have the memory of `section`.
+pub fn response(section: FieldSection, received: &[u8]) -> Option<WholeResponse<'_>> {
+    let Step::Head(head, used) = HeadParser::http_over(section).receive(received) else { return None };
     let content = &received[used..];
     is_whole(&head, content.len()).then_some(WholeResponse {
         persistence: head.persistence,
