@@ -63,6 +63,17 @@ pub fn python_packages() -> PathBuf {
     })
 }
 
+/// The source archive of a package of PyPI that `tests/run` has downloaded. Panics with its name if it is not there.
+pub fn python_source(name: &str) -> PathBuf {
+    let folder = own_programs().and_then(|folder| fs::read_dir(folder.join("python_sources")).ok());
+    let is_wanted = |path: &PathBuf| {
+        let rest = path.file_name().and_then(|own| own.to_str()?.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with('-') && rest.ends_with(".tar.gz"))
+    };
+    let found = folder.into_iter().flatten().flatten().map(|entry| entry.path()).find(is_wanted);
+    found.unwrap_or_else(|| panic!("the source of {name} is not downloaded; tests/run downloads it"))
+}
+
 /// The path of a system program, for a configuration. Debian's own files come first: a program of the same
 /// name in the user's home may be a wrapper script, and other users may not reach it. Some names end with a
 /// version, as `php-fpm8.2`. Panics if it is not installed.

@@ -12,7 +12,7 @@ async def echo(connection):
 
 
 async def main():
-    settings = {"max_size": None, "compression": None, "ping_interval": None}
+    settings = {"max_size": None, "ping_interval": None}
     async with serve(echo, "127.0.0.1", int(sys.argv[1]), **settings) as server:
         await server.serve_forever()
 
