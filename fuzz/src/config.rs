@@ -138,10 +138,11 @@ fn ends_well(plan: Plan<'_, '_>) {
         PlannedAction::Files(files) => drop(files.below()),
         PlannedAction::Upstream(planned) => {
             assert!(planned.upstream < MAX_APPLICATIONS);
-            for part in [&planned.script_name, &planned.path_info] {
+            let (script_name, path_info) = planned.script_name_and_path_info();
+            for part in [&script_name, &path_info] {
                 assert!(part.is_empty() || part.starts_with('/'));
             }
-            assert!(!planned.script_name.ends_with('/'));
+            assert!(!script_name.ends_with('/'));
         }
         PlannedAction::Redirect(redirect) => {
             let location = redirect.location(Some("q=a b\"\r\n"), b"example.org:80", Scheme::Http);

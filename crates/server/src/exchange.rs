@@ -53,7 +53,7 @@ use site::jwt::Jwt;
 use site::model::{Host, Listing, Route};
 use site::monitor::Monitor;
 use site::plan::{
-    Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan, UpstreamPlan, plan,
+    Cause, FallbackPlan, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan, plan,
 };
 use site::route::RouteId;
 use taipan_http::head::{Head, Method};
@@ -611,8 +611,9 @@ impl<'a> Exchange<'a> {
         fallback: Option<&FallbackVariables>,
     ) -> Result<Resolution<'a>, Box<DiskLookup>> {
         Ok(match action {
-            PlannedAction::Upstream(UpstreamPlan { route, script_name: name, path_info, .. }) => {
-                Resolution::Forward(route, Box::new(HandlerKind::Application { name, path_info }))
+            PlannedAction::Upstream(planned) => {
+                let (name, path_info) = planned.script_name_and_path_info();
+                Resolution::Forward(planned.route, Box::new(HandlerKind::Application { name, path_info }))
             }
             PlannedAction::Redirect(redirect) => Resolution::Response(self.redirect(route, &redirect)),
             PlannedAction::Status(status, Cause::NoScript) => Resolution::Absent(route, status),

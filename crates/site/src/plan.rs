@@ -45,7 +45,7 @@ pub struct Plan<'s, 'p> {
 #[derive(Debug)]
 pub enum PlannedAction<'s, 'p> {
     Files(FilesPlan<'s, 'p>),
-    Upstream(UpstreamPlan),
+    Upstream(UpstreamPlan<'s, 'p>),
     Redirect(RedirectPlan<'s, 'p>),
     Status(Status, Cause),
     Publish(&'s Text),
@@ -74,13 +74,13 @@ pub enum PlannedRoot<'s> {
 }
 
 #[derive(Debug)]
-pub struct UpstreamPlan {
+pub struct UpstreamPlan<'s, 'p> {
     pub route: RouteId,
     pub upstream: UpstreamId,
-    /// SCRIPT_NAME: empty, or with a slash in front and none at the end.
-    pub script_name: String,
-    /// PATH_INFO: empty, or with a slash in front.
-    pub path_info: String,
+    /// The path of the request, or the one that a rewrite led to.
+    path: SafePath<'p>,
+    /// SCRIPT_NAME is the part of `path` that matches it.
+    base: &'s Pattern,
 }
 
 #[derive(Debug)]
@@ -191,6 +191,21 @@ impl<'s, 'p> Plan<'s, 'p> {
     }
 }
 
+impl UpstreamPlan<'_, '_> {
+    /// SCRIPT_NAME: empty, or with a slash in front and none at the end; and PATH_INFO: empty, or with a slash in front.
+    pub fn script_name_and_path_info(&self) -> (String, String) {
+        let path = self.path.as_str();
+        let (name, path_info) = match self.base {
+            Pattern::Prefix(prefix) => {
+                let (name, path_info) = path.split_at(prefix.len().saturating_sub(1).min(path.len()));
+                (name, if prefix.is_empty() { ["/", path_info].concat() } else { path_info.to_owned() })
+            }
+            Pattern::Exact(_) | Pattern::Glob(_) => (path, String::new()),
+        };
+        (if name.is_empty() { String::new() } else { ["/", name].concat() }, path_info)
+    }
+}
+
 impl FilesPlan<'_, '_> {
     /// The path beneath `root`.
     pub fn below(&self) -> SafePath<'_> {
@@ -230,9 +245,7 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
             }
         },
         Action::Upstream(upstream) => {
-            let (script_name, path_info) = split_script_name(pattern, path.as_str());
-            let upstream = *upstream;
-            PlannedAction::Upstream(UpstreamPlan { route: id, upstream, script_name, path_info })
+            PlannedAction::Upstream(UpstreamPlan { route: id, upstream: *upstream, path, base: pattern })
         }
         Action::Redirect { status, to } => {
             PlannedAction::Redirect(RedirectPlan { status: *status, host, to, pattern, path })
@@ -288,7 +301,7 @@ pub fn plan_fallback<'s>(
     let path = fallback.path.clone();
     let mut plan = plan(host, path.clone());
     if let PlannedAction::Upstream(planned) = &mut plan.action {
-        (planned.script_name, planned.path_info) = split_script_name(&fallback.base, requested.as_str());
+        (planned.path, planned.base) = (requested.clone().into_owned(), &fallback.base);
     }
     let query = fallback.query.as_ref().map(|template| {
         let own = template.query(requested.as_str(), &fallback.base);
@@ -344,18 +357,6 @@ fn fallback_path_info(requested: &SafePath, fallback: &SafePath) -> String {
     let (requested, fallback) = (requested.as_str(), fallback.as_str());
     let folder = &fallback[..fallback.rfind('/').map_or(0, |slash| slash + 1)];
     ["/", requested.strip_prefix(folder).unwrap_or(requested)].concat()
-}
-
-/// SCRIPT_NAME and PATH_INFO for an upstream.
-fn split_script_name(pattern: &Pattern, path: &str) -> (String, String) {
-    let (name, path_info) = match pattern {
-        Pattern::Prefix(prefix) => {
-            let (name, path_info) = path.split_at(prefix.len().saturating_sub(1).min(path.len()));
-            (name, if prefix.is_empty() { ["/", path_info].concat() } else { path_info.to_owned() })
-        }
-        Pattern::Exact(_) | Pattern::Glob(_) => (path, String::new()),
-    };
-    (if name.is_empty() { String::new() } else { ["/", name].concat() }, path_info)
 }
 
 fn plan_files<'s, 'p>(
@@ -473,7 +474,10 @@ mod tests {
                 let location = redirect.location(query, b"Example.org:8080", Scheme::Http);
                 format!("{} {location}", redirect.status.code())
             }
-            PlannedAction::Upstream(planned) => format!("{} {}", planned.script_name, planned.path_info),
+            PlannedAction::Upstream(planned) => {
+                let (script_name, path_info) = planned.script_name_and_path_info();
+                format!("{script_name} {path_info}")
+            }
             PlannedAction::Publish(text) => text.body.clone(),
             PlannedAction::Monitor(monitor) => monitor.name().to_owned(),
             PlannedAction::Status(status, cause) => format!("{} {cause:?}", status.code()),

@@ -494,8 +494,9 @@ fn print_planned(
             match site.upstreams.get(planned.upstream) {
                 Some(upstream) if upstream.protocol == Protocol::Http => print_forwarding(route, asked.head),
                 _ => {
-                    terminal::out(format_args!("as        SCRIPT_NAME {}", planned.script_name));
-                    terminal::out(format_args!("          PATH_INFO {}", planned.path_info));
+                    let (script_name, path_info) = planned.script_name_and_path_info();
+                    terminal::out(format_args!("as        SCRIPT_NAME {script_name}"));
+                    terminal::out(format_args!("          PATH_INFO {path_info}"));
                     print_query(fallback);
                 }
             }

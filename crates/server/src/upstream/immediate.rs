@@ -70,7 +70,7 @@ pub struct Outgoing<'a> {
     pub host: usize,
     /// The folder of the host's name, if it has one.
     pub folder: Option<Rc<Path>>,
-    pub planned: &'a UpstreamPlan,
+    pub planned: &'a UpstreamPlan<'a, 'a>,
     /// `None`: requests have no trace.
     pub trace: Option<Trace>,
 }

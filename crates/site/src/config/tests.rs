@@ -792,7 +792,8 @@ fn planned(site: &Site, authority: &str, path: &str) -> String {
             format!("{} {location}", redirect.status.code())
         }
         PlannedAction::Upstream(planned) => {
-            format!("application {} {}", planned.script_name, planned.path_info)
+            let (script_name, path_info) = planned.script_name_and_path_info();
+            format!("application {script_name} {path_info}")
         }
         PlannedAction::Status(status, _) => status.code().to_string(),
         PlannedAction::Publish(text) => text.body.clone(),
@@ -1858,7 +1859,10 @@ fn reads_applications() {
     let planned = |target: &str| {
         let path = SafePath::parse(target).unwrap();
         match plan(site.hosts.at(0), path).action {
-            PlannedAction::Upstream(planned) => format!("{} {}", planned.script_name, planned.path_info),
+            PlannedAction::Upstream(planned) => {
+                let (script_name, path_info) = planned.script_name_and_path_info();
+                format!("{script_name} {path_info}")
+            }
             other => format!("{other:?}"),
         }
     };

@@ -68,7 +68,8 @@ fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
             )
         }
         PlannedAction::Upstream(planned) => {
-            format!("application {} + {}", planned.script_name, planned.path_info)
+            let (script_name, path_info) = planned.script_name_and_path_info();
+            format!("application {script_name} + {path_info}")
         }
         PlannedAction::Redirect(redirect) => redirect.status.code().to_string(),
         PlannedAction::Status(status, _) => status.code().to_string(),

@@ -35,7 +35,7 @@ pub fn write(
     out: &mut Vec<u8>,
 ) -> Option<RequestId> {
     let &Outgoing { head, client, group, arrival, host, ref folder, planned, .. } = outgoing;
-    let (name, path_info) = (planned.script_name.clone(), planned.path_info.clone());
+    let (name, path_info) = planned.script_name_and_path_info();
     let handler = Handler {
         host,
         folder: folder.clone(),
