@@ -5,6 +5,7 @@
 //! whole head. It repairs nothing: lines end with CRLF, single spaces separate, and folding is an error. Of bodies it
 //! knows only the length. It does not allocate.
 
+mod owned;
 mod parts;
 
 use std::ops::BitOr;
@@ -13,6 +14,7 @@ use arrayvec::ArrayVec;
 
 pub use crate::method::Method;
 pub use crate::version::Version;
+pub use owned::OwnedHead;
 pub use parts::{Body, Parts, from_parts};
 
 use crate::fields::{

@@ -24,7 +24,7 @@ use ::cache::{Field as StoredField, invalidation};
 use site::log_line::StepKind;
 use site::model::Route;
 use site::plan::{Plan, PlannedAction};
-use taipan_http::head::{Method, Names};
+use taipan_http::head::{Method, Names, OwnedHead};
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, normalized};
 
@@ -36,7 +36,7 @@ use crate::cache::{self, CachedResponse, Found, Leader, PartialResponse, Placeme
 use crate::clock;
 use crate::content::{compress, fixed};
 use crate::log::upstream::UpstreamLog;
-use crate::request::owned::{OwnedHead, with_fields};
+use crate::request::owned::{as_get, with_fields};
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, BodyStream, RequestOrigin, Response};
 use crate::response_head::HeadWriter;
@@ -598,7 +598,7 @@ impl<'a> Exchange<'a> {
         let mut conditions = update::conditions(&entry.stored);
         conditions.extend(capability.as_deref().map(|value| (CAPABILITY, value.as_bytes())));
         let refresh = Refresh {
-            head: OwnedHead::of(self.head, &whole(self.head.fields, &conditions)),
+            head: OwnedHead::from(&as_get(self.head, &whole(self.head.fields, &conditions))),
             connection: ConnectionInfo { tls: None, ..request.connection },
             to: to.to_owned(),
             variables: self.variables.clone(),

@@ -12,7 +12,7 @@ use ::cache::update::{self, Validated};
 use ::cache::vary;
 use ::script::environment::Additions;
 use site::authorizer::is_same_name;
-use taipan_http::head::{Field, Head, Method};
+use taipan_http::head::{Field, Head, Method, OwnedHead};
 use taipan_http::status::Status;
 
 use super::super::Responder;
@@ -20,7 +20,6 @@ use super::Resource;
 use super::next_hop::OwnedNextHop;
 use crate::cache::{Cache, CachedResponse, Leader, PartialResponse, Placement, Recording, stored_body};
 use crate::request::body::RequestBody;
-use crate::request::owned::OwnedHead;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::BodyStream;
 use crate::services::Services;
@@ -328,7 +327,7 @@ impl Refresh {
         let Refresh { head, connection, to, variables, responder, fetch } = self;
         let services = responder.services.clone();
         services.counts.add(Count::ResponsesRefreshed, 1);
-        let fields = head.fields();
+        let fields: Vec<Field<'_>> = head.fields().collect();
         let Some(head) = head.head(&fields) else { return };
         let request = Request { head: &head, connection, interim: None };
         // No log line names the upstream.

@@ -17,7 +17,7 @@ use ssi::page::is_stable;
 use ssi::reference::{Reference, Unresolved};
 use ssi::variables::{Request as PageRequest, Variables};
 use taipan_http::fields::{host_and_port, is_name};
-use taipan_http::head::{Field, Head};
+use taipan_http::head::{Field, Head, OwnedHead};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
@@ -26,7 +26,7 @@ use super::super::authentication::Passed;
 use crate::exchange::Responder;
 use crate::limits::Applied;
 use crate::request::Request;
-use crate::request::owned::{OwnedConnection, OwnedHead};
+use crate::request::owned::{OwnedConnection, as_get, with_target};
 use crate::response::Response;
 use crate::stats::Count;
 
@@ -73,7 +73,6 @@ pub struct Assembly {
     head: OwnedHead,
     /// The method of the client's request. In `head`, it is GET.
     method: String,
-    target: String,
     connection: OwnedConnection,
     passed: Vec<Passed>,
     additions: Additions,
@@ -254,9 +253,8 @@ impl Assembly {
         Some(Assembly {
             responder: exchange.responder.clone(),
             host: exchange.host,
-            head: OwnedHead::of(exchange.head, &fields),
+            head: OwnedHead::from(&as_get(exchange.head, &fields)),
             method: exchange.head.token.to_owned(),
-            target: exchange.head.raw_target.to_owned(),
             connection: OwnedConnection::of(exchange.connection.as_ref()?),
             passed: exchange.passed.clone(),
             additions,
@@ -290,8 +288,8 @@ impl Assembly {
 
     /// `None`: the request has too many fields.
     fn make_environment(&self) -> Option<Environment> {
-        let fields = self.head.fields();
-        let head = self.head.head_for(&self.target, &fields)?;
+        let fields: Vec<Field<'_>> = self.head.fields().collect();
+        let head = self.head.head(&fields)?;
         let site = &self.responder.services.site;
         let connection = self.connection.info();
         let authority = std::str::from_utf8(head.authority).unwrap_or_default();
@@ -419,7 +417,7 @@ impl Inclusion {
     /// The size and the time of the file that the client would get for `target`.
     pub async fn facts(self, target: String) -> Result<Facts, Problem> {
         let assembly = self.assembly.clone();
-        let fields = assembly.head.fields();
+        let fields: Vec<Field<'_>> = assembly.head.fields().collect();
         let (head, connection) = assembly.part_head(&target, &fields)?;
         let request = Request { head: &head, connection, interim: None };
         let mut exchange = assembly.exchange(self, &head);
@@ -437,7 +435,7 @@ impl Inclusion {
 
 impl Assembly {
     async fn request(&self, inclusion: Inclusion, target: &str) -> Result<(Response, Audience), Problem> {
-        let fields = self.head.fields();
+        let fields: Vec<Field<'_>> = self.head.fields().collect();
         let (head, connection) = self.part_head(target, &fields)?;
         let request = Request { head: &head, connection, interim: None };
         let place = inclusion.place.clone();
@@ -461,7 +459,8 @@ impl Assembly {
         fields: &'h [Field<'h>],
     ) -> Result<(Head<'h>, crate::request::ConnectionInfo<'h>), Problem> {
         let limit = self.responder.services.site.limits.head.target;
-        let head = self.head.head_for(target, fields).filter(|_| target.len() <= limit);
+        let head = self.head.head(fields).filter(|_| target.len() <= limit);
+        let head = head.and_then(|head| with_target(&head, target));
         Ok((head.ok_or(Problem::Path)?, self.connection.info()))
     }
 
