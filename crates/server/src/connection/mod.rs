@@ -110,7 +110,7 @@ pub const DISCONNECTED: &str = "disconnected by an administrator";
 /// The task of a connection that has been idle this long ends.
 const PARK_AFTER: Ticks = 4;
 /// If a request that the fast path has sent has no response by then, the driver goes on with it.
-const DRIVER_AFTER: Ticks = 1;
+const DRIVER_AFTER: Ticks = 2;
 /// A connection that has been idle, or too slow, this long may be closed for another.
 const EVICT_AFTER: Ticks = 4;
 

@@ -212,7 +212,7 @@ impl SentRequest {
     }
 
     /// The response. `None`: there is none yet, or more to it, and the driver goes on. The caller polls for less than
-    /// two ticks.
+    /// three ticks.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
         self.with(|request, upstreams| request.poll_receive(upstreams, cx))
     }
@@ -299,7 +299,7 @@ impl Outstanding {
         let Some(upstream) = self.upstream(services) else { return Poll::Ready(()) };
         let hedge_after = upstream.hedging.as_ref().map_or(Duration::MAX, |hedging| hedging.after);
         let wait = upstream.first_byte.min(upstream.total).min(hedge_after);
-        if wait > 2 * clock::TICK {
+        if wait > 3 * clock::TICK {
             return Poll::Pending;
         }
         // Begun by the first poll, right after the request was sent.
