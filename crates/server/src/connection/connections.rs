@@ -337,7 +337,7 @@ impl Connections {
                     Start::Next(Next::Send(output)) => {
                         self.services.access.connect(&output.records, identity.id);
                     }
-                    Start::Next(Next::Receive(_, begun)) => begun.connect(identity.id),
+                    Start::Next(Next::Receive(sent)) => sent.connect(identity.id),
                     _ => {}
                 }
                 let is_rejected = matches!(&start, Start::Reject(..));

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use site::disconnect::ConnectionId;
 use site::proxies::Via;
-use taipan_http::head::{self, FieldStore, Head, HeadError, Method, Version};
+use taipan_http::head::{self, FieldStore, Head, HeadError, Method, OwnedHead, Version};
 use taipan_http::rule::PLAINTEXT;
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, TargetError};
@@ -49,8 +49,8 @@ pub struct Http1 {
     pub requests: u32,
     /// When the first byte of the present request came.
     pub began: u64,
-    /// The head of the request that `Responder::respond` is responding to.
-    pub current: Option<Rc<[u8]>>,
+    /// The head of the request that waits for its response. Empty: none does. Its memory is used again.
+    current: Option<Rc<OwnedHead>>,
 }
 
 /// The result of `Http1::answer`.
@@ -65,18 +65,10 @@ pub enum Next {
     /// It reads more: the input is no whole request.
     Read,
     Send(Output),
-    /// It responds to the next request in a task, because that has to wait, or has a body.
-    Respond(NextHead),
-    /// It awaits the response of an application, which has the next request.
-    Receive(NextHead, SentRequest),
-}
-
-/// The head of the next request, which the task takes from the input.
-#[derive(Debug, Clone, Copy)]
-pub struct NextHead {
-    pub length: usize,
-    /// The target has bytes that the client should have percent-encoded.
-    pub needs_escapes: bool,
+    /// It responds to the current request in a task, because that has to wait, or has a body.
+    Respond,
+    /// It awaits the response of an application, which has the current request.
+    Receive(SentRequest),
 }
 
 /// Whether all of a request has been read when its response is sent.
@@ -92,7 +84,10 @@ pub enum Reading {
 enum Step {
     /// The response to a request of so many bytes is in the batch.
     Answered(usize),
-    Stop(Next),
+    /// A request whose head has so many bytes is the current one.
+    Begun(usize, Next),
+    /// The input is not used: it is no whole request, or the request has to wait, and so first the batch is sent.
+    Stop,
 }
 
 impl Http1 {
@@ -127,17 +122,17 @@ impl Http1 {
         while batch.accepts_more() {
             match self.step(connections, scratch.input(rest), local, &mut batch) {
                 Step::Answered(bytes) => rest = rest.behind(bytes),
-                Step::Stop(stop) => {
-                    next = stop;
+                Step::Begun(bytes, begun) => {
+                    (rest, next) = (rest.behind(bytes), begun);
                     break;
                 }
+                Step::Stop => break,
             }
         }
         if batch.is_empty() {
             scratch.take_back(batch.into_buffers());
             return Answered { rest, next };
         }
-        // The request that stopped this is parsed again when the batch is sent.
         Answered { rest, next: Next::Send(batch.finish()) }
     }
 
@@ -235,31 +230,29 @@ impl Http1 {
     ) -> Step {
         let mut store = FieldStore::new();
         match head::parse(input, &mut store, &connections.services.site.limits.head) {
-            Ok(None) => Step::Stop(Next::Read),
+            Ok(None) => Step::Stop,
             Err(error) => self.step_escaped(connections, error, input, local, batch),
             Ok(Some((mut head, used))) => {
                 self.find_client(connections, &mut head);
-                let next = NextHead { length: used, needs_escapes: false };
-                self.request(connections, &head, next, local, batch)
+                self.request(connections, &head, used, local, batch)
             }
         }
     }
 
-    /// A request whose head is parsed.
+    /// A request whose head is parsed, and has `length` bytes.
     // As a function of its own it costs every request a copy of what it returns.
     #[inline(always)]
     fn request(
         &mut self,
         connections: &Rc<Connections>,
         head: &Head<'_>,
-        next: NextHead,
+        length: usize,
         local: &dyn Fn() -> Option<SocketAddr>,
         batch: &mut Batch<'_>,
     ) -> Step {
         if head.framing.has_body() {
-            return Step::Stop(Next::Respond(next));
+            return self.begin(head, length, Next::Respond, batch);
         }
-        // What stops a batch is parsed again.
         let local = || self.destination.address().or_else(local);
         let arrival = Arrival { via: self.via, scheme: self.scheme, local: &local };
         let sending = if batch.is_empty() { Sending::Yes(arrival) } else { Sending::No };
@@ -267,10 +260,33 @@ impl Http1 {
             Ok(response) => {
                 let persistence = self.persistence(connections, head, &response, Reading::Complete);
                 self.push(connections, response, Some(head), persistence, batch);
-                Step::Answered(next.length)
+                Step::Answered(length)
             }
-            Err(Unfinished::Waits) => Step::Stop(Next::Respond(next)),
-            Err(Unfinished::Sent(sent)) => Step::Stop(Next::Receive(next, sent)),
+            Err(Unfinished::Waits) => self.begin(head, length, Next::Respond, batch),
+            Err(Unfinished::Sent(sent)) => self.begin(head, length, Next::Receive(sent), batch),
+        }
+    }
+
+    /// The request waits for its response. Behind others, it is parsed again when they are sent.
+    fn begin(&mut self, head: &Head<'_>, length: usize, next: Next, batch: &Batch<'_>) -> Step {
+        if !batch.is_empty() {
+            return Step::Stop;
+        }
+        Rc::make_mut(self.current.get_or_insert_default()).set(head);
+        Step::Begun(length, next)
+    }
+
+    /// The head of the request that waits for its response.
+    pub fn current(&self) -> Option<Rc<OwnedHead>> {
+        self.current.clone().filter(|head| !head.is_empty())
+    }
+
+    /// The request that waited has its response.
+    pub fn finish_current(&mut self) {
+        match self.current.as_mut().map(Rc::get_mut) {
+            Some(Some(head)) => head.clear(),
+            Some(None) => self.current = None,
+            None => {}
         }
     }
 
@@ -295,11 +311,10 @@ impl Http1 {
             Some((escaped, longer)) => {
                 let mut store = FieldStore::new();
                 match head::parse(escaped, &mut store, &connections.services.site.limits.head) {
-                    Ok(None) => return Step::Stop(Next::Read),
+                    Ok(None) => return Step::Stop,
                     Ok(Some((mut head, used))) => {
                         self.find_client(connections, &mut head);
-                        let next = NextHead { length: used - longer, needs_escapes: true };
-                        return self.request(connections, &head, next, local, batch);
+                        return self.request(connections, &head, used - longer, local, batch);
                     }
                     Err(error) => error,
                 }
@@ -407,7 +422,8 @@ impl Http1 {
         input: &[u8],
         status: Status,
     ) -> Option<Batch<'w>> {
-        let current = self.current.take();
+        let current = self.current();
+        self.current = None;
         // An empty line is no request (RFC 9112 §2.2).
         if current.is_none() && input.trim_ascii_start().is_empty() {
             return None;
@@ -416,9 +432,17 @@ impl Http1 {
         self.reset_client();
         let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
         let mut store = FieldStore::new();
-        let bytes = current.as_deref().unwrap_or(input);
-        let parsed = head::parse(bytes, &mut store, &connections.services.site.limits.head);
-        let head = parsed.ok().flatten().map(|(mut head, _)| {
+        let head = match &current {
+            Some(head) => {
+                store.extend(head.fields());
+                head.head(&store)
+            }
+            None => {
+                let parsed = head::parse(input, &mut store, &connections.services.site.limits.head);
+                parsed.ok().flatten().map(|(head, _)| head)
+            }
+        };
+        let head = head.map(|mut head| {
             self.find_client(connections, &mut head);
             head
         });

@@ -9,12 +9,12 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use taipan_http::head::{FieldStore, Version, escape_target, parse};
+use taipan_http::head::{Field, FieldStore, Version};
 use taipan_http::status::Status;
 use tokio::time::Instant;
 
 use super::client::Client;
-use super::h1::{Answered, Http1, Next, NextHead, Reading};
+use super::h1::{Answered, Http1, Next, Reading};
 use super::h2::{self, Http2, is_preface};
 use super::idle;
 use super::log_guard::LogGuard;
@@ -206,11 +206,8 @@ impl Task {
                     continue;
                 }
                 Next::Send(output) => output,
-                Next::Respond(head) => {
-                    let head = self.take_head(head);
-                    self.respond(head, None).await?
-                }
-                Next::Receive(head, sent) => self.receive(head, sent).await?,
+                Next::Respond => self.respond(None).await?,
+                Next::Receive(sent) => self.receive(sent).await?,
             };
             let end = match self.write_at_once(&mut output) {
                 true => self.finish(output),
@@ -234,24 +231,14 @@ impl Task {
         next
     }
 
-    fn take_head(&mut self, head: NextHead) -> Rc<[u8]> {
+    /// Awaits the response of an application to the current request.
+    async fn receive(&mut self, sent: SentRequest) -> Result<Output, Interruption> {
         self.waited = Waited::Yes;
-        let mut bytes = self.transport.take(head.length);
-        if head.needs_escapes {
-            bytes = escape_target(&bytes).map_or(bytes, |(escaped, _)| escaped.into());
-        }
-        self.http.current = Some(bytes.clone());
-        bytes
-    }
-
-    /// Awaits the response of an application to the next request.
-    async fn receive(&mut self, head: NextHead, sent: SentRequest) -> Result<Output, Interruption> {
-        let bytes = self.take_head(head);
         self.transport.begin_without_body();
         match poll_fn(|cx| self.poll_answer(cx, &sent)).await? {
-            Some(answer) => self.complete(&bytes, answer),
+            Some(answer) => self.complete(answer),
             // Boxed: it is rare, and would be most of this future, which every request moves.
-            None => Box::pin(self.respond(bytes, Some(sent))).await,
+            None => Box::pin(self.respond(Some(sent))).await,
         }
     }
 
@@ -275,25 +262,26 @@ impl Task {
     }
 
     /// The output for the response of an application that has come at once.
-    fn complete(&mut self, bytes: &[u8], answer: Answer) -> Result<Output, Interruption> {
-        let mut store = FieldStore::new();
-        let parsed = parse(bytes, &mut store, &self.connections.services.site.limits.head);
-        let Ok(Some((mut head, _))) = parsed else { return Err(Interruption::Failed) };
-        self.http.find_client(&self.connections, &mut head);
-        let response = self.connections.responder.complete(&head, answer);
-        self.http.current = None;
-        Ok(self.http.output(&self.connections, &head, response, Reading::Complete))
+    fn complete(&mut self, answer: Answer) -> Result<Output, Interruption> {
+        let current = self.http.current().ok_or(Interruption::Failed)?;
+        let output = {
+            let fields: FieldStore<'_> = current.fields().collect();
+            let head = current.head(&fields).ok_or(Interruption::Failed)?;
+            let response = self.connections.responder.complete(&head, answer);
+            self.http.output(&self.connections, &head, response, Reading::Complete)
+        };
+        drop(current);
+        self.http.finish_current();
+        Ok(output)
     }
 
-    /// Answers the request with this head. `sent`: it has been sent to an application.
-    async fn respond(&mut self, bytes: Rc<[u8]>, sent: Option<SentRequest>) -> Result<Output, Interruption> {
-        let mut store = Box::new(FieldStore::new());
-        let Ok(Some((mut head, _))) = parse(&bytes, &mut store, &self.connections.services.site.limits.head)
-        else {
-            return Err(Interruption::Failed);
-        };
+    /// Responds to the current request. `sent`: it has been sent to an application.
+    async fn respond(&mut self, sent: Option<SentRequest>) -> Result<Output, Interruption> {
+        self.waited = Waited::Yes;
+        let current = self.http.current().ok_or(Interruption::Failed)?;
+        let fields: Vec<Field<'_>> = current.fields().collect();
+        let head = current.head(&fields).ok_or(Interruption::Failed)?;
         self.transport.begin_body(&head);
-        self.http.find_client(&self.connections, &mut head);
         let (client, via, destination) = (self.http.client, self.http.via, self.http.destination);
         let local = destination.address().or_else(|| self.transport.local());
         let tls = self.transport.stream.borrow().tls_facts();
@@ -308,8 +296,11 @@ impl Task {
         let response = Box::pin(self.connections.responder.respond(request, body, sent));
         let mut response = self.unless_interrupted(response).await?;
         let reading = self.reading(&mut response).await;
-        self.http.current = None;
-        Ok(self.http.output(&self.connections, &head, response, reading))
+        let output = self.http.output(&self.connections, &head, response, reading);
+        drop(fields);
+        drop(current);
+        self.http.finish_current();
+        Ok(output)
     }
 
     /// How much of the request's body has been read. Drops the received part of one that nothing reads any more.

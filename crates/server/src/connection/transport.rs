@@ -133,14 +133,6 @@ impl Transport {
         !self.buffered.borrow().is_empty() || self.stream.borrow().has_plaintext()
     }
 
-    /// Takes the first `bytes` bytes of the input.
-    pub fn take(&self, bytes: usize) -> Rc<[u8]> {
-        let mut buffered = self.buffered.borrow_mut();
-        let head = Rc::from(&buffered[..bytes]);
-        buffered.drain(..bytes);
-        head
-    }
-
     /// Moves the buffered input to the worker's buffer. The caller gives back what it does not use (`keep`).
     pub fn lend_buffered(&self) -> ScratchInput {
         let mut buffered = self.buffered.borrow_mut();
