@@ -265,7 +265,9 @@ impl Task {
     fn complete(&mut self, answer: Answer) -> Result<Output, Interruption> {
         let current = self.http.current().ok_or(Interruption::Failed)?;
         let output = {
-            let fields: FieldStore<'_> = current.fields().collect();
+            // Collected, it would be moved with all of its space.
+            let mut fields = FieldStore::new();
+            fields.extend(current.fields());
             let head = current.head(&fields).ok_or(Interruption::Failed)?;
             let response = self.connections.responder.complete(&head, answer);
             self.http.output(&self.connections, &head, response, Reading::Complete)
