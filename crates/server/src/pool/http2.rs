@@ -48,7 +48,7 @@ pub struct Http2Connection {
     /// `None`: it gets no more requests, and ends with its streams.
     sender: RefCell<Option<SendRequest<Bytes>>>,
     /// `None`: it has ended.
-    lease: RefCell<Option<PooledConnection>>,
+    lease: RefCell<Option<Box<PooledConnection>>>,
     streams: Cell<usize>,
     /// Since when it has no stream.
     unused: Cell<Instant>,
@@ -68,8 +68,8 @@ pub struct Http2Stream {
 impl Http2Connection {
     /// Begins HTTP/2 on a connection, and shares it from now on. Errors: the connection has failed, and is returned.
     pub async fn begin(
-        mut connection: PooledConnection,
-    ) -> Result<Http2Stream, (PooledConnection, h2::Error)> {
+        mut connection: Box<PooledConnection>,
+    ) -> Result<Http2Stream, (Box<PooledConnection>, h2::Error)> {
         let mut builder = Builder::new();
         builder
             .enable_push(false)
@@ -125,7 +125,7 @@ impl Http2Connection {
             None => return false,
         };
         let is_usable = |lease: &PooledConnection| !lease.is_spent();
-        self.streams.get() < limit && self.lease.borrow().as_ref().is_some_and(is_usable)
+        self.streams.get() < limit && self.lease.borrow().as_deref().is_some_and(is_usable)
     }
 
     /// A stream for one request. `None`: it gets no more requests.
@@ -159,7 +159,7 @@ impl Http2Connection {
 
     /// Whether it may have no further request.
     pub fn is_spent(&self) -> bool {
-        self.lease.borrow().as_ref().is_none_or(PooledConnection::is_spent)
+        self.lease.borrow().as_deref().is_none_or(PooledConnection::is_spent)
     }
 
     fn end(&self) {
@@ -204,7 +204,7 @@ impl Http2Stream {
 
     /// `None`: its connection has ended.
     pub fn reporter(&self) -> Option<Reporter> {
-        self.connection.lease.borrow().as_ref().map(PooledConnection::reporter)
+        self.connection.lease.borrow().as_deref().map(PooledConnection::reporter)
     }
 
     /// The connection gets no more requests.

@@ -133,7 +133,7 @@ pub struct Pool {
     /// How long a connection may be idle.
     keep: Duration,
     acquisitions: RefCell<Acquisitions<Grant>>,
-    idle: RefCell<Vec<PooledConnection>>,
+    idle: RefCell<Vec<Box<PooledConnection>>>,
     /// Does `run` wait for `SURPLUS_DELAY` to be over?
     delays_cancel: Cell<bool>,
     /// The most requests at a time on one connection. 1 as soon as the application has rejected a second one.
@@ -193,7 +193,7 @@ pub enum Sharing {
 /// What one request gets.
 pub enum Checkout {
     /// A connection of its own.
-    Exclusive(PooledConnection),
+    Exclusive(Box<PooledConnection>),
     /// A stream of a connection that it shares.
     Multiplexed(FastCgiStream),
     /// A stream of a shared connection by HTTP/2.
@@ -370,7 +370,7 @@ impl Pool {
         tried: &[EndpointId],
         check: Check,
         now: u64,
-    ) -> Option<PooledConnection> {
+    ) -> Option<Box<PooledConnection>> {
         // Each turn removes one. A connection to the avoided endpoint goes back to the pool.
         while let Some(mut connection) = self.take_idle(choice, tried) {
             let is_fresh = connection.idle.is_none_or(|idle| idle.duration(now) < self.keep);
@@ -540,7 +540,7 @@ impl Pool {
                 };
                 let entry = self.table.borrow_mut().entry(lease.endpoint, Instant::now());
                 entry.in_flight.update(|count| count + 1);
-                let connection = PooledConnection {
+                let connection = Box::new(PooledConnection {
                     stream: Rc::new(stream),
                     fastcgi: None,
                     lease,
@@ -553,7 +553,7 @@ impl Pool {
                     idle: None,
                     was_idle: false,
                     pool: self.clone(),
-                };
+                });
                 self.give(connection, grant, clock::micros());
             }
             PoolEvent::Rejected { number, why } => {
@@ -619,7 +619,7 @@ impl Pool {
     }
 
     /// Gives a free connection to a request that waits, or keeps it. `now`: by `clock::micros`.
-    fn give(&self, connection: PooledConnection, grant: Option<Grant>, now: u64) {
+    fn give(&self, connection: Box<PooledConnection>, grant: Option<Grant>, now: u64) {
         self.on_fewer_waiting();
         let Some(grant) = grant else {
             // The requests that wait may have tried this endpoint. If there is no other, the pool gives them this one.
@@ -637,7 +637,7 @@ impl Pool {
         }
     }
 
-    fn keep(&self, mut connection: PooledConnection, now: u64) {
+    fn keep(&self, mut connection: Box<PooledConnection>, now: u64) {
         if !self.keep.is_zero() && !self.has_ended.get() {
             connection.end(now);
             connection.was_idle = true;
@@ -650,7 +650,7 @@ impl Pool {
 
     /// Takes the connection that became idle last before this turn of the loop: its events have come. If there is none,
     /// takes the one that became idle last. A lost pool keeps those to endpoints that the request has tried.
-    fn take_idle(&self, choice: Choice, tried: &[EndpointId]) -> Option<PooledConnection> {
+    fn take_idle(&self, choice: Choice, tried: &[EndpointId]) -> Option<Box<PooledConnection>> {
         let mut idle = self.idle.borrow_mut();
         let is_chosen = |connection: &PooledConnection| {
             let endpoint = connection.endpoint();
@@ -660,14 +660,14 @@ impl Pool {
         let at = idle
             .iter()
             .rposition(|connection| is_chosen(connection) && connection.is_settled())
-            .or_else(|| idle.iter().rposition(is_chosen))?;
+            .or_else(|| idle.iter().rposition(|connection| is_chosen(connection)))?;
         Some(idle.remove(at))
     }
 
     /// Closes connections that were idle for long, or that the endpoint has closed.
     fn sweep(&self) {
         let now = clock::micros();
-        let is_over = |connection: &mut PooledConnection| {
+        let is_over = |connection: &mut Box<PooledConnection>| {
             connection.idle.is_some_and(|idle| idle.duration(now) >= self.keep)
                 || !connection.is_open(Check::Socket)
         };
@@ -832,13 +832,13 @@ impl PooledConnection {
     }
 
     /// Ends a request. The connection can have another one. `now`: by `clock::micros`.
-    pub fn finish(mut self, now: u64) {
+    pub fn finish(mut self: Box<Self>, now: u64) {
         self.count_request();
         self.release(now);
     }
 
     /// Ends a request, and closes the connection.
-    pub fn close(mut self) {
+    pub fn close(mut self: Box<Self>) {
         self.count_request();
     }
 
@@ -848,7 +848,7 @@ impl PooledConnection {
     }
 
     /// Gives the connection back to the pool. It has had no request since it was taken, or the last one has ended.
-    pub fn release(self, now: u64) {
+    pub fn release(self: Box<Self>, now: u64) {
         let pool = self.pool.clone();
         // If no request waits for a connection, this one is checked when it is used again.
         if self.is_spent() || pool.waiting() > 0 && !self.is_open(Check::Socket) {

@@ -34,7 +34,7 @@ pub struct SharedConnection {
     endpoint_address: Rc<str>,
     pool: Rc<Pool>,
     /// `None`: the connection has ended.
-    connection: RefCell<Option<PooledConnection>>,
+    connection: RefCell<Option<Box<PooledConnection>>>,
     unsent: RefCell<Unsent>,
     /// Open streams that a request waits for.
     inboxes: RefCell<Vec<Rc<Inbox>>>,
@@ -101,7 +101,7 @@ pub enum StreamEnd {
 
 impl SharedConnection {
     /// Queries the capabilities of the application, once per connection.
-    pub fn open(mut connection: PooledConnection, services: &Rc<Services>) -> FastCgiStream {
+    pub fn open(mut connection: Box<PooledConnection>, services: &Rc<Services>) -> FastCgiStream {
         let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
         let endpoint_name = connection.endpoint_name.clone();
         let endpoint_address = connection.endpoint_address.clone();
@@ -194,7 +194,8 @@ impl SharedConnection {
                 return Ok(());
             }
             let mut connection = self.connection.borrow_mut();
-            let Some(PooledConnection { stream, fastcgi: Some(client), .. }) = &mut *connection else {
+            let Some(PooledConnection { stream, fastcgi: Some(client), .. }) = connection.as_deref_mut()
+            else {
                 return Ok(());
             };
             let scratch = &mut *services.scratch.borrow_mut();
@@ -279,7 +280,7 @@ impl SharedConnection {
             return;
         }
         let mut slot = self.connection.borrow_mut();
-        let Some(PooledConnection { fastcgi: Some(client), .. }) = &*slot else { return };
+        let Some(PooledConnection { fastcgi: Some(client), .. }) = slot.as_deref() else { return };
         let mut unsent = self.unsent.borrow_mut();
         let is_reusable = client.closed().is_ok() && !unsent.is_closed;
         if is_reusable && !unsent.bytes.is_empty() {
@@ -457,7 +458,7 @@ impl FastCgiStream {
         let unsent = &mut *self.connection.unsent.borrow_mut();
         if let Some(inbox) = self.running()
             && let Some(PooledConnection { fastcgi: Some(client), .. }) =
-                &mut *self.connection.connection.borrow_mut()
+                self.connection.connection.borrow_mut().as_deref_mut()
             && !unsent.is_closed
         {
             records(client, inbox.id, &mut unsent.bytes);

@@ -374,7 +374,7 @@ impl Exchange {
     }
 
     /// The connection, where the upstream has switched its protocol. This ends the exchange.
-    pub fn take_connection(&self) -> Option<PooledConnection> {
+    pub fn take_connection(&self) -> Option<Box<PooledConnection>> {
         self.transport.take_connection()
     }
 

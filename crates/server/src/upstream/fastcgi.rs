@@ -97,7 +97,7 @@ impl FastCgi {
     /// As `Http::begun`. `id`: of the request on its connection.
     pub fn begun(
         services: &Rc<Services>,
-        connection: PooledConnection,
+        connection: Box<PooledConnection>,
         id: RequestId,
         unsent: Vec<u8>,
         received: Vec<u8>,

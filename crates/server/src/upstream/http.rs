@@ -93,7 +93,7 @@ impl Http {
     /// `head` is that of `request_head`.
     pub fn new(
         services: &Rc<Services>,
-        connection: PooledConnection,
+        connection: Box<PooledConnection>,
         head: &[u8],
         head_parser: fn() -> HeadParser,
     ) -> Http {
@@ -105,7 +105,7 @@ impl Http {
     /// Of a request without a body that has been sent, apart from `unsent`. `received`: bytes of the response.
     pub fn begun(
         services: &Rc<Services>,
-        connection: PooledConnection,
+        connection: Box<PooledConnection>,
         unsent: Vec<u8>,
         received: Vec<u8>,
     ) -> Http {
@@ -117,7 +117,7 @@ impl Http {
     /// As `new`, with a body of unknown length, behind which there may be fields of these names.
     pub fn chunked(
         services: &Rc<Services>,
-        connection: PooledConnection,
+        connection: Box<PooledConnection>,
         head: &[u8],
         trailer: Option<&str>,
     ) -> Http {
@@ -169,7 +169,7 @@ impl Transport for Http {
         (self.head_parser)()
     }
 
-    fn take_connection(&self) -> Option<PooledConnection> {
+    fn take_connection(&self) -> Option<Box<PooledConnection>> {
         self.connection.take()
     }
 

@@ -91,7 +91,7 @@ impl Http2 {
     /// On a new connection, whose protocol may not be known yet. Errors: HTTP/2 has no form for the request.
     pub fn begin(
         services: &Rc<Services>,
-        connection: PooledConnection,
+        connection: Box<PooledConnection>,
         request: &Http2Request<'_>,
     ) -> Result<Http2, &'static str> {
         let (endpoint, reporter) = (connection.endpoint(), connection.reporter());
@@ -100,7 +100,7 @@ impl Http2 {
             (services.clone(), request.head.to_vec(), request.is_open_ended);
         let trailer = request.trailer.map(str::to_owned);
         let opening = async move {
-            let failed = |connection: PooledConnection, why: String| {
+            let failed = |connection: Box<PooledConnection>, why: String| {
                 connection.report_failure(&why);
                 Failed { why: why.into(), retry: Retry::at_another(endpoint, false, Sent::Nothing) }
             };

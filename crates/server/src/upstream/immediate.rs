@@ -91,7 +91,7 @@ struct Outstanding {
     host: usize,
     route: RouteId,
     /// `None`: the driver has it, or it is in its pool again.
-    connection: Option<PooledConnection>,
+    connection: Option<Box<PooledConnection>>,
     /// The ID of the request on its connection. `None`: the connection speaks HTTP.
     fastcgi: Option<RequestId>,
     /// What the connection has not taken at once.
@@ -109,7 +109,7 @@ struct Outstanding {
 
 /// What the driver goes on with.
 pub struct Rest {
-    pub connection: PooledConnection,
+    pub connection: Box<PooledConnection>,
     pub fastcgi: Option<RequestId>,
     pub unsent: Vec<u8>,
     pub received: Vec<u8>,

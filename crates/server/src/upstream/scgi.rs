@@ -16,7 +16,7 @@ pub struct Scgi(Connection);
 
 impl Scgi {
     /// `head` is that of `request_head`.
-    pub fn new(services: &Rc<Services>, connection: PooledConnection, head: &[u8]) -> Scgi {
+    pub fn new(services: &Rc<Services>, connection: Box<PooledConnection>, head: &[u8]) -> Scgi {
         Scgi(Connection::new(services, connection, head.to_vec()))
     }
 }

@@ -80,7 +80,7 @@ pub trait Transport {
     }
 
     /// The connection, where the upstream has switched its protocol. This ends the exchange.
-    fn take_connection(&self) -> Option<PooledConnection> {
+    fn take_connection(&self) -> Option<Box<PooledConnection>> {
         None
     }
 
@@ -154,7 +154,7 @@ impl Retry {
 pub struct Connection {
     services: Rc<Services>,
     /// `None` behind the end of the exchange.
-    inner: RefCell<Option<PooledConnection>>,
+    inner: RefCell<Option<Box<PooledConnection>>>,
     out: RefCell<SendBuffer>,
     /// Received before.
     ahead: Cell<Vec<u8>>,
@@ -187,7 +187,7 @@ impl SendBuffer {
 
 impl Connection {
     /// `head` is the start of the request.
-    pub fn new(services: &Rc<Services>, connection: PooledConnection, head: Vec<u8>) -> Connection {
+    pub fn new(services: &Rc<Services>, connection: Box<PooledConnection>, head: Vec<u8>) -> Connection {
         Connection {
             services: services.clone(),
             inner: RefCell::new(Some(connection)),
@@ -201,7 +201,7 @@ impl Connection {
     /// With a request that has been sent, apart from `unsent`, and the bytes of the response so far.
     pub fn begun(
         services: &Rc<Services>,
-        connection: PooledConnection,
+        connection: Box<PooledConnection>,
         unsent: Vec<u8>,
         received: Vec<u8>,
     ) -> Connection {
@@ -226,7 +226,7 @@ impl Connection {
 
     /// As `push`, of records that `write` appends.
     pub fn push_records(&self, write: impl FnOnce(&mut Client, &mut Vec<u8>)) {
-        if let Some(PooledConnection { fastcgi: Some(client), .. }) = &mut *self.inner.borrow_mut() {
+        if let Some(PooledConnection { fastcgi: Some(client), .. }) = self.inner.borrow_mut().as_deref_mut() {
             write(client, &mut self.out.borrow_mut().bytes);
         }
     }
@@ -291,7 +291,7 @@ impl Connection {
     }
 
     /// `None`: the exchange has ended, or a part of the request is still unsent.
-    pub fn take(&self) -> Option<PooledConnection> {
+    pub fn take(&self) -> Option<Box<PooledConnection>> {
         if self.is_flushed() { self.inner.take() } else { None }
     }
 

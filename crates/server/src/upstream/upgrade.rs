@@ -110,7 +110,7 @@ pub struct UpgradedConnection {
     /// Received behind the head of the 101.
     received: RefCell<Vec<u8>>,
     /// Held: the endpoint has the connection as a part of its load. `None`: it is that of a tunnel.
-    _connection: Option<PooledConnection>,
+    _connection: Option<Box<PooledConnection>>,
     _permit: Option<Rc<Permit>>,
     attempt: Option<AttemptLog>,
 }
@@ -119,7 +119,7 @@ impl UpgradedConnection {
     /// Such a connection to an address leaves its place to others. A process that the server manages has it as one of
     /// its requests, and must not end meanwhile.
     pub fn new(
-        connection: PooledConnection,
+        connection: Box<PooledConnection>,
         received: Vec<u8>,
         is_managed: bool,
         permit: Option<Rc<Permit>>,
