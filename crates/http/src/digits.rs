@@ -1,7 +1,9 @@
 //! Writes numbers and IP addresses. Every response and every CGI environment has some, and `std::fmt` is slower.
 
-use std::io::Write;
+use std::fmt::Write;
 use std::net::IpAddr;
+
+use arrayvec::ArrayString;
 
 /// Appends the number in decimal.
 pub fn write_number(mut number: u64, out: &mut Vec<u8>) {
@@ -35,34 +37,43 @@ pub fn write_hex(number: u64, out: &mut Vec<u8>) {
     out.extend((0..digits).rev().map(|digit| b"0123456789abcdef"[(number >> (4 * digit) & 15) as usize]));
 }
 
-/// Appends the address without brackets. An IPv4-mapped IPv6 address is written as IPv4 (RFC 4291 §2.5.5.2).
+/// The longest text of an address has 39 characters (RFC 5952).
+pub type IpText = ArrayString<39>;
+
+/// Appends the address, as [`ip_text`].
 pub fn write_ip(address: IpAddr, out: &mut Vec<u8>) {
+    out.extend_from_slice(ip_text(address).as_bytes());
+}
+
+/// The address without brackets. An IPv4-mapped IPv6 address is written as IPv4 (RFC 4291 §2.5.5.2).
+pub fn ip_text(address: IpAddr) -> IpText {
+    let mut text = IpText::new();
     match address.to_canonical() {
         IpAddr::V4(address) => {
-            let [first, rest @ ..] = address.octets();
-            out.reserve("255.255.255.255".len());
-            write_octet(first, out);
-            for octet in rest {
-                out.push(b'.');
-                write_octet(octet, out);
+            for (at, octet) in address.octets().into_iter().enumerate() {
+                if at > 0 {
+                    text.push('.');
+                }
+                push_octet(octet, &mut text);
             }
         }
         IpAddr::V6(address) => {
-            let written = write!(out, "{address}");
-            debug_assert!(written.is_ok(), "a Vec takes every byte");
+            let written = write!(text, "{address}");
+            debug_assert!(written.is_ok(), "there is room for every address");
         }
     }
+    text
 }
 
 #[inline]
-fn write_octet(octet: u8, out: &mut Vec<u8>) {
+fn push_octet(octet: u8, text: &mut IpText) {
     if octet >= 100 {
-        out.push(b'0' + octet / 100);
+        text.push(char::from(b'0' + octet / 100));
     }
     if octet >= 10 {
-        out.push(b'0' + octet / 10 % 10);
+        text.push(char::from(b'0' + octet / 10 % 10));
     }
-    out.push(b'0' + octet % 10);
+    text.push(char::from(b'0' + octet % 10));
 }
 
 #[cfg(test)]

@@ -87,6 +87,11 @@ pub fn is_lowercase_name(bytes: &[u8]) -> bool {
     !bytes.is_empty() && span(bytes, LOWERCASE) == bytes.len()
 }
 
+/// Whether no program takes this field name for another one: letters, digits and hyphens only.
+pub fn is_plain_name(bytes: &[u8]) -> bool {
+    span(bytes, PLAIN) == bytes.len()
+}
+
 /// A field value: no control characters but HTAB, and no whitespace at its ends (RFC 9110 §5.5, RFC 9113 §8.2.1).
 pub fn is_value(bytes: &[u8]) -> bool {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -302,6 +307,7 @@ const TARGET: u8 = 4;
 const TARGET_PATH: u8 = 8;
 const SEGMENT: u8 = 16;
 const LOWERCASE: u8 = 32;
+const PLAIN: u8 = 64;
 
 /// The number of leading bytes of `class`. The inner loop over eight bytes is unrolled. Never inlined: after a system
 /// call the caches are cold, and one shared copy of the code costs less than the calls.
@@ -330,7 +336,7 @@ static CLASSES: [u8; 256] = {
     while byte < 128 {
         let mark = byte as u8;
         if mark.is_ascii_alphanumeric() {
-            classes[byte] = TOKEN | HOST;
+            classes[byte] = TOKEN | HOST | PLAIN;
         }
         if mark.is_ascii_lowercase() || mark.is_ascii_digit() {
             classes[byte] |= LOWERCASE;
@@ -347,6 +353,7 @@ static CLASSES: [u8; 256] = {
         byte += 1;
     }
     classes = with(classes, b"!#$%&'*+-.^_`|~", TOKEN | LOWERCASE);
+    classes = with(classes, b"-", PLAIN);
     // RFC 3986 §2.3 and §2.2: unreserved and sub-delims.
     with(classes, b"-._~!$&'()*+,;=", HOST)
 };

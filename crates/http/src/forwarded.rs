@@ -1,6 +1,6 @@
 //! The fields in which proxies forward the client's address, the scheme and the host of a request (RFC 7239, and
-//! `X-Forwarded-*`). Any client can send them, so they count only from a trusted proxy. Knows nothing of which
-//! proxies are trusted.
+//! `X-Forwarded-*`): read, and written for the next server. Any client can send them, so they count only from a trusted
+//! proxy. Knows nothing of which proxies are trusted.
 //!
 //! Each proxy appends to the field. So the parser ignores a malformed member and all members before it.
 
@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use arrayvec::ArrayVec;
 
+use crate::digits::ip_text;
 use crate::fields::{is_authority, is_name, is_token, list, port_number, trim_ows, unquoted};
 use crate::head::{Field, Head, Names};
 use crate::target::Scheme;
@@ -15,37 +16,7 @@ use crate::target::Scheme;
 /// The fields that the server reads from a trusted proxy.
 const READ: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
 
-/// Fields with the same purpose, which some program trusts. Those that begin with [`PREFIX`] also count.
-const CLAIMS: [&str; 28] = [
-    "cf-connecting-ip",
-    "cf-connecting-ipv6",
-    "client-ip",
-    "fastly-client-ip",
-    "forwarded",
-    "forwarded-for",
-    "front-end-https",
-    "proxy-client-ip",
-    "true-client-ip",
-    "wl-proxy-client-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-envoy-external-address",
-    "x-host",
-    "x-http-host-override",
-    "x-original-for",
-    "x-original-host",
-    "x-original-prefix",
-    "x-original-proto",
-    "x-original-uri",
-    "x-original-url",
-    "x-originating-ip",
-    "x-real-ip",
-    "x-remote-addr",
-    "x-remote-ip",
-    "x-rewrite-url",
-    "x-scheme",
-    "x-url-scheme",
-];
+/// Fields that begin so have the same purpose.
 const PREFIX: &[u8] = b"x-forwarded";
 
 /// Whether the server reads this field from a trusted proxy. It is never passed on: the server writes its own fields
@@ -59,7 +30,79 @@ pub fn is_interpreted(name: &[u8]) -> bool {
 pub fn is_claim(name: &[u8]) -> bool {
     let begins =
         name.split_at_checked(PREFIX.len()).is_some_and(|(start, _)| start.eq_ignore_ascii_case(PREFIX));
-    begins || CLAIMS.iter().any(|known| is_name(name, known))
+    begins || claims(name.len()).iter().any(|known| is_name(name, known))
+}
+
+/// The names of this length, without those that begin with `PREFIX`, of fields that some program trusts.
+fn claims(length: usize) -> &'static [&'static str] {
+    match length {
+        6 => &["x-host"],
+        8 => &["x-scheme"],
+        9 => &["client-ip", "forwarded", "x-real-ip"],
+        11 => &["x-client-ip", "x-remote-ip"],
+        12 => &["x-url-scheme"],
+        13 => &["forwarded-for", "x-remote-addr", "x-rewrite-url"],
+        14 => &["true-client-ip", "x-original-for", "x-original-uri", "x-original-url"],
+        15 => &["front-end-https", "proxy-client-ip", "x-original-host"],
+        16 => &["cf-connecting-ip", "fastly-client-ip", "x-original-proto", "x-originating-ip"],
+        17 => &["x-original-prefix"],
+        18 => &["cf-connecting-ipv6", "wl-proxy-client-ip"],
+        19 => &["x-cluster-client-ip"],
+        20 => &["x-http-host-override"],
+        24 => &["x-envoy-external-address"],
+        _ => &[],
+    }
+}
+
+/// What a proxy tells the next server of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// `None`: it has no IP address.
+    pub client: Option<IpAddr>,
+    pub scheme: Scheme,
+    /// A valid authority.
+    pub host: &'a [u8],
+}
+
+/// Appends the fields `X-Forwarded-For`, `-Proto` and `-Host`, and `Forwarded`; but those that are `replaced`, a
+/// predicate of names in lower case.
+pub fn write(origin: &Origin<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
+    let &Origin { client, scheme, host } = origin;
+    let client = client.map(ip_text);
+    let scheme = scheme.as_str().as_bytes();
+    if let Some(client) = client.filter(|_| !replaced(b"x-forwarded-for")) {
+        out.extend_from_slice(b"X-Forwarded-For: ");
+        out.extend_from_slice(client.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if !replaced(b"x-forwarded-proto") {
+        out.extend_from_slice(b"X-Forwarded-Proto: ");
+        out.extend_from_slice(scheme);
+        out.extend_from_slice(b"\r\n");
+    }
+    if !replaced(b"x-forwarded-host") {
+        out.extend_from_slice(b"X-Forwarded-Host: ");
+        out.extend_from_slice(host);
+        out.extend_from_slice(b"\r\n");
+    }
+    if !replaced(b"forwarded") {
+        // RFC 7239 §4 and §6.
+        out.extend_from_slice(b"Forwarded: for=");
+        match &client {
+            None => out.extend_from_slice(b"unknown"),
+            Some(client) if client.contains(':') => {
+                out.extend_from_slice(b"\"[");
+                out.extend_from_slice(client.as_bytes());
+                out.extend_from_slice(b"]\"");
+            }
+            Some(client) => out.extend_from_slice(client.as_bytes()),
+        }
+        out.extend_from_slice(b";host=\"");
+        out.extend_from_slice(host);
+        out.extend_from_slice(b"\";proto=");
+        out.extend_from_slice(scheme);
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 /// Elements of a `Forwarded` line. A line with more counts as malformed.

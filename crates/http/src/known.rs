@@ -9,8 +9,11 @@ pub enum KnownField {
     ContentLength,
     ContentType,
     Date,
+    Expect,
+    Host,
     KeepAlive,
     Location,
+    Proxy,
     ProxyConnection,
     Refresh,
     Server,
@@ -39,6 +42,9 @@ const CONNECTION_SPECIFIC: KnownFields = KnownFields::EMPTY
 const HOP_BY_HOP: KnownFields = CONNECTION_SPECIFIC.with(KnownField::Te).with(KnownField::Trailer);
 /// Fields that a server writes itself instead of passing them on: those for this hop, and the length of the content.
 pub const NOT_PASSED_ON: KnownFields = HOP_BY_HOP.with(KnownField::ContentLength);
+/// As `NOT_PASSED_ON`, of a request. Programs take `Proxy` for the address of one.
+pub const NOT_PASSED_ON_IN_REQUESTS: KnownFields =
+    NOT_PASSED_ON.with(KnownField::Expect).with(KnownField::Host).with(KnownField::Proxy);
 
 /// Whether HTTP/2 has no field of this name (RFC 9113 §8.2.2).
 pub fn is_connection_specific(name: &[u8]) -> bool {
@@ -57,6 +63,9 @@ impl KnownField {
         Some(match name.len() {
             2 if is_name(name, "te") => KnownField::Te,
             4 if is_name(name, "date") => KnownField::Date,
+            4 if is_name(name, "host") => KnownField::Host,
+            5 if is_name(name, "proxy") => KnownField::Proxy,
+            6 if is_name(name, "expect") => KnownField::Expect,
             6 if is_name(name, "server") => KnownField::Server,
             6 if is_name(name, "status") => KnownField::Status,
             7 if is_name(name, "refresh") => KnownField::Refresh,
@@ -119,8 +128,11 @@ mod tests {
             ("CONTENT-LENGTH", KnownField::ContentLength),
             ("Content-Type", KnownField::ContentType),
             ("date", KnownField::Date),
+            ("Expect", KnownField::Expect),
+            ("hOST", KnownField::Host),
             ("Keep-Alive", KnownField::KeepAlive),
             ("Location", KnownField::Location),
+            ("Proxy", KnownField::Proxy),
             ("Proxy-Connection", KnownField::ProxyConnection),
             ("ReFresh", KnownField::Refresh),
             ("Server", KnownField::Server),

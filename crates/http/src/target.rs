@@ -389,7 +389,8 @@ pub fn encode_segment(decoded: &str, out: &mut String) {
 /// `raw` is a path that `SafePath::parse` accepts.
 pub fn normalized(raw: &str) -> Cow<'_, str> {
     let path = raw.strip_prefix('/').unwrap_or(raw);
-    if is_normal(path) {
+    // Most paths are plain, and their test is the cheaper one.
+    if is_plain(path.as_bytes()) || is_normal(path) {
         return Cow::Borrowed(raw);
     }
     let mut normalized = String::with_capacity(raw.len());

@@ -1,7 +1,9 @@
 //! The client's side of HTTP/1: the heads of interim responses (RFC 9110 §15.2) and of the final response (RFC 9112 §4
-//! and §5), received in parts of any size. Knows nothing of connections and of bodies beyond their length.
+//! and §5), received in parts of any size; and the head of a request. Knows nothing of connections and of bodies beyond
+//! their length.
 
 pub mod lines;
+pub mod request;
 
 use std::fmt;
 

@@ -205,7 +205,37 @@ fn recognizes_claims_in_any_case() {
             "{name}"
         );
     }
-    for name in READ.iter().chain(&CLAIMS) {
+    for name in READ.iter().chain((0..=64).flat_map(claims)) {
         assert!(is_claim(name.to_uppercase().as_bytes()), "{name}");
     }
+    for length in 0..=64 {
+        assert!(claims(length).iter().all(|name| name.len() == length), "{length}");
+    }
+}
+
+#[test]
+fn tells_the_next_server_what_it_would_read() {
+    let written = |client: Option<&str>, replaced: &[&str]| {
+        let client = client.map(|client| client.parse().unwrap());
+        let origin = Origin { client, scheme: Scheme::Https, host: b"example.org:444" };
+        let mut out = Vec::new();
+        write(&origin, &|name| replaced.iter().any(|own| is_name(name, own)), &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    let lines = written(Some("2001:db8::1"), &[]);
+    assert_eq!(
+        lines,
+        "X-Forwarded-For: 2001:db8::1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: example.org:444\r\n\
+         Forwarded: for=\"[2001:db8::1]\";host=\"example.org:444\";proto=https\r\n"
+    );
+    for read in [x_forwarded as Read, forwarded] {
+        assert_eq!(read_from(&lines, read), "2001:db8::1 https example.org:444");
+    }
+    let all = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+    assert_eq!(
+        written(Some("::ffff:192.0.2.7"), &all[1..]),
+        "Forwarded: for=192.0.2.7;host=\"example.org:444\";proto=https\r\n"
+    );
+    assert_eq!(written(None, &all[2..]), "Forwarded: for=unknown;host=\"example.org:444\";proto=https\r\n");
+    assert_eq!(written(Some("192.0.2.7"), &all), "");
 }

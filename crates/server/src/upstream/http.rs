@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -11,11 +10,11 @@ use site::authorizer::Subrequest;
 use site::forwarding::{Forwarding, Forwards, Spelling, UNCHANGED};
 use site::model::HeaderRule;
 use site::proxies::Via;
-use taipan_http::digits::{write_ip, write_number};
-use taipan_http::fields::{is_name, trim_ows};
-use taipan_http::forwarded;
-use taipan_http::head::{Field, Head, Method, Persistence};
-use taipan_http::known::is_hop_by_hop;
+use taipan_http::client::request::{write_fields, write_line, write_via};
+use taipan_http::digits::write_number;
+use taipan_http::fields::{is_name, is_plain_name, trim_ows};
+use taipan_http::forwarded::{self, Origin};
+use taipan_http::head::{Head, Method, Persistence};
 use taipan_http::target::{SafePath, encode_path};
 use taipan_http::trailers::{self, Trailers};
 use taipan_http::write::put;
@@ -31,10 +30,6 @@ use crate::services::Services;
 const NAME: &str = "taipan";
 /// Bytes that this server adds to most requests, beside the authority in three fields.
 const OWN_BYTES: usize = 256;
-/// Fields that the server writes itself, or that programs misread; beside those of this hop, and of
-/// `taipan_http::forwarded`.
-const OWN_FIELDS: [&str; 4] = ["content-length", "expect", "host", "proxy"];
-
 /// Fields about the response to the client, and about connections of the client: not for the answer of an authorizer.
 const OF_THE_REQUEST: [&str; 8] = [
     "http2-settings",
@@ -208,24 +203,21 @@ pub fn write_request_head(
     let fields = head.fields.iter().map(|field| field.name.len() + field.value.len() + b": \r\n".len());
     out.reserve(OWN_BYTES + head.raw_target.len() + 3 * head.authority.len() + fields.sum::<usize>());
     let path = head.target.path().map_or("*".into(), |path| forwarding.path(path, spelling));
-    put(out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
-    if let Some(query) = head.target.query() {
-        put(out, &[b"?", query.as_bytes()]);
-    }
     let host = forwarding.host.as_ref().map_or(head.authority, |host| host.as_bytes());
-    put(out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
+    write_line(head.token, &path, head.target.query(), host, out);
     let forwards = Forwards::of(head.values("max-forwards"));
     let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
     let has_key = matches!(next, Next::Upgrade(_, Some(_)));
-    put_fields(head, out, |name| {
+    let passes = |name: &[u8]| {
         let is_claim = match via {
             Via::Nothing => forwarded::is_claim(name),
             Via::TrustedProxy => forwarded::is_interpreted(name),
         };
         let is_written =
             counts_forwards && is_name(name, "max-forwards") || has_key && is_name(name, "sec-websocket-key");
-        !is_claim && !forwarding.replaces(name) && !is_written
-    });
+        is_plain_name(name) && !is_claim && !forwarding.replaces(name) && !is_written
+    };
+    write_fields(head, &passes, out);
     if counts_forwards {
         forwards.write(out);
     }
@@ -256,23 +248,18 @@ pub fn direct_head(head: &Head<'_>, name: &str, length: Length, persistence: Per
         Some("/") if head.method == Method::Options && !has_path => "*",
         path => path.unwrap_or("/"),
     };
-    put(&mut out, &[head.token.as_bytes(), b" ", path.as_bytes()]);
-    if let Some(query) = head.target.query() {
-        put(&mut out, &[b"?", query.as_bytes()]);
-    }
-    put(&mut out, &[b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"]);
+    write_line(head.token, path, head.target.query(), head.authority, &mut out);
     let forwards = Forwards::of(head.values("max-forwards"));
     let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
-    for field in passed_fields(head) {
-        let is_counted = counts_forwards && is_name(field.name, "max-forwards");
-        if !is_counted && !is_name(field.name, "proxy-authorization") {
-            put(&mut out, &[field.name, b": ", field.value, b"\r\n"]);
-        }
-    }
+    let passes = |name: &[u8]| {
+        let is_counted = counts_forwards && is_name(name, "max-forwards");
+        !is_counted && !is_name(name, "proxy-authorization")
+    };
+    write_fields(head, &passes, &mut out);
     if counts_forwards {
         forwards.write(&mut out);
     }
-    put_via(head, name, &mut out);
+    write_via(head.version, name, &mut out);
     match length {
         Length::None => {}
         Length::Unknown => put(&mut out, &[b"Transfer-Encoding: chunked\r\n"]),
@@ -305,16 +292,14 @@ pub fn subrequest_head(
     let token = subrequest.token(head);
     let target = subrequest.target.as_ref().unwrap_or(&uri);
     let mut out = Vec::with_capacity(1024);
-    put(
-        &mut out,
-        &[token.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", head.authority, b"\r\n"],
-    );
-    put_fields(head, &mut out, |name| {
+    write_line(token, target, None, head.authority, &mut out);
+    let passes = |name: &[u8]| {
         let is_of_content =
             |name: &[u8]| name.split_at_checked(8).is_some_and(|(start, _)| is_name(start, "content-"));
         let is_of_request = OF_THE_REQUEST.iter().any(|own| is_name(name, own));
-        !forwarded::is_claim(name) && !is_of_content(name) && !is_of_request
-    });
+        is_plain_name(name) && !forwarded::is_claim(name) && !is_of_content(name) && !is_of_request
+    };
+    write_fields(head, &passes, &mut out);
     put_origin(head, client, &UNCHANGED, &mut out);
     let scheme = head.scheme.as_str().as_bytes();
     for name in ["X-Forwarded-Method", "X-Original-Method"] {
@@ -340,66 +325,11 @@ impl Accepts {
     }
 }
 
-/// The client's fields that `passes` selects, without those of the connection. A name with an underscore or another
-/// sign is left out, because programs take it for the same name with a hyphen.
-fn put_fields(head: &Head<'_>, out: &mut Vec<u8>, passes: impl Fn(&[u8]) -> bool) {
-    for field in passed_fields(head) {
-        if is_plain_name(field.name) && passes(field.name) {
-            put(out, &[field.name, b": ", field.value, b"\r\n"]);
-        }
-    }
-}
-
-/// Whether no program takes the name of a field for another one.
-pub fn is_plain_name(name: &[u8]) -> bool {
-    name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-}
-
-/// The client's fields without those that are for this hop alone, or written by this server.
-fn passed_fields<'a>(head: &'a Head<'a>) -> impl Iterator<Item = Field<'a>> {
-    let is_own = |name: &[u8]| is_hop_by_hop(name) || OWN_FIELDS.iter().any(|own| is_name(name, own));
-    let options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
-    // Empty for most clients, so that it needs no memory.
-    let options: Vec<&[u8]> = options.map(trim_ows).filter(|option| !is_own(option)).collect();
-    let is_option = move |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
-    head.fields.iter().copied().filter(move |field| !is_own(field.name) && !is_option(field.name))
-}
-
-/// RFC 9110 §7.6.3, behind those of other proxies.
-fn put_via(head: &Head<'_>, own: &str, out: &mut Vec<u8>) {
-    put(out, &[b"Via: ", head.version.number().as_bytes(), b" ", own.as_bytes(), b"\r\n"]);
-}
-
 /// What this server knows of the request, unless the route has fields of its own.
 fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Vec<u8>) {
-    put_via(head, NAME, out);
-    let client = peer.ip().map(|ip| ip.to_canonical());
-    let scheme = head.scheme.as_str().as_bytes();
-    if let Some(ip) = client.filter(|_| !forwarding.replaces(b"x-forwarded-for")) {
-        out.extend_from_slice(b"X-Forwarded-For: ");
-        write_ip(ip, out);
-        out.extend_from_slice(b"\r\n");
-    }
-    if !forwarding.replaces(b"x-forwarded-proto") {
-        put(out, &[b"X-Forwarded-Proto: ", scheme, b"\r\n"]);
-    }
-    if !forwarding.replaces(b"x-forwarded-host") {
-        put(out, &[b"X-Forwarded-Host: ", head.authority, b"\r\n"]);
-    }
-    if !forwarding.replaces(b"forwarded") {
-        // RFC 7239 §4 and §6.
-        out.extend_from_slice(b"Forwarded: for=");
-        match client {
-            None => out.extend_from_slice(b"unknown"),
-            Some(ip @ IpAddr::V4(_)) => write_ip(ip, out),
-            Some(ip @ IpAddr::V6(_)) => {
-                out.extend_from_slice(b"\"[");
-                write_ip(ip, out);
-                out.extend_from_slice(b"]\"");
-            }
-        }
-        put(out, &[b";host=\"", head.authority, b"\";proto=", scheme, b"\r\n"]);
-    }
+    write_via(head.version, NAME, out);
+    let origin = Origin { client: peer.ip(), scheme: head.scheme, host: head.authority };
+    forwarded::write(&origin, &|name| forwarding.replaces(name), out);
     if head.needs_early_data() {
         out.extend_from_slice(b"Early-Data: 1\r\n");
     }

@@ -5,10 +5,9 @@ use std::rc::Rc;
 use site::authorizer::is_same_name;
 use site::forwarding::Forwarding;
 use site::model::HeaderRule;
+use taipan_http::fields::is_plain_name;
 use taipan_http::head::Head;
 use taipan_http::trailers::{Trailers, announced};
-
-use crate::upstream::http::is_plain_name;
 
 /// Which fields behind the body of a request are sent on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,0 +1,76 @@
+//! Writes the head of a request that is passed on to another server: the request line, the client's fields, and `Via`.
+//! Knows nothing of routes and connections.
+
+use crate::fields::trim_ows;
+use crate::head::{Head, Version};
+use crate::known::NOT_PASSED_ON_IN_REQUESTS;
+
+/// Appends the request line (RFC 9112 §3), and `Host`.
+pub fn write_line(method: &str, path: &str, query: Option<&str>, host: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(method.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(path.as_bytes());
+    if let Some(query) = query {
+        out.push(b'?');
+        out.extend_from_slice(query.as_bytes());
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+    out.extend_from_slice(host);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the client's fields that `passes` selects by name, without those that are for this hop alone, or that the
+/// next server gets from this one.
+pub fn write_fields(head: &Head<'_>, passes: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
+    let is_own = |name: &[u8]| NOT_PASSED_ON_IN_REQUESTS.has_name(name);
+    let options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
+    // Empty for most clients, so that it needs no memory.
+    let options: Vec<&[u8]> = options.map(trim_ows).filter(|option| !is_own(option)).collect();
+    let is_option = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
+    for field in head.fields {
+        if !is_own(field.name) && !is_option(field.name) && passes(field.name) {
+            out.extend_from_slice(field.name);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(field.value);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// Appends `Via` (RFC 9110 §7.6.3), behind those of other proxies. `version`: by which the request has come.
+pub fn write_via(version: Version, own: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Via: ");
+    out.extend_from_slice(version.number().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(own.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head::{FieldStore, Limits, parse};
+
+    #[test]
+    fn passes_on_the_fields_that_are_not_for_this_hop() {
+        let input = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close, X-Own\r\nX-Own: a\r\nTE: b\r\nproxy: c\r\n\
+            Expect: 100-continue\r\nContent-Length: 1\r\nX-Left: d\r\nAccept:\r\naccept:  e \r\n\r\n";
+        let mut store = FieldStore::new();
+        let (head, _) = parse(input.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
+        let mut out = Vec::new();
+        write_fields(&head, &|name| name != b"X-Left", &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "Accept: \r\naccept: e\r\n");
+    }
+
+    #[test]
+    fn writes_the_request_line_and_names_the_host_and_itself() {
+        let mut out = Vec::new();
+        write_line("PURGE", "/a%20b", Some(""), b"h:1", &mut out);
+        write_line("GET", "*", None, b"", &mut out);
+        write_via(Version::Http10, "taipan", &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "PURGE /a%20b? HTTP/1.1\r\nHost: h:1\r\nGET * HTTP/1.1\r\nHost: \r\nVia: 1.0 taipan\r\n"
+        );
+    }
+}
