@@ -255,7 +255,8 @@ impl Responder {
         let response = match (exchange.user(), exchange.upstream.take()) {
             (None, None) if trace.is_none() && watched.is_none() => response,
             (user, upstream) => {
-                let origin = RequestOrigin { user, upstream, trace, watched: Cell::new(watched) };
+                let watched = Cell::new(watched);
+                let origin = RequestOrigin { user, upstream, trace, watched, ..RequestOrigin::default() };
                 Response { origin: Some(Box::new(origin)), ..response }
             }
         };

@@ -45,11 +45,14 @@ pub struct Response {
 }
 
 /// Whose request it was, and who has responded to it, for the log.
+#[derive(Default)]
 pub struct RequestOrigin {
     /// The authenticated user.
     pub user: Option<Rc<str>>,
     /// The applications that the request was sent to.
     pub upstream: Option<Rc<UpstreamLog>>,
+    /// The endpoint that has responded, where nothing more of it is logged.
+    pub endpoint: Option<Rc<str>>,
     /// `None`: requests have no trace.
     pub trace: Option<Trace>,
     /// For those that watch the request, until its response is recorded.
@@ -223,6 +226,10 @@ impl Response {
         self.origin.as_ref()?.upstream.as_ref()
     }
 
+    pub fn endpoint(&self) -> Option<&Rc<str>> {
+        self.origin.as_ref()?.endpoint.as_ref()
+    }
+
     pub fn trace(&self) -> Option<Trace> {
         self.origin.as_ref()?.trace
     }
@@ -242,6 +249,7 @@ impl Response {
             length,
             user,
             upstream,
+            endpoint: self.endpoint(),
             cache: self.cache.map(CacheStatus::word),
             trace,
             fields: Some(&self.head),

@@ -561,7 +561,18 @@ impl Http2 {
         let cache = response.cache.map(CacheStatus::word);
         let (trace, fields, watched) = (response.trace(), Some(&*response.head), response.watched());
         let head = added as u64;
-        let logged = LoggedResponse { status, head, length, user, upstream, cache, trace, fields, watched };
+        let logged = LoggedResponse {
+            status,
+            head,
+            length,
+            user,
+            upstream,
+            endpoint: None,
+            cache,
+            trace,
+            fields,
+            watched,
+        };
         services.access.record(records, &request, logged);
         if let Some(rule) = response.broken_rule {
             records.name_rule(rule);
@@ -819,6 +830,7 @@ fn log_unanswered(
         length: None,
         user: None,
         upstream: None,
+        endpoint: None,
         cache: None,
         trace: None,
         fields: None,

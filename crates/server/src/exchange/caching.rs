@@ -7,7 +7,6 @@ mod next_hop;
 mod purge;
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,7 +118,7 @@ impl<'a> Exchange<'a> {
             log.note_lookup(began);
             log
         });
-        let origin = RequestOrigin { user: None, upstream, trace, watched: Cell::default() };
+        let origin = RequestOrigin { upstream, trace, ..RequestOrigin::default() };
         Response { origin: Some(Box::new(origin)), ..response }
     }
 

@@ -298,9 +298,9 @@ impl AccessLogs {
         }
     }
 
-    /// Whether the lines of a host, or the list of the last requests, have the upstreams.
+    /// Whether anything but the list of the last requests has the upstreams of a request to this host.
     pub fn names_upstreams(&self, host: usize) -> bool {
-        if self.recent.is_on() || self.spans.is_some() || self.watches.is_on() {
+        if self.spans.is_some() || self.watches.is_on() {
             return true;
         }
         let log = self.of_host.get(host).and_then(|log| self.logs[*log].as_ref());
@@ -521,6 +521,8 @@ pub struct LoggedResponse<'a> {
     pub user: Option<&'a str>,
     /// `None`: the request was sent to no application.
     pub upstream: Option<&'a Rc<UpstreamLog>>,
+    /// The endpoint that has responded, where the attempts are not logged.
+    pub endpoint: Option<&'a Rc<str>>,
     /// What the cache of responses did, in a word.
     pub cache: Option<&'static str>,
     /// `None`: the request was sent to no upstream, or has no trace.

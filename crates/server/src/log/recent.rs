@@ -167,8 +167,9 @@ impl Recent {
             end: None,
             user: response.user.map(Box::from),
             upstream: response
-                .upstream
-                .and_then(|log| log.with(|attempts| Some(attempts.last()?.address.clone()))),
+                .endpoint
+                .cloned()
+                .or_else(|| response.upstream?.with(|attempts| Some(attempts.last()?.address.clone()))),
             ended: None,
         };
         let entries = &mut *self.entries.borrow_mut();
@@ -392,6 +393,7 @@ mod tests {
             length: Some(5),
             user,
             upstream: None,
+            endpoint: None,
             cache: None,
             trace: None,
             fields: None,

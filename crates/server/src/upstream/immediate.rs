@@ -6,7 +6,7 @@ mod fastcgi;
 mod http;
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::path::Path;
 use std::pin::{Pin, pin};
@@ -359,10 +359,16 @@ impl Outstanding {
             }
             log
         });
+        let endpoint = match &self.connection {
+            Some(connection) if upstream.is_none() && services.access.recent.is_on() => {
+                Some(connection.endpoint_address().clone())
+            }
+            _ => None,
+        };
         let trace = self.trace;
-        let has_origin = upstream.is_some() || trace.is_some();
+        let has_origin = upstream.is_some() || endpoint.is_some() || trace.is_some();
         let origin = has_origin
-            .then(|| Box::new(RequestOrigin { user: None, upstream, trace, watched: Cell::default() }));
+            .then(|| Box::new(RequestOrigin { upstream, endpoint, trace, ..RequestOrigin::default() }));
         let response = Response { origin, ..Response::from_head(writer.finish_with(&content)) };
         *section = head.fields;
         Some((response, persistence))
