@@ -26,6 +26,14 @@ pub const BUFFER: u64 = 64 * 1024;
 const INPUT: u64 = 32 * 1024;
 /// Short responses that are gathered for one write.
 pub const BATCH: u64 = 32 * 1024;
+/// The most memory that a worker keeps of one response for the next.
+pub const KEPT_RESPONSE: u64 = 2 * BATCH;
+/// The same, of the head of a request to an application.
+pub const KEPT_REQUEST: u64 = 16 * 1024;
+/// The same, of the fields of its response.
+pub const KEPT_FIELDS: u64 = 16 * 1024;
+/// The same, of what is known of requests that applications have.
+pub const KEPT_TABLE: u64 = 32 * 1024;
 /// The most that one connection stores of a response behind a batch: part of a file or of a script's output, or a whole
 /// small file.
 pub const RESPONSE: u64 = 64 * 1024;
@@ -236,7 +244,11 @@ fn of_connections(site: &Site, workers: u64) -> Vec<Use> {
     let limits = &site.limits;
     let connections = of_each(workers, limits.connections.saturating_add(limits.rejections));
     vec![
-        Use { what: "buffers of workers", each: buffer(&site.limits).saturating_add(BATCH), count: workers },
+        Use {
+            what: "buffers of workers",
+            each: buffer(&site.limits).saturating_add(KEPT_RESPONSE),
+            count: workers,
+        },
         Use {
             what: "connections: task, unread input, unsent response",
             each: connection(site),
@@ -349,6 +361,11 @@ fn of_upstreams(site: &Site, workers: u64) -> Vec<Use> {
     let limits = &site.limits;
     vec![
         Use { what: "scripts that run", each: SCRIPT, count: scripts(site, workers) },
+        Use {
+            what: "buffers of workers for applications",
+            each: KEPT_RESPONSE + KEPT_REQUEST + KEPT_FIELDS + KEPT_TABLE,
+            count: if site.upstreams.is_empty() { 0 } else { workers },
+        },
         Use { what: "connections to applications", each: SCRIPT, count: upstream_connections(site) },
         Use {
             what: "HTTP/2 connections to applications",
@@ -688,7 +705,7 @@ mod tests {
     fn sums_memory_and_descriptors_of_all_limits() {
         let uses = worst_case(&site(), 2);
         let each = TASK + INPUT + 16 * 1024 + BATCH + HEAD + RESPONSE;
-        let expected = 2 * (BUFFER + BATCH)
+        let expected = 2 * (BUFFER + KEPT_RESPONSE)
             + 2 * (100 + 5) * each
             + (128 + 4) * 1000 * LISTING_ENTRY
             + 100 * (CACHE_ENTRY + 1000)

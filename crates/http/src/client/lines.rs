@@ -360,6 +360,11 @@ impl FieldSection {
         self.lines.push(line);
     }
 
+    /// Bytes that it has from the allocator.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.lines.capacity() * size_of::<FieldLine>()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> + Clone {
         self.lines.iter().map(|line| line.field(&self.bytes))
     }

@@ -115,7 +115,7 @@ impl Scratch {
     /// Keeps the memory of a response that has been sent, if it is larger than what there is.
     #[inline]
     pub fn take_back_head(&mut self, mut head: Vec<u8>) {
-        if (self.head.capacity() + 1..=2 * memory::BATCH as usize).contains(&head.capacity()) {
+        if (self.head.capacity() + 1..=memory::KEPT_RESPONSE as usize).contains(&head.capacity()) {
             head.clear();
             self.head = head;
         }
@@ -126,7 +126,7 @@ impl Scratch {
         out.clear();
         records.clear();
         // The buffer of a large response is not kept.
-        if out.capacity() <= 2 * memory::BATCH as usize {
+        if out.capacity() <= memory::KEPT_RESPONSE as usize {
             self.out = out;
         }
         self.records = records;

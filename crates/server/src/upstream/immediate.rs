@@ -18,6 +18,7 @@ use script::fastcgi::RequestId;
 use site::balance::Balance;
 use site::disconnect::ConnectionId;
 use site::host::AddressGroup;
+use site::memory;
 use site::model::{Route, Script};
 use site::plan::UpstreamPlan;
 use site::route::RouteId;
@@ -53,11 +54,10 @@ const OWN_BYTES: usize = 256;
 /// The number of the attempt by which a request is sent at once.
 const FIRST_ATTEMPT: u32 = 0;
 
-/// The most memory that is kept for the bytes of the next request.
-const KEPT_BYTES: usize = 16 * 1024;
-
 /// A table for more requests is not kept when the last of them has ended.
 const KEPT_REQUESTS: usize = 128;
+
+const _: () = assert!(KEPT_REQUESTS * size_of::<(usize, Outstanding)>() <= memory::KEPT_TABLE as usize);
 
 /// A request that may be sent to an application.
 #[derive(Clone)]
@@ -157,7 +157,7 @@ impl SentRequest {
         }
         let unsent = send_at_once(&connection, &bytes)?;
         // What one large request has needed is not kept.
-        if bytes.capacity() <= KEPT_BYTES {
+        if bytes.capacity() <= memory::KEPT_REQUEST as usize {
             upstreams.outgoing.set(bytes);
         }
         services.counts.add(Count::UpstreamRequests, 1);
@@ -370,7 +370,9 @@ impl Outstanding {
         let origin = has_origin
             .then(|| Box::new(RequestOrigin { upstream, endpoint, trace, ..RequestOrigin::default() }));
         let response = Response { origin, ..Response::from_head(writer.finish_with(&content)) };
-        *section = head.fields;
+        if head.fields.memory() <= memory::KEPT_FIELDS as usize {
+            *section = head.fields;
+        }
         Some((response, persistence))
     }
 }
