@@ -4,10 +4,12 @@
 
 use std::cell::OnceCell;
 
+use crate::client::lines::FieldSection;
 use crate::date;
 use crate::digits::write_number;
 use crate::fields::{is_token, text_len};
 use crate::head::Field;
+use crate::known::KnownFields;
 use crate::status::Status;
 
 /// The interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
@@ -17,16 +19,23 @@ const CRLF: &[u8] = b"\r\n";
 
 /// Writes the head of another interim response (RFC 9110 §15.2), whose fields have been parsed.
 pub fn write_interim(status: Status, fields: &[Field<'_>], out: &mut Vec<u8>) {
-    out.extend_from_slice(b"HTTP/1.1 ");
-    write_number(u64::from(status.code()), out);
-    out.push(b' ');
-    out.extend_from_slice(status.reason().as_bytes());
-    out.extend_from_slice(CRLF);
+    write_status_line(status, out);
     for field in fields {
         for part in [field.name, b": ", field.value, CRLF] {
             out.extend_from_slice(part);
         }
     }
+    out.extend_from_slice(CRLF);
+}
+
+fn write_status_line(status: Status, out: &mut Vec<u8>) {
+    if status == Status::OK {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_number(u64::from(status.code()), out);
+    out.push(b' ');
+    out.extend_from_slice(status.reason().as_bytes());
     out.extend_from_slice(CRLF);
 }
 
@@ -67,11 +76,8 @@ impl Builder {
 
     /// As `new`, in the memory of an empty buffer.
     pub fn over(mut bytes: Vec<u8>, status: Status, date: &[u8; date::LEN]) -> Builder {
-        bytes.extend_from_slice(b"HTTP/1.1 ");
-        write_number(u64::from(status.code()), &mut bytes);
-        bytes.push(b' ');
-        bytes.extend_from_slice(status.reason().as_bytes());
-        bytes.extend_from_slice(b"\r\nDate: ");
+        write_status_line(status, &mut bytes);
+        bytes.extend_from_slice(b"Date: ");
         let date_at = bytes.len();
         bytes.extend_from_slice(date);
         bytes.extend_from_slice(CRLF);
@@ -94,9 +100,18 @@ impl Builder {
         self
     }
 
-    /// As `received`, with the line of the field as it was received. It ends with CRLF.
-    pub fn received_line(mut self, line: &[u8]) -> Builder {
-        self.bytes.extend_from_slice(line);
+    /// As `received`, of all fields of a section but those of `without`.
+    pub fn received_section(mut self, section: &FieldSection, without: KnownFields) -> Builder {
+        section.write(without, &mut self.bytes);
+        self
+    }
+
+    /// As `field`. `name` is a token, and the value has no control characters.
+    pub fn checked(mut self, name: &'static str, value: &str) -> Builder {
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.extend_from_slice(b": ");
+        self.bytes.extend_from_slice(value.as_bytes());
+        self.bytes.extend_from_slice(CRLF);
         self
     }
 

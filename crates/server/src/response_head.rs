@@ -5,8 +5,10 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use site::model::{Route, Site};
+use taipan_http::client::lines::FieldSection;
 use taipan_http::date::LEN;
 use taipan_http::head::Field;
+use taipan_http::known::KnownFields;
 use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
 
@@ -61,9 +63,9 @@ impl<'a> HeadWriter<'a> {
     }
 
     fn begin(site: &Site, builder: Builder, route: Option<&'a Route>) -> HeadWriter<'a> {
-        // No route sets or removes it.
+        // No route sets or removes it, and the configuration has only printable characters.
         let builder = match &site.server_header {
-            Some(name) => builder.received(Field { name: b"Server", value: name.as_bytes() }),
+            Some(name) => builder.checked("Server", name),
             None => builder,
         };
         HeadWriter { builder, route, origin: PageOrigin::Site }
@@ -77,12 +79,14 @@ impl<'a> HeadWriter<'a> {
         self
     }
 
-    /// As `received`, with the line of the field as it was received. It ends with CRLF.
-    pub fn received_line(mut self, field: Field, line: &[u8]) -> HeadWriter<'a> {
-        if self.passes(field.name) {
-            self.builder = self.builder.received_line(line);
+    /// As `received`, of all fields of a section but those of `without`.
+    pub fn received_section(mut self, section: &FieldSection, without: KnownFields) -> HeadWriter<'a> {
+        if self.route.is_none_or(|route| route.headers.is_empty()) {
+            self.builder = self.builder.received_section(section, without);
+            return self;
         }
-        self
+        let lines = section.lines_without(without);
+        lines.fold(self, |writer, line| writer.received(line.field()))
     }
 
     /// As `field`, with a field that has been parsed.

@@ -4,12 +4,14 @@
 //! last and stops at the first broken rule, so the result does not depend on the parts. Knows nothing of statuses.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::fields::{digits, is_name, text_len, token_len, trim_ows};
 use crate::framing::{self, Framing, FramingError};
 use crate::head::{Field, Persistence, Version};
 use crate::known::{KnownField, KnownFields, NOT_PASSED_ON};
 use crate::status::Status;
+use crate::write::put;
 
 /// Bytes of a line that an error quotes.
 const QUOTED: usize = 60;
@@ -392,6 +394,36 @@ impl FieldSection {
         self.lines.iter().map(|line| ReceivedLine { line, bytes: &self.bytes })
     }
 
+    /// The lines of all fields but those of `without`.
+    pub fn lines_without(&self, without: KnownFields) -> impl Iterator<Item = ReceivedLine<'_>> + Clone {
+        self.lines().filter(move |line| !line.known().is_some_and(|known| without.has(known)))
+    }
+
+    /// Appends the lines of all fields but those of `without`.
+    pub fn write(&self, without: KnownFields, out: &mut Vec<u8>) {
+        // Lines that stay as they were received and follow one another are copied together.
+        let mut pending = 0..0;
+        for line in &self.lines {
+            if line.known.is_some_and(|known| without.has(known)) {
+                continue;
+            }
+            match line.as_received(&self.bytes) {
+                Some(received) if received.start == pending.end => pending.end = received.end,
+                received => {
+                    out.extend_from_slice(&self.bytes[std::mem::take(&mut pending)]);
+                    match received {
+                        Some(received) => pending = received,
+                        None => {
+                            let Field { name, value } = line.field(&self.bytes);
+                            put(out, &[name, b": ", value, b"\r\n"]);
+                        }
+                    }
+                }
+            }
+        }
+        out.extend_from_slice(&self.bytes[pending]);
+    }
+
     /// The values of all fields of this kind, in order.
     pub fn values_of(&self, known: KnownField) -> impl Iterator<Item = &[u8]> + Clone {
         // Most heads have few of them.
@@ -499,6 +531,15 @@ impl FieldLine {
         let name = &bytes[self.start as usize..self.colon as usize];
         Field { name, value: &bytes[start as usize..end as usize] }
     }
+
+    /// The bytes of the line. `None`: they are not `Name: value` and CRLF.
+    #[inline]
+    fn as_received(&self, bytes: &[u8]) -> Option<Range<usize>> {
+        let &FieldLine { start, colon, value: (value, end), .. } = self;
+        let line = start as usize..end as usize + b"\r\n".len();
+        let is_spaced = value == colon + 2 && bytes[colon as usize + 1] == b' ';
+        (is_spaced && bytes.get(end as usize..line.end) == Some(b"\r\n")).then_some(line)
+    }
 }
 
 impl<'a> ReceivedLine<'a> {
@@ -509,14 +550,6 @@ impl<'a> ReceivedLine<'a> {
 
     pub fn field(self) -> Field<'a> {
         self.line.field(self.bytes)
-    }
-
-    /// The line as it was received. `None`: it is not `Name: value` and CRLF.
-    pub fn as_received(self) -> Option<&'a [u8]> {
-        let &FieldLine { start, colon, value: (value, end), .. } = self.line;
-        let is_spaced = value == colon + 2 && self.bytes[colon as usize + 1] == b' ';
-        let line = self.bytes.get(start as usize..end as usize + 2).filter(|_| is_spaced)?;
-        line.ends_with(b"\r\n").then_some(line)
     }
 }
 

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::head::Field;
+use crate::known::KnownFields;
 
 fn summary(head: &Head, used: usize) -> String {
     let fields: Vec<_> =
@@ -146,6 +148,26 @@ proptest! {
         let whole = final_head([&*input]);
         prop_assert_eq!(final_head([start, end]), whole.clone());
         prop_assert_eq!(final_head(input.chunks(1)), whole);
+    }
+
+    #[test]
+    fn writes_each_field_as_a_line(
+        fields in prop::collection::vec("(Location|Date|[A-Za-z-]{1,20}):[ \t]{0,2}[ -~\t]{0,20}\r?\n", 0..9),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let input = format!("HTTP/1.1 200 OK\r\n{}\r\n", fields.concat()).into_bytes();
+        let (start, end) = input.split_at(at.index(input.len()));
+        let Some(head) = final_head([start, end]) else { return Ok(()) };
+        for without in [KnownFields::EMPTY, KnownFields::EMPTY.with(KnownField::Location)] {
+            let mut expected = Vec::new();
+            for line in head.fields.lines_without(without) {
+                let Field { name, value } = line.field();
+                expected.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+            }
+            let mut written = Vec::new();
+            head.fields.write(without, &mut written);
+            prop_assert_eq!(written.escape_ascii().to_string(), expected.escape_ascii().to_string());
+        }
     }
 
     #[test]

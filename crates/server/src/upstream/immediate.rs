@@ -25,14 +25,13 @@ use site::route::RouteId;
 use site::upstream::{Protocol, Upstream};
 use slab::Slab;
 use taipan_http::client::lines::FieldSection;
-use taipan_http::head::{Field, Head, Method, Persistence};
-use taipan_http::known::KnownField;
+use taipan_http::head::{Head, Method, Persistence};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::Upstreams;
 use super::head::UpstreamHead;
-use super::response::{leads_elsewhere, lines};
+use super::response::{leads_elsewhere, write_fields};
 use crate::clock;
 use crate::destination::DestinationId;
 use crate::log::access::LoggedRequest;
@@ -333,22 +332,11 @@ impl Outstanding {
         }
         let forwarding = &route.script.as_ref()?.forwarding;
         buffer.reserve(received.len() + OWN_BYTES);
-        let mut writer = HeadWriter::over(buffer, services, Some(route), head.status);
-        for line in lines(&head) {
-            let field = line.field();
-            let cookie = match line.known() {
-                Some(known @ KnownField::SetCookie) if self.fastcgi.is_none() => {
-                    let value = std::str::from_utf8(field.value).ok()?;
-                    forwarding.response_field(known, value, upstream, "")
-                }
-                _ => None,
-            };
-            writer = match (cookie, line.as_received()) {
-                (Some(value), _) => writer.received(Field { value: value.as_bytes(), ..field }),
-                (None, Some(line)) => writer.received_line(field, line),
-                (None, None) => writer.received(field),
-            };
-        }
+        let writer = HeadWriter::over(buffer, services, Some(route), head.status);
+        let mut writer = write_fields(writer, &head, |known, value| {
+            let known = known.filter(|_| self.fastcgi.is_none())?;
+            forwarding.response_field(known, std::str::from_utf8(value).ok()?, upstream, "")
+        });
         if head.status.allows_body() {
             writer = writer.length(content.len() as u64);
         }

@@ -144,13 +144,7 @@ async fn of_client(
         return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }));
     }
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
-    let mut writer = HeadWriter::new(&services, Some(route), head.status);
-    for line in lines(&head) {
-        let field = line.field();
-        let rewritten = rewritten(line.known(), field.value);
-        let value = rewritten.as_deref().map_or(field.value, str::as_bytes);
-        writer = writer.received(Field { value, ..field });
-    }
+    let mut writer = write_fields(HeadWriter::new(&services, Some(route), head.status), &head, rewritten);
     // Content with a length has no place for them by HTTP/1.1.
     if let (Some(names), Content::Stream(_, None)) = (trailer, &content) {
         writer = writer.field("Trailer", names);
@@ -335,7 +329,25 @@ pub fn leads_elsewhere(head: &UpstreamHead) -> bool {
 
 /// The lines of the fields for the client.
 pub fn lines(head: &UpstreamHead) -> impl Iterator<Item = ReceivedLine<'_>> {
-    head.fields.lines().filter(|line| !line.known().is_some_and(|known| OWN.has(known)))
+    head.fields.lines_without(OWN)
+}
+
+/// Writes the fields for the client. `rewritten`: the value in place of that of a field.
+pub fn write_fields<'a>(
+    mut writer: HeadWriter<'a>,
+    head: &UpstreamHead,
+    rewritten: impl Fn(Option<KnownField>, &[u8]) -> Option<String>,
+) -> HeadWriter<'a> {
+    if !head.fields.known_fields().has_any_of(REWRITTEN) {
+        return writer.received_section(&head.fields, OWN);
+    }
+    for line in lines(head) {
+        let field = line.field();
+        let rewritten = rewritten(line.known(), field.value);
+        let value = rewritten.as_deref().map_or(field.value, str::as_bytes);
+        writer = writer.received(Field { value, ..field });
+    }
+    writer
 }
 
 /// The file that is sent in place of the body.
