@@ -102,13 +102,13 @@ rules! {
 }
 
 fn sized(length: &[u8]) -> Result<Framing, FramingError> {
-    match (digits(length), exact_digits(length)) {
-        (Some(_), _) if matches!(length, [b'0', _, ..]) => Err(FramingError::LengthZeros),
-        (Some(_), Some(length)) => Ok(Framing::Sized(length)),
-        (Some(_), None) => Err(FramingError::LengthTooLarge),
+    match exact_digits(length) {
+        _ if matches!(length, [b'0', _, ..]) && digits(length).is_some() => Err(FramingError::LengthZeros),
+        Some(length) => Ok(Framing::Sized(length)),
+        None if digits(length).is_some() => Err(FramingError::LengthTooLarge),
         // RFC 9112 §6.3 allows a recipient to repair "5, 5". Parsers that do so disagree about "5, 6".
-        (None, _) if length.contains(&b',') => Err(FramingError::LengthTwice),
-        (None, _) => Err(FramingError::LengthSyntax),
+        None if length.contains(&b',') => Err(FramingError::LengthTwice),
+        None => Err(FramingError::LengthSyntax),
     }
 }
 
