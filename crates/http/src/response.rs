@@ -4,12 +4,10 @@
 
 use std::cell::OnceCell;
 
-use crate::client::lines::FieldSection;
 use crate::date;
 use crate::digits::write_number;
 use crate::fields::{is_token, text_len};
 use crate::head::Field;
-use crate::known::KnownFields;
 use crate::status::Status;
 
 /// The interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
@@ -100,9 +98,9 @@ impl Builder {
         self
     }
 
-    /// As `received`, of all fields of a section but those of `without`.
-    pub fn received_section(mut self, section: &FieldSection, without: KnownFields) -> Builder {
-        section.write(without, &mut self.bytes);
+    /// Appends the field lines that `write` appends. They have been parsed, and each ends with CRLF.
+    pub fn received_lines(mut self, write: impl FnOnce(&mut Vec<u8>)) -> Builder {
+        write(&mut self.bytes);
         self
     }
 

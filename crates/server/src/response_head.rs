@@ -82,7 +82,7 @@ impl<'a> HeadWriter<'a> {
     /// As `received`, of all fields of a section but those of `without`.
     pub fn received_section(mut self, section: &FieldSection, without: KnownFields) -> HeadWriter<'a> {
         if self.route.is_none_or(|route| route.headers.is_empty()) {
-            self.builder = self.builder.received_section(section, without);
+            self.builder = self.builder.received_lines(|out| section.write(without, out));
             return self;
         }
         let lines = section.lines_without(without);

@@ -38,6 +38,7 @@ const HTTP: &[&str] = &[
     "target",
     "date",
     "digits",
+    "write",
     "etag",
     "fields",
     "method",
