@@ -22,6 +22,7 @@ mod folder;
 mod folder_listing;
 mod folder_passwords;
 mod forward;
+mod grants;
 mod limit;
 mod logins;
 mod monitor;
@@ -41,15 +42,11 @@ mod walk;
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use ::script::environment::Additions;
-use site::authorizer::Authorizer;
 use site::certificates::key_authorization;
 use site::cors::Cors;
 use site::decide::{self, Decision};
 use site::forwarding::RawReading;
-use site::jwt::Jwt;
 use site::model::{Host, Listing, Route};
 use site::monitor::Monitor;
 use site::plan::{
@@ -62,10 +59,10 @@ use taipan_http::status::Status;
 use taipan_http::target::{PathError, SafePath, Scheme};
 
 use self::access::Refused;
-use self::authentication::Passed;
 pub use self::authorizer::authorizers;
 use self::fallback::unserved;
 pub use self::fast::{Sending, Unfinished};
+use self::grants::Grants;
 use self::pages::Inclusion;
 use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
@@ -111,20 +108,10 @@ struct Exchange<'a> {
     body: RequestBody,
     /// Bytes of a body that is discarded. A larger one is rejected.
     max_body: u64,
-    /// The authorizers that have let the request pass, and the variables that they have set.
-    authorized_by: Vec<Arc<Authorizer>>,
-    /// Fields that authorizers and limits add to the response.
-    added: Vec<(String, String)>,
-    /// The tokens that have been verified.
-    verified: Vec<Arc<Jwt>>,
-    variables: Additions,
+    grants: Grants,
     /// Of the route that responds.
     cors: Option<&'a Cors>,
     internal_redirects: usize,
-    /// The credentials of the request that have passed.
-    passed: Vec<Passed>,
-    /// The value of `Authentication-Info`, if credentials of Digest have passed.
-    authentication_info: Option<String>,
     /// Of an internal redirect: the head that the client has sent. `None`: `head` is that.
     original: Option<&'a Head<'a>>,
     /// The applications that the request was sent to, apart from authorizers.
@@ -306,14 +293,9 @@ impl<'a> Exchange<'a> {
             now: services.clock.now(),
             body: RequestBody::None,
             max_body: services.site.limits.body,
-            authorized_by: Vec::new(),
-            added: Vec::new(),
-            verified: Vec::new(),
-            variables: Additions::default(),
+            grants: Grants::default(),
             cors: None,
             internal_redirects: 0,
-            passed: Vec::new(),
-            authentication_info: None,
             original: None,
             upstream: None,
             raw: None,
@@ -487,7 +469,7 @@ impl<'a> Exchange<'a> {
     fn with_own_fields(&self, response: Response) -> Response {
         let response = if self.names_origin() { self.share(self.cors, response) } else { response };
         let response = self.with_added(response);
-        match &self.authentication_info {
+        match &self.grants.authentication_info {
             Some(info) => response.with_fields(&[("Authentication-Info", info)]),
             None => response,
         }
@@ -495,10 +477,11 @@ impl<'a> Exchange<'a> {
 
     /// With the fields of authorizers and of limits.
     fn with_added(&self, response: Response) -> Response {
-        if self.added.is_empty() {
+        if self.grants.added.is_empty() {
             return response;
         }
-        let added: Vec<(&str, &str)> = self.added.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let added: Vec<(&str, &str)> =
+            self.grants.added.iter().map(|(name, value)| (&**name, &**value)).collect();
         response.with_fields(&added)
     }
 
@@ -771,7 +754,7 @@ impl<'a> Exchange<'a> {
 
     /// The user that authorizers have named.
     fn user(&self) -> Option<Rc<str>> {
-        let user = self.variables.get("REMOTE_USER").filter(|user| !user.is_empty())?;
+        let user = self.grants.variables.get("REMOTE_USER").filter(|user| !user.is_empty())?;
         Some(String::from_utf8_lossy(user).into())
     }
 

@@ -30,6 +30,8 @@ pub enum AdditionError {
 }
 
 impl Additions {
+    pub const NONE: Additions = Additions { variables: Vec::new(), lengths: 0 };
+
     pub fn add(&mut self, name: &str, value: &[u8]) -> Result<(), AdditionError> {
         if !is_variable(name) {
             return Err(AdditionError::Name);

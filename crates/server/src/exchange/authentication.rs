@@ -68,7 +68,7 @@ enum Failure {
 impl<'a> Exchange<'a> {
     /// Whether a user has authenticated for what is at `path`.
     pub(super) fn has_authenticated(&self, own: &Arc<Authentication>, path: &SafePath<'_>) -> bool {
-        self.passed.iter().any(|passed| passed.is_for(own, path))
+        self.grants.passed.iter().any(|passed| passed.is_for(own, path))
     }
 
     /// Does what `check` asks for until it has no objection. Errors: the response.
@@ -98,19 +98,21 @@ impl<'a> Exchange<'a> {
 
     /// Whether the credentials have passed for folders that may have password files.
     pub(super) fn has_passed_for_folder(&self) -> bool {
-        self.passed.iter().any(|passed| passed.folder.is_some())
+        self.grants.passed.iter().any(|passed| passed.folder.is_some())
     }
 
     /// As `may_know`, for what is in a folder that the client may have. A folder has no password file of its own.
     pub(super) fn may_know_entry(&mut self, path: &SafePath<'_>) -> bool {
-        let before = self.passed.len();
+        let before = self.grants.passed.len();
         let may_know = loop {
             let Err(refused) = self.check_entry(path) else { break true };
             let Refused::Unauthenticated(own, at) = refused else { break false };
             let Some(passed) = self.inherited(&own, &at) else { break false };
-            self.passed.push(passed);
+            self.grants.passed.push(passed);
         };
-        self.passed.truncate(before);
+        if self.grants.passed.len() > before {
+            self.grants.passed.truncate(before);
+        }
         may_know
     }
 
@@ -123,7 +125,7 @@ impl<'a> Exchange<'a> {
         if !path.is_folder() || routes.find(&around) != routes.find(path) {
             return None;
         }
-        let passed = self.passed.iter().find(|passed| passed.is_for(own, &around))?;
+        let passed = self.grants.passed.iter().find(|passed| passed.is_for(own, &around))?;
         match (own.folder, passed.users) {
             (FolderPasswords::Off, _) => None,
             (FolderPasswords::Folder, Users::OfFolder) if own.has_users() => None,
@@ -174,11 +176,11 @@ impl<'a> Exchange<'a> {
     fn pass_user(&mut self, passed: Passed) {
         if let Some(User { name, kind }) = &passed.user {
             // Those of an earlier one stay.
-            _ = self.variables.add("REMOTE_USER", name.as_bytes());
-            _ = self.variables.add(USER_VARIABLE, name.as_bytes());
-            _ = self.variables.add("AUTH_TYPE", kind.as_bytes());
+            _ = self.grants.variables.add("REMOTE_USER", name.as_bytes());
+            _ = self.grants.variables.add(USER_VARIABLE, name.as_bytes());
+            _ = self.grants.variables.add("AUTH_TYPE", kind.as_bytes());
         }
-        self.passed.push(passed);
+        self.grants.passed.push(passed);
     }
 
     async fn log_in(
@@ -230,7 +232,7 @@ impl<'a> Exchange<'a> {
         if let Some(wait) = attempt.wait() {
             return Err(Failure::Wait(wait));
         }
-        let replay = match self.authentication_info {
+        let replay = match self.grants.authentication_info {
             None => Replay::Refused,
             Some(_) => Replay::SameRequest,
         };
@@ -241,7 +243,7 @@ impl<'a> Exchange<'a> {
                 if !users.permits(&name) {
                     return Err(Failure::Forbidden);
                 }
-                self.authentication_info = Some(info);
+                self.grants.authentication_info = Some(info);
                 Ok((name, "Digest"))
             }
             Err(DigestError::Stale) => Err(Failure::Ask(Reason::Stale)),

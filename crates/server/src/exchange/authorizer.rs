@@ -47,8 +47,8 @@ impl Exchange<'_> {
     /// Whether a token has to be verified for what is at `path`, or an authorizer to be called.
     pub(super) fn lacks_authorization(&self, path: &SafePath<'_>) -> bool {
         let lacks = |route: &Route| {
-            route.jwt.as_ref().is_some_and(|jwt| !self.verified.contains(jwt))
-                || route.authorizers.iter().any(|own| !self.authorized_by.contains(own))
+            route.jwt.as_ref().is_some_and(|jwt| !self.grants.verified.contains(jwt))
+                || route.authorizers.iter().any(|own| !self.grants.authorized_by.contains(own))
         };
         routes(self.host(), path, self.route(path)).into_iter().any(lacks)
     }
@@ -77,7 +77,7 @@ impl Exchange<'_> {
         route: RouteId,
         authorizer: &Arc<Authorizer>,
     ) -> Result<(), Response> {
-        if self.authorized_by.contains(authorizer) {
+        if self.grants.authorized_by.contains(authorizer) {
             return Ok(());
         }
         let key = self.answer_key(request, authorizer);
@@ -94,10 +94,11 @@ impl Exchange<'_> {
         let upstreams = &self.responder.upstreams;
         // The line of the request does not name them.
         let log = Rc::default();
-        match upstream::forward(upstreams, request, &handler, &self.variables, body, &log, None).await {
+        match upstream::forward(upstreams, request, &handler, &self.grants.variables, body, &log, None).await
+        {
             Outcome::Authorized(permission) => {
                 self.pass(authorizer, &permission.variables);
-                self.added.extend(permission.response_fields);
+                self.grants.added.extend(permission.response_fields);
                 if let (Some(key), Some(subrequest), true) =
                     (key, &authorizer.subrequest, permission.may_be_remembered)
                 {
@@ -111,10 +112,10 @@ impl Exchange<'_> {
     }
 
     fn pass(&mut self, authorizer: &Arc<Authorizer>, variables: &[(String, Vec<u8>)]) {
-        self.authorized_by.push(authorizer.clone());
+        self.grants.authorized_by.push(authorizer.clone());
         for (name, value) in variables {
             // A variable that is not allowed, or has been set already, is left out.
-            _ = self.variables.add(name, value);
+            _ = self.grants.variables.add(name, value);
         }
     }
 

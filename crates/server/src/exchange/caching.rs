@@ -336,7 +336,7 @@ impl<'a> Exchange<'a> {
     /// Whether something other than the fields of the request says who the client is.
     pub(super) fn is_known(&self) -> bool {
         let has_certificate = self.tls.is_some_and(|tls| tls.client.is_some());
-        self.variables.iter().next().is_some() || !self.passed.is_empty() || has_certificate
+        self.grants.variables.iter().next().is_some() || !self.grants.passed.is_empty() || has_certificate
     }
 
     fn look(&self, resource: &Resource<'_>, directives: &RequestDirectives) -> Looked {
@@ -600,7 +600,7 @@ impl<'a> Exchange<'a> {
             head: OwnedHead::from(&as_get(self.head, &whole(self.head.fields, &conditions))),
             connection: ConnectionInfo { tls: None, ..request.connection },
             to: to.to_owned(),
-            variables: self.variables.clone(),
+            variables: self.grants.variables.clone(),
             responder: self.responder.clone(),
             fetch: Fetch::new(self.responder, resource, identity, Some(entry.clone()), Some(leader)),
         };

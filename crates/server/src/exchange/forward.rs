@@ -143,7 +143,8 @@ impl Exchange<'_> {
         }
         let log = self.upstream.get_or_insert_default().clone();
         let upstreams = &self.responder.upstreams;
-        let outcome = upstream::forward(upstreams, request, handler, &self.variables, body, &log, sent).await;
+        let outcome =
+            upstream::forward(upstreams, request, handler, &self.grants.variables, body, &log, sent).await;
         self.on_outcome(request, handler, outcome).await
     }
 
@@ -222,13 +223,8 @@ impl Exchange<'_> {
     pub(super) async fn go_on_as(&mut self, request: Request<'_>) -> Response {
         let mut exchange = Exchange {
             internal_redirects: self.internal_redirects + 1,
-            authorized_by: std::mem::take(&mut self.authorized_by),
-            verified: std::mem::take(&mut self.verified),
-            passed: std::mem::take(&mut self.passed),
-            authentication_info: self.authentication_info.take(),
+            grants: std::mem::take(&mut self.grants),
             original: Some(self.original.unwrap_or(self.head)),
-            added: std::mem::take(&mut self.added),
-            variables: std::mem::take(&mut self.variables),
             upstream: self.upstream.take(),
             tls: self.tls,
             connection: self.connection,
@@ -239,8 +235,7 @@ impl Exchange<'_> {
         // What other origins learn is that of the path that has responded.
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
-        (self.variables, self.added, self.cors) = (exchange.variables, exchange.added, None);
-        (self.authentication_info, self.upstream) = (exchange.authentication_info, exchange.upstream);
+        (self.grants, self.cors, self.upstream) = (exchange.grants, None, exchange.upstream);
         response
     }
 }

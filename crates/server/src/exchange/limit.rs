@@ -185,7 +185,9 @@ impl Exchange<'_> {
             remaining.into_iter().for_each(|remaining| announce(limit, remaining, &mut fields));
             throttle.add(limit, Direction::Download)
         })?;
-        self.added.extend(fields);
+        if !fields.is_empty() {
+            self.grants.added.extend(fields);
+        }
         Ok(throttle)
     }
 

@@ -14,7 +14,9 @@ use crate::stats::Count;
 impl Exchange<'_> {
     /// Verifies the token that a route asks for. Errors: the response to a request without a right one.
     pub(super) async fn verify_token(&mut self, route: &Route) -> Result<(), Response> {
-        let Some(jwt) = route.jwt.as_ref().filter(|jwt| !self.verified.contains(jwt)) else { return Ok(()) };
+        let Some(jwt) = route.jwt.as_ref().filter(|jwt| !self.grants.verified.contains(jwt)) else {
+            return Ok(());
+        };
         let token = match jwt.token(self.head) {
             Ok(token) => token,
             Err(refusal) => return Err(self.refuse_token(route, jwt, refusal).await),
@@ -22,10 +24,10 @@ impl Exchange<'_> {
         let checks = &self.responder.token_checks;
         match checks.verify(jwt, token, self.client.ip(), self.now).await {
             Checked::Right(variables) => {
-                self.verified.push(jwt.clone());
+                self.grants.verified.push(jwt.clone());
                 for (name, value) in &variables {
                     // A variable that is not allowed, or has been set already, is left out.
-                    _ = self.variables.add(name, value);
+                    _ = self.grants.variables.add(name, value);
                 }
                 Ok(())
             }

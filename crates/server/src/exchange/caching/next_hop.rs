@@ -79,7 +79,7 @@ impl Exchange<'_> {
     /// Asks for a response that may be stored.
     pub(super) async fn ask(&mut self, request: Request<'_>, to: NextHop<'_>) -> Outcome {
         let log = self.upstream.get_or_insert_default().clone();
-        to.ask(self.responder, request, &self.variables, &mut self.body, &log).await
+        to.ask(self.responder, request, &self.grants.variables, &mut self.body, &log).await
     }
 
     /// The response to an outcome that has none to be stored.

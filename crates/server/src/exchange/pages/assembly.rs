@@ -245,7 +245,7 @@ impl Assembly {
         let is_kept = |field: &&Field<'_>| !OTHER.iter().any(|other| is_name(field.name, other));
         let fields: Vec<Field<'_>> = exchange.head.fields.iter().filter(is_kept).copied().collect();
         let mut additions = Additions::default();
-        for (name, value) in exchange.variables.iter().filter(|(name, _)| OF_USER.contains(name)) {
+        for (name, value) in exchange.grants.variables.iter().filter(|(name, _)| OF_USER.contains(name)) {
             // Cannot fail: the page has the same variables.
             _ = additions.add(name, value);
         }
@@ -256,7 +256,7 @@ impl Assembly {
             head: OwnedHead::from(&as_get(exchange.head, &fields)),
             method: exchange.head.token.to_owned(),
             connection: OwnedConnection::of(exchange.connection.as_ref()?),
-            passed: exchange.passed.clone(),
+            passed: exchange.grants.passed.clone(),
             additions,
             document,
             environment: OnceCell::new(),

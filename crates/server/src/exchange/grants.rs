@@ -1,0 +1,53 @@
+//! What has let a request pass, and what follows from it for the response and for scripts.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use script::environment::Additions;
+use site::authorizer::Authorizer;
+use site::jwt::Jwt;
+
+use super::authentication::Passed;
+
+/// As `Granted`. Most requests have nothing of it, and then it takes no memory.
+#[derive(Default)]
+pub(super) struct Grants(Option<Box<Granted>>);
+
+#[derive(Default)]
+pub(super) struct Granted {
+    /// The authorizers that have let the request pass.
+    pub authorized_by: Vec<Arc<Authorizer>>,
+    /// The tokens that have been verified.
+    pub verified: Vec<Arc<Jwt>>,
+    /// The credentials of the request that have passed.
+    pub passed: Vec<Passed>,
+    /// The variables that these have set.
+    pub variables: Additions,
+    /// Fields that authorizers and limits add to the response.
+    pub added: Vec<(String, String)>,
+    /// The value of `Authentication-Info`, if credentials of Digest have passed.
+    pub authentication_info: Option<String>,
+}
+
+static NOTHING: Granted = Granted {
+    authorized_by: Vec::new(),
+    verified: Vec::new(),
+    passed: Vec::new(),
+    variables: Additions::NONE,
+    added: Vec::new(),
+    authentication_info: None,
+};
+
+impl Deref for Grants {
+    type Target = Granted;
+
+    fn deref(&self) -> &Granted {
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl DerefMut for Grants {
+    fn deref_mut(&mut self) -> &mut Granted {
+        self.0.get_or_insert_default()
+    }
+}
