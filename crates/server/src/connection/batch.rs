@@ -99,8 +99,11 @@ impl<'a> Batch<'a> {
 
 impl Drop for Batch<'_> {
     /// Writes the log lines of responses that are not sent because the next one panics.
+    #[inline]
     fn drop(&mut self) {
-        self.services.access.write(&self.services.counts, &self.records, 0, None, Some(why_dropped()));
+        if !self.records.are_empty() {
+            self.services.access.write(&self.services.counts, &self.records, 0, None, Some(why_dropped()));
+        }
     }
 }
 

@@ -563,8 +563,14 @@ impl LoggedRequest<'_> {
 }
 
 impl Records {
+    #[inline]
+    pub fn are_empty(&self) -> bool {
+        self.kept.as_ref().is_none_or(|kept| kept.pending.is_empty())
+    }
+
+    #[inline]
     pub fn clear(&mut self) {
-        if let Some(kept) = &mut self.kept {
+        if let Some(kept) = self.kept.as_mut().filter(|kept| !kept.pending.is_empty()) {
             kept.pending.clear();
             kept.bytes.clear();
             kept.items.clear();
