@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use taipan_http::digits::write_number;
 use taipan_http::fields::{digits, trim_ows};
+use taipan_http::head::{Head, Method};
 use taipan_http::known::KnownField;
 use taipan_http::target::{PathError, RawPath, SafePath, Scheme, encode_path, normalized};
 
@@ -363,7 +364,7 @@ impl Forwarding {
     }
 }
 
-/// What is left of a request that counts its forwards (RFC 9110 §7.6.2).
+/// What is left of the forwards of a request that counts them (RFC 9110 §7.6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwards {
     /// It has no limit, or one that is not a number.
@@ -375,8 +376,12 @@ pub enum Forwards {
 }
 
 impl Forwards {
-    /// Of the values of `Max-Forwards`.
-    pub fn of<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Forwards {
+    /// As `Max-Forwards` says, which counts for OPTIONS. TRACE is not forwarded.
+    pub fn of(head: &Head<'_>) -> Forwards {
+        if head.method != Method::Options {
+            return Forwards::Unlimited;
+        }
+        let mut values = head.values("max-forwards");
         let (Some(value), None) = (values.next(), values.next()) else { return Forwards::Unlimited };
         match digits(trim_ows(value)) {
             None => Forwards::Unlimited,
@@ -397,6 +402,8 @@ impl Forwards {
 
 #[cfg(test)]
 mod tests {
+    use taipan_http::head::{FieldStore, Limits, parse};
+
     use super::*;
     use crate::upstream::{External, Protocol};
 
@@ -535,9 +542,14 @@ mod tests {
 
     #[test]
     fn counts_forwards() {
-        let check = |values: &[&str], expected| {
-            assert_eq!(Forwards::of(values.iter().map(|value| value.as_bytes())), expected, "{values:?}");
+        let of = |method: &str, values: &[&str]| {
+            let lines: String = values.iter().map(|value| format!("Max-Forwards: {value}\r\n")).collect();
+            let input = format!("{method} / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
+            let mut store = FieldStore::new();
+            let (head, _) = parse(input.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
+            Forwards::of(&head)
         };
+        let check = |values: &[&str], expected| assert_eq!(of("OPTIONS", values), expected, "{values:?}");
         check(&[], Forwards::Unlimited);
         check(&["0"], Forwards::None);
         check(&["00"], Forwards::None);
@@ -545,5 +557,6 @@ mod tests {
         check(&["x"], Forwards::Unlimited);
         check(&["-1"], Forwards::Unlimited);
         check(&["1", "2"], Forwards::Unlimited);
+        assert_eq!(of("GET", &["0"]), Forwards::Unlimited);
     }
 }

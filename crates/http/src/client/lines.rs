@@ -507,9 +507,11 @@ impl FieldLine {
     #[inline]
     fn of(start: usize, line: &[u8], colon: usize) -> FieldLine {
         let behind = &line[colon + 1..];
+        // The line has no other control characters than HTAB.
+        let is_shown = |byte: &u8| *byte > b' ';
         let (spaces, value) = match behind {
             // Nearly all lines: one space, and a value that neither begins nor ends with one.
-            [b' ', value @ ..] if !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) => {
+            [b' ', value @ ..] if value.first().is_none_or(is_shown) && value.last().is_none_or(is_shown) => {
                 (1, value.len())
             }
             _ => {

@@ -105,8 +105,7 @@ impl Exchange<'_> {
             if let Err(response) = self.check_forwarded() {
                 return response;
             }
-            let forwards = Forwards::of(self.head.values("max-forwards"));
-            if self.head.method == Method::Options && forwards == Forwards::None {
+            if Forwards::of(self.head) == Forwards::None {
                 return fixed::options(self.services, Some(route));
             }
         }

@@ -97,9 +97,7 @@ impl<'a> Exchange<'a> {
             (_, Some(_)) => authority.to_owned(),
         };
         self.check_request(&authority).map_err(plain)?;
-        if self.head.method == Method::Options
-            && Forwards::of(self.head.values("max-forwards")) == Forwards::None
-        {
+        if Forwards::of(self.head) == Forwards::None {
             return Ok(fixed::options(services, None));
         }
         let server = self.check_destination(rules, &authority).map_err(plain)?;

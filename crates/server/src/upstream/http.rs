@@ -14,7 +14,7 @@ use taipan_http::client::request::{write_fields, write_line, write_via};
 use taipan_http::digits::write_number;
 use taipan_http::fields::{is_name, is_plain_name, trim_ows};
 use taipan_http::forwarded::{self, Origin};
-use taipan_http::head::{Head, Method, Persistence};
+use taipan_http::head::{Head, Method, Names, Persistence};
 use taipan_http::target::{SafePath, encode_path};
 use taipan_http::trailers::{self, Trailers};
 use taipan_http::write::put;
@@ -205,8 +205,8 @@ pub fn write_request_head(
     let path = head.target.path().map_or("*".into(), |path| forwarding.path(path, spelling));
     let host = forwarding.host.as_ref().map_or(head.authority, |host| host.as_bytes());
     write_line(head.token, &path, head.target.query(), host, out);
-    let forwards = Forwards::of(head.values("max-forwards"));
-    let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
+    let forwards = Forwards::of(head);
+    let counts_forwards = forwards != Forwards::Unlimited;
     let has_key = matches!(next, Next::Upgrade(_, Some(_)));
     let passes = |name: &[u8]| {
         let is_claim = match via {
@@ -218,9 +218,7 @@ pub fn write_request_head(
         is_plain_name(name) && !is_claim && !forwarding.replaces(name) && !is_written
     };
     write_fields(head, &passes, out);
-    if counts_forwards {
-        forwards.write(out);
-    }
+    forwards.write(out);
     for (name, value) in forwarding.fields.iter().filter_map(HeaderRule::field) {
         put(out, &[name.as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
     }
@@ -249,16 +247,14 @@ pub fn direct_head(head: &Head<'_>, name: &str, length: Length, persistence: Per
         path => path.unwrap_or("/"),
     };
     write_line(head.token, path, head.target.query(), head.authority, &mut out);
-    let forwards = Forwards::of(head.values("max-forwards"));
-    let counts_forwards = head.method == Method::Options && forwards != Forwards::Unlimited;
+    let forwards = Forwards::of(head);
+    let counts_forwards = forwards != Forwards::Unlimited;
     let passes = |name: &[u8]| {
         let is_counted = counts_forwards && is_name(name, "max-forwards");
         !is_counted && !is_name(name, "proxy-authorization")
     };
     write_fields(head, &passes, &mut out);
-    if counts_forwards {
-        forwards.write(&mut out);
-    }
+    forwards.write(&mut out);
     write_via(head.version, name, &mut out);
     match length {
         Length::None => {}
@@ -319,6 +315,10 @@ pub fn subrequest_head(
 impl Accepts {
     /// RFC 9110 §10.1.4.
     pub fn of(head: &Head<'_>, forwarding: &Forwarding) -> Accepts {
+        // Most requests have none.
+        if !head.names.contains(Names::TE) {
+            return Accepts::Content;
+        }
         let mut codings = head.values("te").flat_map(|value| value.split(|byte| *byte == b','));
         let is_asked = codings.any(|coding| trim_ows(coding).eq_ignore_ascii_case(b"trailers"));
         if is_asked && forwarding.trailers.pass_in_responses() { Accepts::Trailers } else { Accepts::Content }

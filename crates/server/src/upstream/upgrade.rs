@@ -12,7 +12,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use sha1::{Digest, Sha1};
 use site::forwarding::Forwarding;
 use taipan_http::fields::trim_ows;
-use taipan_http::head::{Head, Method, Version};
+use taipan_http::head::{Head, Method, Names, Version};
 
 use crate::log::upstream::AttemptLog;
 use crate::pool::{PooledConnection, Stream};
@@ -46,6 +46,9 @@ impl Upgrade {
     /// The protocol that the request asks for, if the route allows it. A request with a body, or by HTTP/1.0, cannot
     /// ask.
     pub fn requested(head: &Head<'_>, forwarding: &Forwarding) -> Option<Upgrade> {
+        if !head.names.contains(Names::UPGRADE) {
+            return None;
+        }
         let is_plain =
             head.version != Version::Http10 && head.method == Method::Get && !head.framing.has_body();
         let mut options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
