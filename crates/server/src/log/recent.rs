@@ -32,12 +32,13 @@ struct Short<const N: usize> {
 }
 
 impl<const N: usize> Short<N> {
+    const EMPTY: Short<N> = Short { bytes: [0; N], length: 0, is_cut: false };
+
     #[inline]
-    fn of(text: &[u8]) -> Short<N> {
-        let mut bytes = [0; N];
+    fn set(&mut self, text: &[u8]) {
         let length = text.len().min(N);
-        bytes[..length].copy_from_slice(&text[..length]);
-        Short { bytes, length: length as u8, is_cut: text.len() > N }
+        self.bytes[..length].copy_from_slice(&text[..length]);
+        (self.length, self.is_cut) = (length as u8, text.len() > N);
     }
 
     fn text(&self) -> String {
@@ -63,24 +64,37 @@ struct RecentRequest {
 }
 
 impl RecentRequest {
-    #[inline]
+    const NONE: RecentRequest = RecentRequest {
+        client: Peer::Unknown,
+        connection: None,
+        time: 0,
+        began: 0,
+        method: Short::EMPTY,
+        host: Short::EMPTY,
+        target: Short::EMPTY,
+        version: "",
+    };
+
     fn of(request: &LoggedRequest<'_>) -> RecentRequest {
+        let mut asked = RecentRequest::NONE;
+        asked.set(request);
+        asked
+    }
+
+    /// Takes the place of the request that this has been.
+    #[inline]
+    fn set(&mut self, request: &LoggedRequest<'_>) {
         let (method, host, target, version) = match request.head {
             Some(head) => {
                 (head.token.as_bytes(), head.authority, head.raw_target.as_bytes(), head.version.as_str())
             }
             None => (&[][..], &[][..], &[][..], ""),
         };
-        RecentRequest {
-            client: request.client,
-            connection: request.connection,
-            time: request.time,
-            began: request.began,
-            method: Short::of(method),
-            host: Short::of(host),
-            target: Short::of(target),
-            version,
-        }
+        (self.client, self.connection) = (request.client, request.connection);
+        (self.time, self.began, self.version) = (request.time, request.began, version);
+        self.method.set(method);
+        self.host.set(host);
+        self.target.set(target);
     }
 }
 
@@ -97,6 +111,19 @@ struct Entry {
     upstream: Option<Rc<str>>,
     /// Why it has ended early.
     ended: Option<Box<str>>,
+}
+
+impl Entry {
+    const NONE: Entry = Entry {
+        asked: RecentRequest::NONE,
+        number: FORGOTTEN,
+        status: Status::OK,
+        sent: 0,
+        end: None,
+        user: None,
+        upstream: None,
+        ended: None,
+    };
 }
 
 pub struct Recent {
@@ -159,25 +186,24 @@ impl Recent {
         if self.capacity == 0 {
             return number;
         }
-        let entry = Entry {
-            asked: RecentRequest::of(request),
-            number,
-            status: response.status,
-            sent: 0,
-            end: None,
-            user: response.user.map(Box::from),
-            upstream: response
-                .endpoint
-                .cloned()
-                .or_else(|| response.upstream?.with(|attempts| Some(attempts.last()?.address.clone()))),
-            ended: None,
-        };
         let entries = &mut *self.entries.borrow_mut();
-        match entries.get_mut((number % self.capacity as u64) as usize) {
-            Some(place) if place.end.is_none() => self.outlast(std::mem::replace(place, entry)),
-            Some(place) => *place = entry,
-            None => entries.push(entry),
+        let at = (number % self.capacity as u64) as usize;
+        if at == entries.len() {
+            entries.push(Entry::NONE);
         }
+        let entry = &mut entries[at];
+        if entry.end.is_none() {
+            self.outlast(std::mem::replace(entry, Entry::NONE));
+        }
+        // In place: an entry is large.
+        entry.asked.set(request);
+        (entry.number, entry.status, entry.sent, entry.end) = (number, response.status, 0, None);
+        entry.user = response.user.map(Box::from);
+        entry.upstream = response
+            .endpoint
+            .cloned()
+            .or_else(|| response.upstream?.with(|attempts| Some(attempts.last()?.address.clone())));
+        entry.ended = None;
         number
     }
 
