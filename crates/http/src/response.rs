@@ -191,6 +191,19 @@ impl ResponseHead {
         self.bytes
     }
 
+    /// Empties it. The buffer is for another head.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        let mut buffer = std::mem::take(&mut self.bytes);
+        buffer.clear();
+        self.head = 0;
+        buffer
+    }
+
+    /// The bytes for which it has memory.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Head and body.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -38,6 +38,8 @@ pub struct Response {
     pub broken_rule: Option<&'static Rule>,
     /// `None`: the request has neither a user nor an upstream.
     pub origin: Option<Box<RequestOrigin>>,
+    /// The endpoint that has responded, where nothing more of it is logged.
+    pub endpoint: Option<Rc<str>>,
     /// `None`: no limit slows it, or counts it while it is sent.
     pub throttle: Option<Box<Throttle>>,
     /// What the cache of responses did, for the log. `None`: the route has none.
@@ -51,8 +53,6 @@ pub struct RequestOrigin {
     pub user: Option<Rc<str>>,
     /// The applications that the request was sent to.
     pub upstream: Option<Rc<UpstreamLog>>,
-    /// The endpoint that has responded, where nothing more of it is logged.
-    pub endpoint: Option<Rc<str>>,
     /// `None`: requests have no trace.
     pub trace: Option<Trace>,
     /// For those that watch the request, until its response is recorded.
@@ -162,6 +162,7 @@ impl Response {
             start: 0,
             broken_rule: None,
             origin: None,
+            endpoint: None,
             throttle: None,
             cache: None,
         }
@@ -226,10 +227,6 @@ impl Response {
         self.origin.as_ref()?.upstream.as_ref()
     }
 
-    pub fn endpoint(&self) -> Option<&Rc<str>> {
-        self.origin.as_ref()?.endpoint.as_ref()
-    }
-
     pub fn trace(&self) -> Option<Trace> {
         self.origin.as_ref()?.trace
     }
@@ -249,7 +246,7 @@ impl Response {
             length,
             user,
             upstream,
-            endpoint: self.endpoint(),
+            endpoint: self.endpoint.as_ref(),
             cache: self.cache.map(CacheStatus::word),
             trace,
             fields: Some(&self.head),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use site::model::{Route, Site};
 use taipan_http::target::SafePath;
 
-pub use self::scratch::{ResponseBuffers, Scratch, ScratchInput};
+pub use self::scratch::{ResponseBuffers, Scratch, ScratchInput, SpareHead};
 use crate::background::Background;
 use crate::client_names::ClientNames;
 use crate::clock::{self, Clock};

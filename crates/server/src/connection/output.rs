@@ -418,10 +418,9 @@ impl Output {
         more.max(0) as u64
     }
 
-    /// The buffers, for the next batch, and that of a response that no cache keeps.
-    pub fn into_buffers(self) -> ((Vec<u8>, Records), Option<Vec<u8>>) {
-        let head = self.response.and_then(|response| Rc::into_inner(response.head));
-        ((self.out, self.records), head.map(ResponseHead::into_bytes))
+    /// The buffers, for the next batch, and the head of the last response.
+    pub fn into_buffers(self) -> ((Vec<u8>, Records), Option<Rc<ResponseHead>>) {
+        ((self.out, self.records), self.response.map(|response| response.head))
     }
 
     #[inline]

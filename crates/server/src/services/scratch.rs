@@ -1,10 +1,13 @@
 //! Scratch buffers that the connections of a worker share one after the other. Bytes of one client are never visible to
 //! another.
 
+use std::rc::Rc;
+
 use site::memory;
 use site::model::Limits;
 use taipan_h2::fields::FieldList;
 use taipan_http::client::lines::FieldSection;
+use taipan_http::response::ResponseHead;
 
 use crate::log::access::Records;
 
@@ -13,8 +16,7 @@ pub struct Scratch {
     /// The bytes of `buffer` for the input of one client.
     input: usize,
     out: Vec<u8>,
-    /// For the head and the body of a response.
-    head: Vec<u8>,
+    head: SpareHead,
     /// For the fields of an upstream's response.
     section: FieldSection,
     records: Records,
@@ -22,11 +24,36 @@ pub struct Scratch {
     pub fields: FieldList,
 }
 
+/// The memory of a response head, and the body behind it, that has been sent.
+#[derive(Default)]
+pub struct SpareHead(Option<Rc<ResponseHead>>);
+
+impl SpareHead {
+    /// An empty buffer for another head, which then goes to `fill`.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        let head = self.0.as_mut().and_then(Rc::get_mut);
+        head.map(ResponseHead::take_buffer).unwrap_or_default()
+    }
+
+    pub fn fill(self, head: ResponseHead) -> Rc<ResponseHead> {
+        let Some(mut spare) = self.0 else { return head.into() };
+        match Rc::get_mut(&mut spare) {
+            Some(place) => *place = head,
+            None => return head.into(),
+        }
+        spare
+    }
+
+    fn capacity(&self) -> usize {
+        self.0.as_ref().map_or(0, |head| head.capacity())
+    }
+}
+
 /// What a response of an upstream is received in, and made in for the client.
 pub struct ResponseBuffers<'a> {
     pub space: &'a mut [u8],
-    /// Empty. It can be taken for the response to the client.
-    pub head: &'a mut Vec<u8>,
+    /// It can be taken for the response to the client.
+    pub head: &'a mut SpareHead,
     /// Its memory can be taken for the fields.
     pub section: &'a mut FieldSection,
 }
@@ -71,7 +98,7 @@ impl Scratch {
             buffer,
             input,
             out: Vec::new(),
-            head: Vec::new(),
+            head: SpareHead::default(),
             section: FieldSection::default(),
             records: Records::default(),
             fields: FieldList::new(),
@@ -114,10 +141,10 @@ impl Scratch {
 
     /// Keeps the memory of a response that has been sent, if it is larger than what there is.
     #[inline]
-    pub fn take_back_head(&mut self, mut head: Vec<u8>) {
-        if (self.head.capacity() + 1..=memory::KEPT_RESPONSE as usize).contains(&head.capacity()) {
-            head.clear();
-            self.head = head;
+    pub fn take_back_head(&mut self, mut head: Rc<ResponseHead>) {
+        let larger = self.head.capacity() + 1..=memory::KEPT_RESPONSE as usize;
+        if larger.contains(&head.capacity()) && Rc::get_mut(&mut head).is_some() {
+            self.head = SpareHead(Some(head));
         }
     }
 

@@ -43,7 +43,7 @@ use crate::pool::{Check, PooledConnection};
 use crate::request::Arrival;
 use crate::response::{RequestOrigin, Response};
 use crate::response_head::HeadWriter;
-use crate::services::{ResponseBuffers, Services};
+use crate::services::{ResponseBuffers, Services, SpareHead};
 use crate::stats::Count;
 use crate::trace::{ParentOf, Trace};
 
@@ -309,13 +309,13 @@ impl Outstanding {
         services.site.upstreams.get(self.route(services).upstream()?)
     }
 
-    /// The response for the client, made in `buffer`. Its fields are read into `section`. `now`: by `clock::micros`.
+    /// The response for the client, made in the memory of `spare`. Its fields are read into `section`. `now`: by `clock::micros`.
     /// `None`: `received` is not a whole response, or means more than a response to the client.
     fn respond(
         &self,
         upstreams: &Upstreams,
         received: &[u8],
-        mut buffer: Vec<u8>,
+        mut spare: SpareHead,
         section: &mut FieldSection,
         now: u64,
     ) -> Option<(Response, Persistence)> {
@@ -331,6 +331,7 @@ impl Outstanding {
             return None;
         }
         let forwarding = &route.script.as_ref()?.forwarding;
+        let mut buffer = spare.take_buffer();
         buffer.reserve(received.len() + OWN_BYTES);
         let writer = HeadWriter::over(buffer, services, Some(route), head.status);
         let mut writer = write_fields(writer, &head, |known, value| {
@@ -354,10 +355,11 @@ impl Outstanding {
             _ => None,
         };
         let trace = self.trace;
-        let has_origin = upstream.is_some() || endpoint.is_some() || trace.is_some();
-        let origin = has_origin
-            .then(|| Box::new(RequestOrigin { upstream, endpoint, trace, ..RequestOrigin::default() }));
-        let response = Response { origin, ..Response::from_head(writer.finish_with(&content)) };
+        let has_origin = upstream.is_some() || trace.is_some();
+        let origin =
+            has_origin.then(|| Box::new(RequestOrigin { upstream, trace, ..RequestOrigin::default() }));
+        let head_and_content = spare.fill(writer.finish_with(&content));
+        let response = Response { origin, endpoint, ..Response::from_head(head_and_content) };
         if head.fields.memory() <= memory::KEPT_FIELDS as usize {
             *section = head.fields;
         }
