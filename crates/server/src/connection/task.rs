@@ -242,7 +242,8 @@ impl Task {
         }
     }
 
-    /// Polls the application and the client. `None`: the driver goes on with the request.
+    /// Polls the application. `None`: the driver goes on with the request, and notices whether the client has left. That
+    /// is too early to ask here: a client that has closed its side may still read.
     fn poll_answer(
         &self,
         cx: &mut Context<'_>,
@@ -251,14 +252,14 @@ impl Task {
         if let Poll::Ready(answer) = sent.poll_receive(cx) {
             return Poll::Ready(Ok(answer));
         }
-        Poll::Ready(match ready!(self.transport.poll_watch_in(Phase::Receive, cx)) {
-            // A client that has closed only its side may still read. The driver awaits the response for a moment.
-            Interruption::TimedOut | Interruption::EndOfInput => Ok(None),
-            broken => {
+        match self.transport.poll_events_in(Phase::Receive, cx) {
+            Ok(()) => Poll::Pending,
+            Err(Interruption::TimedOut) => Poll::Ready(Ok(None)),
+            Err(broken) => {
                 self.count_abandoned(broken);
-                Err(broken)
+                Poll::Ready(Err(broken))
             }
-        })
+        }
     }
 
     /// The output for the response of an application that has come at once.

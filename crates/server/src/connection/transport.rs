@@ -246,15 +246,8 @@ impl Transport {
             return Poll::Ready(broken);
         }
         // The consumer of the body was polled before this.
-        self.poll_watch_in(if self.reads_body.get() { Phase::Body } else { Phase::Respond }, cx)
-    }
-
-    /// As `poll_watch`, in this phase of a request whose body nothing reads.
-    pub fn poll_watch_in(&self, phase: Phase, cx: &mut Context<'_>) -> Poll<Interruption> {
-        if self.entry.state.phase() != phase {
-            self.enter(phase);
-        }
-        if let Err(broken) = self.poll_events(cx) {
+        let phase = if self.reads_body.get() { Phase::Body } else { Phase::Respond };
+        if let Err(broken) = self.poll_events_in(phase, cx) {
             return Poll::Ready(broken);
         }
         while self.buffered.borrow().len() < READ_AHEAD {
@@ -263,6 +256,14 @@ impl Transport {
             }
         }
         Poll::Pending
+    }
+
+    /// As `poll_events`, in this phase.
+    pub fn poll_events_in(&self, phase: Phase, cx: &mut Context<'_>) -> Result<(), Interruption> {
+        if self.entry.state.phase() != phase {
+            self.enter(phase);
+        }
+        self.poll_events(cx)
     }
 
     /// Handles the event that the worker has notified, if there is one.

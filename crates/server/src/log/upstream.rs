@@ -122,9 +122,9 @@ impl AttemptLog {
         self.update(|attempt| attempt.connect_micros = Some(0));
     }
 
-    /// The whole response has come at once, with `received` bytes of the body. `now`: by `clock::micros`.
-    pub fn on_response(&self, status: Status, received: usize, now: u64) {
-        let micros = now.saturating_sub(self.began);
+    /// The whole response has come at once, with `received` bytes of the body.
+    pub fn on_response(&self, status: Status, received: usize) {
+        let micros = self.micros();
         self.update(|attempt| {
             (attempt.first_byte_micros, attempt.total_micros) = (Some(micros), Some(micros));
             (attempt.status, attempt.received) = (Some(status), received as u64);

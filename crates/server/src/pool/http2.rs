@@ -21,7 +21,6 @@ use tokio::time::timeout;
 use super::message::EndpointId;
 use super::selection::EndpointEntry;
 use super::{Idle, Pool, PooledConnection, Reporter, Stream};
-use crate::clock;
 use crate::tasks::spawn_local;
 
 /// Bytes of the head of a response, with 32 for each field.
@@ -82,7 +81,7 @@ impl Http2Connection {
         };
         let (own, pings) = (sender.clone(), driver.ping_pong());
         // From now on, the streams count, and not the connection.
-        connection.end(clock::micros());
+        connection.end();
         let shared = Rc::new(Http2Connection {
             endpoint: connection.endpoint(),
             endpoint_name: connection.endpoint_name.clone(),
@@ -220,7 +219,7 @@ impl Drop for Http2Stream {
         connection.entry.in_flight.update(|count| count - 1);
         connection.unused.set(Instant::now());
         if let Some(lease) = &mut *connection.lease.borrow_mut() {
-            lease.idle = Some(Idle::begin(clock::micros()));
+            lease.idle = Some(Idle::begin());
         }
         if !self.has_response.get() {
             connection.doubt.notify_one();

@@ -203,20 +203,19 @@ pub enum Checkout {
 /// Since when a connection is idle.
 #[derive(Clone, Copy)]
 struct Idle {
-    /// By `clock::micros`.
+    /// By `clock::coarse_micros`.
     since: u64,
     /// By `clock::turns`.
     turn: u64,
 }
 
 impl Idle {
-    /// `now`: by `clock::micros`.
-    fn begin(now: u64) -> Idle {
-        Idle { since: now, turn: clock::turns() }
+    fn begin() -> Idle {
+        Idle { since: clock::coarse_micros(), turn: clock::turns() }
     }
 
-    fn duration(self, now: u64) -> Duration {
-        Duration::from_micros(now.saturating_sub(self.since))
+    fn duration(self) -> Duration {
+        Duration::from_micros(clock::coarse_micros().saturating_sub(self.since))
     }
 }
 
@@ -343,12 +342,12 @@ impl Pool {
         if let Some(shared) = self.shared.borrow().iter().find(fits) {
             return Ok(Checkout::Multiplexed(shared.reserve()));
         }
-        if let Some(connection) = self.take_ready(choice, tried, Check::Socket, clock::micros()) {
+        if let Some(connection) = self.take_ready(choice, tried, Check::Socket) {
             return Ok(Checkout::Exclusive(connection));
         }
         if self.is_lost.get() {
             // A connection to any other endpoint is better than none.
-            let open = self.take_ready(Choice::Any, tried, Check::Socket, clock::micros());
+            let open = self.take_ready(Choice::Any, tried, Check::Socket);
             return open.map(Checkout::Exclusive).ok_or(PoolError::Lost);
         }
         let (grant, granted) = oneshot::channel();
@@ -363,17 +362,16 @@ impl Pool {
         }
     }
 
-    /// An idle connection for a request. `now`: by `clock::micros`.
+    /// An idle connection for a request.
     pub fn take_ready(
         &self,
         choice: Choice,
         tried: &[EndpointId],
         check: Check,
-        now: u64,
     ) -> Option<Box<PooledConnection>> {
         // Each turn removes one. A connection to the avoided endpoint goes back to the pool.
         while let Some(mut connection) = self.take_idle(choice, tried) {
-            let is_fresh = connection.idle.is_none_or(|idle| idle.duration(now) < self.keep);
+            let is_fresh = connection.idle.is_none_or(|idle| idle.duration() < self.keep);
             if !tried.contains(&connection.endpoint()) && is_fresh && connection.is_open(check) {
                 connection.begin();
                 return Some(connection);
@@ -554,7 +552,7 @@ impl Pool {
                     was_idle: false,
                     pool: self.clone(),
                 });
-                self.give(connection, grant, clock::micros());
+                self.give(connection, grant);
             }
             PoolEvent::Rejected { number, why } => {
                 let (grant, request) = self.acquisitions.borrow_mut().on_rejected(number);
@@ -619,15 +617,15 @@ impl Pool {
     }
 
     /// Gives a free connection to a request that waits, or keeps it. `now`: by `clock::micros`.
-    fn give(&self, connection: Box<PooledConnection>, grant: Option<Grant>, now: u64) {
+    fn give(&self, connection: Box<PooledConnection>, grant: Option<Grant>) {
         self.on_fewer_waiting();
         let Some(grant) = grant else {
             // The requests that wait may have tried this endpoint. If there is no other, the pool gives them this one.
             let is_avoided = self.acquisitions.borrow().is_avoided(connection.endpoint());
-            return if is_avoided { drop(connection) } else { self.keep(connection, now) };
+            return if is_avoided { drop(connection) } else { self.keep(connection) };
         };
         if let Err(Ok(Checkout::Exclusive(connection))) = grant.send(Ok(Checkout::Exclusive(connection))) {
-            self.keep(connection, now);
+            self.keep(connection);
         }
     }
 
@@ -637,9 +635,9 @@ impl Pool {
         }
     }
 
-    fn keep(&self, mut connection: Box<PooledConnection>, now: u64) {
+    fn keep(&self, mut connection: Box<PooledConnection>) {
         if !self.keep.is_zero() && !self.has_ended.get() {
-            connection.end(now);
+            connection.end();
             connection.was_idle = true;
             self.idle.borrow_mut().push(connection);
             if !self.sweeps.get() {
@@ -666,9 +664,8 @@ impl Pool {
 
     /// Closes connections that were idle for long, or that the endpoint has closed.
     fn sweep(&self) {
-        let now = clock::micros();
         let is_over = |connection: &mut Box<PooledConnection>| {
-            connection.idle.is_some_and(|idle| idle.duration(now) >= self.keep)
+            connection.idle.is_some_and(|idle| idle.duration() >= self.keep)
                 || !connection.is_open(Check::Socket)
         };
         let over: Vec<_> = self.idle.borrow_mut().extract_if(.., is_over).collect();
@@ -817,8 +814,8 @@ impl PooledConnection {
     }
 
     /// No request uses it.
-    fn end(&mut self, now: u64) {
-        self.idle = Some(Idle::begin(now));
+    fn end(&mut self) {
+        self.idle = Some(Idle::begin());
         self.entry.in_flight.update(|count| count - 1);
     }
 
@@ -831,10 +828,10 @@ impl PooledConnection {
         }
     }
 
-    /// Ends a request. The connection can have another one. `now`: by `clock::micros`.
-    pub fn finish(mut self: Box<Self>, now: u64) {
+    /// Ends a request. The connection can have another one.
+    pub fn finish(mut self: Box<Self>) {
         self.count_request();
-        self.release(now);
+        self.release();
     }
 
     /// Ends a request, and closes the connection.
@@ -848,7 +845,7 @@ impl PooledConnection {
     }
 
     /// Gives the connection back to the pool. It has had no request since it was taken, or the last one has ended.
-    pub fn release(self: Box<Self>, now: u64) {
+    pub fn release(self: Box<Self>) {
         let pool = self.pool.clone();
         // If no request waits for a connection, this one is checked when it is used again.
         if self.is_spent() || pool.waiting() > 0 && !self.is_open(Check::Socket) {
@@ -860,7 +857,7 @@ impl PooledConnection {
             return;
         }
         let grant = pool.acquisitions.borrow_mut().take_first(self.endpoint());
-        pool.give(self, grant, now);
+        pool.give(self, grant);
     }
 
     /// The endpoint takes no further request, or none on this connection.
@@ -897,7 +894,7 @@ impl Drop for PooledConnection {
         if self.idle.is_none() {
             self.entry.in_flight.update(|count| count - 1);
         }
-        let idle = self.idle.map_or(Duration::ZERO, |idle| idle.duration(clock::micros()));
+        let idle = self.idle.map_or(Duration::ZERO, Idle::duration);
         self.pool.return_lease(self.lease, self.requests, idle);
     }
 }

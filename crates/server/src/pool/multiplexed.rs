@@ -18,7 +18,6 @@ use site::memory;
 use super::message::EndpointId;
 use super::{Checkout, Pool, PooledConnection};
 use crate::buffer::append;
-use crate::clock;
 use crate::services::Services;
 use crate::tasks::spawn_local;
 
@@ -291,7 +290,7 @@ impl SharedConnection {
         self.remove_from_pool();
         self.wake_task();
         if is_reusable {
-            return connection.release(clock::micros());
+            return connection.release();
         }
         // The records that abort the streams are sent if that works at once. Otherwise closing the connection aborts
         // them.

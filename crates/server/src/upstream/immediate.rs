@@ -143,17 +143,17 @@ impl SentRequest {
             return None;
         }
         let pool = upstreams.pools.get(upstream_id)?;
-        let began = clock::micros();
-        let mut connection = pool.take_ready(Choice::Any, &[], Check::Events, began)?;
+        let mut connection = pool.take_ready(Choice::Any, &[], Check::Events)?;
         let mut bytes = upstreams.outgoing.take();
         bytes.clear();
         let Some(fastcgi) = write(services, upstream, script, outgoing, &mut connection, &mut bytes) else {
-            connection.release(began);
+            connection.release();
             return None;
         };
         if let Some(ids) = services.access.sends_spans_of(trace) {
             bytes = ParentOf::new(ids, FIRST_ATTEMPT).written(&bytes);
         }
+        let began = clock::micros();
         let unsent = send_at_once(&connection, &bytes)?;
         // What one large request has needed is not kept.
         if bytes.capacity() <= memory::KEPT_REQUEST as usize {
@@ -271,9 +271,7 @@ impl Outstanding {
         };
         // The driver meets an error again.
         let received = &space[..received.unwrap_or(0)];
-        let now = clock::micros();
-        let Some((response, persistence)) =
-            self.respond(upstreams, received, std::mem::take(head), section, now)
+        let Some((response, persistence)) = self.respond(upstreams, received, std::mem::take(head), section)
         else {
             let received = received.to_vec();
             drop(scratch);
@@ -287,7 +285,7 @@ impl Outstanding {
             if let Some(id) = self.fastcgi {
                 fastcgi::end(&mut connection, id);
             }
-            connection.finish(now);
+            connection.finish();
         }
         Poll::Ready(Some(Answer { response, host: self.host, route: self.route }))
     }
@@ -309,7 +307,7 @@ impl Outstanding {
         services.site.upstreams.get(self.route(services).upstream()?)
     }
 
-    /// The response for the client, made in the memory of `spare`. Its fields are read into `section`. `now`: by `clock::micros`.
+    /// The response for the client, made in the memory of `spare`. Its fields are read into `section`.
     /// `None`: `received` is not a whole response, or means more than a response to the client.
     fn respond(
         &self,
@@ -317,7 +315,6 @@ impl Outstanding {
         received: &[u8],
         mut spare: SpareHead,
         section: &mut FieldSection,
-        now: u64,
     ) -> Option<(Response, Persistence)> {
         let services = &upstreams.services;
         let space = std::mem::take(section);
@@ -344,7 +341,7 @@ impl Outstanding {
         let upstream = services.access.names_upstreams(self.host).then(|| {
             let log = Rc::new(self.upstream_log(services));
             if let Some(attempt) = self.attempt(upstreams, &log) {
-                attempt.on_response(head.status, content.len(), now);
+                attempt.on_response(head.status, content.len());
             }
             log
         });

@@ -13,7 +13,6 @@ use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 
 use super::head::HeadParser;
-use crate::clock;
 use crate::pool::message::EndpointId;
 use crate::pool::{PooledConnection, Stream};
 use crate::services::Services;
@@ -299,7 +298,7 @@ impl Connection {
     pub fn finish(&self, persistence: Persistence) {
         let Some(connection) = self.inner.take() else { return };
         match persistence {
-            Persistence::KeepAlive if self.is_flushed() => connection.finish(clock::micros()),
+            Persistence::KeepAlive if self.is_flushed() => connection.finish(),
             _ => connection.close(),
         }
     }
