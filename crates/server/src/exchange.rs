@@ -243,7 +243,7 @@ impl Responder {
             (None, None) if trace.is_none() && watched.is_none() => response,
             (user, upstream) => {
                 let watched = Cell::new(watched);
-                let origin = RequestOrigin { user, upstream, trace, watched, ..RequestOrigin::default() };
+                let origin = RequestOrigin { user, upstream, trace, watched };
                 Response { origin: Some(Box::new(origin)), ..response }
             }
         };

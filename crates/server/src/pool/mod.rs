@@ -133,6 +133,7 @@ pub struct Pool {
     /// How long a connection may be idle.
     keep: Duration,
     acquisitions: RefCell<Acquisitions<Grant>>,
+    #[expect(clippy::vec_box, reason = "each request moves a connection into it, and out of its middle")]
     idle: RefCell<Vec<Box<PooledConnection>>>,
     /// Does `run` wait for `SURPLUS_DELAY` to be over?
     delays_cancel: Cell<bool>,
@@ -835,7 +836,7 @@ impl PooledConnection {
     }
 
     /// Ends a request, and closes the connection.
-    pub fn close(mut self: Box<Self>) {
+    pub fn close(mut self) {
         self.count_request();
     }
 
