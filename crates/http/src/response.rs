@@ -9,6 +9,7 @@ use crate::digits::write_number;
 use crate::fields::{is_token, text_len};
 use crate::head::Field;
 use crate::status::Status;
+use crate::write::field_line;
 
 /// The interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -19,9 +20,7 @@ const CRLF: &[u8] = b"\r\n";
 pub fn write_interim(status: Status, fields: &[Field<'_>], out: &mut Vec<u8>) {
     write_status_line(status, out);
     for field in fields {
-        for part in [field.name, b": ", field.value, CRLF] {
-            out.extend_from_slice(part);
-        }
+        field_line(field.name, field.value, out);
     }
     out.extend_from_slice(CRLF);
 }
@@ -106,10 +105,7 @@ impl Builder {
 
     /// As `field`. `name` is a token, and the value has no control characters.
     pub fn checked(mut self, name: &'static str, value: &str) -> Builder {
-        self.bytes.extend_from_slice(name.as_bytes());
-        self.bytes.extend_from_slice(b": ");
-        self.bytes.extend_from_slice(value.as_bytes());
-        self.bytes.extend_from_slice(CRLF);
+        field_line(name.as_bytes(), value.as_bytes(), &mut self.bytes);
         self
     }
 

@@ -10,6 +10,15 @@ pub fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     }
 }
 
+/// Appends the line of a field.
+#[inline]
+pub fn field_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -80,20 +80,23 @@ pub fn count_turn() {
 /// Microseconds of the monotonic clock.
 #[inline]
 pub fn micros() -> u64 {
-    let t = clock_gettime(ClockId::Monotonic);
-    t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
+    micros_of(ClockId::Monotonic)
 }
 
 /// As `micros`, some milliseconds ago: for what lasts for seconds. It costs a fraction.
 #[inline]
 pub fn coarse_micros() -> u64 {
-    let t = clock_gettime(ClockId::MonotonicCoarse);
-    t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
+    micros_of(ClockId::MonotonicCoarse)
 }
 
 /// Microseconds since 1970, as in the times of files.
 pub fn wall_micros() -> u64 {
-    let t = clock_gettime(ClockId::Realtime);
+    micros_of(ClockId::Realtime)
+}
+
+#[inline]
+fn micros_of(clock: ClockId) -> u64 {
+    let t = clock_gettime(clock);
     t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
 }
 

@@ -242,8 +242,7 @@ impl Responder {
         let response = match (exchange.user(), exchange.upstream.take()) {
             (None, None) if trace.is_none() && watched.is_none() => response,
             (user, upstream) => {
-                let watched = Cell::new(watched);
-                let origin = RequestOrigin { user, upstream, trace, watched };
+                let origin = RequestOrigin { user, upstream, trace, watched: Cell::new(watched) };
                 Response { origin: Some(Box::new(origin)), ..response }
             }
         };

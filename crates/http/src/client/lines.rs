@@ -11,7 +11,7 @@ use crate::framing::{self, Framing, FramingError};
 use crate::head::{Field, Persistence, Version};
 use crate::known::{KnownField, KnownFields, NOT_PASSED_ON};
 use crate::status::Status;
-use crate::write::put;
+use crate::write::field_line;
 
 /// Bytes of a line that an error quotes.
 const QUOTED: usize = 60;
@@ -415,7 +415,7 @@ impl FieldSection {
                         Some(received) => pending = received,
                         None => {
                             let Field { name, value } = line.field(&self.bytes);
-                            put(out, &[name, b": ", value, b"\r\n"]);
+                            field_line(name, value, out);
                         }
                     }
                 }

@@ -4,6 +4,7 @@
 use crate::fields::trim_ows;
 use crate::head::{Head, Version};
 use crate::known::NOT_PASSED_ON_IN_REQUESTS;
+use crate::write::field_line;
 
 /// Appends the request line (RFC 9112 §3), and `Host`.
 pub fn write_line(method: &str, path: &str, query: Option<&str>, host: &[u8], out: &mut Vec<u8>) {
@@ -29,10 +30,7 @@ pub fn write_fields(head: &Head<'_>, passes: &dyn Fn(&[u8]) -> bool, out: &mut V
     let is_option = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
     for field in head.fields {
         if !is_own(field.name) && !is_option(field.name) && passes(field.name) {
-            out.extend_from_slice(field.name);
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(field.value);
-            out.extend_from_slice(b"\r\n");
+            field_line(field.name, field.value, out);
         }
     }
 }

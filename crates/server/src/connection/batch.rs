@@ -101,9 +101,7 @@ impl Drop for Batch<'_> {
     /// Writes the log lines of responses that are not sent because the next one panics.
     #[inline]
     fn drop(&mut self) {
-        if !self.records.are_empty() {
-            self.services.access.write(&self.services.counts, &self.records, 0, None, Some(why_dropped()));
-        }
+        self.services.access.write(&self.services.counts, &self.records, 0, None, Some(why_dropped()));
     }
 }
 

@@ -283,10 +283,8 @@ impl Http1 {
 
     /// The request that waited has its response.
     pub fn finish_current(&mut self) {
-        match self.current.as_mut().map(Rc::get_mut) {
-            Some(Some(head)) => head.clear(),
-            Some(None) => self.current = None,
-            None => {}
+        if let Some(head) = &mut self.current {
+            Rc::make_mut(head).clear();
         }
     }
 
@@ -422,8 +420,7 @@ impl Http1 {
         input: &[u8],
         status: Status,
     ) -> Option<Batch<'w>> {
-        let current = self.current();
-        self.current = None;
+        let current = self.current.take().filter(|head| !head.is_empty());
         // An empty line is no request (RFC 9112 §2.2).
         if current.is_none() && input.trim_ascii_start().is_empty() {
             return None;

@@ -16,7 +16,6 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::task::Waker;
 
-use cache::status::CacheStatus;
 use site::disconnect::ConnectionId;
 use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
@@ -555,24 +554,7 @@ impl Http2 {
             began: origin.began,
             tls: self.tls.as_ref(),
         };
-        let (status, length) = (response.status(), response.content_length());
-        let user = response.user();
-        let upstream = response.upstream();
-        let cache = response.cache.map(CacheStatus::word);
-        let (trace, fields, watched) = (response.trace(), Some(&*response.head), response.watched());
-        let head = added as u64;
-        let logged = LoggedResponse {
-            status,
-            head,
-            length,
-            user,
-            upstream,
-            endpoint: None,
-            cache,
-            trace,
-            fields,
-            watched,
-        };
+        let logged = LoggedResponse { head: added as u64, ..response.logged(0) };
         services.access.record(records, &request, logged);
         if let Some(rule) = response.broken_rule {
             records.name_rule(rule);

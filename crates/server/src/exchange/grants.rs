@@ -47,6 +47,7 @@ impl Deref for Grants {
 }
 
 impl DerefMut for Grants {
+    /// Takes memory, also for a change that changes nothing.
     fn deref_mut(&mut self) -> &mut Granted {
         self.0.get_or_insert_default()
     }

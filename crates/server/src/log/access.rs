@@ -259,11 +259,23 @@ impl AccessLogs {
         &self,
         counts: &Counts,
         records: &Records,
+        sent: u64,
+        first: Option<u64>,
+        ended: Option<&str>,
+    ) {
+        if let Some(kept) = records.kept.as_deref().filter(|kept| !kept.pending.is_empty()) {
+            self.write_kept(counts, kept, sent, first, ended);
+        }
+    }
+
+    fn write_kept(
+        &self,
+        counts: &Counts,
+        records: &Kept,
         mut sent: u64,
         first: Option<u64>,
         ended: Option<&str>,
     ) {
-        let Some(records) = records.kept.as_deref().filter(|kept| !kept.pending.is_empty()) else { return };
         let now = clock::micros();
         let (mut left, mut incomplete) = (sent, 0);
         let is_watched = !records.watched.borrow().is_empty();
@@ -563,11 +575,6 @@ impl LoggedRequest<'_> {
 }
 
 impl Records {
-    #[inline]
-    pub fn are_empty(&self) -> bool {
-        self.kept.as_ref().is_none_or(|kept| kept.pending.is_empty())
-    }
-
     #[inline]
     pub fn clear(&mut self) {
         if let Some(kept) = self.kept.as_mut().filter(|kept| !kept.pending.is_empty()) {

@@ -188,13 +188,12 @@ impl Recent {
         }
         let entries = &mut *self.entries.borrow_mut();
         let at = (number % self.capacity as u64) as usize;
-        if at == entries.len() {
-            entries.push(Entry::NONE);
+        match entries.get_mut(at) {
+            None => entries.push(Entry::NONE),
+            Some(entry) if entry.end.is_none() => self.outlast(std::mem::replace(entry, Entry::NONE)),
+            Some(_) => {}
         }
         let entry = &mut entries[at];
-        if entry.end.is_none() {
-            self.outlast(std::mem::replace(entry, Entry::NONE));
-        }
         // In place: an entry is large.
         entry.asked.set(request);
         (entry.number, entry.status, entry.sent, entry.end) = (number, response.status, 0, None);

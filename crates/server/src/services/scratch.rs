@@ -31,17 +31,18 @@ pub struct SpareHead(Option<Rc<ResponseHead>>);
 impl SpareHead {
     /// An empty buffer for another head, which then goes to `fill`.
     pub fn take_buffer(&mut self) -> Vec<u8> {
-        let head = self.0.as_mut().and_then(Rc::get_mut);
-        head.map(ResponseHead::take_buffer).unwrap_or_default()
+        // Nothing else has it, so that nothing is copied.
+        self.0.as_mut().map(|head| Rc::make_mut(head).take_buffer()).unwrap_or_default()
     }
 
     pub fn fill(self, head: ResponseHead) -> Rc<ResponseHead> {
-        let Some(mut spare) = self.0 else { return head.into() };
-        match Rc::get_mut(&mut spare) {
-            Some(place) => *place = head,
-            None => return head.into(),
+        match self.0 {
+            None => head.into(),
+            Some(mut spare) => {
+                *Rc::make_mut(&mut spare) = head;
+                spare
+            }
         }
-        spare
     }
 
     fn capacity(&self) -> usize {
