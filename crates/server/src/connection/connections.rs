@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -374,7 +374,7 @@ impl Connections {
     ) {
         if self.services.site.limits.unsent == 0 {
             // Fails for a Unix socket.
-            _ = sys::limit_unsent(socket.as_fd().as_fd(), HTTP2_UNSENT);
+            _ = sys::limit_unsent(socket.as_fd(), HTTP2_UNSENT);
         }
         let identity = ConnectionIdentity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
         match Stream::register(socket) {
@@ -439,7 +439,7 @@ impl Connections {
     /// Ends the connections that an administrator selects, whatever they do, and the streams of selected clients on
     /// connections of proxies.
     pub fn disconnect(&self, selection: &Selection) -> Disconnected {
-        let is_selected = |fd: &OwnedFd, peer: Peer| match selection {
+        let is_selected = |fd: BorrowedFd<'_>, peer: Peer| match selection {
             Selection::Connection(id) => connection_id(fd) == Some(*id),
             Selection::Clients(clients) => is_of(peer.into(), clients),
         };
@@ -447,7 +447,7 @@ impl Connections {
         let before = handoffs.len();
         handoffs.retain(|connection| {
             let peer = connection.client.or_else(|| Some(Peer::of(&connection.fd)?.1));
-            !is_selected(&connection.fd, peer.unwrap_or(Peer::Unknown))
+            !is_selected(connection.fd.as_fd(), peer.unwrap_or(Peer::Unknown))
         });
         let handed_off = (before - handoffs.len()) as u64;
         drop(handoffs);

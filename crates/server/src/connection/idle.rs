@@ -12,7 +12,7 @@ mod http2;
 use std::cell::RefCell;
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -221,7 +221,7 @@ impl IdleSet {
         // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What has already come is
         // reported at once.
         let events = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
-        calls::epoll_add(self.epoll.get_ref(), connection.socket.as_fd(), data, events)?;
+        calls::epoll_add(self.epoll.get_ref(), &connection.socket, data, events)?;
         entry.insert(connection);
         Ok(())
     }
@@ -294,7 +294,7 @@ impl IdleSet {
     }
 
     /// Closes the connections that are selected by their sockets and peers. Returns how many there were.
-    pub fn disconnect(&self, is_selected: impl Fn(&OwnedFd, Peer) -> bool) -> u64 {
+    pub fn disconnect(&self, is_selected: impl Fn(BorrowedFd<'_>, Peer) -> bool) -> u64 {
         let mut ended = 0;
         self.entries.borrow_mut().retain(|_, connection| {
             let stays = !is_selected(connection.socket.as_fd(), connection.client.peer());
@@ -309,7 +309,7 @@ impl IdleSet {
 
     fn unregister(&self, socket: &Socket) {
         // Fails only for a descriptor that is not registered.
-        _ = epoll::delete(self.epoll.get_ref(), socket.as_fd());
+        _ = epoll::delete(self.epoll.get_ref(), socket);
     }
 
     pub fn close_all(&self) {

@@ -6,7 +6,8 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -16,13 +17,13 @@ use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, getsockname, sockopt};
 use site::listener::Protocols;
 use taipan_http::target::Scheme;
-use tokio::io::{Interest, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::tls::{Failure, Session};
 use crate::handshake::TlsFacts;
 use crate::peer::Family;
-use crate::sys::{self, calls};
+use crate::sys::{self, OwnsFd, calls};
 use crate::tls::kernel;
 
 /// Says whether more is sent at once. Then the kernel waits for it before it sends a packet that is not full.
@@ -116,6 +117,11 @@ impl Socket {
         self.session.as_ref().is_some_and(|session| session.borrow().has_negotiated_http2())
     }
 
+    /// `None`: it has no TLS, or its handshake is not complete.
+    pub fn tls_facts(&self) -> Option<Rc<TlsFacts>> {
+        self.session.as_ref()?.borrow().facts()
+    }
+
     /// Why the session has failed, once. From then on the socket is not encrypted.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.session.take()?.into_inner().into_failure()
@@ -161,7 +167,8 @@ impl Socket {
     /// Sends an end. The client may still be sending.
     pub fn shut_down(&self) {
         self.close_session();
-        shut_down(&self.fd);
+        // Fails only when the client has closed.
+        _ = rustix::net::shutdown(&self.fd, Shutdown::Write);
     }
 
     /// Whether a FIN that follows the last bytes at once can be in the same packet. A TLS session ends by a record.
@@ -207,21 +214,42 @@ impl Socket {
 
     /// Tells the client that no more follows, where TLS does that. What the server itself then closes is no truncation.
     pub fn close_session(&self) {
-        close_session(&self.session, self.fd.as_fd());
+        let Some(session) = &self.session else { return };
+        let (mut session, fd) = (session.borrow_mut(), self.fd.as_fd());
+        match session.is_in_kernel() {
+            // Fails only when the client has closed, or takes nothing.
+            true => _ = kernel::send_close_notify(fd),
+            false => session.close(|records| send(fd, records, More::Nothing)),
+        }
+    }
+
+    /// A client must not take a response that is cut for a complete one.
+    pub fn cut_session(&self) {
+        if let Some(session) = &self.session {
+            session.borrow_mut().cut();
+        }
+    }
+
+    /// Reads, to no purpose but that the socket has no unread bytes when it is closed. Errors: there are none.
+    pub fn discard_at_once(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        calls::recv(&self.fd, buffer, RecvFlags::DONTWAIT)
     }
 
     /// What is not sent yet is dropped when this is closed, and the client receives a reset.
     pub fn reset_when_closed(&self) {
-        reset_when_closed(&self.fd);
+        _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
     }
 
-    /// Bytes that the client has not acknowledged.
+    /// Undoes `reset_when_closed`.
+    pub fn close_normally(&self) {
+        _ = sockopt::set_socket_linger(&self.fd, None);
+    }
+
+    /// Bytes that the client has not acknowledged: what the kernel holds, and what the session holds. Of a Unix socket,
+    /// the kernel does not say.
     pub fn unacknowledged(&self) -> u64 {
-        unacknowledged(self.fd.as_fd(), &self.session)
-    }
-
-    pub fn as_fd(&self) -> &OwnedFd {
-        &self.fd
+        let held = self.session.as_ref().map_or(0, |session| session.borrow().unsent() as u64);
+        sys::unsent(self.fd.as_fd()).unwrap_or(0) + held
     }
 
     pub fn into_fd(self) -> OwnedFd {
@@ -257,7 +285,8 @@ impl SendStream for Socket {
     }
 
     fn segment(&self) -> u64 {
-        segment(self.fd.as_fd())
+        let segment = nix::sys::socket::getsockopt(&self.fd, nix::sys::socket::sockopt::TcpMaxSeg);
+        segment.map_or(1, |bytes| u64::from(bytes.max(1)))
     }
 
     #[inline]
@@ -267,100 +296,67 @@ impl SendStream for Socket {
     }
 }
 
-/// A connected socket of the runtime.
-pub struct Stream {
-    socket: Registered,
-    protocols: Protocols,
-    session: TlsSession,
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
 }
 
-enum Registered {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
+
+impl OwnsFd for Socket {}
+
+/// A connected socket of the runtime.
+pub struct Stream(AsyncFd<Socket>);
 
 impl Stream {
     /// Registers a socket with the runtime.
     pub fn register(socket: Socket) -> io::Result<Stream> {
-        let Socket { fd, family, protocols, session } = socket;
-        let socket = match family {
-            Family::Tcp => Registered::Tcp(calls::adopt_tcp(fd)?),
-            Family::Unix => Registered::Unix(calls::adopt_unix(fd)?),
-        };
-        Ok(Stream { socket, protocols, session })
+        calls::watch(socket).map(Stream)
     }
 
-    /// Whether a client may begin with HTTP/2.
-    pub fn may_speak_http2(&self) -> bool {
-        self.protocols.http2 || self.has_negotiated_http2()
-    }
-
-    /// Then the client cannot begin with another protocol.
-    pub fn has_negotiated_http2(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.borrow().has_negotiated_http2())
-    }
-
-    /// A TLS handshake is not complete.
-    pub fn is_handshaking(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.borrow().is_handshaking())
-    }
-
-    /// The bare socket, which the runtime forgets. `None`: it has failed.
-    pub fn into_socket(self) -> Option<Socket> {
-        let (fd, family) = match self.socket {
-            Registered::Tcp(stream) => (stream.into_std().ok()?.into(), Family::Tcp),
-            Registered::Unix(stream) => (stream.into_std().ok()?.into(), Family::Unix),
-        };
-        Some(Socket::new(fd, family, self.protocols, self.session))
-    }
-
-    pub fn session(&self) -> Option<&RefCell<Session>> {
-        self.session.as_deref()
+    /// The bare socket, which the runtime forgets.
+    pub fn into_socket(self) -> Socket {
+        self.0.into_inner()
     }
 
     /// Reads the received bytes that fit into `buffer`. Returns 0 if the client has closed its side.
     #[inline]
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_receive(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match &self.session {
-            None => self.socket.poll_read(cx, buffer),
-            Some(_) => self.poll_receive_encrypted(cx, buffer),
+            None => calls::poll_read(&self.0, cx, buffer),
+            Some(session) => self.poll_receive_encrypted(&mut session.borrow_mut(), cx, buffer),
         }
     }
 
-    fn poll_receive_encrypted(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let Stream { socket, session: Some(session), .. } = self else { return Poll::Ready(Ok(0)) };
-        let session = session.get_mut();
-        if session.is_in_kernel() {
-            let read = |space: &mut [u8]| match socket.poll_recv(cx, space) {
-                Poll::Pending => Err(Errno::AGAIN),
-                Poll::Ready(read) => read,
-            };
-            return match session.receive_from_kernel(buffer, read, || kernel::receive_control(socket.as_fd()))
-            {
-                Err(Errno::AGAIN) => Poll::Pending,
-                Err(Errno::INTR) => {
-                    cx.waker().wake_by_ref();
-                    Poll::Pending
-                }
-                received => Poll::Ready(received.map_err(io::Error::from)),
-            };
-        }
-        // Both functions use the socket, in turn.
-        let socket = RefCell::new(socket);
-        let mut read = |space: &mut [u8]| match socket.borrow_mut().poll_read(cx, space) {
-            Poll::Pending => Err(Errno::AGAIN),
-            Poll::Ready(read) => read.map_err(errno),
+    fn poll_receive_encrypted(
+        &self,
+        session: &mut Session,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let received = match session.is_in_kernel() {
+            true => {
+                let read = |space: &mut [u8]| at_once(self.poll_receive_from_kernel(cx, space));
+                session.receive_from_kernel(buffer, read, || kernel::receive_control(self.as_fd()))
+            }
+            false => {
+                let read = |space: &mut [u8]| at_once(calls::poll_read(&self.0, cx, space));
+                session.receive(buffer, read, |bytes| self.send(bytes, More::Nothing))
+            }
         };
-        let mut send = |bytes: &[u8]| socket.borrow().try_io(|fd| send(fd, bytes, More::Nothing));
-        match session.receive(buffer, &mut read, &mut send) {
+        match received {
             Err(Errno::AGAIN) => {}
             Err(Errno::INTR) => cx.waker().wake_by_ref(),
             received => return Poll::Ready(received.map_err(io::Error::from)),
         }
         // What a handshake could not send is sent when the socket takes it.
-        let socket = socket.into_inner();
-        while session.unsent() > 0 && ready!(socket.poll_write_ready(cx)).is_ok() {
-            match session.flush(|bytes| socket.try_io(|fd| self::send(fd, bytes, More::Nothing))) {
+        while session.unsent() > 0 && ready!(self.poll_write_ready(cx)).is_ok() {
+            match session.flush(|bytes| self.send(bytes, More::Nothing)) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
                 _ => {}
             }
@@ -368,144 +364,44 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Reads, to no purpose but that the socket has no unread bytes when it is closed. Errors: there are none.
-    pub fn discard_at_once(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        calls::recv(self.as_fd(), buffer, RecvFlags::DONTWAIT)
+    /// The kernel returns no more than a record, and may have more, of which no event will tell.
+    fn poll_receive_from_kernel(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let recv = |socket: &Socket| Ok(calls::recv(socket, &mut *buffer, RecvFlags::DONTWAIT)?);
+        sys::poll_receive(&self.0, cx, recv).map_ok(|(bytes, _)| bytes)
     }
 
     #[inline]
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket.poll_write_ready(cx)
+        self.0.poll_write_ready(cx).map_ok(|_| ())
     }
 
-    /// The local address. `None`: a Unix socket has none.
-    pub fn local(&self) -> Option<SocketAddr> {
-        match &self.socket {
-            Registered::Tcp(stream) => stream.local_addr().ok(),
-            Registered::Unix(_) => None,
-        }
-    }
-
-    /// `None`: it has no TLS, or its handshake is not complete.
-    pub fn tls_facts(&self) -> Option<Rc<TlsFacts>> {
-        self.session.as_ref()?.borrow().facts()
-    }
-
-    /// What the log has of its TLS. `None`: it has none.
-    pub fn logged_tls(&self) -> Option<Rc<TlsFacts>> {
-        self.session.as_ref()?.borrow().logged_facts()
-    }
-
-    /// Sends an end. The client may still be sending.
-    pub fn shut_down(&self) {
-        self.close_session();
-        shut_down(self.as_fd());
-    }
-
-    /// As `Socket::close_session`.
-    pub fn close_session(&self) {
-        // Not by the runtime, which takes a socket that it does not know yet for full.
-        close_session(&self.session, self.socket.as_fd());
-    }
-
-    /// A client must not take a response that is cut for a complete one.
-    pub fn cut_session(&self) {
-        if let Some(session) = &self.session {
-            session.borrow_mut().cut();
-        }
-    }
-
-    /// Whether content can be received that is not in the socket any more.
-    pub fn has_plaintext(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.borrow().has_plaintext())
-    }
-
-    /// What is not sent yet is dropped when this is closed, and the client receives a reset.
-    pub fn reset_when_closed(&self) {
-        reset_when_closed(self.as_fd());
-    }
-
-    /// Undoes `reset_when_closed`.
-    pub fn close_normally(&self) {
-        _ = sockopt::set_socket_linger(self.as_fd(), None);
-    }
-
-    /// Bytes that the client has not acknowledged; 0 where the stream does not know.
-    pub fn unacknowledged(&self) -> u64 {
-        unacknowledged(self.as_fd(), &self.session)
-    }
-
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl Registered {
+    /// Sends, unless the socket is known to be full.
     #[inline]
-    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut buffer = ReadBuf::new(buffer);
-        loop {
-            let read = match self {
-                Registered::Tcp(stream) => calls::poll_read(stream, cx, &mut buffer),
-                Registered::Unix(stream) => calls::poll_read(stream, cx, &mut buffer),
-            };
-            match ready!(read) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return Poll::Ready(read.map(|()| buffer.filled().len())),
-            }
-        }
-    }
-
-    /// As `poll_read`, for a socket that may have more behind a short read, of which no event will tell.
-    fn poll_recv(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, Errno>> {
-        loop {
-            let ready = match self {
-                Registered::Tcp(stream) => stream.poll_read_ready(cx),
-                Registered::Unix(stream) => stream.poll_read_ready(cx),
-            };
-            ready!(ready).map_err(errno)?;
-            let mut recv = |fd: BorrowedFd<'_>| Ok(calls::recv(fd, &mut *buffer, RecvFlags::DONTWAIT)?);
-            let read = match self {
-                Registered::Tcp(stream) => stream.try_io(Interest::READABLE, || recv(stream.as_fd())),
-                Registered::Unix(stream) => stream.try_io(Interest::READABLE, || recv(stream.as_fd())),
-            };
-            match read {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return Poll::Ready(read.map_err(errno)),
-            }
-        }
-    }
-
-    #[inline]
-    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Registered::Tcp(stream) => stream.poll_write_ready(cx),
-            Registered::Unix(stream) => stream.poll_write_ready(cx),
-        }
-    }
-
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Registered::Tcp(stream) => stream.as_fd(),
-            Registered::Unix(stream) => stream.as_fd(),
-        }
+    fn send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
+        self.try_io(|fd| send(fd, bytes, more))
     }
 
     /// Runs `send` unless the socket is known to be full. The runtime notes a `WouldBlock`.
     #[inline]
     fn try_io(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
-        match self {
-            Registered::Tcp(stream) => stream.try_io(Interest::WRITABLE, || send(stream.as_fd())),
-            Registered::Unix(stream) => stream.try_io(Interest::WRITABLE, || send(stream.as_fd())),
-        }
+        self.0.try_io(Interest::WRITABLE, |socket| send(socket.as_fd()))
+    }
+}
+
+/// What does not wait is done by the socket.
+impl Deref for Stream {
+    type Target = Socket;
+
+    #[inline]
+    fn deref(&self) -> &Socket {
+        self.0.get_ref()
     }
 }
 
 impl SendStream for Stream {
     #[inline]
     fn try_send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
-        try_send(&self.session, bytes, more, |bytes, more| self.socket.try_io(|fd| send(fd, bytes, more)))
+        try_send(&self.session, bytes, more, |bytes, more| self.send(bytes, more))
     }
 
     #[inline]
@@ -517,28 +413,24 @@ impl SendStream for Stream {
         left: u64,
     ) -> Option<io::Result<usize>> {
         match &self.session {
-            None => Some(self.socket.try_io(|fd| sendfile(fd, file, at, count))),
+            None => Some(self.try_io(|fd| sendfile(fd, file, at, count))),
             Some(session) => send_encrypted(
                 session,
                 self.as_fd(),
                 FileSlice { file, at, count, left },
-                |bytes| self.socket.try_io(|fd| send(fd, bytes, More::Nothing)),
-                |at| self.socket.try_io(|fd| sendfile(fd, file, at, count)),
+                |bytes| self.send(bytes, More::Nothing),
+                |at| self.try_io(|fd| sendfile(fd, file, at, count)),
             ),
         }
     }
 
     fn segment(&self) -> u64 {
-        segment(self.as_fd())
+        self.0.get_ref().segment()
     }
 
     #[inline]
     fn try_flush(&self) -> io::Result<()> {
-        try_flush(
-            &self.session,
-            |bytes| self.socket.try_io(|fd| send(fd, bytes, More::Nothing)),
-            || self.socket.try_io(is_writable),
-        )
+        try_flush(&self.session, |bytes| self.send(bytes, More::Nothing), || self.try_io(is_writable))
     }
 }
 
@@ -588,16 +480,6 @@ fn is_writable(fd: BorrowedFd<'_>) -> io::Result<usize> {
     match rustix::event::poll(&mut polled, Some(&Timespec::default()))? {
         0 => Err(io::ErrorKind::WouldBlock.into()),
         _ => Ok(0),
-    }
-}
-
-fn close_session(session: &TlsSession, fd: BorrowedFd<'_>) {
-    let Some(session) = session else { return };
-    let mut session = session.borrow_mut();
-    match session.is_in_kernel() {
-        // Fails only when the client has closed, or takes nothing.
-        true => _ = kernel::send_close_notify(fd),
-        false => session.close(|records| send(fd, records, More::Nothing)),
     }
 }
 
@@ -654,14 +536,12 @@ fn move_to_kernel(
     }
 }
 
-/// What the kernel holds, and what the session holds.
-fn unacknowledged(fd: BorrowedFd<'_>, session: &TlsSession) -> u64 {
-    let held = session.as_ref().map_or(0, |session| session.borrow().unsent() as u64);
-    sys::unsent(fd).unwrap_or(0) + held
-}
-
-fn errno(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+/// What was read at once.
+fn at_once(read: Poll<io::Result<usize>>) -> Result<usize, Errno> {
+    match read {
+        Poll::Pending => Err(Errno::AGAIN),
+        Poll::Ready(read) => read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+    }
 }
 
 /// Sends without a signal when the client has closed.
@@ -677,18 +557,4 @@ fn send(fd: BorrowedFd<'_>, bytes: &[u8], more: More) -> io::Result<usize> {
 #[inline]
 fn sendfile(fd: BorrowedFd<'_>, file: &OwnedFd, at: &mut u64, count: usize) -> io::Result<usize> {
     Ok(calls::sendfile(fd, file, at, count)?)
-}
-
-fn segment(fd: BorrowedFd<'_>) -> u64 {
-    let segment = nix::sys::socket::getsockopt(&fd, nix::sys::socket::sockopt::TcpMaxSeg);
-    segment.map_or(1, |bytes| u64::from(bytes.max(1)))
-}
-
-fn shut_down(fd: impl AsFd) {
-    // Fails only when the client has closed.
-    _ = rustix::net::shutdown(fd, Shutdown::Write);
-}
-
-fn reset_when_closed(fd: impl AsFd) {
-    _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
 }

@@ -118,11 +118,10 @@ impl Transport {
         *self.local.get_or_init(|| self.stream.borrow().local())
     }
 
-    /// The bare socket, and since when it is idle. `None`: the stream has none, or something else still has the
-    /// transport.
+    /// The bare socket, and since when it is idle. `None`: something else still has the transport.
     pub fn into_socket(self: Rc<Transport>) -> Option<(Socket, Ticks)> {
         let Transport { stream, entry, .. } = Rc::into_inner(self)?;
-        Some((stream.into_inner().into_socket()?, entry.state.since()))
+        Some((stream.into_inner().into_socket(), entry.state.since()))
     }
 
     pub fn enter(&self, phase: Phase) {

@@ -8,6 +8,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::ClientConnection;
 use tokio::io::unix::AsyncFd;
 
+use crate::sys;
 use crate::tls::{ClientTls, HTTP2, Offer, describe};
 
 /// Plaintext that waits to be encrypted, or ciphertext that waits to be sent.
@@ -143,29 +144,23 @@ impl Session {
     }
 
     fn poll_receive(&mut self, cx: &mut Context<'_>, socket: &AsyncFd<OwnedFd>) -> Poll<io::Result<()>> {
-        loop {
-            let mut ready = ready!(socket.poll_read_ready(cx))?;
-            let read = match ready.try_io(|fd| self.connection.read_tls(&mut Socket(fd.get_ref()))) {
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Ok(read) => read,
-                Err(_would_block) => continue,
-            };
-            return Poll::Ready(match read {
-                Err(error) => Err(self.fail(error.kind(), error.to_string())),
-                Ok(0) if self.connection.is_handshaking() => {
-                    let why = "it has closed the connection within the TLS handshake".to_owned();
-                    Err(self.fail(io::ErrorKind::UnexpectedEof, why))
+        let read = |socket: &OwnedFd| self.connection.read_tls(&mut Socket(socket));
+        let read = ready!(sys::poll_receive(socket, cx, read)).map(|(bytes, _)| bytes);
+        Poll::Ready(match read {
+            Err(error) => Err(self.fail(error.kind(), error.to_string())),
+            Ok(0) if self.connection.is_handshaking() => {
+                let why = "it has closed the connection within the TLS handshake".to_owned();
+                Err(self.fail(io::ErrorKind::UnexpectedEof, why))
+            }
+            Ok(_) => match self.connection.process_new_packets() {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    // The alert, which tells the endpoint why.
+                    _ = self.connection.write_tls(&mut Socket(socket.get_ref()));
+                    Err(self.fail(io::ErrorKind::InvalidData, describe(&error)))
                 }
-                Ok(_) => match self.connection.process_new_packets() {
-                    Ok(_) => Ok(()),
-                    Err(error) => {
-                        // The alert, which tells the endpoint why.
-                        _ = self.connection.write_tls(&mut Socket(socket.get_ref()));
-                        Err(self.fail(io::ErrorKind::InvalidData, describe(&error)))
-                    }
-                },
-            });
-        }
+            },
+        })
     }
 
     fn check(&self) -> io::Result<()> {

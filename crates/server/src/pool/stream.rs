@@ -77,20 +77,7 @@ impl Stream {
         if let Some(session) = &self.session {
             return session.borrow_mut().poll_read(cx, &self.socket, buffer);
         }
-        loop {
-            let mut ready = ready!(self.socket.poll_read_ready(cx))?;
-            match ready.try_io(|fd| Ok(recv(fd.get_ref(), &mut *buffer, RecvFlags::DONTWAIT)?.0)) {
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(received) => {
-                    if received.as_ref().is_ok_and(|length| (1..buffer.len()).contains(length)) {
-                        // That was all there is. The arrival of more is an event of its own.
-                        ready.clear_ready();
-                    }
-                    return Poll::Ready(received);
-                }
-                Err(_would_block) => {}
-            }
-        }
+        sys::poll_read(&self.socket, cx, buffer)
     }
 
     /// Sends `out` from `sent` on. Ready when all of it is sent.

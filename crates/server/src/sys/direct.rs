@@ -1,11 +1,10 @@
 //! The system calls that can fail while requests are served, one per function. The server makes them only through this
 //! module, which tests replace by `faulty`.
 //!
-//! Knows nothing of the callers, and retries nothing.
+//! Knows nothing of the callers, and retries nothing but `poll_read`.
 
 use std::io::{self, IoSliceMut, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::pin::Pin;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::task::{Context, Poll};
 
 use rustix::event::Timespec;
@@ -16,8 +15,10 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags};
 use rustix::path::Arg;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::OwnsFd;
 
 #[inline]
 pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
@@ -29,14 +30,14 @@ pub fn recv(fd: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result<usize,
     rustix::net::recv(fd, buffer, flags).map(|(_, n)| n)
 }
 
-/// Reads as the runtime does from its own sockets.
+/// Reads from a socket of the runtime, again while it is interrupted.
 #[inline]
-pub fn poll_read<S: AsyncRead + AsFd + Unpin>(
-    stream: &mut S,
+pub fn poll_read<S: AsRawFd + AsFd>(
+    socket: &AsyncFd<S>,
     cx: &mut Context<'_>,
-    buffer: &mut ReadBuf<'_>,
-) -> Poll<io::Result<()>> {
-    Pin::new(stream).poll_read(cx, buffer)
+    buffer: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    super::poll_read(socket, cx, buffer)
 }
 
 #[inline]
@@ -51,14 +52,8 @@ pub fn sendfile(to: impl AsFd, from: impl AsFd, at: &mut u64, count: usize) -> R
 
 /// Registers a socket with the runtime.
 #[inline]
-pub fn adopt_tcp(fd: OwnedFd) -> io::Result<TcpStream> {
-    TcpStream::from_std(fd.into())
-}
-
-/// Like `adopt_tcp`.
-#[inline]
-pub fn adopt_unix(fd: OwnedFd) -> io::Result<UnixStream> {
-    UnixStream::from_std(fd.into())
+pub fn watch<S: OwnsFd>(socket: S) -> io::Result<AsyncFd<S>> {
+    super::watch(socket, Interest::READABLE | Interest::WRITABLE)
 }
 
 #[inline]

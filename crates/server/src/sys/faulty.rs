@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -17,11 +17,10 @@ use rustix::fs::{AtFlags, Dir, DirEntry, OFlags, ResolveFlags, Stat, Statx};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
 use rustix::path::Arg;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::unix::AsyncFd;
 
-use super::direct;
 pub use super::direct::{create_with, lock_file, make_folder_with, remove_folder, rename_between, sync};
+use super::{OwnsFd, direct};
 use plan::{Call, Fault, strike};
 
 /// The epoll registration of each descriptor.
@@ -107,20 +106,18 @@ pub fn recv(fd: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result<usize,
     }
 }
 
-pub fn poll_read<S: AsyncRead + AsFd + Unpin>(
-    stream: &mut S,
+pub fn poll_read<S: AsRawFd + AsFd>(
+    socket: &AsyncFd<S>,
     cx: &mut Context<'_>,
-    buffer: &mut ReadBuf<'_>,
-) -> Poll<io::Result<()>> {
+    buffer: &mut [u8],
+) -> Poll<io::Result<usize>> {
     match bytes_of(Call::PollRead) {
         Ok(most) => {
-            let length = most.min(buffer.remaining());
-            let mut part = ReadBuf::new(buffer.initialize_unfilled_to(length));
-            ready!(direct::poll_read(stream, cx, &mut part))?;
-            let n = part.filled().len();
-            buffer.advance(n);
-            Poll::Ready(Ok(()))
+            let most = most.min(buffer.len());
+            direct::poll_read(socket, cx, &mut buffer[..most])
         }
+        // It reads again by itself.
+        Err(Errno::INTR) => poll_read(socket, cx, buffer),
         Err(Errno::AGAIN) => {
             cx.waker().wake_by_ref();
             Poll::Pending
@@ -149,14 +146,9 @@ pub fn sendfile(to: impl AsFd, from: impl AsFd, at: &mut u64, count: usize) -> R
     }
 }
 
-pub fn adopt_tcp(fd: OwnedFd) -> io::Result<TcpStream> {
-    whole(Call::Adopt)?;
-    direct::adopt_tcp(fd)
-}
-
-pub fn adopt_unix(fd: OwnedFd) -> io::Result<UnixStream> {
-    whole(Call::Adopt)?;
-    direct::adopt_unix(fd)
+pub fn watch<S: OwnsFd>(socket: S) -> io::Result<AsyncFd<S>> {
+    whole(Call::Watch)?;
+    direct::watch(socket)
 }
 
 pub fn epoll_add(epoll: impl AsFd, fd: impl AsFd, data: EventData, what: EventFlags) -> Result<(), Errno> {

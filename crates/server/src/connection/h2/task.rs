@@ -369,9 +369,7 @@ impl Http2Task {
     fn linger(mut self) {
         self.end_outputs(CLIENT_CLOSED);
         let Http2Task { stream, client, shared, .. } = self;
-        if let Some(socket) = stream.into_socket() {
-            shared.connections.linger(socket, client);
-        }
+        shared.connections.linger(stream.into_socket(), client);
     }
 
     fn park(self) {
@@ -379,9 +377,9 @@ impl Http2Task {
         drop(streams);
         let since = entry.state.since();
         let connections = shared.connections.clone();
-        if let (Some(mut http2), Some(socket)) = (Shared::into_http2(shared), stream.into_socket()) {
+        if let Some(mut http2) = Shared::into_http2(shared) {
             http2.trim();
-            connections.keep_http2(socket, client, Box::new(http2), since);
+            connections.keep_http2(stream.into_socket(), client, Box::new(http2), since);
         }
     }
 }

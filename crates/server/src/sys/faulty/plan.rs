@@ -26,7 +26,7 @@ calls! {
     PollRead "poll_read",
     Send "send",
     Sendfile "sendfile",
-    Adopt "adopt",
+    Watch "watch",
     EpollAdd "epoll_add",
     EpollWait "epoll_wait",
     Open "open",
@@ -117,7 +117,7 @@ const PANIC: &str = "panic";
 impl Call {
     /// Can the call wait, and so be interrupted?
     fn can_wait(self) -> bool {
-        !matches!(self, Call::Adopt | Call::EpollAdd | Call::Duplicate | Call::NextEntry | Call::Spawn)
+        !matches!(self, Call::Watch | Call::EpollAdd | Call::Duplicate | Call::NextEntry | Call::Spawn)
     }
 }
 

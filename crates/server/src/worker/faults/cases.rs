@@ -27,7 +27,7 @@ pub fn lasting() -> Vec<Case> {
         first(Call::Openat2, 30, Errno::MFILE),
         first(Call::Statx, 30, Errno::IO),
         first(Call::Preadv2, FIRST, Errno::IO),
-        first(Call::Adopt, 4, Errno::NOMEM),
+        first(Call::Watch, 4, Errno::NOMEM),
         first(Call::EpollAdd, 4, Errno::NOSPC),
         first(Call::Sendfile, FIRST, Errno::IO),
         every_other(Call::Write, Errno::NOSPC),
@@ -81,7 +81,8 @@ pub fn plausible(call: Call) -> Vec<Fault> {
             &[errno(Errno::PERM), errno(Errno::HOSTUNREACH)],
         ]
         .concat(),
-        Call::Recv | Call::PollRead => [&peer[..], &lengths, &[interrupted, again, Panic]].concat(),
+        Call::Recv => [&peer[..], &lengths, &[interrupted, again, Panic]].concat(),
+        Call::PollRead => [&peer[..], &lengths, &[again, Panic]].concat(),
         Call::Send => {
             [&peer[..], &lengths, &[interrupted, again, errno(Errno::PIPE), errno(Errno::NOBUFS), Panic]]
                 .concat()
@@ -93,7 +94,7 @@ pub fn plausible(call: Call) -> Vec<Fault> {
             &[Truncated, Panic],
         ]
         .concat(),
-        Call::Adopt => vec![errno(Errno::NOMEM), errno(Errno::NOSPC)],
+        Call::Watch => vec![errno(Errno::NOMEM), errno(Errno::NOSPC)],
         Call::EpollAdd => vec![errno(Errno::NOMEM), errno(Errno::NOSPC)],
         Call::EpollWait => vec![interrupted],
         Call::Open | Call::Openat | Call::OpenFolder => [&table[..], &disk, &[interrupted]].concat(),
