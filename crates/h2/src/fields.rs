@@ -437,11 +437,9 @@ const fn static_class(index: usize) -> Class {
         32 => return Class::Cookie,
         57 => return Class::ConnectionSpecific,
         16 => Names::ACCEPT_ENCODING,
-        19 => Names::ACCEPT,
         23 => Names::AUTHORIZATION,
         24 => Names::CACHE_CONTROL,
         28 => Names::CONTENT_LENGTH,
-        31 => Names::CONTENT_TYPE,
         35 => Names::EXPECT,
         38 => Names::HOST,
         39 => Names::IF_MATCH,
@@ -450,8 +448,6 @@ const fn static_class(index: usize) -> Class {
         42 => Names::IF_RANGE,
         43 => Names::IF_UNMODIFIED_SINCE,
         50 => Names::RANGE,
-        51 => Names::REFERER,
-        58 => Names::USER_AGENT,
         _ => Names::NONE,
     })
 }

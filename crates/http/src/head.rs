@@ -280,17 +280,16 @@ names! {
     2 { 0 TE "te" }
     4 { 1 HOST "host" }
     5 { 2 RANGE "range" }
-    6 { 3 ACCEPT "accept" 4 EXPECT "expect" 5 COOKIE "cookie" 6 ORIGIN "origin" 25 PRAGMA "pragma" }
-    7 { 7 TRAILER "trailer" 8 UPGRADE "upgrade" 9 REFERER "referer" }
-    8 { 10 IF_MATCH "if-match" 11 IF_RANGE "if-range" 24 PRIORITY "priority" }
-    9 { 12 FORWARDED "forwarded" }
-    10 { 13 CONNECTION "connection" 14 USER_AGENT "user-agent" }
-    12 { 15 CONTENT_TYPE "content-type" }
-    13 { 16 IF_NONE_MATCH "if-none-match" 17 AUTHORIZATION "authorization" 26 CACHE_CONTROL "cache-control" }
-    14 { 18 CONTENT_LENGTH "content-length" }
-    15 { 19 ACCEPT_ENCODING "accept-encoding" 20 X_FORWARDED_FOR "x-forwarded-for" }
-    17 { 21 IF_MODIFIED_SINCE "if-modified-since" 22 TRANSFER_ENCODING "transfer-encoding" }
-    19 { 23 IF_UNMODIFIED_SINCE "if-unmodified-since" }
+    6 { 3 EXPECT "expect" 4 COOKIE "cookie" 5 ORIGIN "origin" 6 PRAGMA "pragma" }
+    7 { 7 UPGRADE "upgrade" }
+    8 { 8 IF_MATCH "if-match" 9 IF_RANGE "if-range" 10 PRIORITY "priority" }
+    9 { 11 FORWARDED "forwarded" }
+    10 { 12 CONNECTION "connection" }
+    13 { 13 IF_NONE_MATCH "if-none-match" 14 AUTHORIZATION "authorization" 15 CACHE_CONTROL "cache-control" }
+    14 { 16 CONTENT_LENGTH "content-length" }
+    15 { 17 ACCEPT_ENCODING "accept-encoding" }
+    17 { 18 IF_MODIFIED_SINCE "if-modified-since" 19 TRANSFER_ENCODING "transfer-encoding" }
+    19 { 20 IF_UNMODIFIED_SINCE "if-unmodified-since" }
 }
 
 impl Names {
