@@ -15,7 +15,7 @@ use crate::folder::{HostFolder, UserFolders};
 use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, LanguageFallback, NamedRoot, Route};
 use crate::monitor::Monitor;
 use crate::published::Text;
-use crate::route::{Pattern, RouteId};
+use crate::route::{Pattern, RouteId, is_folder};
 use crate::template::{Template, Variables};
 use crate::upstream::UpstreamId;
 use crate::walk::{Walk, is_script, walk};
@@ -196,11 +196,11 @@ impl UpstreamPlan<'_, '_> {
     pub fn script_name_and_path_info(&self) -> (String, String) {
         let path = self.path.as_str();
         let (name, path_info) = match self.base {
-            Pattern::Prefix(prefix) => {
+            Pattern::Prefix(prefix) | Pattern::Exact(prefix) if is_folder(prefix) => {
                 let (name, path_info) = path.split_at(prefix.len().saturating_sub(1).min(path.len()));
                 (name, if prefix.is_empty() { ["/", path_info].concat() } else { path_info.to_owned() })
             }
-            Pattern::Exact(_) | Pattern::Glob(_) => (path, String::new()),
+            Pattern::Prefix(_) | Pattern::Exact(_) | Pattern::Glob(_) => (path, String::new()),
         };
         (if name.is_empty() { String::new() } else { ["/", name].concat() }, path_info)
     }

@@ -31,7 +31,7 @@ pub const MAX_GLOB: usize = 127;
 /// The paths that a route, or a rule by path, is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pattern {
-    /// One path, without the leading slash, as in [`SafePath::as_str`].
+    /// One path, without the leading slash, as in [`SafePath::as_str`]. That of a folder is empty or ends with a slash.
     Exact(String),
     /// A folder and everything below it. The folder matches with and without the slash at its end. The text has no
     /// leading slash, and is empty or ends with a slash.
@@ -80,7 +80,8 @@ impl Pattern {
     /// The prefix `/`, which matches every path.
     pub const EVERYTHING: Pattern = Pattern::Prefix(String::new());
 
-    /// `/a/b` is exact, and `/a/` a prefix. A text with `*`, `**` or `?` is a glob.
+    /// `/a/b` and `/a/.` are exact, the latter for the folder without what is below it. `/a/` is a prefix. A text with
+    /// `*`, `**` or `?` is a glob.
     pub fn parse(text: &str) -> Result<Pattern, PatternError> {
         if text.len() > MAX_PATTERN {
             return Err(PatternError::TooLong);
@@ -92,10 +93,12 @@ impl Pattern {
             return Glob::parse(text).map(Pattern::Glob);
         }
         let path = text.strip_prefix('/').ok_or(PatternError::Relative)?;
-        check_segments(path)?;
-        Ok(match path.is_empty() || path.ends_with('/') {
-            true => Pattern::Prefix(path.to_owned()),
-            false => Pattern::Exact(path.to_owned()),
+        let folder = path.strip_suffix('.').filter(|folder| is_folder(folder));
+        check_segments(folder.unwrap_or(path))?;
+        Ok(match folder {
+            Some(folder) => Pattern::Exact(folder.to_owned()),
+            None if is_folder(path) => Pattern::Prefix(path.to_owned()),
+            None => Pattern::Exact(path.to_owned()),
         })
     }
 
@@ -133,10 +136,16 @@ impl Pattern {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Pattern::Exact(folder) if is_folder(folder) => write!(f, "/{folder}."),
             Pattern::Exact(path) | Pattern::Prefix(path) => write!(f, "/{path}"),
             Pattern::Glob(glob) => f.write_str(&glob.text),
         }
     }
+}
+
+/// `path` has no leading slash.
+pub fn is_folder(path: &str) -> bool {
+    path.is_empty() || path.ends_with('/')
 }
 
 /// The rest of `path` below the folder `prefix`. Empty for the folder itself.
@@ -578,6 +587,9 @@ mod tests {
         check("/", &["/", "/a", "/a/b/"], &[]);
         check("/a/b", &["/a/b"], &["/a/b/", "/a/bc", "/a", "/x/a/b", "/"]);
         check("/a/", &["/a/", "/a", "/a/b", "/a/b/c/"], &["/ab", "/", "/b/a/"]);
+        check("/.", &["/"], &["/a", "/a/", "/index.html"]);
+        check("/a/.", &["/a/"], &["/a", "/a/b", "/", "/x/a/"]);
+        check("/a.", &["/a."], &["/a", "/a/"]);
         check("*.css", &["/x.css", "/a/b/x.css", "/.css", "/a.css/"], &["/x.css2", "/x.css/y", "/"]);
         check("photo?", &["/photo1", "/a/photo%C3%A4"], &["/photo", "/photo12", "/photo1/x"]);
         check("/img/*", &["/img/a", "/img/a/"], &["/img", "/img/", "/img/a/b", "/x/img/a"]);
@@ -603,6 +615,9 @@ mod tests {
         check("//", PatternError::Segment);
         check("/a//b", PatternError::Segment);
         check("/a/../b", PatternError::Segment);
+        check("/a/..", PatternError::Segment);
+        check("/a//.", PatternError::Segment);
+        check("/./.", PatternError::Segment);
         check("/./b*", PatternError::Segment);
         check("*.{css,js}", PatternError::Alternatives);
         check("/[ab]*", PatternError::Alternatives);
@@ -691,12 +706,14 @@ mod tests {
 
     #[test]
     fn prefers_exact_paths_then_the_first_glob_then_the_longest_prefix() {
-        let routes = routes(&["/a/", "/a/b/", "*.js", "/a/b/**", "/a/b/x.js", "/c/"]).unwrap();
+        let routes = routes(&["/a/", "/a/b/", "*.js", "/a/b/**", "/a/b/x.js", "/c/", "/.", "/c/."]).unwrap();
         let check = |requested: &str, expected: &str| {
             let found = routes.get(routes.find(&path(requested)));
             assert_eq!(found.pattern.to_string(), expected, "{requested}");
         };
-        check("/", "/");
+        check("/", "/.");
+        check("/c", "/c/");
+        check("/c/", "/c/.");
         check("/z", "/");
         check("/a", "/a/");
         check("/a/z", "/a/");

@@ -507,7 +507,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Required,
                 example: "\"/downloads/\"",
                 text: "The pattern of the paths that the route matches. `/a/b` is that path alone. `/a/` is a prefix: the \
-                       folder and everything below it. With wildcards it is a glob: `*` and `?` match within a segment, \
+                       folder and everything below it. `/a/.` is the folder without what is below it, and `/.` the root \
+                       of the host alone. With wildcards it is a glob: `*` and `?` match within a segment, \
                        `**` matches across slashes, and `/**/` matches any number of segments, also none. A glob without a \
                        slash, such as `*.css`, matches the last segment at any depth. An exact path precedes a glob, the \
                        first matching glob precedes a prefix, and the longest prefix precedes shorter ones. A glob takes \
