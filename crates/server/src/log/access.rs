@@ -78,7 +78,7 @@ struct ClientErrors {
 /// A request whose response is being sent.
 struct PendingResponse {
     /// Of `clock::micros`.
-    at: u64,
+    began: u64,
     /// In `Recent`.
     number: u64,
     /// Bytes of the response's head, and of its content. `None`: they are known when it has been sent.
@@ -86,6 +86,17 @@ struct PendingResponse {
     length: Option<u64>,
     status: Status,
     zones: ZonesOf,
+    /// Its index in `Kept::items`. `None`: it has no line.
+    item: Option<u32>,
+}
+
+/// What was sent of a response.
+struct Delivered {
+    /// Bytes of its head and of its content.
+    whole: u64,
+    /// Bytes of its content.
+    body: u64,
+    is_complete: bool,
 }
 
 const _: () = assert!(size_of::<PendingResponse>() + size_of::<Item>() <= memory::LOG_RECORD as usize);
@@ -118,8 +129,6 @@ struct Kept {
     pending: Vec<PendingResponse>,
     bytes: Vec<u8>,
     items: Vec<Item>,
-    /// Those of `items` that the error log has, too, with the file that the request was for, or nothing.
-    errors: Vec<(usize, Box<str>)>,
     watched: RefCell<Vec<WatchedItem>>,
 }
 
@@ -132,12 +141,11 @@ struct WatchedItem {
     upstream: Option<Rc<UpstreamLog>>,
 }
 
-/// One request. Texts are ranges of `Records::bytes`.
+/// What a line has of a request, apart from its `PendingResponse`. Texts are ranges of `Kept::bytes`.
 struct Item {
     log: usize,
     client: Client,
     time: i64,
-    began: u64,
     request: Option<(Range<usize>, Range<usize>, Version)>,
     host: Range<usize>,
     /// The bytes behind the host that are the field `X-Forwarded-For`. `None`: the log does not have it.
@@ -145,9 +153,6 @@ struct Item {
     user: Option<Range<usize>>,
     referer: Option<Range<usize>>,
     user_agent: Option<Range<usize>>,
-    status: Status,
-    head: u64,
-    length: Option<u64>,
     /// Why the request stayed incomplete.
     ended: Option<&'static str>,
     /// The rule that the request broke.
@@ -160,6 +165,8 @@ struct Item {
     cache: Option<&'static str>,
     /// `None`: requests have no trace.
     trace: Option<Box<Trace>>,
+    /// The file that the request was for, or nothing. `None`: the error log has no line of it.
+    error: Option<Box<str>>,
 }
 
 impl AccessLogs {
@@ -218,7 +225,8 @@ impl AccessLogs {
             None => ZonesOf::NOTHING,
             Some(zones) => zones.find(request.host, request.head),
         };
-        records.pending.push(PendingResponse { at: request.began, number, head, length, status, zones });
+        let began = request.began;
+        records.pending.push(PendingResponse { began, number, head, length, status, zones, item: None });
         if self.watches.is_on() {
             records.watch(&self.watches, number, request, &response);
         }
@@ -236,10 +244,8 @@ impl AccessLogs {
             Some(lines) => lines.borrow().host,
             None => errors.map_or(LoggedHost::Name, |errors| errors.host),
         };
-        records.push(log, (host, self.clients), request, response, trace);
-        if let Some(errors) = errors {
-            records.errors.push((records.items.len() - 1, errors.file(request)));
-        }
+        let error = errors.map(|errors| errors.file(request));
+        records.push(log, (host, self.clients), request, response, trace, error);
     }
 
     /// The trace of a request. One that was sent to no upstream gets it here.
@@ -277,36 +283,30 @@ impl AccessLogs {
         ended: Option<&str>,
     ) {
         let now = clock::micros();
-        let (mut left, mut incomplete) = (sent, 0);
+        let mut incomplete = 0;
         let is_watched = !records.watched.borrow().is_empty();
-        for PendingResponse { at, number, head, length, status, zones } in &records.pending {
-            counts.add_durations(*at, first, now);
-            let whole = length.map_or(left, |length| (head + length).min(left));
-            left -= whole;
-            let body = whole.saturating_sub(*head);
+        for response in &records.pending {
+            let &PendingResponse { began, number, status, zones, .. } = response;
+            counts.add_durations(began, first, now);
+            let Delivered { whole, body, is_complete } = response.take_from(&mut sent);
             // The responses in front of one that has ended early are complete.
-            let cut = ended.filter(|_| length.is_none_or(|length| whole < head + length));
+            let cut = ended.filter(|_| !is_complete);
             incomplete += u64::from(cut.is_some());
-            let micros = now.saturating_sub(*at);
-            self.recent.finish(*number, body, micros, cut);
-            if *zones != ZonesOf::NOTHING {
-                counts.add_to_zones(*zones, *status, whole, micros);
+            let micros = now.saturating_sub(began);
+            self.recent.finish(number, body, micros, cut);
+            if zones != ZonesOf::NOTHING {
+                counts.add_to_zones(zones, status, whole, micros);
             }
             if is_watched {
-                records.end_watched(*number, body, micros, cut);
+                records.end_watched(number, body, micros, cut);
+            }
+            if let Some(item) = records.item(response) {
+                self.note_exemplar(item, micros);
+                self.write_line(records, (response, item), body, now, item.ended.or(cut));
             }
         }
         if incomplete > 0 {
             counts.add(Count::Incomplete, incomplete);
-        }
-        for (at, item) in records.items.iter().enumerate() {
-            let whole = item.length.map_or(sent, |l| (item.head + l).min(sent));
-            sent -= whole;
-            let body = whole.saturating_sub(item.head);
-            let cut = item.length.is_none_or(|l| whole < item.head + l);
-            self.note_exemplar(item, now);
-            let error = records.errors.iter().find(|(of, _)| *of == at).map(|(_, file)| &**file);
-            self.write_line(records, (item, error), body, now, item.ended.or(ended.filter(|_| cut)));
         }
     }
 
@@ -333,12 +333,12 @@ impl AccessLogs {
         self.exemplars.as_ref().map_or_else(Exemplars::default, |exemplars| *exemplars.borrow())
     }
 
-    fn note_exemplar(&self, item: &Item, now: u64) {
+    fn note_exemplar(&self, item: &Item, micros: u64) {
         if let Some(exemplars) = &self.exemplars
             && let Some(trace) = item.trace.as_deref().filter(|trace| trace.is_sampled)
         {
-            let (trace, micros) = (trace.ids.trace, now.saturating_sub(item.began));
-            exemplars.borrow_mut().note(Exemplar { trace, micros, time: clock::wall_micros() });
+            let (trace, time) = (trace.ids.trace, clock::wall_micros());
+            exemplars.borrow_mut().note(Exemplar { trace, micros, time });
         }
     }
 
@@ -373,20 +373,19 @@ impl AccessLogs {
         }
     }
 
-    /// `error`: the file of a request that the error log has, too.
     fn write_line(
         &self,
         records: &Kept,
-        (item, error): (&Item, Option<&str>),
+        (response, item): (&PendingResponse, &Item),
         sent: u64,
         now: u64,
         ended: Option<&str>,
     ) {
-        let duration_micros = now.saturating_sub(item.began);
+        let duration_micros = now.saturating_sub(response.began);
         let lines = self.logs.get(item.log).and_then(Option::as_ref);
-        let lines = lines.filter(|_| self.is_selected(item, duration_micros, ended));
+        let lines = lines.filter(|_| self.is_selected(response.status, duration_micros, ended));
         let spans = self.spans.as_ref().zip(item.trace.as_deref().filter(|trace| trace.is_sampled));
-        if lines.is_none() && spans.is_none() && error.is_none() {
+        if lines.is_none() && spans.is_none() && item.error.is_none() {
             return;
         }
         let request = item.request.as_ref().map(|(method, target, version)| Request {
@@ -406,7 +405,7 @@ impl AccessLogs {
             user: item.user.as_ref().map(|user| records.text(user)),
             time: item.time,
             request,
-            status: item.status,
+            status: response.status,
             sent,
             referer: item.referer.clone().map(|r| &records.bytes[r]),
             user_agent: item.user_agent.clone().map(|r| &records.bytes[r]),
@@ -425,7 +424,7 @@ impl AccessLogs {
             cache: item.cache,
             trace: item.trace.as_ref().map(|trace| trace.ids),
         };
-        if let (Some(errors), Some(file)) = (&self.client_errors, error) {
+        if let (Some(errors), Some(file)) = (&self.client_errors, item.error.as_deref()) {
             // The client learnt of its error, whatever became of the connection.
             errors.write(&Line { ended: item.ended, ..line }, file, &self.begun);
         }
@@ -451,9 +450,9 @@ impl AccessLogs {
     }
 
     /// Whether the access log has a line of it.
-    fn is_selected(&self, item: &Item, duration_micros: u64, ended: Option<&str>) -> bool {
+    fn is_selected(&self, status: Status, duration_micros: u64, ended: Option<&str>) -> bool {
         let mut others = self.others.get();
-        let has_line = self.selection.has_line(item.status, ended.is_none(), duration_micros, &mut others);
+        let has_line = self.selection.has_line(status, ended.is_none(), duration_micros, &mut others);
         self.others.set(others);
         has_line
     }
@@ -581,7 +580,6 @@ impl Records {
             kept.pending.clear();
             kept.bytes.clear();
             kept.items.clear();
-            kept.errors.clear();
             kept.watched.get_mut().clear();
         }
     }
@@ -594,28 +592,44 @@ impl Records {
 
     /// Sets why the last request stayed incomplete.
     pub fn end_early(&mut self, why: &'static str) {
-        if let Some(item) = self.last() {
+        if let Some(item) = self.kept.as_mut().and_then(|kept| kept.last_item()) {
             item.ended = Some(why);
         }
     }
 
     /// Sets the rule that the last request broke.
     pub fn name_rule(&mut self, rule: &'static Rule) {
-        if let Some(item) = self.last() {
+        let Some(kept) = &mut self.kept else { return };
+        if let Some(item) = kept.last_item() {
             item.why = Some(rule);
         }
-        let watched = self.kept.as_mut().and_then(|kept| kept.watched.get_mut().last_mut());
-        if let Some(item) = watched {
+        let last = kept.pending.last().map(|response| response.number);
+        if let Some(item) = kept.watched.get_mut().last_mut().filter(|item| Some(item.number) == last) {
             item.rule = Some(rule);
         }
     }
+}
 
-    fn last(&mut self) -> Option<&mut Item> {
-        self.kept.as_mut()?.items.last_mut()
+impl PendingResponse {
+    /// Takes its bytes from those that are `left` of a batch.
+    fn take_from(&self, left: &mut u64) -> Delivered {
+        let whole = self.length.map_or(*left, |length| (self.head + length).min(*left));
+        *left -= whole;
+        let is_complete = self.length.is_some_and(|length| whole == self.head + length);
+        Delivered { whole, body: whole.saturating_sub(self.head), is_complete }
     }
 }
 
 impl Kept {
+    fn item(&self, response: &PendingResponse) -> Option<&Item> {
+        self.items.get(response.item? as usize)
+    }
+
+    /// The one of the last response.
+    fn last_item(&mut self) -> Option<&mut Item> {
+        self.items.get_mut(self.pending.last()?.item? as usize)
+    }
+
     #[cold]
     #[inline(never)]
     fn watch(
@@ -648,6 +662,7 @@ impl Kept {
         item.watched.end(Ended { sent, micros, why, rule: item.rule, upstreams });
     }
 
+    /// Adds the line of the last response.
     fn push(
         &mut self,
         log: usize,
@@ -655,22 +670,19 @@ impl Kept {
         request: &LoggedRequest<'_>,
         response: LoggedResponse<'_>,
         trace: Option<Box<Trace>>,
+        error: Option<Box<str>>,
     ) {
         let client = request.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
             log,
             client,
             time: request.time,
-            began: request.began,
             request: None,
             host: 0..0,
             forwarded_for: None,
             user: response.user.map(|user| self.keep(user.as_bytes())),
             referer: None,
             user_agent: None,
-            status: response.status,
-            head: response.head,
-            length: response.length,
             ended: None,
             why: None,
             tls: request.tls.cloned(),
@@ -678,6 +690,7 @@ impl Kept {
             upstream: response.upstream.cloned(),
             cache: response.cache,
             trace,
+            error,
         };
         if let Some(head) = request.head {
             item.request =
@@ -696,6 +709,9 @@ impl Kept {
                     item.user_agent = Some(self.keep(field.value));
                 }
             }
+        }
+        if let Some(response) = self.pending.last_mut() {
+            response.item = Some(self.items.len() as u32);
         }
         self.items.push(item);
     }
@@ -728,5 +744,110 @@ impl Kept {
     /// Called only for ranges that were pushed as text.
     fn text(&self, range: &Range<usize>) -> &str {
         std::str::from_utf8(&self.bytes[range.clone()]).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::take;
+
+    use taipan_http::rule::PLAINTEXT;
+
+    use super::*;
+
+    /// The indices of hosts.
+    const WITHOUT_LOG: usize = 0;
+    const WITH_LOG: usize = 1;
+
+    /// The log of a host, where another one has none.
+    fn logs() -> AccessLogs {
+        let site = Site::folder(std::env::temp_dir(), Vec::new());
+        let lines = Lines {
+            buffer: Buffer::of(0),
+            format: LogFormat::Json,
+            host: LoggedHost::Name,
+            time: TimeText::new(0, None),
+        };
+        AccessLogs {
+            logs: vec![None, Some(RefCell::new(lines))],
+            of_host: vec![0, 1],
+            ..AccessLogs::new(&site, Rc::new(ClientNames::new(0)))
+        }
+    }
+
+    /// Records a request to each host. Each response has 10 bytes of head and 100 of content.
+    fn record(logs: &AccessLogs, hosts: &[usize]) -> Records {
+        let mut records = Records::default();
+        for host in hosts {
+            let request = LoggedRequest {
+                client: Peer::Unix,
+                connection: None,
+                head: None,
+                host: *host,
+                destination: DestinationId::default(),
+                time: 0,
+                began: clock::micros(),
+                tls: None,
+            };
+            let response = LoggedResponse {
+                status: Status::OK,
+                head: 10,
+                length: Some(100),
+                user: None,
+                upstream: None,
+                endpoint: None,
+                cache: None,
+                trace: None,
+                fields: None,
+                watched: None,
+            };
+            logs.record(&mut records, &request, response);
+        }
+        records
+    }
+
+    /// The members `sent`, `ended` and `why` of the lines.
+    fn written(logs: &AccessLogs, records: &Records, sent: u64, ended: Option<&str>) -> Vec<[String; 3]> {
+        logs.write(&Counts::new(), records, sent, None, ended);
+        let lines = logs.logs[1].as_ref().map(|lines| take(&mut lines.borrow_mut().buffer.bytes));
+        let lines = String::from_utf8(lines.unwrap_or_default()).unwrap();
+        let member = |line: &str, name: &str| {
+            let value = line.split_once(&format!("\"{name}\":")).map_or("", |(_, behind)| behind);
+            value.split([',', '}']).next().unwrap_or_default().to_owned()
+        };
+        lines.lines().map(|line| ["sent", "ended", "why"].map(|name| member(line, name))).collect()
+    }
+
+    #[test]
+    fn a_response_without_a_line_has_bytes_of_its_own() {
+        let cut = Some("cut");
+        for (hosts, sent, ended, expected) in [
+            (&[WITHOUT_LOG, WITH_LOG][..], 220, None, &[["100", "null"]][..]),
+            (&[WITHOUT_LOG, WITH_LOG], 160, cut, &[["40", "\"cut\""]]),
+            (&[WITH_LOG, WITHOUT_LOG, WITH_LOG], 220, cut, &[["100", "null"], ["0", "\"cut\""]]),
+            (&[WITH_LOG, WITHOUT_LOG], 160, cut, &[["100", "null"]]),
+        ] {
+            let logs = logs();
+            let lines = written(&logs, &record(&logs, hosts), sent, ended);
+            let found: Vec<_> = lines.iter().map(|[sent, ended, _]| [&**sent, &**ended]).collect();
+            assert_eq!(found, expected, "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn the_rule_that_the_last_request_broke_is_in_no_other_line() {
+        let logs = logs();
+        for (hosts, expected) in [
+            (&[WITH_LOG, WITHOUT_LOG][..], &["null"][..]),
+            (&[WITH_LOG, WITH_LOG], &["null", "\"plaintext: "]),
+        ] {
+            let mut records = record(&logs, hosts);
+            records.name_rule(PLAINTEXT);
+            let lines = written(&logs, &records, 220, None);
+            assert_eq!(lines.len(), expected.len());
+            for ([.., why], expected) in lines.iter().zip(expected) {
+                assert!(why.starts_with(expected), "{why}");
+            }
+        }
     }
 }
