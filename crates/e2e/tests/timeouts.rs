@@ -342,6 +342,18 @@ fn drops_a_reader_that_reads_nothing() {
     assert!(client.try_read_response().is_err(), "it got everything");
 }
 
+#[test]
+fn a_body_that_is_too_slow_for_a_response_that_has_begun_has_its_reason_in_the_log() {
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nbegun\\n'\nexec cat\n";
+    let log = "[log]\naccess = \"stdout\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n";
+    let server = site().script("echo.cgi", script).config(&format!("{TIMEOUTS}{log}")).start();
+    let mut client = server.connect();
+    client.send("POST /echo.cgi HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n1");
+    let line = server.wait_for_output("POST /echo.cgi", TIMEOUT);
+    assert!(line.contains(" 200 ") && line.contains("request too slow"), "{line}");
+    assert_eq!(server.count("timeout_body"), 1, "{}", server.stats());
+}
+
 /// Requests the last response of a connection, which is in the kernel when this returns, and reads none of
 /// it.
 fn begin_last(server: &Server) -> Client {

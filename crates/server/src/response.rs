@@ -19,6 +19,7 @@ use taipan_http::trailers::Trailers;
 
 use crate::files::open::OpenFile;
 use crate::limits::Throttle;
+use crate::log::EndReason;
 use crate::log::access::LoggedResponse;
 use crate::log::upstream::UpstreamLog;
 use crate::services::Services;
@@ -92,8 +93,8 @@ pub trait BodyStream {
     fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a>;
 
     /// Why the body is incomplete, for the log.
-    fn abort_reason(&self) -> &'static str {
-        "content could not be made"
+    fn abort_reason(&self) -> EndReason {
+        EndReason::NotMade
     }
 
     /// Whether the next chunk is likely to follow at once. If not, the client should get all chunks before it.

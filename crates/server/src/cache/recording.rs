@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use crate::log::EndReason;
 use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
 
@@ -118,7 +119,7 @@ impl BodyStream for Recording {
         })
     }
 
-    fn abort_reason(&self) -> &'static str {
+    fn abort_reason(&self) -> EndReason {
         self.body.abort_reason()
     }
 

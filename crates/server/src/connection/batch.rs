@@ -8,7 +8,8 @@ use site::memory;
 use taipan_http::head::Version;
 
 use super::output::{Coding, Output, Persistence};
-use crate::log::access::{Records, why_dropped};
+use crate::log::EndReason;
+use crate::log::access::Records;
 use crate::response::{Body, Response};
 use crate::services::Services;
 
@@ -101,7 +102,7 @@ impl Drop for Batch<'_> {
     /// Writes the log lines of responses that are not sent because the next one panics.
     #[inline]
     fn drop(&mut self) {
-        self.services.access.write(&self.services.counts, &self.records, 0, None, Some(why_dropped()));
+        self.services.access.write(&self.services.counts, &self.records, 0, None, Some(EndReason::dropped()));
     }
 }
 

@@ -32,7 +32,7 @@ use crate::clock::{self, Ticks};
 use crate::content::fixed;
 use crate::destination::{Destination, TooMany};
 use crate::exchange::Responder;
-use crate::log::LineLimit;
+use crate::log::{EndReason, LineLimit};
 use crate::peer::{Family, Peer, connection_id};
 use crate::process::ipc::{Channel, InheritedConnection};
 use crate::response::Response;
@@ -42,8 +42,6 @@ use crate::services::Services;
 use crate::stats::{Count, Snapshot};
 use crate::{log, sys};
 
-/// Why a request ends whose connection cannot have a task, for the log.
-const NO_MEMORY: &str = "server out of memory";
 /// Bytes that may wait unsent in the kernel for an HTTP/2 client, unless the configuration has a limit: no response
 /// that is more urgent overtakes what is there already.
 const HTTP2_UNSENT: u32 = 128 * 1024;
@@ -170,7 +168,7 @@ impl Connections {
 
     /// Writes the log lines of responses that were sent, or failed, and takes their buffers back.
     #[inline]
-    pub fn finish(&self, output: Output, ended: Option<&str>) {
+    pub fn finish(&self, output: Output, ended: Option<EndReason>) {
         self.services.counts.add(Count::Bytes, output.sent());
         self.services.access.write(
             &self.services.counts,
@@ -353,9 +351,9 @@ impl Connections {
             Err(error) => {
                 log::error(format_args!("cannot register a connection: {error}"));
                 match start {
-                    Start::Next(Next::Send(output)) => self.finish(output, Some(NO_MEMORY)),
+                    Start::Next(Next::Send(output)) => self.finish(output, Some(EndReason::OutOfMemory)),
                     Start::Input | Start::Next(_) => {
-                        http.log_aborted(self, &input, Status::SERVICE_UNAVAILABLE, NO_MEMORY)
+                        http.log_aborted(self, &input, Status::SERVICE_UNAVAILABLE, EndReason::OutOfMemory)
                     }
                     Start::Linger | Start::Reject(..) => {}
                 }
@@ -389,10 +387,10 @@ impl Connections {
             Err(error) => {
                 log::error(format_args!("cannot register a connection: {error}"));
                 if let Some(output) = output {
-                    self.finish(output, Some(NO_MEMORY));
+                    self.finish(output, Some(EndReason::OutOfMemory));
                 }
-                http2.on_sent(Some(NO_MEMORY));
-                http2.end_all(NO_MEMORY);
+                http2.on_sent(Some(EndReason::OutOfMemory));
+                http2.end_all(EndReason::OutOfMemory);
             }
         }
     }

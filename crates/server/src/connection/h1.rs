@@ -22,6 +22,7 @@ use crate::content::fixed;
 use crate::destination::DestinationId;
 use crate::exchange::{self, Sending, Unfinished};
 use crate::handshake::TlsFacts;
+use crate::log::EndReason;
 use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
 use crate::request::Arrival;
@@ -204,7 +205,7 @@ impl Http1 {
         connections: &Connections,
         input: &[u8],
         status: Status,
-        why: &'static str,
+        why: EndReason,
     ) -> Option<Output> {
         let mut batch = self.incomplete(connections, input, status)?;
         batch.records.end_early(why);
@@ -212,7 +213,7 @@ impl Http1 {
     }
 
     /// Writes the log line of a request that ended before it was whole, or answered. The `status` is only logged.
-    pub fn log_aborted(&mut self, connections: &Connections, input: &[u8], status: Status, why: &str) {
+    pub fn log_aborted(&mut self, connections: &Connections, input: &[u8], status: Status, why: EndReason) {
         if let Some(batch) = self.incomplete(connections, input, status) {
             let (out, records) = batch.into_buffers();
             connections.services.access.write(&connections.services.counts, &records, 0, None, Some(why));

@@ -30,14 +30,15 @@ use taipan_http::trailers::{self, Trailers};
 use tokio::task::AbortHandle;
 
 use super::client;
-use super::output::{CLIENT_CLOSED, Output};
+use super::output::Output;
 use super::table::ConnectionState;
 use crate::clock;
 use crate::connection::Connections;
 use crate::destination::DestinationId;
 use crate::exchange::{self, Sending};
 use crate::handshake::TlsFacts;
-use crate::log::access::{LoggedRequest, LoggedResponse, Records, why_dropped};
+use crate::log::EndReason;
+use crate::log::access::{LoggedRequest, LoggedResponse, Records};
 use crate::peer::Peer;
 use crate::response::{Body, BodyStream, Response};
 use crate::semaphore::Permit;
@@ -46,10 +47,6 @@ use crate::stats::Count;
 use gathered::{Gathered, space};
 use incoming::{Incoming, Reader};
 use outgoing::{Next, Outgoing};
-
-/// Why a response ends early, for the log.
-const RESET: &str = "stream reset by the client";
-const MALFORMED: &str = "the client sent malformed frames";
 
 /// The state of HTTP/2 on one connection.
 pub struct Http2 {
@@ -228,7 +225,7 @@ impl Http2 {
     }
 
     /// The output was sent, or not, for this reason.
-    pub fn on_sent(&mut self, ended: Option<&'static str>) {
+    pub fn on_sent(&mut self, ended: Option<EndReason>) {
         for mut outgoing in self.finished.drain(..) {
             match ended {
                 None => outgoing.complete(),
@@ -331,7 +328,7 @@ impl Http2 {
                         origin,
                         self.tls.as_ref(),
                         Status::BAD_REQUEST,
-                        error.sentence(),
+                        EndReason::MalformedHead(error),
                     );
                 }
                 Some(Event::Refused { .. }) => self.services.counts.add(Count::StreamsRefused, 1),
@@ -345,7 +342,11 @@ impl Http2 {
                     self.on_data(stream, &[], true, gathered);
                 }
                 Some(Event::Reset { stream, by, .. }) => {
-                    self.end(stream, if by == server::Peer::Client { RESET } else { MALFORMED });
+                    let reason = match by {
+                        server::Peer::Client => EndReason::StreamReset,
+                        server::Peer::Server => EndReason::MalformedFrames,
+                    };
+                    self.end(stream, reason);
                 }
                 Some(Event::GoAway { .. }) => self.state = State::Ending,
             }
@@ -518,7 +519,7 @@ impl Http2 {
         if !self.streams.contains_key(&stream) {
             let incoming = Incoming::none();
             if self.insert(connections, stream, incoming, out).is_none() {
-                outgoing.end_early("too many streams wait");
+                outgoing.end_early(EndReason::TooManyStreams);
                 return None;
             }
         }
@@ -625,7 +626,7 @@ impl Http2 {
     }
 
     /// Forgets a stream that ends before its end.
-    fn end(&mut self, stream: StreamId, why: &'static str) {
+    fn end(&mut self, stream: StreamId, why: EndReason) {
         let Some(waiting) = self.streams.remove(&stream) else { return };
         for (_, start) in self.starts.extract_if(.., |(other, _)| *other == stream) {
             if let Start::Request(request) = start {
@@ -648,12 +649,12 @@ impl Http2 {
 
     /// Forgets all streams, for the connection ends.
     fn fail(&mut self) {
-        self.end_all(MALFORMED);
+        self.end_all(EndReason::MalformedFrames);
         self.state = State::Failed;
     }
 
     /// Ends all streams before their end.
-    pub fn end_all(&mut self, why: &'static str) {
+    pub fn end_all(&mut self, why: EndReason) {
         let streams: Vec<StreamId> = self.streams.keys().copied().collect();
         for stream in streams {
             self.end(stream, why);
@@ -705,12 +706,12 @@ impl Http2 {
         let is_over = |stream: &Stream| stream.task.as_ref().is_some_and(AbortHandle::is_finished);
         let over = self.streams.iter().filter(|(_, stream)| is_over(stream)).map(|(id, _)| *id);
         for stream in over.collect::<Vec<_>>() {
-            self.abort(stream, ErrorCode::INTERNAL_ERROR, why_dropped());
+            self.abort(stream, ErrorCode::INTERNAL_ERROR, EndReason::Panicked);
         }
     }
 
     /// Resets a stream.
-    pub fn abort(&mut self, stream: StreamId, code: ErrorCode, why: &'static str) {
+    pub fn abort(&mut self, stream: StreamId, code: ErrorCode, why: EndReason) {
         self.frames.reset(stream, code, &mut self.out);
         self.end(stream, why);
     }
@@ -760,7 +761,7 @@ impl Http2 {
     }
 
     /// Adds bytes of a file that the stream's task has read. Errors: the file has changed.
-    pub fn put_from_disk(&mut self, stream: StreamId, bytes: Vec<u8>) -> Result<(), &'static str> {
+    pub fn put_from_disk(&mut self, stream: StreamId, bytes: Vec<u8>) -> Result<(), EndReason> {
         let Some(outgoing) = self.outgoing(stream) else { return Ok(()) };
         outgoing.put_from_disk(bytes)?;
         self.on_content(stream);
@@ -786,7 +787,7 @@ impl Http2 {
 
 impl Drop for Http2 {
     fn drop(&mut self) {
-        self.on_sent(Some(CLIENT_CLOSED));
+        self.on_sent(Some(EndReason::ClientClosed));
     }
 }
 
@@ -797,7 +798,7 @@ fn log_unanswered(
     origin: Origin,
     tls: Option<&Rc<TlsFacts>>,
     status: Status,
-    why: &'static str,
+    why: EndReason,
 ) {
     services.counts.add_response(status, head);
     let Origin { client, destination, began, .. } = origin;
@@ -829,7 +830,7 @@ fn log_unstarted(
     (peer, destination): (Peer, DestinationId),
     request: &PendingRequest,
     tls: Option<&Rc<TlsFacts>>,
-    why: &'static str,
+    why: EndReason,
 ) {
     services.counts.add(Count::Abandoned, 1);
     let mut store = FieldStore::new();

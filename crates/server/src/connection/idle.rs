@@ -27,7 +27,7 @@ use super::client::Client;
 use super::h1::{Answered, Http1, Next};
 use super::h2::{self, Http2};
 use super::log_guard::LogGuard;
-use super::output::{self, Output, Persistence, Sent};
+use super::output::{Output, Persistence, SendError, Sent};
 use super::stream::{More, ReceivedBytes, SendStream, Socket};
 use super::task::Start;
 use super::tls::Failure;
@@ -557,7 +557,7 @@ fn send(
     let sent = loop {
         match guard.send(&connection.socket, connections.services.clock.now()) {
             Ok(Sent::Slice) if guard.ends_soon() => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(SendError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             sent => break sent,
         }
     };
@@ -570,10 +570,10 @@ fn send(
         Ok(Sent::Slice | Sent::NeedsBody | Sent::NotInMemory | Sent::Throttled(_)) => {
             return Visit::needs_task(http, Start::Next(Next::Send(output)), copied(connections, rest));
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+        Err(SendError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
             return Visit::needs_task(http, Start::Next(Next::Send(output)), copied(connections, rest));
         }
-        Err(error) => Some(output::why(&error)),
+        Err(error) => Some(error.reason()),
     };
     let (persistence, length) = (output.persistence, output.sent());
     connections.finish(output, why);

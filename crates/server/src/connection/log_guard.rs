@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use super::output::Output;
-use crate::log::access::why_dropped;
+use crate::log::EndReason;
 use crate::services::Services;
 
 /// Writes the log lines of `output` when it is dropped, which only a panic or the end of the server does.
@@ -44,7 +44,7 @@ impl Drop for LogGuard<'_> {
             &self.output.records,
             self.output.sent(),
             self.output.first(),
-            Some(why_dropped()),
+            Some(EndReason::dropped()),
         );
     }
 }

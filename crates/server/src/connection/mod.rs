@@ -105,8 +105,6 @@ pub struct Deadlines {
     rate: u64,
 }
 
-/// Why a request ends whose connection an administrator has ended, for the log.
-pub const DISCONNECTED: &str = "disconnected by an administrator";
 /// The task of a connection that has been idle this long ends.
 const PARK_AFTER: Ticks = 4;
 /// If a request that the fast path has sent has no response by then, the driver goes on with it.

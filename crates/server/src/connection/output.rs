@@ -17,6 +17,7 @@ use crate::clock;
 use crate::disk::Work;
 use crate::files::beneath::Wait;
 use crate::files::open;
+use crate::log::EndReason;
 use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response, Tunnel};
 use crate::services::Services;
@@ -110,6 +111,29 @@ pub enum Sent {
     Throttled(Instant),
 }
 
+/// Why sending failed.
+pub enum SendError {
+    /// Of the stream, or of a disk.
+    Io(io::Error),
+    /// The file is not the one that the head describes.
+    FileChanged,
+}
+
+impl SendError {
+    pub fn reason(&self) -> EndReason {
+        match self {
+            SendError::Io(error) => EndReason::of(error),
+            SendError::FileChanged => EndReason::FileChanged,
+        }
+    }
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> SendError {
+        SendError::Io(error)
+    }
+}
+
 /// How many bytes may be sent now.
 #[derive(Clone, Copy)]
 enum Allowed {
@@ -180,7 +204,7 @@ impl Output {
     /// Sends what the stream takes, and at most one slice of a file. `now` is the present second. Errors: `WouldBlock`
     /// when the stream takes no more.
     #[inline]
-    pub fn send(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
+    pub fn send(&mut self, stream: &impl SendStream, now: i64) -> Result<Sent, SendError> {
         let sent = self.send_some(stream, now);
         if !matches!(sent, Ok(Sent::All)) {
             self.note_first();
@@ -200,7 +224,7 @@ impl Output {
     }
 
     #[inline]
-    fn send_some(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
+    fn send_some(&mut self, stream: &impl SendStream, now: i64) -> Result<Sent, SendError> {
         if self.response.as_ref().is_some_and(|response| response.throttle.is_some()) {
             return self.send_throttled(stream, now);
         }
@@ -217,7 +241,7 @@ impl Output {
     /// As `send_some`, no more than the limits of the response grant now.
     #[cold]
     #[inline(never)]
-    fn send_throttled(&mut self, stream: &impl SendStream, now: i64) -> io::Result<Sent> {
+    fn send_throttled(&mut self, stream: &impl SendStream, now: i64) -> Result<Sent, SendError> {
         let head = self.response.as_ref().map_or(0, |response| response.bytes().len());
         let total = self.out.len() + head;
         while self.at < total {
@@ -299,7 +323,7 @@ impl Output {
     }
 
     /// Takes the next chunk of the body's stream, when all before it is sent. Errors: the reason for the log.
-    pub async fn next_chunk(&mut self, services: &Services) -> Result<(), &'static str> {
+    pub async fn next_chunk(&mut self, services: &Services) -> Result<(), EndReason> {
         let Some(response) = &mut self.response else { return Ok(()) };
         let Some(stream) = response.body.stream() else { return Ok(()) };
         let why = stream.abort_reason();
@@ -321,7 +345,7 @@ impl Output {
     }
 
     /// Reads the next bytes of a file from its disk, on a helper thread. They are sent from memory.
-    pub async fn read_from_disk(&mut self, services: &Services) -> Result<(), &'static str> {
+    pub async fn read_from_disk(&mut self, services: &Services) -> Result<(), EndReason> {
         let Some(Response { start, end, body, .. }) = &mut self.response else { return Ok(()) };
         let part = match body {
             Body::File(part) => part,
@@ -338,11 +362,11 @@ impl Output {
             services.disk.wait(services.disk.run(device, Work::File, read)).await.and_then(|read| read);
         let bytes = match read {
             Ok(Ok(Some(bytes))) => bytes,
-            Ok(Ok(None)) => return Err(UNREADABLE),
-            Ok(Err(_)) | Err(_) => return Err(UNREADABLE),
+            Ok(Ok(None)) => return Err(EndReason::Unreadable),
+            Ok(Err(_)) | Err(_) => return Err(EndReason::Unreadable),
         };
         if length == part.left && !part.file.is_unchanged() {
-            return Err(UNREADABLE);
+            return Err(EndReason::Unreadable);
         }
         (part.at, part.left) = (at + length, part.left - length);
         if let Body::Parts(parts) = body {
@@ -446,7 +470,7 @@ impl Output {
     }
 
     /// Sends at most `most` bytes of one part of a file, and whatever is between the parts.
-    fn send_parts(&mut self, stream: &impl SendStream, most: u64, now: i64) -> io::Result<Sent> {
+    fn send_parts(&mut self, stream: &impl SendStream, most: u64, now: i64) -> Result<Sent, SendError> {
         let Some(Response { body: Body::Parts(parts), .. }) = &mut self.response else {
             return Ok(Sent::All);
         };
@@ -479,7 +503,7 @@ fn send_file(
     sent: &mut u64,
     most: u64,
     now: i64,
-) -> io::Result<Sent> {
+) -> Result<Sent, SendError> {
     if part.left == 0 {
         return Ok(Sent::All);
     }
@@ -491,7 +515,7 @@ fn send_file(
     // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the
     // response ends short, and the client can tell.
     if slice == part.left && !part.file.is_unchanged_lately() {
-        return Err(io::Error::other(CHANGED));
+        return Err(SendError::FileChanged);
     }
     let n = match stream.try_sendfile(&part.file.fd, &mut part.at, slice as usize, part.left) {
         None => return Ok(Sent::NotInMemory),
@@ -499,7 +523,7 @@ fn send_file(
         Some(sent) => sent?,
     };
     if n == 0 {
-        return Err(io::Error::other(CHANGED));
+        return Err(SendError::FileChanged);
     }
     *sent += n as u64;
     part.left -= n as u64;
@@ -524,22 +548,6 @@ fn slice(stream: &impl SendStream, sent: u64, left: u64) -> u64 {
     if end > sent { end - sent } else { most }
 }
 
-/// Why responses end short of their length, for the log.
-pub const CLIENT_CLOSED: &str = "client closed";
-pub const CHANGED: &str = "file changed while it was sent";
-pub const UNREADABLE: &str = "content could not be read";
-const KEY_USED_UP: &str = "a key of TLS may encrypt no more";
-
-/// Why sending failed, for the log. Errors that are not the client's are a disk's, or `CHANGED`.
-pub fn why(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(libc::EIO | libc::ESTALE) => UNREADABLE,
-        Some(libc::EKEYEXPIRED) => KEY_USED_UP,
-        _ if error.kind() == io::ErrorKind::Other => CHANGED,
-        _ => CLIENT_CLOSED,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -556,6 +564,23 @@ mod tests {
             self.0.borrow_mut().push((taken.to_vec(), more));
             Ok(taken.len())
         }
+    }
+
+    /// Fails, as a session does.
+    struct Failing;
+
+    impl SendStream for Failing {
+        fn try_send(&self, _: &[u8], _: More) -> io::Result<usize> {
+            Err(io::Error::other("a session has failed"))
+        }
+    }
+
+    #[test]
+    fn a_session_that_fails_is_no_changed_file() {
+        let mut output =
+            Output::new(b"1".to_vec(), None, Coding::None, Records::default(), Persistence::Close);
+        let reason = output.send(&Failing, 0).err().map(|error| error.reason());
+        assert_eq!(reason, Some(EndReason::ClientClosed));
     }
 
     #[test]

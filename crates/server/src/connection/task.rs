@@ -18,16 +18,17 @@ use super::h1::{Answered, Http1, Next, Reading};
 use super::h2::{self, Http2, is_preface};
 use super::idle;
 use super::log_guard::LogGuard;
-use super::output::{self, Coding, Output, Persistence, Sent, TURN};
+use super::output::{Coding, Output, Persistence, SendError, Sent, TURN};
 use super::stream::Stream;
 use super::table::TableEntry;
 use super::tls::Failure;
-use super::transport::{Interruption, Transport};
-use super::tunnel::{self, Tunneling};
-use super::{DISCONNECTED, Event, Phase};
+use super::transport::{Broken, Interruption, Transport};
+use super::tunnel::Tunneling;
+use super::{Event, Phase};
 use crate::clock;
 use crate::connection::Connections;
-use crate::log::access::{Records, why_dropped};
+use crate::log::EndReason;
+use crate::log::access::Records;
 use crate::request::ConnectionInfo;
 use crate::request::Request;
 use crate::request::body::RequestBody;
@@ -52,9 +53,6 @@ pub enum Start {
     /// At capacity: one request is read, and gets this response.
     Reject(Permit, Response),
 }
-
-/// Why a request ends whose connection was closed for another, for the log.
-const EVICTED: &str = "too slow while others waited";
 
 pub struct Task {
     transport: Rc<Transport>,
@@ -124,12 +122,12 @@ impl Task {
             Err(Interruption::TimedOut) => task.on_timeout().await,
             Err(Interruption::Evicted) => task.on_evicted().await,
             Err(Interruption::Disconnected) => {
-                task.log_aborted(Status::BAD_REQUEST, DISCONNECTED);
+                task.log_aborted(Status::BAD_REQUEST, EndReason::Disconnected);
                 End::Disconnect
             }
             Err(Interruption::EndOfInput | Interruption::Failed) => {
                 task.log_failed_session();
-                task.log_aborted(Status::BAD_REQUEST, output::CLIENT_CLOSED);
+                task.log_aborted(Status::BAD_REQUEST, EndReason::ClientClosed);
                 End::Close
             }
         };
@@ -381,21 +379,18 @@ impl Task {
         if sent.is_ok() {
             self.transport.enter(Phase::Idle);
         }
-        let ended = sent.as_ref().err().map(|(_, why)| *why);
+        let ended = sent.as_ref().err().map(|broken| broken.reason);
         let persistence = output.persistence;
         self.connections.finish(output, ended);
         match (sent, persistence) {
-            (Err((broken, _)), _) => {
+            (Err(Broken { by, .. }), _) => {
                 self.transport.buffered.take();
                 self.transport.stream.borrow().cut_session();
                 // The kernel is not to hold what the client did not take in time.
-                if matches!(
-                    broken,
-                    Interruption::TimedOut | Interruption::Evicted | Interruption::Disconnected
-                ) {
+                if matches!(by, Interruption::TimedOut | Interruption::Evicted | Interruption::Disconnected) {
                     self.transport.stream.borrow().reset_when_closed();
                 }
-                Err(broken)
+                Err(by)
             }
             (Ok(()), persistence) => Ok(End::after(persistence)),
         }
@@ -418,7 +413,9 @@ impl Task {
         let mut output = LogGuard::new(services, output);
         let sent = self.transport.send_interims();
         // `write` meets an error again.
-        let sent = sent.and_then(|()| output.send(&*self.transport.stream.borrow(), services.clock.read()));
+        let sent = sent
+            .map_err(SendError::Io)
+            .and_then(|()| output.send(&*self.transport.stream.borrow(), services.clock.read()));
         output.disarm();
         let is_sent = matches!(sent, Ok(Sent::All));
         if is_sent {
@@ -433,7 +430,7 @@ impl Task {
         output.unmark_taken();
     }
 
-    async fn send(&mut self, output: &mut Output) -> Result<(), (Interruption, &'static str)> {
+    async fn send(&mut self, output: &mut Output) -> Result<(), Broken> {
         // Every request has its log line, also when this task is dropped or panics.
         let connections = self.connections.clone();
         let mut output = LogGuard::new(&connections.services, output);
@@ -476,7 +473,7 @@ impl Task {
     }
 
     /// Passes bytes between the client and an upstream, if the response has switched the protocol.
-    async fn pass_bytes(&mut self, output: &mut Output) -> Result<(), tunnel::Broken> {
+    async fn pass_bytes(&mut self, output: &mut Output) -> Result<(), Broken> {
         let Some(tunnel) = output.take_tunnel() else { return Ok(()) };
         self.waited = Waited::Yes;
         self.connections.services.counts.add(Count::Upgraded, 1);
@@ -488,11 +485,7 @@ impl Task {
 
     /// Waits until the limits of a response grant more. The client is not awaited meanwhile. Whether it has left is
     /// seen when more is sent.
-    async fn pause(
-        &mut self,
-        output: &mut Output,
-        until: Instant,
-    ) -> Result<(), (Interruption, &'static str)> {
+    async fn pause(&mut self, output: &mut Output, until: Instant) -> Result<(), Broken> {
         self.waited = Waited::Yes;
         self.connections.services.counts.add(Count::ThrottlePauses, 1);
         self.transport.enter(Phase::Respond);
@@ -500,9 +493,9 @@ impl Task {
         let mut timer = Box::pin(tokio::time::sleep_until(until));
         poll_fn(|cx| {
             match transport.entry.state.take_event(cx.waker()) {
-                Some(Event::Evict) => return Poll::Ready(Err((Interruption::Evicted, EVICTED))),
+                Some(Event::Evict) => return Poll::Ready(Err(Interruption::Evicted.into())),
                 Some(Event::Disconnect) => {
-                    return Poll::Ready(Err((Interruption::Disconnected, DISCONNECTED)));
+                    return Poll::Ready(Err(Interruption::Disconnected.into()));
                 }
                 None | Some(Event::Park | Event::CheckRate | Event::TimeOut | Event::Measure) => {}
             }
@@ -516,21 +509,18 @@ impl Task {
 
     async fn wait_for_content(
         &mut self,
-        content: impl Future<Output = Result<(), &'static str>>,
-    ) -> Result<(), (Interruption, &'static str)> {
+        content: impl Future<Output = Result<(), EndReason>>,
+    ) -> Result<(), Broken> {
         self.waited = Waited::Yes;
         match self.unless_interrupted(pin!(content)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(why)) => Err((Interruption::Failed, why)),
-            Err(Interruption::Evicted) => Err((Interruption::Evicted, EVICTED)),
-            Err(Interruption::Disconnected) => Err((Interruption::Disconnected, DISCONNECTED)),
-            Err(broken) => Err((broken, output::CLIENT_CLOSED)),
+            Ok(made) => made.map_err(Broken::failed),
+            Err(by) => Err(by.into()),
         }
     }
 
     /// Sends what the stream takes. The rest of the request's body is read meanwhile: a client may read only when it
     /// has sent all.
-    async fn send_some(&mut self, output: &mut Output) -> Result<Sent, (Interruption, &'static str)> {
+    async fn send_some(&mut self, output: &mut Output) -> Result<Sent, Broken> {
         let Task { transport, connections, waited, .. } = self;
         poll_fn(|cx| {
             // The response is sent even where the body cannot be read.
@@ -593,7 +583,8 @@ impl Task {
         }
         self.connections.services.counts.add(Count::EvictedSlow, 1);
         let input = self.transport.buffered.take();
-        let output = self.http.time_out(&self.connections, &input, Status::REQUEST_TIMEOUT, EVICTED);
+        let output =
+            self.http.time_out(&self.connections, &input, Status::REQUEST_TIMEOUT, EndReason::Evicted);
         if let Some(output) = output
             && self.write(output).await.is_ok()
         {
@@ -605,16 +596,16 @@ impl Task {
     /// Responds with 408 if the client was too slow with a request. Without one, the connection just closes.
     async fn on_timeout(&mut self) -> End {
         let (count, why) = match self.transport.entry.state.phase() {
-            Phase::Head => (Count::TimeoutHead, "request too slow"),
-            Phase::Body => (Count::TimeoutBody, "request too slow"),
-            Phase::Write => (Count::TimeoutWrite, "client too slow"),
+            Phase::Head => (Count::TimeoutHead, EndReason::RequestTooSlow),
+            Phase::Body => (Count::TimeoutBody, EndReason::RequestTooSlow),
+            Phase::Write => (Count::TimeoutWrite, EndReason::ClientTooSlow),
             Phase::Handshake
             | Phase::Respond
             | Phase::Receive
             | Phase::Idle
             | Phase::Upgraded
             | Phase::Linger
-            | Phase::Rejected => (Count::TimeoutIdle, "request too slow"),
+            | Phase::Rejected => (Count::TimeoutIdle, EndReason::RequestTooSlow),
         };
         self.connections.services.counts.add(count, 1);
         let input = self.transport.buffered.take();
@@ -636,7 +627,7 @@ impl Task {
     }
 
     /// Writes the log line of a request that has begun and gets no response.
-    fn log_aborted(&mut self, status: Status, why: &str) {
+    fn log_aborted(&mut self, status: Status, why: EndReason) {
         let input = self.transport.buffered.take();
         self.http.log_aborted(&self.connections, &input, status, why);
     }
@@ -724,7 +715,7 @@ fn poll_send(
     connections: &Connections,
     waited: &mut Waited,
     output: &mut Output,
-) -> Poll<Result<Sent, (Interruption, &'static str)>> {
+) -> Poll<Result<Sent, Broken>> {
     let state = &transport.entry.state;
     let stream = &*transport.stream.borrow();
     loop {
@@ -734,31 +725,36 @@ fn poll_send(
             state.measure(output.taken(stream.unacknowledged()), now);
             match event {
                 Event::Measure | Event::Park => {}
-                Event::Evict => return Poll::Ready(Err((Interruption::Evicted, EVICTED))),
+                Event::Evict => return Poll::Ready(Err(Interruption::Evicted.into())),
                 Event::Disconnect => {
-                    return Poll::Ready(Err((Interruption::Disconnected, DISCONNECTED)));
+                    return Poll::Ready(Err(Interruption::Disconnected.into()));
                 }
                 Event::CheckRate if connections.deadlines.is_enough(Phase::Write, state.window()) => {
                     state.enter(Phase::Write, now);
                 }
                 Event::CheckRate | Event::TimeOut => {
-                    return Poll::Ready(Err((Interruption::TimedOut, "client too slow")));
+                    return Poll::Ready(Err(Broken {
+                        by: Interruption::TimedOut,
+                        reason: EndReason::ClientTooSlow,
+                    }));
                 }
             }
         }
-        let sent =
-            transport.send_interims().and_then(|()| output.send(stream, connections.services.clock.read()));
+        let sent = transport
+            .send_interims()
+            .map_err(SendError::Io)
+            .and_then(|()| output.send(stream, connections.services.clock.read()));
         match sent {
             Ok(sent) => return Poll::Ready(Ok(sent)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(SendError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(SendError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 *waited = Waited::Yes;
                 output.mark_taken_once(|| stream.unacknowledged());
                 if ready!(stream.poll_write_ready(cx)).is_err() {
-                    return Poll::Ready(Err((Interruption::Failed, output::CLIENT_CLOSED)));
+                    return Poll::Ready(Err(Broken::failed(EndReason::ClientClosed)));
                 }
             }
-            Err(error) => return Poll::Ready(Err((Interruption::Failed, output::why(&error)))),
+            Err(error) => return Poll::Ready(Err(Broken::failed(error.reason()))),
         }
     }
 }
@@ -768,6 +764,6 @@ struct Serving<'a>(&'a mut Task);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        self.0.log_aborted(Status::INTERNAL_SERVER_ERROR, why_dropped());
+        self.0.log_aborted(Status::INTERNAL_SERVER_ERROR, EndReason::dropped());
     }
 }

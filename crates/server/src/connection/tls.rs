@@ -595,7 +595,8 @@ impl Session {
                             Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) => {
                                 out.resize(before.len() + required_size, 0);
                             }
-                            Err(error) => return Err(io::Error::other(error)),
+                            // As the kernel's keys.
+                            Err(EncryptError::EncryptExhausted) => return Err(Errno::KEYEXPIRED.into()),
                         }
                     }
                 }

@@ -22,6 +22,7 @@ use super::{Event, Phase};
 use crate::buffer::append;
 use crate::clock::Ticks;
 use crate::connection::Connections;
+use crate::log::EndReason;
 use crate::request::body::{BodyError, Length, ReadBody};
 use crate::request::interim::SendInterim;
 use crate::services::ScratchInput;
@@ -48,6 +49,32 @@ pub enum Interruption {
     /// An administrator ends the connection.
     Disconnected,
     Park,
+}
+
+/// Why a response ends before all of it is sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Broken {
+    pub by: Interruption,
+    /// For the log.
+    pub reason: EndReason,
+}
+
+impl Broken {
+    pub fn failed(reason: EndReason) -> Broken {
+        Broken { by: Interruption::Failed, reason }
+    }
+}
+
+impl From<Interruption> for Broken {
+    fn from(by: Interruption) -> Broken {
+        let reason = match by {
+            Interruption::EndOfInput | Interruption::Failed | Interruption::Park => EndReason::ClientClosed,
+            Interruption::TimedOut => EndReason::RequestTooSlow,
+            Interruption::Evicted => EndReason::Evicted,
+            Interruption::Disconnected => EndReason::Disconnected,
+        };
+        Broken { by, reason }
+    }
 }
 
 pub struct Transport {

@@ -9,22 +9,15 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use super::stream::{More, SendStream};
-use super::transport::{Interruption, Transport};
-use super::{DISCONNECTED, Event, Phase, output};
+use super::transport::{Broken, Interruption, Transport};
+use super::{Event, Phase};
 use crate::connection::Connections;
+use crate::log::EndReason;
 use crate::response::{Tunnel, TunnelError};
 use crate::stats::Count;
 
 /// Reads of each side in one turn of the loop.
 const READS_PER_TURN: usize = 8;
-
-pub const IDLE: &str = "upgraded connection idle";
-pub const NO_PONG: &str = "client does not answer a ping";
-const STOPPED: &str = "server stopped";
-pub const UPSTREAM_FAILED: &str = "application ended early";
-
-/// Why a tunnel ends before both directions have ended, and the reason for the log.
-pub type Broken = (Interruption, &'static str);
 
 /// What is on its way in one direction. Nothing more is read before all of it is sent.
 #[derive(Default)]
@@ -95,7 +88,7 @@ impl<'a> Tunneling<'a> {
         let connections = self.connections;
         let mut closing = pin!(connections.closing());
         poll_fn(|cx| match closing.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err((Interruption::Failed, STOPPED))),
+            Poll::Ready(()) => Poll::Ready(Err(Broken::failed(EndReason::Stopped))),
             Poll::Pending => self.poll(cx),
         })
         .await
@@ -104,18 +97,26 @@ impl<'a> Tunneling<'a> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         match self.transport.entry.state.take_event(cx.waker()) {
             None | Some(Event::Park | Event::Measure) => {}
-            Some(Event::Disconnect) => return Poll::Ready(Err((Interruption::Disconnected, DISCONNECTED))),
+            Some(Event::Disconnect) => return Poll::Ready(Err(Interruption::Disconnected.into())),
             // The upstream has ended, and the client does not.
             Some(_) if self.to_client.state == State::Ended => return Poll::Ready(Ok(())),
-            Some(Event::Evict) => return Poll::Ready(Err((Interruption::Evicted, IDLE))),
+            Some(Event::Evict) => {
+                return Poll::Ready(Err(Broken {
+                    by: Interruption::Evicted,
+                    reason: EndReason::UpgradedIdle,
+                }));
+            }
             Some(Event::TimeOut | Event::CheckRate) => {
                 self.connections.services.counts.add(Count::TimeoutUpgraded, 1);
-                return Poll::Ready(Err((Interruption::TimedOut, IDLE)));
+                return Poll::Ready(Err(Broken {
+                    by: Interruption::TimedOut,
+                    reason: EndReason::UpgradedIdle,
+                }));
             }
         }
         for _ in 0..READS_PER_TURN {
-            let up = self.poll_to_upstream(cx).map_err(|why| (Interruption::Failed, why))?;
-            let down = self.poll_to_client(cx).map_err(|why| (Interruption::Failed, why))?;
+            let up = self.poll_to_upstream(cx).map_err(Broken::failed)?;
+            let down = self.poll_to_client(cx).map_err(Broken::failed)?;
             if self.to_client.state == State::Ended && self.to_upstream.state == State::Ended {
                 return Poll::Ready(Ok(()));
             }
@@ -132,7 +133,7 @@ impl<'a> Tunneling<'a> {
     }
 
     /// Ready: bytes were moved, or the direction has just ended.
-    fn poll_to_upstream(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+    fn poll_to_upstream(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), EndReason>> {
         if self.to_upstream.state == State::Ended {
             return Poll::Pending;
         }
@@ -140,7 +141,7 @@ impl<'a> Tunneling<'a> {
             match ready!(self.transport.poll_take(cx)) {
                 Ok(bytes) => self.to_upstream.fill(bytes),
                 Err(Interruption::EndOfInput) => self.to_upstream.state = State::Ending,
-                Err(_) => return Poll::Ready(Err(output::CLIENT_CLOSED)),
+                Err(_) => return Poll::Ready(Err(EndReason::ClientClosed)),
             }
         }
         while !self.to_upstream.rest().is_empty() {
@@ -162,7 +163,7 @@ impl<'a> Tunneling<'a> {
     }
 
     /// As `poll_to_upstream`.
-    fn poll_to_client(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+    fn poll_to_client(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), EndReason>> {
         if self.to_client.state == State::Ended {
             return Poll::Pending;
         }
@@ -176,16 +177,16 @@ impl<'a> Tunneling<'a> {
                 }
                 Err(TunnelError::NoPong) => {
                     self.connections.services.counts.add(Count::TimeoutUpgraded, 1);
-                    return Poll::Ready(Err(NO_PONG));
+                    return Poll::Ready(Err(EndReason::NoPong));
                 }
                 Err(TunnelError::Upstream(_)) => {
                     // The client must not take this for an end.
                     self.transport.stream.borrow().reset_when_closed();
-                    return Poll::Ready(Err(UPSTREAM_FAILED));
+                    return Poll::Ready(Err(EndReason::ApplicationEnded));
                 }
             }
         }
-        ready!(self.poll_send(cx)).map_err(|error| output::why(&error))?;
+        ready!(self.poll_send(cx)).map_err(|error| EndReason::of(&error))?;
         if self.to_client.state == State::Ending {
             self.transport.stream.borrow().shut_down();
             self.to_client.state = State::Ended;

@@ -19,6 +19,7 @@ use crate::disk::{Stream, Work};
 use crate::encoder::{self, Effort, Encode};
 use crate::files::beneath::Wait;
 use crate::files::open;
+use crate::log::EndReason;
 use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
 use crate::semaphore::Permit;
 use crate::services::Services;
@@ -262,7 +263,7 @@ impl BodyStream for CompressedStream {
         Box::pin(self.next_chunk(services))
     }
 
-    fn abort_reason(&self) -> &'static str {
+    fn abort_reason(&self) -> EndReason {
         self.inner.abort_reason()
     }
 

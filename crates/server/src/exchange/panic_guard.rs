@@ -4,7 +4,8 @@ use taipan_http::head::Method;
 use taipan_http::status::Status;
 
 use super::error_response;
-use crate::log::access::{LoggedRequest, Records, why_dropped};
+use crate::log::EndReason;
+use crate::log::access::{LoggedRequest, Records};
 use crate::services::Services;
 
 /// Logs the request when it is dropped, which only a panic does.
@@ -18,6 +19,6 @@ impl Drop for PanicGuard<'_> {
         let response = error_response(self.services, Method::Unknown, Status::INTERNAL_SERVER_ERROR, None);
         let mut records = Records::default();
         self.services.access.record(&mut records, &self.request, response.logged(0));
-        self.services.access.write(&self.services.counts, &records, 0, None, Some(why_dropped()));
+        self.services.access.write(&self.services.counts, &records, 0, None, Some(EndReason::dropped()));
     }
 }

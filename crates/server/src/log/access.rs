@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 
 use super::recent::Recent;
 use super::upstream::UpstreamLog;
-use super::{Block, LOGS};
+use super::{Block, EndReason, LOGS};
 use crate::buffer::append;
 use crate::client_names::ClientNames;
 use crate::clock;
@@ -154,7 +154,7 @@ struct Item {
     referer: Option<Range<usize>>,
     user_agent: Option<Range<usize>>,
     /// Why the request stayed incomplete.
-    ended: Option<&'static str>,
+    ended: Option<EndReason>,
     /// The rule that the request broke.
     why: Option<&'static Rule>,
     tls: Option<Rc<TlsFacts>>,
@@ -267,7 +267,7 @@ impl AccessLogs {
         records: &Records,
         sent: u64,
         first: Option<u64>,
-        ended: Option<&str>,
+        ended: Option<EndReason>,
     ) {
         if let Some(kept) = records.kept.as_deref().filter(|kept| !kept.pending.is_empty()) {
             self.write_kept(counts, kept, sent, first, ended);
@@ -280,7 +280,7 @@ impl AccessLogs {
         records: &Kept,
         mut sent: u64,
         first: Option<u64>,
-        ended: Option<&str>,
+        ended: Option<EndReason>,
     ) {
         let now = clock::micros();
         let mut incomplete = 0;
@@ -293,7 +293,7 @@ impl AccessLogs {
             let cut = ended.filter(|_| !is_complete);
             incomplete += u64::from(cut.is_some());
             let micros = now.saturating_sub(began);
-            self.recent.finish(number, body, micros, cut);
+            self.recent.finish(number, body, micros, cut.map(EndReason::text));
             if zones != ZonesOf::NOTHING {
                 counts.add_to_zones(zones, status, whole, micros);
             }
@@ -379,7 +379,7 @@ impl AccessLogs {
         (response, item): (&PendingResponse, &Item),
         sent: u64,
         now: u64,
-        ended: Option<&str>,
+        ended: Option<EndReason>,
     ) {
         let duration_micros = now.saturating_sub(response.began);
         let lines = self.logs.get(item.log).and_then(Option::as_ref);
@@ -410,7 +410,7 @@ impl AccessLogs {
             referer: item.referer.clone().map(|r| &records.bytes[r]),
             user_agent: item.user_agent.clone().map(|r| &records.bytes[r]),
             duration_micros,
-            ended,
+            ended: ended.map(EndReason::text),
             why: item.why,
             tls: item.tls.as_ref().map(|facts| Tls {
                 protocol: facts.protocol,
@@ -426,7 +426,7 @@ impl AccessLogs {
         };
         if let (Some(errors), Some(file)) = (&self.client_errors, item.error.as_deref()) {
             // The client learnt of its error, whatever became of the connection.
-            errors.write(&Line { ended: item.ended, ..line }, file, &self.begun);
+            errors.write(&Line { ended: item.ended.map(EndReason::text), ..line }, file, &self.begun);
         }
         let write = |line: &Line<'_>, steps: &[Step]| {
             if let Some(lines) = lines {
@@ -450,7 +450,7 @@ impl AccessLogs {
     }
 
     /// Whether the access log has a line of it.
-    fn is_selected(&self, status: Status, duration_micros: u64, ended: Option<&str>) -> bool {
+    fn is_selected(&self, status: Status, duration_micros: u64, ended: Option<EndReason>) -> bool {
         let mut others = self.others.get();
         let has_line = self.selection.has_line(status, ended.is_none(), duration_micros, &mut others);
         self.others.set(others);
@@ -544,11 +544,6 @@ pub struct LoggedResponse<'a> {
     pub watched: Option<&'a Cell<Option<Box<Watched>>>>,
 }
 
-/// Why a response was dropped before its end, for the log.
-pub fn why_dropped() -> &'static str {
-    if std::thread::panicking() { "the response failed" } else { "server stopped" }
-}
-
 /// The request's part of a log line.
 pub struct LoggedRequest<'a> {
     pub client: Peer,
@@ -591,7 +586,7 @@ impl Records {
     }
 
     /// Sets why the last request stayed incomplete.
-    pub fn end_early(&mut self, why: &'static str) {
+    pub fn end_early(&mut self, why: EndReason) {
         if let Some(item) = self.kept.as_mut().and_then(|kept| kept.last_item()) {
             item.ended = Some(why);
         }
@@ -653,12 +648,12 @@ impl Kept {
 
     #[cold]
     #[inline(never)]
-    fn end_watched(&self, number: u64, sent: u64, micros: u64, why: Option<&str>) {
+    fn end_watched(&self, number: u64, sent: u64, micros: u64, why: Option<EndReason>) {
         let mut all = self.watched.borrow_mut();
         let Some(item) = all.iter_mut().find(|item| item.number == number) else { return };
         let upstreams =
             item.upstream.as_ref().map(|log| log.with(|attempts| attempts.iter().map(Into::into).collect()));
-        let (upstreams, why) = (upstreams.unwrap_or_default(), why.map(str::to_owned));
+        let (upstreams, why) = (upstreams.unwrap_or_default(), why.map(|why| why.text().to_owned()));
         item.watched.end(Ended { sent, micros, why, rule: item.rule, upstreams });
     }
 
@@ -807,7 +802,12 @@ mod tests {
     }
 
     /// The members `sent`, `ended` and `why` of the lines.
-    fn written(logs: &AccessLogs, records: &Records, sent: u64, ended: Option<&str>) -> Vec<[String; 3]> {
+    fn written(
+        logs: &AccessLogs,
+        records: &Records,
+        sent: u64,
+        ended: Option<EndReason>,
+    ) -> Vec<[String; 3]> {
         logs.write(&Counts::new(), records, sent, None, ended);
         let lines = logs.logs[1].as_ref().map(|lines| take(&mut lines.borrow_mut().buffer.bytes));
         let lines = String::from_utf8(lines.unwrap_or_default()).unwrap();
@@ -820,11 +820,11 @@ mod tests {
 
     #[test]
     fn a_response_without_a_line_has_bytes_of_its_own() {
-        let cut = Some("cut");
+        let cut = Some(EndReason::ClientClosed);
         for (hosts, sent, ended, expected) in [
             (&[WITHOUT_LOG, WITH_LOG][..], 220, None, &[["100", "null"]][..]),
-            (&[WITHOUT_LOG, WITH_LOG], 160, cut, &[["40", "\"cut\""]]),
-            (&[WITH_LOG, WITHOUT_LOG, WITH_LOG], 220, cut, &[["100", "null"], ["0", "\"cut\""]]),
+            (&[WITHOUT_LOG, WITH_LOG], 160, cut, &[["40", "\"client closed\""]]),
+            (&[WITH_LOG, WITHOUT_LOG, WITH_LOG], 220, cut, &[["100", "null"], ["0", "\"client closed\""]]),
             (&[WITH_LOG, WITHOUT_LOG], 160, cut, &[["100", "null"]]),
         ] {
             let logs = logs();

@@ -3,6 +3,7 @@
 //! is dropped and its lines are counted; the log thread writes the count.
 
 pub mod access;
+mod end_reason;
 mod line_limit;
 pub mod recent;
 mod sink;
@@ -22,6 +23,7 @@ use rustix::fs::{Access, access};
 use site::log_line;
 use site::model::{ErrorFormat, ErrorLines, Level, Log, Sink, Site};
 
+pub use end_reason::EndReason;
 pub use line_limit::LineLimit;
 pub use sink::OpenSink;
 

@@ -12,7 +12,7 @@ use taipan_http::trailers::{self, Trailers};
 use super::exchange::{Exchange, Kind};
 use super::head::UpstreamHead;
 use super::transport::ReadError;
-use crate::log;
+use crate::log::{self, EndReason};
 use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
 use crate::spawner::Exit;
@@ -49,9 +49,6 @@ enum Rest {
     Done,
 }
 
-/// The access log has these words for a body that is incomplete.
-const SCRIPT_CUT: &str = "script ended early";
-const APPLICATION_CUT: &str = "application ended early";
 pub(super) const TOO_LONG: &str = "wrote more than its Content-Length; the excess is dropped";
 
 impl BodyStream for UpstreamBody {
@@ -59,10 +56,10 @@ impl BodyStream for UpstreamBody {
         Box::pin(self.next_bytes())
     }
 
-    fn abort_reason(&self) -> &'static str {
+    fn abort_reason(&self) -> EndReason {
         match self.exchange.kind {
-            Kind::Application => APPLICATION_CUT,
-            Kind::Script => SCRIPT_CUT,
+            Kind::Application => EndReason::ApplicationEnded,
+            Kind::Script => EndReason::ScriptEnded,
         }
     }
 
@@ -160,7 +157,7 @@ impl UpstreamBody {
         self.exchange.report_failure(why);
         let Exchange { label, upstream_name, .. } = &self.exchange;
         log::error(format_args!("{label}: the response of {upstream_name} is incomplete: {why}"));
-        io::Error::other(self.abort_reason())
+        io::Error::other(self.abort_reason().text())
     }
 }
 

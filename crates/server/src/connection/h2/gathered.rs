@@ -5,7 +5,8 @@ use std::mem::take;
 use site::memory;
 
 use crate::connection::output::{Coding, Output, Persistence};
-use crate::log::access::{Records, why_dropped};
+use crate::log::EndReason;
+use crate::log::access::Records;
 use crate::services::Services;
 
 /// Bytes that are gathered for one write.
@@ -53,7 +54,7 @@ impl<'a> Gathered<'a> {
 impl Drop for Gathered<'_> {
     /// Writes the log lines of responses that are not sent because the next one panics.
     fn drop(&mut self) {
-        self.services.access.write(&self.services.counts, &self.records, 0, None, Some(why_dropped()));
+        self.services.access.write(&self.services.counts, &self.records, 0, None, Some(EndReason::dropped()));
     }
 }
 

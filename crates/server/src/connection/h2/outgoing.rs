@@ -8,9 +8,9 @@ use std::rc::Rc;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::connection::output::{CHANGED, CLIENT_CLOSED};
 use crate::files::open;
-use crate::log::access::{Records, why_dropped};
+use crate::log::EndReason;
+use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response};
 use crate::services::Services;
 
@@ -32,7 +32,7 @@ pub struct Outgoing {
     /// When its head was sent, of `clock::micros`.
     first: u64,
     /// Why it ends before its end. `None`: it is complete.
-    ended: Option<&'static str>,
+    ended: Option<EndReason>,
 }
 
 /// A body that the stream's task makes.
@@ -79,7 +79,7 @@ impl Outgoing {
             records,
             sent,
             first: clock::micros(),
-            ended: Some(CLIENT_CLOSED),
+            ended: Some(EndReason::ClientClosed),
         }
     }
 
@@ -104,13 +104,13 @@ impl Outgoing {
     }
 
     /// Adds bytes of the file that the stream's task has read from its disk. Errors: the file has changed.
-    pub fn put_from_disk(&mut self, bytes: Vec<u8>) -> Result<(), &'static str> {
+    pub fn put_from_disk(&mut self, bytes: Vec<u8>) -> Result<(), EndReason> {
         let count = bytes.len() as u64;
         if let Some(part) = self.file() {
             part.at += count;
             part.left = part.left.saturating_sub(count);
             if part.left == 0 && !part.file.is_unchanged() {
-                return Err(CHANGED);
+                return Err(EndReason::FileChanged);
             }
         }
         self.cached = Cached::Perhaps;
@@ -189,7 +189,7 @@ impl Outgoing {
     }
 
     /// Appends at most `limit` bytes of content that is in memory to `out`. Errors: the content cannot be completed.
-    pub fn fill(&mut self, limit: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+    pub fn fill(&mut self, limit: usize, out: &mut Vec<u8>) -> Result<(), EndReason> {
         let start = out.len();
         while out.len() - start < limit && self.next_content() == Next::Content {
             self.append(limit - (out.len() - start), out)?;
@@ -209,11 +209,11 @@ impl Outgoing {
     }
 
     /// It ends before its end.
-    pub fn end_early(&mut self, why: &'static str) {
+    pub fn end_early(&mut self, why: EndReason) {
         self.ended = Some(why);
     }
 
-    fn append(&mut self, limit: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+    fn append(&mut self, limit: usize, out: &mut Vec<u8>) -> Result<(), EndReason> {
         let head = self.response.bytes();
         if !head.is_empty() {
             let count = head.len().min(limit);
@@ -246,19 +246,19 @@ impl Outgoing {
 }
 
 /// Reads into `out` what is in memory of a file.
-fn append_file(part: &mut FilePart, limit: usize, out: &mut Vec<u8>) -> Result<Cached, &'static str> {
+fn append_file(part: &mut FilePart, limit: usize, out: &mut Vec<u8>) -> Result<Cached, EndReason> {
     let count = limit.min(usize::try_from(part.left).unwrap_or(usize::MAX));
     // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the
     // response ends short, and the client can tell.
     if count as u64 == part.left && !part.file.is_unchanged_lately() {
-        return Err(CHANGED);
+        return Err(EndReason::FileChanged);
     }
     let start = out.len();
     out.resize(start + count, 0);
     let read = open::read_cached(&part.file.fd, part.at, &mut out[start..]);
     out.truncate(start + read.unwrap_or(0));
     match read {
-        Some(0) => Err(CHANGED),
+        Some(0) => Err(EndReason::FileChanged),
         Some(count) => {
             (part.at, part.left) = (part.at + count as u64, part.left - count as u64);
             Ok(Cached::Perhaps)
@@ -270,7 +270,7 @@ fn append_file(part: &mut FilePart, limit: usize, out: &mut Vec<u8>) -> Result<C
 /// Every request has its log line, whatever ends its response.
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        let ended = self.ended.map(|why| if std::thread::panicking() { why_dropped() } else { why });
+        let ended = self.ended.map(|why| if std::thread::panicking() { EndReason::Panicked } else { why });
         self.services.access.write(&self.services.counts, &self.records, self.sent, Some(self.first), ended);
     }
 }

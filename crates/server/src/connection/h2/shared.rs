@@ -15,6 +15,7 @@ use super::incoming::{Incoming, Interim, Reader};
 use crate::connection::Connections;
 use crate::connection::stream::Stream;
 use crate::handshake::TlsFacts;
+use crate::log::EndReason;
 use crate::request::body::{BodyError, Length, ReadBody};
 
 pub struct Shared {
@@ -27,7 +28,7 @@ pub struct Shared {
     /// Of the connection's task.
     waker: RefCell<Option<Waker>>,
     /// Why the connection has ended, for the log.
-    pub ended: Cell<Option<&'static str>>,
+    pub ended: Cell<Option<EndReason>>,
 }
 
 impl Shared {

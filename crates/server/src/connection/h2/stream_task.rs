@@ -20,15 +20,15 @@ use super::incoming::Reader;
 use super::outgoing::Next;
 use super::shared::{Shared, StreamBody};
 use super::tunnel_stream::TunnelStream;
-use super::{Http2, Origin, PendingRequest, RESET, Start, log_unanswered};
-use crate::connection::output::{READ_SIZE, UNREADABLE};
+use super::{Http2, Origin, PendingRequest, Start, log_unanswered};
+use crate::connection::output::READ_SIZE;
 use crate::connection::table::TableEntry;
-use crate::connection::{DISCONNECTED, Event, Phase, client};
+use crate::connection::{Event, Phase, client};
 use crate::disk::Work;
 use crate::exchange;
 use crate::files::beneath::Wait;
 use crate::files::open;
-use crate::log::access::why_dropped;
+use crate::log::EndReason;
 use crate::request::body::RequestBody;
 use crate::request::interim::SendInterim;
 use crate::request::{ConnectionInfo, Request};
@@ -42,7 +42,7 @@ pub struct StreamTask {
     /// With which the stream is reset when its content cannot be completed.
     pub failure: Cell<ErrorCode>,
     /// Why it has ended by itself, for the log.
-    pub ended: Cell<Option<&'static str>>,
+    pub ended: Cell<Option<EndReason>>,
 }
 
 /// The client is too slow with the body of its request.
@@ -56,7 +56,7 @@ impl StreamTask {
             let disconnected = poll_fn(|cx| {
                 let ended = self.entry.state.poll_disconnected(cx.waker());
                 // Before the request is dropped, which writes its log line.
-                ended.map(|()| self.ended.set(Some(DISCONNECTED)))
+                ended.map(|()| self.ended.set(Some(EndReason::Disconnected)))
             });
             tokio::select! {
                 biased;
@@ -66,7 +66,7 @@ impl StreamTask {
         };
         if ended {
             self.failure.set(ErrorCode::CANCEL);
-            self.abort(DISCONNECTED);
+            self.abort(EndReason::Disconnected);
         }
     }
 
@@ -218,7 +218,7 @@ impl StreamTask {
                 (Ok(_), _) => return,
                 (Err(TooSlow), _) => {
                     self.shared.connections.services.counts.add(Count::TimeoutWrite, 1);
-                    Err("client too slow")
+                    Err(EndReason::ClientTooSlow)
                 }
             };
             if let Err(why) = made {
@@ -276,7 +276,7 @@ impl StreamTask {
         self.shared.http2.borrow_mut().resume(self.stream);
     }
 
-    async fn make_chunk(&self, body: &mut dyn BodyStream) -> Result<(), &'static str> {
+    async fn make_chunk(&self, body: &mut dyn BodyStream) -> Result<(), EndReason> {
         self.enter(Phase::Respond);
         let chunk = body.next(&self.shared.connections.services).await;
         let chunk = chunk.map_err(|_| body.abort_reason())?;
@@ -289,7 +289,7 @@ impl StreamTask {
         Ok(())
     }
 
-    async fn read_from_disk(&self) -> Result<(), &'static str> {
+    async fn read_from_disk(&self) -> Result<(), EndReason> {
         self.enter(Phase::Respond);
         let part = {
             let mut http2 = self.shared.http2.borrow_mut();
@@ -303,12 +303,12 @@ impl StreamTask {
         let read = disk.wait(disk.run(file.stamp.device, Work::File, read)).await.and_then(|read| read);
         match read {
             Ok(Ok(Some(bytes))) => self.shared.http2.borrow_mut().put_from_disk(self.stream, bytes),
-            Ok(Ok(None) | Err(_)) | Err(_) => Err(UNREADABLE),
+            Ok(Ok(None) | Err(_)) | Err(_) => Err(EndReason::Unreadable),
         }
     }
 
     /// Ends the stream before its end.
-    fn abort(&self, why: &'static str) {
+    fn abort(&self, why: EndReason) {
         self.shared.http2.borrow_mut().abort(self.stream, self.failure.get(), why);
         self.shared.wake();
     }
@@ -365,9 +365,10 @@ struct Unanswered<'a> {
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         let Shared { connections, ended, .. } = &*self.task.shared;
+        let why = ended.get().or(self.task.ended.get()).unwrap_or(EndReason::StreamReset);
         let (status, why) = match std::thread::panicking() {
-            true => (Status::INTERNAL_SERVER_ERROR, why_dropped()),
-            false => (Status::BAD_REQUEST, ended.get().or(self.task.ended.get()).unwrap_or(RESET)),
+            true => (Status::INTERNAL_SERVER_ERROR, EndReason::Panicked),
+            false => (Status::BAD_REQUEST, why),
         };
         let has_left = !std::thread::panicking();
         connections.services.counts.add(Count::Abandoned, u64::from(has_left));

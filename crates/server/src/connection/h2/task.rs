@@ -18,10 +18,11 @@ use super::shared::Shared;
 use super::stream_task::StreamTask;
 use super::{Answered, Http2, Then};
 use crate::connection::client::Client;
-use crate::connection::output::{self, CLIENT_CLOSED, Output};
+use crate::connection::output::{Output, SendError};
 use crate::connection::stream::{More, SendStream, Stream};
 use crate::connection::table::{ConnectionIdentity, TableEntry};
-use crate::connection::{Connections, DISCONNECTED, Event, Phase};
+use crate::connection::{Connections, Event, Phase};
+use crate::log::EndReason;
 use crate::services::ScratchInput;
 use crate::stats::Count;
 
@@ -32,7 +33,6 @@ const OUTPUTS_PER_TURN: usize = 16;
 /// Between the two GOAWAY frames of an end: what the client sends before it has read the first is still answered (RFC
 /// 9113 §6.8).
 const GRACE: Duration = Duration::from_millis(500);
-const TOO_SLOW: &str = "client too slow";
 
 pub struct Http2Task {
     shared: Rc<Shared>,
@@ -72,7 +72,7 @@ enum End {
     /// An administrator ends it.
     Disconnect,
     /// The client is too slow, or it is closed for another connection.
-    Reset(Count, &'static str),
+    Reset(Count, EndReason),
 }
 
 impl Http2Task {
@@ -106,7 +106,7 @@ impl Http2Task {
     /// Serves until the connection ends or goes back to the idle set.
     pub async fn serve(mut self) {
         match self.run().await {
-            End::Closed => self.end(CLIENT_CLOSED),
+            End::Closed => self.end(EndReason::ClientClosed),
             End::Reset(count, why) => {
                 self.shared.connections.services.counts.add(count, 1);
                 self.stream.reset_when_closed();
@@ -121,7 +121,7 @@ impl Http2Task {
                 } else {
                     self.stream.reset_when_closed();
                 }
-                self.end(DISCONNECTED);
+                self.end(EndReason::Disconnected);
             }
             End::Linger => self.linger(),
             End::Park => self.park(),
@@ -222,7 +222,7 @@ impl Http2Task {
             Event::Park if !connections.is_leaving() => Some(End::Park),
             Event::Park | Event::Measure => None,
             Event::Disconnect => Some(End::Disconnect),
-            Event::Evict => Some(End::Reset(Count::EvictedSlow, "too slow while others waited")),
+            Event::Evict => Some(End::Reset(Count::EvictedSlow, EndReason::Evicted)),
             // Each stream has a deadline of its own.
             Event::CheckRate if phase == Phase::Body => {
                 state.enter(phase, now);
@@ -233,8 +233,8 @@ impl Http2Task {
                 None
             }
             Event::CheckRate | Event::TimeOut => Some(match phase {
-                Phase::Head => End::Reset(Count::TimeoutHead, TOO_SLOW),
-                _ => End::Reset(Count::TimeoutWrite, TOO_SLOW),
+                Phase::Head => End::Reset(Count::TimeoutHead, EndReason::ClientTooSlow),
+                _ => End::Reset(Count::TimeoutWrite, EndReason::ClientTooSlow),
             }),
         }
     }
@@ -263,8 +263,8 @@ impl Http2Task {
                         self.shared.connections.finish(output, None);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(SendError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(SendError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.waited = Waited::Yes;
                     match self.stream.poll_write_ready(cx) {
                         Poll::Pending => return Poll::Pending,
@@ -273,7 +273,7 @@ impl Http2Task {
                     }
                 }
                 Err(error) => {
-                    self.end_outputs(output::why(&error));
+                    self.end_outputs(error.reason());
                     return Poll::Ready(Err(End::Closed));
                 }
             }
@@ -351,7 +351,7 @@ impl Http2Task {
     }
 
     /// Writes the log lines of everything that is not sent.
-    fn end_outputs(&mut self, why: &'static str) {
+    fn end_outputs(&mut self, why: EndReason) {
         for output in self.outputs.drain(..) {
             self.shared.connections.finish(output, Some(why));
         }
@@ -359,7 +359,7 @@ impl Http2Task {
     }
 
     /// Ends all streams with the connection.
-    fn end(mut self, why: &'static str) {
+    fn end(mut self, why: EndReason) {
         self.end_outputs(why);
         self.shared.ended.set(Some(why));
         self.shared.http2.borrow_mut().end_all(why);
@@ -367,7 +367,7 @@ impl Http2Task {
 
     /// Closing with unread input would send a reset, which may destroy GOAWAY (RFC 9112 §9.6).
     fn linger(mut self) {
-        self.end_outputs(CLIENT_CLOSED);
+        self.end_outputs(EndReason::ClientClosed);
         let Http2Task { stream, client, shared, .. } = self;
         shared.connections.linger(stream.into_socket(), client);
     }

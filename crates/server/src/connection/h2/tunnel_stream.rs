@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::shared::StreamBody;
-use crate::connection::tunnel::{IDLE, NO_PONG, UPSTREAM_FAILED};
+use crate::log::EndReason;
 use crate::response::{BodyStream, NextChunk, Tunnel, TunnelError};
 use crate::services::Services;
 use crate::stats::Count;
@@ -27,7 +27,7 @@ pub struct TunnelStream {
     /// Since when no byte has come from either side.
     idle_since: Instant,
     idle_timeout: Duration,
-    why: &'static str,
+    why: EndReason,
 }
 
 /// The direction to the upstream.
@@ -47,7 +47,7 @@ impl TunnelStream {
             state: State::Open,
             idle_since: Instant::now(),
             idle_timeout,
-            why: UPSTREAM_FAILED,
+            why: EndReason::ApplicationEnded,
         }
     }
 
@@ -90,7 +90,7 @@ impl TunnelStream {
         self.idle_since.checked_add(self.idle_timeout).unwrap_or_else(far)
     }
 
-    fn time_out(&mut self, services: &Services, why: &'static str) -> io::Error {
+    fn time_out(&mut self, services: &Services, why: EndReason) -> io::Error {
         services.counts.add(Count::TimeoutUpgraded, 1);
         self.why = why;
         io::ErrorKind::TimedOut.into()
@@ -111,14 +111,14 @@ impl TunnelStream {
                     return Poll::Ready(match read {
                         Ok(bytes) => Ok((bytes > 0).then(|| scratch.space()[..bytes].to_vec())),
                         Err(TunnelError::Upstream(error)) => Err(error),
-                        Err(TunnelError::NoPong) => Err(self.time_out(services, NO_PONG)),
+                        Err(TunnelError::NoPong) => Err(self.time_out(services, EndReason::NoPong)),
                     });
                 }
             }
             // Twice at most: the deadline moves while the client sends.
             while timer.as_mut().poll(cx).is_ready() {
                 if self.deadline() <= Instant::now() {
-                    return Poll::Ready(Err(self.time_out(services, IDLE)));
+                    return Poll::Ready(Err(self.time_out(services, EndReason::UpgradedIdle)));
                 }
                 timer.as_mut().reset(self.deadline());
             }
@@ -133,7 +133,7 @@ impl BodyStream for TunnelStream {
         Box::pin(self.receive(services))
     }
 
-    fn abort_reason(&self) -> &'static str {
+    fn abort_reason(&self) -> EndReason {
         self.why
     }
 

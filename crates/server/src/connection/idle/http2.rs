@@ -7,8 +7,9 @@ use super::{IdleConnection, Visit, copied};
 use crate::connection::Connections;
 use crate::connection::h2::{Answered, Http2, Then};
 use crate::connection::log_guard::LogGuard;
-use crate::connection::output::{self, Output};
+use crate::connection::output::{Output, SendError};
 use crate::connection::task::Start;
+use crate::log::EndReason;
 use crate::services::ScratchInput;
 
 /// Full buffers of responses that are sent in one visit. Then the connection gets a task, and others have their turn.
@@ -19,7 +20,7 @@ enum Delivery {
     Sent,
     /// The client does not take all of it now.
     Blocked(Output),
-    Failed(&'static str),
+    Failed(EndReason),
 }
 
 /// Answers the requests in the input, and sends what can be sent.
@@ -72,15 +73,17 @@ fn send(connections: &Connections, connection: &IdleConnection, mut output: Outp
     let mut guard = LogGuard::new(&connections.services, &mut output);
     let sent = loop {
         match guard.send(&connection.socket, connections.services.clock.now()) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(SendError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             sent => break sent,
         }
     };
     guard.disarm();
     let why = match sent {
         Ok(_) => None,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Delivery::Blocked(output),
-        Err(error) => Some(output::why(&error)),
+        Err(SendError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Delivery::Blocked(output);
+        }
+        Err(error) => Some(error.reason()),
     };
     connections.finish(output, why);
     why.map_or(Delivery::Sent, Delivery::Failed)

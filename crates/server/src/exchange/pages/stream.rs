@@ -16,7 +16,7 @@ use super::assembly::{Audience, Facts, Inclusion, Problem};
 use super::file_stream::FileStream;
 use crate::files::page::{PageContent, PageFile};
 use crate::limits::Throttle;
-use crate::log;
+use crate::log::{self, EndReason};
 use crate::response::{Body, BodyStream, NextChunk, Response};
 use crate::services::Services;
 
@@ -27,8 +27,8 @@ const BEGIN: usize = 64 * 1024;
 /// Nodes that are evaluated in one turn of the worker's loop.
 const NODES_PER_TURN: usize = 128;
 
-const INCOMPLETE: &str = "a part could not be included";
-const TOO_LARGE: &str = "more than include_bytes was included";
+const INCOMPLETE: EndReason = EndReason::NotIncluded;
+const TOO_LARGE: EndReason = EndReason::TooMuchIncluded;
 
 /// Where the nodes of a page come from.
 pub enum Source {
@@ -58,7 +58,7 @@ pub struct PageStream {
     /// Content that was made before the head was sent.
     first: Vec<u8>,
     /// Why the content is incomplete.
-    abort_reason: &'static str,
+    abort_reason: EndReason,
 }
 
 /// The step that waits for something.
@@ -340,8 +340,8 @@ impl PageStream {
         // What an included page adds is counted once, where the first page includes it.
         if self.inclusion.place.is_first() && !self.inclusion.assembly.count_bytes(bytes.len()) {
             self.abort_reason = TOO_LARGE;
-            self.log(format_args!("{TOO_LARGE}"));
-            return Err(io::Error::other(TOO_LARGE));
+            self.log(format_args!("{}", TOO_LARGE.text()));
+            return Err(io::Error::other(TOO_LARGE.text()));
         }
         out.extend_from_slice(bytes);
         Ok(())
@@ -357,7 +357,7 @@ impl PageStream {
             }
             (None, OnFailure::Message) => self.add_message(out)?,
             (None, OnFailure::Nothing) => {}
-            (None, OnFailure::Abort) => return Err(io::Error::other(INCOMPLETE)),
+            (None, OnFailure::Abort) => return Err(io::Error::other(INCOMPLETE.text())),
         }
         Ok(())
     }
@@ -387,7 +387,7 @@ impl BodyStream for PageStream {
         Box::pin(self.next_chunk(services))
     }
 
-    fn abort_reason(&self) -> &'static str {
+    fn abort_reason(&self) -> EndReason {
         self.abort_reason
     }
 
