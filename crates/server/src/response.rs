@@ -12,12 +12,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use cache::status::CacheStatus;
+use site::memory;
 use taipan_http::response::ResponseHead;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 
-use crate::files::open::OpenFile;
+use crate::disk::Work;
+use crate::files::beneath::Wait;
+use crate::files::open::{self, OpenFile};
 use crate::limits::Throttle;
 use crate::log::EndReason;
 use crate::log::access::LoggedResponse;
@@ -77,12 +80,45 @@ pub enum Part {
     File(FilePart),
 }
 
+/// Bytes that are read at once of a file that is not in memory. They stay with the connection until the client has
+/// taken them.
+const READ_SIZE: u64 = memory::RESPONSE;
+
 /// `left` bytes of a file from `at`.
 #[derive(Clone)]
 pub struct FilePart {
     pub file: Rc<OpenFile>,
     pub at: u64,
     pub left: u64,
+}
+
+impl FilePart {
+    /// Reads the next bytes from the disk, on a helper thread.
+    pub async fn read(&self, services: &Services) -> Result<Vec<u8>, EndReason> {
+        let FilePart { file, at, left } = self;
+        let (fd, at, length) = (file.fd.clone(), *at, READ_SIZE.min(*left));
+        let read = move || open::read(&fd, at, length as usize, Wait::Allowed);
+        let read = services.disk.run(file.stamp.device, Work::File, read);
+        match services.disk.wait(read).await {
+            Ok(Ok(Ok(Some(_)))) if length == *left && !file.is_unchanged() => Err(EndReason::FileChanged),
+            Ok(Ok(Ok(Some(bytes)))) => Ok(bytes),
+            Ok(Ok(Ok(None) | Err(_)) | Err(_)) | Err(_) => Err(EndReason::Unreadable),
+        }
+    }
+
+    /// Whether so many bytes may be sent next. Before its last bytes are, the file must still be the one that the head
+    /// describes. If it is not, the response ends short, and the client can tell.
+    #[inline]
+    pub fn may_send(&self, count: u64) -> bool {
+        count < self.left || self.file.is_unchanged_lately()
+    }
+
+    /// So many bytes are sent, or on their way.
+    #[inline]
+    pub fn advance(&mut self, count: u64) {
+        self.at += count;
+        self.left = self.left.saturating_sub(count);
+    }
 }
 
 pub type NextChunk<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Vec<u8>>>> + 'a>>;

@@ -760,12 +760,11 @@ impl Http2 {
         self.finish(stream);
     }
 
-    /// Adds bytes of a file that the stream's task has read. Errors: the file has changed.
-    pub fn put_from_disk(&mut self, stream: StreamId, bytes: Vec<u8>) -> Result<(), EndReason> {
-        let Some(outgoing) = self.outgoing(stream) else { return Ok(()) };
-        outgoing.put_from_disk(bytes)?;
+    /// Adds bytes of a file that the stream's task has read.
+    pub fn put_from_disk(&mut self, stream: StreamId, bytes: Vec<u8>) {
+        let Some(outgoing) = self.outgoing(stream) else { return };
+        outgoing.put_from_disk(bytes);
         self.on_content(stream);
-        Ok(())
     }
 
     fn outgoing(&mut self, stream: StreamId) -> Option<&mut Outgoing> {

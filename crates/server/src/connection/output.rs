@@ -7,16 +7,12 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use site::memory;
 use taipan_http::response::ResponseHead;
 use taipan_http::trailers;
 use tokio::time::Instant;
 
 use super::stream::{More, SendStream};
 use crate::clock;
-use crate::disk::Work;
-use crate::files::beneath::Wait;
-use crate::files::open;
 use crate::log::EndReason;
 use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response, Tunnel};
@@ -32,10 +28,6 @@ const SHORT: u64 = 1024 * 1024;
 /// Of a longer response, a turn sends no more than one slice from this on. So the clients receive alternately, and what
 /// one has yet to read stays short.
 pub const TURN: u64 = 64 * 1024;
-
-/// Bytes that are read at once of a file that is not in memory. They stay with the connection until the client has
-/// taken them.
-pub const READ_SIZE: u64 = memory::RESPONSE;
 
 /// Whether the connection stays open behind a response (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -355,20 +347,8 @@ impl Output {
             },
             Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => return Ok(()),
         };
-        let (fd, at, length) = (part.file.fd.clone(), part.at, part.left.min(READ_SIZE));
-        let device = part.file.stamp.device;
-        let read = move || open::read(&fd, at, length as usize, Wait::Allowed);
-        let read =
-            services.disk.wait(services.disk.run(device, Work::File, read)).await.and_then(|read| read);
-        let bytes = match read {
-            Ok(Ok(Some(bytes))) => bytes,
-            Ok(Ok(None)) => return Err(EndReason::Unreadable),
-            Ok(Err(_)) | Err(_) => return Err(EndReason::Unreadable),
-        };
-        if length == part.left && !part.file.is_unchanged() {
-            return Err(EndReason::Unreadable);
-        }
-        (part.at, part.left) = (at + length, part.left - length);
+        let bytes = part.read(services).await?;
+        part.advance(bytes.len() as u64);
         if let Body::Parts(parts) = body {
             parts.push_front(Part::Bytes(bytes));
         } else {
@@ -512,9 +492,7 @@ fn send_file(
     if slice == 0 {
         return Ok(Sent::NotInMemory);
     }
-    // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the
-    // response ends short, and the client can tell.
-    if slice == part.left && !part.file.is_unchanged_lately() {
+    if !part.may_send(slice) {
         return Err(SendError::FileChanged);
     }
     let n = match stream.try_sendfile(&part.file.fd, &mut part.at, slice as usize, part.left) {

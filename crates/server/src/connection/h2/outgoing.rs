@@ -103,19 +103,13 @@ impl Outgoing {
         self.stream = Stream::Ended;
     }
 
-    /// Adds bytes of the file that the stream's task has read from its disk. Errors: the file has changed.
-    pub fn put_from_disk(&mut self, bytes: Vec<u8>) -> Result<(), EndReason> {
-        let count = bytes.len() as u64;
+    /// Adds bytes of the file that the stream's task has read from its disk.
+    pub fn put_from_disk(&mut self, bytes: Vec<u8>) {
         if let Some(part) = self.file() {
-            part.at += count;
-            part.left = part.left.saturating_sub(count);
-            if part.left == 0 && !part.file.is_unchanged() {
-                return Err(EndReason::FileChanged);
-            }
+            part.advance(bytes.len() as u64);
         }
         self.cached = Cached::Perhaps;
         self.put(bytes);
-        Ok(())
     }
 
     /// The file that comes next.
@@ -248,9 +242,7 @@ impl Outgoing {
 /// Reads into `out` what is in memory of a file.
 fn append_file(part: &mut FilePart, limit: usize, out: &mut Vec<u8>) -> Result<Cached, EndReason> {
     let count = limit.min(usize::try_from(part.left).unwrap_or(usize::MAX));
-    // Before its last bytes are sent, the file must still be the one that the head describes. If it is not, the
-    // response ends short, and the client can tell.
-    if count as u64 == part.left && !part.file.is_unchanged_lately() {
+    if !part.may_send(count as u64) {
         return Err(EndReason::FileChanged);
     }
     let start = out.len();
@@ -260,7 +252,7 @@ fn append_file(part: &mut FilePart, limit: usize, out: &mut Vec<u8>) -> Result<C
     match read {
         Some(0) => Err(EndReason::FileChanged),
         Some(count) => {
-            (part.at, part.left) = (part.at + count as u64, part.left - count as u64);
+            part.advance(count as u64);
             Ok(Cached::Perhaps)
         }
         None => Ok(Cached::No),

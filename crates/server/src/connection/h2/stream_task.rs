@@ -21,18 +21,14 @@ use super::outgoing::Next;
 use super::shared::{Shared, StreamBody};
 use super::tunnel_stream::TunnelStream;
 use super::{Http2, Origin, PendingRequest, Start, log_unanswered};
-use crate::connection::output::READ_SIZE;
 use crate::connection::table::TableEntry;
 use crate::connection::{Event, Phase, client};
-use crate::disk::Work;
 use crate::exchange;
-use crate::files::beneath::Wait;
-use crate::files::open;
 use crate::log::EndReason;
 use crate::request::body::RequestBody;
 use crate::request::interim::SendInterim;
 use crate::request::{ConnectionInfo, Request};
-use crate::response::{Body, BodyStream, FilePart, Response};
+use crate::response::{Body, BodyStream, Response};
 use crate::stats::Count;
 
 pub struct StreamTask {
@@ -296,15 +292,11 @@ impl StreamTask {
             let outgoing = http2.streams.get_mut(&self.stream).and_then(|stream| stream.outgoing.as_mut());
             outgoing.and_then(|outgoing| outgoing.file().cloned())
         };
-        let Some(FilePart { file, at, left }) = part else { return Ok(()) };
-        let disk = &self.shared.connections.services.disk;
-        let (fd, length) = (file.fd.clone(), left.min(READ_SIZE) as usize);
-        let read = move || open::read(&fd, at, length, Wait::Allowed);
-        let read = disk.wait(disk.run(file.stamp.device, Work::File, read)).await.and_then(|read| read);
-        match read {
-            Ok(Ok(Some(bytes))) => self.shared.http2.borrow_mut().put_from_disk(self.stream, bytes),
-            Ok(Ok(None) | Err(_)) | Err(_) => Err(EndReason::Unreadable),
+        if let Some(part) = part {
+            let bytes = part.read(&self.shared.connections.services).await?;
+            self.shared.http2.borrow_mut().put_from_disk(self.stream, bytes);
         }
+        Ok(())
     }
 
     /// Ends the stream before its end.
