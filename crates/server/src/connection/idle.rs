@@ -31,7 +31,7 @@ use super::output::{Output, Persistence, SendError, Sent};
 use super::stream::{More, ReceivedBytes, SendStream, Socket};
 use super::task::Start;
 use super::tls::Failure;
-use super::{Deadlines, EVICT_AFTER, PARK_AFTER, Phase};
+use super::{Deadline, Deadlines, EVICT_AFTER, PARK_AFTER, Phase};
 use crate::clock::Ticks;
 use crate::connection::Connections;
 use crate::peer::Peer;
@@ -113,13 +113,15 @@ impl IdleConnection {
         IdleConnection { socket, requests, state: State::Open, since, unsent: None, client, http2: None }
     }
 
-    /// The phase that has a deadline, and what counts it when it passes.
-    fn deadline(&self) -> (Phase, Count) {
+    /// How long it may wait, and what counts it when that has passed.
+    fn deadline(&self, deadlines: &Deadlines) -> (Deadline, Count) {
         match (self.state, self.requests) {
-            (State::Draining, _) => (Phase::Write, Count::TimeoutWrite),
-            (State::Open, 0) if self.socket.is_handshaking() => (Phase::Handshake, Count::TimeoutHandshake),
-            (State::Open, 0) => (Phase::Head, Count::TimeoutHead),
-            (State::Open, _) => (Phase::Idle, Count::TimeoutIdle),
+            (State::Draining, _) => (deadlines.of(Phase::Write), Count::TimeoutWrite),
+            (State::Open, 0) if self.socket.is_handshaking() => {
+                (deadlines.handshake, Count::TimeoutHandshake)
+            }
+            (State::Open, 0) => (deadlines.of(Phase::Head), Count::TimeoutHead),
+            (State::Open, _) => (deadlines.of(Phase::Idle), Count::TimeoutIdle),
         }
     }
 
@@ -167,13 +169,13 @@ impl IdleConnection {
 
     /// True while the client takes what the kernel still has of a response, at the least rate or faster. Then the
     /// connection counts as idle only from now on.
-    fn is_taking(&mut self, phase: Phase, deadlines: &Deadlines, now: Ticks) -> bool {
+    fn is_taking(&mut self, deadline: Deadline, now: Ticks) -> bool {
         // A send queue is counted in an `int` (`tcp(7)`, SIOCOUTQ). The smaller type saves eight bytes per connection.
         let unsent = u32::try_from(self.socket.unacknowledged()).unwrap_or(u32::MAX);
         let taken = self.unsent.map(|before| before.get().saturating_sub(unsent));
         self.since = now;
         self.unsent = NonZeroU32::new(unsent);
-        unsent > 0 && taken.is_none_or(|taken| deadlines.is_enough(phase, u64::from(taken)))
+        unsent > 0 && taken.is_none_or(|taken| deadline.is_extended_by(taken.into()))
     }
 }
 
@@ -230,9 +232,9 @@ impl IdleSet {
     pub fn sweep(&self, deadlines: &Deadlines, now: Ticks, counts: &Counts) {
         let mut entries = self.entries.borrow_mut();
         entries.retain(|_, connection| {
-            let (phase, count) = connection.deadline();
-            let stays = now.wrapping_sub(connection.since) < deadlines.of(phase)
-                || connection.is_taking(phase, deadlines, now);
+            let (deadline, count) = connection.deadline(deadlines);
+            let stays =
+                now.wrapping_sub(connection.since) < deadline.ticks || connection.is_taking(deadline, now);
             // Once, when nothing has come for a while.
             if let Some(http2) = &mut connection.http2
                 && now.wrapping_sub(connection.since) == PARK_AFTER

@@ -51,8 +51,6 @@ use crate::clock::{Ticks, in_ticks};
 /// What a connection with a task waits for. Each phase has a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The end of a TLS handshake.
-    Handshake,
     /// The rest of a request head.
     Head,
     /// A request body.
@@ -91,17 +89,33 @@ pub enum Event {
     Disconnect,
 }
 
-/// The deadlines of all phases, in ticks, and the least rate that extends them.
+/// How long a connection may wait for the same.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    pub ticks: Ticks,
+    /// So many bytes within that time extend it.
+    enough: u64,
+}
+
+impl Deadline {
+    pub fn is_extended_by(self, bytes: u64) -> bool {
+        bytes >= self.enough
+    }
+}
+
+/// The deadlines of all phases, and that of an idle connection within its TLS handshake.
 #[derive(Debug, Clone)]
 pub struct Deadlines {
-    handshake: Ticks,
-    head: Ticks,
-    body: Ticks,
-    write: Ticks,
-    idle: Ticks,
-    upgraded: Ticks,
-    linger: Ticks,
-    /// Bytes per tick.
+    pub handshake: Deadline,
+    head: Deadline,
+    body: Deadline,
+    respond: Deadline,
+    receive: Deadline,
+    write: Deadline,
+    idle: Deadline,
+    upgraded: Deadline,
+    linger: Deadline,
+    /// The least rate, in bytes per tick.
     rate: u64,
 }
 
@@ -116,26 +130,34 @@ impl Deadlines {
     pub fn new(site: &Site) -> Deadlines {
         let (timeouts, bytes_per_second) = (&site.timeouts, site.limits.min_rate);
         let per_second = in_ticks(Duration::from_secs(1));
+        let rate = bytes_per_second.div_ceil(u64::from(per_second));
+        let extended = |ticks: Ticks| Deadline { ticks, enough: rate.saturating_mul(ticks.max(1).into()) };
+        // Without a least rate, a head still has to be complete in time.
+        let total = |ticks| match rate {
+            0 => Deadline { ticks, enough: u64::MAX },
+            _ => extended(ticks),
+        };
         Deadlines {
-            handshake: in_ticks(site.tls.handshake_timeout),
-            head: in_ticks(timeouts.head),
-            body: in_ticks(timeouts.body),
-            write: in_ticks(timeouts.write),
-            idle: in_ticks(timeouts.idle),
-            upgraded: in_ticks(timeouts.upgraded),
-            linger: in_ticks(timeouts.linger),
-            rate: bytes_per_second.div_ceil(u64::from(per_second)),
+            handshake: total(in_ticks(site.tls.handshake_timeout)),
+            head: total(in_ticks(timeouts.head)),
+            body: extended(in_ticks(timeouts.body)),
+            respond: extended(Ticks::MAX),
+            receive: extended(DRIVER_AFTER),
+            write: extended(in_ticks(timeouts.write)),
+            idle: extended(in_ticks(timeouts.idle)),
+            upgraded: extended(in_ticks(timeouts.upgraded)),
+            linger: extended(in_ticks(timeouts.linger)),
+            rate,
         }
     }
 
     /// How long a phase may last before it is checked.
-    pub fn of(&self, phase: Phase) -> Ticks {
+    pub fn of(&self, phase: Phase) -> Deadline {
         match phase {
-            Phase::Handshake => self.handshake,
             Phase::Head => self.head,
             Phase::Body => self.body,
-            Phase::Respond => Ticks::MAX,
-            Phase::Receive => DRIVER_AFTER,
+            Phase::Respond => self.respond,
+            Phase::Receive => self.receive,
             Phase::Write => self.write,
             Phase::Idle => self.idle,
             Phase::Upgraded => self.upgraded,
@@ -145,27 +167,20 @@ impl Deadlines {
 
     /// True if this many bytes in one whole phase are enough for another.
     pub fn is_enough(&self, phase: Phase, bytes: u64) -> bool {
-        // Without a least rate, a head still has to be complete in time.
-        let is_total = matches!(phase, Phase::Handshake | Phase::Head);
-        let unlimited = self.rate == 0 && !is_total;
-        let fast = self.rate > 0 && bytes >= self.rate * u64::from(self.of(phase)).max(1);
-        unlimited || fast
+        self.of(phase).is_extended_by(bytes)
     }
 
     /// What a connection is due for.
     fn event(&self, state: &ConnectionState, now: Ticks) -> Option<Event> {
         let phase = state.phase();
         let lasted = now.wrapping_sub(state.since());
-        let over = lasted >= self.of(phase);
+        let over = lasted >= self.of(phase).ticks;
         match phase {
             Phase::Idle => (lasted >= PARK_AFTER).then_some(Event::Park),
             Phase::Head | Phase::Body | Phase::Write => over.then_some(Event::CheckRate),
-            Phase::Handshake
-            | Phase::Respond
-            | Phase::Receive
-            | Phase::Upgraded
-            | Phase::Linger
-            | Phase::Rejected => over.then_some(Event::TimeOut),
+            Phase::Respond | Phase::Receive | Phase::Upgraded | Phase::Linger | Phase::Rejected => {
+                over.then_some(Event::TimeOut)
+            }
         }
     }
 
@@ -175,8 +190,7 @@ impl Deadlines {
         let until = match state.phase() {
             Phase::Head | Phase::Body => now,
             Phase::Write => state.measured(),
-            Phase::Handshake
-            | Phase::Respond
+            Phase::Respond
             | Phase::Receive
             | Phase::Idle
             | Phase::Upgraded

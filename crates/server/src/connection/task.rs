@@ -599,8 +599,7 @@ impl Task {
             Phase::Head => (Count::TimeoutHead, EndReason::RequestTooSlow),
             Phase::Body => (Count::TimeoutBody, EndReason::RequestTooSlow),
             Phase::Write => (Count::TimeoutWrite, EndReason::ClientTooSlow),
-            Phase::Handshake
-            | Phase::Respond
+            Phase::Respond
             | Phase::Receive
             | Phase::Idle
             | Phase::Upgraded
