@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -308,6 +309,25 @@ fn a_file_that_is_damaged_while_it_is_used_is_a_miss() {
         assert!(wait_until(TIMEOUT, is_whole), "{}", server.stderr());
     }
     assert!(app.requests() > before);
+}
+
+#[test]
+fn a_purge_fails_when_a_file_cannot_be_removed() {
+    let app = Fixture::new();
+    let server = app.start();
+    app.store(&server, &["1"]);
+    let folder = app.files()[0].parent().expect("it is in a folder").to_owned();
+    let allow = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).expect("it is ours");
+    allow(0o500);
+    let output = server.run_command(&["purge", "--all"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && text.contains("not removed: 1 files"), "{output:?}");
+    server.wait_for_line("cannot be removed: ", TIMEOUT);
+    let failed = count(&server, "files_failed");
+    assert!(body(&server, "1").ends_with("/1 2 "), "the purged response is not used");
+    assert!(wait_until(TIMEOUT, || count(&server, "files_failed") > failed), "nor can another be written");
+    allow(0o700);
+    assert!(purge(&server, &["--all"]).ends_with(", 1 in files\n"));
 }
 
 #[test]

@@ -199,7 +199,7 @@ impl StoredFiles {
             ("files_evicted", "stored responses: files removed to make room", self.evicted),
             ("files_purged", "stored responses: files purged", self.purged),
             ("files_damaged", "stored responses: damaged files removed", self.damaged),
-            ("files_failed", "stored responses: files not written or read", self.failed),
+            ("files_failed", "stored responses: files not written, read or removed", self.failed),
         ]
         .into_iter()
     }

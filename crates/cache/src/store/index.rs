@@ -154,29 +154,30 @@ impl<T> Index<T> {
         oldest
     }
 
-    /// Whether it was there.
-    pub fn remove(&mut self, name: Name) -> bool {
-        let Some(slots) = self.keys.get_mut(&name.key) else { return false };
-        let Some(at) = slots.iter().position(|slot| slot.variant == name.variant) else { return false };
+    /// Returns the bytes that the file takes.
+    pub fn remove(&mut self, name: Name) -> Option<u64> {
+        let slots = self.keys.get_mut(&name.key)?;
+        let at = slots.iter().position(|slot| slot.variant == name.variant)?;
         let slot = slots.swap_remove(at);
         if slots.is_empty() {
             self.keys.remove(&name.key);
         }
         self.entries -= 1;
         self.bytes -= slot.bytes;
-        true
+        Some(slot.bytes)
     }
 
-    /// Removes the entry that was used longest ago, or nearly so.
-    pub fn evict(&mut self) -> Option<Name> {
+    /// The entry that was used longest ago, or nearly so. Until it is removed, it is queued again.
+    pub fn victim(&mut self) -> Option<Name> {
         // An entry is queued again only if it was used since, so twice round is enough.
         for _ in 0..2 * self.queue.len() {
             let place = self.queue.pop_front()?;
             match self.slot(place.name).map(|slot| (slot.ticket == place.ticket, slot.used)) {
                 Some((true, used)) if used > place.used => self.queue.push_back(Place { used, ..place }),
                 Some((true, _)) => {
-                    self.remove(place.name);
-                    return Some(place.name);
+                    let name = place.name;
+                    self.queue.push_back(place);
+                    return Some(name);
                 }
                 Some((false, _)) | None => {}
             }
@@ -249,8 +250,14 @@ mod tests {
         Name { key: u128::from(n), variant: 0 }
     }
 
-    fn evicted(index: &mut Index<()>) -> Vec<u128> {
-        std::iter::from_fn(|| index.evict()).map(|name| name.key).collect()
+    fn evicted<T>(index: &mut Index<T>) -> Vec<u128> {
+        std::iter::from_fn(|| evict(index)).map(|name| name.key).collect()
+    }
+
+    fn evict<T>(index: &mut Index<T>) -> Option<Name> {
+        let name = index.victim()?;
+        assert!(index.remove(name).is_some());
+        Some(name)
     }
 
     #[test]
@@ -261,6 +268,14 @@ mod tests {
         index.used(name(2), 11);
         assert_eq!(evicted(&mut index), [3, 4, 1, 2]);
         assert_eq!((index.bytes(), index.entries()), (0, 0));
+    }
+
+    #[test]
+    fn a_victim_that_is_not_removed_is_queued_again() {
+        let mut index = Index::new(LIMITS);
+        (1..=3).for_each(|n| _ = index.insert(name(n), 1, n, ()));
+        let victims = [(); 5].map(|()| index.victim().map(|name| name.key));
+        assert_eq!(victims, [1, 2, 3, 1, 2].map(Some));
     }
 
     #[test]
@@ -295,8 +310,7 @@ mod tests {
             [None, Some("kept"), Some("found"), Some("new")]
         );
         assert_eq!(index.bytes(), 5 * BLOCK);
-        let order: Vec<u128> = std::iter::from_fn(|| index.evict()).map(|name| name.key).collect();
-        assert_eq!(order, [4, 3, 2]);
+        assert_eq!(evicted(&mut index), [4, 3, 2]);
     }
 
     #[test]
@@ -332,7 +346,7 @@ mod tests {
                     0 | 1 => _ = index.insert(name, length, now as u64, ()),
                     2 => _ = index.remove(name),
                     3 => _ = index.used(name, now as u64),
-                    _ => _ = index.evict(),
+                    _ => _ = evict(&mut index),
                 }
                 let bytes: u64 = index.names().map(|(_, slot)| slot.bytes).sum();
                 prop_assert_eq!((index.bytes(), index.entries()), (bytes, index.names().count()));

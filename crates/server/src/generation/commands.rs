@@ -12,6 +12,7 @@ use tokio::io::Interest;
 
 use super::MainThread;
 use super::responses::{RESPONSE_TIMEOUT, in_time, send_text};
+use crate::cache::disk::store::Purged;
 use crate::cache::{disk, purges};
 use crate::log;
 use crate::process::ipc::{Channel, Form, GenerationEvent, MasterCommand};
@@ -134,9 +135,9 @@ impl MainThread {
         tasks::spawn(async move {
             let in_memory = in_time(workers).await.into_iter().flatten().sum();
             // Dropped if there are too many at once: then there is no response, and the client tries again.
-            if let Ok(files) = files.await {
+            if let Ok(Purged { removed: files, failed }) = files.await {
                 // The master may have ended.
-                _ = master.send(&GenerationEvent::Purged { number, in_memory, files });
+                _ = master.send(&GenerationEvent::Purged { number, in_memory, files, failed });
             }
         });
     }

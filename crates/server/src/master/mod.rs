@@ -491,8 +491,8 @@ impl Master {
                     self.on_challenge_set(number);
                 }
                 Ok(Received::Message(GenerationEvent::Retired)) => generation.on_retired(),
-                Ok(Received::Message(GenerationEvent::Purged { number, in_memory, files })) => {
-                    self.on_purged(pid, number, in_memory, files);
+                Ok(Received::Message(GenerationEvent::Purged { number, in_memory, files, failed })) => {
+                    self.on_purged(pid, number, in_memory, files, failed);
                 }
                 Ok(Received::Message(GenerationEvent::Disconnected {
                     number,

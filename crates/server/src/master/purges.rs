@@ -26,6 +26,8 @@ pub(super) struct RunningPurge {
     /// What they have removed: responses in memory, which each worker has, and files.
     in_memory: u64,
     files: u64,
+    /// Files and folders that may still have responses.
+    failed: u64,
     pub(super) until: Instant,
 }
 
@@ -45,17 +47,26 @@ impl Master {
                 waiting: Vec::new(),
                 in_memory: 0,
                 files: 0,
+                failed: 0,
                 until: Instant::now() + TIMEOUT,
             });
             self.advance_purges();
         }
     }
 
-    pub(super) fn on_purged(&mut self, generation: Pid, number: u32, in_memory: u64, files: u64) {
+    pub(super) fn on_purged(
+        &mut self,
+        generation: Pid,
+        number: u32,
+        in_memory: u64,
+        files: u64,
+        failed: u64,
+    ) {
         if let Some(running) = self.purges.iter_mut().find(|running| running.number == number) {
             running.waiting.retain(|pid| *pid != generation);
             running.in_memory += in_memory;
             running.files += files;
+            running.failed += failed;
         }
         self.advance_purges();
     }
@@ -92,7 +103,14 @@ impl Master {
 
 impl RunningPurge {
     fn end(self) {
-        let RunningPurge { client, in_memory, files, .. } = self;
-        client.done(&format!("removed: {in_memory} in the memory of workers, {files} in files\n"));
+        let RunningPurge { client, in_memory, files, failed, .. } = self;
+        let removed = format!("removed: {in_memory} in the memory of workers, {files} in files");
+        match failed {
+            0 => client.done(&format!("{removed}\n")),
+            _ => client.failed([
+                &*removed,
+                &*format!("not removed: {failed} files or folders; see the error log, and purge again"),
+            ]),
+        }
     }
 }

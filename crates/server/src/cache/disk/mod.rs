@@ -15,7 +15,7 @@ use site::model::CacheFiles;
 use tokio::sync::oneshot;
 
 use self::folder::Folder;
-use self::store::Store;
+use self::store::{Purged, Store};
 use self::thread::PurgeTask;
 pub use self::tier::{DiskTier, FoundResponse};
 use super::purges;
@@ -58,10 +58,10 @@ pub fn stats() -> Option<StoredFiles> {
     FILES.get().map(|files| files.store.stats())
 }
 
-/// Removes the files that a purge matches, which has begun, and sends their number. The sender is dropped if there are
-/// too many purges at the same time.
-pub fn purge(purge: Purge, begun: Epoch) -> oneshot::Receiver<u64> {
-    let (done, removed) = oneshot::channel();
+/// Removes the files that a purge matches, which has begun, and sends how many. The sender is dropped if there are too
+/// many purges at the same time.
+pub fn purge(purge: Purge, begun: Epoch) -> oneshot::Receiver<Purged> {
+    let (done, purged) = oneshot::channel();
     match FILES.get() {
         Some(files) => {
             if files.purges.try_send(PurgeTask { purge, begun, done }).is_err() {
@@ -70,8 +70,8 @@ pub fn purge(purge: Purge, begun: Epoch) -> oneshot::Receiver<u64> {
         }
         None => {
             purges::shared().end(begun);
-            _ = done.send(0);
+            _ = done.send(Purged::default());
         }
     }
-    removed
+    purged
 }

@@ -49,12 +49,14 @@ pub struct Store {
 }
 
 /// What is known of a file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Known {
     /// Its stamp when its body had the right checksum. `None`: it is still to be verified.
     verified: Option<Stamp>,
     /// When the request began that it responds to. The first epoch: unknown.
     since: Epoch,
+    /// The file could not be removed. It is not used, its space is counted, and removing it is tried again.
+    is_discarded: bool,
 }
 
 /// What has happened since the process began.
@@ -65,6 +67,15 @@ struct Counts {
     failed: AtomicU64,
     damaged: AtomicU64,
     purged: AtomicU64,
+}
+
+/// What a purge has done.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Purged {
+    /// Files.
+    pub removed: u64,
+    /// Files that cannot be removed, and folders that cannot be listed.
+    pub failed: u64,
 }
 
 /// A verified file.
@@ -172,9 +183,10 @@ impl Store {
                 None
             }
             Err(Errno::ILSEQ | Errno::INVAL | Errno::LOOP) => {
-                self.discard(name);
                 add(&self.counts.damaged);
-                self.log(|| format!("{} is damaged, and is removed", self.shown(name)));
+                if self.discard(name).is_ok() {
+                    self.log(|| format!("{} is damaged, and is removed", self.shown(name)));
+                }
                 None
             }
             Err(errno) => {
@@ -184,7 +196,7 @@ impl Store {
         }
     }
 
-    /// `None`: it has another key, or a purge is about to remove it. Errors: `ILSEQ` for a file that is not what was
+    /// `None`: it has another key, or has been or is about to be removed. Errors: `ILSEQ` for a file that is not what was
     /// written.
     fn verify(&self, name: Name, key: &[u8]) -> Result<Option<FoundFile>, Errno> {
         let (fd, stamp) = self.folder.read(name)?;
@@ -194,7 +206,7 @@ impl Store {
             return Ok(None);
         }
         let Some(known) = self.index().used(name, clock::wall_micros()).copied() else { return Ok(None) };
-        if self.purges.forbid_using(known.since, &head.label) {
+        if known.is_discarded || self.purges.forbid_using(known.since, &head.label) {
             return Ok(None);
         }
         let (at, seal) = (head.length as u64, head.seal);
@@ -260,25 +272,29 @@ impl Store {
     }
 
     /// Removes all files of a key.
-    pub fn remove(&self, key: u128) -> u64 {
+    pub fn remove(&self, key: u128) -> Purged {
+        let mut purged = Purged::default();
         let names = self.index().variants(key);
-        names.into_iter().map(|name| u64::from(self.discard(name))).sum()
+        names.into_iter().for_each(|name| purged.add(self.discard(name)));
+        purged
     }
 
-    /// Removes what matches a purge that has begun. Returns how many there were.
-    pub fn purge(&self, purge: &Purge, begun: Epoch) -> u64 {
-        let removed = match &purge.what {
+    /// Removes what matches a purge that has begun.
+    pub fn purge(&self, purge: &Purge, begun: Epoch) -> Purged {
+        let purged = match &purge.what {
             What::Key(key) => self.remove(Key::new(key.as_bytes()).hash()),
             What::All | What::Path(_) | What::Prefix(_) | What::Tag(_) => {
-                (0..name::SHARDS).map(|shard| self.purge_shard(shard as u8, purge, begun)).sum()
+                let mut purged = Purged::default();
+                (0..name::SHARDS).for_each(|shard| self.purge_shard(shard as u8, purge, begun, &mut purged));
+                purged
             }
         };
         self.purges.end(begun);
-        self.counts.purged.fetch_add(removed, Ordering::Relaxed);
-        removed
+        self.counts.purged.fetch_add(purged.removed, Ordering::Relaxed);
+        purged
     }
 
-    fn purge_shard(&self, shard: u8, purge: &Purge, begun: Epoch) -> u64 {
+    fn purge_shard(&self, shard: u8, purge: &Purge, begun: Epoch, purged: &mut Purged) {
         let mut names = Vec::new();
         let listed = self.folder.list(shard, |listed| {
             if let Listed::File { name, .. } = listed {
@@ -287,13 +303,15 @@ impl Store {
             Verdict::Keep
         });
         if let Err(errno) = listed {
+            purged.failed += 1;
             self.fail(format_args!("a part of {} cannot be listed: {errno}", self.folder.path.display()));
         }
-        names.into_iter().map(|name| u64::from(self.purge_file(name, purge, begun))).sum()
+        names.into_iter().for_each(|name| purged.add(self.purge_file(name, purge, begun)));
     }
 
-    /// A file that cannot be read is removed, too: it might be what was meant.
-    fn purge_file(&self, name: Name, purge: &Purge, begun: Epoch) -> bool {
+    /// Whether it has removed a file that matches. A file that cannot be read is removed, too: it might be what was
+    /// meant. Errors: as of `discard`.
+    fn purge_file(&self, name: Name, purge: &Purge, begun: Epoch) -> Result<bool, Errno> {
         let read = || -> Result<bool, Errno> {
             let (fd, _) = self.folder.read(name)?;
             let (bytes, head) = read_head(&fd)?;
@@ -301,12 +319,9 @@ impl Store {
         };
         let is_later = |known: &Known| known.since > begun;
         match read() {
-            Ok(true) => !self.index().get(name).is_some_and(is_later) && self.discard(name),
-            Ok(false) | Err(Errno::NOENT) => false,
-            Err(_) => {
-                self.discard(name);
-                false
-            }
+            Ok(true) if !self.index().get(name).is_some_and(is_later) => self.discard(name),
+            Ok(_) | Err(Errno::NOENT) => Ok(false),
+            Err(_) => self.discard(name).map(|_| false),
         }
     }
 
@@ -319,9 +334,12 @@ impl Store {
         for shard in 0..name::SHARDS {
             let listed = self.folder.list(shard as u8, |listed| match listed {
                 Listed::File { name, length, used } => {
-                    let unknown = || Known { verified: None, since: Epoch::default() };
-                    let surplus = self.index().seen(name, length, used, unknown);
-                    surplus.into_iter().for_each(|name| _ = self.discard(name));
+                    let surplus = self.index().seen(name, length, used, Known::default);
+                    let is_discarded = self.index().get(name).is_some_and(|known| known.is_discarded);
+                    surplus.into_iter().chain(is_discarded.then_some(name)).for_each(|name| {
+                        // What cannot be removed is an entry again.
+                        _ = self.discard(name);
+                    });
                     Verdict::Keep
                 }
                 Listed::New { modified, .. } if modified + ABANDONED < now => Verdict::Remove,
@@ -340,20 +358,30 @@ impl Store {
         }
     }
 
-    /// `false`: there is nothing to evict.
+    /// `false`: there is nothing to evict, or it cannot be removed.
     fn evict(&self) -> bool {
-        // The lock is not held while the disk is waited for.
-        let victim = self.index().evict();
-        let Some(name) = victim else { return false };
-        _ = self.folder.remove(name);
-        add(&self.counts.evicted);
-        true
+        let victim = self.index().victim();
+        let is_evicted = victim.is_some_and(|name| self.discard(name).is_ok());
+        if is_evicted {
+            add(&self.counts.evicted);
+        }
+        is_evicted
     }
 
-    /// Removes a file. `false`: it was not there.
-    fn discard(&self, name: Name) -> bool {
-        self.index().remove(name);
-        self.folder.remove(name).is_ok()
+    /// Removes a file. `false`: it was not there. Errors: it is still there, as a discarded entry; the log has a line.
+    fn discard(&self, name: Name) -> Result<bool, Errno> {
+        // The lock is not held while the disk is waited for.
+        let bytes = self.index().remove(name).unwrap_or(0);
+        match self.folder.remove(name) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => {
+                self.fail(format_args!("{} cannot be removed: {errno}", self.shown(name)));
+                let discarded = || Known { is_discarded: true, ..Known::default() };
+                self.index().seen(name, bytes, 0, discarded);
+                Err(errno)
+            }
+        }
     }
 
     /// Makes space for `bytes` more, and for one more entry.
@@ -418,6 +446,16 @@ impl Store {
     }
 }
 
+impl Purged {
+    /// `removed`: whether a file was removed.
+    fn add(&mut self, removed: Result<bool, Errno>) {
+        match removed {
+            Ok(removed) => self.removed += u64::from(removed),
+            Err(_) => self.failed += 1,
+        }
+    }
+}
+
 impl Writing {
     /// Bytes of the body so far.
     pub fn length(&self) -> u64 {
@@ -473,10 +511,10 @@ impl Writing {
         let stamp = file.keep(self.name).map_err(|errno| store.not_written(errno))?;
         // A purge that has begun since may have looked before the file had its name.
         if store.purges.forbid_storing(self.since, &label) {
-            store.discard(self.name);
+            _ = store.discard(self.name);
             return Err(NotStored::Purged);
         }
-        let known = Known { verified: Some(stamp), since: self.since };
+        let known = Known { verified: Some(stamp), since: self.since, is_discarded: false };
         let surplus = store.index().insert(self.name, length, clock::wall_micros(), known);
         surplus.into_iter().for_each(|name| _ = store.discard(name));
         add(&store.counts.stored);

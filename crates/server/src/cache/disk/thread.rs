@@ -10,7 +10,7 @@ use std::time::Duration;
 use cache::store::purge::{Epoch, Purge};
 use tokio::sync::oneshot;
 
-use super::store::Store;
+use super::store::{Purged, Store};
 
 /// The predecessor may have written files while the index was made.
 const SECOND_WALK: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ const STACK: usize = 256 * 1024;
 pub struct PurgeTask {
     pub purge: Purge,
     pub begun: Epoch,
-    pub done: oneshot::Sender<u64>,
+    pub done: oneshot::Sender<Purged>,
 }
 
 /// The thread ends with the process.
@@ -38,8 +38,8 @@ pub fn start(store: Arc<Store>, purges: Receiver<PurgeTask>) -> io::Result<()> {
         loop {
             match purges.recv_timeout(pause) {
                 Ok(PurgeTask { purge, begun, done }) => {
-                    let removed = catch_unwind(AssertUnwindSafe(|| store.purge(&purge, begun)));
-                    _ = removed.map(|removed| done.send(removed));
+                    let purged = catch_unwind(AssertUnwindSafe(|| store.purge(&purge, begun)));
+                    _ = purged.map(|purged| done.send(purged));
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     guarded(&|| store.walk());

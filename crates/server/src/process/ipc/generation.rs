@@ -97,8 +97,9 @@ pub enum GenerationEvent {
     ChallengeSet(u32),
     /// It has received `HandOver`, and receives no more requests.
     Retired,
-    /// It has carried out the `Purge` with this number, and removed so many responses.
-    Purged { number: u32, in_memory: u64, files: u64 },
+    /// It has carried out the `Purge` with this number, and removed so many responses. `failed`: files and folders that
+    /// may still have some.
+    Purged { number: u32, in_memory: u64, files: u64, failed: u64 },
     /// It has carried out the `Disconnect` with this number: so many connections end, and so many streams of other
     /// connections. `silent`: workers that do not respond.
     Disconnected { number: u32, connections: u64, streams: u64, silent: u32 },
@@ -244,8 +245,8 @@ impl Message<'_> for GenerationEvent {
             GenerationEvent::Disconnected { number, connections, streams, silent } => {
                 Encoder::new(b'K').u32(*number).u64(*connections).u64(*streams).u32(*silent)
             }
-            GenerationEvent::Purged { number, in_memory, files } => {
-                Encoder::new(b'D').u32(*number).u64(*in_memory).u64(*files)
+            GenerationEvent::Purged { number, in_memory, files, failed } => {
+                Encoder::new(b'D').u32(*number).u64(*in_memory).u64(*files).u64(*failed)
             }
         }
     }
@@ -271,6 +272,7 @@ impl Message<'_> for GenerationEvent {
                 number: fields.u32()?,
                 in_memory: fields.u64()?,
                 files: fields.u64()?,
+                failed: fields.u64()?,
             },
             _ => return None,
         })
@@ -367,7 +369,7 @@ mod tests {
             GenerationEvent::Retired,
             GenerationEvent::Disconnected { number: 7, connections: 1, streams: 2, silent: 3 },
             GenerationEvent::Act { text: b"ann\nreload".to_vec(), to: fd() },
-            GenerationEvent::Purged { number: 7, in_memory: 1, files: 0x0102_0304_0506_0708 },
+            GenerationEvent::Purged { number: 7, in_memory: 1, files: 0x0102_0304_0506_0708, failed: 2 },
         ]);
         let clients = ["192.0.2.1:80", "[2001:db8::1]:65535"].map(|text| text.parse().map(Peer::Ip).ok());
         let clients = || clients.into_iter().chain([None, Some(Peer::Unix), Some(Peer::Unknown)]);

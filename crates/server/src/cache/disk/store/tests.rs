@@ -139,7 +139,7 @@ fn replaces_a_response_while_the_old_file_is_being_sent() {
     put(&store, "http://a/", &body(2, 10)).unwrap();
     assert_eq!(get(&store, "http://a/"), Some(body(2, 10)));
     folder.file();
-    assert_eq!(store.remove(key("http://a/").hash()), 1);
+    assert_eq!(store.remove(key("http://a/").hash()), Purged { removed: 1, failed: 0 });
     assert_eq!((get(&store, "http://a/"), folder.files().len()), (None, 0));
     let mut old = vec![0; 50_000];
     assert_eq!(rustix::io::pread(&sent.fd, &mut old, sent.at), Ok(50_000));

@@ -116,13 +116,14 @@ fn planted_links_lead_nowhere() {
     symlink(&copy, &file).unwrap();
     assert_eq!(get(&store, URL), None);
     assert!(copy.exists() && !file.is_symlink(), "the link is removed, and not its target");
-    // In place of the folder of the file.
+    // In place of the folder of the file, which then cannot be listed.
+    let unlisted = Purged { removed: 0, failed: 1 };
     fs::remove_dir_all(file.parent().unwrap()).unwrap();
     symlink(&outside.0, file.parent().unwrap()).unwrap();
     for store in [&store, &folder.reopen()] {
         assert_eq!(get(store, URL), None);
         assert_eq!(put(store, URL, b"new"), Err(NotStored::Failed));
-        assert_eq!(store.purge(&Purge::all(), store.purges().begin(Purge::all())), 0);
+        assert_eq!(store.purge(&Purge::all(), store.purges().begin(Purge::all())), unlisted);
         store.remove(key(URL).hash());
         assert_eq!(store.stats().entries, 0);
     }

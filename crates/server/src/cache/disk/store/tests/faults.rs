@@ -90,13 +90,22 @@ fn get_bytes(store: &Store, url: &str) -> Option<Vec<u8>> {
 
 #[test]
 fn survives_the_failure_of_any_call() {
+    in_child("survives_the_failure_of_any_call", all_cases);
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_is_counted_and_not_used() {
+    in_child("a_file_that_cannot_be_removed_is_counted_and_not_used", unremovable_files);
+}
+
+/// Runs the test of this name as `work`, in a process of its own.
+fn in_child(name: &str, work: fn()) {
     if std::env::var_os(IN_CHILD).is_some() {
-        return all_cases();
+        return work();
     }
-    let name = concat!(module_path!(), "::survives_the_failure_of_any_call");
-    let name = name.split_once("::").map_or(name, |(_, name)| name);
+    let name = format!("{}::{name}", module_path!().split_once("::").map_or("", |(_, path)| path));
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
+        .args(["--exact", &name, "--nocapture"])
         .env(IN_CHILD, "1")
         .output()
         .unwrap();
@@ -118,4 +127,39 @@ fn all_cases() {
         }
     }
     assert!(struck > 300, "{struck}");
+}
+
+fn unremovable_files() {
+    let folder = TestFolder::new();
+    let store = folder.open_with(CacheFiles { bytes: 3 * 4096, ..folder.limits() });
+    let (purged, other, third) = ("http://a/1", "http://a/2", "http://a/3");
+    [purged, other, third].into_iter().for_each(|url| put(&store, url, b"old").unwrap());
+    // The process has not stored it, so only the folder has it.
+    put(&folder.open(), "http://a/1/unknown", b"old").unwrap();
+    let purge: Purge = "prefix - /1".parse().unwrap();
+    let remove = || store.purge(&purge, store.purges().begin(purge.clone()));
+    let found = |url| get_bytes(&store, url);
+
+    let fault = Fault::Errno(Errno::IO);
+    plan::arm(Some(Case { call: Some(Call::Unlink), which: Which::First(u64::MAX), fault }));
+    for _ in 0..2 {
+        assert_eq!(remove(), Purged { removed: 0, failed: 2 });
+        store.walk();
+        assert_eq!(
+            (found(purged), found("http://a/1/unknown")),
+            (None, None),
+            "a walk does not bring it back"
+        );
+    }
+    assert_eq!(put(&store, "http://a/4", b"new"), Err(NotStored::Full));
+    let stats = store.stats();
+    assert_eq!((stats.entries, stats.bytes, stats.evicted, stats.purged), (4, 4 * 4096, 0, 0));
+    assert!(stats.failed > 4, "{stats:?}");
+
+    plan::disarm();
+    store.walk();
+    assert_eq!((found(purged), store.stats().entries), (None, folder.files().len() as u64));
+    put(&store, purged, b"new").unwrap();
+    assert_eq!(found(purged), Some(b"new".to_vec()));
+    assert_eq!(remove(), Purged { removed: 1, failed: 0 });
 }
