@@ -76,7 +76,7 @@ pub struct Queue {
 /// At capacity, a connection waits this long for a disk: less than new clients wait for capacity.
 const SHED_AFTER: Duration = Duration::from_millis(750);
 
-/// With more devices than this, those without closures are forgotten.
+/// With more devices than this, those whose permits are all free are forgotten.
 const DEVICES: usize = 64;
 
 /// The queue of files to close.
@@ -99,7 +99,7 @@ pub struct Disk {
     shed: Notify,
     /// Responses that are made while they are sent. One device gets half of them.
     streams: Semaphore,
-    half: usize,
+    streams_of_device: usize,
     lanes: RefCell<HashMap<Device, Rc<Lane>>>,
     closing: UnboundedSender<(Device, Arc<OwnedFd>)>,
     /// Which bytes of files were found in memory.
@@ -117,16 +117,24 @@ struct Lane {
     streams: Semaphore,
 }
 
-/// The permit of a request that waits for a device and whose response has not begun.
-pub struct Admitted {
+/// One of the permits of all devices, and one of those that a single device may have.
+pub struct DevicePermit {
     _of_all: Permit,
     _of_device: Permit,
 }
 
-/// The permit of a response that is made while it is sent.
-pub struct Stream {
-    _of_all: Permit,
-    _of_device: Permit,
+impl DevicePermit {
+    fn take(all: &Semaphore, device: &Semaphore) -> Option<DevicePermit> {
+        Some(DevicePermit { _of_device: device.take()?, _of_all: all.take()? })
+    }
+}
+
+impl Lane {
+    /// `threads`: how many the device may have.
+    fn has_permits(&self, threads: usize) -> bool {
+        self.threads.available_permits() < threads
+            || [&self.places, &self.requests, &self.streams].iter().any(|permits| permits.taken() > 0)
+    }
 }
 
 impl Disk {
@@ -145,7 +153,7 @@ impl Disk {
             shed: Notify::new(),
             requests_of_device: limits.waiting_for_disks().div_ceil(2),
             streams: Semaphore::new(limits.body_streams),
-            half: limits.body_streams.div_ceil(2),
+            streams_of_device: limits.body_streams.div_ceil(2),
             lanes: RefCell::default(),
             closing,
             resident: Resident::default(),
@@ -154,9 +162,8 @@ impl Disk {
     }
 
     /// A permit for a request that is about to wait for `device`, and whose response has not begun.
-    pub fn admit(&self, device: Device) -> Result<Admitted, Busy> {
-        let of_device = self.lane(device).requests.take().ok_or(Busy::Full)?;
-        Ok(Admitted { _of_all: self.requests.take().ok_or(Busy::Full)?, _of_device: of_device })
+    pub fn admit(&self, device: Device) -> Result<DevicePermit, Busy> {
+        DevicePermit::take(&self.requests, &self.lane(device).requests).ok_or(Busy::Full)
     }
 
     /// Waits for `done`, on which a connection depends. Errors: the connection has been shed.
@@ -186,9 +193,8 @@ impl Disk {
 
     /// A permit for a response that is made from `device` while it is sent. `None`: all permits, or those of the
     /// device, are taken.
-    pub fn stream(&self, device: Device) -> Option<Stream> {
-        let of_device = self.lane(device).streams.take()?;
-        Some(Stream { _of_all: self.streams.take()?, _of_device: of_device })
+    pub fn admit_stream(&self, device: Device) -> Option<DevicePermit> {
+        DevicePermit::take(&self.streams, &self.lane(device).streams)
     }
 
     /// The number of responses that are being made while they are sent.
@@ -214,7 +220,7 @@ impl Disk {
 
     async fn run_untyped(&self, device: Device, what: Work, work: UntypedWork) -> Result<Untyped, Busy> {
         let lane = self.lane(device);
-        let _places = (lane.places.take().ok_or(Busy::Full)?, self.queue.take().ok_or(Busy::Full)?);
+        let _place = DevicePermit::take(&self.queue, &lane.places).ok_or(Busy::Full)?;
         let done = async {
             let waiting = lane.waiting.take();
             let listing = match what {
@@ -287,10 +293,7 @@ impl Disk {
     fn lane(&self, device: Device) -> Rc<Lane> {
         let mut lanes = self.lanes.borrow_mut();
         if lanes.len() >= DEVICES {
-            lanes.retain(|_, lane| {
-                let is_running = lane.threads.available_permits() < self.threads;
-                is_running || lane.places.taken() > 0 || lane.requests.taken() > 0
-            });
+            lanes.retain(|_, lane| lane.has_permits(self.threads));
         }
         let new = || Lane {
             threads: Arc::new(sync::Semaphore::new(self.threads)),
@@ -298,7 +301,7 @@ impl Disk {
             places: Semaphore::new(self.waiting),
             waiting: Semaphore::new(usize::MAX),
             requests: Semaphore::new(self.requests_of_device),
-            streams: Semaphore::new(self.half),
+            streams: Semaphore::new(self.streams_of_device),
         };
         lanes.entry(device).or_insert_with(|| Rc::new(new())).clone()
     }
@@ -333,6 +336,20 @@ mod tests {
         drop((waiting, others));
         assert!(disk.admit(DEAD).is_ok());
         assert_eq!(disk.requests.taken(), 0);
+    }
+
+    #[test]
+    fn limits_the_streams_of_a_device_also_when_there_are_many_devices() {
+        let (disk, _) = disk(4, 1);
+        let streams: Vec<_> = (0..2).map(|_| disk.admit_stream(DEAD)).collect();
+        assert!(streams.iter().all(Option::is_some));
+        for minor in 0..2 * DEVICES as u32 {
+            assert!(disk.admit((3, minor)).is_ok());
+        }
+        assert!(disk.admit_stream(DEAD).is_none());
+        assert!(disk.lanes.borrow().len() <= DEVICES);
+        drop(streams);
+        assert!(disk.admit_stream(DEAD).is_some());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use taipan_http::negotiate::{self, Coding};
 use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
 
-use crate::disk::{Stream, Work};
+use crate::disk::{DevicePermit, Work};
 use crate::encoder::{self, Effort, Encode};
 use crate::files::beneath::Wait;
 use crate::files::open;
@@ -107,7 +107,7 @@ pub fn encoded(services: &Services, method: Method, response: Response, coding: 
         Body::Nothing if plain == 0 => Body::Nothing,
         Body::Nothing => Body::Stream(stream(Box::new(Once(Some(response.head.body().to_vec()))), permit)),
         Body::Stream(inner) | Body::Sized(inner, _) => Body::Stream(stream(inner, permit)),
-        Body::File(part) => match services.disk.stream(part.file.stamp.device) {
+        Body::File(part) => match services.disk.admit_stream(part.file.stamp.device) {
             Some(stream) => {
                 let state = State::New;
                 Body::Stream(Box::new(CompressedFile {
@@ -289,7 +289,7 @@ struct CompressedFile {
     /// Bytes that were read more than made.
     saved: i64,
     _permit: Permit,
-    _stream: Stream,
+    _stream: DevicePermit,
 }
 
 impl CompressedFile {

@@ -26,7 +26,7 @@ pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Response {
         Content::Inflated(_) if services.sheds_cold() => {
             return fixed::status(services, None, Status::SERVICE_UNAVAILABLE);
         }
-        Content::Inflated(file) => match services.disk.stream(file.stamp.device) {
+        Content::Inflated(file) => match services.disk.admit_stream(file.stamp.device) {
             Some(permit) => Body::Stream(Box::new(Inflate::new(file.clone(), permit))),
             None => return fixed::status(services, None, Status::SERVICE_UNAVAILABLE),
         },

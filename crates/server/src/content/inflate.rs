@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 
-use crate::disk::{Stream, Work};
+use crate::disk::{DevicePermit, Work};
 use crate::files::open::OpenFile;
 use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
@@ -20,7 +20,7 @@ const CHUNK: usize = 64 * 1024;
 pub struct Inflate {
     file: Rc<OpenFile>,
     state: State,
-    _permit: Stream,
+    _permit: DevicePermit,
 }
 
 enum State {
@@ -36,7 +36,7 @@ impl BodyStream for Inflate {
 }
 
 impl Inflate {
-    pub fn new(file: Rc<OpenFile>, permit: Stream) -> Inflate {
+    pub fn new(file: Rc<OpenFile>, permit: DevicePermit) -> Inflate {
         Inflate { file, state: State::New, _permit: permit }
     }
 

@@ -20,7 +20,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::{compress, fixed};
-use crate::disk::{Busy, Device, Stream, Work};
+use crate::disk::{Busy, Device, DevicePermit, Work};
 use crate::encoder::{self, Effort};
 use crate::files::HostKey;
 use crate::files::beneath::{self, OpenError, Root, Wait};
@@ -61,7 +61,7 @@ struct ListingStream {
     first: Vec<u8>,
     rest: Option<Renderer>,
     device: Device,
-    _permit: Stream,
+    _permit: DevicePermit,
 }
 
 impl BodyStream for ListingStream {
@@ -166,7 +166,7 @@ async fn render(
     })?;
     let head = head(services, route, query).optional("Content-Encoding", coding.map(Coding::as_str));
     if rest.is_some() {
-        let permit = services.disk.stream(device).ok_or(Status::SERVICE_UNAVAILABLE)?;
+        let permit = services.disk.admit_stream(device).ok_or(Status::SERVICE_UNAVAILABLE)?;
         let stream = Box::new(ListingStream { first, rest, device, _permit: permit });
         let response = Response { body: Body::Stream(stream), ..Response::from_head(head.finish()) };
         return Ok(match query.coding {

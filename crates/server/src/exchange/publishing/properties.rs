@@ -17,7 +17,7 @@ use taipan_http::date::{self, Civil};
 use taipan_http::status::Status;
 
 use super::{Exchange, Problem, Target, Use, href};
-use crate::disk::{Stream, Work};
+use crate::disk::{DevicePermit, Work};
 use crate::files::beneath::{self, Wait};
 use crate::files::open::{Stamp, stat};
 use crate::files::stat_etag;
@@ -102,7 +102,7 @@ impl<'a> Exchange<'a> {
             return Ok(self.xml(target.route, Status::MULTI_STATUS, &first));
         }
         let permit =
-            self.services.disk.stream(target.store.root.device).ok_or(Status::SERVICE_UNAVAILABLE)?;
+            self.services.disk.admit_stream(target.store.root.device).ok_or(Status::SERVICE_UNAVAILABLE)?;
         let head = HeadWriter::new(self.services, Some(target.route), Status::MULTI_STATUS);
         let head = head.field("Content-Type", multistatus::CONTENT_TYPE).finish();
         let stream = Box::new(Descriptions { first: first.into_bytes(), about, members, _permit: permit });
@@ -194,7 +194,7 @@ struct Descriptions {
     first: Vec<u8>,
     about: Description,
     members: VecDeque<Member>,
-    _permit: Stream,
+    _permit: DevicePermit,
 }
 
 impl BodyStream for Descriptions {
