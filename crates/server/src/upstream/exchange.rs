@@ -56,7 +56,7 @@ pub struct Exchange {
     pub step: Option<StepLog>,
     /// Whether the attempt has its time of connecting.
     is_connected: Cell<bool>,
-    began: Instant,
+    pub began: Instant,
     /// Since when the upstream has all of the body that has been received. `None`: it waits for the client.
     waiting_since: Cell<Option<Instant>>,
     /// `None`: the upstream takes no more of the request's body.
@@ -126,6 +126,14 @@ pub struct NoResponse {
     pub status: Status,
     pub why: String,
     pub retry: Retry,
+}
+
+impl NoResponse {
+    /// Of an upstream whose endpoints had all failed before.
+    pub fn with_all_down(self) -> NoResponse {
+        let why = self.why + "; all of its endpoints are down";
+        NoResponse { why, status: Status::SERVICE_UNAVAILABLE, ..self }
+    }
 }
 
 impl Timeouts {

@@ -3,29 +3,24 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::rc::Rc;
 
 use site::balance::Hedging;
 use tokio::time::{Instant, sleep_until};
 
-use super::exchange::{Answered, BodySource, Exchange, Failure, Kind, Timeouts};
+use super::exchange::{Answered, BodySource, Exchange, Failure};
 use super::head::UpstreamHead;
 use super::interim::Interims;
-use super::request::{Repeats, UpstreamRequest};
+use super::request::Repeats;
 use super::{Application, Attempt};
 use crate::log;
-use crate::log::upstream::{AttemptLog, UpstreamLog};
+use crate::log::upstream::AttemptLog;
 use crate::pool::hedging::{Hedge, NoHedge};
 use crate::pool::message::EndpointId;
-use crate::services::Services;
 use crate::stats::Count;
 
 /// What a second attempt of a request needs.
 pub struct Hedger<'a> {
-    services: &'a Rc<Services>,
     application: &'a Application<'a>,
-    request: &'a UpstreamRequest,
-    log: &'a Rc<UpstreamLog>,
     hedging: &'a Hedging,
     interims: &'a Interims<'a>,
 }
@@ -33,30 +28,24 @@ pub struct Hedger<'a> {
 impl<'a> Hedger<'a> {
     /// For a request without a body. `None`: only one endpoint may have it at a time. `interims`: those of the second
     /// endpoint.
-    pub fn new(
-        services: &'a Rc<Services>,
-        application: &'a Application<'a>,
-        request: &'a UpstreamRequest,
-        log: &'a Rc<UpstreamLog>,
-        interims: &'a Interims<'a>,
-    ) -> Option<Hedger<'a>> {
-        let hedging = application.upstream.hedging.as_ref()?;
+    pub fn new(application: &'a Application<'a>, interims: &'a Interims<'a>) -> Option<Hedger<'a>> {
+        let &Application { upstream, request, .. } = application;
+        let hedging = upstream.hedging.as_ref()?;
         let is_repeatable = request.repeats == Repeats::AtOnce && request.upgrade.is_none();
-        is_repeatable.then_some(Hedger { services, application, request, log, hedging, interims })
+        is_repeatable.then_some(Hedger { application, hedging, interims })
     }
 
-    /// The head of the response to `first`, which `endpoint` has since `began`, or to a second attempt. Returns also
-    /// the endpoint that has responded.
+    /// The head of the response to `first`, which `endpoint` has, or to a second attempt. Returns also the endpoint that
+    /// has responded.
     pub async fn receive_head(
         &self,
         first: Exchange,
         endpoint: EndpointId,
-        began: Instant,
     ) -> (EndpointId, Result<Answered, Failure>) {
-        let at = began.checked_add(self.hedging.after).unwrap_or(began);
+        let at = first.began.checked_add(self.hedging.after).unwrap_or(first.began);
         match self.race(&first, at, self.second(endpoint)).await {
             Winner::Second(endpoint, answered) => {
-                self.services.counts.add(Count::HedgesWon, 1);
+                self.application.services.counts.add(Count::HedgesWon, 1);
                 (endpoint, Ok(*answered))
             }
             Winner::First(received) => {
@@ -103,7 +92,7 @@ impl<'a> Hedger<'a> {
     async fn second(&self, first: EndpointId) -> Option<(EndpointId, Answered)> {
         let hedge = self.application.pool.hedge(first, self.hedging.budget);
         let hedge = hedge.inspect_err(|why| match why {
-            NoHedge::OverBudget => self.services.counts.add(Count::HedgesOmitted, 1),
+            NoHedge::OverBudget => self.application.services.counts.add(Count::HedgesOmitted, 1),
             NoHedge::NoEndpoint => {}
         });
         let hedge = hedge.ok()?;
@@ -126,19 +115,13 @@ impl<'a> Hedger<'a> {
     }
 
     async fn begin(&self, hedge: &Hedge) -> Option<(EndpointId, Exchange)> {
-        let &Hedger { services, application, request, log, .. } = self;
-        let log = log.begin(application.pool.name(), application.upstream.protocol);
+        let &Application { services, upstream, pool, request, log, .. } = self.application;
+        let log = log.begin(pool.name(), upstream.protocol);
         // The pool has logged why it cannot connect. The first endpoint may respond.
         let checkout = hedge.check_out(request.sharing()).await.ok()?;
-        let attempt = Attempt::of(services, application, request, checkout, log).ok()?;
+        let attempt = Attempt::of(self.application, checkout, log).ok()?;
         services.counts.add(Count::Hedges, 1);
-        let Attempt { endpoint, endpoint_name, transport, began, log } = attempt;
-        let (kind, timeouts) = (Kind::Application, Timeouts::of(application.upstream));
-        let mut exchange =
-            Exchange::new(services, transport, kind, timeouts, request, BodySource::Empty, began);
-        exchange.upstream_name = endpoint_name.unwrap_or_else(|| request.upstream_name.clone());
-        exchange.attempt = Some(log);
-        Some((endpoint, exchange))
+        Some(attempt.exchange(self.application, BodySource::Empty))
     }
 }
 

@@ -30,6 +30,7 @@ pub mod idle_connections;
 pub mod immediate;
 mod interim;
 mod response;
+mod retries;
 pub mod upgrade;
 mod websocket_ping;
 
@@ -62,9 +63,10 @@ use self::immediate::{Rest, SentRequest, SentRequests};
 use self::interim::Interims;
 use self::permission::BreakerPermit;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
+use self::retries::{Avoid, Decision, Replay, Retries};
 use self::scgi::Scgi;
 use self::spool::{SpoolReader, SpooledBody};
-use self::transport::{Retry, Reuse, Sent, Transport};
+use self::transport::Transport;
 use crate::log;
 use crate::log::upstream::{AttemptLog, StepLog, UpstreamLog};
 use crate::pool::breaker::Verdict;
@@ -227,10 +229,11 @@ async fn try_forward(
             let affinity = affinity(&upstream.balance, head, connection.client);
             let breaker = BreakerPermit::take(services, pool).map_err(Outcome::Suspended)?;
             let interims = Interims::new(services, handler, interim);
-            let sent = Cell::new(sent);
-            let application = Application { upstream, pool, affinity, breaker, interims, sent };
-            let forwarded =
-                forward_to_application(services, &application, handler, &request, body, spooled, log).await;
+            let request = &request;
+            let application =
+                Application { services, upstream, pool, request, log, affinity, breaker, interims };
+            let body = ForwardedBody::of(body, spooled, handler.max_body);
+            let forwarded = forward_to_application(&application, handler, body, sent).await;
             let (outcome, endpoint) = forwarded.inspect_err(|outcome| application.on_failed(outcome))?;
             application.on_failed(&outcome);
             Ok(match outcome {
@@ -298,18 +301,75 @@ async fn forward_to_script(
     }
 }
 
-/// An application that a request is sent to, and what in the request decides its endpoint.
+/// An application, and the request that it gets.
 struct Application<'a> {
+    services: &'a Rc<Services>,
     upstream: &'a Upstream,
     pool: &'a Rc<Pool>,
+    request: &'a UpstreamRequest,
+    log: &'a Rc<UpstreamLog>,
+    /// What in the request decides its endpoint.
     affinity: Affinity,
     breaker: BreakerPermit,
     interims: Interims<'a>,
-    /// The first attempt, if the request has been sent.
-    sent: Cell<Option<SentRequest>>,
+}
+
+/// The body of a request to an application, for each of its attempts.
+enum ForwardedBody {
+    None,
+    /// At most so many bytes are read. What has been read cannot be sent again.
+    Client(RequestBody, u64),
+    Spooled(Rc<SpooledBody>),
+}
+
+impl ForwardedBody {
+    /// `spooled`: the whole of `body`, if that has been received. Else at most `limit` bytes are read.
+    fn of(body: &RequestBody, spooled: Option<SpooledBody>, limit: u64) -> ForwardedBody {
+        match (spooled, body.length()) {
+            (Some(spooled), _) => ForwardedBody::Spooled(Rc::new(spooled)),
+            (None, Length::None) => ForwardedBody::None,
+            (None, _) => ForwardedBody::Client(body.clone(), limit),
+        }
+    }
+
+    fn source(&self, services: &Rc<Services>) -> BodySource {
+        match self {
+            ForwardedBody::None => BodySource::Empty,
+            ForwardedBody::Client(body, limit) => BodySource::Client(body.clone(), *limit),
+            ForwardedBody::Spooled(spooled) => BodySource::Spool(SpoolReader::open(services, spooled)),
+        }
+    }
+
+    /// Of a request with this body, as far as it has been read by now.
+    fn replay(&self, repeats: Repeats) -> Replay {
+        match self {
+            ForwardedBody::Client(body, _) if body.is_unread() => Replay::Unprocessed,
+            ForwardedBody::Client(..) => Replay::Never,
+            ForwardedBody::None | ForwardedBody::Spooled(_) => match repeats {
+                Repeats::AtOnce | Repeats::Later => Replay::Always,
+                Repeats::No => Replay::Unprocessed,
+            },
+        }
+    }
 }
 
 impl Application<'_> {
+    /// There is no connection. Gives the status of the response.
+    fn rejected(&self, error: PoolError) -> Status {
+        let Application { services, upstream, request, .. } = self;
+        log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
+        let (count, status) = match error {
+            PoolError::Unreachable | PoolError::Unresolved => (Count::ScriptsFailed, Status::BAD_GATEWAY),
+            PoolError::QueueFull
+            | PoolError::AllDown
+            | PoolError::TimedOut
+            | PoolError::Failing
+            | PoolError::Lost => (Count::ScriptsRejected, Status::SERVICE_UNAVAILABLE),
+        };
+        services.counts.add(count, 1);
+        status
+    }
+
     fn on_failed(&self, outcome: &Outcome) {
         // Other statuses are the client's fault.
         if let Outcome::Failed(status) = outcome
@@ -342,38 +402,28 @@ struct Attempt {
 }
 
 impl Attempt {
-    async fn begin(
-        services: &Rc<Services>,
-        application: &Application<'_>,
-        request: &UpstreamRequest,
-        tried: &Tried,
-        log: &Rc<UpstreamLog>,
-    ) -> Result<Attempt, Outcome> {
-        let &Application { upstream, pool, affinity, .. } = application;
-        let log = log.begin(pool.name(), upstream.protocol);
+    async fn begin(application: &Application<'_>, tried: &Tried) -> Result<Attempt, Outcome> {
+        let &Application { pool, request, affinity, .. } = application;
+        let log = application.log.begin(pool.name(), application.upstream.protocol);
         let checkout = pool.check_out(affinity, tried, request.sharing()).await;
-        let checkout = checkout.map_err(|error| rejected(services, request, upstream, error))?;
-        Ok(Attempt::of(services, application, request, checkout, log)?)
+        let checkout = checkout.map_err(|error| application.rejected(error))?;
+        Ok(Attempt::of(application, checkout, log)?)
     }
 
     /// Sends the request to the endpoint of `checkout`.
-    fn of(
-        services: &Rc<Services>,
-        application: &Application<'_>,
-        request: &UpstreamRequest,
-        checkout: Checkout,
-        log: AttemptLog,
-    ) -> Result<Attempt, Status> {
+    fn of(application: &Application<'_>, checkout: Checkout, log: AttemptLog) -> Result<Attempt, Status> {
+        let &Application { services, upstream, request, .. } = application;
         log.on_endpoint(checkout.endpoint_address());
         let (endpoint, endpoint_name) = (checkout.endpoint(), checkout.endpoint_name());
         let message = log.parent().map(|parent| request.message.as_part(&parent));
         let message = message.as_ref().unwrap_or(&request.message);
-        let transport = open(services, application.upstream, checkout, request, message)?;
+        let transport = open(services, upstream, checkout, request, message)?;
         services.counts.add(Count::UpstreamRequests, 1);
         Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log })
     }
 
-    fn resume(services: &Rc<Services>, request: &UpstreamRequest, rest: Rest) -> Attempt {
+    fn resume(application: &Application<'_>, rest: Rest) -> Attempt {
+        let &Application { services, request, .. } = application;
         let Rest { connection, fastcgi, unsent, received, began, attempt } = rest;
         let (endpoint, endpoint_name) = (connection.endpoint(), connection.endpoint_name());
         let transport: Box<dyn Transport> = match fastcgi {
@@ -382,81 +432,62 @@ impl Attempt {
         };
         Attempt { endpoint, endpoint_name, transport, began, log: attempt }
     }
-}
 
-/// Repeats a request that has had no response, where that is safe. Returns also the endpoint that has responded.
-async fn forward_to_application(
-    services: &Rc<Services>,
-    application: &Application<'_>,
-    handler: &Handler,
-    request: &UpstreamRequest,
-    body: &RequestBody,
-    spooled: Option<SpooledBody>,
-    log: &Rc<UpstreamLog>,
-) -> Result<(Outcome, EndpointId), Outcome> {
-    let &Application { upstream, pool, ref interims, .. } = application;
-    let spooled = spooled.map(Rc::new);
-    // What has been read from the client cannot be sent again.
-    let is_streamed = spooled.is_none() && body.length() != Length::None;
-    let is_repeatable = !is_streamed && request.repeats != Repeats::No;
-    let of_hedge = Interims::dropped();
-    let hedger = Hedger::new(services, application, request, log, &of_hedge);
-    let mut hedger = hedger.filter(|_| !is_streamed && spooled.is_none());
-    let (mut tried, mut retries, mut was_alone) = (Tried::new(), upstream.retries, false);
-    // A process that fails is replaced.
-    let was_out = upstream.managed().is_none() && pool.are_all_out();
-    // At most once for each reused connection, `retries` times for a new one, and once alone.
-    loop {
-        let attempt = match application.sent.take().and_then(|sent| sent.into_rest(log)) {
-            Some(rest) => Attempt::resume(services, request, rest),
-            None => Attempt::begin(services, application, request, &tried, log).await?,
-        };
-        let Attempt { endpoint, endpoint_name, transport, began, log: attempt } = attempt;
-        let upstream_name = endpoint_name.unwrap_or_else(|| request.upstream_name.clone());
-        let source = match &spooled {
-            Some(spooled) => BodySource::Spool(SpoolReader::open(services, spooled)),
-            None if is_streamed => BodySource::Client(body.clone(), handler.max_body),
-            None => BodySource::Empty,
-        };
+    /// Goes on with the request's body, which is `source`.
+    fn exchange(self, application: &Application<'_>, source: BodySource) -> (EndpointId, Exchange) {
+        let Attempt { endpoint, endpoint_name, transport, began, log } = self;
+        let &Application { services, upstream, request, .. } = application;
         let (kind, timeouts) = (Kind::Application, Timeouts::of(upstream));
         let mut exchange = Exchange::new(services, transport, kind, timeouts, request, source, began);
-        exchange.upstream_name = upstream_name.clone();
-        exchange.attempt = Some(attempt);
+        if let Some(name) = endpoint_name {
+            exchange.upstream_name = name;
+        }
+        exchange.attempt = Some(log);
+        (endpoint, exchange)
+    }
+}
+
+/// Repeats a request that has had no response, where that is safe. `sent`: the first attempt, if it has been sent.
+/// Returns also the endpoint that has responded.
+async fn forward_to_application(
+    application: &Application<'_>,
+    handler: &Handler,
+    body: ForwardedBody,
+    mut sent: Option<SentRequest>,
+) -> Result<(Outcome, EndpointId), Outcome> {
+    let &Application { services, upstream, pool, request, log, .. } = application;
+    let of_hedge = Interims::dropped();
+    let hedger = Hedger::new(application, &of_hedge);
+    let mut hedger = hedger.filter(|_| matches!(body, ForwardedBody::None));
+    let avoid = if upstream.balance == Balance::Least { Avoid::All } else { Avoid::Failed };
+    let mut retries = Retries::new(upstream.retries, avoid);
+    // A process that fails is replaced.
+    let was_out = upstream.managed().is_none() && pool.are_all_out();
+    // Bounded by `retries`.
+    loop {
+        let attempt = match sent.take().and_then(|sent| sent.into_rest(log)) {
+            Some(rest) => Attempt::resume(application, rest),
+            None => Attempt::begin(application, retries.tried()).await?,
+        };
+        let (endpoint, exchange) = attempt.exchange(application, body.source(services));
+        let upstream_name = exchange.upstream_name.clone();
         let (endpoint, answered) = match hedger.take() {
-            Some(hedger) => Box::pin(hedger.receive_head(exchange, endpoint, began)).await,
-            None => (endpoint, exchange.receive_answer(interims).await),
+            Some(hedger) => Box::pin(hedger.receive_head(exchange, endpoint)).await,
+            None => (endpoint, exchange.receive_answer(&application.interims).await),
         };
         let failure = match receive(answered, handler, request, Some(application)).await {
             Ok(outcome) => return Ok((outcome, endpoint)),
             Err(failure) => failure,
         };
-        match failure.retry {
-            Retry::AtAnother { endpoint, connection, sent }
-                if (is_repeatable || sent == Sent::Nothing && (spooled.is_some() || body.is_unread()))
-                    && (retries > 0 || connection == Reuse::Reused) =>
-            {
-                // A reused connection may have been closed in the meantime. A new one has failed.
-                if (connection == Reuse::New || upstream.balance == Balance::Least)
-                    && !tried.contains(&endpoint)
-                {
-                    // Beyond its capacity there are more retries than endpoints are remembered.
-                    _ = tried.try_push(endpoint);
-                }
-                if connection == Reuse::New {
-                    retries -= 1;
-                    let (label, why) = (&request.label, &failure.why);
-                    log::warn(format_args!(
-                        "{label}: {upstream_name} sent nothing on a new connection ({why}); the request is repeated"
-                    ));
-                }
-            }
-            // The application has not processed it.
-            Retry::Alone if (spooled.is_some() || body.is_unread()) && !was_alone => was_alone = true,
-            _ => {
-                let out = was_out.then_some("; all of its endpoints are down");
-                let failure = NoResponse { why: failure.why + out.unwrap_or_default(), ..failure };
-                let status = report(services, &request.label, &upstream_name, &failure);
-                return Err(if was_out { Status::SERVICE_UNAVAILABLE } else { status }.into());
+        match retries.decide(failure.retry, body.replay(request.repeats)) {
+            Decision::Repeat => {}
+            Decision::RepeatAndWarn => log::warn(format_args!(
+                "{}: {upstream_name} sent nothing on a new connection ({}); the request is repeated",
+                request.label, failure.why
+            )),
+            Decision::GiveUp => {
+                let failure = if was_out { failure.with_all_down() } else { failure };
+                return Err(report(services, &request.label, &upstream_name, &failure).into());
             }
         }
     }
@@ -543,20 +574,6 @@ fn report(services: &Services, label: &str, upstream_name: &str, failure: &NoRes
     log::error(format_args!("{label}: {upstream_name} did not respond: {}", failure.why));
     services.counts.add(Count::ScriptsFailed, 1);
     failure.status
-}
-
-fn rejected(services: &Services, request: &UpstreamRequest, upstream: &Upstream, error: PoolError) -> Status {
-    log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
-    let (count, status) = match error {
-        PoolError::Unreachable | PoolError::Unresolved => (Count::ScriptsFailed, Status::BAD_GATEWAY),
-        PoolError::QueueFull
-        | PoolError::AllDown
-        | PoolError::TimedOut
-        | PoolError::Failing
-        | PoolError::Lost => (Count::ScriptsRejected, Status::SERVICE_UNAVAILABLE),
-    };
-    services.counts.add(count, 1);
-    status
 }
 
 #[cfg(test)]

@@ -1,0 +1,145 @@
+//! Whether a request that has had no response is sent again, and which endpoints are not tried again. Knows nothing of
+//! connections, and logs nothing.
+
+use super::transport::{Retry, Reuse, Sent};
+use crate::pool::message::{EndpointId, Tried};
+
+/// The attempts that may follow the first one: at most one for each reused connection, some on new connections, and one
+/// that shares its connection with no other request.
+pub struct Retries {
+    /// On new connections.
+    left: usize,
+    avoid: Avoid,
+    tried: Tried,
+    was_alone: bool,
+}
+
+/// Which endpoints are not tried again, while there are others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Avoid {
+    /// One that has sent nothing on a new connection. A reused one may have been closed in the meantime.
+    Failed,
+    All,
+}
+
+/// When a request can be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replay {
+    Always,
+    /// If no endpoint has processed it.
+    Unprocessed,
+    /// A part of its body has been read from the client, and is gone.
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    Repeat,
+    /// A new connection has failed, which the error log should have.
+    RepeatAndWarn,
+    GiveUp,
+}
+
+impl Retries {
+    /// `left`: on new connections.
+    pub fn new(left: usize, avoid: Avoid) -> Retries {
+        Retries { left, avoid, tried: Tried::new(), was_alone: false }
+    }
+
+    /// The endpoints that the next attempt avoids.
+    pub fn tried(&self) -> &Tried {
+        &self.tried
+    }
+
+    /// After an attempt without a response, which can be repeated as `retry` says.
+    pub fn decide(&mut self, retry: Retry, replay: Replay) -> Decision {
+        match (retry, replay) {
+            (Retry::Never, _) | (_, Replay::Never) => Decision::GiveUp,
+            (Retry::AtAnother { sent: Sent::Something, .. }, Replay::Unprocessed) => Decision::GiveUp,
+            (Retry::AtAnother { endpoint, connection: Reuse::Reused, .. }, _) => {
+                if self.avoid == Avoid::All {
+                    self.on_tried(endpoint);
+                }
+                Decision::Repeat
+            }
+            (Retry::AtAnother { endpoint, connection: Reuse::New, .. }, _) if self.left > 0 => {
+                self.left -= 1;
+                self.on_tried(endpoint);
+                Decision::RepeatAndWarn
+            }
+            // The application has not processed it.
+            (Retry::Alone, _) if !self.was_alone => {
+                self.was_alone = true;
+                Decision::Repeat
+            }
+            (Retry::AtAnother { .. } | Retry::Alone, _) => Decision::GiveUp,
+        }
+    }
+
+    fn on_tried(&mut self, endpoint: EndpointId) {
+        if !self.tried.contains(&endpoint) {
+            // Beyond its capacity there are more retries than endpoints are remembered.
+            _ = self.tried.try_push(endpoint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Attempts without a response, and what follows each: `again`, `warn` or `end`; then the endpoints to avoid.
+    fn check(left: usize, avoid: Avoid, replay: Replay, attempts: &[Retry], expected: &str, tried: &[u64]) {
+        let mut retries = Retries::new(left, avoid);
+        let word = |retry: &Retry| match retries.decide(*retry, replay) {
+            Decision::Repeat => "again",
+            Decision::RepeatAndWarn => "warn",
+            Decision::GiveUp => "end",
+        };
+        let words: Vec<_> = attempts.iter().map(word).collect();
+        assert_eq!(words.join(" "), expected, "{left} {avoid:?} {replay:?} {attempts:?}");
+        assert_eq!(&retries.tried()[..], tried, "{left} {avoid:?} {replay:?} {attempts:?}");
+    }
+
+    const fn at(endpoint: EndpointId, connection: Reuse, sent: Sent) -> Retry {
+        Retry::AtAnother { endpoint, connection, sent }
+    }
+
+    #[test]
+    fn a_request_is_repeated_while_that_is_safe_and_attempts_are_left() {
+        use Avoid::{All, Failed};
+        use Replay::{Always, Never, Unprocessed};
+        use Reuse::{New, Reused};
+        use Sent::{Nothing, Something};
+        let (new, reused) =
+            (|endpoint| at(endpoint, New, Something), |endpoint| at(endpoint, Reused, Something));
+        check(1, Failed, Always, &[new(1), new(2)], "warn end", &[1]);
+        check(0, Failed, Always, &[new(1)], "end", &[]);
+        check(9, Failed, Always, &[new(1), new(2), new(1)], "warn warn warn", &[1, 2]);
+        // A reused connection takes no retry, and its endpoint is as good as before.
+        check(0, Failed, Always, &[reused(1), reused(1), new(1)], "again again end", &[]);
+        check(1, Failed, Always, &[reused(1), new(1), reused(2)], "again warn again", &[1]);
+        // Unless the next attempt would go to the same endpoint, which has the fewest requests.
+        check(0, All, Always, &[reused(1), reused(2), new(3)], "again again end", &[1, 2]);
+        // A POST.
+        check(1, Failed, Unprocessed, &[new(1)], "end", &[]);
+        check(1, Failed, Unprocessed, &[reused(1)], "end", &[]);
+        check(1, Failed, Unprocessed, &[at(1, New, Nothing), at(2, New, Nothing)], "warn end", &[1]);
+        check(1, Failed, Unprocessed, &[at(1, Reused, Nothing), new(2)], "again end", &[]);
+        check(1, Failed, Never, &[at(1, New, Nothing)], "end", &[]);
+        // Once alone.
+        check(0, Failed, Unprocessed, &[Retry::Alone, Retry::Alone], "again end", &[]);
+        check(1, Failed, Always, &[Retry::Alone, new(1), Retry::Alone], "again warn end", &[1]);
+        check(1, Failed, Never, &[Retry::Alone], "end", &[]);
+        check(1, Failed, Always, &[Retry::Never], "end", &[]);
+    }
+
+    #[test]
+    fn more_retries_than_endpoints_are_remembered() {
+        let endpoints = crate::pool::message::MAX_TRIED as u64;
+        let attempts: Vec<_> =
+            (1..=endpoints + 1).map(|endpoint| at(endpoint, Reuse::New, Sent::Nothing)).collect();
+        let (expected, tried): (Vec<_>, Vec<_>) = (vec!["warn"; attempts.len()], (1..=endpoints).collect());
+        check(attempts.len(), Avoid::Failed, Replay::Always, &attempts, &expected.join(" "), &tried);
+    }
+}
