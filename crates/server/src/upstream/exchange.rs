@@ -2,6 +2,7 @@
 //! takes it, while the response is read as fast as the client takes that.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -16,6 +17,7 @@ use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 use tokio::time::{Instant, sleep_until};
 
+use super::Outcome;
 use super::head::{HeadParser, Step, UpstreamHead};
 use super::interim::Interims;
 use super::request::{RequestTrailers, UpstreamRequest};
@@ -507,6 +509,13 @@ impl Exchange {
             self.transport.report_failure(&why);
         }
         Failure::NoResponse(NoResponse { status, why, retry })
+    }
+
+    /// The upstream has failed. `what`: the rest of a sentence of which it is the subject.
+    pub fn fail_because(&self, what: fmt::Arguments<'_>) -> Outcome {
+        log::error(format_args!("{}: {} {what}", self.label, self.upstream_name));
+        self.services.counts.add(Count::ScriptsFailed, 1);
+        Outcome::Failed(Status::BAD_GATEWAY)
     }
 
     fn fail(&self, status: Status) -> Failure {

@@ -25,7 +25,6 @@ use crate::log::upstream::AttemptLog;
 use crate::response::{Body, BodyStream, Response};
 use crate::response_head::HeadWriter;
 use crate::spawner::Exit;
-use crate::stats::Count;
 use crate::tasks::spawn_local;
 
 /// A body without a length that is ready and has at most so many bytes is sent with its head. A larger one is streamed.
@@ -54,13 +53,10 @@ pub async fn of(
             }
             Verdict::Deny => return of_client(exchange, handler, wanted, head, received).await,
             Verdict::Invalid => {
-                let Exchange { label, upstream_name, .. } = &exchange;
-                log::error(format_args!(
-                    "{label}: {upstream_name} neither lets the request pass nor denies it: its status is {}",
+                return exchange.fail_because(format_args!(
+                    "neither lets the request pass nor denies it: its status is {}",
                     head.status
                 ));
-                exchange.services.counts.add(Count::ScriptsFailed, 1);
-                return Outcome::Failed(Status::BAD_GATEWAY);
             }
         },
         (HandlerKind::Authorizer(_), None) if head.status == Status::OK => {
@@ -108,13 +104,8 @@ async fn of_client(
         return switched(&exchange, handler, &head, received, attempt);
     }
     if exchange.upgrade.as_ref().is_some_and(Upgrade::is_by_connect) && head.status.is_successful() {
-        let Exchange { services, label, upstream_name, .. } = &exchange;
-        log::error(format_args!(
-            "{label}: {upstream_name} has not switched the protocol: its status is {}",
-            head.status
-        ));
-        services.counts.add(Count::ScriptsFailed, 1);
-        return Outcome::Failed(Status::BAD_GATEWAY);
+        let status = head.status;
+        return exchange.fail_because(format_args!("has not switched the protocol: its status is {status}"));
     }
     let services = exchange.services.clone();
     let authority = exchange.authority.clone();
@@ -159,7 +150,6 @@ pub(super) async fn content(
     head: &UpstreamHead,
     received: Vec<u8>,
 ) -> Result<Content, Outcome> {
-    let services = exchange.services.clone();
     if wanted == Wanted::Head || !head.status.allows_body() {
         let length = match head.framing {
             Framing::Sized(bytes) if head.status.allows_body() => Some(bytes),
@@ -192,11 +182,8 @@ pub(super) async fn content(
         Framing::None if is_ready(&exchange, &mut body) && !exchange.has_trailers() => {
             match exchange.exit().await {
                 exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
-                    let Exchange { label, upstream_name, .. } = &exchange;
                     let how = exchange.describe(exit);
-                    log::error(format_args!("{label}: {upstream_name} did not complete its response{how}"));
-                    services.counts.add(Count::ScriptsFailed, 1);
-                    return Err(Outcome::Failed(Status::BAD_GATEWAY));
+                    return Err(exchange.fail_because(format_args!("did not complete its response{how}")));
                 }
                 _ => {
                     exchange.finish(head.persistence);
@@ -238,12 +225,8 @@ fn switched(
     received: Vec<u8>,
     attempt: Option<AttemptLog>,
 ) -> Outcome {
-    let Exchange { services, label, upstream_name, .. } = exchange;
-    let fail = |why: &str| {
-        log::error(format_args!("{label}: {upstream_name} cannot switch the protocol: {why}"));
-        services.counts.add(Count::ScriptsFailed, 1);
-        Outcome::Failed(Status::BAD_GATEWAY)
-    };
+    let services = &exchange.services;
+    let fail = |why: &str| exchange.fail_because(format_args!("cannot switch the protocol: {why}"));
     let is_same = |upgrade: &&Upgrade| {
         head.upgrade.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(&upgrade.protocol))
     };
