@@ -72,7 +72,6 @@ use crate::content::{compress, delta, file, fixed, image_map, kept, listing};
 use crate::destination::DestinationId;
 use crate::files::folders::Folder;
 use crate::files::{DiskLookup, Entry, HostKey, Probe};
-use crate::handshake::TlsFacts;
 use crate::log::access::LoggedRequest;
 use crate::log::upstream::UpstreamLog;
 use crate::peer::Peer;
@@ -95,8 +94,6 @@ struct Exchange<'a> {
     folder: Option<Rc<Folder>>,
     head: &'a Head<'a>,
     client: Peer,
-    /// `None`: the connection has no TLS, or this is the fast path.
-    tls: Option<&'a TlsFacts>,
     /// `None`: this is the fast path.
     connection: Option<ConnectionInfo<'a>>,
     /// The address that the connection was made to. The fast path has only this.
@@ -205,14 +202,8 @@ impl Responder {
         let connection = Some(request.connection);
         let spans = self.services.access.sends_spans_of(trace);
         let upstream = spans.map(|ids| Rc::new(UpstreamLog::of_trace(Some(ids))));
-        let mut exchange = Exchange {
-            body,
-            tls,
-            connection,
-            sent,
-            upstream,
-            ..Exchange::new(self, host, request.head, client)
-        };
+        let mut exchange =
+            Exchange { body, connection, sent, upstream, ..Exchange::new(self, host, request.head, client) };
         let _running = self.services.access.recent.run(&LoggedRequest {
             client,
             connection: request.connection.id,
@@ -285,7 +276,6 @@ impl<'a> Exchange<'a> {
             folder: None,
             head,
             client,
-            tls: None,
             connection: None,
             destination: DestinationId::default(),
             inclusion: None,

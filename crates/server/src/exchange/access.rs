@@ -164,7 +164,7 @@ impl<'a> Exchange<'a> {
             method,
             client: self.client.ip(),
             server: self.responder.needs.address_rules.then(|| self.server_address()).flatten(),
-            tls: tls(self.head.scheme, self.tls),
+            tls: tls(self.head.scheme, self.tls()),
             now: self.now,
         }
     }

@@ -335,7 +335,7 @@ impl<'a> Exchange<'a> {
 
     /// Whether something other than the fields of the request says who the client is.
     pub(super) fn is_known(&self) -> bool {
-        let has_certificate = self.tls.is_some_and(|tls| tls.client.is_some());
+        let has_certificate = self.tls().is_some_and(|tls| tls.client.is_some());
         self.grants.variables.iter().next().is_some() || !self.grants.passed.is_empty() || has_certificate
     }
 

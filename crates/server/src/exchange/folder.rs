@@ -15,6 +15,7 @@ use super::Exchange;
 use super::refusal::Fast;
 use crate::content::fixed;
 use crate::files::folders::{Folder, Found};
+use crate::handshake::TlsFacts;
 use crate::response::Response;
 
 impl<'a> Exchange<'a> {
@@ -76,6 +77,11 @@ impl<'a> Exchange<'a> {
             None => self.destination.address(),
         };
         address.map(|address| address.ip())
+    }
+
+    /// `None`: the connection has no TLS, or this is the fast path.
+    pub(super) fn tls(&self) -> Option<&'a TlsFacts> {
+        self.connection?.tls
     }
 
     /// The path of the chosen folder.

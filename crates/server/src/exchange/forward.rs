@@ -225,7 +225,6 @@ impl Exchange<'_> {
             grants: std::mem::take(&mut self.grants),
             original: Some(self.original.unwrap_or(self.head)),
             upstream: self.upstream.take(),
-            tls: self.tls,
             connection: self.connection,
             inclusion: self.inclusion.clone(),
             ..Exchange::new(self.responder, self.host, request.head, self.client)

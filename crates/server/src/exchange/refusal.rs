@@ -53,7 +53,7 @@ impl<'a> Exchange<'a> {
 
     /// The response to a request that the host does not serve.
     pub(super) fn refused(&self, path: &SafePath<'_>) -> Option<Response> {
-        let handshake = self.tls.map(|facts| &self.services.site.hosts.at(facts.host).tls);
+        let handshake = self.tls().map(|facts| &self.services.site.hosts.at(facts.host).tls);
         let refusal = self.host().tls.refusal(self.head.scheme, path.as_str(), handshake)?;
         Some(self.refuse(refusal, path))
     }

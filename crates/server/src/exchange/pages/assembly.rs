@@ -468,7 +468,6 @@ impl Assembly {
     fn exchange<'e>(&'e self, inclusion: Inclusion, head: &'e Head<'e>) -> Exchange<'e> {
         let connection = self.connection.info();
         Exchange {
-            tls: connection.tls,
             connection: Some(connection),
             inclusion: Some(inclusion),
             ..Exchange::new(&self.responder, self.host, head, connection.client)
