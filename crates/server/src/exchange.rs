@@ -94,10 +94,7 @@ struct Exchange<'a> {
     folder: Option<Rc<Folder>>,
     head: &'a Head<'a>,
     client: Peer,
-    /// `None`: this is the fast path.
-    connection: Option<ConnectionInfo<'a>>,
-    /// The address that the connection was made to. The fast path has only this.
-    destination: DestinationId,
+    way: Way<'a>,
     /// The page that includes the response. `None`: it is for the client.
     inclusion: Option<Inclusion>,
     now: i64,
@@ -115,9 +112,15 @@ struct Exchange<'a> {
     upstream: Option<Rc<UpstreamLog>>,
     /// `None`: no upstream gets the path as it was sent.
     raw: Option<Box<RawReading<'a>>>,
-    sending: Sending<'a>,
     /// `None`: the request has not been sent to an application.
     sent: Option<SentRequest>,
+}
+
+/// How the response is made, and what is known of the connection there.
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    Fast(DestinationId, Sending<'a>),
+    Driver(ConnectionInfo<'a>),
 }
 
 /// What a plan results in.
@@ -152,7 +155,7 @@ impl Responder {
         sending: Sending<'_>,
     ) -> Result<Response, Unfinished> {
         let host = self.services.site.hosts.find_in(destination.group, head.authority);
-        let mut exchange = Exchange { sending, destination, ..Exchange::new(self, host, head, client) };
+        let mut exchange = Exchange::new(self, host, head, client, Way::Fast(destination, sending));
         let request = LoggedRequest {
             client,
             connection: None,
@@ -199,11 +202,11 @@ impl Responder {
         let request = Request { head: head.as_ref().unwrap_or(request.head), ..request };
         let ConnectionInfo { client, group, tls, .. } = request.connection;
         let host = self.services.site.hosts.find_in(group, request.head.authority);
-        let connection = Some(request.connection);
+        let way = Way::Driver(request.connection);
         let spans = self.services.access.sends_spans_of(trace);
         let upstream = spans.map(|ids| Rc::new(UpstreamLog::of_trace(Some(ids))));
         let mut exchange =
-            Exchange { body, connection, sent, upstream, ..Exchange::new(self, host, request.head, client) };
+            Exchange { body, sent, upstream, ..Exchange::new(self, host, request.head, client, way) };
         let _running = self.services.access.recent.run(&LoggedRequest {
             client,
             connection: request.connection.id,
@@ -266,7 +269,13 @@ fn on_heap<F: Future>(future: impl FnOnce() -> F) -> Pin<Box<F>> {
 
 impl<'a> Exchange<'a> {
     #[inline]
-    fn new(responder: &'a Rc<Responder>, host: usize, head: &'a Head<'a>, client: Peer) -> Exchange<'a> {
+    fn new(
+        responder: &'a Rc<Responder>,
+        host: usize,
+        head: &'a Head<'a>,
+        client: Peer,
+        way: Way<'a>,
+    ) -> Exchange<'a> {
         let services = &*responder.services;
         Exchange {
             responder,
@@ -276,8 +285,7 @@ impl<'a> Exchange<'a> {
             folder: None,
             head,
             client,
-            connection: None,
-            destination: DestinationId::default(),
+            way,
             inclusion: None,
             now: services.clock.now(),
             body: RequestBody::None,
@@ -288,7 +296,6 @@ impl<'a> Exchange<'a> {
             original: None,
             upstream: None,
             raw: None,
-            sending: Sending::No,
             sent: None,
         }
     }
@@ -344,10 +351,7 @@ impl<'a> Exchange<'a> {
                 return Err(Unfinished::Waits);
             }
             // The fast path does not know the address of every connection. This is rare.
-            if self.responder.needs.address_rules
-                && self.connection.is_none()
-                && self.server_address().is_none()
-            {
+            if self.responder.needs.address_rules && self.is_fast() && self.server_address().is_none() {
                 return Err(Unfinished::Waits);
             }
             let route = route.unwrap_or_else(|| self.host().routes.find(path));

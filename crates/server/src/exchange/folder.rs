@@ -11,8 +11,8 @@ use site::plan::{FilesPlan, PlannedRoot};
 use site::route::RouteId;
 use taipan_http::status::Status;
 
-use super::Exchange;
 use super::refusal::Fast;
+use super::{Exchange, Way};
 use crate::content::fixed;
 use crate::files::folders::{Folder, Found};
 use crate::handshake::TlsFacts;
@@ -25,7 +25,7 @@ impl<'a> Exchange<'a> {
     pub(super) fn choose_folder_fast(&mut self) -> Fast {
         let Some(folder) = &self.host().folder else { return Fast::Serve };
         let (symlinks, address) = (self.symlinks(), self.server_address());
-        if folder.has_address() && address.is_none() && self.connection.is_none() {
+        if folder.has_address() && address.is_none() && self.is_fast() {
             return Fast::Wait;
         }
         for name in folder.names(self.head.authority, address) {
@@ -69,19 +69,26 @@ impl<'a> Exchange<'a> {
         Err(fixed::status(self.services, None, folder.missing))
     }
 
+    pub(super) const fn is_fast(&self) -> bool {
+        matches!(self.way, Way::Fast(..))
+    }
+
     /// The address of the server that the connection was made to. `None`: it is a Unix socket, or the fast path does
     /// not know it.
     pub(super) fn server_address(&self) -> Option<IpAddr> {
-        let address = match self.connection {
-            Some(connection) => connection.local,
-            None => self.destination.address(),
+        let address = match self.way {
+            Way::Driver(connection) => connection.local,
+            Way::Fast(destination, _) => destination.address(),
         };
         address.map(|address| address.ip())
     }
 
     /// `None`: the connection has no TLS, or this is the fast path.
     pub(super) fn tls(&self) -> Option<&'a TlsFacts> {
-        self.connection?.tls
+        match self.way {
+            Way::Driver(connection) => connection.tls,
+            Way::Fast(..) => None,
+        }
     }
 
     /// The path of the chosen folder.

@@ -11,7 +11,7 @@ use taipan_http::fields::is_name;
 use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
 
-use super::{Exchange, Sending, on_heap};
+use super::{Exchange, Sending, Way, on_heap};
 use crate::content::{compress, fixed};
 use crate::log;
 use crate::request::Request;
@@ -35,7 +35,9 @@ impl Exchange<'_> {
         plan: &Plan<'_, '_>,
         fallback: Option<&FallbackVariables>,
     ) -> Option<SentRequest> {
-        let (PlannedAction::Upstream(planned), Sending::Yes(arrival)) = (&plan.action, self.sending) else {
+        let (PlannedAction::Upstream(planned), Way::Fast(destination, Sending::Yes(arrival))) =
+            (&plan.action, self.way)
+        else {
             return None;
         };
         let route = self.route_at(planned.route);
@@ -54,7 +56,7 @@ impl Exchange<'_> {
         let outgoing = Outgoing {
             head: self.head,
             client: self.client,
-            group: self.destination.group,
+            group: destination.group,
             arrival,
             host: self.host,
             folder: self.folder_path(),
@@ -225,9 +227,8 @@ impl Exchange<'_> {
             grants: std::mem::take(&mut self.grants),
             original: Some(self.original.unwrap_or(self.head)),
             upstream: self.upstream.take(),
-            connection: self.connection,
             inclusion: self.inclusion.clone(),
-            ..Exchange::new(self.responder, self.host, request.head, self.client)
+            ..Exchange::new(self.responder, self.host, request.head, self.client, self.way)
         };
         let response = on_heap(|| exchange.respond(request)).await;
         // What other origins learn is that of the path that has responded.

@@ -21,8 +21,8 @@ use taipan_http::head::{Field, Head, OwnedHead};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
-use super::super::Exchange;
 use super::super::authentication::Passed;
+use super::super::{Exchange, Way};
 use crate::exchange::Responder;
 use crate::limits::Applied;
 use crate::request::Request;
@@ -240,8 +240,9 @@ fn key(path: &str, query: Option<&str>) -> Option<String> {
 }
 
 impl Assembly {
-    /// `None`: the exchange has no connection.
+    /// `None`: the exchange is that of the fast path, which assembles no page.
     pub(in crate::exchange) fn new(exchange: &Exchange<'_>, document: Document) -> Option<Assembly> {
+        let Way::Driver(connection) = &exchange.way else { return None };
         let is_kept = |field: &&Field<'_>| !OTHER.iter().any(|other| is_name(field.name, other));
         let fields: Vec<Field<'_>> = exchange.head.fields.iter().filter(is_kept).copied().collect();
         let mut additions = Additions::default();
@@ -255,7 +256,7 @@ impl Assembly {
             host: exchange.host,
             head: OwnedHead::from(&as_get(exchange.head, &fields)),
             method: exchange.head.token.to_owned(),
-            connection: OwnedConnection::of(exchange.connection.as_ref()?),
+            connection: OwnedConnection::of(connection),
             passed: exchange.grants.passed.clone(),
             additions,
             document,
@@ -467,10 +468,10 @@ impl Assembly {
     /// An exchange for a part.
     fn exchange<'e>(&'e self, inclusion: Inclusion, head: &'e Head<'e>) -> Exchange<'e> {
         let connection = self.connection.info();
+        let way = Way::Driver(connection);
         Exchange {
-            connection: Some(connection),
             inclusion: Some(inclusion),
-            ..Exchange::new(&self.responder, self.host, head, connection.client)
+            ..Exchange::new(&self.responder, self.host, head, connection.client, way)
         }
     }
 }
