@@ -162,15 +162,21 @@ pub struct Pool {
     changed: Notify,
     /// `run` looks at idle connections after a time.
     sweeps: Cell<bool>,
-    /// The process has ended: there are no new connections.
-    is_lost: Cell<bool>,
-    /// The pool keeps no connection any more.
-    has_ended: Cell<bool>,
+    phase: Cell<Phase>,
     /// What messages call its addresses. Empty: it has only one address, which is no name, or none.
     names: Vec<Rc<str>>,
     /// Its name in the access log, and its addresses there.
     name: Rc<str>,
     addresses: Vec<Rc<str>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// The process has ended: there are no new connections.
+    Lost,
+    /// The pool keeps no connection any more.
+    Ended,
 }
 
 /// A connection that another worker waits for.
@@ -279,8 +285,7 @@ impl Pool {
             offer: if upstream.http2 { Offer::Http2 } else { Offer::Http1 },
             changed: Notify::new(),
             sweeps: Cell::new(false),
-            is_lost: Cell::new(false),
-            has_ended: Cell::new(false),
+            phase: Cell::new(Phase::Serving),
             names: (0..).map_while(|index| Some(upstream.endpoint_name(index)?.into())).collect(),
             name: upstream.name.as_str().into(),
             addresses: upstream.addresses().iter().map(|address| address.to_string().into()).collect(),
@@ -346,7 +351,7 @@ impl Pool {
         if let Some(connection) = self.take_ready(choice, tried, Check::Socket) {
             return Ok(Checkout::Exclusive(connection));
         }
-        if self.is_lost.get() {
+        if self.is_lost() {
             // A connection to any other endpoint is better than none.
             let open = self.take_ready(Choice::Any, tried, Check::Socket);
             return open.map(Checkout::Exclusive).ok_or(PoolError::Lost);
@@ -392,7 +397,7 @@ impl Pool {
         // Otherwise, all requests of this worker would have the endpoint of the first.
         let is_spread = matches!(choice, Choice::Only(_))
             || least.streams() == 0
-            || self.is_lost.get()
+            || self.is_lost()
             || connections.len() >= self.table.borrow().entries().len();
         if is_spread { least.reserve() } else { None }
     }
@@ -491,7 +496,7 @@ impl Pool {
             self.sweeps.set(!self.idle.borrow().is_empty() || !self.http2.borrow().is_empty());
             self.delays_cancel.set(self.acquisitions.borrow().surplus() > 0);
             tokio::select! {
-                event = self.channel.receive::<PoolEvent>(), if !self.is_lost.get() => match event {
+                event = self.channel.receive::<PoolEvent>(), if !self.is_lost() => match event {
                     Ok(Received::Message(event)) => self.on_event(event),
                     Ok(Received::End) | Err(_) => self.on_lost(),
                 },
@@ -510,7 +515,7 @@ impl Pool {
     /// The process that manages the application has ended. Connections to addresses serve on until the master has
     /// replaced this generation. The processes of a managed application end with theirs.
     fn on_lost(&self) {
-        self.is_lost.set(true);
+        self.phase.set(Phase::Lost);
         self.acquisitions.borrow_mut().clear();
         if self.upstream.managed().is_some() {
             self.end();
@@ -519,8 +524,7 @@ impl Pool {
 
     /// Ends all that keeps this value alive.
     fn end(&self) {
-        self.is_lost.set(true);
-        self.has_ended.set(true);
+        self.phase.set(Phase::Ended);
         let idle = self.idle.take();
         drop(idle);
         // Each ends with the requests on it.
@@ -617,7 +621,7 @@ impl Pool {
         drop(idle);
     }
 
-    /// Gives a free connection to a request that waits, or keeps it. `now`: by `clock::micros`.
+    /// Gives a free connection to a request that waits, or keeps it.
     fn give(&self, connection: Box<PooledConnection>, grant: Option<Grant>) {
         self.on_fewer_waiting();
         let Some(grant) = grant else {
@@ -637,7 +641,7 @@ impl Pool {
     }
 
     fn keep(&self, mut connection: Box<PooledConnection>) {
-        if !self.keep.is_zero() && !self.has_ended.get() {
+        if !self.keep.is_zero() && self.phase.get() != Phase::Ended {
             connection.end();
             connection.was_idle = true;
             self.idle.borrow_mut().push(connection);
@@ -654,7 +658,7 @@ impl Pool {
         let is_chosen = |connection: &PooledConnection| {
             let endpoint = connection.endpoint();
             // `take_ready` would close it, and a lost pool gets no other.
-            choice.is(endpoint) && !(self.is_lost.get() && tried.contains(&endpoint))
+            choice.is(endpoint) && !(self.is_lost() && tried.contains(&endpoint))
         };
         let at = idle
             .iter()
@@ -692,8 +696,13 @@ impl Pool {
         self.send(PoolRequest::Return { lease: lease.number, requests, idle });
     }
 
+    /// Whether there are no new connections.
+    fn is_lost(&self) -> bool {
+        self.phase.get() != Phase::Serving
+    }
+
     fn send(&self, request: PoolRequest) {
-        if !self.is_lost.get() {
+        if !self.is_lost() {
             self.channel.send(request);
         }
     }
