@@ -18,9 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::connection::Idle;
 use super::message::EndpointId;
 use super::selection::EndpointEntry;
-use super::{Idle, Pool, PooledConnection, Reporter, Stream};
+use super::{Pool, PooledConnection, Reporter, Stream};
 use crate::tasks::spawn_local;
 
 /// Bytes of the head of a response, with 32 for each field.

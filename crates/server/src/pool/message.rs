@@ -8,7 +8,6 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use site::model::Level;
 
-use super::PoolError;
 use super::selection::Choice;
 use crate::control::DrainChange;
 use crate::process::ipc::{Decoder, Encoder, Message};
@@ -134,6 +133,24 @@ pub struct EndpointOrigin {
     pub resolved: Option<SocketAddr>,
 }
 
+/// Why there is no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolError {
+    QueueFull,
+    /// No connection was free within `wait`.
+    TimedOut,
+    /// The application does not start, or ends again and again.
+    Failing,
+    /// Nothing listens at its addresses.
+    Unreachable,
+    /// Its name has no address.
+    Unresolved,
+    /// All of its endpoints were out of service before, and the least bad one has failed again.
+    AllDown,
+    /// The process of the pool has ended.
+    Lost,
+}
+
 /// From the master to a pool.
 pub enum PoolCommand {
     /// The pool's end of a channel to a new worker.
@@ -144,6 +161,38 @@ pub enum PoolCommand {
     Level { level: Level, time: Duration },
     /// Take an endpoint out of service, or put it back, and write the response of the control socket.
     Drain { change: DrainChange, endpoint: String, to: OwnedFd },
+}
+
+impl PoolError {
+    const ALL: [PoolError; 7] = [
+        PoolError::QueueFull,
+        PoolError::TimedOut,
+        PoolError::Failing,
+        PoolError::Unreachable,
+        PoolError::Unresolved,
+        PoolError::AllDown,
+        PoolError::Lost,
+    ];
+
+    fn number(self) -> u64 {
+        self as u64
+    }
+
+    fn of(number: u64) -> PoolError {
+        PoolError::ALL.into_iter().find(|error| error.number() == number).unwrap_or(PoolError::Lost)
+    }
+
+    pub fn why(self) -> &'static str {
+        match self {
+            PoolError::QueueFull => "too many requests wait for it",
+            PoolError::TimedOut => "none of its connections was free in time",
+            PoolError::Failing => "its processes end again and again",
+            PoolError::AllDown => "all of its endpoints are down",
+            PoolError::Unreachable => "nothing listens at its address",
+            PoolError::Unresolved => "its name cannot be resolved",
+            PoolError::Lost => "the process that manages it has ended",
+        }
+    }
 }
 
 /// The start of a text, at most `most` bytes.

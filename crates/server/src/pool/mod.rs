@@ -22,6 +22,7 @@ pub mod hedging;
 mod acquisitions;
 mod application_process;
 mod balancer;
+mod connection;
 mod endpoint_table;
 mod endpoints;
 mod health;
@@ -41,7 +42,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use script::fastcgi::client::Client;
 use site::balance::Balance;
 use site::upstream::Upstream;
 use tokio::sync::{Notify, oneshot};
@@ -54,8 +54,10 @@ use crate::stats::{BreakerSnapshot, EndpointSnapshot};
 use crate::tls::{ClientTls, Offer};
 use acquisitions::Acquisitions;
 use breaker::CircuitBreaker;
+pub use connection::{Check, PooledConnection, Reporter};
 use endpoint_table::EndpointTable;
 use http2::{Http2Connection, Http2Stream};
+pub use message::PoolError;
 use message::{Availability, EndpointId, EndpointOrigin, Lease, PoolEvent, PoolRequest, Tried};
 use multiplexed::{FastCgiStream, SharedConnection};
 use selection::{Affinity, Choice, EndpointEntry, choose};
@@ -74,56 +76,6 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often idle connections are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Why there is no connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PoolError {
-    QueueFull,
-    /// No connection was free within `wait`.
-    TimedOut,
-    /// The application does not start, or ends again and again.
-    Failing,
-    /// Nothing listens at its addresses.
-    Unreachable,
-    /// Its name has no address.
-    Unresolved,
-    /// All of its endpoints were out of service before, and the least bad one has failed again.
-    AllDown,
-    /// The process of the pool has ended.
-    Lost,
-}
-
-impl PoolError {
-    const ALL: [PoolError; 7] = [
-        PoolError::QueueFull,
-        PoolError::TimedOut,
-        PoolError::Failing,
-        PoolError::Unreachable,
-        PoolError::Unresolved,
-        PoolError::AllDown,
-        PoolError::Lost,
-    ];
-
-    fn number(self) -> u64 {
-        self as u64
-    }
-
-    fn of(number: u64) -> PoolError {
-        PoolError::ALL.into_iter().find(|error| error.number() == number).unwrap_or(PoolError::Lost)
-    }
-
-    pub fn why(self) -> &'static str {
-        match self {
-            PoolError::QueueFull => "too many requests wait for it",
-            PoolError::TimedOut => "none of its connections was free in time",
-            PoolError::Failing => "its processes end again and again",
-            PoolError::AllDown => "all of its endpoints are down",
-            PoolError::Unreachable => "nothing listens at its address",
-            PoolError::Unresolved => "its name cannot be resolved",
-            PoolError::Lost => "the process that manages it has ended",
-        }
-    }
-}
 
 /// The worker's end of a pool.
 pub struct Pool {
@@ -205,58 +157,6 @@ pub enum Checkout {
     Multiplexed(FastCgiStream),
     /// A stream of a shared connection by HTTP/2.
     Http2(Box<Http2Stream>),
-}
-
-/// Since when a connection is idle.
-#[derive(Clone, Copy)]
-struct Idle {
-    /// By `clock::coarse_micros`.
-    since: u64,
-    /// By `clock::turns`.
-    turn: u64,
-}
-
-impl Idle {
-    fn begin() -> Idle {
-        Idle { since: clock::coarse_micros(), turn: clock::turns() }
-    }
-
-    fn duration(self) -> Duration {
-        Duration::from_micros(clock::coarse_micros().saturating_sub(self.since))
-    }
-}
-
-/// How the pool checks that an idle connection is still open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Check {
-    /// By a system call.
-    Socket,
-    /// By the events that the loop has received since the connection became idle, or, if it has received none, by a
-    /// system call. A later event may still report the end of the connection, so this is only for a request that can
-    /// be sent again.
-    Events,
-}
-
-/// A connection to an endpoint. Dropping it closes it, and returns its lease.
-pub struct PooledConnection {
-    pub stream: Rc<Stream>,
-    /// The state of FastCGI, where that is spoken on it.
-    pub fastcgi: Option<Box<Client>>,
-    lease: Lease,
-    origin: EndpointOrigin,
-    /// The name of its endpoint in messages. `None`: that of the application says enough.
-    endpoint_name: Option<Rc<str>>,
-    /// Its endpoint in the access log.
-    endpoint_address: Rc<str>,
-    entry: Rc<EndpointEntry>,
-    /// Requests that were sent on it.
-    requests: u64,
-    leased: Instant,
-    /// `None`: a request uses it.
-    idle: Option<Idle>,
-    /// It has been kept. A connection that came when no request waited any more has been, too.
-    was_idle: bool,
-    pool: Rc<Pool>,
 }
 
 impl Pool {
@@ -767,144 +667,5 @@ impl Checkout {
             }
             checkout => checkout,
         }
-    }
-}
-
-/// Reports failures of the endpoint of a connection, as long as that is open.
-pub struct Reporter {
-    pool: Rc<Pool>,
-    lease: u64,
-}
-
-impl Reporter {
-    pub fn report(&self, reason: &str) {
-        self.pool.send(PoolRequest::Failed { lease: self.lease, reason: reason.to_owned() });
-    }
-}
-
-impl PooledConnection {
-    pub fn endpoint(&self) -> EndpointId {
-        self.lease.endpoint
-    }
-
-    /// The name of its endpoint in messages. `None`: that of the application says enough.
-    pub fn endpoint_name(&self) -> Option<Rc<str>> {
-        self.endpoint_name.clone()
-    }
-
-    /// Its endpoint in the access log.
-    pub fn endpoint_address(&self) -> &Rc<str> {
-        &self.endpoint_address
-    }
-
-    /// True for a connection that was idle. Its endpoint may have closed it meanwhile.
-    pub fn is_reused(&self) -> bool {
-        self.was_idle || self.requests > 0
-    }
-
-    /// The endpoint could not be reached, or has not responded as it should.
-    pub fn report_failure(&self, reason: &str) {
-        self.reporter().report(reason);
-    }
-
-    pub fn reporter(&self) -> Reporter {
-        Reporter { pool: self.pool.clone(), lease: self.lease.number }
-    }
-
-    /// It has another protocol from now on, and leaves its place to another connection. Its endpoint has it as a part
-    /// of its load until it is dropped.
-    pub fn leave_capacity(&self) {
-        self.pool.send(PoolRequest::Upgraded { lease: self.lease.number });
-    }
-
-    /// A request uses it.
-    fn begin(&mut self) {
-        self.idle = None;
-        self.entry.in_flight.update(|count| count + 1);
-    }
-
-    /// No request uses it.
-    fn end(&mut self) {
-        self.idle = Some(Idle::begin());
-        self.entry.in_flight.update(|count| count - 1);
-    }
-
-    /// Offers no other protocol than HTTP/1.1 in the TLS handshake. To be called before that.
-    pub fn offer_http1(&self) {
-        if let Some(tls) = &self.pool.tls
-            && let Some(session) = Session::new(tls, self.origin.index, Offer::Http1)
-        {
-            self.stream.replace_session(session);
-        }
-    }
-
-    /// Ends a request. The connection can have another one.
-    pub fn finish(mut self: Box<Self>) {
-        self.count_request();
-        self.release();
-    }
-
-    /// Ends a request, and closes the connection.
-    pub fn close(mut self) {
-        self.count_request();
-    }
-
-    fn count_request(&mut self) {
-        self.requests += 1;
-        self.entry.requests.update(|count| count + 1);
-    }
-
-    /// Gives the connection back to the pool. It has had no request since it was taken, or the last one has ended.
-    pub fn release(self: Box<Self>) {
-        let pool = self.pool.clone();
-        // If no request waits for a connection, this one is checked when it is used again.
-        if self.is_spent() || pool.waiting() > 0 && !self.is_open(Check::Socket) {
-            return;
-        }
-        let is_ours = pool.waiting() > 0 && self.leased.elapsed() < FAIR_SHARE;
-        if !is_ours && pool.is_recalled(self.endpoint()) {
-            pool.recalled.take();
-            return;
-        }
-        let grant = pool.acquisitions.borrow_mut().take_first(self.endpoint());
-        pool.give(self, grant);
-    }
-
-    /// The endpoint takes no further request, or none on this connection.
-    fn is_spent(&self) -> bool {
-        self.requests >= self.lease.requests
-            || !self.pool.table.borrow().has_requests(&self.entry)
-            || self.pool.retired.borrow().contains(&self.lease.endpoint)
-    }
-
-    /// Other workers wait for a connection, and this worker has had this one for its time.
-    fn is_recalled(&self) -> bool {
-        self.pool.is_recalled(self.endpoint()) && self.leased.elapsed() >= FAIR_SHARE
-    }
-
-    /// Whether the loop has received events since this connection became idle.
-    fn is_settled(&self) -> bool {
-        self.idle.is_some_and(|idle| idle.turn != clock::turns())
-    }
-
-    /// `false`: the endpoint has closed it, or has sent what no request is waiting for.
-    fn is_open(&self, check: Check) -> bool {
-        // A late record of FastCGI names its request, and harms no other. A late byte of HTTP would be read as the next
-        // response.
-        if self.fastcgi.is_some() || check == Check::Events && self.is_settled() {
-            self.stream.seems_quiet()
-        } else {
-            self.stream.is_quiet()
-        }
-    }
-}
-
-impl Drop for PooledConnection {
-    fn drop(&mut self) {
-        if self.idle.is_none() {
-            self.entry.in_flight.update(|count| count - 1);
-        }
-        let idle = self.idle.map_or(Duration::ZERO, Idle::duration);
-        self.pool.return_lease(self.lease, self.requests, idle);
     }
 }
