@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 
 use script::fastcgi::client::Client;
 
+use super::Pool;
 use super::message::{EndpointId, EndpointOrigin, Lease, PoolRequest};
 use super::selection::EndpointEntry;
 use super::session::Session;
 use super::stream::Stream;
-use super::{FAIR_SHARE, Pool};
 use crate::clock;
 use crate::tls::Offer;
+
+/// How long a worker may reuse a connection that other workers wait for, so that not every request needs a connection
+/// of its own.
+const FAIR_SHARE: Duration = Duration::from_millis(20);
 
 /// How the pool checks that an idle connection is still open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,15 +34,15 @@ pub struct PooledConnection {
     /// The state of FastCGI, where that is spoken on it.
     pub fastcgi: Option<Box<Client>>,
     pub(super) lease: Lease,
-    pub(super) origin: EndpointOrigin,
+    origin: EndpointOrigin,
     /// The name of its endpoint in messages. `None`: that of the application says enough.
-    pub(super) endpoint_name: Option<Rc<str>>,
+    endpoint_name: Option<Rc<str>>,
     /// Its endpoint in the access log.
-    pub(super) endpoint_address: Rc<str>,
+    endpoint_address: Rc<str>,
     pub(super) entry: Rc<EndpointEntry>,
     /// Requests that were sent on it.
     pub(super) requests: u64,
-    pub(super) leased: Instant,
+    leased: Instant,
     /// `None`: a request uses it.
     pub(super) idle: Option<Idle>,
     /// It has been kept. A connection that came when no request waited any more has been, too.
@@ -78,6 +82,31 @@ impl Reporter {
 }
 
 impl PooledConnection {
+    /// Has no request yet, and is not idle.
+    pub(super) fn leased(
+        pool: &Rc<Pool>,
+        stream: Stream,
+        lease: Lease,
+        origin: EndpointOrigin,
+    ) -> Box<PooledConnection> {
+        let entry = pool.table.borrow_mut().entry(lease.endpoint, Instant::now());
+        entry.in_flight.update(|count| count + 1);
+        Box::new(PooledConnection {
+            stream: Rc::new(stream),
+            fastcgi: None,
+            lease,
+            origin,
+            endpoint_name: pool.endpoint_name(origin),
+            endpoint_address: pool.endpoint_address(origin),
+            entry,
+            requests: 0,
+            leased: Instant::now(),
+            idle: None,
+            was_idle: false,
+            pool: pool.clone(),
+        })
+    }
+
     pub fn endpoint(&self) -> EndpointId {
         self.lease.endpoint
     }

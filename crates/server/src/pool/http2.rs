@@ -85,8 +85,8 @@ impl Http2Connection {
         connection.end();
         let shared = Rc::new(Http2Connection {
             endpoint: connection.endpoint(),
-            endpoint_name: connection.endpoint_name.clone(),
-            endpoint_address: connection.endpoint_address.clone(),
+            endpoint_name: connection.endpoint_name(),
+            endpoint_address: connection.endpoint_address().clone(),
             entry: connection.entry.clone(),
             pool: connection.pool.clone(),
             sender: RefCell::new(Some(sender)),

@@ -64,9 +64,6 @@ use selection::{Affinity, Choice, EndpointEntry, choose};
 pub use session::Session;
 pub use stream::Stream;
 
-/// How long a worker may reuse a connection that other workers wait for, so that not every request needs a connection
-/// of its own.
-const FAIR_SHARE: Duration = Duration::from_millis(20);
 /// Retired endpoints that are remembered. Older ones have ended.
 const MAX_RETIRED: usize = 256;
 /// How long a surplus acquisition is left with the pool: under load, a request needs it soon.
@@ -441,23 +438,7 @@ impl Pool {
                 let Some(stream) = self.open(stream, origin) else {
                     return self.return_lease(lease, 0, Duration::ZERO);
                 };
-                let entry = self.table.borrow_mut().entry(lease.endpoint, Instant::now());
-                entry.in_flight.update(|count| count + 1);
-                let connection = Box::new(PooledConnection {
-                    stream: Rc::new(stream),
-                    fastcgi: None,
-                    lease,
-                    origin,
-                    endpoint_name: self.endpoint_name(origin),
-                    endpoint_address: self.endpoint_address(origin),
-                    entry,
-                    requests: 0,
-                    leased: Instant::now(),
-                    idle: None,
-                    was_idle: false,
-                    pool: self.clone(),
-                });
-                self.give(connection, grant);
+                self.give(PooledConnection::leased(self, stream, lease, origin), grant);
             }
             PoolEvent::Rejected { number, why } => {
                 let (grant, request) = self.acquisitions.borrow_mut().on_rejected(number);

@@ -102,8 +102,8 @@ impl SharedConnection {
     /// Queries the capabilities of the application, once per connection.
     pub fn open(mut connection: Box<PooledConnection>, services: &Rc<Services>) -> FastCgiStream {
         let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
-        let endpoint_name = connection.endpoint_name.clone();
-        let endpoint_address = connection.endpoint_address.clone();
+        let endpoint_name = connection.endpoint_name();
+        let endpoint_address = connection.endpoint_address().clone();
         let (mut unsent, is_reused) = (Unsent::default(), Cell::new(connection.is_reused()));
         connection.fastcgi.get_or_insert_with(|| {
             let mut client = Client::new(pool.multiplex.get());
