@@ -479,6 +479,7 @@ impl<'a> Exchange<'a> {
                 return self.xml(target.route, status, &multistatus::error(name, None));
             }
             Problem::Failure(failure) => (target.route, failure),
+            Problem::Response(response) => return *response,
         };
         let path = target.path.as_str();
         match &failure {
@@ -517,6 +518,14 @@ enum Problem {
     /// A precondition of RFC 4918 §16.
     Precondition(Status, &'static str),
     Failure(Failure),
+    /// What does not let the request pass has this response.
+    Response(Box<Response>),
+}
+
+impl From<Response> for Problem {
+    fn from(response: Response) -> Problem {
+        Problem::Response(Box::new(response))
+    }
 }
 
 impl From<Status> for Problem {

@@ -57,11 +57,7 @@ impl<'a> Exchange<'a> {
         }
         match present.found {
             // RFC 4918 §7.3: a lock on nothing makes an empty file.
-            None => {
-                if let Err(response) = self.may_do(request, &target.path, Use::Write, Kind::File).await {
-                    return Ok(response);
-                }
-            }
+            None => self.may_do(request, &target.path, Use::Write, Kind::File).await?,
             // A client does not lock others out of what it may not change.
             Some(Found::Folder(_)) if extent == Extent::Tree && self.decides_by_path() => {
                 self.check_members(target, Use::Write).await?;

@@ -45,10 +45,7 @@ impl<'a> Exchange<'a> {
         let overwrite = overwrite.ok_or(Status::BAD_REQUEST)?;
         let destination = self.head.only("destination").ok_or(Status::BAD_REQUEST)?;
         let path = self.local_path(request, destination)?;
-        let to = match self.destination(request, &path).await? {
-            Ok(to) => to,
-            Err(response) => return Ok(response),
-        };
+        let to = self.destination(request, &path).await?;
         let present = self.present(from).await?;
         let is_folder = match present.found {
             None => return Err(Status::NOT_FOUND.into()),
@@ -60,9 +57,7 @@ impl<'a> Exchange<'a> {
         check_places(from, &to, method)?;
         let kind = if is_folder { Kind::Folder } else { Kind::File };
         let of_source = if method == Method::Move { Use::Remove } else { Use::Read };
-        if let Err(response) = self.may_do(request, &from.path, of_source, kind).await {
-            return Ok(response);
-        }
+        self.may_do(request, &from.path, of_source, kind).await?;
         let terms = self.terms(request, from, &present)?;
         let there = self.present(&to).await?.found;
         if there.is_some() && overwrite == Overwrite::Forbidden {
@@ -77,9 +72,7 @@ impl<'a> Exchange<'a> {
             (_, Some(_)) => &[Use::Write, Use::Remove],
         };
         for what in of_target {
-            if let Err(response) = self.may_do(request, &to.path, *what, kind).await {
-                return Ok(response);
-            }
+            self.may_do(request, &to.path, *what, kind).await?;
         }
         if let Some(Found::Folder(_)) = there {
             self.check_members(&to, Use::Remove).await?;
@@ -111,27 +104,20 @@ impl<'a> Exchange<'a> {
         Ok(self.without_content(&to, status))
     }
 
-    /// The resource at the destination, which the request may have, too. `Err` in `Ok`: the response of what does not
-    /// let it pass.
+    /// The resource at the destination, which the request may have, too.
     async fn destination(
         &mut self,
         request: Request<'_>,
         path: &SafePath<'static>,
-    ) -> Result<Result<Target<'a>, Response>, Problem> {
-        if self.responder.needs.rules
-            && let Err(response) = self.enforce(request, |exchange| exchange.check_access(path)).await
-        {
-            return Ok(Err(response));
+    ) -> Result<Target<'a>, Problem> {
+        if self.responder.needs.rules {
+            self.enforce(request, |exchange| exchange.check_access(path)).await?;
         }
         let planned = self.plan(path.clone()).route;
-        if let Err(response) = self.authorize(request, path, planned).await {
-            return Ok(Err(response));
-        }
+        self.authorize(request, path, planned).await?;
         let to = self.target(path).map_err(|_| Status::FORBIDDEN)?;
-        match to.route.publishing.permits(Method::Copy) {
-            Ok(()) => Ok(Ok(to)),
-            Err(_) => Err(Status::FORBIDDEN.into()),
-        }
+        to.route.publishing.permits(Method::Copy).map_err(|_| Status::FORBIDDEN)?;
+        Ok(to)
     }
 
     /// For a destination with a slash at its end. Errors: it would be, or replace, a file, whose path has another route

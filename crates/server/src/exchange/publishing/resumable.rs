@@ -111,9 +111,7 @@ impl<'a> Exchange<'a> {
             expires,
             guard: guard_text(&terms.expected),
         };
-        if let Err(response) = self.learn_length(target, &mut upload, 0, is_complete) {
-            return Ok(response);
-        }
+        self.learn_length(target, &mut upload, 0, is_complete)?;
         if upload.length.is_some_and(|length| length > target.route.max_body) {
             return Err(Status::CONTENT_TOO_LARGE.into());
         }
@@ -152,8 +150,7 @@ impl<'a> Exchange<'a> {
         method: DavMethod,
     ) -> Response {
         match self.resume_upload(request, path, route, method).await {
-            Ok(Ok(response)) => response,
-            Ok(Err((target, problem))) => self.respond_to_problem(&target, problem).await,
+            Ok(response) => response,
             Err(status) => self.status(route, status).await,
         }
     }
@@ -164,7 +161,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         route: &'a Route,
         method: DavMethod,
-    ) -> Result<Result<Response, (Target<'a>, Problem)>, Status> {
+    ) -> Result<Response, Status> {
         let token = path.name().strip_prefix(UPLOAD_NAME).filter(|token| uploads::is_token(token));
         let token = token.ok_or(Status::NOT_FOUND)?.to_owned();
         // The folder leads to the root that has the upload.
@@ -175,14 +172,12 @@ impl<'a> Exchange<'a> {
         let is_own = matches!(self.head.method, Method::Head | Method::Patch | Method::Delete);
         if !is_own {
             let head = HeadWriter::new(self.services, Some(route), Status::METHOD_NOT_ALLOWED);
-            return Ok(Ok(Response::from_head(
-                head.field("Allow", "HEAD, PATCH, DELETE").length(0).finish(),
-            )));
+            return Ok(Response::from_head(head.field("Allow", "HEAD, PATCH, DELETE").length(0).finish()));
         }
         let (upload, file) = match self.take_over(&place, &token).await {
             Ok(taken) => taken,
             Err(Problem::Failure(Failure::Missing)) => return Err(Status::NOT_FOUND),
-            Err(problem) => return Ok(Err((place, problem))),
+            Err(problem) => return Ok(self.respond_to_problem(&place, problem).await),
         };
         let own = SafePath::from_decoded(&upload.target).map_err(|_| Status::NOT_FOUND)?;
         let is_here = own.segments().count() == path.segments().count()
@@ -193,10 +188,10 @@ impl<'a> Exchange<'a> {
         if self.responder.needs.rules
             && let Err(response) = self.enforce(request, |exchange| exchange.check_access(&own)).await
         {
-            return Ok(Ok(response));
+            return Ok(response);
         }
         if let Err(response) = self.authorize(request, &own, self.route(&own)).await {
-            return Ok(Ok(response));
+            return Ok(response);
         }
         let target = self.target(&own)?;
         let done = match method {
@@ -208,7 +203,10 @@ impl<'a> Exchange<'a> {
                 Ok(self.about(&target, about))
             }
         };
-        Ok(done.map_err(|problem| (target, problem)))
+        Ok(match done {
+            Ok(response) => response,
+            Err(problem) => self.respond_to_problem(&target, problem).await,
+        })
     }
 
     /// Opens an upload. A request that receives a part of it ends: its client has given it up.
@@ -265,9 +263,7 @@ impl<'a> Exchange<'a> {
                 self.about(target, About { status: Status::CONFLICT, upload: &upload, offset, problem })
             );
         }
-        if let Err(response) = self.learn_length(target, &mut upload, offset, is_complete) {
-            return Ok(response);
-        }
+        self.learn_length(target, &mut upload, offset, is_complete)?;
         let (text, name) = (upload.clone(), token.clone());
         self.on_disk(&target.store, move |store| uploads::save(store, &name, &text)).await?;
         let reservation = self.reserve(target, 0).await?;
