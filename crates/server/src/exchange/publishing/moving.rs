@@ -31,6 +31,16 @@ struct Seen {
     overwrite: Overwrite,
 }
 
+/// A COPY or MOVE that the request may have.
+struct Transfer<'a> {
+    method: Method,
+    to: Target<'a>,
+    /// How much of a folder it is. `None`: it is a file.
+    reach: Option<Depth>,
+    terms: Terms,
+    seen: Seen,
+}
+
 impl<'a> Exchange<'a> {
     pub(super) async fn transfer(
         &mut self,
@@ -38,6 +48,20 @@ impl<'a> Exchange<'a> {
         from: &Target<'a>,
         method: Method,
     ) -> Result<Response, Problem> {
+        let transfer = self.check_transfer(request, from, method).await?;
+        let replaced = self.carry_out(from, &transfer).await?;
+        self.announce_change().await;
+        self.empty_trash(&transfer.to.store);
+        let status = if replaced.is_some() { Status::NO_CONTENT } else { Status::CREATED };
+        Ok(self.without_content(&transfer.to, status))
+    }
+
+    async fn check_transfer(
+        &mut self,
+        request: Request<'_>,
+        from: &Target<'a>,
+        method: Method,
+    ) -> Result<Transfer<'a>, Problem> {
         let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
         let depth = depth.transpose()?.unwrap_or(Depth::Infinity);
         let is_valid = depth == Depth::Infinity || (method == Method::Copy && depth == Depth::Zero);
@@ -77,31 +101,26 @@ impl<'a> Exchange<'a> {
         if let Some(Found::Folder(_)) = there {
             self.check_members(&to, Use::Remove).await?;
         }
-        let seen = Seen { there, overwrite };
-        let is_one_root = from.store.root.is_same(&to.store.root);
-        let replaced = match (method, is_one_root) {
-            (Method::Move, true) => {
-                if is_folder {
-                    self.check_moved(from, &to).await?;
-                }
-                self.rename(from, &to, terms, seen).await?
-            }
-            (Method::Move, false) => {
-                if is_folder {
-                    self.check_moved(from, &to).await?;
-                }
-                let below = from.below.clone();
-                let before = self.on_disk(&from.store, move |store| snapshot(store, &below)).await?;
-                let replaced = self.copy(from, &to, &terms, seen, is_folder.then_some(depth)).await?;
-                self.discard_source(from, terms, before).await?;
-                replaced
-            }
-            _ => self.copy(from, &to, &terms, seen, is_folder.then_some(depth)).await?,
-        };
-        self.announce_change().await;
-        self.empty_trash(&to.store);
-        let status = if replaced.is_some() { Status::NO_CONTENT } else { Status::CREATED };
-        Ok(self.without_content(&to, status))
+        if method == Method::Move && is_folder {
+            self.check_moved(from, &to).await?;
+        }
+        let reach = is_folder.then_some(depth);
+        Ok(Transfer { method, to, reach, terms, seen: Seen { there, overwrite } })
+    }
+
+    /// Returns what it has replaced.
+    async fn carry_out(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
+        if transfer.method != Method::Move {
+            return self.copy(from, transfer).await;
+        }
+        if from.store.root.is_same(&transfer.to.store.root) {
+            return self.rename(from, transfer).await;
+        }
+        let below = from.below.clone();
+        let before = self.on_disk(&from.store, move |store| snapshot(store, &below)).await?;
+        let replaced = self.copy(from, transfer).await?;
+        self.discard_source(from, transfer.terms.clone(), before).await?;
+        Ok(replaced)
     }
 
     /// The resource at the destination, which the request may have, too.
@@ -149,14 +168,9 @@ impl<'a> Exchange<'a> {
         self.scan(from, Reach::Tree, check).await
     }
 
-    async fn rename(
-        &self,
-        from: &Target<'a>,
-        to: &Target<'a>,
-        terms: Terms,
-        seen: Seen,
-    ) -> Result<Option<Found>, Problem> {
-        let (source, target) = (from.below.clone(), to.below.clone());
+    async fn rename(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
+        let &Transfer { ref to, ref terms, seen, .. } = transfer;
+        let (source, target, terms) = (from.below.clone(), to.below.clone(), terms.clone());
         let rename = move |store: &Store, guard: &Guard| {
             let moved = guard.check(store, &terms, &source, Touch::Tree)?.ok_or(Failure::Missing)?;
             let there = check_there(guard, store, &terms, &target, seen)?;
@@ -178,15 +192,8 @@ impl<'a> Exchange<'a> {
         self.changing(&to.store, rename).await
     }
 
-    /// `reach`: that of a folder.
-    async fn copy(
-        &self,
-        from: &Target<'a>,
-        to: &Target<'a>,
-        terms: &Terms,
-        seen: Seen,
-        reach: Option<Depth>,
-    ) -> Result<Option<Found>, Problem> {
+    async fn copy(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
+        let Transfer { to, reach, terms, .. } = transfer;
         let (source, checked) = (from.below.clone(), terms.clone());
         let check =
             move |store: &Store, guard: &Guard| match guard.check(store, &checked, &source, Touch::Content) {
@@ -202,8 +209,8 @@ impl<'a> Exchange<'a> {
         self.check_copied(from, to, &members)?;
         let properties = self.copy_properties(from, to, members.clone()).await?;
         match reach {
-            None => self.copy_file(from, to, terms, seen, properties).await,
-            Some(_) => self.copy_tree(from, to, terms, seen, members, properties).await,
+            None => self.copy_file(from, transfer, properties).await,
+            Some(_) => self.copy_tree(from, transfer, members, properties).await,
         }
     }
 
@@ -256,11 +263,10 @@ impl<'a> Exchange<'a> {
     async fn copy_file(
         &self,
         from: &Target<'a>,
-        to: &Target<'a>,
-        terms: &Terms,
-        seen: Seen,
+        transfer: &Transfer<'a>,
         mut properties: PropertyCopy,
     ) -> Result<Option<Found>, Problem> {
+        let &Transfer { ref to, ref terms, seen, .. } = transfer;
         let (root, source, rule) =
             (from.store.root.clone(), from.below.clone(), site::model::Symlinks::Never);
         let open = move |_: &Store| {
@@ -306,12 +312,11 @@ impl<'a> Exchange<'a> {
     async fn copy_tree(
         &self,
         from: &Target<'a>,
-        to: &Target<'a>,
-        terms: &Terms,
-        seen: Seen,
+        transfer: &Transfer<'a>,
         members: Vec<Member>,
         mut properties: PropertyCopy,
     ) -> Result<Option<Found>, Problem> {
+        let &Transfer { ref to, ref terms, seen, .. } = transfer;
         let reservation = self.reserve(to, 0).await?;
         let (source, base) = (from.store.clone(), from.below.clone());
         let begin = move |store: &Store| Copy::begin(source, base, store.clone(), members, reservation);
