@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
+use taipan_http::chunked::LAST_CHUNK;
 use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::head::{Head, Method, Names, Persistence};
 use taipan_http::rule::BODY_TOO_LARGE;
@@ -22,7 +23,7 @@ use super::idle_connections::{IdleConnections, OriginServer};
 use super::interim::Interims;
 use super::request::{Form, Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
 use super::response::content;
-use super::transport::{ReadError, SendBuffer, Transport};
+use super::transport::{ReadError, SendBuffer, Transport, write_chunk};
 use super::{Outcome, Unrendered, report};
 use crate::log;
 use crate::log::upstream::AttemptLog;
@@ -192,13 +193,6 @@ struct Direct {
     _permit: Permit,
 }
 
-impl Direct {
-    fn push(&self, parts: &[&[u8]]) {
-        let out = &mut self.out.borrow_mut().bytes;
-        parts.iter().for_each(|part| out.extend_from_slice(part));
-    }
-}
-
 impl Transport for Direct {
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let stream = self.stream.borrow();
@@ -211,8 +205,8 @@ impl Transport for Direct {
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_ready(cx))?;
         match self.is_chunked {
-            true => self.push(&[format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"]),
-            false => self.push(&[bytes]),
+            true => write_chunk(bytes, &mut self.out.borrow_mut().bytes),
+            false => self.out.borrow_mut().bytes.extend_from_slice(bytes),
         }
         _ = self.poll_ready(cx)?;
         Poll::Ready(Ok(bytes.len()))
@@ -220,7 +214,7 @@ impl Transport for Direct {
 
     fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.body_ended.replace(true) && self.is_chunked {
-            self.push(&[b"0\r\n\r\n"]);
+            self.out.borrow_mut().bytes.extend_from_slice(LAST_CHUNK);
         }
         self.poll_ready(cx)
     }

@@ -20,7 +20,7 @@ use taipan_http::trailers::{self, Trailers};
 use taipan_http::write::put;
 
 use super::head::HeadParser;
-use super::transport::{Connection, ReadError, Retry, Transport};
+use super::transport::{Connection, ReadError, Retry, Transport, write_chunk};
 use crate::peer::Peer;
 use crate::pool::PooledConnection;
 use crate::request::body::Length;
@@ -135,18 +135,15 @@ impl Transport for Http {
         match self.coding {
             Coding::Length => self.connection.poll_write(cx, bytes),
             Coding::Chunked => {
-                let chunk = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
-                self.connection.poll_write(cx, &chunk).map_ok(|_| bytes.len())
+                self.connection.poll_append(cx, |out| write_chunk(bytes, out)).map_ok(|()| bytes.len())
             }
         }
     }
 
     fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.coding == Coding::Chunked && !self.body_ended.get() {
-            ready!(self.connection.poll_flush(cx))?;
-            let mut end = Vec::new();
-            trailers::write_last_chunk(&self.trailers.take(), &mut end);
-            _ = ready!(self.connection.poll_write(cx, &end))?;
+            let write = |out: &mut Vec<u8>| trailers::write_last_chunk(&self.trailers.take(), out);
+            ready!(self.connection.poll_append(cx, write))?;
         }
         self.body_ended.set(true);
         self.connection.poll_flush(cx)

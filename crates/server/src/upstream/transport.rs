@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use script::fastcgi::client::Client;
+use taipan_http::chunked::{CRLF, write_size_line};
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
@@ -184,6 +185,13 @@ impl SendBuffer {
     }
 }
 
+/// Appends a chunk of a body (RFC 9112 §7.1). There is `data`: else it would be the last one.
+pub fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
+    write_size_line(data.len(), out);
+    out.extend_from_slice(data);
+    out.extend_from_slice(CRLF);
+}
+
 impl Connection {
     /// `head` is the start of the request.
     pub fn new(services: &Rc<Services>, connection: Box<PooledConnection>, head: Vec<u8>) -> Connection {
@@ -219,18 +227,14 @@ impl Connection {
         self.out.borrow().bytes.is_empty()
     }
 
-    fn push(&self, bytes: &[u8]) {
-        self.out.borrow_mut().bytes.extend_from_slice(bytes);
-    }
-
-    /// As `push`, of records that `write` appends.
+    /// Buffers the records that `write` appends.
     pub fn push_records(&self, write: impl FnOnce(&mut Client, &mut Vec<u8>)) {
         if let Some(PooledConnection { fastcgi: Some(client), .. }) = self.inner.borrow_mut().as_deref_mut() {
             write(client, &mut self.out.borrow_mut().bytes);
         }
     }
 
-    /// Ready: all that was pushed has been sent.
+    /// Ready: all that was buffered has been sent.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let inner = self.inner.borrow();
         let Some(connection) = &*inner else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
@@ -239,12 +243,21 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes all of `bytes`, when all that was pushed has been sent.
+    /// Writes all of `bytes`, when all that was buffered has been sent.
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_append(cx, |out| out.extend_from_slice(bytes)).map_ok(|()| bytes.len())
+    }
+
+    /// As `poll_write`, of what `write` appends. Pending: it has not been called.
+    pub fn poll_append(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Poll<io::Result<()>> {
         ready!(self.poll_flush(cx))?;
-        self.push(bytes);
+        write(&mut self.out.borrow_mut().bytes);
         _ = self.poll_flush(cx)?;
-        Poll::Ready(Ok(bytes.len()))
+        Poll::Ready(Ok(()))
     }
 
     /// Receives into the buffer of the worker, so that a waiting request holds none. No bytes: the end.
