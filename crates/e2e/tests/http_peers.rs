@@ -243,6 +243,43 @@ fn reuses_connections_and_retries_a_get_on_a_stale_one() {
 }
 
 #[test]
+fn a_connection_is_free_when_a_file_is_sent_in_place_of_the_body() {
+    let files = Site::new().file("file", "of the folder");
+    let settings = format!(
+        "connections = 1\nwait = \"5s\"\n[scripts]\nsendfile = [\"{}\"]\n",
+        files.home().join("www").display()
+    );
+    let count = Arc::new(AtomicUsize::new(0));
+    let (counted, path) = (count.clone(), files.home().join("www/file"));
+    let server = start(
+        move |stream, _| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            loop {
+                let head = read_request(stream)?;
+                let response = match head.contains("/app/file") {
+                    true => format!(
+                        "HTTP/1.1 200 OK\r\nX-Accel-Redirect: {}\r\nContent-Length: 7\r\n\r\nignored",
+                        path.display()
+                    ),
+                    false => HELLO.to_owned(),
+                };
+                stream.write_all(response.as_bytes())?;
+            }
+        },
+        &settings,
+    );
+    for (name, expected) in [
+        ("file", "200 of the folder"),
+        ("file", "200 of the folder"),
+        ("x", "200 hello"),
+        ("file", "200 of the folder"),
+    ] {
+        assert_eq!(get(&server, name), expected);
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 1, "one connection");
+}
+
+#[test]
 fn logs_the_name_of_the_application_and_no_error_for_a_successful_retry() {
     // One request per connection; the peer closes it on the next request, without a response.
     let server = start(

@@ -407,11 +407,7 @@ impl Exchange {
             }
             Kind::Application => self.timeouts.idle,
         };
-        // The rest of the client's body is for the response that the client gets.
-        let is_from_client = |pump: &mut Pump| matches!(pump.source, BodySource::Client(..));
-        if self.pump.borrow_mut().take_if(is_from_client).is_some() {
-            self.transport.abandon_body();
-        }
+        self.keep_body();
         spawn_local(async move {
             let mut left = DRAIN_LIMIT;
             while let Ok(Some(bytes)) = self.read_within(Instant::now(), idle).await {
@@ -422,6 +418,14 @@ impl Exchange {
             }
             self.finish(Persistence::Close);
         });
+    }
+
+    /// Sends no more of the client's body: the rest is for the response that the client gets.
+    pub fn keep_body(&self) {
+        let is_from_client = |pump: &mut Pump| matches!(pump.source, BodySource::Client(..));
+        if self.pump.borrow_mut().take_if(is_from_client).is_some() {
+            self.transport.abandon_body();
+        }
     }
 
     async fn read(&self, from: Instant, timeout: Duration) -> Result<Option<Vec<u8>>, ReadError> {

@@ -30,7 +30,7 @@ use crate::tasks::spawn_local;
 /// A body without a length that is ready and has at most so many bytes is sent with its head. A larger one is streamed.
 const READY_BODY: usize = site::memory::RESPONSE as usize;
 
-/// The most bytes of the body of an authorizer's answer that are read so that its connection can have another request.
+/// The most bytes of a body that no client gets that are read so that its connection can have another request.
 const DISCARDED: usize = 64 * 1024;
 
 /// `received` follows the head.
@@ -85,7 +85,13 @@ pub async fn of(
     if let Some(path) = sendfile(&head) {
         let field = |field: Field| (String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec());
         let fields = lines(&head).map(|line| field(line.field())).collect();
-        exchange.drain();
+        match head.excess {
+            Excess::Ignored => exchange.drain(),
+            Excess::Malformed => {
+                exchange.keep_body();
+                discard(exchange, wanted, &head, received);
+            }
+        }
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
     of_client(exchange, handler, wanted, head, received).await
@@ -132,7 +138,7 @@ async fn of_client(
             .chain(lines(&head).map(|line| (line.known(), line.field())))
             .map(field)
             .collect();
-        return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }));
+        return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }), None);
     }
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = write_fields(HeadWriter::new(&services, Some(route), head.status), &head, rewritten);
