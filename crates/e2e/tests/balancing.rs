@@ -249,6 +249,29 @@ fn a_cookie_keeps_a_client_at_its_endpoint_until_that_dies() {
 }
 
 #[test]
+fn what_is_stored_has_no_cookie_of_the_client_that_it_was_fetched_for() {
+    let [a, b] = [(); 2].map(|()| {
+        Endpoint::with(|path| {
+            let control = if path == "/private" { "private" } else { "max-age=60" };
+            format!("HTTP/1.1 200 OK\r\nCache-Control: {control}\r\nContent-Length: 4\r\n\r\nbody")
+        })
+    });
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/\"\napplication = \"app\"\nresponse_cache = true\n[[application]]\n\
+         name = \"app\"\nprotocol = \"http\"\naddress = [\"{}\", \"{}\"]\nbalance = \"sticky\"\n",
+        a.address, b.address
+    );
+    let server = Site::new().config(&config).start();
+    let mut rows = Rows::new();
+    for (path, expected) in [("/private", true), ("/private", true), ("/public", true), ("/public", false)] {
+        let response = server.get(path);
+        assert_eq!((response.status, &response.body[..]), (200, &b"body"[..]), "{path}");
+        let cookies = response.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
+        rows.check(path, cookies.count(), usize::from(expected));
+    }
+}
+
+#[test]
 fn a_dead_endpoint_costs_no_request_and_is_used_again_when_it_lives() {
     for balance in ["least", "round_robin", "random", "hash path", "sticky"] {
         let [a, b] = ["a", "b"].map(Endpoint::start);

@@ -430,8 +430,8 @@ impl<'a> Exchange<'a> {
         };
         let head = with_fields(self.head, &fields);
         let forwarded = Request { head: &head, ..request };
-        let response = match self.ask(forwarded, to).await {
-            Outcome::Unrendered(response) => *response,
+        let (response, cookie) = match self.ask(forwarded, to).await {
+            Outcome::Unrendered(response, cookie) => (*response, cookie),
             Outcome::Failed(status) => return self.on_upstream_failure(&resource, stale, status).await,
             Outcome::Suspended(left) => {
                 return match self.stale_if_error(&resource, stale) {
@@ -452,7 +452,7 @@ impl<'a> Exchange<'a> {
                 }
             };
         }
-        match fetch.take(self.services, self.head, response) {
+        let response = match fetch.take(self.services, self.head, response) {
             Fetched::Confirmed(entry, unstored) => {
                 let response = self.of_entry(&resource, &entry, CacheStatus::Revalidated);
                 with_unstored(response, &unstored)
@@ -472,6 +472,10 @@ impl<'a> Exchange<'a> {
                 let response = self.of_passed(&resource, response, why);
                 self.by_route(&resource, response)
             }
+        };
+        match cookie {
+            Some(cookie) => response.with_fields(&[("Set-Cookie", &cookie)]),
+            None => response,
         }
     }
 

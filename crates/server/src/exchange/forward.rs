@@ -168,7 +168,7 @@ impl Exchange<'_> {
             Outcome::Rejected((status, rule)) => on_heap(|| self.reject(route, status, Some(rule))).await,
             Outcome::Failed(status) => on_heap(|| self.status(route, status)).await,
             Outcome::Suspended(left) => on_heap(|| self.unavailable(route, left)).await,
-            Outcome::Authorized(..) | Outcome::Unrendered(_) => {
+            Outcome::Authorized(..) | Outcome::Unrendered(..) => {
                 on_heap(|| self.status(route, Status::BAD_GATEWAY)).await
             }
         }

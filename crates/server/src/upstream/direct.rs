@@ -163,7 +163,7 @@ async fn respond(services: &Services, answered: Answered, request: &UpstreamRequ
         let received =
             received.map(|received| field(&String::from_utf8_lossy(received.name), received.value));
         let fields = received.chain([field("Via", via.as_bytes())]).collect();
-        return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }));
+        return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }), None);
     }
     let mut writer = HeadWriter::new(services, None, head.status);
     for field in head.fields.iter() {

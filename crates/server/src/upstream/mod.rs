@@ -105,8 +105,9 @@ pub struct Upstreams {
 /// What an upstream's response leads to.
 pub enum Outcome {
     Response(Response),
-    /// Of a handler whose form is `Unrendered`.
-    Unrendered(Box<Unrendered>),
+    /// Of a handler whose form is `Unrendered`. Perhaps with a `Set-Cookie` of this server's own, for this client alone: it
+    /// leads to the endpoint that has responded.
+    Unrendered(Box<Unrendered>, Option<String>),
     /// The server answers as if the request were a GET of this path, perhaps with a query.
     InternalRedirect(String),
     Sendfile(Box<Sendfile>),
@@ -236,12 +237,7 @@ async fn try_forward(
             let forwarded = forward_to_application(&application, handler, body, sent).await;
             let (outcome, endpoint) = forwarded.inspect_err(|outcome| application.on_failed(outcome))?;
             application.on_failed(&outcome);
-            Ok(match outcome {
-                Outcome::Response(response) => {
-                    Outcome::Response(application.with_cookie(response, endpoint, head.scheme))
-                }
-                outcome => outcome,
-            })
+            Ok(application.with_cookie(outcome, endpoint, head.scheme))
         }
     }
 }
@@ -380,14 +376,26 @@ impl Application<'_> {
     }
 
     /// Adds the cookie that leads the client to the endpoint that has responded, unless the client has it.
-    fn with_cookie(&self, response: Response, endpoint: EndpointId, scheme: Scheme) -> Response {
-        let Balance::Sticky(name) = &self.upstream.balance else { return response };
-        match self.pool.token(endpoint) {
-            Some(token) if self.affinity != Affinity::of_token(token.as_bytes()) => {
-                response.with_fields(&[("Set-Cookie", &set_cookie(name, &token, scheme))])
+    fn with_cookie(&self, outcome: Outcome, endpoint: EndpointId, scheme: Scheme) -> Outcome {
+        let Some(cookie) = self.cookie(endpoint, scheme) else { return outcome };
+        match outcome {
+            Outcome::Response(response) => {
+                Outcome::Response(response.with_fields(&[("Set-Cookie", &cookie)]))
             }
-            _ => response,
+            Outcome::Unrendered(response, _) => Outcome::Unrendered(response, Some(cookie)),
+            Outcome::Sendfile(mut file) => {
+                file.fields.push(("Set-Cookie".to_owned(), cookie.into_bytes()));
+                Outcome::Sendfile(file)
+            }
+            outcome => outcome,
         }
+    }
+
+    /// `None`: the client has it, or is not kept at an endpoint.
+    fn cookie(&self, endpoint: EndpointId, scheme: Scheme) -> Option<String> {
+        let Balance::Sticky(name) = &self.upstream.balance else { return None };
+        let token = self.pool.token(endpoint)?;
+        (self.affinity != Affinity::of_token(token.as_bytes())).then(|| set_cookie(name, &token, scheme))
     }
 }
 

@@ -333,7 +333,7 @@ impl Refresh {
         // No log line names the upstream.
         let log = Rc::default();
         let outcome = to.borrowed().ask(&responder, request, &variables, &mut RequestBody::None, &log).await;
-        let Outcome::Unrendered(response) = outcome else { return };
+        let Outcome::Unrendered(response, _) = outcome else { return };
         if let Fetched::Recording(_, recording, ..) = fetch.take(&services, &head, *response) {
             recording.read_to_the_end(&services).await;
         }
