@@ -2,9 +2,10 @@
 //! its redirects become. Knows nothing of connections.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use taipan_http::digits::write_number;
-use taipan_http::fields::{digits, trim_ows};
+use taipan_http::fields::{digits, host_and_port, trim_ows};
 use taipan_http::head::{Head, Method};
 use taipan_http::known::KnownField;
 use taipan_http::target::{PathError, RawPath, SafePath, Scheme, encode_path, normalized};
@@ -270,7 +271,9 @@ impl Forwarding {
             let (name, text) = part.split_once('=').unwrap_or((part, ""));
             let text = text.trim();
             let name = if at == 0 { "" } else { name.trim() };
-            if name.eq_ignore_ascii_case("domain") && self.is_own(text.trim_start_matches('.'), upstream) {
+            if name.eq_ignore_ascii_case("domain")
+                && self.is_own_domain(text.trim_start_matches('.'), upstream)
+            {
                 changed = true;
                 continue;
             }
@@ -302,23 +305,28 @@ impl Forwarding {
 
     /// What `Location` becomes where it leads to the upstream itself: the same place by this server. `None`: it stays.
     fn location(&self, value: &str, upstream: &Upstream, requested_host: &str) -> Option<String> {
-        let (origin, path) = match value.split_once("://") {
-            Some((scheme, rest)) => {
-                let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (origin, path) = match authority_of(value) {
+            Some((scheme, authority)) => {
+                let path = authority.end;
+                let authority = &value[authority];
+                let is_own_scheme = scheme.is_none_or(|own| own.eq_ignore_ascii_case(upstream.scheme()));
                 if authority.eq_ignore_ascii_case(requested_host) {
-                    (&value[..value.len() - path.len()], path)
-                } else if scheme.eq_ignore_ascii_case(upstream.scheme()) && self.is_own(authority, upstream) {
-                    ("", path)
+                    value.split_at(path)
+                } else if is_own_scheme && self.is_own(authority, upstream) {
+                    ("", &value[path..])
                 } else {
                     return None;
                 }
             }
-            None if value.starts_with('/') && !value.starts_with("//") => ("", value),
+            None if value.starts_with('/') => ("", value),
             None => return None,
         };
         let path = if path.starts_with('/') { Cow::Borrowed(path) } else { Cow::Owned(["/", path].concat()) };
-        let mapped = [origin, &self.unreplaced(&path)].concat();
-        (mapped != value && !mapped.starts_with("//")).then_some(mapped)
+        let path = self.unreplaced(&path);
+        // Alone, it would lead to another host.
+        let is_path = !(origin.is_empty() && path.starts_with("//"));
+        let mapped = [origin, &path].concat();
+        (is_path && mapped != value).then_some(mapped)
     }
 
     /// The path by which a client requests what is at `path` of the upstream.
@@ -339,29 +347,60 @@ impl Forwarding {
     fn is_own(&self, authority: &str, upstream: &Upstream) -> bool {
         let is_host = self.host.as_ref().is_some_and(|host| host.eq_ignore_ascii_case(authority));
         let scheme = if upstream.tls.is_some() { Scheme::Https } else { Scheme::Http };
-        let is_address = |address: &EndpointAddress| match address {
-            EndpointAddress::Socket(Address::Tcp(own)) => {
-                let bare = authority.trim_matches(['[', ']']);
-                own.to_string() == authority
-                    || own.port() == scheme.default_port() && own.ip().to_string() == bare
-            }
-            EndpointAddress::Host { name, port } => {
-                address.to_string().eq_ignore_ascii_case(authority)
-                    || *port == scheme.default_port() && name.eq_ignore_ascii_case(authority)
-            }
-            EndpointAddress::Socket(Address::Unix(_)) | EndpointAddress::Service(_) => false,
-        };
         is_host
-            || match &upstream.endpoints {
-                Endpoints::External(external) => external.addresses.iter().any(is_address),
-                Endpoints::Managed(_) => false,
-            }
+            || addresses(upstream).any(|address| match address {
+                EndpointAddress::Socket(Address::Tcp(own)) => {
+                    own.to_string() == authority
+                        || own.port() == scheme.default_port() && own.ip().to_string() == bare(authority)
+                }
+                EndpointAddress::Host { name, port } => {
+                    address.to_string().eq_ignore_ascii_case(authority)
+                        || *port == scheme.default_port() && name.eq_ignore_ascii_case(authority)
+                }
+                EndpointAddress::Socket(Address::Unix(_)) | EndpointAddress::Service(_) => false,
+            })
+    }
+
+    /// As `is_own`, of the domain of a cookie, which has no port (RFC 6265 §4.1.2.3).
+    fn is_own_domain(&self, domain: &str, upstream: &Upstream) -> bool {
+        let host = self.host.as_ref().map(|host| host_and_port(host).0);
+        host.is_some_and(|host| host.eq_ignore_ascii_case(domain))
+            || addresses(upstream).any(|address| match address {
+                EndpointAddress::Socket(Address::Tcp(own)) => own.ip().to_string() == bare(domain),
+                EndpointAddress::Host { name, .. } => name.eq_ignore_ascii_case(domain),
+                EndpointAddress::Socket(Address::Unix(_)) | EndpointAddress::Service(_) => false,
+            })
     }
 
     /// Whether the client's own field of this name is left out.
     pub fn replaces(&self, name: &[u8]) -> bool {
         self.fields.iter().any(|rule| rule.replaces(name))
     }
+}
+
+/// The addresses in the configuration. None of a pool whose processes are this server's own.
+fn addresses(upstream: &Upstream) -> impl Iterator<Item = &EndpointAddress> {
+    match &upstream.endpoints {
+        Endpoints::External(external) => external.addresses.iter(),
+        Endpoints::Managed(_) => [].iter(),
+    }
+}
+
+/// An IPv6 address without its brackets.
+fn bare(host: &str) -> &str {
+    host.trim_matches(['[', ']'])
+}
+
+/// The scheme and the place of the authority in `http://host/x` or `//host/x`. `None`: a path, or no URL by an authority.
+fn authority_of(url: &str) -> Option<(Option<&str>, Range<usize>)> {
+    let (scheme, start) = match url.split_once("://") {
+        Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            (Some(scheme), scheme.len() + "://".len())
+        }
+        _ => (None, url.strip_prefix("//").map(|_| "//".len())?),
+    };
+    let length = url[start..].find(['/', '?', '#']).unwrap_or(url.len() - start);
+    Some((scheme, start..start + length))
 }
 
 /// What is left of the forwards of a request that counts them (RFC 9110 §7.6.2).
@@ -507,6 +546,8 @@ mod tests {
         check(&plain, "https://127.0.0.1:3000/x", None);
         check(&plain, "https://www.example/x", None);
         check(&plain, "//other.example/x", None);
+        check(&plain, "//127.0.0.1:3000/x", Some("/x"));
+        check(&plain, "//inner.example//evil", None);
         check(&plain, "/x", None);
         check(&plain, "x", None);
         let mapped = replacing("/app/", "/api/");
@@ -514,7 +555,13 @@ mod tests {
         check(&mapped, "/other", None);
         check(&mapped, "https://www.example/api/x", Some("https://www.example/app/x"));
         check(&mapped, "http://127.0.0.1:3000/api/x", Some("/app/x"));
+        check(&mapped, "//www.example/api/x", Some("//www.example/app/x"));
         check(&replacing("/app/", "/"), "/login", Some("/app/login"));
+        check(
+            &replacing("/app/", "/"),
+            "/login?next=http://www.example/x",
+            Some("/app/login?next=http://www.example/x"),
+        );
         refresh(&mapped, "5; url=/api/x", Some("5; url=/app/x"));
         refresh(&mapped, "0;URL='http://127.0.0.1:3000/api/x'", Some("0;URL='/app/x'"));
         refresh(&mapped, "0, url=\"/api/x\"", Some("0, url=\"/app/x\""));
@@ -536,7 +583,12 @@ mod tests {
         cookie(&replacing("/app/", "/"), "__Host-a=b; Path=/", None);
         cookie(&plain, "a=b; Domain=inner.example; Path=/", Some("a=b; Path=/"));
         cookie(&plain, "a=b; domain=.INNER.example", Some("a=b"));
+        cookie(&plain, "a=b; Domain=127.0.0.1", Some("a=b"));
+        cookie(&plain, "a=b; Domain=app.internal", Some("a=b"));
+        cookie(&plain, "a=b; Domain=127.0.0.1:3000", None);
         cookie(&plain, "a=b; Domain=www.example", None);
+        let with_port = Forwarding { host: Some("inner.example:3000".to_owned()), ..Forwarding::default() };
+        cookie(&with_port, "a=b; Domain=inner.example", Some("a=b"));
         cookie(&plain, "Domain=inner.example", None);
     }
 
