@@ -109,6 +109,8 @@ pub enum LineError {
     Status,
     /// Below 200 or above 599: not a final status.
     StatusRange,
+    /// A 101 that no request asks for, that does not name one protocol, or that has content (RFC 9110 §7.8).
+    Switch,
     /// A second field of a name that allows one.
     Twice,
     /// The length of the body is ambiguous.
@@ -619,6 +621,9 @@ impl LineError {
             }
             LineError::Status => "the status is not three digits and a reason, as \"404 Not Found\"",
             LineError::StatusRange => "the status is not within 200 and 599",
+            LineError::Switch => {
+                "a status of 101 needs a request for it, HTTP/1.1, one \"Upgrade\" field, and no content"
+            }
             LineError::Twice => "a second field where there can be only one",
             LineError::LineTooLong => "a line of the head is too long",
             LineError::TooManyFields => "too many fields in the head",

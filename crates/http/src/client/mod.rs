@@ -144,7 +144,7 @@ impl Parser {
     fn finish(self) -> Result<Head, ResponseError> {
         let whole = |cause| ResponseError { cause, position: Position::new(1, b"") };
         let (version, code) = self.status_line.ok_or_else(|| whole(LineError::StatusLine))?;
-        if code == Status::SWITCHING_PROTOCOLS.code() && self.may_switch {
+        if code == Status::SWITCHING_PROTOCOLS.code() {
             return self.finish_switch(version);
         }
         let status = final_status(code).map_err(whole)?;
@@ -167,15 +167,18 @@ impl Parser {
     /// The head of a 101, which has no content and names one protocol (RFC 9110 §7.8).
     fn finish_switch(self, version: Version) -> Result<Head, ResponseError> {
         let whole = |cause| ResponseError { cause, position: Position::new(1, b"") };
+        let may_switch = self.may_switch;
         let mut fields = self.lines.into_section();
         let framing = fields.framing(Version::Http11).map_err(|error| whole(LineError::Framing(error)))?;
         let upgrade = fields.single(KnownField::Upgrade).ok().flatten();
         let upgrade = upgrade.and_then(|(_, name)| String::from_utf8(name.to_vec()).ok());
-        if version != Version::Http11 || framing != Framing::None || upgrade.is_none() {
-            return Err(whole(LineError::StatusRange));
+        // Some servers announce that it has no content.
+        let has_content = !matches!(framing, Framing::None | Framing::Sized(0));
+        if !may_switch || version != Version::Http11 || has_content || upgrade.is_none() {
+            return Err(whole(LineError::Switch));
         }
         fields.remove_hop_by_hop();
-        let (status, persistence) = (Status::SWITCHING_PROTOCOLS, Persistence::Close);
+        let (status, framing, persistence) = (Status::SWITCHING_PROTOCOLS, Framing::None, Persistence::Close);
         Ok(Head { status, framing, persistence, fields, upgrade, trailer: None })
     }
 }

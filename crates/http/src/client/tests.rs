@@ -88,7 +88,11 @@ fn rejects_malformed_responses() {
         ("A: b\r\n\r\n", format!("line 1: {status_line}: \"A: b\"")),
         ("HTTP/2 200\r\n\r\n", format!("line 1: {status_line}: \"HTTP/2 200\"")),
         ("\r\n", format!("line 1: {status_line}")),
-        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "line 1: the status is not within 200 and 599".into()),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            "line 1: a status of 101 needs a request for it, HTTP/1.1, one \"Upgrade\" field, and no content"
+                .into(),
+        ),
         (
             "HTTP/1.1 200 OK\r\nX: y\r\nContent-Type: a\r\nContent-Type: b\r\n\r\n",
             "line 4: a second field where there can be only one: \"Content-Type: b\"".into(),
@@ -102,6 +106,28 @@ fn rejects_malformed_responses() {
     }
     let incomplete = Parser::new(Limits::default()).end();
     assert_eq!(incomplete.cause, LineError::Empty);
+}
+
+#[test]
+fn a_response_that_switches_the_protocol_has_no_content() {
+    for (fields, protocol) in [
+        ("Upgrade: websocket\r\n", Some("websocket")),
+        ("Upgrade: websocket\r\nContent-Length: 0\r\n", Some("websocket")),
+        ("Upgrade: websocket\r\nContent-Length: 1\r\n", None),
+        ("Upgrade: websocket\r\nTransfer-Encoding: chunked\r\n", None),
+        ("", None),
+    ] {
+        let head = format!("HTTP/1.1 101 Switching Protocols\r\n{fields}\r\n");
+        let found = match Parser::upgrading(Limits::default()).receive(head.as_bytes()) {
+            Step::Head(head, _) => head.upgrade,
+            Step::Rejected(error) => {
+                assert_eq!(error.cause, LineError::Switch, "{fields:?}");
+                None
+            }
+            step => panic!("{step:?}"),
+        };
+        assert_eq!(found.as_deref(), protocol, "{fields:?}");
+    }
 }
 
 /// Valid and invalid heads.
