@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Client, Random, ReadError, Rows, Site, TIMEOUT, wait_until, without_privilege};
+use e2e::{Client, Random, ReadError, Rows, Site, TIMEOUT, tool, wait_until, without_privilege};
 
 /// Every request checks the disk.
 const AT_ONCE: &str = "[cache]\ncheck = \"0s\"\nmissing = \"0s\"";
@@ -307,6 +307,32 @@ fn does_not_check_the_disk_within_the_interval() {
     assert_eq!(client.get("/missing").status, 404);
     fs::write(server.root().join("missing"), "x").unwrap();
     assert_eq!(client.get("/missing").status, 404);
+}
+
+#[test]
+fn only_one_response_ends_short_when_a_file_is_overwritten() {
+    const SIZE: usize = 200_000;
+    for (protocol, flag, listener) in
+        [("HTTP/1.1", "--http1.1", ""), ("HTTP/2", "--http2-prior-knowledge", " http2")]
+    {
+        let listen = format!("listen = [\"127.0.0.1:0{listener}\"]\n");
+        let server = Site::new()
+            .config(&listen)
+            .config("workers = 1\ncompress = false\nprecompressed = []\n[cache]\ncheck = \"1h\"\nmissing = \"1h\"")
+            .file("big", vec![b'a'; SIZE])
+            .start();
+        let get = || {
+            let mut curl = tool("curl");
+            curl.args(["--silent", "--max-time", "10", flag, "--output", "-"]);
+            let output = curl.arg(server.url("/big")).output().expect("curl starts");
+            output.status.success().then_some(output.stdout)
+        };
+        assert!(get().is_some_and(|body| body == [b'a'; SIZE]), "{protocol}: the old file");
+        edit(&server.root().join("big"), [b'b'; SIZE]);
+        // It has the head of the old file.
+        assert!(get().is_none(), "{protocol}: it ends short");
+        assert!(get().is_some_and(|body| body == [b'b'; SIZE]), "{protocol}: the new file");
+    }
 }
 
 #[test]

@@ -86,6 +86,15 @@ pub struct PreparedRepresentation {
     pub content: Content,
 }
 
+impl PreparedRepresentation {
+    fn file(&self) -> Option<&OpenFile> {
+        match &self.content {
+            Content::Inline => None,
+            Content::File(file) | Content::Inflated(file) => Some(file),
+        }
+    }
+}
+
 /// Where the body of a representation is.
 #[derive(Clone)]
 pub enum Content {
@@ -115,7 +124,7 @@ impl Files {
                 Ok(entry)
             }
             (Ok(None), Some(entry)) => {
-                entry.checked_at.set(now);
+                entry.confirm(now);
                 Ok(entry)
             }
             // Sending the old entry needs neither a descriptor nor memory.
@@ -258,6 +267,18 @@ impl Entry {
             (None, Some(coding)) => path.with_suffix(coding.extension()),
             (Some(file), Some(coding)) => file.with_suffix(coding.extension()),
         }
+    }
+
+    /// A comparison with the disk at `now`, in seconds, has found no difference.
+    fn confirm(&self, now: i64) {
+        self.checked_at.set(now);
+        self.prepared.iter().filter_map(PreparedRepresentation::file).for_each(|file| file.confirm());
+    }
+
+    /// Whether one of its files has been found changed while it was sent.
+    #[inline]
+    pub(super) fn has_changed(&self) -> bool {
+        self.prepared.iter().filter_map(PreparedRepresentation::file).any(|file| file.has_changed())
     }
 
     /// The next request compares it with the disk.

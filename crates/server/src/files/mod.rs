@@ -233,7 +233,7 @@ impl Files {
         let age = now - entry.checked_at.get();
         match entry.resource {
             Resource::Missing => (0..self.missing_seconds).contains(&age),
-            _ => (0..self.check_seconds).contains(&age),
+            _ => (0..self.check_seconds).contains(&age) && !entry.has_changed(),
         }
     }
 

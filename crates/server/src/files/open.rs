@@ -18,6 +18,8 @@ use crate::sys::calls;
 /// the kernel, which is as long or longer, so that a stamp does not show every change within it.
 const COMPARED_FOR: u64 = 1000;
 
+const CHANGED: u64 = u64::MAX;
+
 /// The state of a file or folder. When it changes, so does its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
@@ -41,7 +43,7 @@ pub struct OpenFile {
     pub fd: Arc<OwnedFd>,
     /// Its stamp when the response head was written.
     pub stamp: Stamp,
-    /// When it was last found to have this stamp, by `clock::micros`. 0: not lately.
+    /// When it was last found to have this stamp, by `clock::micros`. 0: not lately. `CHANGED`: it had another one.
     compared_at: Cell<u64>,
     residence: Residence,
     disk: Rc<Disk>,
@@ -113,16 +115,31 @@ impl OpenFile {
             return true;
         }
         // The worker's loop calls this, so it must not wait for the disk.
-        stat(&self.fd, Wait::Never).is_ok_and(|(_, now)| {
+        let is_unchanged = stat(&self.fd, Wait::Never).is_ok_and(|(_, now)| {
             now.size > stamp.size || (now.size == stamp.size && now.modified == stamp.modified)
-        })
+        });
+        if !is_unchanged {
+            self.compared_at.set(CHANGED);
+        }
+        is_unchanged
+    }
+
+    /// Whether it was last found to have another stamp.
+    #[inline]
+    pub fn has_changed(&self) -> bool {
+        self.compared_at.get() == CHANGED
+    }
+
+    /// A lookup has found its stamp.
+    pub fn confirm(&self) {
+        self.compared_at.set(0);
     }
 
     /// As `is_unchanged`, but a comparison of a moment ago suffices: for bytes that are sent next. Bytes that were read
     /// earlier need `is_unchanged`.
     pub fn is_unchanged_lately(&self) -> bool {
-        let now = clock::micros();
-        if now.saturating_sub(self.compared_at.get()) < COMPARED_FOR {
+        let (now, compared_at) = (clock::micros(), self.compared_at.get());
+        if compared_at != CHANGED && now.saturating_sub(compared_at) < COMPARED_FOR {
             return true;
         }
         let is_unchanged = self.is_unchanged();
