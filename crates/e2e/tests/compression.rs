@@ -314,6 +314,7 @@ fn responses_of_scripts_are_compressed_if_they_gain() {
         ("coded", format!("{html}\\nContent-Encoding: x-own"), 5000),
         ("forbidden", format!("{html}\\nCache-Control: private, no-transform"), 5000),
         ("digest", format!("{html}\\nContent-Digest: sha-256=:AAAA:"), 5000),
+        ("repr-digest", format!("{html}\\nRepr-Digest: sha-256=:AAAA:"), 5000),
         ("part", format!("Status: 206\\n{html}\\nContent-Range: bytes 0-4999/9999"), 5000),
     ];
     let all = text(100_000);

@@ -35,7 +35,8 @@ const ENOUGH: usize = 16 * 1024;
 /// Fields that describe the bytes before they are encoded.
 const OTHER: [&str; 4] = ["date", "content-length", "accept-ranges", "etag"];
 /// A response with one of these is left alone: it is encoded, or a digest would not match (RFC 9530).
-const FINAL: [&str; 5] = ["content-encoding", "content-range", "content-digest", "digest", "content-md5"];
+const FINAL: [&str; 6] =
+    ["content-encoding", "content-range", "content-digest", "repr-digest", "digest", "content-md5"];
 
 /// The response in the coding that the client prefers, if its content gains by that.
 pub fn negotiated(
