@@ -179,6 +179,7 @@ impl Http1 {
 
     /// Rejects what a client sends without TLS where TLS is expected.
     pub fn reject_plaintext(&mut self, connections: &Connections, input: &[u8]) -> Output {
+        connections.services.clock.read();
         let response = fixed::rejection(&connections.services, None, Status::BAD_REQUEST, Some(PLAINTEXT));
         let output = self.reject_next(connections, input, &response);
         output.unwrap_or_else(|| self.reject_unread(connections, input, &response))
