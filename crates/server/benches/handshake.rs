@@ -66,7 +66,8 @@ fn measure(name: &str, site: &Path) {
         let tls = ServerTls::begin(&site, TlsSetup::new(material(), keys, tickets), None);
         tls.expect("it is valid").config().clone()
     };
-    let (signer, remote) = SignerProcess::start(&site, &material(), None, 1, || {}).expect("it starts");
+    let (signer, remote) =
+        SignerProcess::start(site.clone(), &material(), None, 1, || {}).expect("it starts");
     let servers = [server(KeySource::Files), server(remote)];
     let client = client();
     let pid = signer.pid().expect("it runs");

@@ -50,7 +50,6 @@ static MUST_RELEASE: AtomicBool = AtomicBool::new(false);
 
 /// What a serving process inherits from the master.
 pub struct GenerationSetup {
-    pub site: Site,
     /// `None`: the site has no TLS.
     pub tls: Option<TlsSetup>,
     /// The open folder of `taipan DIR`, which the serving user may be unable to reach by its path.
@@ -69,9 +68,9 @@ pub struct GenerationSetup {
 }
 
 /// Serves until the master ends the process, and returns the exit code. The process must have one thread.
-pub fn run(setup: GenerationSetup) -> u8 {
+pub fn run(site: Site, setup: GenerationSetup) -> u8 {
     let master = setup.master.try_clone();
-    match begin::begin(setup) {
+    match begin::begin(site, setup) {
         Ok(main) => main.run(),
         Err(lines) => {
             // The master may have ended.

@@ -24,10 +24,9 @@ use crate::{connection, limits, publishing, sys};
 const KEPT_HEAP: i32 = 1024 * 1024;
 
 /// Gives up privileges and starts the threads.
-pub(super) fn begin(setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
+pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread, Vec<String>> {
     let line = |text: String| vec![text];
     let GenerationSetup {
-        mut site,
         tls,
         folder,
         workers,

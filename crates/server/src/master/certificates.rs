@@ -146,7 +146,7 @@ impl Master {
             }
             Fork::Child => {
                 drop(ours);
-                self.release_in_child();
+                self.release_in_child(None);
                 if let Ok(errors) = errors {
                     log::write_to(errors, site.log.level.max(Level::Error));
                 }

@@ -74,6 +74,7 @@ pub(super) struct Tls {
     pub(super) tickets: Option<TicketSecrets>,
 }
 
+/// The resources of a change that is being prepared.
 pub(super) struct Preparation {
     pub(super) site: Site,
     pub(super) tls: Tls,
@@ -84,13 +85,16 @@ pub(super) struct Preparation {
     pub(super) cause: Cause,
 }
 
-/// A generation that is starting.
-struct Started {
-    generation: Pid,
-    loggers: Vec<LoggerPlan>,
-    /// The error log, for the master.
-    errors: Option<OpenSink>,
-    handoff: Option<OwnedFd>,
+/// A generation that is starting, in each of the two processes.
+enum Started {
+    Child(Box<GenerationSetup>),
+    Parent {
+        generation: Pid,
+        loggers: Vec<LoggerPlan>,
+        /// The error log, for the master.
+        errors: Option<OpenSink>,
+        handoff: Option<OwnedFd>,
+    },
 }
 
 pub(super) enum Cause {
@@ -100,6 +104,18 @@ pub(super) enum Cause {
     #[cfg_attr(not(feature = "acme"), allow(dead_code))]
     Renewal,
     Crash,
+}
+
+impl Preparation {
+    /// Drops descriptors and secrets in a forked child.
+    fn release(&mut self) {
+        let Preparation { site: _, tls, folder, sockets, sinks, cause } = self;
+        *tls = Tls::default();
+        *folder = None;
+        *sockets = Sockets::default();
+        sinks.clear();
+        *cause = Cause::Crash;
+    }
 }
 
 /// Why a generation has not been started.
@@ -198,13 +214,12 @@ impl Master {
         if self.site.is_none() {
             sockets.set_options(&site);
         }
-        self.preparation = Some(Preparation { site, tls, folder, sockets, sinks, cause });
-        let started = self.start_generation(workers, accounts);
-        let Some(Preparation { site, tls, sockets, cause, .. }) = self.preparation.take() else {
-            return Ok(());
-        };
+        let mut preparation = Preparation { site, tls, folder, sockets, sinks, cause };
+        let started = self.start_generation(&mut preparation, workers, accounts);
+        let Preparation { site, tls, sockets, cause, .. } = preparation;
         match started {
-            Ok(Started { generation, loggers, errors, handoff }) => {
+            Ok(Started::Child(setup)) => std::process::exit(generation::run(site, *setup).into()),
+            Ok(Started::Parent { generation, loggers, errors, handoff }) => {
                 let kill = KillTimer::start(Instant::now(), START_TIMEOUT);
                 let users = stamps_of_users(&site);
                 let change =
@@ -310,19 +325,19 @@ impl Master {
     /// What the generation needs for TLS, and the process that has its private keys. Errors: lines that say what to do.
     fn prepare_tls(
         &mut self,
+        preparation: &mut Preparation,
         workers: usize,
         accounts: &Accounts,
     ) -> Result<(Option<TlsSetup>, Option<SignerProcess>), Vec<String>> {
-        let prepared = self.preparation.as_ref().map(|p| (p.site.clone(), p.tls.clone()));
-        let Some((site, Tls { material: Some(material), tickets, .. })) = prepared else {
-            return Ok((None, None));
-        };
-        let (keys, signer) = match site.tls.private_keys {
+        let Some(material) = preparation.tls.material.clone() else { return Ok((None, None)) };
+        let tickets = preparation.tls.tickets.clone();
+        let (keys, signer) = match preparation.site.tls.private_keys {
             PrivateKeys::InGeneration => (KeySource::Files, None),
             PrivateKeys::InSigner => {
                 let identity = accounts.own.clone();
-                let release = || self.release_in_child();
-                let (signer, keys) = SignerProcess::start(&site, &material, identity, workers, release)?;
+                let site = preparation.site.clone();
+                let release = || self.release_in_child(Some(preparation));
+                let (signer, keys) = SignerProcess::start(site, &material, identity, workers, release)?;
                 (keys, Some(signer))
             }
         };
@@ -363,20 +378,25 @@ impl Master {
         Root::open(root).map(Some).map_err(|e| format!("cannot open {}: {e}", root.display()))
     }
 
-    fn start_generation(&mut self, workers: usize, accounts: Accounts) -> Result<Started, NotStarted> {
-        let place = self.place_of_cgroups();
-        let loggers = self.start_loggers(accounts.own.as_ref())?;
+    fn start_generation(
+        &mut self,
+        preparation: &mut Preparation,
+        workers: usize,
+        accounts: Accounts,
+    ) -> Result<Started, NotStarted> {
+        let place = place_of_cgroups(&preparation.site);
+        let loggers = self.start_loggers(preparation, accounts.own.as_ref())?;
         // First, so that pools do not inherit the channels that follow.
-        let pools = self.start_pools(accounts.own.as_ref(), &loggers)?;
-        let (spawner, spawners, complaint) = self.start_spawner(workers, &accounts, place)?;
+        let pools = self.start_pools(preparation, accounts.own.as_ref(), &loggers)?;
+        let (spawner, spawners, complaint) = self.start_spawner(preparation, workers, &accounts, place)?;
         if let Some(spawner) = spawner {
             // If the fork below fails, the spawner is killed.
             self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), START_TIMEOUT)));
         }
         let pools = self.join_pools(&pools, workers)?;
         // Behind those, which must not inherit the channels to the signer.
-        let (tls, signer) = self.prepare_tls(workers, &accounts).map_err(NotStarted::ByTls)?;
-        let zones = self.preparation.as_ref().and_then(|prepared| Zones::of(&prepared.site));
+        let (tls, signer) = self.prepare_tls(preparation, workers, &accounts).map_err(NotStarted::ByTls)?;
+        let zones = Zones::of(&preparation.site);
         let zones = zones.iter().flat_map(|zones| zones.list()).map(Zone::to_string).collect();
         let counters = self.counters.create(workers, zones)?;
         let (ours, theirs) = Channel::pair()?;
@@ -386,10 +406,9 @@ impl Master {
             }
             false => (None, None),
         };
-        let share = |p: &Preparation| p.sockets.per_worker(&p.site.listeners, workers);
-        let shares = self.preparation.as_ref().map(share);
+        let listeners = preparation.sockets.per_worker(&preparation.site.listeners, workers);
         // As late as possible, so that no other process has the pipes: a logger ends with its writers.
-        let mut sinks = self.preparation.as_mut().map_or_else(Vec::new, |p| std::mem::take(&mut p.sinks));
+        let mut sinks = std::mem::take(&mut preparation.sinks);
         self.connect_logs(&mut sinks, &loggers)?;
         match sys::fork()? {
             Fork::Parent(pid) => {
@@ -412,55 +431,45 @@ impl Master {
                 let errors = sinks.into_iter().next();
                 // One of its own: lines of two processes in one pipe could mix.
                 let errors = errors.and_then(|errors| self.open_log(errors.sink(), &loggers).ok());
-                Ok(Started { generation: pid, loggers, errors, handoff })
+                Ok(Started::Parent { generation: pid, loggers, errors, handoff })
             }
             Fork::Child => {
                 drop((ours, handoff, signer));
-                let prepared = self.preparation.take().map(|p| (p.site, p.tls.warnings, p.folder));
+                let folder = preparation.folder.take();
+                let warnings = std::mem::take(&mut preparation.tls.warnings);
                 let earlier = std::mem::replace(&mut self.counters, Counters::new(Vec::new(), None));
                 let ledger = earlier.into_ledger(counters);
                 let maintenance = self.acts.maintenance.clone();
-                self.release_in_child();
-                let code = prepared.zip(shares).map(|((site, warnings, folder), listeners)| {
-                    let workers = worker_sockets(&site, listeners, spawners, pools);
-                    generation::run(GenerationSetup {
-                        site,
-                        tls,
-                        folder,
-                        workers,
-                        sinks,
-                        identity: accounts.own,
-                        master: theirs,
-                        predecessor,
-                        warnings: complaint.into_iter().chain(warnings).collect(),
-                        ledger,
-                        maintenance,
-                    })
-                });
-                std::process::exit(code.unwrap_or(1).into())
+                self.release_in_child(Some(preparation));
+                Ok(Started::Child(Box::new(GenerationSetup {
+                    tls,
+                    folder,
+                    workers: worker_sockets(&preparation.site, listeners, spawners, pools),
+                    sinks,
+                    identity: accounts.own,
+                    master: theirs,
+                    predecessor,
+                    warnings: complaint.into_iter().chain(warnings).collect(),
+                    ledger,
+                    maintenance,
+                })))
             }
         }
-    }
-
-    /// The folder for the control groups of scripts. `None`: the site has none. Errors: why there can be none.
-    fn place_of_cgroups(&self) -> Result<Option<PathBuf>, String> {
-        let site = self.preparation.as_ref().map(|preparation| &preparation.site);
-        let scripts = site.filter(|site| site.has_scripts()).map(|site| &site.scripts);
-        scripts.and_then(|scripts| scripts.cgroups.as_ref()).map(cgroup::place).transpose()
     }
 
     /// Starts the spawner if the site has scripts. Also returns a channel for each worker, and a warning if scripts
     /// have no control groups.
     fn start_spawner(
         &mut self,
+        preparation: &mut Preparation,
         workers: usize,
         accounts: &Accounts,
         place: Result<Option<PathBuf>, String>,
     ) -> io::Result<(Option<SpawnerProcess>, Vec<Channel>, Option<String>)> {
-        let site = self.preparation.as_ref().map(|preparation| &preparation.site);
-        let Some(site) = site.filter(|site| site.has_scripts()) else {
+        let site = &preparation.site;
+        if !site.has_scripts() {
             return Ok((None, Vec::new(), None));
-        };
+        }
         let pairs = (0..workers).map(|_| Channel::pair()).collect::<io::Result<Vec<_>>>()?;
         let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let cgroups = place.and_then(|place| {
@@ -480,7 +489,7 @@ impl Master {
             Fork::Parent(pid) => Ok((Some(SpawnerProcess { pid, grace }), ours, complaint)),
             Fork::Child => {
                 drop(ours);
-                self.release_in_child();
+                self.release_in_child(Some(preparation));
                 // The spawner must not keep a rotated log file open.
                 if let Ok(stderr) = OpenSink::open(&Sink::Stderr) {
                     log::write_to(stderr, Level::Error);
@@ -490,8 +499,9 @@ impl Master {
         }
     }
 
-    /// Drops the master's resources in a forked child.
-    pub(super) fn release_in_child(&mut self) {
+    /// Drops the master's resources in a forked child, and those of a change that is being prepared.
+    pub(super) fn release_in_child(&mut self, preparation: Option<&mut Preparation>) {
+        preparation.map(Preparation::release);
         self.signals = None;
         if let Some(starter) = &mut self.starter {
             starter.release();
@@ -507,7 +517,6 @@ impl Master {
         self.loggers.clear();
         self.certificates.clear();
         self.tls = Tls::default();
-        self.preparation = None;
         self.change = None;
         self.queued_reload = None;
         // Their clients wait for the end of the stream, and so for each copy of its descriptor.
@@ -699,6 +708,12 @@ fn too_few_descriptors(allowed: u64, least: u64, workers: usize) -> String {
         "{allowed} descriptors are allowed (`ulimit -Hn`, LimitNOFILE), but this configuration needs {least} with \
          workers = {workers}; raise the limit, or lower `workers`"
     )
+}
+
+/// The folder for the control groups of scripts. `None`: the site has none. Errors: why there can be none.
+fn place_of_cgroups(site: &Site) -> Result<Option<PathBuf>, String> {
+    let wanted = site.scripts.cgroups.as_ref().filter(|_| site.has_scripts());
+    wanted.map(cgroup::place).transpose()
 }
 
 /// The sockets of each worker. `pools`: its channels, as `start_pools` orders them.

@@ -136,7 +136,7 @@ impl Master {
         let of_generation = |g: &Generation| g.pid == generation;
         let Some(at) = self.generations.iter().position(of_generation) else { return };
         let Some(mut signer) = self.generations[at].signer.take() else { return };
-        match signer.restart(|| self.release_in_child()) {
+        match signer.restart(|| self.release_in_child(None)) {
             Ok(()) => self.generations[at].signer = Some(signer),
             Err(lines) => {
                 self.helpers.extend(signer.pid().map(|pid| (pid, KillTimer::start(Instant::now(), GRACE))));

@@ -12,6 +12,7 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use site::endpoint::Resolution;
 use site::model::{Level, Sink, Site};
 
+use super::change::Preparation;
 use super::{Master, Phase};
 use crate::log::{self, OpenSink};
 use crate::logger::message::LoggerCommand;
@@ -78,18 +79,26 @@ impl LoggerPlan {
 
 impl Master {
     /// Starts the loggers of the site that is being prepared, as far as they do not run. Errors: of `fork`.
-    pub(super) fn start_loggers(&mut self, identity: Option<&Identity>) -> io::Result<Vec<LoggerPlan>> {
-        let site = self.preparation.as_ref().map(|preparation| &preparation.site);
-        let plans = site.map_or_else(Vec::new, |site| LoggerPlan::of(site, identity));
+    pub(super) fn start_loggers(
+        &mut self,
+        preparation: &mut Preparation,
+        identity: Option<&Identity>,
+    ) -> io::Result<Vec<LoggerPlan>> {
+        let plans = LoggerPlan::of(&preparation.site, identity);
         for plan in &plans {
             if !self.loggers.iter().any(|logger| logger.channel.is_some() && logger.plan == *plan) {
-                self.start_logger(plan, &plans)?;
+                self.start_logger(plan, &plans, Some(preparation))?;
             }
         }
         Ok(plans)
     }
 
-    fn start_logger(&mut self, plan: &LoggerPlan, plans: &[LoggerPlan]) -> io::Result<()> {
+    fn start_logger(
+        &mut self,
+        plan: &LoggerPlan,
+        plans: &[LoggerPlan],
+        preparation: Option<&mut Preparation>,
+    ) -> io::Result<()> {
         let (ours, theirs) = Channel::pair()?;
         let mut own = None;
         let errors = match plan.index(&plan.errors) {
@@ -110,7 +119,7 @@ impl Master {
             Fork::Child => {
                 drop(ours);
                 let LoggerPlan { targets, queue, resolution, identity, privileges, level, .. } = plan.clone();
-                self.release_in_child();
+                self.release_in_child(preparation);
                 if let Ok(errors) = errors.or_else(|_| OpenSink::open(&Sink::Stderr)) {
                     log::write_to(errors, level);
                 }
@@ -215,7 +224,7 @@ impl Master {
             if !plans.contains(&plan) {
                 continue;
             }
-            if let Err(error) = self.start_logger(&plan, &plans) {
+            if let Err(error) = self.start_logger(&plan, &plans, None) {
                 log::error(format_args!("cannot start the process that writes logs: {error}"));
                 self.restart_loggers = Some(Instant::now() + self.logger_limit.count(Instant::now()));
                 self.lost_loggers.push(plan);

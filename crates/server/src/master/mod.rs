@@ -57,7 +57,7 @@ use crate::process::supervisor::{KillTimer, RestartLimit};
 use crate::{start, sys, terminal};
 use acts::Acts;
 use certificates::CertificateKeeper;
-use change::{Cause, Change, Preparation, Tls};
+use change::{Cause, Change, Tls};
 use counters::Counters;
 use detach::Starter;
 use disconnects::RunningDisconnect;
@@ -150,8 +150,6 @@ struct Master {
     restart_loggers: Option<Instant>,
     /// Folders in which scripts have had control groups.
     cgroups: BTreeSet<PathBuf>,
-    /// The resources of a change that is being prepared: here, so that forked children can drop them.
-    preparation: Option<Preparation>,
     /// The change whose generation is starting.
     change: Option<Change>,
     /// Clients that have requested a reload during a change; `Some` without clients after a signal.
@@ -290,7 +288,6 @@ impl Master {
             logger_limit: RestartLimit::of_servers(),
             restart_loggers: None,
             cgroups: BTreeSet::new(),
-            preparation: None,
             change: None,
             queued_reload: None,
             counters: Counters::new(counters, history),

@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use site::model::{Level, Log, Site};
+use site::model::{Level, Site};
 use site::upstream::Upstream;
 
+use super::change::Preparation;
 use super::lifecycle::State;
 use super::loggers::LoggerPlan;
 use super::process::{Circumstances, PoolProcess, Service};
@@ -34,19 +35,18 @@ impl Master {
     /// forward proxy and of the names of clients. Errors: of `fork`, or there is no such user.
     pub(super) fn start_pools(
         &mut self,
+        preparation: &mut Preparation,
         identity: Option<&Identity>,
         loggers: &[LoggerPlan],
     ) -> io::Result<Vec<Pid>> {
-        let Some(site) = self.preparation.as_ref().map(|preparation| preparation.site.clone()) else {
-            return Ok(Vec::new());
-        };
+        let services: Vec<Service> = services(&preparation.site).collect();
         let mut pools = Vec::new();
-        for (index, service) in services(&site).enumerate() {
-            let circumstances = circumstances(&site, &service, identity)?;
+        for (index, service) in services.into_iter().enumerate() {
+            let circumstances = circumstances(&preparation.site, &service, identity)?;
             pools.push(match self.pool_of(&service, &circumstances) {
                 Some(pool) => pool.pid,
                 None => {
-                    let pid = self.start_pool(&site, index, service, circumstances, loggers)?;
+                    let pid = self.start_pool(preparation, index, service, circumstances, loggers)?;
                     self.drain_in_pool(pid);
                     pid
                 }
@@ -78,7 +78,7 @@ impl Master {
 
     fn start_pool(
         &mut self,
-        site: &Site,
+        preparation: &mut Preparation,
         index: usize,
         service: Service,
         circumstances: Circumstances,
@@ -86,8 +86,9 @@ impl Master {
     ) -> io::Result<Pid> {
         let (ours, theirs) = Channel::pair()?;
         let identity = circumstances.identity.clone();
-        let Log { error, level, .. } = &site.log;
-        let errors = self.open_log(error, loggers).or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
+        let errors = self
+            .open_log(&preparation.site.log.error, loggers)
+            .or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
         match sys::fork()? {
             Fork::Parent(pid) => {
                 let channel = Some(ours);
@@ -96,9 +97,10 @@ impl Master {
             }
             Fork::Child => {
                 drop(ours);
-                self.release_in_child();
+                self.release_in_child(Some(preparation));
+                let site = &preparation.site;
                 if let Ok(errors) = errors {
-                    log::write_to(errors, (*level).max(Level::Error));
+                    log::write_to(errors, site.log.level.max(Level::Error));
                 }
                 let code = match service {
                     Service::Application(_) => process::run(PoolSetup::of(site, index, theirs, identity)),

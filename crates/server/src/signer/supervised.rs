@@ -46,7 +46,7 @@ impl SignerProcess {
     /// Starts the signer for the certificates of a site. The new process calls `release` to close what it has
     /// inherited. Errors: lines that say what to do.
     pub fn start(
-        site: &Site,
+        site: Site,
         material: &Material,
         identity: Option<Identity>,
         workers: usize,
@@ -56,7 +56,7 @@ impl SignerProcess {
         let pairs = pairs.map_err(|e| vec![format!("{FAILED} cannot be reached: {e}")])?;
         let (mut ours, channels): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let mut signer = SignerProcess {
-            site: site.clone(),
+            site,
             identity,
             channels,
             keys: Vec::new(),
