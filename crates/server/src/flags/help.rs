@@ -105,7 +105,7 @@ pub(super) fn zsh() -> String {
         // A colon needs no escape between brackets.
         let help = flag.help.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]");
         let help = help.replace('\'', "'\\''");
-        let value = flag.value.map_or(String::new(), |v| format!(":{v}:_files"));
+        let value = flag.value().map_or(String::new(), |v| format!(":{v}:_files"));
         let names = match flag.short {
             Some(short) => format!("{{-{short},--{}}}", flag.long),
             None => format!("--{}", flag.long),
@@ -124,7 +124,7 @@ pub(super) fn fish() -> String {
     }
     for flag in FLAGS {
         let short = flag.short.map_or(String::new(), |c| format!(" -s {c}"));
-        let value = if flag.value.is_some() { " -r" } else { "" };
+        let value = if flag.value().is_some() { " -r" } else { "" };
         _ = writeln!(
             out,
             "complete -c taipan -l {}{short}{value} -d '{}'",
@@ -137,7 +137,7 @@ pub(super) fn fish() -> String {
 
 fn spelled(flag: &FlagRow) -> String {
     let short = flag.short.map_or(String::new(), |c| format!("-{c}, "));
-    let value = flag.value.map_or(String::new(), |v| format!(" {v}"));
+    let value = flag.value().map_or(String::new(), |v| format!(" {v}"));
     format!("{short}--{}{value}", flag.long)
 }
 

@@ -17,8 +17,8 @@ use site::model::Level;
 use site::watch::Filter;
 
 use super::table::{
-    BCRYPT_COST, COMMANDS, CONVERT, FLAGS, FOREIGN_COMMANDS, FOREIGN_FLAGS, FlagRow, Key, LEVEL_TIME, PASSWD,
-    PERSONALITIES, REPORT, RESOLVE, RETRY_AFTER, SHA_CRYPT_ROUNDS, WRAP,
+    BCRYPT_COST, COMMANDS, CommandKey, FLAGS, FOREIGN_COMMANDS, FOREIGN_FLAGS, FlagRow, Key, LEVEL_TIME,
+    PERSONALITIES, RETRY_AFTER, SHA_CRYPT_ROUNDS, Switch, Value,
 };
 use super::{
     Command, Document, Explain, Passwd, PasswdKind, PasswdTask, PasswordFrom, Presence, Report, Resolve,
@@ -30,7 +30,7 @@ use crate::process::ipc::{Form, Syntax};
 /// The arguments, before they are checked.
 #[derive(Default)]
 struct Given {
-    command: &'static str,
+    command: CommandKey,
     arguments: Vec<OsString>,
     config: Option<PathBuf>,
     dialect: Option<Dialect>,
@@ -69,9 +69,9 @@ struct Given {
 /// The flags of `passwd`. Those that exclude one another are in a list.
 #[derive(Default)]
 struct GivenPasswd {
-    tasks: Vec<Key>,
-    sources: Vec<Key>,
-    kinds: Vec<Key>,
+    tasks: Vec<Switch>,
+    sources: Vec<Switch>,
+    kinds: Vec<Switch>,
     cost: Option<usize>,
     rounds: Option<usize>,
     realm: Option<String>,
@@ -131,11 +131,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Arg::Value(value) => {
                 let named = COMMANDS.iter().find(|c| !c.name.is_empty() && value == c.name);
                 match named {
-                    Some(command) if first => given.command = command.name,
+                    Some(command) if first => given.command = command.key,
                     _ => given.arguments.push(value),
                 }
                 // The arguments behind the program belong to the program.
-                if given.command == WRAP && !given.arguments.is_empty() {
+                if given.command == CommandKey::Wrap && !given.arguments.is_empty() {
                     given.arguments.extend(parser.raw_args().map_err(usage)?);
                 }
                 first = false;
@@ -145,25 +145,18 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Arg::Short(c) => named(given.command, &typed, |flag| flag.short == Some(c))?,
         };
         match flag.key {
-            Key::Help => return Ok(Command::Help),
-            Key::Version => return Ok(Command::Version),
-            Key::Json => given.form = Form::Json,
-            Key::Once => given.top = TopMode::Once,
-            Key::Prometheus => given.syntax = Syntax::Prometheus,
-            Key::Confirm => given.confirm = true,
-            Key::Personality => return Err(UsageError(format!("{typed} has to be the first argument"))),
-            Key::PurgeAll => given.purges.push(What::All),
-            Key::Off => given.off = true,
-            key if flag.value.is_none() => given.passwd.mark(key),
-            key => given.set(key, &typed, parser.value().map_err(usage)?)?,
+            Key::Switch(Switch::Help) => return Ok(Command::Help),
+            Key::Switch(Switch::Version) => return Ok(Command::Version),
+            Key::Switch(switch) => given.switch(switch, &typed)?,
+            Key::Value(key, _) => given.set(key, &typed, parser.value().map_err(usage)?)?,
         }
         used.push((flag, typed));
     }
     if let Some((_, typed)) = used.iter().find(|(flag, _)| !flag.commands.contains(&given.command)) {
         given.unless_misspelt()?;
         let command = match given.command {
-            "" => "taipan without a command".to_owned(),
-            command => format!("taipan {command}"),
+            CommandKey::Serve => "taipan without a command".to_owned(),
+            command => format!("taipan {}", command.name()),
         };
         return Err(UsageError(format!("{typed} is not a flag of {command}; see taipan --help")));
     }
@@ -172,14 +165,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
 
 /// The flag of this command; else one of another command, whose name is in the error then.
 fn named(
-    command: &str,
+    command: CommandKey,
     typed: &str,
     is_named: impl Fn(&FlagRow) -> bool,
 ) -> Result<&'static FlagRow, UsageError> {
     let of_command = |flag: &&FlagRow| flag.commands.is_empty() || flag.commands.contains(&command);
     let mut all = FLAGS.iter().filter(|flag| is_named(flag));
     let first = all.clone().next();
-    if (command, typed) == (PASSWD, "-d") {
+    if (command, typed) == (CommandKey::Passwd, "-d") {
         return Err(UsageError("unknown flag -d; DES is too weak: leave it out for argon2id".to_owned()));
     }
     let is_foreign = || FOREIGN_FLAGS.iter().any(|(names, _)| names.contains(&typed));
@@ -191,14 +184,6 @@ fn named(
 }
 
 impl GivenPasswd {
-    fn mark(&mut self, key: Key) {
-        match key {
-            Key::Create | Key::Delete | Key::Verify | Key::Print => self.tasks.push(key),
-            Key::Stdin | Key::Batch => self.sources.push(key),
-            key => self.kinds.push(key),
-        }
-    }
-
     fn command(self, arguments: Vec<OsString>) -> Result<Passwd, UsageError> {
         let task = only(&self.tasks, "give one of -c, -D, -n and -v")?;
         let source = only(&self.sources, "give -i or -b, not both")?;
@@ -209,15 +194,15 @@ impl GivenPasswd {
                 .ok_or_else(|| UsageError(format!("passwd needs {what}: taipan passwd FILE USER")))
         };
         let task = match task {
-            Some(Key::Print) => PasswdTask::Print,
-            Some(Key::Create) => PasswdTask::Create(take("a file")?.into()),
-            Some(Key::Delete) => PasswdTask::Delete(take("a file")?.into()),
-            Some(Key::Verify) => PasswdTask::Verify(take("a file")?.into()),
+            Some(Switch::Print) => PasswdTask::Print,
+            Some(Switch::Create) => PasswdTask::Create(take("a file")?.into()),
+            Some(Switch::Delete) => PasswdTask::Delete(take("a file")?.into()),
+            Some(Switch::Verify) => PasswdTask::Verify(take("a file")?.into()),
             _ => PasswdTask::Set(take("a file")?.into()),
         };
         let user = text(take("a user")?)?;
         let password = match source {
-            Some(Key::Stdin) => PasswordFrom::Stdin,
+            Some(Switch::Stdin) => PasswordFrom::Stdin,
             Some(_) => PasswordFrom::Argument(text(take("a password behind the user, because of -b")?)?),
             None => PasswordFrom::Terminal,
         };
@@ -230,25 +215,25 @@ impl GivenPasswd {
 
     fn kind(self) -> Result<PasswdKind, UsageError> {
         let kind = only(&self.kinds, "give one kind of hash")?;
-        if self.cost.is_some() && kind != Some(Key::Bcrypt) {
+        if self.cost.is_some() && kind != Some(Switch::Bcrypt) {
             return Err(UsageError("-C is for bcrypt; add -B".into()));
         }
-        if self.rounds.is_some() && !matches!(kind, Some(Key::Sha512 | Key::Sha256)) {
+        if self.rounds.is_some() && !matches!(kind, Some(Switch::Sha512 | Switch::Sha256)) {
             return Err(UsageError("-r is for SHA-crypt; add -5 or -2".into()));
         }
         let rounds = self.rounds.unwrap_or(SHA_CRYPT_ROUNDS) as u32;
         Ok(match (self.realm, kind) {
             (Some(realm), None) => PasswdKind::Digest(realm, &[Algorithm::Sha256]),
-            (Some(realm), Some(Key::Hash(NewHash::Apr1))) => PasswdKind::Digest(realm, &Algorithm::ALL),
+            (Some(realm), Some(Switch::Hash(NewHash::Apr1))) => PasswdKind::Digest(realm, &Algorithm::ALL),
             (Some(_), Some(_)) => {
                 return Err(UsageError("with --digest, only -m says which hash to write".into()));
             }
-            (None, Some(Key::Bcrypt)) => {
+            (None, Some(Switch::Bcrypt)) => {
                 PasswdKind::Hash(NewHash::Bcrypt { cost: self.cost.unwrap_or(BCRYPT_COST) as u32 })
             }
-            (None, Some(Key::Sha512)) => PasswdKind::Hash(NewHash::Sha512Crypt { rounds }),
-            (None, Some(Key::Sha256)) => PasswdKind::Hash(NewHash::Sha256Crypt { rounds }),
-            (None, Some(Key::Hash(kind))) => PasswdKind::Hash(kind),
+            (None, Some(Switch::Sha512)) => PasswdKind::Hash(NewHash::Sha512Crypt { rounds }),
+            (None, Some(Switch::Sha256)) => PasswdKind::Hash(NewHash::Sha256Crypt { rounds }),
+            (None, Some(Switch::Hash(kind))) => PasswdKind::Hash(kind),
             (None, _) => PasswdKind::Hash(NewHash::Argon2id),
         })
     }
@@ -276,10 +261,12 @@ fn socket_address(value: OsString) -> Result<SocketAddr, UsageError> {
 }
 
 /// The only one of flags that exclude one another.
-fn only(keys: &[Key], otherwise: &str) -> Result<Option<Key>, UsageError> {
-    match keys {
-        [first, rest @ ..] if rest.iter().any(|key| key != first) => Err(UsageError(otherwise.to_owned())),
-        keys => Ok(keys.first().copied()),
+fn only(switches: &[Switch], otherwise: &str) -> Result<Option<Switch>, UsageError> {
+    match switches {
+        [first, rest @ ..] if rest.iter().any(|switch| switch != first) => {
+            Err(UsageError(otherwise.to_owned()))
+        }
+        switches => Ok(switches.first().copied()),
     }
 }
 
@@ -321,81 +308,106 @@ impl Given {
         Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
     }
 
-    fn set(&mut self, key: Key, typed: &str, value: OsString) -> Result<(), UsageError> {
+    /// Errors: it cannot be used here.
+    fn switch(&mut self, switch: Switch, typed: &str) -> Result<(), UsageError> {
+        match switch {
+            Switch::Json => self.form = Form::Json,
+            Switch::Once => self.top = TopMode::Once,
+            Switch::Prometheus => self.syntax = Syntax::Prometheus,
+            Switch::Confirm => self.confirm = true,
+            Switch::PurgeAll => self.purges.push(What::All),
+            Switch::Off => self.off = true,
+            Switch::Create | Switch::Delete | Switch::Verify | Switch::Print => {
+                self.passwd.tasks.push(switch);
+            }
+            Switch::Stdin | Switch::Batch => self.passwd.sources.push(switch),
+            Switch::Hash(_) | Switch::Bcrypt | Switch::Sha512 | Switch::Sha256 => {
+                self.passwd.kinds.push(switch);
+            }
+            Switch::Personality => {
+                return Err(UsageError(format!("{typed} has to be the first argument")));
+            }
+            // The parser ends with them.
+            Switch::Help | Switch::Version => {}
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: Value, typed: &str, value: OsString) -> Result<(), UsageError> {
         match key {
-            Key::Config => self.config = Some(value.into()),
-            Key::Dialect => self.dialect = Some(dialect(value)?),
-            Key::Root => self.root = Some(value.into()),
-            Key::Listen => self.listen.push(text(value)?),
-            Key::Header => self.fields.push(text(value)?),
-            Key::From => self.from = Some(ip_address(value)?),
-            Key::To => self.to = Some(server_address(value)?),
-            Key::PurgeHost => self.purge_host = Some(text(value)?),
-            Key::PurgePrefix => self.purges.push(What::Prefix(url_path(&text(value)?)?)),
-            Key::RetryAfter => self.retry_after = Some(time(value, typed)?),
-            Key::Client => self.client = Some(Clients::parse(&text(value)?).map_err(UsageError)?),
-            Key::For => self.time = Some(time(value, typed)?),
-            Key::Watch(part) => self.filter.add(part, &text(value)?).map_err(UsageError)?,
-            Key::PurgeTag => self.purges.push(What::Tag(text(value)?)),
-            Key::AccessLog => self.access_log = Some(text(value)?),
-            Key::Workers => self.workers = Some(number(value, typed, 1..=1024)?),
-            Key::Timeout => self.timeout = Some(number(value, typed, 1..=3600)? as u64),
-            Key::User => self.user = Some(text(value)?),
-            Key::Tls => self.tls.push(host_name(value)?),
-            Key::Socket => self.socket = Some(text(value)?),
-            Key::Processes => self.processes = Some(number(value, typed, 1..=1024)?),
-            Key::Folder => self.folders.push(value.into()),
-            Key::Html => self.html = Some(value.into()),
-            Key::Names => self.names = Some(value.into()),
-            Key::Split => self.split = Some(value.into()),
-            Key::Jobs => self.jobs = Some(number(value, typed, 1..=1024)?),
-            Key::Dns => self.dns = Some(socket_address(value)?),
-            Key::Cost => self.passwd.cost = Some(number(value, typed, Bounds::COST)?),
-            Key::Rounds => self.passwd.rounds = Some(number(value, typed, Bounds::ROUNDS)?),
-            Key::Digest => self.passwd.realm = Some(text(value)?),
-            // They have no value.
-            _ => {}
+            Value::Config => self.config = Some(value.into()),
+            Value::Dialect => self.dialect = Some(dialect(value)?),
+            Value::Root => self.root = Some(value.into()),
+            Value::Listen => self.listen.push(text(value)?),
+            Value::Header => self.fields.push(text(value)?),
+            Value::From => self.from = Some(ip_address(value)?),
+            Value::To => self.to = Some(server_address(value)?),
+            Value::PurgeHost => self.purge_host = Some(text(value)?),
+            Value::PurgePrefix => self.purges.push(What::Prefix(url_path(&text(value)?)?)),
+            Value::RetryAfter => self.retry_after = Some(time(value, typed)?),
+            Value::Client => self.client = Some(Clients::parse(&text(value)?).map_err(UsageError)?),
+            Value::For => self.time = Some(time(value, typed)?),
+            Value::Watch(part) => self.filter.add(part, &text(value)?).map_err(UsageError)?,
+            Value::PurgeTag => self.purges.push(What::Tag(text(value)?)),
+            Value::AccessLog => self.access_log = Some(text(value)?),
+            Value::Workers => self.workers = Some(number(value, typed, 1..=1024)?),
+            Value::Timeout => self.timeout = Some(number(value, typed, 1..=3600)? as u64),
+            Value::User => self.user = Some(text(value)?),
+            Value::Tls => self.tls.push(host_name(value)?),
+            Value::Socket => self.socket = Some(text(value)?),
+            Value::Processes => self.processes = Some(number(value, typed, 1..=1024)?),
+            Value::Folder => self.folders.push(value.into()),
+            Value::Html => self.html = Some(value.into()),
+            Value::Names => self.names = Some(value.into()),
+            Value::Split => self.split = Some(value.into()),
+            Value::Jobs => self.jobs = Some(number(value, typed, 1..=1024)?),
+            Value::Dns => self.dns = Some(socket_address(value)?),
+            Value::Cost => self.passwd.cost = Some(number(value, typed, Bounds::COST)?),
+            Value::Rounds => self.passwd.rounds = Some(number(value, typed, Bounds::ROUNDS)?),
+            Value::Digest => self.passwd.realm = Some(text(value)?),
         }
         Ok(())
     }
 
     fn command(self) -> Result<Command, UsageError> {
         match self.command {
-            "check" => self.check(),
-            CONVERT => self.convert(),
-            "certificates" => self.certificates(),
-            "reload" => self.control(Request::Reload),
-            "upgrade" => self.control(Request::Upgrade),
-            "stats" => {
+            CommandKey::Serve => self.serve(),
+            CommandKey::Check => self.check(),
+            CommandKey::Convert => self.convert(),
+            CommandKey::Certificates => self.certificates(),
+            CommandKey::Reload => self.control(Request::Reload),
+            CommandKey::Upgrade => self.control(Request::Upgrade),
+            CommandKey::Stats => {
                 let form = self.form;
                 self.control(Request::Stats(form))
             }
-            "top" => self.top(),
-            "metrics" => {
+            CommandKey::Top => self.top(),
+            CommandKey::Metrics => {
                 let syntax = self.syntax;
                 self.control(Request::Stats(Form::Metrics(syntax)))
             }
-            "purge" => self.purge(),
-            "reopen" => self.control(Request::Reopen),
-            "log-level" => self.log_level(),
-            "maintenance" => self.maintenance(),
-            "disconnect" => self.disconnect(),
-            "watch" => self.watch(),
-            "drain" => self.drain(DrainChange::Drain),
-            "undrain" => self.drain(DrainChange::Undrain),
-            "explain" => self.explain(),
-            "healthcheck" => self.healthcheck(),
-            WRAP => self.wrap(),
-            PASSWD => Ok(Command::Passwd(self.passwd.command(self.arguments)?)),
-            REPORT => Ok(Command::Report(Report { files: inputs(self.arguments), html: self.html })),
-            RESOLVE => Ok(self.resolve()),
-            "generate" => self.generate(),
-            "help" => Ok(Command::Help),
-            "version" => {
+            CommandKey::Purge => self.purge(),
+            CommandKey::Reopen => self.control(Request::Reopen),
+            CommandKey::LogLevel => self.log_level(),
+            CommandKey::Maintenance => self.maintenance(),
+            CommandKey::Disconnect => self.disconnect(),
+            CommandKey::Watch => self.watch(),
+            CommandKey::Drain => self.drain(DrainChange::Drain),
+            CommandKey::Undrain => self.drain(DrainChange::Undrain),
+            CommandKey::Explain => self.explain(),
+            CommandKey::Healthcheck => self.healthcheck(),
+            CommandKey::Wrap => self.wrap(),
+            CommandKey::Passwd => Ok(Command::Passwd(self.passwd.command(self.arguments)?)),
+            CommandKey::Report => {
+                Ok(Command::Report(Report { files: inputs(self.arguments), html: self.html }))
+            }
+            CommandKey::Resolve => Ok(self.resolve()),
+            CommandKey::Generate => self.generate(),
+            CommandKey::Help => Ok(Command::Help),
+            CommandKey::Version => {
                 self.exactly(0, "version takes no argument")?;
                 Ok(Command::Version)
             }
-            _ => self.serve(),
         }
     }
 
@@ -552,7 +564,7 @@ impl Given {
     fn unless_misspelt(&self) -> Result<(), UsageError> {
         let Some(name) = self.arguments.first().and_then(|first| first.to_str()) else { return Ok(()) };
         match advice(name) {
-            Some(advice) if self.command.is_empty() => {
+            Some(advice) if self.command == CommandKey::Serve => {
                 Err(UsageError(format!("there is no command {name}; {advice}")))
             }
             _ => Ok(()),
@@ -644,7 +656,6 @@ fn url_path(given: &str) -> Result<String, UsageError> {
     Ok(query.map_or_else(|| name.clone().into_owned(), |query| format!("{name}?{query}")))
 }
 
-/// The name of a host, without a port.
 fn ip_address(value: OsString) -> Result<IpAddr, UsageError> {
     let address = text(value)?;
     let wrong = |_| UsageError(format!("\"{}\" is not an IP address", address.escape_debug()));
@@ -658,6 +669,7 @@ fn server_address(value: OsString) -> Result<HostAddress, UsageError> {
     HostAddress::parse(&address).ok_or_else(wrong)
 }
 
+/// The name of a host, without a port.
 fn host_name(value: OsString) -> Result<String, UsageError> {
     let name = text(value)?;
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
