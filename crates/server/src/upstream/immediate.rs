@@ -91,8 +91,7 @@ struct Outstanding {
     route: RouteId,
     /// `None`: the driver has it, or it is in its pool again.
     connection: Option<Box<PooledConnection>>,
-    /// The ID of the request on its connection. `None`: the connection speaks HTTP.
-    fastcgi: Option<RequestId>,
+    wire: Wire,
     /// What the connection has not taken at once.
     unsent: Vec<u8>,
     /// Bytes of the response. Empty: the connection may have ended.
@@ -106,10 +105,17 @@ struct Outstanding {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
+/// The protocol of a connection, and how a request is found on it.
+#[derive(Clone, Copy)]
+pub enum Wire {
+    Http,
+    FastCgi(RequestId),
+}
+
 /// What the driver goes on with.
 pub struct Rest {
     pub connection: Box<PooledConnection>,
-    pub fastcgi: Option<RequestId>,
+    pub wire: Wire,
     pub unsent: Vec<u8>,
     pub received: Vec<u8>,
     pub began: Instant,
@@ -146,7 +152,7 @@ impl SentRequest {
         let mut connection = pool.take_ready(Choice::Any, &[], Check::Events)?;
         let mut bytes = upstreams.outgoing.take();
         bytes.clear();
-        let Some(fastcgi) = write(services, upstream, script, outgoing, &mut connection, &mut bytes) else {
+        let Some(wire) = write(services, upstream, script, outgoing, &mut connection, &mut bytes) else {
             connection.release();
             return None;
         };
@@ -175,7 +181,7 @@ impl SentRequest {
             host,
             route: planned.route,
             connection: Some(connection),
-            fastcgi,
+            wire,
             unsent,
             received: Vec::new(),
             began,
@@ -237,7 +243,7 @@ impl Outstanding {
         let age = Duration::from_micros(clock::micros().saturating_sub(self.began));
         let now = Instant::now();
         let began = now.checked_sub(age).unwrap_or(now);
-        Some(Rest { connection, fastcgi: self.fastcgi, unsent, received, began, attempt })
+        Some(Rest { connection, wire: self.wire, unsent, received, began, attempt })
     }
 
     fn upstream_log(&self, services: &Services) -> UpstreamLog {
@@ -282,7 +288,7 @@ impl Outstanding {
         if persistence == Persistence::KeepAlive
             && let Some(mut connection) = self.connection.take()
         {
-            if let Some(id) = self.fastcgi {
+            if let Wire::FastCgi(id) = self.wire {
                 fastcgi::end(&mut connection, id);
             }
             connection.finish();
@@ -318,9 +324,9 @@ impl Outstanding {
     ) -> Option<(Response, Persistence)> {
         let services = &upstreams.services;
         let space = std::mem::take(section);
-        let WholeResponse { head, content, persistence } = match self.fastcgi {
-            Some(id) => fastcgi::response(self.connection.as_ref()?, id, space, received)?,
-            None => http::response(space, received)?,
+        let WholeResponse { head, content, persistence } = match self.wire {
+            Wire::FastCgi(id) => fastcgi::response(self.connection.as_ref()?, id, space, received)?,
+            Wire::Http => http::response(space, received)?,
         };
         let (route, upstream) = (self.route(services), self.upstream(services)?);
         let has_failed = upstream.health.failure_status.contains(head.status);
@@ -332,7 +338,7 @@ impl Outstanding {
         buffer.reserve(received.len() + OWN_BYTES);
         let writer = HeadWriter::over(buffer, services, Some(route), head.status);
         let mut writer = write_fields(writer, &head, |known, value| {
-            let known = known.filter(|_| self.fastcgi.is_none())?;
+            let known = known.filter(|_| matches!(self.wire, Wire::Http))?;
             forwarding.response_field(known, std::str::from_utf8(value).ok()?, upstream, "")
         });
         if head.status.allows_body() {
@@ -369,7 +375,9 @@ impl Drop for Outstanding {
         // It has had a request.
         if let Some(mut connection) = self.connection.take() {
             // Within a record, no other can be sent. Closing the connection has the same effect.
-            if let Some(id) = self.fastcgi.filter(|_| self.unsent.is_empty()) {
+            if let Wire::FastCgi(id) = self.wire
+                && self.unsent.is_empty()
+            {
                 let record = fastcgi::abort(&mut connection, id);
                 _ = connection.stream.poll_send(&mut Context::from_waker(Waker::noop()), &record, &mut 0);
             }
@@ -378,7 +386,7 @@ impl Drop for Outstanding {
     }
 }
 
-/// Appends the whole request. Returns its ID, if the connection speaks FastCGI. `None`: the request cannot be sent.
+/// Appends the whole request. `None`: it cannot be sent.
 fn write(
     services: &Services,
     upstream: &Upstream,
@@ -386,13 +394,13 @@ fn write(
     outgoing: &Outgoing<'_>,
     connection: &mut PooledConnection,
     out: &mut Vec<u8>,
-) -> Option<Option<RequestId>> {
+) -> Option<Wire> {
     let length = outgoing.head.framing.empty_length();
     if upstream.protocol == Protocol::FastCgi {
-        return fastcgi::write(services, script, outgoing, length, connection, out).map(Some);
+        return fastcgi::write(services, script, outgoing, length, connection, out).map(Wire::FastCgi);
     }
     http::write(script, outgoing, length, out);
-    Some(None)
+    Some(Wire::Http)
 }
 
 /// What the connection has not taken of `bytes`. `None`: it has failed.

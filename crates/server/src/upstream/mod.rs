@@ -59,7 +59,7 @@ use self::head::HeadParser;
 use self::hedge::Hedger;
 use self::http::Http;
 use self::http2::Http2;
-use self::immediate::{Rest, SentRequest, SentRequests};
+use self::immediate::{Rest, SentRequest, SentRequests, Wire};
 use self::interim::Interims;
 use self::permission::BreakerPermit;
 use self::request::{Message, Program, Repeats, UpstreamRequest};
@@ -432,11 +432,13 @@ impl Attempt {
 
     fn resume(application: &Application<'_>, rest: Rest) -> Attempt {
         let &Application { services, request, .. } = application;
-        let Rest { connection, fastcgi, unsent, received, began, attempt } = rest;
+        let Rest { connection, wire, unsent, received, began, attempt } = rest;
         let (endpoint, endpoint_name) = (connection.endpoint(), connection.endpoint_name());
-        let transport: Box<dyn Transport> = match fastcgi {
-            Some(id) => Box::new(FastCgi::begun(services, connection, id, unsent, received, &request.label)),
-            None => Box::new(Http::begun(services, connection, unsent, received)),
+        let transport: Box<dyn Transport> = match wire {
+            Wire::FastCgi(id) => {
+                Box::new(FastCgi::begun(services, connection, id, unsent, received, &request.label))
+            }
+            Wire::Http => Box::new(Http::begun(services, connection, unsent, received)),
         };
         Attempt { endpoint, endpoint_name, transport, began, log: attempt }
     }
