@@ -184,8 +184,8 @@ impl Response {
         }
     }
 
-    /// Logs errors, and gives the bytes of the response. `None`: there are none, and more will come.
-    fn on_data(&mut self, data: StreamData) -> Option<Option<Vec<u8>>> {
+    /// Logs errors, and gives the bytes of the response.
+    fn on_data(&mut self, data: StreamData) -> Vec<u8> {
         let Response { label, errors, .. } = self;
         let log = |line: &str| log::script(format_args!("{label}: {line}"));
         if !data.stderr.is_empty() {
@@ -208,11 +208,7 @@ impl Response {
         }
         let is_whole = matches!(data.end, Some(StreamEnd::Whole(..)));
         self.has_begun |= is_whole || !data.stdout.is_empty() || !data.stderr.is_empty();
-        match (data.stdout.is_empty(), self.exit) {
-            (false, _) => Some(Some(data.stdout)),
-            (true, Some(_)) => Some(None),
-            (true, None) => None,
-        }
+        data.stdout
     }
 }
 
@@ -274,8 +270,9 @@ impl Transport for FastCgi {
                 return Poll::Ready(Ok(None));
             }
             let data = ready!(self.poll_data(cx))?;
-            if let Some(bytes) = self.response.borrow_mut().on_data(data) {
-                return Poll::Ready(Ok(bytes));
+            let bytes = self.response.borrow_mut().on_data(data);
+            if !bytes.is_empty() {
+                return Poll::Ready(Ok(Some(bytes)));
             }
         }
         cx.waker().wake_by_ref();
