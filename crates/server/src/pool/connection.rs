@@ -28,6 +28,14 @@ pub enum Check {
     Events,
 }
 
+/// Whether a connection was idle or had a request before: then its endpoint may have closed it in the meantime.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reuse {
+    #[default]
+    New,
+    Reused,
+}
+
 /// A connection to an endpoint. Dropping it closes it, and returns its lease.
 pub struct PooledConnection {
     pub stream: Rc<Stream>,
@@ -121,9 +129,8 @@ impl PooledConnection {
         &self.endpoint_address
     }
 
-    /// True for a connection that was idle. Its endpoint may have closed it meanwhile.
-    pub fn is_reused(&self) -> bool {
-        self.was_idle || self.requests > 0
+    pub fn reuse(&self) -> Reuse {
+        if self.was_idle || self.requests > 0 { Reuse::Reused } else { Reuse::New }
     }
 
     /// The endpoint could not be reached, or has not responded as it should.

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::connection::Idle;
 use super::message::EndpointId;
 use super::selection::EndpointEntry;
-use super::{Pool, PooledConnection, Reporter, Stream};
+use super::{Pool, PooledConnection, Reporter, Reuse, Stream};
 use crate::tasks::spawn_local;
 
 /// Bytes of the head of a response, with 32 for each field.
@@ -61,8 +61,8 @@ pub struct Http2Stream {
     pub sender: SendRequest<Bytes>,
     connection: Rc<Http2Connection>,
     has_response: Cell<bool>,
-    /// Streams were opened on the connection before this one.
-    is_reused: bool,
+    /// Whether streams were opened on the connection before this one.
+    reuse: Reuse,
 }
 
 impl Http2Connection {
@@ -137,13 +137,13 @@ impl Http2Connection {
     fn open(self: &Rc<Http2Connection>, sender: SendRequest<Bytes>) -> Http2Stream {
         self.streams.set(self.streams.get() + 1);
         self.entry.in_flight.update(|count| count + 1);
-        let mut is_reused = false;
+        let mut reuse = Reuse::New;
         if let Some(lease) = &mut *self.lease.borrow_mut() {
-            is_reused = lease.requests > 0;
+            reuse = if lease.requests > 0 { Reuse::Reused } else { Reuse::New };
             lease.requests += 1;
             lease.entry.requests.update(|count| count + 1);
         }
-        Http2Stream { sender, connection: self.clone(), has_response: Cell::new(false), is_reused }
+        Http2Stream { sender, connection: self.clone(), has_response: Cell::new(false), reuse }
     }
 
     /// It gets no more requests, and ends with its streams.
@@ -193,9 +193,8 @@ impl Http2Stream {
         &self.connection.endpoint_address
     }
 
-    /// Had the connection a request before? Then its endpoint may have closed it meanwhile.
-    pub fn is_reused(&self) -> bool {
-        self.is_reused
+    pub fn reuse(&self) -> Reuse {
+        self.reuse
     }
 
     pub fn on_response(&self) {

@@ -54,7 +54,7 @@ use crate::stats::{BreakerSnapshot, EndpointSnapshot};
 use crate::tls::{ClientTls, Offer};
 use acquisitions::Acquisitions;
 use breaker::CircuitBreaker;
-pub use connection::{Check, PooledConnection, Reporter};
+pub use connection::{Check, PooledConnection, Reporter, Reuse};
 use endpoint_table::EndpointTable;
 use http2::{Http2Connection, Http2Stream};
 pub use message::PoolError;

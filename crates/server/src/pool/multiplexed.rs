@@ -16,7 +16,7 @@ use script::fastcgi::{Multiplexing, Persistence, ProtocolStatus, RequestId, Role
 use site::memory;
 
 use super::message::EndpointId;
-use super::{Checkout, Pool, PooledConnection};
+use super::{Checkout, Pool, PooledConnection, Reuse};
 use crate::buffer::append;
 use crate::services::Services;
 use crate::tasks::spawn_local;
@@ -39,8 +39,8 @@ pub struct SharedConnection {
     inboxes: RefCell<Vec<Rc<Inbox>>>,
     /// Streams whose request is still to be sent.
     reserved: Cell<u16>,
-    /// Was it kept from an earlier request, and has nothing been sent on it since?
-    is_reused: Cell<bool>,
+    /// That of the next request on it. Behind the first one, the connection is known to be open.
+    reuse: Cell<Reuse>,
     /// Wakes the task that sends and receives.
     task: RefCell<Option<Waker>>,
     /// Streams that wait until they may write.
@@ -75,8 +75,7 @@ struct Inbox {
     id: RequestId,
     /// Where the head of the request ends, in bytes since the connection was opened.
     head_end: u64,
-    /// Is this the first request on a connection that was kept?
-    is_reused: bool,
+    reuse: Reuse,
     received: RefCell<StreamData>,
     has_response: Cell<bool>,
     reader: RefCell<Option<Waker>>,
@@ -104,7 +103,7 @@ impl SharedConnection {
         let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
         let endpoint_name = connection.endpoint_name();
         let endpoint_address = connection.endpoint_address().clone();
-        let (mut unsent, is_reused) = (Unsent::default(), Cell::new(connection.is_reused()));
+        let (mut unsent, reuse) = (Unsent::default(), Cell::new(connection.reuse()));
         connection.fastcgi.get_or_insert_with(|| {
             let mut client = Client::new(pool.multiplex.get());
             client.set_concurrency(1);
@@ -120,7 +119,7 @@ impl SharedConnection {
             unsent: RefCell::new(unsent),
             inboxes: RefCell::default(),
             reserved: Cell::new(0),
-            is_reused,
+            reuse,
             task: RefCell::default(),
             writers: RefCell::default(),
         });
@@ -255,7 +254,7 @@ impl SharedConnection {
     fn fail(&self, error: Option<ClientError>) {
         let Some(connection) = self.connection.take() else { return };
         for inbox in self.inboxes.take() {
-            if !inbox.has_response.get() && !inbox.is_reused {
+            if !inbox.has_response.get() && inbox.reuse == Reuse::New {
                 connection.report_failure("it has closed the connection");
             }
             inbox.received.borrow_mut().end = Some(StreamEnd::Broken(error));
@@ -360,9 +359,12 @@ impl FastCgiStream {
         &self.connection.endpoint_address
     }
 
-    /// Is this the first request on a connection that was kept? Then its endpoint may have closed it meanwhile.
-    pub fn is_reused(&self) -> bool {
-        matches!(&self.state, StreamState::Open(inbox) if inbox.is_reused)
+    /// Only the first request on a connection that was kept reuses it.
+    pub fn reuse(&self) -> Reuse {
+        match &self.state {
+            StreamState::Open(inbox) => inbox.reuse,
+            StreamState::Reserved | StreamState::Lost => Reuse::New,
+        }
     }
 
     /// Sends the request, without its body. To be called once.
@@ -386,7 +388,7 @@ impl FastCgiStream {
                 let inbox = Rc::new(Inbox {
                     id,
                     head_end,
-                    is_reused: shared.is_reused.take(),
+                    reuse: shared.reuse.take(),
                     received: RefCell::default(),
                     has_response: Cell::default(),
                     reader: RefCell::default(),

@@ -304,7 +304,8 @@ impl Transport for FastCgi {
             Path::Exclusive(connection, _) => connection.at_another(),
             // The task of the connection reports its failure to the pool.
             Path::Multiplexed(stream) => stream.borrow().as_ref().map_or(Retry::Never, |stream| {
-                Retry::at_another(stream.endpoint(), stream.is_reused(), Sent::Something)
+                let (endpoint, connection) = (stream.endpoint(), stream.reuse());
+                Retry::AtAnother { endpoint, connection, sent: Sent::Something }
             }),
         }
     }

@@ -24,7 +24,7 @@ use super::http::Http;
 use super::transport::{ReadError, Retry, Sent, Transport};
 use crate::pool::http2::{Http2Connection, Http2Stream, Protocol, handshake};
 use crate::pool::message::EndpointId;
-use crate::pool::{PooledConnection, Reporter};
+use crate::pool::{PooledConnection, Reporter, Reuse};
 use crate::services::Services;
 
 /// Bytes that are passed at a time.
@@ -102,7 +102,7 @@ impl Http2 {
         let opening = async move {
             let failed = |connection: Box<PooledConnection>, why: String| {
                 connection.report_failure(&why);
-                Failed { why: why.into(), retry: Retry::at_another(endpoint, false, Sent::Nothing) }
+                Failed { why: why.into(), retry: unsent(endpoint) }
             };
             match handshake(&connection).await {
                 Err(error) => Err(failed(connection, error.to_string())),
@@ -264,10 +264,19 @@ impl Http2Stream {
             Content::No if is_refused || has_left => Retry::Alone,
             // It has processed the request, and says no.
             Content::No if error.is_reset() => Retry::Never,
-            Content::No => Retry::at_another(self.endpoint(), self.is_reused(), Sent::Something),
+            Content::No => Retry::AtAnother {
+                endpoint: self.endpoint(),
+                connection: self.reuse(),
+                sent: Sent::Something,
+            },
         };
         Failed { why: describe(error).into(), retry }
     }
+}
+
+/// The request has not been sent on the new connection to this endpoint.
+fn unsent(endpoint: EndpointId) -> Retry {
+    Retry::AtAnother { endpoint, connection: Reuse::New, sent: Sent::Nothing }
 }
 
 impl Failed {
@@ -351,7 +360,7 @@ impl Transport for Http2 {
         match &*self.state.borrow() {
             State::Http1(http) => http.retry(),
             State::Failed(failed) => failed.retry,
-            State::Opening(_) | State::Waiting(..) => Retry::at_another(self.endpoint, false, Sent::Nothing),
+            State::Opening(_) | State::Waiting(..) => unsent(self.endpoint),
             State::Open(_) | State::Done => Retry::Never,
         }
     }

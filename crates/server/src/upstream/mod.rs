@@ -72,7 +72,7 @@ use crate::log::upstream::{AttemptLog, StepLog, UpstreamLog};
 use crate::pool::breaker::Verdict;
 use crate::pool::message::{EndpointId, Tried};
 use crate::pool::selection::Affinity;
-use crate::pool::{Checkout, Pool, PoolError};
+use crate::pool::{Checkout, Pool, PoolError, Reuse};
 use crate::request::Request;
 use crate::request::body::{Length, Rejection, RequestBody};
 use crate::response::{BodyStream, Response};
@@ -519,7 +519,7 @@ fn open(
             Box::new(Scgi::new(services, connection, head))
         }
         (Message::Http(head), Checkout::Exclusive(connection))
-            if upstream.http2 && request.upgrade.is_none() && !connection.is_reused() =>
+            if upstream.http2 && request.upgrade.is_none() && connection.reuse() == Reuse::New =>
         {
             let begun = Http2::begin(services, connection, &request.http2(head, upstream));
             Box::new(begun.map_err(|why| unsendable(request, why))?)
@@ -537,7 +537,7 @@ fn open(
                     request.trailers.announced.as_deref(),
                 )));
             }
-            if request.upgrade.is_some() && upstream.http2 && !connection.is_reused() {
+            if request.upgrade.is_some() && upstream.http2 && connection.reuse() == Reuse::New {
                 connection.offer_http1();
             }
             let parser =

@@ -1,7 +1,8 @@
 //! Whether a request that has had no response is sent again, and which endpoints are not tried again. Knows nothing of
 //! connections, and logs nothing.
 
-use super::transport::{Retry, Reuse, Sent};
+use super::transport::{Retry, Sent};
+use crate::pool::Reuse;
 use crate::pool::message::{EndpointId, Tried};
 
 /// The attempts that may follow the first one: at most one for each reused connection, some on new connections, and one

@@ -15,7 +15,7 @@ use taipan_http::trailers::Trailers;
 
 use super::head::HeadParser;
 use crate::pool::message::EndpointId;
-use crate::pool::{PooledConnection, Stream};
+use crate::pool::{PooledConnection, Reuse, Stream};
 use crate::services::Services;
 use crate::spawner::Exit;
 
@@ -117,13 +117,6 @@ pub enum Sent {
     Something,
 }
 
-/// Whether the connection had a request before: then the endpoint may have closed it in the meantime.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reuse {
-    New,
-    Reused,
-}
-
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -140,13 +133,6 @@ impl From<io::Error> for ReadError {
             Some(why) => ReadError::Broken(why.to_string().into()),
             None => ReadError::Failed(error.kind()),
         }
-    }
-}
-
-impl Retry {
-    pub fn at_another(endpoint: EndpointId, is_reused: bool, sent: Sent) -> Retry {
-        let connection = if is_reused { Reuse::Reused } else { Reuse::New };
-        Retry::AtAnother { endpoint, connection, sent }
     }
 }
 
@@ -294,7 +280,7 @@ impl Connection {
         let Some(connection) = &*inner else { return Retry::Never };
         let has_sent = self.is_connected() || self.out.borrow().sent > 0;
         let sent = if has_sent { Sent::Something } else { Sent::Nothing };
-        Retry::at_another(connection.endpoint(), connection.is_reused(), sent)
+        Retry::AtAnother { endpoint: connection.endpoint(), connection: connection.reuse(), sent }
     }
 
     /// As that of a transport.
