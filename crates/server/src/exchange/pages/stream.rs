@@ -278,15 +278,15 @@ impl PageStream {
         out: &mut Vec<u8>,
         patience: Patience,
     ) -> io::Result<Progress> {
-        let waits = patience == Patience::Some && out.is_empty();
+        let of_task = if out.is_empty() { patience } else { Patience::None };
         match std::mem::replace(&mut self.task, Task::None) {
             Task::None => {}
-            Task::Request(wanted, mut waiting) => match poll(&mut waiting, waits).await {
+            Task::Request(wanted, mut waiting) => match poll(&mut waiting, of_task).await {
                 None => return Ok(self.pause(Task::Request(wanted, waiting))),
                 Some(Ok(response)) => self.include(wanted, response, out)?,
                 Some(Err(problem)) => self.on_problem(wanted, problem, out)?,
             },
-            Task::Facts(asked, reference, mut waiting) => match poll(&mut waiting, waits).await {
+            Task::Facts(asked, reference, mut waiting) => match poll(&mut waiting, of_task).await {
                 None => return Ok(self.pause(Task::Facts(asked, reference, waiting))),
                 Some(Ok(facts)) => {
                     let text = match asked {
@@ -419,11 +419,11 @@ fn may_wait(stream: &mut dyn BodyStream, out: &[u8], patience: Patience) -> bool
 }
 
 /// The result, if it is there, or if it may be awaited.
-async fn poll<T>(waiting: &mut Waiting<T>, may_wait: bool) -> Option<Result<T, Problem>> {
-    poll_fn(|cx| match waiting.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending if may_wait => Poll::Pending,
-        Poll::Pending => Poll::Ready(None),
+async fn poll<T>(waiting: &mut Waiting<T>, patience: Patience) -> Option<Result<T, Problem>> {
+    poll_fn(|cx| match (waiting.as_mut().poll(cx), patience) {
+        (Poll::Ready(result), _) => Poll::Ready(Some(result)),
+        (Poll::Pending, Patience::Some) => Poll::Pending,
+        (Poll::Pending, Patience::None) => Poll::Ready(None),
     })
     .await
 }
