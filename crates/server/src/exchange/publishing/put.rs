@@ -35,9 +35,9 @@ impl<'a> Exchange<'a> {
         let terms = self.terms(request, target, &present)?;
         self.prepare(target, &terms, &present).await?;
         if super::resumable::is_offered(target.route)
-            && let Some(complete) = self.head.only("upload-complete").and_then(dav::upload::boolean)
+            && let Some(part) = self.upload_part()
         {
-            return self.begin_upload(request, target, terms, complete).await;
+            return self.begin_upload(request, target, terms, part).await;
         }
         let length = match self.body.length() {
             Length::Sized(bytes) => bytes,

@@ -93,14 +93,28 @@ struct About<'p> {
     problem: Option<String>,
 }
 
+/// What a request has of an upload, by `Upload-Complete`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Last,
+    /// Others follow.
+    Earlier,
+}
+
 impl<'a> Exchange<'a> {
+    /// `None`: the request does not say it.
+    pub(super) fn upload_part(&self) -> Option<Part> {
+        let is_last = self.head.only("upload-complete").and_then(boolean)?;
+        Some(if is_last { Part::Last } else { Part::Earlier })
+    }
+
     /// PUT with `Upload-Complete`.
     pub(super) async fn begin_upload(
         &mut self,
         request: Request<'_>,
         target: &Target<'a>,
         terms: Terms,
-        is_complete: bool,
+        part: Part,
     ) -> Result<Response, Problem> {
         let expires = self.now.saturating_add_unsigned(target.route.publishing.resumable.as_secs());
         let mut upload = Upload {
@@ -111,7 +125,7 @@ impl<'a> Exchange<'a> {
             expires,
             guard: guard_text(&terms.expected),
         };
-        self.learn_length(target, &mut upload, 0, is_complete)?;
+        self.learn_length(target, &mut upload, 0, part)?;
         if upload.length.is_some_and(|length| length > target.route.max_body) {
             return Err(Status::CONTENT_TOO_LARGE.into());
         }
@@ -130,7 +144,7 @@ impl<'a> Exchange<'a> {
         }
         let running = Running::begin(&token);
         let new = self.append(target, &upload, new, reservation, &running).await?;
-        if is_complete {
+        if part == Part::Last {
             return self.complete(target, terms, &token, upload, new).await;
         }
         let head = HeadWriter::new(self.services, Some(target.route), Status::CREATED)
@@ -251,7 +265,7 @@ impl<'a> Exchange<'a> {
             return Ok(Response::from_head(head.field("Accept-Patch", PARTIAL).length(0).finish()));
         }
         let provided = self.head.only("upload-offset").and_then(integer).ok_or(Status::BAD_REQUEST)?;
-        let is_complete = self.head.only("upload-complete").and_then(boolean).ok_or(Status::BAD_REQUEST)?;
+        let part = self.upload_part().ok_or(Status::BAD_REQUEST)?;
         let offset = offset(&upload, file.as_ref());
         let Some(new) = file else {
             let (status, problem) = (Status::BAD_REQUEST, Some(COMPLETED.to_owned()));
@@ -263,7 +277,7 @@ impl<'a> Exchange<'a> {
                 self.about(target, About { status: Status::CONFLICT, upload: &upload, offset, problem })
             );
         }
-        self.learn_length(target, &mut upload, offset, is_complete)?;
+        self.learn_length(target, &mut upload, offset, part)?;
         let (text, name) = (upload.clone(), token.clone());
         self.on_disk(&target.store, move |store| uploads::save(store, &name, &text)).await?;
         let reservation = self.reserve(target, 0).await?;
@@ -278,7 +292,7 @@ impl<'a> Exchange<'a> {
             }
             appended => appended?,
         };
-        if !is_complete {
+        if part == Part::Earlier {
             let (status, offset) = (Status::NO_CONTENT, new.length);
             return Ok(self.about(target, About { status, upload: &upload, offset, problem: None }));
         }
@@ -336,14 +350,14 @@ impl<'a> Exchange<'a> {
         target: &Target<'a>,
         upload: &mut Upload,
         offset: u64,
-        is_complete: bool,
+        part: Part,
     ) -> Result<(), Response> {
         let rest = match self.body.length() {
             Length::None => Some(0),
             Length::Sized(bytes) => Some(bytes),
             Length::Unknown => None,
         };
-        let by_rest = rest.filter(|_| is_complete).map(|rest| offset.saturating_add(rest));
+        let by_rest = rest.filter(|_| part == Part::Last).map(|rest| offset.saturating_add(rest));
         let named = self.head.only("upload-length").and_then(integer);
         let known = [upload.length, by_rest, named];
         let mut lengths = known.iter().flatten();
