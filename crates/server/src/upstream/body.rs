@@ -9,7 +9,7 @@ use taipan_http::framing::Framing;
 use taipan_http::head::Persistence;
 use taipan_http::trailers::{self, Trailers};
 
-use super::exchange::{Exchange, Kind};
+use super::exchange::{Kind, UpstreamExchange};
 use super::head::UpstreamHead;
 use super::transport::ReadError;
 use crate::log::{self, EndReason};
@@ -20,7 +20,7 @@ use crate::stats::Count;
 
 /// The rest of a body.
 pub struct UpstreamBody {
-    exchange: Exchange,
+    exchange: UpstreamExchange,
     /// Received with the head, in its framing.
     received: Vec<u8>,
     /// Read ahead, behind `received`.
@@ -101,7 +101,7 @@ impl BodyStream for UpstreamBody {
 }
 
 impl UpstreamBody {
-    pub fn new(exchange: Exchange, head: &UpstreamHead, received: Vec<u8>) -> UpstreamBody {
+    pub fn new(exchange: UpstreamExchange, head: &UpstreamHead, received: Vec<u8>) -> UpstreamBody {
         let framed = Framed::new(head.framing);
         UpstreamBody { exchange, received, ahead: None, framed, persistence: head.persistence }
     }
@@ -155,7 +155,7 @@ impl UpstreamBody {
     fn fail(&self, why: &str) -> io::Error {
         self.exchange.services.counts.add(Count::ScriptsFailed, 1);
         self.exchange.report_failure(why);
-        let Exchange { label, upstream_name, .. } = &self.exchange;
+        let UpstreamExchange { label, upstream_name, .. } = &self.exchange;
         log::error(format_args!("{label}: the response of {upstream_name} is incomplete: {why}"));
         io::Error::other(self.abort_reason().text())
     }

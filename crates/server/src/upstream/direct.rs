@@ -16,7 +16,7 @@ use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use tokio::time::Instant;
 
-use super::exchange::{Answered, BodySource, Exchange, Failure, Kind, Timeouts};
+use super::exchange::{Answered, BodySource, Failure, Kind, Timeouts, UpstreamExchange};
 use super::head::HeadParser;
 use super::http::{Accepts, direct_head};
 use super::idle_connections::{IdleConnections, OriginServer};
@@ -130,7 +130,7 @@ pub async fn forward(
     let OriginConnection { first_byte, idle, is_kept, name, .. } = to;
     let timeouts = Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX };
     let (transport, kind, began) = (Box::new(transport), Kind::Application, Instant::now());
-    let mut exchange = Exchange::new(services, transport, kind, timeouts, &request, source, began);
+    let mut exchange = UpstreamExchange::new(services, transport, kind, timeouts, &request, source, began);
     exchange.attempt = Some(to.attempt);
     match exchange.receive_answer(&Interims::dropped()).await {
         Ok(answered) => Ok(respond(services, answered, &request, form).await),

@@ -37,7 +37,7 @@ const DRAIN_LIMIT: usize = 1024 * 1024;
 
 const NOT_CONNECTED: &str = "it has not accepted the connection in time";
 
-pub struct Exchange {
+pub struct UpstreamExchange {
     pub services: Rc<Services>,
     transport: Box<dyn Transport>,
     pub kind: Kind,
@@ -108,7 +108,7 @@ struct Pump {
 
 /// An exchange whose response has begun.
 pub struct Answered {
-    pub exchange: Exchange,
+    pub exchange: UpstreamExchange,
     pub head: UpstreamHead,
     /// The bytes that have been received behind the head.
     pub received: Vec<u8>,
@@ -153,7 +153,7 @@ impl Timeouts {
 
 impl Pump {
     /// Ready: all of the body has been read.
-    fn poll(&mut self, cx: &mut Context<'_>, exchange: &Exchange) -> Poll<Result<(), BodyError>> {
+    fn poll(&mut self, cx: &mut Context<'_>, exchange: &UpstreamExchange) -> Poll<Result<(), BodyError>> {
         let transport = &*exchange.transport;
         // Bounded by the runtime's budget, which every wait for a descriptor uses.
         loop {
@@ -186,7 +186,7 @@ impl Pump {
     }
 
     /// Writes the chunk, and waits until more of the body can be written.
-    fn poll_write(&mut self, cx: &mut Context<'_>, exchange: &Exchange) -> Poll<io::Result<()>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, exchange: &UpstreamExchange) -> Poll<io::Result<()>> {
         let transport = &*exchange.transport;
         while self.written < self.chunk.len() {
             let written = ready!(transport.poll_write(cx, &self.chunk[self.written..]))?;
@@ -216,7 +216,7 @@ impl BodySource {
     }
 }
 
-impl Exchange {
+impl UpstreamExchange {
     /// `transport` has buffered or sent the head of the request, which began at `began`.
     pub fn new(
         services: &Rc<Services>,
@@ -226,7 +226,7 @@ impl Exchange {
         request: &UpstreamRequest,
         source: BodySource,
         began: Instant,
-    ) -> Exchange {
+    ) -> UpstreamExchange {
         let pump = match source {
             BodySource::Empty => {
                 // An error is that of the first read, too.
@@ -235,7 +235,7 @@ impl Exchange {
             }
             source => Some(Pump { source, is_open: true, chunk: Vec::new(), written: 0 }),
         };
-        Exchange {
+        UpstreamExchange {
             services: services.clone(),
             transport,
             kind,
@@ -289,7 +289,7 @@ impl Exchange {
                 }
                 Err(error @ (ReadError::Timeout | ReadError::Expired)) => {
                     self.transport.report_failure(&error.to_string());
-                    let Exchange { label, upstream_name, .. } = self;
+                    let UpstreamExchange { label, upstream_name, .. } = self;
                     log::error(format_args!("{label}: {upstream_name} did not respond: {error}"));
                     return Err(Failure::Reported(Status::GATEWAY_TIMEOUT));
                 }
@@ -315,7 +315,7 @@ impl Exchange {
                 }
                 Step::Rejected(error) => {
                     self.transport.report_failure(&error.to_string());
-                    let Exchange { label, upstream_name, .. } = self;
+                    let UpstreamExchange { label, upstream_name, .. } = self;
                     log::error(format_args!(
                         "{label}: the response of {upstream_name} cannot be read: {error}"
                     ));

@@ -7,7 +7,7 @@ use std::pin::pin;
 use site::balance::Hedging;
 use tokio::time::{Instant, sleep_until};
 
-use super::exchange::{Answered, BodySource, Exchange, Failure};
+use super::exchange::{Answered, BodySource, Failure, UpstreamExchange};
 use super::head::UpstreamHead;
 use super::interim::Interims;
 use super::request::Repeats;
@@ -39,7 +39,7 @@ impl<'a> Hedger<'a> {
     /// has responded.
     pub async fn receive_head(
         &self,
-        first: Exchange,
+        first: UpstreamExchange,
         endpoint: EndpointId,
     ) -> (EndpointId, Result<Answered, Failure>) {
         let at = first.began.checked_add(self.hedging.after).unwrap_or(first.began);
@@ -58,7 +58,7 @@ impl<'a> Hedger<'a> {
     /// The attempt that loses is dropped with its future.
     async fn race(
         &self,
-        first: &Exchange,
+        first: &UpstreamExchange,
         at: Instant,
         second: impl Future<Output = Option<(EndpointId, Answered)>>,
     ) -> Winner {
@@ -114,7 +114,7 @@ impl<'a> Hedger<'a> {
         }
     }
 
-    async fn begin(&self, hedge: &Hedge) -> Option<(EndpointId, Exchange)> {
+    async fn begin(&self, hedge: &Hedge) -> Option<(EndpointId, UpstreamExchange)> {
         let &Application { services, upstream, pool, request, log, .. } = self.application;
         let log = log.begin(pool.name(), upstream.protocol);
         // The pool has logged why it cannot connect. The first endpoint may respond.

@@ -1,8 +1,9 @@
 //! Upstreams: a script, which is started for one request, or an application, to which a pool has connections. `forward`
 //! sends a request to one and makes a response of what it sends back.
 //!
-//! The protocols stand side by side: `cgi`, `fastcgi`, `scgi` and `http` implement `Transport`. An `Exchange` sends the
-//! request's body over one as fast as the upstream takes it, and reads the response as fast as the client takes that.
+//! The protocols stand side by side: `cgi`, `fastcgi`, `scgi` and `http` implement `Transport`. An `UpstreamExchange`
+//! sends the request's body over one as fast as the upstream takes it, and reads the response as fast as the client
+//! takes that.
 //!
 //! Knows nothing of the client's connection.
 
@@ -53,7 +54,7 @@ use self::affinity::{affinity, set_cookie};
 use self::cgi::Stdin;
 use self::cgi::headless::Headless;
 use self::concurrency::ConcurrencyLimit;
-use self::exchange::{Answered, BodySource, Exchange, Failure, Kind, NoResponse, Timeouts};
+use self::exchange::{Answered, BodySource, Failure, Kind, NoResponse, Timeouts, UpstreamExchange};
 use self::fastcgi::FastCgi;
 use self::head::HeadParser;
 use self::hedge::Hedger;
@@ -287,7 +288,7 @@ async fn forward_to_script(
         _ => Box::new(script),
     };
     let mut exchange =
-        Exchange::new(services, script, Kind::Script, timeouts, request, source, Instant::now());
+        UpstreamExchange::new(services, script, Kind::Script, timeouts, request, source, Instant::now());
     exchange.step = step;
     let interims = Interims::dropped();
     let answered = exchange.receive_answer(&interims).await;
@@ -444,11 +445,11 @@ impl Attempt {
     }
 
     /// Goes on with the request's body, which is `source`.
-    fn exchange(self, application: &Application<'_>, source: BodySource) -> (EndpointId, Exchange) {
+    fn exchange(self, application: &Application<'_>, source: BodySource) -> (EndpointId, UpstreamExchange) {
         let Attempt { endpoint, endpoint_name, transport, began, log } = self;
         let &Application { services, upstream, request, .. } = application;
         let (kind, timeouts) = (Kind::Application, Timeouts::of(upstream));
-        let mut exchange = Exchange::new(services, transport, kind, timeouts, request, source, began);
+        let mut exchange = UpstreamExchange::new(services, transport, kind, timeouts, request, source, began);
         if let Some(name) = endpoint_name {
             exchange.upstream_name = name;
         }

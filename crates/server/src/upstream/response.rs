@@ -13,7 +13,7 @@ use taipan_http::known::{KnownField, KnownFields};
 use taipan_http::status::Status;
 
 use super::body::{TOO_LONG, UpstreamBody};
-use super::exchange::Exchange;
+use super::exchange::UpstreamExchange;
 use super::head::{Excess, UpstreamHead};
 use super::request::{Form, Handler, HandlerKind, Wanted};
 use super::upgrade::{Upgrade, UpgradedConnection};
@@ -35,7 +35,7 @@ const DISCARDED: usize = 64 * 1024;
 
 /// `received` follows the head.
 pub async fn of(
-    exchange: Exchange,
+    exchange: UpstreamExchange,
     handler: &Handler,
     wanted: Wanted,
     head: UpstreamHead,
@@ -99,7 +99,7 @@ pub async fn of(
 
 /// The response for the client.
 async fn of_client(
-    mut exchange: Exchange,
+    mut exchange: UpstreamExchange,
     handler: &Handler,
     wanted: Wanted,
     head: UpstreamHead,
@@ -151,7 +151,7 @@ async fn of_client(
 
 /// The content of the response, as far as it is there. Errors: what the response leads to without it.
 pub(super) async fn content(
-    exchange: Exchange,
+    exchange: UpstreamExchange,
     wanted: Wanted,
     head: &UpstreamHead,
     received: Vec<u8>,
@@ -225,7 +225,7 @@ impl Content {
 
 /// The upstream has switched the protocol. It must be the one that the client has asked for.
 fn switched(
-    exchange: &Exchange,
+    exchange: &UpstreamExchange,
     handler: &Handler,
     head: &UpstreamHead,
     received: Vec<u8>,
@@ -270,7 +270,7 @@ fn switched(
 }
 
 /// Reads the body in the background, so that the connection can have another request.
-fn discard(exchange: Exchange, wanted: Wanted, head: &UpstreamHead, received: Vec<u8>) {
+fn discard(exchange: UpstreamExchange, wanted: Wanted, head: &UpstreamHead, received: Vec<u8>) {
     let has_body = wanted == Wanted::All && head.status.allows_body();
     if !has_body || head.framing == Framing::Sized(0) {
         let is_clean = received.is_empty() && !(head.framing.has_body() && wanted == Wanted::All);
@@ -290,7 +290,7 @@ fn discard(exchange: Exchange, wanted: Wanted, head: &UpstreamHead, received: Ve
 }
 
 /// Reads on without waiting. Whether that is the whole body, and a small one.
-fn is_ready(exchange: &Exchange, body: &mut Vec<u8>) -> bool {
+fn is_ready(exchange: &UpstreamExchange, body: &mut Vec<u8>) -> bool {
     while body.len() < READY_BODY {
         match exchange.read_ready() {
             Some(Ok(Some(more))) => append(body, &more),
