@@ -82,7 +82,7 @@ use crate::response::{RequestOrigin, Response};
 use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::HandlerKind;
-use crate::upstream::immediate::{Answer, SentRequest};
+use crate::upstream::immediate::{RoutedResponse, SentRequest};
 
 struct Exchange<'a> {
     responder: &'a Rc<Responder>,
@@ -176,8 +176,8 @@ impl Responder {
     }
 
     /// The response to a request that the fast path has sent to an application.
-    pub fn complete(&self, head: &Head<'_>, answer: Answer) -> Response {
-        let Answer { host, route, response } = answer;
+    pub fn complete(&self, head: &Head<'_>, routed: RoutedResponse) -> Response {
+        let RoutedResponse { host, route, response } = routed;
         let route = self.services.site.hosts.at(host).routes.get(route);
         compress::of_upstream(&self.services, &route.files.compress, head, response)
     }

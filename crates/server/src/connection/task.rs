@@ -37,7 +37,7 @@ use crate::response::Response;
 use crate::semaphore::Permit;
 use crate::services::ScratchInput;
 use crate::stats::Count;
-use crate::upstream::immediate::{Answer, SentRequest};
+use crate::upstream::immediate::{RoutedResponse, SentRequest};
 
 /// Bytes that a client may still send after the last response. Then the connection is closed.
 const LINGER_BYTES: usize = 1024 * 1024;
@@ -246,7 +246,7 @@ impl Task {
         &self,
         cx: &mut Context<'_>,
         sent: &SentRequest,
-    ) -> Poll<Result<Option<Answer>, Interruption>> {
+    ) -> Poll<Result<Option<RoutedResponse>, Interruption>> {
         if let Poll::Ready(answer) = sent.poll_receive(cx) {
             return Poll::Ready(Ok(answer));
         }
@@ -261,7 +261,7 @@ impl Task {
     }
 
     /// The output for the response of an application that has come at once.
-    fn complete(&mut self, answer: Answer) -> Result<Output, Interruption> {
+    fn complete(&mut self, answer: RoutedResponse) -> Result<Output, Interruption> {
         let current = self.http.current().ok_or(Interruption::Failed)?;
         let output = {
             // Collected, it would be moved with all of its space.

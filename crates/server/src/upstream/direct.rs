@@ -16,7 +16,7 @@ use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use tokio::time::Instant;
 
-use super::exchange::{Answered, BodySource, Failure, Kind, Timeouts, UpstreamExchange};
+use super::exchange::{BodySource, Failure, Kind, Timeouts, UpstreamExchange, UpstreamResponse};
 use super::head::HeadParser;
 use super::http::{Accepts, direct_head};
 use super::idle_connections::{IdleConnections, OriginServer};
@@ -132,8 +132,8 @@ pub async fn forward(
     let (transport, kind, began) = (Box::new(transport), Kind::Application, Instant::now());
     let mut exchange = UpstreamExchange::new(services, transport, kind, timeouts, &request, source, began);
     exchange.attempt = Some(to.attempt);
-    match exchange.receive_answer(&Interims::dropped()).await {
-        Ok(answered) => Ok(respond(services, answered, &request, form).await),
+    match exchange.receive_response(&Interims::dropped()).await {
+        Ok(response) => Ok(respond(services, response, &request, form).await),
         Err(Failure::Reported(status)) => Ok(Outcome::Failed(status)),
         Err(Failure::Rejected(rejection)) => Ok(Outcome::Rejected(rejection)),
         Err(Failure::NoResponse(_)) if is_kept && !received.get() => Err(Stale),
@@ -144,8 +144,13 @@ pub async fn forward(
 }
 
 /// Makes the client's response from the server's.
-async fn respond(services: &Services, answered: Answered, request: &UpstreamRequest, form: Form) -> Outcome {
-    let Answered { exchange, head, received } = answered;
+async fn respond(
+    services: &Services,
+    response: UpstreamResponse,
+    request: &UpstreamRequest,
+    form: Form,
+) -> Outcome {
+    let UpstreamResponse { exchange, head, received } = response;
     // It would ask the client for a password of this proxy.
     if head.status.code() == PROXY_AUTHENTICATION_REQUIRED {
         let UpstreamRequest { label, upstream_name, .. } = request;

@@ -107,7 +107,7 @@ struct Pump {
 }
 
 /// An exchange whose response has begun.
-pub struct Answered {
+pub struct UpstreamResponse {
     pub exchange: UpstreamExchange,
     pub head: UpstreamHead,
     /// The bytes that have been received behind the head.
@@ -258,9 +258,9 @@ impl UpstreamExchange {
         }
     }
 
-    pub async fn receive_answer(self, interims: &Interims<'_>) -> Result<Answered, Failure> {
+    pub async fn receive_response(self, interims: &Interims<'_>) -> Result<UpstreamResponse, Failure> {
         let received = self.receive_head(interims).await;
-        received.map(|(head, received)| Answered { exchange: self, head, received })
+        received.map(|(head, received)| UpstreamResponse { exchange: self, head, received })
     }
 
     /// The head of the response, and the bytes that have been received behind it.

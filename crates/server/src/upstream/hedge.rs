@@ -7,7 +7,7 @@ use std::pin::pin;
 use site::balance::Hedging;
 use tokio::time::{Instant, sleep_until};
 
-use super::exchange::{Answered, BodySource, Failure, UpstreamExchange};
+use super::exchange::{BodySource, Failure, UpstreamExchange, UpstreamResponse};
 use super::head::UpstreamHead;
 use super::interim::Interims;
 use super::request::Repeats;
@@ -41,16 +41,19 @@ impl<'a> Hedger<'a> {
         &self,
         first: UpstreamExchange,
         endpoint: EndpointId,
-    ) -> (EndpointId, Result<Answered, Failure>) {
+    ) -> (EndpointId, Result<UpstreamResponse, Failure>) {
         let at = first.began.checked_add(self.hedging.after).unwrap_or(first.began);
         match self.race(&first, at, self.second(endpoint)).await {
-            Winner::Second(endpoint, answered) => {
+            Winner::Second(endpoint, response) => {
                 self.application.services.counts.add(Count::HedgesWon, 1);
-                (endpoint, Ok(*answered))
+                (endpoint, Ok(*response))
             }
             Winner::First(received) => {
                 first.attempt.iter().for_each(AttemptLog::on_chosen);
-                (endpoint, received.map(|(head, received)| Answered { exchange: first, head, received }))
+                (
+                    endpoint,
+                    received.map(|(head, received)| UpstreamResponse { exchange: first, head, received }),
+                )
             }
         }
     }
@@ -60,36 +63,36 @@ impl<'a> Hedger<'a> {
         &self,
         first: &UpstreamExchange,
         at: Instant,
-        second: impl Future<Output = Option<(EndpointId, Answered)>>,
+        second: impl Future<Output = Option<(EndpointId, UpstreamResponse)>>,
     ) -> Winner {
         let mut of_first = pin!(first.receive_head(&self.application.interims));
         let mut of_second = pin!(async {
             sleep_until(at).await;
             second.await
         });
-        let won = |(endpoint, answered)| Winner::Second(endpoint, Box::new(answered));
+        let won = |(endpoint, response)| Winner::Second(endpoint, Box::new(response));
         tokio::select! {
             biased;
             received = &mut of_first => match received {
                 // The second one may still respond.
                 Err(failure) if at <= Instant::now() => match of_second.await {
-                    Some(answered) => {
+                    Some(response) => {
                         note(&first.label, &first.upstream_name, &failure);
-                        won(answered)
+                        won(response)
                     }
                     None => Winner::First(Err(failure)),
                 },
                 received => Winner::First(received),
             },
-            answered = &mut of_second => match answered {
-                Some(answered) => won(answered),
+            response = &mut of_second => match response {
+                Some(response) => won(response),
                 None => Winner::First(of_first.await),
             },
         }
     }
 
     /// The head of the response of another endpoint than `first`. `None`: there is none that is better than nothing.
-    async fn second(&self, first: EndpointId) -> Option<(EndpointId, Answered)> {
+    async fn second(&self, first: EndpointId) -> Option<(EndpointId, UpstreamResponse)> {
         let hedge = self.application.pool.hedge(first, self.hedging.budget);
         let hedge = hedge.inspect_err(|why| match why {
             NoHedge::OverBudget => self.application.services.counts.add(Count::HedgesOmitted, 1),
@@ -98,14 +101,14 @@ impl<'a> Hedger<'a> {
         let hedge = hedge.ok()?;
         let (endpoint, exchange) = self.begin(&hedge).await?;
         let (label, upstream_name) = (exchange.label.clone(), exchange.upstream_name.clone());
-        match exchange.receive_answer(self.interims).await {
-            Ok(answered) => {
-                let status = answered.head.status;
+        match exchange.receive_response(self.interims).await {
+            Ok(response) => {
+                let status = response.head.status;
                 if self.application.upstream.health.failure_status.contains(status) {
-                    answered.exchange.report_failure(&format!("status {}", status.code()));
+                    response.exchange.report_failure(&format!("status {}", status.code()));
                     return None;
                 }
-                Some((endpoint, answered))
+                Some((endpoint, response))
             }
             Err(failure) => {
                 note(&label, &format!("{upstream_name}, asked as well,"), &failure);
@@ -138,5 +141,5 @@ fn note(label: &str, upstream_name: &str, failure: &Failure) {
 enum Winner {
     /// Or has failed as the last.
     First(Result<(UpstreamHead, Vec<u8>), Failure>),
-    Second(EndpointId, Box<Answered>),
+    Second(EndpointId, Box<UpstreamResponse>),
 }

@@ -131,7 +131,7 @@ struct WholeResponse<'a> {
 }
 
 /// A whole response, and its route.
-pub struct Answer {
+pub struct RoutedResponse {
     pub response: Response,
     pub host: usize,
     pub route: RouteId,
@@ -218,7 +218,7 @@ impl SentRequest {
 
     /// The response. `None`: there is none yet, or more to it, and the driver goes on. The caller polls for less than
     /// three ticks.
-    pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+    pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Option<RoutedResponse>> {
         self.with(|request, upstreams| request.poll_receive(upstreams, cx))
     }
 }
@@ -265,7 +265,7 @@ impl Outstanding {
         services.site.hosts.at(self.host).routes.get(self.route)
     }
 
-    fn poll_receive(&mut self, upstreams: &Upstreams, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+    fn poll_receive(&mut self, upstreams: &Upstreams, cx: &mut Context<'_>) -> Poll<Option<RoutedResponse>> {
         let Some(connection) = self.connection.as_ref().filter(|_| self.unsent.is_empty()) else {
             return Poll::Ready(None);
         };
@@ -293,7 +293,7 @@ impl Outstanding {
             }
             connection.finish();
         }
-        Poll::Ready(Some(Answer { response, host: self.host, route: self.route }))
+        Poll::Ready(Some(RoutedResponse { response, host: self.host, route: self.route }))
     }
 
     /// Ready when a timeout or a second endpoint is due, which is for the driver. There is a timer only if that may be

@@ -54,7 +54,7 @@ use self::affinity::{affinity, set_cookie};
 use self::cgi::Stdin;
 use self::cgi::headless::Headless;
 use self::concurrency::ConcurrencyLimit;
-use self::exchange::{Answered, BodySource, Failure, Kind, NoResponse, Timeouts, UpstreamExchange};
+use self::exchange::{BodySource, Failure, Kind, NoResponse, Timeouts, UpstreamExchange, UpstreamResponse};
 use self::fastcgi::FastCgi;
 use self::head::HeadParser;
 use self::hedge::Hedger;
@@ -291,8 +291,8 @@ async fn forward_to_script(
         UpstreamExchange::new(services, script, Kind::Script, timeouts, request, source, Instant::now());
     exchange.step = step;
     let interims = Interims::dropped();
-    let answered = exchange.receive_answer(&interims).await;
-    match receive(answered, handler, request, None).await {
+    let response = exchange.receive_response(&interims).await;
+    match receive(response, handler, request, None).await {
         Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),
         Ok(outcome) => Ok(outcome),
     }
@@ -482,11 +482,11 @@ async fn forward_to_application(
         };
         let (endpoint, exchange) = attempt.exchange(application, body.source(services));
         let upstream_name = exchange.upstream_name.clone();
-        let (endpoint, answered) = match hedger.take() {
+        let (endpoint, response) = match hedger.take() {
             Some(hedger) => Box::pin(hedger.receive_head(exchange, endpoint)).await,
-            None => (endpoint, exchange.receive_answer(&application.interims).await),
+            None => (endpoint, exchange.receive_response(&application.interims).await),
         };
-        let failure = match receive(answered, handler, request, Some(application)).await {
+        let failure = match receive(response, handler, request, Some(application)).await {
             Ok(outcome) => return Ok((outcome, endpoint)),
             Err(failure) => failure,
         };
@@ -553,13 +553,13 @@ fn open(
 }
 
 async fn receive(
-    answered: Result<Answered, Failure>,
+    response: Result<UpstreamResponse, Failure>,
     handler: &Handler,
     request: &UpstreamRequest,
     application: Option<&Application<'_>>,
 ) -> Result<Outcome, NoResponse> {
-    match answered {
-        Ok(Answered { exchange, head, received }) => {
+    match response {
+        Ok(UpstreamResponse { exchange, head, received }) => {
             if let Some(Application { upstream, breaker, .. }) = application {
                 let is_failure = upstream.health.failure_status.contains(head.status);
                 if is_failure {
