@@ -139,8 +139,7 @@ fn findings(source: &SiteSource, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     (all, silent)
 }
 
-/// The problems of the account that serves, and its identity. Another user than the one who runs the check may start
-/// the server.
+/// The problems of the account that serves, and its identity. Another user than that of the check may start the server.
 fn own_account(site: &Site) -> (Vec<Finding>, Option<Identity>) {
     let keys: &[&str] = match (&site.user, &site.group) {
         (Some(user), Some(_)) => {
@@ -194,17 +193,7 @@ fn addresses(source: &SiteSource, site: &Site) -> Vec<Finding> {
 fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf>) {
     let all: Vec<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
     let examine = || {
-        // The child may hang on a disk and must not keep the caller's pipes open.
-        close_streams();
-        let mut site = site.clone();
-        if let (Some(folder), true) = (&site.chroot.clone(), geteuid().is_root()) {
-            // `chroot` below reports problems with the folder.
-            if privilege::chroot(folder).is_ok() {
-                site.enter(folder);
-            }
-        }
-        // If it cannot become the user that serves, it examines the roots as the present user.
-        _ = identity.map(Identity::assume);
+        let site = become_account(site, identity);
         let names: Vec<PathBuf> = site.roots().into_iter().map(Path::to_owned).collect();
         let number = |path: &Path| names.iter().position(|name| name == path).unwrap_or(usize::MAX);
         let roots = OpenRoots::of(&site);
@@ -286,13 +275,16 @@ fn published_roots(site: &Site, identity: Option<&Identity>) -> Vec<Finding> {
 
 /// In a child: has the chroot and the account that serves. The site as that account sees it.
 fn become_account(site: &Site, identity: Option<&Identity>) -> Site {
+    // The child may hang on a disk and must not keep the caller's pipes open.
     close_streams();
     let mut site = site.clone();
+    // `chroot` reports problems with the folder.
     if let (Some(chroot), true) = (&site.chroot.clone(), geteuid().is_root())
         && privilege::chroot(chroot).is_ok()
     {
         site.enter(chroot);
     }
+    // If that fails, the child examines as the present user.
     _ = identity.map(Identity::assume);
     site
 }
@@ -320,7 +312,7 @@ fn written_files(site: &Site) -> Vec<Finding> {
     logs.chain(pid_file).collect()
 }
 
-/// What would prevent orders of certificates. Another user may start the server, who can read more.
+/// What would prevent orders of certificates. The server may be started by another user, with more rights.
 fn orders(site: &Site) -> Vec<Finding> {
     let severity = if geteuid().is_root() { Severity::Error } else { Severity::Warning };
     let finding =
