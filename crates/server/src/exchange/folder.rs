@@ -14,7 +14,7 @@ use taipan_http::status::Status;
 use super::refusal::Fast;
 use super::{Exchange, Way};
 use crate::content::fixed;
-use crate::files::folders::{Folder, Found};
+use crate::files::folders::{Folder, FolderOf, Found};
 use crate::handshake::TlsFacts;
 use crate::response::Response;
 
@@ -29,7 +29,8 @@ impl<'a> Exchange<'a> {
             return Fast::Wait;
         }
         for name in folder.names(self.head.authority, address) {
-            match self.responder.files.host_folder(self.host.into(), folder, &name, symlinks, self.now) {
+            let of = FolderOf::Host(folder, &name);
+            match self.responder.files.folder(self.host.into(), of, symlinks, self.now) {
                 Found::Folder(found) => {
                     self.use_folder(found);
                     return Fast::Serve;
@@ -47,15 +48,14 @@ impl<'a> Exchange<'a> {
         let Some(folder) = &self.host().folder else { return Ok(()) };
         let (files, symlinks) = (&self.responder.files, self.symlinks());
         for name in folder.names(self.head.authority, self.server_address()) {
-            let found = match files.host_folder(self.host.into(), folder, &name, symlinks, self.now) {
+            let of = FolderOf::Host(folder, &name);
+            let found = match files.folder(self.host.into(), of, symlinks, self.now) {
                 Found::Folder(found) => Ok(found),
                 Found::Missing(status) => Err(status),
-                Found::Unknown => {
-                    match files.wanted_of_host(self.host.into(), folder, &name, symlinks, self.now) {
-                        Ok(wanted) => files.find_folder(wanted).await,
-                        Err(status) => Err(status),
-                    }
-                }
+                Found::Unknown => match files.wanted_folder(self.host.into(), of, symlinks, self.now) {
+                    Ok(wanted) => files.find_folder(wanted).await,
+                    Err(status) => Err(status),
+                },
             };
             match found {
                 Ok(found) => {
@@ -107,7 +107,7 @@ impl<'a> Exchange<'a> {
         let Some((users, user)) = self.user_of(planned) else { return Some(Ok(())) };
         let Some(user) = user else { return Some(Err(Status::NOT_FOUND)) };
         let symlinks = planned.rules.symlinks;
-        match self.responder.files.user_folder(self.key, users, user, symlinks, self.now) {
+        match self.responder.files.folder(self.key, FolderOf::User(users, user), symlinks, self.now) {
             Found::Folder(_) => Some(Ok(())),
             Found::Missing(status) => Some(Err(status)),
             Found::Unknown => None,
@@ -121,7 +121,8 @@ impl<'a> Exchange<'a> {
         }
         let Some((users, Some(user))) = self.user_of(planned) else { return Err(Status::NOT_FOUND) };
         let files = &self.responder.files;
-        let wanted = files.wanted_of_user(self.key, users, user, planned.rules.symlinks, self.now)?;
+        let wanted =
+            files.wanted_folder(self.key, FolderOf::User(users, user), planned.rules.symlinks, self.now)?;
         files.find_folder(wanted).await.map(|_| ())
     }
 

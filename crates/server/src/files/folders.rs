@@ -5,6 +5,7 @@
 //! A folder has a number, which is part of the key of its cached files: two names never share an entry. A folder that
 //! was replaced gets another number.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,14 @@ struct Known {
 struct Absent {
     status: Status,
     checked_at: i64,
+}
+
+/// What a folder is of.
+#[derive(Clone, Copy)]
+pub enum FolderOf<'a> {
+    /// A name of a host.
+    Host(&'a HostFolder, &'a FolderName<'a>),
+    User(&'a Arc<UserFolders>, &'a str),
 }
 
 /// What is known of a name.
@@ -143,77 +152,26 @@ fn user_key(user: &str) -> String {
     key
 }
 
+impl FolderOf<'_> {
+    /// The key of its entries.
+    fn key(&self, host: HostKey) -> (HostKey, Cow<'_, str>) {
+        match self {
+            FolderOf::Host(_, name) => (host, name.key()),
+            FolderOf::User(_, user) => (host.with_folder(0), Cow::Owned(user_key(user))),
+        }
+    }
+}
+
 impl Files {
-    /// The folder of a name, as far as it is known.
-    pub fn host_folder(
-        self: &Rc<Files>,
-        host: HostKey,
-        folder: &HostFolder,
-        name: &FolderName<'_>,
-        symlinks: Symlinks,
-        now: i64,
-    ) -> Found {
-        self.find_known(host, &name.key(), now, || self.wanted_of_host(host, folder, name, symlinks, now))
-    }
-
-    /// Errors: the status of the response.
-    pub fn wanted_of_host(
-        self: &Rc<Files>,
-        host: HostKey,
-        folder: &HostFolder,
-        name: &FolderName<'_>,
-        symlinks: Symlinks,
-        now: i64,
-    ) -> Result<Wanted, Status> {
-        let base = Roots::get(self, &folder.base, now)?;
-        let named = folder.of(name).ok_or(Status::NOT_FOUND)?;
-        let path = folder.path(name).ok_or(Status::NOT_FOUND)?;
-        let kind = Kind::OfHost { base, named, tail: folder.tail.clone(), path };
-        Ok(Wanted { host, name: name.key().into_owned(), symlinks, kind })
-    }
-
-    /// The folder of a user, as far as it is known.
-    pub fn user_folder(
-        self: &Rc<Files>,
-        host: HostKey,
-        users: &Arc<UserFolders>,
-        user: &str,
-        symlinks: Symlinks,
-        now: i64,
-    ) -> Found {
-        let wanted = || self.wanted_of_user(host, users, user, symlinks, now);
-        self.find_known(host.with_folder(0), &user_key(user), now, wanted)
-    }
-
-    /// Errors: the status of the response.
-    pub fn wanted_of_user(
-        self: &Rc<Files>,
-        host: HostKey,
-        users: &Arc<UserFolders>,
-        user: &str,
-        symlinks: Symlinks,
-        now: i64,
-    ) -> Result<Wanted, Status> {
-        // One that is missing has no homes.
-        let open = |base: &PathBuf| Some((base.clone(), Roots::get(self, base, now).ok()?));
-        let kind =
-            Kind::OfUser { users: users.clone(), bases: users.homes.iter().filter_map(open).collect() };
-        Ok(Wanted { host: host.with_folder(0), name: user_key(user), symlinks, kind })
-    }
-
-    fn find_known(
-        self: &Rc<Files>,
-        host: HostKey,
-        name: &str,
-        now: i64,
-        wanted: impl FnOnce() -> Result<Wanted, Status>,
-    ) -> Found {
-        if let Some(known) = self.folders.found.borrow_mut().get(host, name) {
+    /// A folder, as far as it is known.
+    pub fn folder(self: &Rc<Files>, host: HostKey, of: FolderOf<'_>, symlinks: Symlinks, now: i64) -> Found {
+        let (key, name) = of.key(host);
+        if let Some(known) = self.folders.found.borrow_mut().get(key, &name) {
             let folder = known.folder.clone();
             if !(0..self.check_seconds.max(1)).contains(&(now - known.checked_at)) {
                 // It stays in use until it is compared.
                 known.checked_at = now;
-                if let Ok(wanted) = wanted() {
+                if let Ok(wanted) = self.wanted_folder(host, of, symlinks, now) {
                     let files = self.clone();
                     // The next one tries again.
                     spawn_local(async move { _ = files.find_folder(wanted).await });
@@ -221,12 +179,38 @@ impl Files {
             }
             return Found::Folder(folder);
         }
-        match self.folders.missing.borrow_mut().get(host, name) {
+        match self.folders.missing.borrow_mut().get(key, &name) {
             Some(absent) if (0..self.missing_seconds).contains(&(now - absent.checked_at)) => {
                 Found::Missing(absent.status)
             }
             _ => Found::Unknown,
         }
+    }
+
+    /// A folder that has to be opened. Errors: the status of the response.
+    pub fn wanted_folder(
+        self: &Rc<Files>,
+        host: HostKey,
+        of: FolderOf<'_>,
+        symlinks: Symlinks,
+        now: i64,
+    ) -> Result<Wanted, Status> {
+        let kind = match of {
+            FolderOf::Host(folder, name) => Kind::OfHost {
+                base: Roots::get(self, &folder.base, now)?,
+                named: folder.of(name).ok_or(Status::NOT_FOUND)?,
+                tail: folder.tail.clone(),
+                path: folder.path(name).ok_or(Status::NOT_FOUND)?,
+            },
+            FolderOf::User(users, _) => {
+                // One that is missing has no homes.
+                let open = |base: &PathBuf| Some((base.clone(), Roots::get(self, base, now).ok()?));
+                let bases = users.homes.iter().filter_map(open).collect();
+                Kind::OfUser { users: users.clone(), bases }
+            }
+        };
+        let (host, name) = of.key(host);
+        Ok(Wanted { host, name: name.into_owned(), symlinks, kind })
     }
 
     /// Looks a folder up, on another thread. Errors: the status of the response.

@@ -12,7 +12,7 @@ pub enum SignerProcess {}
 
 impl SignerProcess {
     pub fn start(
-        _: &Site,
+        _: Site,
         material: &Material,
         _: Option<Identity>,
         _: usize,

@@ -14,7 +14,7 @@ use super::plan::Responding;
 use super::{Explanation, row};
 use crate::config;
 use crate::files::beneath::{Root, Wait};
-use crate::files::folders::Wanted;
+use crate::files::folders::{FolderOf, Wanted};
 use crate::files::lookup::{Found, Lookup, Query};
 use crate::files::roots::Roots;
 
@@ -36,7 +36,9 @@ impl Explanation<'_> {
             PlannedRoot::OfUser(_) => match users.zip(users?.user(&planned.path)) {
                 Some((users, user)) => (
                     format!("the user {user}"),
-                    files.wanted_of_user(self.host_index.into(), users, user, symlinks, now).ok()?,
+                    files
+                        .wanted_folder(self.host_index.into(), FolderOf::User(users, user), symlinks, now)
+                        .ok()?,
                 ),
                 None => {
                     row("folder", format_args!("none: no user with a folder has this name"));
@@ -61,7 +63,9 @@ impl Explanation<'_> {
         let (files, now) = (&self.responder.files, self.responder.services.clock.now());
         let symlinks = self.host.routes.get(RouteId::DEFAULT).files.symlinks;
         let open = |name: FolderName<'_>| {
-            let wanted = files.wanted_of_host(self.host_index.into(), folder, &name, symlinks, now).ok()?;
+            let wanted = files
+                .wanted_folder(self.host_index.into(), FolderOf::Host(folder, &name), symlinks, now)
+                .ok()?;
             wanted.open().ok()?;
             Some((format!("the name {}", name.key()), wanted))
         };
