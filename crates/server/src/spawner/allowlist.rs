@@ -78,6 +78,10 @@ const VARIABLES: [&str; 35] = [
 /// php-cgi runs the file that this variable names.
 const FILE: &[u8] = b"SCRIPT_FILENAME=";
 
+/// The program must not be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forbidden;
+
 impl Allowlist {
     /// Of a site with the paths within its `chroot`. `credentials` are those of each account.
     pub fn of(site: &Site, credentials: impl Fn(Option<&Account>) -> Option<Credentials>) -> Allowlist {
@@ -106,11 +110,10 @@ impl Allowlist {
         self.0.entry(name.into_bytes()).or_insert_with(new)
     }
 
-    /// The credentials to start the program with; an inner `None`: those of the spawner. `None`: the program must not
-    /// be started.
-    pub fn credentials_for(&self, request: &SpawnRequest<'_>) -> Option<Option<&Credentials>> {
-        let rules = self.0.get(request.account.to_bytes())?;
-        rules.permits(request).then_some(rules.credentials.as_ref())
+    /// The credentials to start the program with. `None`: those of the spawner.
+    pub fn credentials_for(&self, request: &SpawnRequest<'_>) -> Result<Option<&Credentials>, Forbidden> {
+        let rules = self.0.get(request.account.to_bytes()).filter(|rules| rules.permits(request));
+        rules.map(|rules| rules.credentials.as_ref()).ok_or(Forbidden)
     }
 }
 
@@ -381,7 +384,7 @@ mod tests {
             site.hosts = Hosts::only(host);
             let allowlist = Allowlist::of(&site, |_| None);
             let started =
-                [c"shell", c"other", c""].map(|name| allowlist.credentials_for(&shell(name)).is_some());
+                [c"shell", c"other", c""].map(|name| allowlist.credentials_for(&shell(name)).is_ok());
             assert_eq!(started, expected);
         }
     }

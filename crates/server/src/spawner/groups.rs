@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use site::model::{Log, Scripts};
 
-use super::allowlist::Allowlist;
+use super::allowlist::{Allowlist, Forbidden};
 use super::cgroup::Cgroup;
 use super::launch::{EXECUTES, Launched, Launcher, Process};
 use super::message::{self, Command, Event, MAX_COMMAND};
@@ -233,7 +233,7 @@ impl Groups {
     ) -> rustix::io::Result<()> {
         let allowlist = self.allowlist.clone();
         let credentials = match &allowlist {
-            Some(allowlist) => allowlist.credentials_for(request).ok_or(Errno::PERM)?,
+            Some(allowlist) => allowlist.credentials_for(request).map_err(|Forbidden| Errno::PERM)?,
             None => None,
         };
         let (account, began) = (request.account.to_bytes(), Instant::now());

@@ -49,6 +49,14 @@ pub enum Known {
     Unknown,
 }
 
+/// Whether an authority asks for the proof of a name.
+enum Challenge {
+    No,
+    /// Of a name without an open challenge.
+    Unknown,
+    Open(Arc<CertifiedKey>),
+}
+
 impl Resolver {
     /// `keys` are those of the material's certificates.
     pub fn new(
@@ -94,14 +102,17 @@ impl Resolver {
         self.unknown == UnknownName::Reject && self.find(name) == Known::Unknown
     }
 
-    fn challenge(&self, hello: &ClientHello<'_>) -> Option<Option<Arc<CertifiedKey>>> {
+    fn challenge(&self, hello: &ClientHello<'_>) -> Challenge {
         // A client offers this protocol alone (RFC 8737 §3).
-        let mut offered = hello.alpn()?;
-        if offered.next() != Some(ACME) || offered.next().is_some() {
-            return None;
+        let is_alone =
+            hello.alpn().is_some_and(|mut offered| offered.next() == Some(ACME) && offered.next().is_none());
+        match (&self.challenges, is_alone) {
+            (Some(challenges), true) => {
+                let key = hello.server_name().and_then(|name| challenges.certificate(&normalized(name)));
+                key.map_or(Challenge::Unknown, Challenge::Open)
+            }
+            _ => Challenge::No,
         }
-        let challenges = self.challenges.as_ref()?;
-        Some(hello.server_name().and_then(|name| challenges.certificate(&normalized(name))))
     }
 }
 
@@ -118,8 +129,10 @@ pub fn take_asked_name() -> Option<Box<str>> {
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         ASKED.set(hello.server_name().map(Into::into));
-        if let Some(challenge) = self.challenge(&hello) {
-            return challenge;
+        match self.challenge(&hello) {
+            Challenge::No => {}
+            Challenge::Unknown => return None,
+            Challenge::Open(key) => return Some(key),
         }
         let host = match self.find(hello.server_name()) {
             Known::Host(host) => host,
