@@ -146,7 +146,7 @@ pub fn choose_account(site: &mut Site) {
     }
 }
 
-/// A warning if the site is served as user nobody, whom other programs share, and no user was named.
+/// A warning if the site is served as user nobody, which other programs share, and no user was named.
 pub fn shared_account(flags: &Serve, site: &Site) -> Option<String> {
     let is_named = flags.user.is_some() || !matches!(flags.source, SiteSource::Folder(_));
     (!is_named && site.user.as_deref() == Some(privilege::NOBODY)).then(|| {

@@ -216,18 +216,15 @@ async fn serve(
                     }
                 }
                 Some(WorkerCommand::Admit(connection)) => connections.inherit(connection),
-                // The main thread may have given up waiting.
-                Some(WorkerCommand::Count(response)) => _ = response.send(connections.snapshot()),
-                // The main thread may have given up waiting.
+                Some(WorkerCommand::Count(response)) => respond(response, connections.snapshot()),
                 Some(WorkerCommand::Purge(purge, removed)) => {
-                    _ = removed.send(connections.responder.cache.purge(&purge));
+                    respond(removed, connections.responder.cache.purge(&purge));
                 }
                 Some(WorkerCommand::Recent(from, response)) => {
-                    _ = response.send(connections.services.access.recent.text(from, recent));
+                    respond(response, connections.services.access.recent.text(from, recent));
                 }
                 Some(WorkerCommand::Disconnect(selection, response)) => {
-                    // The main thread may have given up waiting.
-                    _ = response.send(connections.disconnect(&selection));
+                    respond(response, connections.disconnect(&selection));
                 }
                 Some(WorkerCommand::Maintenance(hosts)) => {
                     connections.responder.set_maintenance(hosts.to_vec());
@@ -235,12 +232,12 @@ async fn serve(
                 Some(WorkerCommand::ExpireFiles) => connections.responder.files.expire(),
                 Some(WorkerCommand::Watch(watch, begun)) => {
                     connections.services.access.watches.add(watch);
-                    _ = begun.send(());
+                    respond(begun, ());
                 }
                 Some(WorkerCommand::RecentLines(response)) => {
-                    _ = response.send(connections.services.access.recent.lines(recent));
+                    respond(response, connections.services.access.recent.lines(recent));
                 }
-                Some(WorkerCommand::Ping(response)) => _ = response.send(()),
+                Some(WorkerCommand::Ping(response)) => respond(response, ()),
                 Some(WorkerCommand::Stop) | None => return Ok(()),
             },
             () = &mut left => return Ok(()),
@@ -249,7 +246,12 @@ async fn serve(
     }
 }
 
-/// Looks at every deadline, a few times a second, as long as there is a connection.
+/// Responds to the main thread, which may have given up waiting.
+fn respond<T>(to: oneshot::Sender<T>, value: T) {
+    _ = to.send(value);
+}
+
+/// Checks every deadline, a few times a second, as long as there is a connection.
 async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
     loop {
         if connections.table.is_empty() && connections.idle.is_empty() {

@@ -120,7 +120,7 @@ fn generate_rsa(bits: Bits) -> Result<KeyPair, String> {
 }
 
 /// An authority of this machine. The clients that trust it are this user's, and it can only issue certificates for
-/// names and addresses that lead to the machine that asks: who steals its key can deceive no other site's users.
+/// names and addresses that lead to this machine: with a stolen key, no other site's users can be deceived.
 pub struct Authority {
     pub certificate: CertificateDer<'static>,
     key: KeyPair,

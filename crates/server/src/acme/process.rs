@@ -45,7 +45,7 @@ const PROLONG_EVERY: Duration = Duration::from_secs(10);
 /// How soon it is tried again, because the other server may be quick.
 const TRY_LOCK_EVERY: Time = 5;
 /// How often a certificate is compared with the stored one, which another server may have replaced.
-const LOOK_EVERY: Duration = Duration::from_secs(600);
+const CHECK_EVERY: Duration = Duration::from_secs(600);
 const DNS: u16 = 53;
 const HTTPS: u16 = 443;
 /// The files by which names are looked up (nsswitch.conf(5), resolv.conf(5), gai.conf(5)).
@@ -242,15 +242,15 @@ impl CertificateTask {
     }
 
     async fn run(mut self) {
-        self.look().await;
+        self.check_stored().await;
         loop {
             let now = now();
             match self.schedule.step(now) {
                 Step::WaitUntil(until) => {
                     self.publish().await;
-                    let wait = Duration::from_secs(until.saturating_sub(now)).min(LOOK_EVERY);
+                    let wait = Duration::from_secs(until.saturating_sub(now)).min(CHECK_EVERY);
                     tokio::time::sleep(wait).await;
-                    self.look().await;
+                    self.check_stored().await;
                 }
                 Step::AskForWindow => {
                     let event = self.window().await;
@@ -265,8 +265,8 @@ impl CertificateTask {
         self.shared.link.request(self.number, what).await
     }
 
-    /// Looks at the stored certificate, and has the master serve it if it is another one.
-    async fn look(&mut self) {
+    /// Reads the stored certificate, and has the master serve it if it is another one.
+    async fn check_stored(&mut self) {
         let Reply::Content(chain) = self.request(Wish::Read).await else { return };
         let hash = sha256(&chain);
         self.take(&chain);
@@ -311,7 +311,7 @@ impl CertificateTask {
             Reply::Done | Reply::Content(_) => {}
         }
         // Another server may have ordered before this one has got the lock.
-        self.look().await;
+        self.check_stored().await;
         if let Step::Order(attempt) = self.schedule.step(now()) {
             let ordered = match self.unsaved.take() {
                 Some(finished) => Ok(finished),

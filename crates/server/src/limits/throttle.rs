@@ -1,5 +1,5 @@
 //! The throttle of one response or of one request body: it asks the buckets for a slice of bytes, and has to wait until
-//! each of them grants it. Each has one reservation at most, so that all who share a bucket have their turn.
+//! each of them grants it. Each has one reservation at most, so that all throttles of a bucket have their turn.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::bucket::{Bucket, Flow};
 use super::{Applied, Excess, LIFTED, LimitState, now};
 
-/// Bytes of the first slice: who begins before many others does not know of them yet.
+/// Bytes of the first slice: the first of many throttles does not know of the others yet.
 const FIRST_SLICE: u64 = 4096;
 /// A change of the rates ends a longer wait.
 const LONGEST_WAIT: Nanos = 1_000_000_000;

@@ -140,8 +140,8 @@ impl NotStarted {
     }
 }
 
-/// How often the files that the configuration names are looked at.
-const LOOK_AT_FILES: Duration = Duration::from_secs(2);
+/// How often the files that the configuration names are checked.
+const FILE_CHECKS: Duration = Duration::from_secs(2);
 
 fn stamps_of_users(site: &Site) -> FileStamps {
     FileStamps::of(site.user_files())
@@ -242,31 +242,31 @@ impl Master {
         });
     }
 
-    fn schedule_look(&mut self, now: Instant) {
+    fn schedule_certificate_check(&mut self, now: Instant) {
         let every = self.site.as_ref().and_then(|site| site.tls.watch);
-        self.next_look = every.filter(|_| self.tls.material.is_some()).map(|every| now + every);
+        self.next_certificate_check = every.filter(|_| self.tls.material.is_some()).map(|every| now + every);
     }
 
-    /// Reloads if a file of a certificate has changed. If that fails, the next look tries again.
-    pub(super) fn look_for_certificates(&mut self, now: Instant) {
-        self.schedule_look(now);
+    /// Reloads if a file of a certificate has changed. If that fails, the next check tries again.
+    pub(super) fn check_certificates(&mut self, now: Instant) {
+        self.schedule_certificate_check(now);
         if self.change.is_none() && self.tls.stamps.have_changed() {
             log::info(format_args!("certificates have changed"));
             self.reload(Vec::new());
         }
     }
 
-    fn schedule_look_at_files(&mut self, now: Instant) {
+    fn schedule_file_check(&mut self, now: Instant) {
         let names_files = |site: &Site| site.named_files.paths().next().is_some();
-        self.next_look_at_files = self.site.as_ref().is_some_and(names_files).then(|| now + LOOK_AT_FILES);
+        self.next_file_check = self.site.as_ref().is_some_and(names_files).then(|| now + FILE_CHECKS);
     }
 
     /// Notices named files that have been replaced, and reloads if a file of users, groups or keys has changed.
-    pub(super) fn look_at_files(&mut self, now: Instant) {
-        self.schedule_look_at_files(now);
+    pub(super) fn check_files(&mut self, now: Instant) {
+        self.schedule_file_check(now);
         self.hide_replaced_files();
         if self.change.is_none() && self.user_files.have_changed() {
-            // If the file cannot be used, that is reported once, and not at each look.
+            // If the file cannot be used, that is reported once, and not at each check.
             self.user_files = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
             log::info(format_args!("a file of users, groups or keys has changed"));
             self.reload(Vec::new());
@@ -287,7 +287,7 @@ impl Master {
             let command = MasterCommand::NamedFiles { follows, files: files.to_vec() };
             if let Err(error) = generation.channel.send(&command) {
                 let pid = generation.pid;
-                // The next look tries again.
+                // The next check tries again.
                 log::warn(format_args!("the process {pid} does not learn of replaced files: {error}"));
                 return;
             }
@@ -573,8 +573,8 @@ impl Master {
         self.announce(&site, &cause);
         (self.site, self.tls, self.user_files) = (Some(site), tls, users);
         self.forget_tickets();
-        self.schedule_look(Instant::now());
-        self.schedule_look_at_files(Instant::now());
+        self.schedule_certificate_check(Instant::now());
+        self.schedule_file_check(Instant::now());
         self.release_pools();
         self.loggers_in_use = loggers;
         self.send_log_to_pools();

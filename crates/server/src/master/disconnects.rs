@@ -29,7 +29,7 @@ enum Process {
     Generation(Pid),
 }
 
-/// Who gets the response.
+/// The receiver of the response.
 enum Requester {
     Client(Client),
     /// The program behind an upgrade, with the number that it has given.

@@ -232,10 +232,10 @@ impl Master {
             self.disconnects.iter().map(|running| running.until).min().map(|at| (at, Timer::Disconnects)),
             self.next_ping.map(|at| (at, Timer::Ping)),
             self.certificates.deadline().map(|at| (at, Timer::Acme)),
-            self.next_look.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::Certificates)),
-            self.next_look_at_files
+            self.next_certificate_check
                 .filter(|_| self.phase == Phase::Serving)
-                .map(|at| (at, Timer::NamedFiles)),
+                .map(|at| (at, Timer::Certificates)),
+            self.next_file_check.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::NamedFiles)),
             self.next_epoch.map(|at| (at, Timer::Tickets)),
             self.release.map(|at| (at, Timer::Release)),
             self.restart_loggers
@@ -303,8 +303,8 @@ impl Master {
                     _ = generation.channel.send(&MasterCommand::Ping);
                 }
             }
-            Timer::Certificates => self.look_for_certificates(now),
-            Timer::NamedFiles => self.look_at_files(now),
+            Timer::Certificates => self.check_certificates(now),
+            Timer::NamedFiles => self.check_files(now),
             Timer::Tickets => self.forget_tickets(),
             // `wait` does it last: code that ran afterwards would map the program again.
             Timer::Release => {}

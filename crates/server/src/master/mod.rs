@@ -171,11 +171,11 @@ struct Master {
     restart: Option<Instant>,
     next_ping: Option<Instant>,
     /// When the files of certificates are compared with those that are served.
-    next_look: Option<Instant>,
+    next_certificate_check: Option<Instant>,
     /// The files of users, groups and keys.
     user_files: FileStamps,
-    /// When the files that the configuration names are looked at. `None`: there are none.
-    next_look_at_files: Option<Instant>,
+    /// When the files that the configuration names are checked. `None`: there are none.
+    next_file_check: Option<Instant>,
     /// When the keys of old session tickets are forgotten.
     next_epoch: Option<Instant>,
     /// When what a change of the configuration needed is given back.
@@ -302,9 +302,9 @@ impl Master {
             restart_limit: RestartLimit::of_servers(),
             restart: None,
             next_ping: None,
-            next_look: None,
+            next_certificate_check: None,
             user_files: FileStamps::default(),
-            next_look_at_files: None,
+            next_file_check: None,
             next_epoch: None,
             release: None,
             phase: Phase::Serving,

@@ -251,7 +251,7 @@ impl Bound {
 }
 
 impl ListenError {
-    /// Does the problem depend on the user who starts the program?
+    /// Does the problem depend on the user of the program?
     pub fn is_denied(&self) -> bool {
         self.why == Refusal::Errno(Errno::ACCESS)
     }
