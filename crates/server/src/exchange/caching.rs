@@ -44,7 +44,7 @@ use crate::tasks::spawn_local;
 use crate::upstream::{Form, Handler, HandlerKind, Outcome, Unrendered};
 
 /// What a stored response leads to.
-enum Looked {
+enum CacheLookup {
     Respond(Rc<CachedResponse>, CacheStatus),
     /// It is sent, and a newer one is requested.
     Refresh(Rc<CachedResponse>),
@@ -73,7 +73,7 @@ struct Resource<'a> {
 const OF_URLS: &str = "/";
 
 /// How often a request looks for a stored response: once more after it has waited for another request.
-const LOOKS: usize = 2;
+const MAX_LOOKUPS: usize = 2;
 
 impl<'a> Exchange<'a> {
     /// A stored response for the fast path. `None`: there is none, or it cannot be sent without more.
@@ -242,23 +242,23 @@ impl<'a> Exchange<'a> {
         if let Some(response) = self.of_parts(&resource, &directives) {
             return response;
         }
-        for look in 1..=LOOKS {
+        for number in 1..=MAX_LOOKUPS {
             // The request may have waited for a disk, or for another request.
             self.services.clock.read();
-            let (stale, why) = match self.look(&resource, &directives) {
-                Looked::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
-                Looked::Refresh(entry) => {
+            let (stale, why) = match self.look_up(&resource, &directives) {
+                CacheLookup::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
+                CacheLookup::Refresh(entry) => {
                     self.refresh(request, to, &resource, &entry);
                     return self.of_entry(&resource, &entry, CacheStatus::Stale);
                 }
-                Looked::GatewayTimeout => {
+                CacheLookup::GatewayTimeout => {
                     self.services.counts.add(Count::ResponseMisses, 1);
                     let response = self.status_of(&resource, Status::GATEWAY_TIMEOUT).await;
                     return Response { cache: Some(CacheStatus::OnlyIfCached), ..response };
                 }
-                Looked::Forward(stale, why) => (stale, why),
+                CacheLookup::Forward(stale, why) => (stale, why),
             };
-            let is_last = look == LOOKS;
+            let is_last = number == MAX_LOOKUPS;
             // What answers a request for a part is of no use to others.
             let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
             if self.head.method == Method::Get && why != Forwarded::Bypass && !is_part && !is_last {
@@ -339,11 +339,11 @@ impl<'a> Exchange<'a> {
         self.grants.variables.iter().next().is_some() || !self.grants.passed.is_empty() || has_certificate
     }
 
-    fn look(&self, resource: &Resource<'_>, directives: &RequestDirectives) -> Looked {
+    fn look_up(&self, resource: &Resource<'_>, directives: &RequestDirectives) -> CacheLookup {
         let found = self.responder.cache.find(&resource.text, self.head.fields);
         let forward = |entry, why| match directives.only_if_cached {
-            true => Looked::GatewayTimeout,
-            false => Looked::Forward(entry, why),
+            true => CacheLookup::GatewayTimeout,
+            false => CacheLookup::Forward(entry, why),
         };
         let entry = match found {
             Found::Entry(entry) => entry,
@@ -352,12 +352,12 @@ impl<'a> Exchange<'a> {
         };
         match entry.policy.decide(directives, self.identity(), &resource.settings, self.services.clock.now())
         {
-            Use::Fresh => Looked::Respond(entry, CacheStatus::Hit),
-            Use::Stale => Looked::Respond(entry, CacheStatus::Stale),
-            Use::WhileRevalidating => Looked::Refresh(entry),
-            Use::GatewayTimeout => Looked::GatewayTimeout,
-            Use::Validate(Why::Stale) => Looked::Forward(Some(entry), Forwarded::Stale),
-            Use::Validate(Why::Request) => Looked::Forward(Some(entry), Forwarded::Request),
+            Use::Fresh => CacheLookup::Respond(entry, CacheStatus::Hit),
+            Use::Stale => CacheLookup::Respond(entry, CacheStatus::Stale),
+            Use::WhileRevalidating => CacheLookup::Refresh(entry),
+            Use::GatewayTimeout => CacheLookup::GatewayTimeout,
+            Use::Validate(Why::Stale) => CacheLookup::Forward(Some(entry), Forwarded::Stale),
+            Use::Validate(Why::Request) => CacheLookup::Forward(Some(entry), Forwarded::Request),
             Use::Bypass => forward(None, Forwarded::Bypass),
         }
     }
