@@ -33,7 +33,7 @@ use crate::publishing::failure::Failure;
 use crate::publishing::removal::Emptying;
 use crate::publishing::store::{Below, Expected, Found, Guard, Store, Terms, check_length};
 use crate::publishing::tree::{Kind, Member, Progress, Reach, Scan};
-use crate::publishing::{changes, turns};
+use crate::publishing::{changes, permits};
 use crate::request::Request;
 use crate::request::body::Length;
 use crate::response::Response;
@@ -237,17 +237,17 @@ impl<'a> Exchange<'a> {
         done.map_err(|_| Problem::Status(Status::SERVICE_UNAVAILABLE))?.map_err(Problem::Failure)
     }
 
-    /// As `on_disk`, with the permission to change names, when it is the request's turn.
+    /// As `on_disk`, with the permit to change names.
     async fn changing<T: Send + 'static>(
         &self,
         store: &Store,
         work: impl FnOnce(&Store, &Guard) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Problem> {
-        let turn = turns::turn(&store.root.path).await?;
+        let permit = permits::take(&store.root.path).await?;
         let with_guard = move |store: &Store| {
             let guard = store.guard()?;
             let done = work(store, &guard);
-            drop((guard, turn));
+            drop((guard, permit));
             done
         };
         self.on_disk(store, with_guard).await

@@ -10,10 +10,10 @@
 pub mod changes;
 pub mod failure;
 pub mod new_file;
+pub mod permits;
 pub mod removal;
 pub mod store;
 pub mod tree;
-pub mod turns;
 pub mod uploads;
 pub mod usage;
 
