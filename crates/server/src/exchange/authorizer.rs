@@ -16,7 +16,7 @@ use super::answers::Key;
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
-use crate::upstream::{self, Form, Handler, HandlerKind, Outcome};
+use crate::upstream::{self, Form, ForwardedRequest, Handler, HandlerKind, Outcome};
 
 /// The authorizers of a path: those of its route, of its other names, and of `planned`, the route that its plan leads
 /// to.
@@ -94,8 +94,10 @@ impl Exchange<'_> {
         let upstreams = &self.responder.upstreams;
         // The line of the request does not name them.
         let log = Rc::default();
-        match upstream::forward(upstreams, request, &handler, &self.grants.variables, body, &log, None).await
-        {
+        let variables = &self.grants.variables;
+        let forwarded =
+            ForwardedRequest { request, handler: &handler, variables, body, log: &log, sent: None };
+        match upstream::forward(upstreams, forwarded).await {
             Outcome::Authorized(permission) => {
                 self.pass(authorizer, &permission.variables);
                 self.grants.added.extend(permission.response_fields);

@@ -19,7 +19,7 @@ use crate::request::body::RequestBody;
 use crate::request::owned::with_fields;
 use crate::response::Response;
 use crate::upstream::immediate::{Outgoing, SentRequest};
-use crate::upstream::{self, Form, Handler, HandlerKind, Outcome};
+use crate::upstream::{self, Form, ForwardedRequest, Handler, HandlerKind, Outcome};
 
 /// Internal redirects of one request. RFC 3875 leaves the number to the server.
 const MAX_INTERNAL_REDIRECTS: usize = 10;
@@ -144,8 +144,9 @@ impl Exchange<'_> {
         }
         let log = self.upstream.get_or_insert_default().clone();
         let upstreams = &self.responder.upstreams;
-        let outcome =
-            upstream::forward(upstreams, request, handler, &self.grants.variables, body, &log, sent).await;
+        let variables = &self.grants.variables;
+        let forwarded = ForwardedRequest { request, handler, variables, body, log: &log, sent };
+        let outcome = upstream::forward(upstreams, forwarded).await;
         self.on_outcome(request, handler, outcome).await
     }
 

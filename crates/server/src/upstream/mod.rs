@@ -168,31 +168,26 @@ impl From<Rejection> for Outcome {
     }
 }
 
-/// Has a script or an application answer `request`. `variables` are added to those of its route. `log` gets the
-/// attempts at an application. `sent`: the first of them, if the request has been sent.
-pub async fn forward(
-    upstreams: &Upstreams,
-    request: Request<'_>,
-    handler: &Handler,
-    variables: &Additions,
-    body: RequestBody,
-    log: &Rc<UpstreamLog>,
-    sent: Option<SentRequest>,
-) -> Outcome {
-    try_forward(upstreams, request, handler, variables, &body, log, sent)
-        .await
-        .unwrap_or_else(|failed| failed)
+/// A request to a script or an application.
+pub struct ForwardedRequest<'a> {
+    pub request: Request<'a>,
+    pub handler: &'a Handler,
+    /// Added to those of the handler's route.
+    pub variables: &'a Additions,
+    pub body: RequestBody,
+    /// Gets the attempts at an application.
+    pub log: &'a Rc<UpstreamLog>,
+    /// The first of them, if the request has been sent.
+    pub sent: Option<SentRequest>,
 }
 
-async fn try_forward(
-    upstreams: &Upstreams,
-    request: Request<'_>,
-    handler: &Handler,
-    variables: &Additions,
-    body: &RequestBody,
-    log: &Rc<UpstreamLog>,
-    sent: Option<SentRequest>,
-) -> Result<Outcome, Outcome> {
+/// Has a script or an application respond.
+pub async fn forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> Outcome {
+    try_forward(upstreams, forwarded).await.unwrap_or_else(|failed| failed)
+}
+
+async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> Result<Outcome, Outcome> {
+    let ForwardedRequest { request, handler, variables, ref body, log, sent } = forwarded;
     let services = &upstreams.services;
     let bodies = bodies(services, handler);
     let (spooled, length) = match body.length() {

@@ -10,7 +10,7 @@ use crate::log::upstream::UpstreamLog;
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
-use crate::upstream::{self, Form, Handler, Outcome};
+use crate::upstream::{self, Form, ForwardedRequest, Handler, Outcome};
 
 #[derive(Clone, Copy)]
 pub enum NextHop<'h> {
@@ -39,7 +39,8 @@ impl NextHop<'_> {
         match self {
             NextHop::Upstream(handler) => {
                 let body = std::mem::replace(body, RequestBody::None);
-                upstream::forward(&responder.upstreams, request, handler, variables, body, log, None).await
+                let forwarded = ForwardedRequest { request, handler, variables, body, log, sent: None };
+                upstream::forward(&responder.upstreams, forwarded).await
             }
             NextHop::Server(server) => {
                 responder.ask_other_server(request, body, server, Form::Unrendered, log).await
