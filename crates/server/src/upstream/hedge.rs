@@ -7,11 +7,12 @@ use std::pin::pin;
 use site::balance::Hedging;
 use tokio::time::{Instant, sleep_until};
 
+use super::application::Application;
+use super::attempt::Attempt;
 use super::exchange::{BodySource, Failure, UpstreamExchange, UpstreamResponse};
 use super::head::UpstreamHead;
 use super::interim::Interims;
 use super::request::Repeats;
-use super::{Application, Attempt};
 use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::hedging::{Hedge, NoHedge};

@@ -24,6 +24,10 @@ mod http;
 mod http2;
 mod scgi;
 
+mod application;
+mod attempt;
+mod retries;
+
 mod body;
 mod head;
 mod hedge;
@@ -31,7 +35,6 @@ pub mod idle_connections;
 pub mod immediate;
 mod interim;
 mod response;
-mod retries;
 pub mod upgrade;
 mod websocket_ping;
 
@@ -41,39 +44,29 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use script::environment::Additions;
-use site::balance::Balance;
 use site::forwarding::Bodies;
 use site::log_line::StepKind;
-use site::upstream::{Protocol, Upstream};
+use site::upstream::Protocol;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
-use taipan_http::target::Scheme;
 use tokio::time::Instant;
 
-use self::affinity::{affinity, set_cookie};
+use self::affinity::affinity;
+use self::application::{Application, ForwardedBody, forward_to_application};
 use self::cgi::Stdin;
 use self::cgi::headless::Headless;
 use self::concurrency::ConcurrencyLimit;
 use self::exchange::{BodySource, Failure, Kind, NoResponse, Timeouts, UpstreamExchange, UpstreamResponse};
-use self::fastcgi::FastCgi;
-use self::head::HeadParser;
-use self::hedge::Hedger;
-use self::http::Http;
-use self::http2::Http2;
-use self::immediate::{Rest, SentRequest, SentRequests, Wire};
+use self::immediate::{SentRequest, SentRequests};
 use self::interim::Interims;
 use self::permission::BreakerPermit;
-use self::request::{Message, Program, Repeats, UpstreamRequest};
-use self::retries::{Avoid, Decision, Replay, Retries};
-use self::scgi::Scgi;
-use self::spool::{SpoolReader, SpooledBody};
+use self::request::{Message, Program, UpstreamRequest};
+use self::spool::SpooledBody;
 use self::transport::Transport;
 use crate::log;
-use crate::log::upstream::{AttemptLog, StepLog, UpstreamLog};
+use crate::log::upstream::{StepLog, UpstreamLog};
+use crate::pool::Pool;
 use crate::pool::breaker::Verdict;
-use crate::pool::message::{EndpointId, Tried};
-use crate::pool::selection::Affinity;
-use crate::pool::{Checkout, Pool, PoolError, Reuse};
 use crate::request::Request;
 use crate::request::body::{Length, Rejection, RequestBody};
 use crate::response::{BodyStream, Response};
@@ -293,260 +286,6 @@ async fn forward_to_script(
     }
 }
 
-/// An application, and the request that it gets.
-struct Application<'a> {
-    services: &'a Rc<Services>,
-    upstream: &'a Upstream,
-    pool: &'a Rc<Pool>,
-    request: &'a UpstreamRequest,
-    log: &'a Rc<UpstreamLog>,
-    /// What in the request decides its endpoint.
-    affinity: Affinity,
-    breaker: BreakerPermit,
-    interims: Interims<'a>,
-}
-
-/// The body of a request to an application, for each of its attempts.
-enum ForwardedBody {
-    None,
-    /// At most so many bytes are read. What has been read cannot be sent again.
-    Client(RequestBody, u64),
-    Spooled(Rc<SpooledBody>),
-}
-
-impl ForwardedBody {
-    /// `spooled`: the whole of `body`, if that has been received. Else at most `limit` bytes are read.
-    fn of(body: &RequestBody, spooled: Option<SpooledBody>, limit: u64) -> ForwardedBody {
-        match (spooled, body.length()) {
-            (Some(spooled), _) => ForwardedBody::Spooled(Rc::new(spooled)),
-            (None, Length::None) => ForwardedBody::None,
-            (None, _) => ForwardedBody::Client(body.clone(), limit),
-        }
-    }
-
-    fn source(&self, services: &Rc<Services>) -> BodySource {
-        match self {
-            ForwardedBody::None => BodySource::Empty,
-            ForwardedBody::Client(body, limit) => BodySource::Client(body.clone(), *limit),
-            ForwardedBody::Spooled(spooled) => BodySource::Spool(SpoolReader::open(services, spooled)),
-        }
-    }
-
-    /// Of a request with this body, as far as it has been read by now.
-    fn replay(&self, repeats: Repeats) -> Replay {
-        match self {
-            ForwardedBody::Client(body, _) if body.is_unread() => Replay::Unprocessed,
-            ForwardedBody::Client(..) => Replay::Never,
-            ForwardedBody::None | ForwardedBody::Spooled(_) => match repeats {
-                Repeats::AtOnce | Repeats::Later => Replay::Always,
-                Repeats::No => Replay::Unprocessed,
-            },
-        }
-    }
-}
-
-impl Application<'_> {
-    /// There is no connection. Gives the status of the response.
-    fn rejected(&self, error: PoolError) -> Status {
-        let Application { services, upstream, request, .. } = self;
-        log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
-        let (count, status) = match error {
-            PoolError::Unreachable | PoolError::Unresolved => (Count::ScriptsFailed, Status::BAD_GATEWAY),
-            PoolError::QueueFull
-            | PoolError::AllDown
-            | PoolError::TimedOut
-            | PoolError::Failing
-            | PoolError::Lost => (Count::ScriptsRejected, Status::SERVICE_UNAVAILABLE),
-        };
-        services.counts.add(count, 1);
-        status
-    }
-
-    fn on_failed(&self, outcome: &Outcome) {
-        // Other statuses are the client's fault.
-        if let Outcome::Failed(status) = outcome
-            && status.code() >= 500
-        {
-            self.breaker.set(Verdict::Failure);
-        }
-    }
-
-    /// Adds the cookie that leads the client to the endpoint that has responded, unless the client has it.
-    fn with_cookie(&self, outcome: Outcome, endpoint: EndpointId, scheme: Scheme) -> Outcome {
-        let Some(cookie) = self.cookie(endpoint, scheme) else { return outcome };
-        match outcome {
-            Outcome::Response(response) => {
-                Outcome::Response(response.with_fields(&[("Set-Cookie", &cookie)]))
-            }
-            Outcome::Unrendered(response, _) => Outcome::Unrendered(response, Some(cookie)),
-            Outcome::Sendfile(mut file) => {
-                file.fields.push(("Set-Cookie".to_owned(), cookie.into_bytes()));
-                Outcome::Sendfile(file)
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// `None`: the client has it, or is not kept at an endpoint.
-    fn cookie(&self, endpoint: EndpointId, scheme: Scheme) -> Option<String> {
-        let Balance::Sticky(name) = &self.upstream.balance else { return None };
-        let token = self.pool.token(endpoint)?;
-        (self.affinity != Affinity::of_token(token.as_bytes())).then(|| set_cookie(name, &token, scheme))
-    }
-}
-
-/// A request that an endpoint has, or soon has.
-struct Attempt {
-    endpoint: EndpointId,
-    /// In messages. `None`: the name of the application says enough.
-    endpoint_name: Option<Rc<str>>,
-    transport: Box<dyn Transport>,
-    began: Instant,
-    log: AttemptLog,
-}
-
-impl Attempt {
-    async fn begin(application: &Application<'_>, tried: &Tried) -> Result<Attempt, Outcome> {
-        let &Application { pool, request, affinity, .. } = application;
-        let log = application.log.begin(pool.name(), application.upstream.protocol);
-        let checkout = pool.check_out(affinity, tried, request.sharing()).await;
-        let checkout = checkout.map_err(|error| application.rejected(error))?;
-        Ok(Attempt::of(application, checkout, log)?)
-    }
-
-    /// Sends the request to the endpoint of `checkout`.
-    fn of(application: &Application<'_>, checkout: Checkout, log: AttemptLog) -> Result<Attempt, Status> {
-        let &Application { services, upstream, request, .. } = application;
-        log.on_endpoint(checkout.endpoint_address());
-        let (endpoint, endpoint_name) = (checkout.endpoint(), checkout.endpoint_name());
-        let message = log.parent().map(|parent| request.message.as_part(&parent));
-        let message = message.as_ref().unwrap_or(&request.message);
-        let transport = open(services, upstream, checkout, request, message)?;
-        services.counts.add(Count::UpstreamRequests, 1);
-        Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log })
-    }
-
-    fn resume(application: &Application<'_>, rest: Rest) -> Attempt {
-        let &Application { services, request, .. } = application;
-        let Rest { connection, wire, unsent, received, began, attempt } = rest;
-        let (endpoint, endpoint_name) = (connection.endpoint(), connection.endpoint_name());
-        let transport: Box<dyn Transport> = match wire {
-            Wire::FastCgi(id) => {
-                Box::new(FastCgi::begun(services, connection, id, unsent, received, &request.label))
-            }
-            Wire::Http => Box::new(Http::begun(services, connection, unsent, received)),
-        };
-        Attempt { endpoint, endpoint_name, transport, began, log: attempt }
-    }
-
-    /// Goes on with the request's body, which is `source`.
-    fn exchange(self, application: &Application<'_>, source: BodySource) -> (EndpointId, UpstreamExchange) {
-        let Attempt { endpoint, endpoint_name, transport, began, log } = self;
-        let &Application { services, upstream, request, .. } = application;
-        let (kind, timeouts) = (Kind::Application, Timeouts::of(upstream));
-        let mut exchange = UpstreamExchange::new(services, transport, kind, timeouts, request, source, began);
-        if let Some(name) = endpoint_name {
-            exchange.upstream_name = name;
-        }
-        exchange.attempt = Some(log);
-        (endpoint, exchange)
-    }
-}
-
-/// Repeats a request that has had no response, where that is safe. `sent`: the first attempt, if it has been sent.
-/// Returns also the endpoint that has responded.
-async fn forward_to_application(
-    application: &Application<'_>,
-    handler: &Handler,
-    body: ForwardedBody,
-    mut sent: Option<SentRequest>,
-) -> Result<(Outcome, EndpointId), Outcome> {
-    let &Application { services, upstream, pool, request, log, .. } = application;
-    let of_hedge = Interims::dropped();
-    let hedger = Hedger::new(application, &of_hedge);
-    let mut hedger = hedger.filter(|_| matches!(body, ForwardedBody::None));
-    let avoid = if upstream.balance == Balance::Least { Avoid::All } else { Avoid::Failed };
-    let mut retries = Retries::new(upstream.retries, avoid);
-    // A process that fails is replaced.
-    let was_out = upstream.managed().is_none() && pool.are_all_out();
-    // Bounded by `retries`.
-    loop {
-        let attempt = match sent.take().and_then(|sent| sent.into_rest(log)) {
-            Some(rest) => Attempt::resume(application, rest),
-            None => Attempt::begin(application, retries.tried()).await?,
-        };
-        let (endpoint, exchange) = attempt.exchange(application, body.source(services));
-        let upstream_name = exchange.upstream_name.clone();
-        let (endpoint, response) = match hedger.take() {
-            Some(hedger) => Box::pin(hedger.receive_head(exchange, endpoint)).await,
-            None => (endpoint, exchange.receive_response(&application.interims).await),
-        };
-        let failure = match receive(response, handler, request, Some(application)).await {
-            Ok(outcome) => return Ok((outcome, endpoint)),
-            Err(failure) => failure,
-        };
-        match retries.decide(failure.retry, body.replay(request.repeats)) {
-            Decision::Repeat => {}
-            Decision::RepeatAndWarn => log::warn(format_args!(
-                "{}: {upstream_name} sent nothing on a new connection ({}); the request is repeated",
-                request.label, failure.why
-            )),
-            Decision::GiveUp => {
-                let failure = if was_out { failure.with_all_down() } else { failure };
-                return Err(report(services, &request.label, &upstream_name, &failure).into());
-            }
-        }
-    }
-}
-
-/// Writes the head of the request to a connection.
-fn open(
-    services: &Rc<Services>,
-    upstream: &Upstream,
-    checkout: Checkout,
-    request: &UpstreamRequest,
-    message: &Message,
-) -> Result<Box<dyn Transport>, Status> {
-    Ok(match (message, checkout) {
-        (Message::FastCgi(role, environment), checkout) => {
-            Box::new(FastCgi::new(services, upstream, checkout, *role, environment, &request.label))
-        }
-        (Message::Scgi(head), Checkout::Exclusive(connection)) => {
-            Box::new(Scgi::new(services, connection, head))
-        }
-        (Message::Http(head), Checkout::Exclusive(connection))
-            if upstream.http2 && request.upgrade.is_none() && connection.reuse() == Reuse::New =>
-        {
-            let begun = Http2::begin(services, connection, &request.http2(head, upstream));
-            Box::new(begun.map_err(|why| unsendable(request, why))?)
-        }
-        (Message::Http(head), Checkout::Http2(stream)) => {
-            let begun = Http2::on_stream(stream, &request.http2(head, upstream));
-            Box::new(begun.map_err(|why| unsendable(request, why))?)
-        }
-        (Message::Http(head), Checkout::Exclusive(connection)) => {
-            if request.is_open_ended {
-                return Ok(Box::new(Http::chunked(
-                    services,
-                    connection,
-                    head,
-                    request.trailers.announced.as_deref(),
-                )));
-            }
-            if request.upgrade.is_some() && upstream.http2 && connection.reuse() == Reuse::New {
-                connection.offer_http1();
-            }
-            let parser =
-                if request.upgrade.is_some() { HeadParser::http_upgrading } else { HeadParser::http };
-            Box::new(Http::new(services, connection, head, parser))
-        }
-        // Only FastCGI connections are multiplexed, and a program has no connection.
-        (Message::Scgi(_) | Message::Http(_) | Message::Program(_), _) => {
-            return Err(Status::SERVICE_UNAVAILABLE);
-        }
-    })
-}
-
 async fn receive(
     response: Result<UpstreamResponse, Failure>,
     handler: &Handler,
@@ -568,11 +307,6 @@ async fn receive(
         Err(Failure::Rejected(rejection)) => Ok(Outcome::Rejected(rejection)),
         Err(Failure::NoResponse(failure)) => Err(failure),
     }
-}
-
-fn unsendable(request: &UpstreamRequest, why: &str) -> Status {
-    log::error(format_args!("{}: cannot forward to {}: {why}", request.label, request.upstream_name));
-    Status::BAD_REQUEST
 }
 
 /// Gives the status of the response.

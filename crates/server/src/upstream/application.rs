@@ -1,0 +1,177 @@
+//! A request to an application: its attempts, one after another, and what the pool and the breaker learn of them.
+
+use std::rc::Rc;
+
+use site::balance::Balance;
+use site::upstream::Upstream;
+use taipan_http::status::Status;
+use taipan_http::target::Scheme;
+
+use super::affinity::set_cookie;
+use super::attempt::Attempt;
+use super::exchange::BodySource;
+use super::hedge::Hedger;
+use super::immediate::SentRequest;
+use super::interim::Interims;
+use super::permission::BreakerPermit;
+use super::request::{Handler, Repeats, UpstreamRequest};
+use super::retries::{Avoid, Decision, Replay, Retries};
+use super::spool::{SpoolReader, SpooledBody};
+use super::{Outcome, receive, report};
+use crate::log;
+use crate::log::upstream::UpstreamLog;
+use crate::pool::breaker::Verdict;
+use crate::pool::message::EndpointId;
+use crate::pool::selection::Affinity;
+use crate::pool::{Pool, PoolError};
+use crate::request::body::{Length, RequestBody};
+use crate::services::Services;
+use crate::stats::Count;
+
+/// An application, and the request that it gets.
+pub struct Application<'a> {
+    pub services: &'a Rc<Services>,
+    pub upstream: &'a Upstream,
+    pub pool: &'a Rc<Pool>,
+    pub request: &'a UpstreamRequest,
+    pub log: &'a Rc<UpstreamLog>,
+    /// What in the request decides its endpoint.
+    pub affinity: Affinity,
+    pub breaker: BreakerPermit,
+    pub interims: Interims<'a>,
+}
+
+/// The body of a request to an application, for each of its attempts.
+pub enum ForwardedBody {
+    None,
+    /// At most so many bytes are read. What has been read cannot be sent again.
+    Client(RequestBody, u64),
+    Spooled(Rc<SpooledBody>),
+}
+
+impl ForwardedBody {
+    /// `spooled`: the whole of `body`, if that has been received. Else at most `limit` bytes are read.
+    pub fn of(body: &RequestBody, spooled: Option<SpooledBody>, limit: u64) -> ForwardedBody {
+        match (spooled, body.length()) {
+            (Some(spooled), _) => ForwardedBody::Spooled(Rc::new(spooled)),
+            (None, Length::None) => ForwardedBody::None,
+            (None, _) => ForwardedBody::Client(body.clone(), limit),
+        }
+    }
+
+    pub fn source(&self, services: &Rc<Services>) -> BodySource {
+        match self {
+            ForwardedBody::None => BodySource::Empty,
+            ForwardedBody::Client(body, limit) => BodySource::Client(body.clone(), *limit),
+            ForwardedBody::Spooled(spooled) => BodySource::Spool(SpoolReader::open(services, spooled)),
+        }
+    }
+
+    /// Of a request with this body, as far as it has been read by now.
+    pub fn replay(&self, repeats: Repeats) -> Replay {
+        match self {
+            ForwardedBody::Client(body, _) if body.is_unread() => Replay::Unprocessed,
+            ForwardedBody::Client(..) => Replay::Never,
+            ForwardedBody::None | ForwardedBody::Spooled(_) => match repeats {
+                Repeats::AtOnce | Repeats::Later => Replay::Always,
+                Repeats::No => Replay::Unprocessed,
+            },
+        }
+    }
+}
+
+impl Application<'_> {
+    /// There is no connection. Gives the status of the response.
+    pub fn rejected(&self, error: PoolError) -> Status {
+        let Application { services, upstream, request, .. } = self;
+        log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
+        let (count, status) = match error {
+            PoolError::Unreachable | PoolError::Unresolved => (Count::ScriptsFailed, Status::BAD_GATEWAY),
+            PoolError::QueueFull
+            | PoolError::AllDown
+            | PoolError::TimedOut
+            | PoolError::Failing
+            | PoolError::Lost => (Count::ScriptsRejected, Status::SERVICE_UNAVAILABLE),
+        };
+        services.counts.add(count, 1);
+        status
+    }
+
+    pub fn on_failed(&self, outcome: &Outcome) {
+        // Other statuses are the client's fault.
+        if let Outcome::Failed(status) = outcome
+            && status.code() >= 500
+        {
+            self.breaker.set(Verdict::Failure);
+        }
+    }
+
+    /// Adds the cookie that leads the client to the endpoint that has responded, unless the client has it.
+    pub fn with_cookie(&self, outcome: Outcome, endpoint: EndpointId, scheme: Scheme) -> Outcome {
+        let Some(cookie) = self.cookie(endpoint, scheme) else { return outcome };
+        match outcome {
+            Outcome::Response(response) => {
+                Outcome::Response(response.with_fields(&[("Set-Cookie", &cookie)]))
+            }
+            Outcome::Unrendered(response, _) => Outcome::Unrendered(response, Some(cookie)),
+            Outcome::Sendfile(mut file) => {
+                file.fields.push(("Set-Cookie".to_owned(), cookie.into_bytes()));
+                Outcome::Sendfile(file)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// `None`: the client has it, or is not kept at an endpoint.
+    fn cookie(&self, endpoint: EndpointId, scheme: Scheme) -> Option<String> {
+        let Balance::Sticky(name) = &self.upstream.balance else { return None };
+        let token = self.pool.token(endpoint)?;
+        (self.affinity != Affinity::of_token(token.as_bytes())).then(|| set_cookie(name, &token, scheme))
+    }
+}
+
+/// Repeats a request that has had no response, where that is safe. `sent`: the first attempt, if it has been sent.
+/// Returns also the endpoint that has responded.
+pub async fn forward_to_application(
+    application: &Application<'_>,
+    handler: &Handler,
+    body: ForwardedBody,
+    mut sent: Option<SentRequest>,
+) -> Result<(Outcome, EndpointId), Outcome> {
+    let &Application { services, upstream, pool, request, log, .. } = application;
+    let of_hedge = Interims::dropped();
+    let hedger = Hedger::new(application, &of_hedge);
+    let mut hedger = hedger.filter(|_| matches!(body, ForwardedBody::None));
+    let avoid = if upstream.balance == Balance::Least { Avoid::All } else { Avoid::Failed };
+    let mut retries = Retries::new(upstream.retries, avoid);
+    // A process that fails is replaced.
+    let was_out = upstream.managed().is_none() && pool.are_all_out();
+    // Bounded by `retries`.
+    loop {
+        let attempt = match sent.take().and_then(|sent| sent.into_rest(log)) {
+            Some(rest) => Attempt::resume(application, rest),
+            None => Attempt::begin(application, retries.tried()).await?,
+        };
+        let (endpoint, exchange) = attempt.exchange(application, body.source(services));
+        let upstream_name = exchange.upstream_name.clone();
+        let (endpoint, response) = match hedger.take() {
+            Some(hedger) => Box::pin(hedger.receive_head(exchange, endpoint)).await,
+            None => (endpoint, exchange.receive_response(&application.interims).await),
+        };
+        let failure = match receive(response, handler, request, Some(application)).await {
+            Ok(outcome) => return Ok((outcome, endpoint)),
+            Err(failure) => failure,
+        };
+        match retries.decide(failure.retry, body.replay(request.repeats)) {
+            Decision::Repeat => {}
+            Decision::RepeatAndWarn => log::warn(format_args!(
+                "{}: {upstream_name} sent nothing on a new connection ({}); the request is repeated",
+                request.label, failure.why
+            )),
+            Decision::GiveUp => {
+                let failure = if was_out { failure.with_all_down() } else { failure };
+                return Err(report(services, &request.label, &upstream_name, &failure).into());
+            }
+        }
+    }
+}
