@@ -268,7 +268,11 @@ fn choose(head: &Head<'_>, representations: &[Representation], offer: Offer) -> 
             negotiate::choose(head.values("accept-encoding"), &available)
         }
         // A part of what the server compresses has no use: it may be made anew, or not at all.
-        Offer::Kept(_) | Offer::Streamed(_) if head.names.contains(Names::RANGE) => Coding::Identity,
+        Offer::Kept(_) | Offer::Streamed(_)
+            if head.method == Method::Get && head.names.contains(Names::RANGE) =>
+        {
+            Coding::Identity
+        }
         Offer::Kept(codings) | Offer::Streamed(codings) => {
             negotiate::choose(head.values("accept-encoding"), codings.as_slice())
         }
@@ -299,9 +303,9 @@ mod tests {
 
     const ALL: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
 
-    /// The decision for a GET with these fields, of a file of which the codings of `made` are made.
-    fn decision(fields: &str, made: &[Coding], offer: Offer) -> Decision {
-        let request = format!("GET /a HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    /// The decision for a request with these fields, for a file of which the codings of `made` are made.
+    fn decision(method: &str, fields: &str, made: &[Coding], offer: Offer) -> Decision {
+        let request = format!("{method} /a HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         let mut store = FieldStore::new();
         let (head, _) = parse(request.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
         let one = |coding: Coding| Representation {
@@ -363,7 +367,10 @@ mod tests {
                 Decision::Reject(Status::PRECONDITION_FAILED),
             ),
         ] {
-            assert_eq!(decision(fields, made, offer), expected, "{fields}{made:?} {offer:?}");
+            assert_eq!(decision("GET", fields, made, offer), expected, "{fields}{made:?} {offer:?}");
         }
+        // A range is nothing to HEAD.
+        let fields = "Accept-Encoding: gzip\r\nRange: bytes=0-9\r\n";
+        assert_eq!(decision("HEAD", fields, &[Gzip], kept), Decision::Full(1));
     }
 }
