@@ -117,6 +117,28 @@ fn notifies_the_manager_of_every_change_of_state() {
 }
 
 #[test]
+fn only_the_master_has_the_socket_to_the_manager() {
+    let manager = Manager::new();
+    let server = manager.env(Site::new().file("a.txt", "a")).start();
+    assert_eq!(manager.next(), "READY=1");
+    assert_eq!(datagram_sockets(server.pid()), 1);
+    for pid in server.serving_pids() {
+        assert_eq!(datagram_sockets(pid), 0, "{pid}");
+    }
+}
+
+/// The number of Unix datagram sockets that a process has open (proc_net(5)).
+fn datagram_sockets(pid: u32) -> usize {
+    let sockets = fs::read_to_string("/proc/net/unix").expect("there is procfs");
+    let datagrams = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let datagrams: Vec<String> =
+        datagrams.filter(|line| line[4] == "0002").map(|line| format!("socket:[{}]", line[6])).collect();
+    let fds = fs::read_dir(format!("/proc/{pid}/fd")).expect("the process runs");
+    let targets = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    targets.filter(|target| datagrams.iter().any(|datagram| target.as_os_str() == &**datagram)).count()
+}
+
+#[test]
 fn reports_the_new_main_process_after_an_upgrade() {
     let manager = Manager::new();
     let site = manager

@@ -18,6 +18,7 @@ use super::announce;
 use super::counters::Counters;
 use super::lifecycle::{Event, State};
 use super::loggers::LoggerPlan;
+use super::notify::Notify;
 use super::process::{ChannelState, Generation, Retirement, SpawnerProcess};
 use super::sockets::{ListenError, Sockets};
 use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT, UPGRADING};
@@ -502,27 +503,72 @@ impl Master {
     /// Drops the master's resources in a forked child, and those of a change that is being prepared.
     pub(super) fn release_in_child(&mut self, preparation: Option<&mut Preparation>) {
         preparation.map(Preparation::release);
-        self.signals = None;
-        if let Some(starter) = &mut self.starter {
+        // Every field is named, so that the compiler finds a new one.
+        let Master {
+            signals,
+            control,
+            notify,
+            starter,
+            predecessor,
+            leaving_predecessor,
+            successor,
+            sockets,
+            generations,
+            helpers,
+            pools,
+            loggers,
+            certificates,
+            tls,
+            change,
+            queued_reload,
+            purges,
+            disconnects,
+            counters,
+            // These have neither descriptors nor secrets.
+            options: _,
+            program: _,
+            descriptors: _,
+            site: _,
+            loggers_in_use: _,
+            lost_loggers: _,
+            logger_limit: _,
+            restart_loggers: _,
+            cgroups: _,
+            acts: _,
+            purge_number: _,
+            disconnect_number: _,
+            restart_limit: _,
+            restart: _,
+            next_ping: _,
+            next_certificate_check: _,
+            user_files: _,
+            next_file_check: _,
+            next_epoch: _,
+            release: _,
+            phase: _,
+        } = self;
+        *signals = None;
+        *control = None;
+        *notify = Notify::default();
+        if let Some(starter) = starter {
             starter.release();
         }
-        self.control = None;
-        self.predecessor = None;
-        self.leaving_predecessor = None;
-        self.successor = None;
-        self.sockets = Sockets::default();
-        self.generations.clear();
-        self.helpers.clear();
-        self.pools.clear();
-        self.loggers.clear();
-        self.certificates.clear();
-        self.tls = Tls::default();
-        self.change = None;
-        self.queued_reload = None;
+        *predecessor = None;
+        *leaving_predecessor = None;
+        *successor = None;
+        *sockets = Sockets::default();
+        generations.clear();
+        helpers.clear();
+        pools.clear();
+        loggers.clear();
+        certificates.clear();
+        *tls = Tls::default();
+        *change = None;
+        *queued_reload = None;
         // Their clients wait for the end of the stream, and so for each copy of its descriptor.
-        self.purges.clear();
-        self.disconnects.clear();
-        self.counters = Counters::new(Vec::new(), None);
+        purges.clear();
+        disconnects.clear();
+        *counters = Counters::new(Vec::new(), None);
     }
 
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.

@@ -10,6 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// How long a send may block when the manager's queue is full. The master does nothing else meanwhile.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
+#[derive(Default)]
 pub struct Notify {
     manager: Option<(UnixDatagram, SocketAddrUnix)>,
     /// The manager expects a notification at least this often.
