@@ -1,5 +1,7 @@
 //! Regular expressions of paths, as far as patterns of routes can say the same.
 
+use site::route::Pattern;
+
 /// Patterns that one expression becomes.
 const MAX_ALTERNATIVES: usize = 64;
 /// Groups within groups.
@@ -28,7 +30,7 @@ pub fn patterns(expression: &str) -> Option<Vec<String>> {
     }
     let all = alternatives.into_iter().map(|middle| {
         let pattern = match (is_begun, middle.starts_with('/'), ends) {
-            (true, _, true) => middle,
+            (true, _, true) => alone(&middle),
             (true, _, false) => format!("{middle}**"),
             (false, true, true) => format!("/**{middle}"),
             (false, true, false) => format!("/**{middle}**"),
@@ -51,10 +53,20 @@ pub fn patterns(expression: &str) -> Option<Vec<String>> {
     if may_go_on {
         // A folder, and not the name of a script.
         let folders: Vec<String> =
-            all.iter().filter(|path| !path.contains(['*', '?'])).map(|path| format!("{path}/")).collect();
+            all.iter().filter(|path| !path.contains(['*', '?'])).map(|path| folder_of(path)).collect();
         all.extend(folders);
     }
     all.iter().all(|pattern| is_usable(pattern)).then_some(all)
+}
+
+/// The pattern of one path, without what is below it if it is a folder.
+pub fn alone(path: &str) -> String {
+    if path.ends_with('/') && !path.contains(['*', '?']) { format!("{path}.") } else { path.to_owned() }
+}
+
+/// The pattern of the folder of a path, and of what is below it.
+fn folder_of(path: &str) -> String {
+    format!("{}/", path.strip_suffix("/.").unwrap_or(path))
 }
 
 /// A pattern in all ways to write its letters. `None`: there are too many.
@@ -104,8 +116,7 @@ pub fn prefix(expression: &str) -> Option<String> {
 /// The path that `^/path$` finds alone.
 pub fn exact(expression: &str) -> Option<String> {
     let path = literal(expression.strip_prefix('^')?.strip_suffix('$')?)?;
-    let path = path.strip_suffix("/?").map_or(path.clone(), str::to_owned);
-    Some(if path.starts_with('/') { path } else { format!("/{path}") })
+    Some(alone(&if path.starts_with('/') { path } else { format!("/{path}") }))
 }
 
 /// A text without operators.
@@ -123,7 +134,7 @@ pub fn literal(expression: &str) -> Option<String> {
 }
 
 fn is_usable(pattern: &str) -> bool {
-    !pattern.is_empty() && (pattern.starts_with('/') || !pattern.contains('/')) && pattern != "*"
+    pattern != "*" && Pattern::parse(pattern).is_ok()
 }
 
 struct Parser {
@@ -224,6 +235,12 @@ mod tests {
             ("^/a/.*\\.php$", Some(vec!["/a/**.php"])),
             ("^/a($|/)", Some(vec!["/a", "/a/"])),
             ("^/exact$", Some(vec!["/exact"])),
+            ("^/$", Some(vec!["/."])),
+            ("^/(a/|b)?$", Some(vec!["/.", "/a/.", "/b"])),
+            ("^/a/(/|$)", Some(vec!["/a/.", "/a/"])),
+            ("^/", Some(vec!["/"])),
+            ("^/a\\[b\\].*$", None),
+            ("x/$", None),
             ("^/\\d+$", None),
             ("^/[0-9]{3}/", None),
             ("(a", None),
@@ -260,6 +277,8 @@ mod tests {
         assert_eq!(prefix("^(.*)$"), None);
         assert_eq!(prefix("^/(.*)$").as_deref(), Some("/"));
         assert_eq!(exact("^/old$").as_deref(), Some("/old"));
+        assert_eq!(exact("^/$").as_deref(), Some("/."));
+        assert_eq!(exact("^old/$").as_deref(), Some("/old/."));
         assert_eq!(exact("^/old"), None);
     }
 }

@@ -850,3 +850,35 @@ fn reads_the_files_of_folders_where_apache_would() {
         conversion.text
     );
 }
+
+#[test]
+fn a_folder_alone_is_not_what_is_below_it() {
+    let nginx = |location: &str| format!("server {{ root /srv; deny all; {location} }}");
+    let root = &["path = \"/.\""][..];
+    let folder = &["path = \"/a/.\""][..];
+    for (location, expected) in [
+        ("location = / { allow 10.0.0.0/8; deny all; }", root),
+        ("location = / { return 302 /app/; }", root),
+        ("location = / { proxy_pass http://127.0.0.1:81; }", root),
+        ("location ~ ^/$ { return 404; }", root),
+        ("location = /a/ { return 404; }", folder),
+        ("rewrite ^/$ /app/ permanent;", root),
+        ("location / { location = / { return 404; } }", root),
+    ] {
+        check(Web::Nginx, &[(&nginx(location), expected)]);
+    }
+    for (directive, expected) in [
+        ("redir / /app/", root),
+        ("respond / 403", root),
+        ("rewrite / /b", root),
+        ("reverse_proxy / 127.0.0.1:81", root),
+        ("basic_auth / {\n ann $2a$14$abcdefghijklmnopqrstuuKaN6n0PPD0yU2Zl1eV9WzX8mNqQ2Q2u\n }", root),
+        ("header / X-A b", root),
+        ("redir /a/ /b", folder),
+        ("@x path /\n respond @x 403", root),
+        ("@x {\n path /\n remote_ip 10.0.0.1\n }\n respond @x 403", &["path = [\"/.\"]"]),
+    ] {
+        check(Web::Caddy, &[(&format!(":80 {{\n root * /srv\n {directive}\n file_server\n}}"), expected)]);
+    }
+    check(Web::Apache, &[("Listen 80\nDocumentRoot /srv\nRedirectMatch ^/$ /app/\n", root)]);
+}

@@ -228,7 +228,7 @@ fn pattern(text: &str) -> Option<String> {
         Some(folder) if folder.starts_with('/') && !folder.contains(['*', '?']) => Some(format!("{folder}/")),
         Some("") => Some("/".into()),
         _ if text.starts_with('/') && text.ends_with('*') => Some(format!("{text}*")),
-        _ if text.starts_with('/') && !text.contains(['*', '?']) => Some(text.to_owned()),
+        _ if text.starts_with('/') && !text.contains(['*', '?']) => Some(regex::alone(text)),
         _ if text.starts_with("*.") && !text.contains('/') => Some(text.to_owned()),
         _ => None,
     }

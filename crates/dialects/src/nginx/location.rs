@@ -282,7 +282,7 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
         _ => ("?", ""),
     };
     match kind {
-        "=" => Some(vec![text.to_owned()]),
+        "=" => Some(vec![regex::alone(text)]),
         "" | "^~" if text.starts_with('/') && !text.contains(['*', '?']) => Some(prefix(text, place, draft)),
         "~" | "~*" => {
             let found = regex::patterns(text);
