@@ -882,3 +882,29 @@ fn a_folder_alone_is_not_what_is_below_it() {
     }
     check(Web::Apache, &[("Listen 80\nDocumentRoot /srv\nRedirectMatch ^/$ /app/\n", root)]);
 }
+
+#[test]
+fn a_return_of_a_server_is_for_all_its_paths() {
+    for (directive, expected) in [
+        (
+            "return 301 $scheme://example.org$request_uri;",
+            &["path = \"/\"", "redirect = \"$scheme://example.org$path$query\"", "status = 301"][..],
+        ),
+        ("return 301 https://example.org$request_uri;", &["redirect = \"https://example.org$path$query\""]),
+        ("return 302 http://example.org/;", &["path = \"/\"", "status = 302"]),
+        ("return 403;", &["path = \"/\"", "return = 403"]),
+        ("return 404;", &["return = 404"]),
+        ("return 444;", &["return = 403"]),
+        ("rewrite ^/a$ /b permanent; return 404;", &["path = \"/a\"", "path = \"/\"", "return = 404"]),
+    ] {
+        let text =
+            format!("server {{ server_name www.example.org; {directive} location /x/ {{ root /srv; }} }}");
+        check(Web::Nginx, &[(&text, expected)]);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.text.contains("/x/\""), "{}", conversion.text);
+    }
+    // As certbot writes it.
+    let text = "server { listen 80; server_name a.org; if ($host = a.org) { return 301 https://$host$request_uri; } return 404; }\n\
+                server { listen 443 ssl; server_name a.org; root /srv; ssl_certificate c; ssl_certificate_key k; }";
+    check(Web::Nginx, &[(text, &["https_redirect = true", "names = [\"a.org\"]"])]);
+}

@@ -63,11 +63,18 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     let named: Vec<&Directive> =
         directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
     let mut locations = Vec::new();
+    let mut returns = false;
     for child in directive.children() {
         match child.name.as_str() {
             "listen" | "server_name" => {}
             "location" => locations.push(child),
-            "return" => server_return(child, &mut host, &context, draft),
+            "return" | "rewrite" | "if" if returns => {
+                draft.note(&child.place, "a return precedes it", "it has no effect");
+            }
+            "return" => {
+                returns = true;
+                server_return(child, &mut host, &context, draft);
+            }
             "rewrite" => rewrite(child, &mut host, &context, draft),
             "if" => condition(child, &mut host, draft),
             "access_log" => host_log(child, &mut host, &context, draft),
@@ -85,6 +92,11 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
             }
             _ if setting(child, &mut host.scope, &context, draft) => {}
             _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),
+        }
+    }
+    if returns {
+        for child in locations.drain(..) {
+            draft.note(&child.place, "the server returns before its locations", "it has no effect");
         }
     }
     for child in locations {
@@ -172,9 +184,13 @@ fn server_return(child: &Directive, host: &mut Host, context: &Context, draft: &
         host.is_to_https = true;
         return;
     }
-    let mut route = std::mem::take(host.route("/", &child.place));
-    respond(child, &mut route, context, draft);
-    *host.route("/", &child.place) = route;
+    // The other names of a server whose `if` knows those with HTTPS.
+    if host.is_to_https {
+        return;
+    }
+    let mut response = Scope::new(child.place.line);
+    respond(child, &mut response, context, draft);
+    host.route("/", &child.place).inherit(&response);
 }
 
 /// `return`.
