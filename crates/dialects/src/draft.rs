@@ -78,6 +78,11 @@ impl Scope {
         }
     }
 
+    /// Whether it sets nothing.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.rules.is_empty() && self.limits.is_empty()
+    }
+
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.keys.iter().find(|key| key.name == name).map(|key| &key.value)
     }
@@ -109,6 +114,15 @@ impl Scope {
         self.set(place, table, Value::Table(pairs));
     }
 
+    /// Removes a pair of a table, and a table without pairs.
+    pub fn unpair(&mut self, table: &str, name: &str) {
+        let old = self.keys.iter_mut().find(|key| key.name == table).map(|key| &mut key.value);
+        if let Some(Value::Table(pairs)) = old {
+            pairs.retain(|(old, _)| !old.eq_ignore_ascii_case(name));
+        }
+        self.keys.retain(|key| key.name != table || key.value != Value::Table(Vec::new()));
+    }
+
     pub fn pairs(&self, table: &str) -> &[(String, Value)] {
         match self.get(table) {
             Some(Value::Table(pairs)) => pairs,
@@ -125,6 +139,13 @@ impl Scope {
         }
         self.rules.extend(other.rules.iter().cloned());
         self.limits.extend(other.limits.iter().cloned());
+    }
+
+    /// Takes the keys of the other, also in place of its own.
+    pub fn replace(&mut self, other: &Scope) {
+        for key in &other.keys {
+            self.put(key.line, &key.name, key.value.clone(), key.comment);
+        }
     }
 
     /// What differs from the other.

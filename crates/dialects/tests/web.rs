@@ -908,3 +908,105 @@ fn a_return_of_a_server_is_for_all_its_paths() {
                 server { listen 443 ssl; server_name a.org; root /srv; ssl_certificate c; ssl_certificate_key k; }";
     check(Web::Nginx, &[(text, &["https_redirect = true", "names = [\"a.org\"]"])]);
 }
+
+/// Rows: what stands in a server, and all routes of its host.
+fn check_routes(rows: &[(&str, &str)]) {
+    for (directives, expected) in rows {
+        let text = format!("server {{ listen 80; {directives} }}");
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.is_refused(), "{text}\n{}", conversion.text);
+        let host = conversion.text.split_once("[[host]]\n").map_or("", |(_, host)| host);
+        let lines: Vec<&str> =
+            host.lines().filter(|line| !line.is_empty() && *line != "default = true").collect();
+        let lines = lines.join("; ").replace("[[host.route]]; ", "").replace("host.route.", "");
+        assert_eq!(lines, *expected, "{text}");
+    }
+}
+
+#[test]
+fn a_location_has_nothing_of_the_location_of_all_paths() {
+    check_routes(&[
+        (
+            "root /srv; index index.html; location / { autoindex on; } location /up/ { expires 1h; }",
+            "root = \"/srv\"; index = [\"index.html\"]; path = \"/\"; listing = true; path = \"/up/\"; cache_control = \"max-age=3600\"",
+        ),
+        (
+            "root /srv; location / { add_header X-A b; autoindex on; } location ~ \\.css$ { gzip on; } location = /a/ { gzip on; } \
+             location ~ \\.bak$ { deny all; }",
+            "root = \"/srv\"; path = \"/\"; headers = { X-A = \"b\" }; listing = true; \
+             path = \"*.css\"; compress = true; headers = { X-A = false }; \
+             path = \"/a/.\"; compress = true; listing = false; headers = { X-A = false }; \
+             path = \"*.bak\"; [[rule]]; then = \"deny\"",
+        ),
+        (
+            "root /srv; add_header X-A c; location / { add_header X-A b; gzip on; } location = /a { etag off; }",
+            "root = \"/srv\"; headers = { X-A = \"c\" }; path = \"/\"; headers = { X-A = \"b\" }; compress = true; \
+             path = \"/a\"; etag = \"off\"; compress = false; headers = { X-A = \"c\" }",
+        ),
+        (
+            "root /srv; location / { try_files $uri /index.php; } location ~ \\.php$ { fastcgi_pass 127.0.0.1:9; } \
+             location ~ \\.css$ { expires 1h; } location = /a { return 410; } location /b/ { etag off; }",
+            "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; \
+             path = \"*.php\"; interpreter = \"fastcgi\"; fallback = false; \
+             path = \"*.css\"; cache_control = \"max-age=3600\"; fallback = false; path = \"/a\"; return = 410; \
+             path = \"/b/\"; etag = \"off\"",
+        ),
+        // The host has what its only location has.
+        (
+            "root /srv; add_header X-A b; location / { root /www; autoindex on; deny all; add_header X-C d; }",
+            "root = \"/www\"; headers = { X-C = \"d\" }; listing = true; path = \"/\"; [[rule]]; then = \"deny\"",
+        ),
+        (
+            "root /srv; location / { root /www; } location /a/ { etag off; }",
+            "root = \"/srv\"; path = \"/\"; root = \"/www\"; path = \"/a/\"; etag = \"off\"",
+        ),
+        // nginx has another folder for it.
+        (
+            "location / { root /www; } location /a/ { etag off; } location ~ \\.b$ { etag off; }",
+            "path = \"/\"; root = \"/www\"; path = \"/a/\"; etag = \"off\"; return = 404; path = \"*.b\"; etag = \"off\"",
+        ),
+    ]);
+    refuse(
+        Web::Nginx,
+        &[(
+            "server { root /srv; location / { add_header Cache-Control public; }\nlocation ~ \\.php$ { fastcgi_pass 127.0.0.1:9; } }",
+            2,
+            "*.php would have Cache-Control of location /",
+        )],
+    );
+}
+
+#[test]
+fn hidden_fields_leave_those_of_the_server() {
+    check_routes(&[
+        (
+            "root /srv; add_header X-A b; location /x/ { return 404; } location / { proxy_pass http://127.0.0.1:81/; proxy_hide_header X-B; \
+             proxy_hide_header Server; }",
+            "root = \"/srv\"; headers = { X-A = \"b\" }; path = \"/x/\"; return = 404; path = \"/\"; proxy = \"http://http/\"; \
+             proxy_host = \"127.0.0.1:81\"; headers = { X-B = false }",
+        ),
+        (
+            "root /srv; add_header X-A b; location / { add_header X-C d; proxy_pass http://127.0.0.1:81/; proxy_hide_header X-B; proxy_hide_header X-C; }",
+            "root = \"/srv\"; headers = { X-A = \"b\" }; path = \"/\"; headers = { X-C = \"d\", X-A = false, X-B = false }; \
+             proxy = \"http://http/\"; proxy_host = \"127.0.0.1:81\"",
+        ),
+    ]);
+}
+
+#[test]
+fn expires_and_a_field_of_its_own_make_one_cache_control() {
+    check_routes(&[
+        (
+            "root /srv; expires 1h; add_header Cache-Control public; location /a/ { expires 2h; } location /b/ { expires off; } \
+             location /c/ { add_header X-A b; }",
+            "root = \"/srv\"; cache_control = \"max-age=3600, public\"; path = \"/a/\"; cache_control = \"max-age=7200, public\"; \
+             path = \"/b/\"; headers = { Cache-Control = \"public\" }; \
+             path = \"/c/\"; headers = { X-A = \"b\" }; cache_control = \"max-age=3600\"",
+        ),
+        (
+            "root /srv; location /a/ { expires 2h; add_header Cache-Control public; } location /b/ { expires 1h; proxy_pass http://127.0.0.1:81/; }",
+            "root = \"/srv\"; path = \"/a/\"; cache_control = \"max-age=7200, public\"; path = \"/b/\"; proxy = \"http://http/\"; \
+             proxy_host = \"127.0.0.1:81\"; headers = { Cache-Control = \"max-age=3600\" }",
+        ),
+    ]);
+}

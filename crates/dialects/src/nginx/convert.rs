@@ -7,6 +7,7 @@ use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::Directive;
 
+use super::inherit::settle;
 use super::location::{log_target, server};
 use super::names::{KNOWN, OF_TOP};
 use super::read::Reader;
@@ -34,9 +35,12 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         "allow",
         "nginx sends files whose name begins with a dot. \"deny\" is safer.",
     );
-    for host in &mut draft.hosts {
+    let mut hosts = std::mem::take(&mut draft.hosts);
+    for host in &mut hosts {
+        settle(host, &mut draft);
         finish(host);
     }
+    draft.hosts = hosts;
     draft.log_in_local_time("nginx has the time of the machine.");
     draft.written(file.to_owned(), "nginx")
 }

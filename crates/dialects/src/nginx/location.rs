@@ -3,7 +3,9 @@
 use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
 use crate::tree::{Directive, Place};
+use site::config::own_field;
 
+use super::inherit::is_plain;
 use super::settings::{Context, setting, template};
 use super::upstreams::{application, duration, unconverted};
 
@@ -366,7 +368,7 @@ fn location(
             "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, &mut scope, context),
             "fastcgi_param" | "scgi_param" => variable(inner, &mut scope, draft),
             "internal" => is_internal = true,
-            "proxy_hide_header" | "fastcgi_hide_header" => scope.pair(place, "headers", first, false),
+            "proxy_hide_header" | "fastcgi_hide_header" => hide(inner, &mut scope, draft),
             "proxy_redirect"
             | "proxy_cookie_path"
             | "proxy_cookie_domain"
@@ -423,7 +425,7 @@ fn location(
     if scope.protects() {
         let extra = guard(child, &mut patterns, draft);
         if let Some(pattern) = extra {
-            guarded(&pattern, child, &scope, host);
+            guarded(&pattern, child, &scope, host, draft);
         }
     }
     for inner in inner_locations {
@@ -483,9 +485,11 @@ fn guard(child: &Directive, patterns: &mut Vec<String>, draft: &mut Draft) -> Op
 }
 
 /// The route of the names that only begin with a prefix. With `^~` it precedes expressions.
-fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host) {
+fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, draft: &mut Draft) {
     let place = &child.place;
     let mut own = scope.clone();
+    fields(&mut own, host, draft);
+    own.remove(RUNS_FILES);
     let maps =
         own.get("alias").is_some() || own.text("proxy").is_some_and(|url| url.matches('/').count() > 2);
     if maps {
@@ -512,26 +516,12 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
         rule.set(&place, "then", "allow");
         scope.rules.push(rule);
     }
-    if !scope.pairs("headers").is_empty() {
-        // nginx gives a location with add_header none of those of its server.
-        let names: Vec<String> = host.scope.pairs("headers").iter().map(|(name, _)| name.clone()).collect();
-        for name in names.iter().filter(|name| !name.starts_with('+')) {
-            if !scope.pairs("headers").iter().any(|(own, _)| own.eq_ignore_ascii_case(name)) {
-                scope.pair(&place, "headers", name, false);
-            }
-        }
-    }
+    fields(&mut scope, host, draft);
     let runs_files = scope.get(RUNS_FILES).is_some();
     scope.remove(RUNS_FILES);
     let (is_script, has_alias) = (scope.get("interpreter").is_some(), scope.get("alias").is_some());
     for (at, path) in patterns.iter().enumerate() {
-        if path == "/" && is_plain(&scope) {
-            // Other locations do not have what protects this one.
-            let (settings, protection) = scope.clone().split();
-            host.scope.inherit(&settings);
-            if protection.protects() {
-                host.route("/", &place).inherit(&protection);
-            }
+        if path == "/" && scope.is_empty() {
             continue;
         }
         let is_prefix = path.ends_with('/');
@@ -564,25 +554,62 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
     }
 }
 
-/// Nothing but settings that a host can have, too.
-fn is_plain(scope: &Scope) -> bool {
-    [
-        "alias",
-        "proxy",
-        "application",
-        "interpreter",
-        "redirect",
-        "rewrite",
-        "return",
-        "proxy_host",
-        "proxy_headers",
-    ]
-    .iter()
-    .all(|name| scope.get(name).is_none())
-}
-
 fn is_settings(scope: &Scope) -> bool {
     is_plain(scope) && scope.get("root").is_none()
+}
+
+/// A key of a location with the fields of an upstream that clients do not get. It is no key of a route.
+const HIDDEN: &str = "hidden fields";
+
+fn hide(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
+    let name = child.argument(0);
+    match own_field(name) {
+        None => scope.pair(&child.place, HIDDEN, name, false),
+        Some(_) if ["server", "date"].iter().any(|own| name.eq_ignore_ascii_case(own)) => {
+            draft.note(
+                &child.place,
+                format!("the field {name} of an upstream is never passed"),
+                "nothing to do",
+            );
+        }
+        Some(instead) => draft.error(&child.place, unconverted(child), instead),
+    }
+}
+
+/// A location with `add_header` has none of the fields of its server. Hidden fields do not count.
+fn fields(scope: &mut Scope, host: &Host, draft: &mut Draft) {
+    let place = Place::at(scope.line.unwrap_or(1));
+    let hidden = scope.pairs(HIDDEN).to_vec();
+    scope.remove(HIDDEN);
+    if !scope.pairs("headers").is_empty() {
+        let names = host.scope.pairs("headers").iter().map(|(name, _)| name.trim_start_matches('+'));
+        for name in names {
+            if !has_field(scope, name) {
+                scope.pair(&place, "headers", name, false);
+                if ["proxy", "interpreter", "application"].iter().any(|way| scope.get(way).is_some()) {
+                    let what = format!("the field {name} of the upstream is removed with that of the server");
+                    draft.warn(&place, what, "write it in this location, too");
+                }
+            }
+        }
+    }
+    for (name, value) in hidden {
+        // What is added in nginx is added behind what is hidden.
+        let is_added =
+            has_field(scope, &name) || (scope.pairs("headers").is_empty() && has_field(&host.scope, &name));
+        if !is_added {
+            scope.pair(&place, HIDDEN, &name, value);
+        }
+    }
+    let hidden = scope.pairs(HIDDEN).to_vec();
+    scope.remove(HIDDEN);
+    for (name, value) in hidden {
+        scope.pair(&place, "headers", &name, value);
+    }
+}
+
+fn has_field(scope: &Scope, name: &str) -> bool {
+    scope.pairs("headers").iter().any(|(own, _)| own.trim_start_matches('+').eq_ignore_ascii_case(name))
 }
 
 fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: &mut Draft) {

@@ -1,6 +1,7 @@
 //! nginx.conf.
 
 mod convert;
+mod inherit;
 mod location;
 mod names;
 mod read;

@@ -1,9 +1,12 @@
 //! Directives that stand in `http`, `server` and `location` alike.
 
+use site::config::own_field;
+
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::tree::Directive;
 
+use super::inherit::NEVER_EXPIRES;
 use super::names::NEEDLESS;
 use super::upstreams::{Upstream, duration, size, unconverted};
 
@@ -303,6 +306,13 @@ fn add_header(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
     if value.is_empty() {
         return;
     }
+    match own_field(name) {
+        Some(instead) if ["server", "date"].iter().any(|own| name.eq_ignore_ascii_case(own)) => {
+            return draft.warn(&directive.place, format!("the field {name} is not added"), instead);
+        }
+        Some(instead) => return draft.error(&directive.place, unconverted(directive), instead),
+        None => {}
+    }
     let is_second = scope.pairs("headers").iter().any(|(old, _)| old.eq_ignore_ascii_case(name));
     let name = if is_second { format!("+{name}") } else { name.to_owned() };
     scope.pair(&directive.place, "headers", &name, value);
@@ -314,7 +324,10 @@ fn add_header(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
 fn expires(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
     let place = &directive.place;
     let value = match directive.argument(0) {
-        "off" => return scope.remove("cache_control"),
+        "off" => {
+            scope.remove("cache_control");
+            return scope.set(place, NEVER_EXPIRES, true);
+        }
         "epoch" => "no-cache".to_owned(),
         "max" => "max-age=315360000".to_owned(),
         text if text.starts_with('-') => "no-cache".to_owned(),
@@ -323,6 +336,7 @@ fn expires(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
             _ => return draft.error(place, unconverted(directive), "see cache_control"),
         },
     };
+    scope.remove(NEVER_EXPIRES);
     scope.set(place, "cache_control", value);
 }
 

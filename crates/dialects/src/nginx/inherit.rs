@@ -1,0 +1,303 @@
+//! What a location of nginx does not have of those around it, where a route of this server would have it.
+//!
+//! A location has what its server has, and nothing of another location. Here a pattern for one path, or one with
+//! wildcards, has what the route of its folder has, too.
+
+use crate::document::Value;
+use crate::draft::{Draft, Host, Scope};
+use crate::tree::Place;
+
+/// What a route responds with, if it sends no files.
+const WAYS: [&str; 5] = ["proxy", "redirect", "rewrite", "return", "application"];
+/// A key of a location that has `expires off`. It is no key of a route.
+pub const NEVER_EXPIRES: &str = "expires off";
+
+/// Settles what the routes of a host have of one another.
+pub fn settle(host: &mut Host, draft: &mut Draft) {
+    if let [only] = host.routes.as_slice()
+        && only.text("path") == Some("/")
+        && is_plain(only)
+    {
+        lift(host);
+    }
+    folders_alone(host, draft);
+    without_root(host, draft);
+    cache_control(host, draft);
+    let outers: Vec<Scope> = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
+    let server = [&host.scope, &draft.top].map(Scope::clone);
+    for route in &mut host.routes {
+        // The name of a fallback is no index file.
+        if let Some(index) = server.iter().find_map(|scope| scope.get("index"))
+            && route.text("fallback").is_some()
+            && route.get("index").is_none()
+        {
+            route.set(&place(route), "index", index.clone());
+        }
+        no_fallback(route, &outers, &server[0]);
+        if let Some(root) = outers.iter().find(|outer| outer.text("path") == Some("/"))
+            && !is_prefix(route)
+        {
+            restore(route, root, &server, draft);
+        }
+    }
+}
+
+fn path(route: &Scope) -> &str {
+    route.text("path").unwrap_or_default()
+}
+
+fn is_prefix(route: &Scope) -> bool {
+    path(route).ends_with('/')
+}
+
+fn place(route: &Scope) -> Place {
+    Place::at(route.line.unwrap_or(1))
+}
+
+fn has_any(route: &Scope, names: &[&str]) -> bool {
+    names.iter().any(|name| route.get(name).is_some())
+}
+
+fn is_upstream(route: &Scope) -> bool {
+    has_any(route, &["proxy", "application", "interpreter"])
+}
+
+/// Nothing but settings that a host can have, too.
+pub fn is_plain(route: &Scope) -> bool {
+    !has_any(route, &WAYS) && !has_any(route, &["alias", "interpreter", "proxy_host", "proxy_headers"])
+}
+
+/// The only location has all paths: what it sets, its host can set.
+fn lift(host: &mut Host) {
+    let Some(route) = host.routes.pop() else { return };
+    let (mut settings, protection) = route.split();
+    let place = place(&protection);
+    let mut fields = settings.pairs("headers").to_vec();
+    fields.retain(|(_, value)| *value != Value::Flag(false));
+    ["path", "headers"].iter().for_each(|name| settings.remove(name));
+    if !fields.is_empty() {
+        settings.set(&place, "headers", Value::Table(fields));
+    }
+    host.scope.replace(&settings);
+    if protection.protects() {
+        host.route("/", &place).inherit(&protection);
+    }
+}
+
+/// The index file of a folder is that of its own location, which asks for what it needs again. So the location of the
+/// folder alone opens nothing.
+fn folders_alone(host: &mut Host, draft: &mut Draft) {
+    let outers: Vec<Scope> = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
+    for route in &mut host.routes {
+        if !path(route).ends_with("/.") || has_any(route, &WAYS) || route.get("fallback").is_some() {
+            continue;
+        }
+        let around = outers.iter().filter(|outer| path(route).starts_with(path(outer)));
+        let around: Vec<&Scope> = around.chain([&host.scope, &draft.top]).collect();
+        let opens = around.iter().any(|outer| outer.get("auth").is_some_and(|auth| *auth != "off".into()))
+            && route.get("auth") == Some(&"off".into());
+        let allows = around.iter().any(|outer| !outer.rules.is_empty())
+            && route.rules.iter().any(|rule| rule.text("then") == Some("allow"));
+        if opens {
+            route.remove("auth");
+        }
+        if allows {
+            route.rules.retain(|rule| rule.text("then") != Some("allow"));
+        }
+        if opens || allows {
+            let what = format!("{} does not open its index file", path(route).trim_end_matches('.'));
+            let what_to_do = "nginx asks for it by the location of the file; open that one";
+            draft.warn(&place(route), what, what_to_do);
+        }
+    }
+}
+
+/// nginx has a folder of its own where no root is set. Here is none.
+fn without_root(host: &mut Host, draft: &mut Draft) {
+    if host.scope.get("root").is_some() {
+        return;
+    }
+    let roots: Vec<String> = host
+        .routes
+        .iter()
+        .filter(|route| is_prefix(route) && has_any(route, &["root", "alias"]))
+        .map(|route| path(route).to_owned())
+        .collect();
+    for route in &mut host.routes {
+        if has_any(route, &WAYS) || has_any(route, &["root", "alias"]) {
+            continue;
+        }
+        let is_within = !is_prefix(route) && roots.iter().any(|root| below(path(route), root));
+        if is_within {
+            continue;
+        }
+        let what = format!("{} has no root", path(route));
+        match route.get("interpreter").is_some() {
+            true => draft.error(&place(route), what, "write root in the server"),
+            false => draft.warn(&place(route), what, "the response is 404; write root in the server"),
+        }
+        route.remove("interpreter");
+        route.set(&place(route), "return", 404);
+    }
+}
+
+/// Whether a pattern may find paths below a prefix.
+fn below(pattern: &str, prefix: &str) -> bool {
+    let literal = pattern.split(['*', '?']).next().unwrap_or_default();
+    let literal = literal.strip_suffix("/.").unwrap_or(literal);
+    let is_exact = !pattern.contains(['*', '?']);
+    !pattern.starts_with('/')
+        || literal.starts_with(prefix)
+        || (!is_exact && prefix.starts_with(literal))
+        || prefix == "/"
+}
+
+/// `try_files` is for the location that has it, and in a server for the paths without a location.
+fn no_fallback(route: &mut Scope, outers: &[Scope], server: &Scope) {
+    let ends = |outer: &Scope| outer.get("fallback").is_some() && below(path(route), path(outer));
+    let is_around = server.get("fallback").is_some() || (!is_prefix(route) && outers.iter().any(ends));
+    if is_around && route.get("fallback").is_none() && !has_any(route, &WAYS) && !is_closed(route) {
+        route.set(&place(route), "fallback", false);
+    }
+}
+
+/// It denies all clients.
+fn is_closed(route: &Scope) -> bool {
+    route.rules.first().is_some_and(|rule| {
+        rule.text("then") == Some("deny") && rule.get("address").is_none() && rule.get("method").is_none()
+    })
+}
+
+/// Gives the route of a file, or of a pattern with wildcards, what its server has in place of what the location of all
+/// paths has.
+fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Draft) {
+    if has_any(route, &["redirect", "rewrite", "return"]) || is_closed(route) {
+        return;
+    }
+    let place = place(route);
+    let of_server = |name: &str| server.iter().find_map(|scope| scope.get(name)).cloned();
+    let defaults: [(&str, Value); 8] = [
+        ("index", Value::Texts(vec!["index.html".to_owned()])),
+        ("listing", false.into()),
+        ("compress", false.into()),
+        ("precompressed", Value::Texts(Vec::new())),
+        ("charset", false.into()),
+        ("default_type", "text/plain".into()),
+        ("symlinks", "follow".into()),
+        ("max_body", (1_i64 << 20).into()),
+    ];
+    let may_be_folder = !path(route).rsplit('/').next().unwrap_or_default().contains('.')
+        || path(route).ends_with(['.', '*']);
+    let sends_no_files = has_any(route, &["proxy", "application"]);
+    for (name, default) in defaults {
+        let is_needless = match name {
+            "max_body" => false,
+            "index" | "listing" => !may_be_folder || sends_no_files,
+            _ => sends_no_files,
+        };
+        if root.get(name).is_some() && route.get(name).is_none() && !is_needless {
+            route.set(&place, name, of_server(name).unwrap_or(default));
+        }
+    }
+    for (name, _) in root.pairs("headers").iter().filter(|(_, value)| *value != Value::Flag(false)) {
+        let name = name.trim_start_matches('+');
+        let has =
+            |scope: &Scope| scope.pairs("headers").iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+        if has(route) {
+            continue;
+        }
+        let inherited = server
+            .iter()
+            .find_map(|scope| scope.pairs("headers").iter().find(|(own, _)| own.eq_ignore_ascii_case(name)));
+        match inherited {
+            Some((name, value)) => route.pair(&place, "headers", name, value.clone()),
+            None if is_upstream(route) => {
+                let what = format!("{} would have {name} of location /", path(route));
+                draft.error(&place, what, "write add_header in the locations of files, or in the server");
+            }
+            None => route.pair(&place, "headers", name, false),
+        }
+    }
+    for name in ["error_pages", "types", "compress_types", "compress_from", "gunzip"] {
+        if root.get(name).is_some() && route.get(name).is_none() && !sends_no_files {
+            draft.warn(
+                &place,
+                format!("{} has {name} of location /, too", path(route)),
+                "write it in the server",
+            );
+        }
+    }
+}
+
+/// nginx sends the Cache-Control of `expires` and that of `add_header` both. Here a field of `headers` replaces that of
+/// `cache_control`.
+fn cache_control(host: &mut Host, draft: &mut Draft) {
+    let field = |scope: &Scope| {
+        let pairs = scope.pairs("headers");
+        pairs
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("cache-control"))
+            .map(|(_, value)| value.clone())
+    };
+    let expires = |scope: &Scope| scope.text("cache_control").map(str::to_owned);
+    let outer_expires = expires(&host.scope).or_else(|| expires(&draft.top));
+    let outer_field = field(&host.scope).or_else(|| field(&draft.top));
+    let root = host.routes.iter().find(|route| path(route) == "/").cloned();
+    let both = |expires: &str, field: Option<&Value>| match field {
+        Some(Value::Text(field)) => format!("{expires}, {field}"),
+        _ => expires.to_owned(),
+    };
+    let has_upstreams = host.routes.iter().any(is_upstream);
+    // A field of the host that stays precedes `cache_control` of a route.
+    let keeps_field =
+        outer_field.is_some() && (has_upstreams || outer_expires.is_none() || field(&host.scope).is_none());
+    for route in &mut host.routes {
+        let place = place(route);
+        let never = route.get(NEVER_EXPIRES).is_some();
+        route.remove(NEVER_EXPIRES);
+        let own_expires = expires(route);
+        let own_field = field(route);
+        let has_own = own_expires.is_some() || own_field.is_some();
+        // A pattern would have that of the location of all paths.
+        let of_root = root.as_ref().filter(|_| !is_prefix(route));
+        let leaks = of_root.is_some_and(|root| root.get("cache_control").is_some());
+        if never {
+            if own_field.is_none() && !is_upstream(route) && (outer_expires.is_some() || leaks) {
+                route.pair(&place, "headers", "Cache-Control", outer_field.clone().unwrap_or(false.into()));
+            }
+            continue;
+        }
+        let Some(time) = own_expires.clone().or_else(|| outer_expires.clone()) else {
+            if leaks && own_field.is_none() && !is_upstream(route) {
+                route.pair(&place, "headers", "Cache-Control", outer_field.clone().unwrap_or(false.into()));
+            }
+            continue;
+        };
+        if !has_own && !leaks {
+            continue;
+        }
+        let whole = both(&time, own_field.as_ref().or(outer_field.as_ref()));
+        let is_upstream = is_upstream(route);
+        if is_upstream && own_expires.is_none() {
+            continue;
+        }
+        if is_upstream || keeps_field {
+            route.remove("cache_control");
+            route.pair(&place, "headers", "Cache-Control", whole);
+        } else {
+            route.unpair("headers", "Cache-Control");
+            route.set(&place, "cache_control", whole);
+        }
+    }
+    host.scope.remove(NEVER_EXPIRES);
+    if let (Some(time), Some(value)) = (outer_expires, field(&host.scope)) {
+        let (place, whole) = (place(&host.scope), both(&time, Some(&value)));
+        if has_upstreams {
+            host.scope.remove("cache_control");
+            host.scope.pair(&place, "headers", "Cache-Control", whole);
+        } else {
+            host.scope.unpair("headers", "Cache-Control");
+            host.scope.set(&place, "cache_control", whole);
+        }
+    }
+}
