@@ -253,6 +253,29 @@ impl Host {
         &mut self.routes[at]
     }
 
+    /// Redirects `/a` to `/a/` where an upstream responds for `/a/`. It would have the path of the folder otherwise.
+    pub fn redirect_to_folders(&mut self, status: i64) {
+        let mut at = 0;
+        while let Some(route) = self.routes.get(at) {
+            at += 1;
+            let is_upstream = route.get("proxy").is_some() || route.get("application").is_some();
+            let Some(folder) = route.text("path").filter(|path| is_upstream && !path.contains('$')) else {
+                continue;
+            };
+            let Some(path) = folder.strip_suffix('/').filter(|path| !path.is_empty()) else { continue };
+            if self.routes.iter().any(|route| route.text("path") == Some(path)) {
+                continue;
+            }
+            let place = Place::at(route.line.unwrap_or(1));
+            let mut redirect = Scope::new(place.line);
+            redirect.set(&place, "path", path);
+            redirect.set(&place, "redirect", format!("{folder}$query"));
+            redirect.set(&place, "status", status);
+            self.routes.insert(at, redirect);
+            at += 1;
+        }
+    }
+
     fn is_secure(&self) -> bool {
         self.listens.iter().any(|listen| listen.tls)
     }

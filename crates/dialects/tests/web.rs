@@ -944,7 +944,7 @@ fn a_location_has_nothing_of_the_location_of_all_paths() {
              path = \"/a\"; etag = \"off\"; compress = false; headers = { X-A = \"c\" }",
         ),
         (
-            "root /srv; location / { try_files $uri /index.php; } location ~ \\.php$ { fastcgi_pass 127.0.0.1:9; } \
+            "root /srv; location / { try_files $uri $uri/ /index.php; } location ~ \\.php$ { fastcgi_pass 127.0.0.1:9; } \
              location ~ \\.css$ { expires 1h; } location = /a { return 410; } location /b/ { etag off; }",
             "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; \
              path = \"*.php\"; interpreter = \"fastcgi\"; fallback = false; \
@@ -1006,7 +1006,110 @@ fn expires_and_a_field_of_its_own_make_one_cache_control() {
         (
             "root /srv; location /a/ { expires 2h; add_header Cache-Control public; } location /b/ { expires 1h; proxy_pass http://127.0.0.1:81/; }",
             "root = \"/srv\"; path = \"/a/\"; cache_control = \"max-age=7200, public\"; path = \"/b/\"; proxy = \"http://http/\"; \
-             proxy_host = \"127.0.0.1:81\"; headers = { Cache-Control = \"max-age=3600\" }",
+             proxy_host = \"127.0.0.1:81\"; headers = { Cache-Control = \"max-age=3600\" }; path = \"/b\"; redirect = \"/b/$query\"; status = 301",
         ),
     ]);
+}
+
+#[test]
+fn an_upstream_runs_the_script_that_a_location_names() {
+    let php = "fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;";
+    let laravel = format!(
+        "root /srv; location / {{ try_files $uri $uri/ /index.php?$query_string; }} location = /index.php {{ {php} }}"
+    );
+    let symfony = format!(
+        "root /srv; location / {{ try_files $uri /index.php$is_args$args; }} location ~ ^/index\\.php(/|$) {{ {php} internal; }} \
+         location ~ \\.php$ {{ return 404; }}"
+    );
+    check_routes(&[
+        (
+            &laravel,
+            "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; \
+             path = \"/index.php\"; interpreter = \"fastcgi\"; fallback = false",
+        ),
+        (
+            &symfony,
+            "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; index = []; \
+             path = \"/index.php\"; interpreter = \"fastcgi\"; fallback = false; \
+             path = \"/index.php/\"; interpreter = \"fastcgi\"; path = \"*.php\"; return = 404",
+        ),
+        (
+            "root /srv; location / { fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root/index.php; fastcgi_param A b; }",
+            "root = \"/srv\"; path = \"/\"; rewrite = \"/index.php\"; \
+             path = \"/index.php\"; interpreter = \"fastcgi\"; env = { A = \"b\" }",
+        ),
+        (
+            "location / { fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME /srv/a/front.php; }",
+            "path = \"/\"; rewrite = \"/front.php\"; path = \"/front.php\"; interpreter = \"fastcgi\"; root = \"/srv/a\"",
+        ),
+        (
+            "root /srv; location = /status { fastcgi_pass unix:/p; }",
+            "root = \"/srv\"; path = \"/status\"; application = \"fastcgi\"",
+        ),
+    ]);
+}
+
+#[test]
+fn the_path_of_a_url_replaces_that_of_its_location() {
+    let proxy = |location: &str, path: &str| {
+        format!(
+            "root /srv; location {location} {{ proxy_set_header Host $host; proxy_pass http://127.0.0.1:81{path}; }}"
+        )
+    };
+    let redirect = "path = \"/a\"; redirect = \"/a/$query\"; status = 301";
+    let raw = "proxy = \"http://http\"; proxy_path = \"raw\"";
+    for (location, path, expected) in [
+        (
+            "/a",
+            "/b",
+            "path = \"/a/\"; proxy = \"http://http/b/\"; path = \"/a\"; proxy = \"http://http/b\"".to_owned(),
+        ),
+        (
+            "/a",
+            "/",
+            "path = \"/a/\"; proxy = \"http://http/\"; path = \"/a\"; proxy = \"http://http/\"".to_owned(),
+        ),
+        ("/a/", "/b/", format!("path = \"/a/\"; proxy = \"http://http/b/\"; {redirect}")),
+        ("= /a", "/b", "path = \"/a\"; proxy = \"http://http/b\"".to_owned()),
+        ("/a/", "", format!("path = \"/a/\"; {raw}; {redirect}")),
+        ("/", "", format!("path = \"/\"; {raw}")),
+    ] {
+        check_routes(&[(&proxy(location, path), &format!("root = \"/srv\"; {expected}"))]);
+    }
+    refuse(
+        Web::Nginx,
+        &[
+            (&format!("server {{\n{} }}", proxy("/a/", "/b")), 2, "/b would be written against"),
+            (&format!("server {{\n{} }}", proxy("~ \\.x$", "/b")), 2, "is no prefix"),
+        ],
+    );
+}
+
+#[test]
+fn an_alias_can_be_one_file() {
+    for (location, expected) in [
+        ("location = /robots.txt { alias /files/robots.txt; }", Some("root = \"/files\"")),
+        ("location /robots.txt { alias /files/robots.txt; }", Some("root = \"/files\"")),
+        ("location = /a/robots.txt { alias /files/robots.txt; }", None),
+    ] {
+        let text = format!("server {{ root /srv; {location} }}");
+        let conversion =
+            converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text), ("/files/robots.txt", "")]);
+        assert_eq!(conversion.is_refused(), expected.is_none(), "{text}");
+        let expected = format!("path = \"/robots.txt\"\n{}\n", expected.unwrap_or_default());
+        assert!(conversion.is_refused() || conversion.text.contains(&expected), "{}", conversion.text);
+    }
+}
+
+#[test]
+fn what_no_path_or_pattern_says_is_left_out_or_refused() {
+    check_routes(&[
+        ("root /srv; location /a//b { deny all; }", "root = \"/srv\""),
+        (
+            "root /srv; gzip on; gzip_types *;",
+            "root = \"/srv\"; compress = true; compress_types = [\"text/*\", \"application/*\", \"image/*\", \"font/*\", \
+             \"audio/*\", \"video/*\", \"model/*\"]",
+        ),
+    ]);
+    refuse(Web::Nginx, &[("server { root /srv;\nlocation /[x] { deny all; } }", 2, "location /[x]")]);
 }

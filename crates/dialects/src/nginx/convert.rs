@@ -22,7 +22,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(file, &bytes, &mut draft);
             let tree = KNOWN.kept(tree, &["types"], &mut draft);
-            top(&tree, &folder, &mut draft);
+            top(&tree, &folder, disk, &mut draft);
         }
         Err(error) => draft.findings.unreadable(&error),
     }
@@ -47,12 +47,14 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
 
 /// `proxy_host` was a note that the requested host is sent.
 fn finish(host: &mut Host) {
+    host.redirect_to_folders(301);
     for route in &mut host.routes {
         if route.text("proxy_host") == Some("") || route.get("proxy").is_none() {
             route.remove("proxy_host");
         }
         if route.get("proxy").is_none() {
             route.remove("proxy_headers");
+            route.remove("proxy_path");
         }
         for name in ["index", "listing", "fallback", "fallback_for"] {
             if ["proxy", "redirect", "rewrite", "return", "application"]
@@ -71,7 +73,7 @@ fn finish(host: &mut Host) {
     }
 }
 
-fn top(tree: &[Directive], folder: &Path, draft: &mut Draft) {
+fn top(tree: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
     for directive in tree {
         let place = &directive.place;
         let first = directive.argument(0);
@@ -96,7 +98,7 @@ fn top(tree: &[Directive], folder: &Path, draft: &mut Draft) {
                     }
                 }
             }
-            "http" => http(directive.children(), folder, draft),
+            "http" => http(directive.children(), folder, disk, draft),
             // A file of sites-available alone.
             "server" => {
                 let rest: Vec<Directive> = tree
@@ -105,7 +107,7 @@ fn top(tree: &[Directive], folder: &Path, draft: &mut Draft) {
                     .cloned()
                     .collect();
                 if draft.hosts.is_empty() {
-                    http(&rest, folder, draft);
+                    http(&rest, folder, disk, draft);
                 }
             }
             "upstream" | "limit_req_zone" => {}
@@ -141,15 +143,23 @@ fn error_log(directive: &Directive, folder: &Path, draft: &mut Draft) {
     draft.log.set(&directive.place, "level", level);
 }
 
-fn http(children: &[Directive], folder: &Path, draft: &mut Draft) {
+fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
     let path = |text: &str| absolute(folder, text);
+    let is_file = |path: &str| disk.is_file(Path::new(path));
     let mut all = Vec::new();
     for child in children.iter().filter(|child| child.name == "upstream") {
         all.push(upstreams::read(child, draft));
     }
     let is_zone = |child: &&Directive| child.name == "limit_req_zone" || child.name == "limit_conn_zone";
     let zones: Vec<_> = children.iter().filter(is_zone).map(zone).collect();
-    let context = Context { upstreams: &all, zones: &zones, path: &path, server_name: String::new() };
+    let context = Context {
+        upstreams: &all,
+        zones: &zones,
+        path: &path,
+        is_file: &is_file,
+        server_name: String::new(),
+        fallbacks: Vec::new(),
+    };
     let mut scope = Scope::default();
     for child in children {
         match child.name.as_str() {

@@ -61,7 +61,8 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     if host.listens.is_empty() {
         host.listens.push(Listen { address: "0.0.0.0:80".into(), tls: false, proxy: false });
     }
-    let context = Context { server_name: host.names.first().cloned().unwrap_or_default(), ..*context };
+    let server_name = host.names.first().cloned().unwrap_or_default();
+    let context = Context { server_name, fallbacks: fallbacks(directive), ..*context };
     let named: Vec<&Directive> =
         directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
     let mut locations = Vec::new();
@@ -105,6 +106,14 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         location(child, &mut host, &context, &named, None, draft);
     }
     draft.hosts.push(host);
+}
+
+/// The files that `try_files` names, here and in locations.
+fn fallbacks(directive: &Directive) -> Vec<String> {
+    let own = directive.children().iter().filter(|child| child.name == "try_files");
+    let last = own.filter_map(|child| child.arguments.last());
+    let path = last.map(|last| last.split(['?', '$']).next().unwrap_or_default().to_owned());
+    path.chain(directive.children().iter().flat_map(fallbacks)).collect()
 }
 
 fn listen(child: &Directive, host: &mut Host, draft: &mut Draft) {
@@ -299,9 +308,15 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
         [kind, text] => (kind.as_str(), text.as_str()),
         _ => ("?", ""),
     };
+    if text.contains("//") && !kind.starts_with('~') {
+        draft.note(place, format!("{} is for no path", child.text()), "nginx reads several slashes as one");
+        return None;
+    }
     match kind {
         "=" => Some(vec![regex::alone(text)]),
-        "" | "^~" if text.starts_with('/') && !text.contains(['*', '?']) => Some(prefix(text, place, draft)),
+        "" | "^~" if text.starts_with('/') && !text.contains(['*', '?', '[', ']', '{', '}']) => {
+            Some(prefix(text, place, draft))
+        }
         "~" | "~*" => {
             let found = regex::patterns(text);
             let found = match outer {
@@ -400,8 +415,12 @@ fn location(
         let is_page = |path: &String| {
             host.scope.pairs("error_pages").iter().any(|(_, page)| *page == path.as_str().into())
         };
+        let is_fallback = |path: &String| context.fallbacks.contains(path);
         if patterns.iter().all(is_page) {
             draft.note(&child.place, "a client can request an error page, too", "nothing to do");
+        } else if scope.get("interpreter").is_some() && patterns.iter().any(is_fallback) {
+            let what = format!("a client can request {}, too", patterns[0]);
+            draft.warn(&child.place, what, "the script of try_files has all other paths, too");
         } else {
             draft.error(
                 &child.place,
@@ -428,6 +447,13 @@ fn location(
             guarded(&pattern, child, &scope, host, draft);
         }
     }
+    // An alias of one file.
+    if let [folder, path] = patterns.as_slice()
+        && *folder == format!("{path}/")
+        && scope.text("alias").is_some_and(context.is_file)
+    {
+        patterns.remove(0);
+    }
     for inner in inner_locations {
         let outer = Outer { patterns: &patterns, scope: &scope };
         location(inner, host, context, named, Some(&outer), draft);
@@ -437,10 +463,11 @@ fn location(
 
 /// What a location has from the one around it, unless it has its own.
 fn inherit(scope: &mut Scope, outer: &Scope) {
-    const OWN: [&str; 11] = [
+    const OWN: [&str; 12] = [
         "path",
         "alias",
         "proxy",
+        "proxy_path",
         "application",
         "interpreter",
         "redirect",
@@ -489,11 +516,11 @@ fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, dra
     let place = &child.place;
     let mut own = scope.clone();
     fields(&mut own, host, draft);
-    own.remove(RUNS_FILES);
+    [FRONT, RUNS_FILES].iter().for_each(|name| own.remove(name));
     let maps =
         own.get("alias").is_some() || own.text("proxy").is_some_and(|url| url.matches('/').count() > 2);
     if maps {
-        ["alias", "proxy", "proxy_host", "proxy_headers", "fallback", "fallback_for"]
+        ["alias", "proxy", "proxy_path", "proxy_host", "proxy_headers", "fallback", "fallback_for"]
             .iter()
             .for_each(|name| own.remove(name));
         own.set(place, "return", 404);
@@ -517,41 +544,111 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
         scope.rules.push(rule);
     }
     fields(&mut scope, host, draft);
+    let front = scope.text(FRONT).map(str::to_owned);
     let runs_files = scope.get(RUNS_FILES).is_some();
-    scope.remove(RUNS_FILES);
-    let (is_script, has_alias) = (scope.get("interpreter").is_some(), scope.get("alias").is_some());
+    [FRONT, RUNS_FILES].iter().for_each(|name| scope.remove(name));
+    if let Some(front) = front.as_deref().filter(|_| scope.get("interpreter").is_some()) {
+        return front_script(front, patterns, &scope, host, draft);
+    }
+    let is_begun = matches!(patterns, [folder, path] if *folder == format!("{path}/"));
+    let has_alias = scope.get("alias").is_some();
     for (at, path) in patterns.iter().enumerate() {
         if path == "/" && scope.is_empty() {
             continue;
         }
         let is_prefix = path.ends_with('/');
         let needs_file = scope.get("root").is_some() || has_alias || is_settings(&scope);
-        if at > 0 && needs_file && patterns[0] == format!("{path}/") {
-            continue;
-        }
-        if has_alias && !is_prefix {
-            draft.error(&place, "an alias needs a location that is a prefix", "end it with a slash");
+        if at > 0 && needs_file && is_begun {
             continue;
         }
         let mut own = scope.clone();
-        let is_folder = is_prefix && path != "/";
-        if is_script
-            && (is_prefix || !path.contains('*'))
-            && !(runs_files && is_folder)
-            && let Some(name) = own.text("interpreter").map(str::to_owned)
-        {
-            own.remove("interpreter");
-            if own.get("root").is_some() {
-                own.remove("root");
-            }
+        if has_alias && !is_prefix && !alias_of_file(path, &mut own) {
+            let what = "an alias of one file has the name of the file, in the root of the host";
+            draft.error(&place, what, "write a location that is a folder, with a slash at its end");
+            continue;
+        }
+        let names_script = path.contains('*') || is_script_name(path) || (runs_files && path != "/");
+        if let Some(name) = own.text("interpreter").filter(|_| !names_script).map(str::to_owned) {
+            ["interpreter", "root"].iter().for_each(|name| own.remove(name));
             own.set(&place, "application", name);
         }
         if own.get("interpreter").is_some() {
             own.remove("fallback");
         }
-        let route = host.route(path, &place);
-        route.inherit(&own);
+        if let Some(url) = own.text("proxy").map(str::to_owned) {
+            match replaced(&url, path, is_begun, &place, draft) {
+                Some(url) => own.set(&place, "proxy", url),
+                None => {
+                    own.remove("proxy");
+                    own.set(&place, "return", 502);
+                }
+            }
+        }
+        host.route(path, &place).inherit(&own);
     }
+}
+
+/// `/index.php`, also as a folder.
+fn is_script_name(path: &str) -> bool {
+    path.trim_end_matches('/').ends_with(".php")
+}
+
+/// Replaces the alias of one file with the root that the file is in. Whether it can.
+fn alias_of_file(path: &str, own: &mut Scope) -> bool {
+    let Some(root) = own.text("alias").and_then(|alias| alias.strip_suffix(path)).map(str::to_owned) else {
+        return false;
+    };
+    let place = Place::at(own.line.unwrap_or(1));
+    own.remove("alias");
+    own.set(&place, "root", if root.is_empty() { "/".to_owned() } else { root });
+    true
+}
+
+/// The URL for a pattern of a location: nginx replaces the text of the location with the path of the URL. `is_begun`: the
+/// text has no slash at its end.
+fn replaced(url: &str, pattern: &str, is_begun: bool, place: &Place, draft: &mut Draft) -> Option<String> {
+    let path = url.split_once("://").and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]));
+    match path {
+        Some(path) if pattern.ends_with('/') => {
+            if is_begun && path.ends_with('/') {
+                let what = format!("{pattern}x becomes {path}x, and not {path}/x");
+                draft.warn(place, what, "nothing to do, or end both with a slash");
+            }
+            if !is_begun && !path.ends_with('/') {
+                let what = format!("{path} would be written against what follows {pattern}");
+                draft.error(place, what, "end the URL of proxy_pass with a slash");
+                return None;
+            }
+            Some(if path.ends_with('/') { url.to_owned() } else { format!("{url}/") })
+        }
+        Some(_) if pattern.contains(['*', '?']) => {
+            draft.error(place, format!("{url} has a path, and {pattern} is no prefix"), "leave the path out");
+            None
+        }
+        _ => Some(url.to_owned()),
+    }
+}
+
+/// Every path of a location leads to one script, whose upstream runs it.
+fn front_script(front: &str, patterns: &[String], scope: &Scope, host: &mut Host, draft: &mut Draft) {
+    let place = Place::at(scope.line.unwrap_or(1));
+    let mut own = scope.clone();
+    ["interpreter", "env", "root", "alias", "fallback", "fallback_for"]
+        .iter()
+        .for_each(|name| own.remove(name));
+    own.set(&place, "rewrite", front);
+    for path in patterns.iter().filter(|path| *path != front) {
+        host.route(path, &place).inherit(&own);
+    }
+    let script = host.route(front, &place);
+    if script.responds()
+        || script.text("interpreter").is_some_and(|name| scope.text("interpreter") != Some(name))
+    {
+        return draft.error(&place, format!("{front} has a location of its own"), "let both be the same");
+    }
+    let mut own = scope.clone();
+    ["fallback", "fallback_for"].iter().for_each(|name| own.remove(name));
+    script.inherit(&own);
 }
 
 fn is_settings(scope: &Scope) -> bool {
@@ -655,6 +752,10 @@ fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: 
     let fallback = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     scope.set(place, "fallback", fallback);
     scope.set(place, "fallback_for", "all");
+    // The fallback is for folders, too.
+    if !before.iter().any(|part| part == "$uri/") {
+        scope.set(place, "index", Vec::<String>::new());
+    }
 }
 
 fn proxy_pass(child: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) {
@@ -680,6 +781,11 @@ fn proxy_pass(child: &Directive, scope: &mut Scope, context: &Context, draft: &m
         return draft.error(place, unconverted(child), "write an address and a port");
     };
     scope.set(place, "proxy", format!("{scheme}://{name}{path}"));
+    // Without a path in the URL, nginx passes the path as the client has sent it.
+    match path {
+        "" => scope.set(place, "proxy_path", "raw"),
+        _ => scope.remove("proxy_path"),
+    }
     // Without proxy_set_header, nginx sends the host of the URL.
     if scope.get("proxy_host").is_none() && !authority.starts_with("unix:") {
         scope.set(place, "proxy_host", authority);
@@ -728,6 +834,9 @@ fn proxy_header(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
 /// A key that marks a location whose upstream runs files. It is no key of a route.
 const RUNS_FILES: &str = "runs files";
 
+/// A key with the path of the script that a location leads to. It is no key of a route.
+const FRONT: &str = "front script";
+
 /// The name of a file tells that the upstream runs it. Other values are for an application.
 fn script_file(child: &Directive, scope: &mut Scope, context: &Context) {
     let value = child.argument(1);
@@ -740,7 +849,22 @@ fn script_file(child: &Directive, scope: &mut Scope, context: &Context) {
             scope.set(&child.place, "root", (context.path)(root));
         }
         _ if value == "$request_filename" => scope.set(&child.place, RUNS_FILES, true),
-        _ => {}
+        _ => front(child, value, scope),
+    }
+}
+
+/// One file, whatever is requested.
+fn front(child: &Directive, value: &str, scope: &mut Scope) {
+    let (root, name) = match value.strip_prefix("$document_root") {
+        Some(path) => (None, path),
+        None => value.rfind('/').map_or((None, ""), |at| (Some(&value[..at]), &value[at..])),
+    };
+    if !name.starts_with('/') || name.len() == 1 || value.trim_start_matches("$document_root").contains('$') {
+        return;
+    }
+    scope.set(&child.place, FRONT, name);
+    if let Some(root) = root {
+        scope.set(&child.place, "root", if root.is_empty() { "/" } else { root });
     }
 }
 

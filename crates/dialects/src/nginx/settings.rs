@@ -23,8 +23,12 @@ pub struct Context<'c> {
     pub zones: &'c [Zone],
     /// Makes a path absolute.
     pub path: &'c dyn Fn(&str) -> String,
+    /// Whether a path is that of a file.
+    pub is_file: &'c dyn Fn(&str) -> bool,
     /// The first name of the server.
     pub server_name: String,
+    /// The files that `try_files` of the server names.
+    pub fallbacks: Vec<String>,
 }
 
 /// The directive, if it is one of these.
@@ -48,13 +52,16 @@ pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draf
             }
         }
         "gzip_types" => {
-            let given =
-                directive.arguments.iter().map(|kind| if kind == "*" { "*/*".into() } else { kind.clone() });
-            scope.set(
-                place,
-                "compress_types",
-                std::iter::once("text/html".to_owned()).chain(given).collect::<Vec<_>>(),
-            );
+            const ALL: [&str; 7] =
+                ["text/*", "application/*", "image/*", "font/*", "audio/*", "video/*", "model/*"];
+            let given: Vec<String> = match directive.arguments.iter().any(|kind| kind == "*") {
+                true => ALL.map(str::to_owned).to_vec(),
+                false => std::iter::once("text/html")
+                    .chain(directive.arguments.iter().map(String::as_str))
+                    .map(str::to_owned)
+                    .collect(),
+            };
+            scope.set(place, "compress_types", given);
         }
         "gzip_min_length" => bytes(directive, "compress_from", scope, draft),
         "gzip_static" => {
