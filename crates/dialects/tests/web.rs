@@ -92,6 +92,16 @@ fn check(web: Web, rows: &[(&str, &[&str])]) {
     }
 }
 
+/// Rows: a configuration, and lines that it does not become.
+fn lacks(web: Web, rows: &[(&str, &[&str])]) {
+    for (text, unwanted) in rows {
+        let conversion = converted(web, "/etc/x/conf", &[("/etc/x/conf", text)]);
+        for line in *unwanted {
+            assert!(conversion.text.lines().all(|own| own != *line), "{line}\nis in\n{}", conversion.text);
+        }
+    }
+}
+
 /// Rows: a configuration, and the line and a part of what is said about it.
 fn refuse(web: Web, rows: &[(&str, u32, &str)]) {
     for (text, line, part) in rows {
@@ -445,6 +455,23 @@ fn converts_lighttpd() {
     );
 }
 
+/// `/.` is the root alone, and `/` every path.
+#[test]
+fn lighttpd_conditions_for_a_folder_alone_are_not_for_what_is_below() {
+    let root = "server.document-root = \"/srv\"\n";
+    for (text, expected) in [
+        ("url.redirect = ( \"^/$\" => \"/app/\" )", ["path = \"/.\"", "redirect = \"/app/\""]),
+        ("url.rewrite-once = ( \"^/$\" => \"/app/\" )", ["path = \"/.\"", "rewrite = \"/app/\""]),
+        ("$HTTP[\"url\"] == \"/\" { url.access-deny = ( \"\" ) }", ["path = \"/.\"", "return = 403"]),
+        ("$HTTP[\"url\"] =~ \"^/$\" { url.access-deny = ( \"\" ) }", ["path = \"/.\"", "return = 403"]),
+        ("$HTTP[\"url\"] == \"/a/\" { url.access-deny = ( \"\" ) }", ["path = \"/a/.\"", "return = 403"]),
+    ] {
+        let text = format!("{root}{text}");
+        check(Web::Lighttpd, &[(&text, &expected)]);
+        lacks(Web::Lighttpd, &[(&text, &["path = \"/\"", "path = \"/a/\""])]);
+    }
+}
+
 /// The example of the manual.
 #[test]
 fn converts_the_example_of_the_manual() {
@@ -775,6 +802,50 @@ fn converts_apache() {
                     "charset = \"utf-8\"",
                     "types = { x = \"a/b\", y = \"a/b\" }",
                 ],
+            ),
+        ],
+    );
+}
+
+/// `/.` is the root alone, and `/` every path.
+#[test]
+fn apache_expressions_of_a_folder_alone_are_not_for_what_is_below() {
+    let rows: &[(&str, &[&str])] = &[
+        ("DocumentRoot /srv\nRedirectMatch ^/$ /app/", &["path = \"/.\"", "redirect = \"/app/$query\""]),
+        ("DocumentRoot /srv\nRedirectMatch 404 ^/$", &["path = \"/.\"", "return = 404"]),
+        ("DocumentRoot /srv\nRewriteRule ^/$ /a [R]", &["path = \"/.\"", "redirect = \"/a$query\""]),
+        ("DocumentRoot /srv\nRewriteRule ^/?$ /a [R]", &["path = \"/.\"", "redirect = \"/a$query\""]),
+        ("DocumentRoot /srv\nRewriteRule ^/?$ - [F]", &["path = \"/.\"", "return = 403"]),
+        (
+            "DocumentRoot /srv\n<Directory /srv>\nRewriteRule ^$ a/ [L]\n</Directory>",
+            &["path = \"/.\"", "rewrite = \"/a/\""],
+        ),
+        (
+            "DocumentRoot /srv\n<Directory /srv/b>\nRewriteRule ^$ /a [R]\n</Directory>",
+            &["path = \"/b/.\"", "redirect = \"/a$query\""],
+        ),
+        (
+            "DocumentRoot /srv\n<LocationMatch \"^/$\">\nRequire all denied\n</LocationMatch>",
+            &["path = \"/.\"", "then = \"deny\""],
+        ),
+    ];
+    check(Web::Apache, rows);
+    for (text, _) in rows {
+        lacks(Web::Apache, &[(text, &["path = \"/\""])]);
+    }
+}
+
+#[test]
+fn apache_redirects_are_for_a_path_and_what_is_below() {
+    check(
+        Web::Apache,
+        &[
+            ("DocumentRoot /srv\nRedirect 404 /blog", &["path = \"/blog/\"", "return = 404"]),
+            ("DocumentRoot /srv\nRedirect gone /blog/", &["path = \"/blog/\"", "return = 410"]),
+            // An expression finds its text anywhere.
+            (
+                "DocumentRoot /srv\nRedirectMatch 403 /\\.git/(.*)",
+                &["path = \"/**/.git/**\"", "return = 403"],
             ),
         ],
     );

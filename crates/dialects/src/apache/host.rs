@@ -241,12 +241,12 @@ impl<'s> Site<'s> {
         }
         let is_match = directive.name == "redirectmatch";
         let path = match words.first() {
-            Some(path) if is_match => regex::prefix(path).or_else(|| regex::exact(path)),
+            Some(path) if is_match => regex::prefix(path).or_else(|| paths::exact(path)),
             Some(path) if path.starts_with('/') => Some(path.clone()),
             _ => None,
         };
         match (path, words.get(1), status) {
-            (None, None, 400..=599) if is_match => {
+            (_, None, 400..=599) if is_match => {
                 match words.first().and_then(|text| paths::expression(text)) {
                     Some(patterns) => {
                         patterns
@@ -256,7 +256,9 @@ impl<'s> Site<'s> {
                     None => draft.error(place, unconverted(directive), "write paths, or patterns with *"),
                 }
             }
-            (Some(path), None, 400..=599) => self.host.route(&path, place).set(place, "return", status),
+            (Some(path), None, 400..=599) => {
+                self.host.route(&paths::prefix(&path), place).set(place, "return", status);
+            }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) if is_match => {
                 let to = to.replace("$1", "${rest}");
                 match to.replace("${rest}", "").contains('$') {

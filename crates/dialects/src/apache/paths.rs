@@ -48,7 +48,18 @@ pub fn files(arguments: &[String], is_expression: bool) -> Option<Vec<String>> {
 /// The patterns of an expression of whole paths, such as that of `<LocationMatch>`.
 pub fn expression(text: &str) -> Option<Vec<String>> {
     let text = text.replacen("(^|/)", "/", 1).replacen("(?:^|/)", "/", 1);
-    regex::patterns(&text)
+    exact(&text).map(|path| vec![path]).or_else(|| regex::patterns(&text))
+}
+
+/// The pattern of the path that an expression finds alone.
+pub fn exact(expression: &str) -> Option<String> {
+    let expression = if expression == "^/?$" { "^/$" } else { expression };
+    regex::exact(expression).map(|path| alone(&path))
+}
+
+/// The pattern of one path. A folder without what is below it ends with a dot.
+pub fn alone(path: &str) -> String {
+    if path.ends_with('/') { format!("{path}.") } else { path.to_owned() }
 }
 
 #[cfg(test)]
@@ -86,5 +97,10 @@ mod tests {
             assert_eq!(files(&arguments, is_expression), expected, "{arguments:?}");
         }
         assert_eq!(expression("(^|/)\\.git(/|$)").map(|all| all.len()), Some(1));
+        for (text, expected) in
+            [("^/$", "/."), ("^/?$", "/."), ("^/a/$", "/a/."), ("^/a$", "/a"), ("^/a/", "/a/")]
+        {
+            assert_eq!(expression(text), Some(vec![expected.to_owned()]), "{text}");
+        }
     }
 }

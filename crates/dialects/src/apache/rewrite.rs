@@ -4,6 +4,8 @@ use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::{Directive, Place};
 
+use super::paths;
+
 /// The rules of a section, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Rewrites {
@@ -176,7 +178,7 @@ fn unslashed(expression: &str) -> String {
 /// The patterns of an expression in a folder.
 fn all(expression: &str, base: Option<&str>, any_case: bool) -> Option<Vec<String>> {
     let text = expression.replacen("(^|/)", "/", 1).replacen("(?:^|/)", "/", 1);
-    let mut patterns = regex::patterns(&anchored(&text, base))?;
+    let mut patterns = paths::expression(&anchored(&text, base))?;
     if let Some(base) = base.filter(|_| !text.starts_with('^')) {
         patterns = patterns.iter().map(|pattern| regex::within(base, pattern)).collect::<Option<_>>()?;
     }
@@ -220,7 +222,7 @@ fn plain<'f>(
 ) -> Option<()> {
     let place = &rule.place;
     let expression = anchored(rule.argument(0), base);
-    let path = regex::prefix(&expression).or_else(|| regex::exact(&expression))?;
+    let path = regex::prefix(&expression).or_else(|| paths::exact(&expression))?;
     let target = rule.argument(1);
     let is_url = target.starts_with("http://") || target.starts_with("https://");
     let whole = target.starts_with('/') || is_url;

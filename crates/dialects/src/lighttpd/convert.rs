@@ -223,12 +223,22 @@ fn denies_all(block: &[Statement]) -> bool {
 
 fn url_patterns(operator: &str, operand: &str) -> Option<Vec<String>> {
     match operator {
-        "==" => Some(vec![operand.to_owned()]),
+        "==" => Some(vec![alone(operand)]).filter(|_| !operand.contains(['*', '?'])),
         "=^" => Some(beginnings(operand)),
         "=$" => Some(vec![format!("*{operand}")]).filter(|_| !operand.contains('/')),
-        "=~" => regex::patterns(operand),
+        "=~" => exact(operand).map(|path| vec![path]).or_else(|| regex::patterns(operand)),
         _ => None,
     }
+}
+
+/// The pattern of the path that an expression finds alone.
+fn exact(expression: &str) -> Option<String> {
+    regex::exact(expression).map(|path| alone(&path))
+}
+
+/// The pattern of one path. A folder without what is below it ends with a dot.
+fn alone(path: &str) -> String {
+    if path.ends_with('/') { format!("{path}.") } else { path.to_owned() }
 }
 
 /// The folder, and the file.
@@ -567,7 +577,7 @@ fn target(text: &str) -> Option<String> {
 
 fn redirects(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
     for (expression, to) in value.pairs() {
-        let path = regex::prefix(expression).or_else(|| regex::exact(expression));
+        let path = regex::prefix(expression).or_else(|| exact(expression));
         let path = path.or_else(|| expression.is_empty().then(|| "/".to_owned()));
         match (path, target(to.text())) {
             (Some(path), Some(to)) => {
@@ -586,7 +596,7 @@ fn redirects(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
 
 fn rewrites(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
     for (expression, to) in value.pairs() {
-        let path = regex::prefix(expression).filter(|path| path != "/").or_else(|| regex::exact(expression));
+        let path = regex::prefix(expression).filter(|path| path != "/").or_else(|| exact(expression));
         match (path, target(to.text()).filter(|to| !to.contains("$query") && !to.contains('?'))) {
             (Some(path), Some(to)) => host.route(&path, place).set(place, "rewrite", to),
             _ => draft.error(
