@@ -852,6 +852,155 @@ fn apache_redirects_are_for_a_path_and_what_is_below() {
 }
 
 #[test]
+fn apache_passes_on_every_path_of_a_proxy() {
+    let shared = "<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/p.sock|fcgi://localhost\"\n</FilesMatch>\n\
+                  AddHandler cgi-script .cgi\nScriptAlias /cgi-bin/ /usr/lib/cgi-bin/\nAlias /icons/ /icons/\n";
+    let host = |text: &str| {
+        format!("Listen 80\n{shared}<VirtualHost *:80>\nDocumentRoot /srv\n{text}\n</VirtualHost>")
+    };
+    let programs = [
+        "interpreter = \"fastcgi\"",
+        "path = \"*.php\"",
+        "path = \"*.cgi\"",
+        "cgi = true",
+        "path = \"/cgi-bin/\"",
+        "path = \"/icons/\"",
+    ];
+    for text in [
+        "ProxyPass / http://192.0.2.1:81/",
+        "<Location />\nProxyPass http://192.0.2.1:81/\n</Location>",
+        "ProxyPassMatch ^/(.*)$ http://192.0.2.1:81/$1",
+        "Redirect / http://b.example/",
+        "Redirect 404 /",
+    ] {
+        lacks(Web::Apache, &[(&host(text), &programs)]);
+    }
+    // A rule is no alias, but runs nothing either.
+    lacks(Web::Apache, &[(&host("RewriteRule ^/(.*)$ http://192.0.2.1:81/$1 [P]"), &programs[..3])]);
+    for (text, expected) in [
+        // A location within has the upstream, too.
+        (
+            "ProxyPass / http://192.0.2.1:81/\n<Location /admin>\nRequire ip 10\n</Location>",
+            &[
+                "path = \"/\"",
+                "proxy = \"http://http/\"",
+                "path = \"/admin/\"",
+                "proxy = \"http://http/admin/\"",
+                "then = \"deny\"",
+            ][..],
+        ),
+        (
+            "ProxyPass /a/ http://192.0.2.1:81/b/\n<Location /a/x>\nRequire ip 10\n</Location>",
+            &[
+                "path = \"/a/\"",
+                "proxy = \"http://http/b/\"",
+                "path = \"/a/x/\"",
+                "proxy = \"http://http/b/x/\"",
+            ],
+        ),
+        (
+            "Redirect /a http://b.example/c\n<Location /a/x>\nRequire ip 10\n</Location>",
+            &["path = \"/a/x/\"", "redirect = \"http://b.example/c/x/${rest}$query\""],
+        ),
+        (
+            "ProxyPass / http://192.0.2.1:81/\n<LocationMatch \"\\.x$\">\nRequire ip 10\n</LocationMatch>",
+            &["path = \"*.x\"", "proxy = \"http://http\"", "then = \"deny\""],
+        ),
+        // What is excepted has its files, and those who may have them.
+        (
+            "ProxyPass /own !\nProxyPass / http://192.0.2.1:81/\n<Directory /srv/own>\nRequire ip 10\n</Directory>",
+            &[
+                "path = \"/own/**/*.php\"",
+                "interpreter = \"fastcgi\"",
+                "path = \"/own/**/*.cgi\"",
+                "return = 403",
+            ],
+        ),
+        (
+            "ProxyPass /own !\nProxyPass / http://192.0.2.1:81/\n<Directory /srv/own>\nRequire ip 10\n</Directory>",
+            &["path = \"/own/\"", "then = \"deny\""],
+        ),
+        // A file with a handler is passed on where its prefix is.
+        (
+            "ProxyPass /api/ http://192.0.2.1:81/",
+            &["path = \"/api/**/*.cgi\"", "path = \"*.cgi\"", "return = 403"],
+        ),
+        (
+            "ProxyPass / http://192.0.2.1:81/\nRequestHeader unset X-User",
+            &["path = \"/\"", "proxy_headers = { X-User = false }"],
+        ),
+        (
+            "ProxyPreserveHost On\nProxyPass / http://192.0.2.1:81/\nRequestHeader set Host b.example",
+            &["path = \"/\"", "proxy_host = \"b.example\""],
+        ),
+        (
+            "ProxyPass / http://192.0.2.1:81/\nRequestHeader set Host b.example",
+            &["path = \"/\"", "proxy_host = \"192.0.2.1:81\""],
+        ),
+    ] {
+        check(Web::Apache, &[(&host(text), expected)]);
+    }
+}
+
+#[test]
+fn apache_replaces_the_path_of_a_proxy() {
+    check(
+        Web::Apache,
+        &[
+            (
+                "DocumentRoot /srv\nProxyPass /a http://192.0.2.1:81",
+                &["path = \"/a/\"", "proxy = \"http://http/\""],
+            ),
+            (
+                "DocumentRoot /srv\n<Location /a>\nProxyPass http://192.0.2.1:81\n</Location>",
+                &["path = \"/a/\"", "proxy = \"http://http/\""],
+            ),
+            (
+                "DocumentRoot /srv\nProxyPass /a http://192.0.2.1:81/b\nRequestHeader unset X",
+                &[
+                    "path = \"/a/\"",
+                    "proxy = \"http://http/b/\"",
+                    "proxy_headers = { X = false }",
+                    "path = \"/a\"",
+                    "proxy = \"http://http/b\"",
+                    "proxy_headers = { X = false }",
+                ],
+            ),
+        ],
+    );
+    refuse(
+        Web::Apache,
+        &[
+            ("DocumentRoot /srv\nProxyPass /a/ http://192.0.2.1:81/b", 2, "proxypass /a/"),
+            ("DocumentRoot /srv\nProxyPassMatch ^/a/(.*)$ http://192.0.2.1:81/b$1", 2, "proxypassmatch"),
+        ],
+    );
+}
+
+#[test]
+fn apache_aliases_have_folders_and_files() {
+    let files = |text| [("/etc/x/conf", text), ("/web/f.txt", ""), ("/lib/prog", "")];
+    for (text, expected) in [
+        ("DocumentRoot /srv\nAlias / /other/", "root = \"/other\""),
+        ("Alias / /other/\nDocumentRoot /srv", "root = \"/other\""),
+        ("DocumentRoot /srv\nAlias /f.txt /web/f.txt", "path = \"/f.txt\"\nroot = \"/web\""),
+    ] {
+        let conversion = converted(Web::Apache, "/etc/x/conf", &files(text));
+        assert!(!conversion.is_refused() && conversion.text.contains(expected), "{}", conversion.text);
+        assert_eq!(
+            conversion.text.matches("root = ").count(),
+            expected.lines().count(),
+            "{}",
+            conversion.text
+        );
+    }
+    for text in ["DocumentRoot /srv\nAlias /x /web/f.txt", "DocumentRoot /srv\nScriptAlias /x /lib/prog/"] {
+        let conversion = converted(Web::Apache, "/etc/x/conf", &files(text));
+        assert!(conversion.is_refused(), "{}", conversion.text);
+    }
+}
+
+#[test]
 fn apache_keeps_closed_what_it_cannot_say() {
     refuse(
         Web::Apache,

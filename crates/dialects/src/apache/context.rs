@@ -14,6 +14,20 @@ use super::rewrite::Rewrites;
 /// Keys whose pairs add up.
 const TABLES: [&str; 4] = ["headers", "types", "error_pages", "env"];
 
+/// Fields of a request that the server sets for each upstream.
+const OF_CONNECTION: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+];
+
 /// Types of media and the ends of their files, for what is said by type.
 const TYPES: [(&str, &[&str]); 16] = [
     ("text/html", &["html", "htm"]),
@@ -501,6 +515,15 @@ impl Context {
             _ => &words,
         };
         match words {
+            // It counts with ProxyPreserveHost, and is that of the upstream without.
+            ["set" | "setifempty", name, value]
+                if name.eq_ignore_ascii_case("host") && !value.contains('%') =>
+            {
+                self.keys.set(place, "proxy_host", *value);
+            }
+            [_, name, ..] if OF_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own)) => {
+                draft.warn(place, format!("{name} is not changed"), "see proxy_headers and proxy_host");
+            }
             ["unset", name, ..] => self.keys.pair(place, "proxy_headers", name, false),
             ["set" | "setifempty", name, value] if !value.contains('%') => {
                 self.keys.pair(place, "proxy_headers", name, *value);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::disk::Disk;
+use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
@@ -36,6 +37,13 @@ struct Tree {
     place: Place,
 }
 
+/// A path that leads to one file, whose own path ends with it.
+struct Single {
+    url: String,
+    file: String,
+    place: Place,
+}
+
 enum Paths {
     /// Without a slash at its end.
     Prefix(String),
@@ -51,6 +59,11 @@ pub struct Site<'s> {
     locations: Vec<(Paths, Context, Place)>,
     /// Their paths, and the directives: they are no files.
     passes: Vec<(String, Directive)>,
+    /// Prefixes of redirects, which precede folders.
+    redirects: Vec<String>,
+    /// Paths of single files.
+    singles: Vec<Single>,
+    has_root_alias: bool,
     preserves_host: bool,
     access_file: String,
 }
@@ -65,6 +78,9 @@ impl<'s> Site<'s> {
             folders: Vec::new(),
             locations: Vec::new(),
             passes: Vec::new(),
+            redirects: Vec::new(),
+            singles: Vec::new(),
+            has_root_alias: false,
             preserves_host: false,
             access_file: ".htaccess".to_owned(),
         }
@@ -94,6 +110,8 @@ impl<'s> Site<'s> {
                 }
             }
             "serveradmin" => self.server.keys.pair(place, "env", "SERVER_ADMIN", first),
+            // An alias of everything precedes it.
+            "documentroot" if self.has_root_alias => {}
             "documentroot" => {
                 let folder = paths::folder(&(self.world.path)(first)).to_owned();
                 self.trees.retain(|tree| tree.url != "/");
@@ -194,7 +212,8 @@ impl<'s> Site<'s> {
                 }
                 _ => {
                     let mut redirect = child.clone();
-                    redirect.arguments.insert(0, path.to_owned());
+                    let at = usize::from(named_status(child.argument(0)).is_some());
+                    redirect.arguments.insert(at, path.to_owned());
                     self.redirect(&redirect, draft);
                 }
             }
@@ -216,9 +235,24 @@ impl<'s> Site<'s> {
             return draft.error(&place, unconverted(directive), "write the path and the folder");
         }
         let folder = paths::folder(&(self.world.path)(&to)).to_owned();
+        if self.world.disk.is_file(Path::new(&folder)) {
+            match !runs_scripts && folder.len() > from.len() && folder.ends_with(&from) {
+                true => self.singles.push(Single { url: from, file: folder, place }),
+                false => draft.error(
+                    &place,
+                    unconverted(directive),
+                    "an alias is for a folder; write that of the file",
+                ),
+            }
+            return;
+        }
         let url = paths::prefix(&from);
+        if url == "/" && !self.has_root_alias {
+            self.has_root_alias = true;
+            self.trees.retain(|tree| tree.url != "/");
+        }
         // The first one counts.
-        if !self.trees.iter().any(|tree| tree.url == url && url != "/") {
+        if !self.trees.iter().any(|tree| tree.url == url) {
             self.trees.push(Tree { url, folder, runs_scripts, place });
         }
     }
@@ -227,17 +261,8 @@ impl<'s> Site<'s> {
         let place = &directive.place;
         let mut words = directive.arguments.as_slice();
         let mut status: i64 = if directive.name == "redirectpermanent" { 301 } else { 302 };
-        if let Some(first) = words.first() {
-            let named = match first.to_ascii_lowercase().as_str() {
-                "permanent" => Some(301),
-                "temp" => Some(302),
-                "seeother" => Some(303),
-                "gone" => Some(410),
-                text => text.parse().ok().filter(|_| directive.name.starts_with("redirect")),
-            };
-            if let Some(named) = named {
-                (status, words) = (named, &words[1..]);
-            }
+        if let Some(named) = words.first().and_then(|first| named_status(first)) {
+            (status, words) = (named, &words[1..]);
         }
         let is_match = directive.name == "redirectmatch";
         let path = match words.first() {
@@ -257,7 +282,12 @@ impl<'s> Site<'s> {
                 }
             }
             (Some(path), None, 400..=599) => {
-                self.host.route(&paths::prefix(&path), place).set(place, "return", status);
+                let folder = paths::prefix(&path);
+                let route = self.host.route(&folder, place);
+                if !route.responds() {
+                    route.set(place, "return", status);
+                }
+                self.redirects.push(folder);
             }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) if is_match => {
                 let to = to.replace("$1", "${rest}");
@@ -267,12 +297,13 @@ impl<'s> Site<'s> {
                 }
             }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) => {
+                let folder = paths::prefix(&path);
+                self.redirects.push(folder.clone());
                 if path == "/" && self.is_to_itself(to) {
                     self.host.is_to_https = true;
                     return;
                 }
                 let to = to.replace('$', "$$");
-                let folder = paths::prefix(&path);
                 let between = if path.ends_with('/') || to.ends_with('/') { "" } else { "/" };
                 redirected(&mut self.host, &folder, format!("{to}{between}$rest$query"), status, place);
                 if folder != path {
@@ -350,6 +381,8 @@ impl<'s> Site<'s> {
     /// The host, with its routes.
     pub fn finished(mut self, draft: &mut Draft) -> Host {
         self.passes(draft);
+        let trees = std::mem::take(&mut self.trees);
+        self.trees = trees.into_iter().filter(|tree| tree.url == "/" || !self.is_passed(&tree.url)).collect();
         self.find_access_files(draft);
         sort::by_key(&mut self.folders, |(path, _)| path.len());
         let mut urls: BTreeSet<String> = self.trees.iter().map(|tree| tree.url.clone()).collect();
@@ -362,18 +395,42 @@ impl<'s> Site<'s> {
             Paths::Patterns(_) => None,
         }));
         urls.extend(self.passes.iter().map(|(url, _)| paths::prefix(url)));
-        self.globs(draft);
+        let passes_all = self.passes_all();
+        let own = self.own_urls();
+        self.globs(passes_all.then_some(&own), draft);
         // Longer prefixes come first: so do the patterns within them.
-        for url in urls.iter().rev() {
+        let all: BTreeSet<&String> = urls.iter().chain(&self.redirects).collect();
+        let all: Vec<String> = all.into_iter().rev().cloned().collect();
+        for url in all.iter().filter(|url| !passes_all || *url != "/") {
             self.scripts(url, draft);
         }
         for url in &urls {
             self.prefix(url, draft);
         }
+        self.singles(draft);
         self.server.rewrites.clone().apply(None, &mut self.host, draft);
         for (folder, context) in std::mem::take(&mut self.folders) {
             for url in self.urls(&folder) {
                 context.rewrites.apply(Some(&url), &mut self.host, draft);
+            }
+        }
+        self.pass_within(&own);
+        if passes_all {
+            self.pass_patterns(&own, draft);
+        }
+        // The path of a prefix without its slash has the fields of the prefix.
+        let fields: Vec<(String, Value)> = self
+            .host
+            .routes
+            .iter()
+            .filter_map(|route| {
+                Some((route.text("path")?.strip_suffix('/')?.to_owned(), route.get("proxy_headers")?.clone()))
+            })
+            .collect();
+        for (path, value) in fields {
+            let route = self.host.routes.iter_mut().find(|route| route.text("path") == Some(&path));
+            if let Some(route) = route.filter(|route| route.get("proxy_headers").is_none()) {
+                route.set(&Place::at(route.line.unwrap_or(1)), "proxy_headers", value);
             }
         }
         let passes = self.host.scope.get("pass_authorization").is_some();
@@ -409,16 +466,110 @@ impl<'s> Site<'s> {
         all
     }
 
+    /// Whether a prefix is passed on or redirected. Then it has no folders and no files.
+    fn is_passed(&self, url: &str) -> bool {
+        let passes = self.passes.iter().rev().map(|(pass, to)| (paths::prefix(pass), to.argument(1) != "!"));
+        let nearest = passes.filter(|(pass, _)| url.starts_with(pass)).max_by_key(|(pass, _)| pass.len());
+        nearest.is_some_and(|(_, is_passed)| is_passed)
+            || self.redirects.iter().any(|own| url.starts_with(own))
+    }
+
+    /// Whether every path is passed on or redirected, unless an exception says otherwise.
+    fn passes_all(&self) -> bool {
+        let mut probe = Host { listens: self.host.listens.clone(), ..Host::default() };
+        let unheard = &mut Draft::default();
+        self.server.rewrites.apply(None, &mut probe, unheard);
+        for (folder, context) in &self.folders {
+            if self.urls(folder).iter().any(|url| url == "/") {
+                context.rewrites.apply(Some("/"), &mut probe, unheard);
+            }
+        }
+        let passes = |host: &Host| root(host).is_some_and(passes_on);
+        self.is_passed("/") || passes(&self.host) || passes(&probe) || probe.is_to_https
+    }
+
+    /// The prefixes that `ProxyPass` excepts.
+    fn own_urls(&self) -> Vec<String> {
+        let exceptions = self.passes.iter().filter(|(_, directive)| directive.argument(1) == "!");
+        exceptions.map(|(url, _)| paths::prefix(url)).filter(|url| !self.is_passed(url)).collect()
+    }
+
+    /// Gives the prefixes within one that is passed on its upstream or its redirect.
+    fn pass_within(&mut self, own: &[String]) {
+        let mut prefixes: Vec<String> =
+            self.host.routes.iter().filter_map(|route| route.text("path")).map(str::to_owned).collect();
+        prefixes.retain(|path| path.ends_with('/'));
+        sort::by_key(&mut prefixes, String::len);
+        for path in &prefixes {
+            let place = &Place::at(1);
+            let around = prefixes.iter().rfind(|outer| path.starts_with(outer.as_str()) && *outer != path);
+            let Some(around) = around.filter(|_| !own.contains(path)) else { continue };
+            let outer = self.host.route(around, place).clone();
+            let route = self.host.route(path, place);
+            if !route.responds() && route.get("alias").is_none() && passes_on(&outer) {
+                pass_on(route, &outer, Some(&path[around.len()..]));
+            }
+        }
+    }
+
+    /// Gives the patterns of a host that passes everything on its upstream or its redirect.
+    fn pass_patterns(&mut self, own: &[String], draft: &mut Draft) {
+        let Some(outer) = root(&self.host).filter(|outer| passes_on(outer)).cloned() else { return };
+        let mut all = Vec::new();
+        for mut route in std::mem::take(&mut self.host.routes) {
+            let path = route.text("path").unwrap_or_default().to_owned();
+            let is_own = own.iter().any(|url| path.starts_with(url));
+            if path.ends_with('/') || route.responds() || is_own || route.get("root").is_some() {
+                all.push(route);
+                continue;
+            }
+            let place = Place::at(route.line.unwrap_or(1));
+            let is_glob = path.contains(['*', '?']);
+            for pattern in own.iter().filter(|_| is_glob).filter_map(|url| regex::within(url, &path)) {
+                let mut within = route.clone();
+                within.set(&place, "path", pattern);
+                all.push(within);
+            }
+            ["cgi", "interpreter"].iter().for_each(|name| route.remove(name));
+            let rest = if is_glob { None } else { Some(path.trim_start_matches('/').trim_end_matches('.')) };
+            if pass_on(&mut route, &outer, rest).is_none() {
+                draft.error(
+                    &place,
+                    format!("the pattern {path} cannot be passed on"),
+                    "write it as a prefix",
+                );
+                route.set(&place, "return", 403);
+            }
+            all.push(route);
+        }
+        self.host.routes = all;
+    }
+
+    /// Files with a path of their own.
+    fn singles(&mut self, draft: &mut Draft) {
+        for Single { url, file, place } in std::mem::take(&mut self.singles) {
+            if self.is_passed(&url) {
+                continue;
+            }
+            let mut context = self.server.clone();
+            for (_, own) in self.folders.iter().filter(|(outer, _)| paths::below(&file, outer).is_some()) {
+                context = own.over(&context);
+            }
+            let scope = self.with_locations(context, &url).scope(draft).without(&self.host.scope);
+            let route = self.host.route(&url, &place);
+            if !route.responds() {
+                route.set(&place, "root", &file[..file.len() - url.len()]);
+                route.inherit(&scope);
+            }
+        }
+    }
+
     /// What all sections together say about a prefix.
     fn context(&self, url: &str) -> Context {
         let mut context = self.server.clone();
         let path = paths::folder(url);
         let trees = self.trees.iter().filter(|tree| url.starts_with(&tree.url));
-        let is_passed = self
-            .passes
-            .iter()
-            .any(|(pass, directive)| directive.argument(1) != "!" && url.starts_with(&paths::prefix(pass)));
-        if let Some(tree) = trees.max_by_key(|tree| tree.url.len()).filter(|_| !is_passed) {
+        if let Some(tree) = trees.max_by_key(|tree| tree.url.len()).filter(|_| !self.is_passed(url)) {
             let rest = url[tree.url.len()..].trim_end_matches('/');
             let folder = match (rest, tree.folder.as_str()) {
                 ("", folder) => folder.to_owned(),
@@ -429,6 +580,11 @@ impl<'s> Site<'s> {
                 context = own.over(&context);
             }
         }
+        self.with_locations(context, path)
+    }
+
+    /// `path` has no slash at its end.
+    fn with_locations(&self, mut context: Context, path: &str) -> Context {
         for (paths, own, _) in &self.locations {
             if let Paths::Prefix(prefix) = paths
                 && paths::below(path, prefix).is_some()
@@ -447,7 +603,19 @@ impl<'s> Site<'s> {
             if let Some(tree) = tree {
                 self.host.scope.set(&tree.place, "root", tree.folder.as_str());
             }
-            ["proxy_headers", "pass_authorization"].iter().for_each(|name| scope.remove(name));
+            let mut upstream = Scope::default();
+            for name in ["proxy_headers", "proxy_host"] {
+                if let Some(value) = scope.get(name) {
+                    upstream.set(&Place::at(context.line.max(1)), name, value.clone());
+                }
+                scope.remove(name);
+            }
+            if let Some(route) = self.host.routes.iter_mut().find(|route| route.text("path") == Some("/")) {
+                route.inherit(&upstream);
+            }
+            if scope.get("pass_authorization") != Some(&true.into()) {
+                scope.remove("pass_authorization");
+            }
             if scope.text("auth") == Some("off") {
                 scope.remove("auth");
             }
@@ -494,22 +662,24 @@ impl<'s> Site<'s> {
         }
     }
 
-    /// Sections of files, and of expressions.
-    fn globs(&mut self, draft: &mut Draft) {
+    /// Sections of files, and of expressions. `own`: the prefixes that have files, if the others are passed on.
+    fn globs(&mut self, own: Option<&Vec<String>>, draft: &mut Draft) {
         let mut all: Vec<(String, Context, Place)> = Vec::new();
-        for (patterns, context, place) in &self.server.files {
-            all.extend(patterns.iter().map(|pattern| (pattern.clone(), context.clone(), place.clone())));
-        }
+        let mut files: Vec<_> = self.server.files.iter().map(|files| ("/".to_owned(), files)).collect();
         for (folder, outer) in &self.folders {
             for url in self.urls(folder) {
-                for (patterns, context, place) in &outer.files {
-                    let within = |pattern: &String| match url.as_str() {
-                        "/" => Some(pattern.clone()),
-                        url => regex::within(url, pattern),
-                    };
-                    let found = patterns.iter().filter_map(within);
-                    all.extend(found.map(|pattern| (pattern, context.clone(), place.clone())));
-                }
+                files.extend(outer.files.iter().map(|files| (url.clone(), files)));
+            }
+        }
+        for (url, (patterns, context, place)) in files {
+            for pattern in patterns {
+                let found = match (url.as_str(), own) {
+                    ("/", None) => vec![pattern.clone()],
+                    ("/", Some(own)) => own.iter().filter_map(|url| regex::within(url, pattern)).collect(),
+                    (url, _) if self.is_passed(url) => Vec::new(),
+                    (url, _) => regex::within(url, pattern).into_iter().collect(),
+                };
+                all.extend(found.into_iter().map(|pattern| (pattern, context.clone(), place.clone())));
             }
         }
         for (paths, context, place) in &self.locations {
@@ -540,14 +710,18 @@ impl<'s> Site<'s> {
 
     /// Files with a handler by their ends, below a prefix.
     fn scripts(&mut self, url: &str, draft: &mut Draft) {
-        let context = self.context(url);
+        let is_passed = self.is_passed(url);
+        let context = self.context(if is_passed { "/" } else { url });
         let runs = context.options.unwrap_or_default().exec_cgi;
         for (end, handler, place) in &context.handlers {
             let name = format!("*.{}", end.trim_start_matches('.'));
             let pattern = if url == "/" { Some(name) } else { regex::within(url, &name) };
             let Some(pattern) = pattern else { continue };
             let has_own = self.host.routes.iter().any(|route| route.text("path") == Some(&pattern));
-            if !has_own {
+            if is_passed {
+                // It is passed on as the prefix is, and no pattern for all paths precedes.
+                self.host.route(&pattern, place);
+            } else if !has_own {
                 handled(self.host.route(&pattern, place), handler, runs, place, draft);
             }
         }
@@ -558,12 +732,14 @@ impl<'s> Site<'s> {
         for (url, directive) in &mut passes {
             let place = &directive.place;
             let (from, to) = (directive.argument(0), directive.argument(1));
+            from.clone_into(url);
             if directive.name == "proxypassmatch" {
-                self.pass_match(directive, draft);
-                from.clone_into(url);
+                if let Some(prefix) = self.pass_match(directive, draft) {
+                    *url = prefix;
+                    directive.name = "proxypass".to_owned();
+                }
                 continue;
             }
-            from.clone_into(url);
             let to = to.to_owned();
             let folder = paths::prefix(from);
             if to == "!" {
@@ -579,16 +755,34 @@ impl<'s> Site<'s> {
                 route.remove("proxy_host");
             }
             proxy::options(directive.arguments.get(2..).unwrap_or_default(), place, &route, draft);
+            let mut exact = None;
+            match route.text("proxy").map(|to| proxy::targets(from, to)) {
+                None => {}
+                Some(Some((below, alone))) => {
+                    route.set(place, "proxy", below);
+                    exact = alone;
+                }
+                Some(None) => {
+                    draft.error(place, unconverted(directive), "end both the path and the URL with a slash");
+                    route = Scope::new(place.line);
+                    route.set(place, "return", 502);
+                }
+            }
             let own = self.host.route(&folder, place);
             if !own.responds() {
                 own.inherit(&route);
+                if let Some(exact) = exact {
+                    route.set(place, "proxy", exact);
+                    self.host.route(from, place).inherit(&route);
+                }
             }
         }
         passes.retain(|(_, directive)| directive.name == "proxypass");
         self.passes = passes;
     }
 
-    fn pass_match(&mut self, directive: &Directive, draft: &mut Draft) {
+    /// The prefix that is passed on, if it is one.
+    fn pass_match(&mut self, directive: &Directive, draft: &mut Draft) -> Option<String> {
         let place = &directive.place;
         let target = directive.argument(1);
         let url = target.split_once("$1").map_or(target, |(before, _)| before);
@@ -602,18 +796,18 @@ impl<'s> Site<'s> {
                 draft.warn(place, "the paths of scripts are those of the host", "see root and alias");
             }
             (_, None, Some(prefix), Some(url)) => {
-                let mut pass = directive.clone();
-                pass.name = "proxypass".to_owned();
-                pass.arguments = vec![prefix.clone(), url.to_owned()];
                 let mut route = Scope::new(place.line);
-                if proxy::pass(url, self.world.balancers, place, &mut route, draft).is_some() {
+                if url.ends_with('/')
+                    && proxy::pass(url, self.world.balancers, place, &mut route, draft).is_some()
+                {
                     self.host.route(&prefix, place).inherit(&route);
-                    return;
+                    return Some(prefix);
                 }
                 draft.error(place, unconverted(directive), "write a ProxyPass");
             }
             _ => draft.error(place, unconverted(directive), "write a ProxyPass"),
         }
+        None
     }
 
     /// The `.htaccess` files beneath the roots, where they are allowed.
@@ -676,6 +870,50 @@ impl<'s> Site<'s> {
     }
 }
 
+/// The route of all paths.
+fn root(host: &Host) -> Option<&Scope> {
+    host.routes.iter().find(|route| route.text("path") == Some("/"))
+}
+
+/// Whether what is within a prefix is passed on, too. The target of a rewrite is a path of its own.
+fn passes_on(route: &Scope) -> bool {
+    route.responds() && route.get("rewrite").is_none()
+}
+
+/// Gives a route what another one around it responds with. `rest` is the path below that one; `None`: it is not known.
+/// `None`: it cannot be said.
+fn pass_on(route: &mut Scope, outer: &Scope, rest: Option<&str>) -> Option<()> {
+    let place = &Place::at(outer.line.unwrap_or(1));
+    for name in ["application", "return", "status", "proxy_host", "proxy_headers"] {
+        if let Some(value) = outer.get(name).filter(|_| route.get(name).is_none()) {
+            route.set(place, name, value.clone());
+        }
+    }
+    if let Some(url) = outer.text("proxy") {
+        let (server, path) = proxy::server_and_path(url);
+        let to = match (path, rest) {
+            ("", _) | ("/", None) => server.to_owned(),
+            (path, rest) => format!("{server}{path}{}", rest?),
+        };
+        route.set(place, "proxy", to);
+    }
+    if let Some(to) = outer.text("redirect") {
+        let to = to.replace("${rest}", "$rest");
+        let to = match rest {
+            Some(rest) if route.text("path").is_some_and(|path| path.ends_with('/')) => {
+                to.replace("$rest", &format!("{}${{rest}}", rest.replace('$', "$$")))
+            }
+            Some(rest) => to.replace("$rest", &rest.replace('$', "$$")),
+            None => to.replace("/$rest", "$path"),
+        };
+        if rest.is_none() && to.contains("$rest") {
+            return None;
+        }
+        route.set(place, "redirect", to);
+    }
+    Some(())
+}
+
 fn redirected(host: &mut Host, path: &str, to: String, status: i64, place: &Place) {
     let route = host.route(path, place);
     if !route.responds() {
@@ -725,9 +963,24 @@ pub fn log_target(text: &str, path: &dyn Fn(&str) -> String) -> Option<String> {
     }
 }
 
+/// The status that a redirect may begin with.
+fn named_status(word: &str) -> Option<i64> {
+    match word.to_ascii_lowercase().as_str() {
+        "permanent" => Some(301),
+        "temp" => Some(302),
+        "seeother" => Some(303),
+        "gone" => Some(410),
+        text => text.parse().ok(),
+    }
+}
+
 /// What gets its path from the location that it stands in.
 fn is_located(child: &Directive) -> bool {
-    child.name == "proxypass" || child.name == "redirect" && child.arguments.len() == 1
+    let words = match named_status(child.argument(0)) {
+        Some(300..400) => 2,
+        _ => 1,
+    };
+    child.name == "proxypass" || child.name == "redirect" && child.arguments.len() == words
 }
 
 /// What has its path itself.

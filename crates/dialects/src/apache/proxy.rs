@@ -171,6 +171,27 @@ pub fn pass(
     Some(())
 }
 
+/// `http://NAME`, and the path behind it.
+pub fn server_and_path(url: &str) -> (&str, &str) {
+    let begin = url.find("://").map_or(0, |at| at + 3);
+    url.split_at(url[begin..].find('/').map_or(url.len(), |at| begin + at))
+}
+
+/// What takes the place of the prefix that `from` becomes, and of `from` alone if that differs. Apache replaces a text
+/// by another. `None`: a slash would be missing between the URL and the rest of the path.
+pub fn targets(from: &str, url: &str) -> Option<(String, Option<String>)> {
+    let (server, path) = server_and_path(url);
+    match (from.ends_with('/'), path) {
+        // Apache would ask for a wrong host; what is meant is plain.
+        (true, "") if from == "/" => Some((url.to_owned(), None)),
+        (true, path) if !path.ends_with('/') => None,
+        (true, _) => Some((url.to_owned(), None)),
+        (false, "") => Some((format!("{server}/"), None)),
+        (false, path) if path.ends_with('/') => Some((url.to_owned(), None)),
+        (false, _) => Some((format!("{url}/"), Some(url.to_owned()))),
+    }
+}
+
 /// What follows the URL: times of the upstream.
 pub fn options(words: &[String], place: &Place, route: &Scope, draft: &mut Draft) {
     let url = route.text("proxy").and_then(|url| url.split_once("://"));
@@ -198,6 +219,25 @@ pub fn options(words: &[String], place: &Place, route: &Scope, draft: &mut Draft
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replaces_the_path_as_apache_does() {
+        for (from, url, expected) in [
+            ("/", "http://a", Some(("http://a", None))),
+            ("/", "http://a/b/", Some(("http://a/b/", None))),
+            ("/", "http://a/b", None),
+            ("/x", "http://a", Some(("http://a/", None))),
+            ("/x", "http://a/b", Some(("http://a/b/", Some("http://a/b")))),
+            ("/x", "http://a/b/", Some(("http://a/b/", None))),
+            ("/x/", "http://a/b/", Some(("http://a/b/", None))),
+            ("/x/", "http://a/b", None),
+            ("/x/", "http://a", None),
+        ] {
+            let targets = targets(from, url);
+            let targets = targets.as_ref().map(|(below, alone)| (below.as_str(), alone.as_deref()));
+            assert_eq!(targets, expected, "{from} {url}");
+        }
+    }
 
     #[test]
     fn reads_urls_of_upstreams() {

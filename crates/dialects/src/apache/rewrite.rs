@@ -234,7 +234,7 @@ fn plain<'f>(
         return None;
     }
     if flag("P", "proxy").is_some() {
-        let url = target.strip_suffix("$1").filter(|_| path.ends_with('/'))?;
+        let url = target.strip_suffix("$1").filter(|url| path.ends_with('/') && url.ends_with('/'))?;
         let route = host.route(&path, place);
         return super::proxy::pass(url, &[], place, route, draft);
     }
