@@ -415,7 +415,7 @@ fn converts_lighttpd() {
                     "proxy = \"http://http\"",
                     "interpreter = \"/usr/bin/perl\"",
                     "path = \"/old/\"",
-                    "redirect = \"/new/${rest}\"",
+                    "redirect = \"/new/${rest}$query\"",
                 ],
             ),
             (
@@ -470,6 +470,136 @@ fn lighttpd_conditions_for_a_folder_alone_are_not_for_what_is_below() {
         check(Web::Lighttpd, &[(&text, &expected)]);
         lacks(Web::Lighttpd, &[(&text, &["path = \"/\"", "path = \"/a/\""])]);
     }
+}
+
+#[test]
+fn lighttpd_blocks_narrow_what_they_have() {
+    let root = "server.document-root = \"/srv\"\nauth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"/u\"\n";
+    let asks = "( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" )";
+    for (text, expected) in [
+        (
+            "$HTTP[\"url\"] =~ \"^/admin/\" { auth.require = ( \"\" => ASKS ) }",
+            "[[host.route]]\npath = \"/admin/\"\nauth = \"basic\"\nrealm = \"x\"\n",
+        ),
+        (
+            "$HTTP[\"url\"] =^ \"/a\" { auth.require = ( \"/a/b/\" => ASKS ) }",
+            "[[host.route]]\npath = \"/a/b/\"\nauth = \"basic\"\nrealm = \"x\"\n",
+        ),
+        (
+            "$HTTP[\"url\"] =~ \"\\.pdf$\" { auth.require = ( \"\" => ASKS ) }",
+            "[[host.route]]\npath = \"*.pdf\"\nauth = \"basic\"\nrealm = \"x\"\n",
+        ),
+        (
+            "$HTTP[\"url\"] =~ \"^/images/\" { expire.url = ( \"\" => \"access plus 1 hours\" ) }",
+            "[[host.route]]\npath = \"/images/\"\ncache_control = { \"/images/\" = \"max-age=3600\" }\n",
+        ),
+        (
+            "expire.url = ( \"/a\" => \"access plus 1 hours\" )",
+            "cache_control = { \"/a/\" = \"max-age=3600\", \"/a\" = \"max-age=3600\", \"/a?*/**\" = \"max-age=3600\" }\n",
+        ),
+        (
+            "$HTTP[\"url\"] =^ \"/old/\" { url.redirect = ( \"\" => \"/new\" ) }",
+            "[[host.route]]\npath = \"/old/\"\nredirect = \"/new\"\n",
+        ),
+        (
+            "$HTTP[\"url\"] =^ \"/app/\" { url.rewrite-if-not-file = ( \"\" => \"/app/i.php\" ) }",
+            "[[host.route]]\npath = \"/app/\"\nfallback = \"/app/i.php\"\n",
+        ),
+    ] {
+        let text = format!("{root}{}", text.replace("ASKS", asks));
+        let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(
+            !conversion.is_refused() && conversion.text.contains(expected),
+            "{text}\n{}",
+            conversion.text
+        );
+        let (host, _) = conversion.text.split_once("[[host.route]]").unwrap_or((&conversion.text, ""));
+        assert!(!host.contains("auth = ") && !host.contains("redirect = "), "{host}");
+    }
+    refuse(
+        Web::Lighttpd,
+        &[(
+            "server.document-root = \"/srv\"\n$HTTP[\"url\"] =^ \"/a/b/\" { url.redirect = ( \"^/a/(.*)\" => \"/c/$1\" ) }",
+            2,
+            "url.redirect",
+        )],
+    );
+}
+
+#[test]
+fn lighttpd_runs_what_it_does_not_send() {
+    let text = "server.document-root = \"/srv\"\nstatic-file.exclude-extensions = ( \".pl\" )\nurl.access-deny = ( \"x.pl\" )\n\
+                $HTTP[\"url\"] =^ \"/cgi-bin/\" { cgi.assign = ( \"\" => \"\" ) }\n";
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                text,
+                &[
+                    "path = \"*x.pl\"",
+                    "return = 403",
+                    "path = \"/cgi-bin/**/*.pl\"",
+                    "path = \"*.pl\"",
+                    "return = 403",
+                ],
+            ),
+            (
+                "server.document-root = \"/srv\"\nstatic-file.exclude-extensions = ( \".pl\" )\nproxy.server = ( \"/a/\" => (( \"host\" => \"192.0.2.1\" )) )",
+                &["path = \"/a/\"", "path = \"/a/**/*.pl\"", "path = \"*.pl\"", "return = 403"],
+            ),
+        ],
+    );
+    lacks(
+        Web::Lighttpd,
+        &[(
+            "server.document-root = \"/srv\"\nstatic-file.exclude-extensions = ( \".pl\" )\nproxy.server = ( \"\" => (( \"host\" => \"192.0.2.1\" )) )",
+            &["path = \"*.pl\""],
+        )],
+    );
+}
+
+/// A file that is denied stays denied, whatever runs it.
+#[test]
+fn lighttpd_denies_before_it_runs() {
+    check(
+        Web::Lighttpd,
+        &[(
+            "server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => (( \"socket\" => \"/p\" )) )\nurl.access-deny = ( \"own.php\" )",
+            &["path = \"*own.php\"", "return = 403", "path = \"*.php\"", "interpreter = \"fastcgi\""],
+        )],
+    );
+}
+
+#[test]
+fn lighttpd_fields_types_and_aliases_are_valid() {
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                "server.document-root = \"/srv\"\nsetenv.set-response-header = ( \"Server\" => \"own\", \"X-A\" => \"\" )",
+                &["server_header = \"own\"", "headers = { X-A = false }"],
+            ),
+            (
+                "server.document-root = \"/srv\"\ndeflate.mimetypes = ( \"text/\", \"text/html; charset=utf-8\" )",
+                &["compress_types = [\"text/*\", \"text/html\"]"],
+            ),
+        ],
+    );
+    refuse(
+        Web::Lighttpd,
+        &[(
+            "server.document-root = \"/srv\"\nsetenv.set-response-header = ( \"Content-Type\" => \"text/plain\" )",
+            2,
+            "the field Content-Type cannot be converted",
+        )],
+    );
+    let files = |text| [("/etc/x/conf", text), ("/web/f.txt", "")];
+    let text = "alias.url = ( \"/f.txt\" => \"/web/f.txt\" )";
+    let conversion = converted(Web::Lighttpd, "/etc/x/conf", &files(text));
+    assert!(conversion.text.contains("path = \"/f.txt\"\nroot = \"/web\""), "{}", conversion.text);
+    let conversion =
+        converted(Web::Lighttpd, "/etc/x/conf", &files("alias.url = ( \"/x\" => \"/web/f.txt\" )"));
+    assert!(conversion.is_refused(), "{}", conversion.text);
 }
 
 /// The example of the manual.

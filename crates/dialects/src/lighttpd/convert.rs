@@ -13,6 +13,21 @@ use crate::words;
 use super::names::{KNOWN, NEEDLESS};
 use super::read::{Datum, Reader, Statement};
 
+/// Fields that only the server sets.
+const OF_SERVER: [&str; 11] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "keep-alive",
+    "location",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     let mut draft = Draft::default();
@@ -21,6 +36,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         Ok(bytes) => {
             let statements = Reader::new(disk, &folder).read(&bytes, &mut draft);
             sites(&statements, &mut draft);
+            files(disk, &mut draft);
         }
         Err(error) => draft.findings.unreadable(&error),
     }
@@ -87,13 +103,68 @@ fn sites(statements: &[Statement], draft: &mut Draft) {
     draft.hosts.iter_mut().for_each(exclude);
 }
 
-/// Files that are not sent have a route that says so, unless one runs them.
+/// What is denied comes first, because the first pattern counts. Files that are not sent have a route that says so,
+/// unless one runs them, or is for a folder that is not sent as files.
 fn exclude(host: &mut Host) {
-    for (pattern, place) in std::mem::take(&mut host.unsent) {
-        let route = host.route(&pattern, &place);
-        if route.get("interpreter").is_none() && route.get("cgi").is_none() && !route.responds() {
-            route.set(&place, "return", 403);
+    sort::by_key(&mut host.routes, |route| route.get("return").is_none());
+    let unsent = std::mem::take(&mut host.unsent);
+    let runs = |route: &Scope| {
+        let is_sent = route.get("interpreter").is_none() && route.get("cgi").is_none() && !route.responds();
+        !is_sent && route.get("rewrite").is_none()
+    };
+    let mut folders: Vec<String> = host
+        .routes
+        .iter()
+        .filter(|route| runs(route))
+        .filter_map(|route| route.text("path"))
+        .map(str::to_owned)
+        .collect();
+    folders.retain(|path| path.ends_with('/'));
+    sort::by_key(&mut folders, |path| std::cmp::Reverse(path.len()));
+    if folders.iter().any(|path| path == "/") {
+        return;
+    }
+    for (pattern, place) in unsent {
+        let is = |route: &Scope, path: &str| route.text("path") == Some(path);
+        if host.routes.iter().any(|route| is(route, &pattern) && (runs(route) || route.responds())) {
+            continue;
         }
+        for inner in folders.iter().filter_map(|folder| regex::within(folder, &pattern)) {
+            if !host.routes.iter().any(|route| is(route, &inner)) {
+                let at =
+                    host.routes.iter().position(|route| is(route, &pattern)).unwrap_or(host.routes.len());
+                let mut route = Scope::new(place.line);
+                route.set(&place, "path", inner);
+                host.routes.insert(at, route);
+            }
+        }
+        host.route(&pattern, &place).set(&place, "return", 403);
+    }
+}
+
+/// An alias of a file is the root of its path, if the file has this path in some folder.
+fn files(disk: &dyn Disk, draft: &mut Draft) {
+    let mut others = Vec::new();
+    for route in draft.hosts.iter_mut().flat_map(|host| &mut host.routes) {
+        let Some(file) = route.text("alias").map(str::to_owned) else { continue };
+        let Some(path) = route.text("path").map(|path| path.trim_end_matches('/').to_owned()) else {
+            continue;
+        };
+        if !disk.is_file(Path::new(&file)) {
+            continue;
+        }
+        let place = Place::at(route.line.unwrap_or(1));
+        match file.strip_suffix(&path).filter(|root| !root.is_empty()) {
+            Some(root) => {
+                route.remove("alias");
+                route.set(&place, "root", root);
+                route.set(&place, "path", path);
+            }
+            None => others.push((place, unconverted(&format!("alias.url \"{path}\" => \"{file}\"")))),
+        }
+    }
+    for (place, what) in others {
+        draft.error(&place, what, "an alias is for a folder; write that of the file");
     }
 }
 
@@ -252,6 +323,54 @@ fn beginnings(text: &str) -> Vec<String> {
     prefixes(text).into_iter().chain(longer).collect()
 }
 
+/// The paths that both patterns have. `None`: patterns cannot say it.
+fn meet(one: &str, other: &str) -> Option<Vec<String>> {
+    let longer = |pattern: &str| pattern.strip_suffix("?*/**").map(str::to_owned);
+    let covers = |outer: &str, inner: &str| match longer(outer) {
+        Some(text) => inner
+            .strip_prefix(&text)
+            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '?', '*'])),
+        None => outer.ends_with('/') && inner.starts_with(outer),
+    };
+    if one == other || one == "/" || covers(one, other) {
+        return Some(vec![other.to_owned()]);
+    }
+    if other == "/" || covers(other, one) {
+        return Some(vec![one.to_owned()]);
+    }
+    let is_glob = |pattern: &str| pattern.contains(['*', '?']);
+    let (glob, path) = match (is_glob(one), is_glob(other)) {
+        (false, false) => return Some(Vec::new()),
+        (true, false) => (one, other),
+        (false, true) => (other, one),
+        (true, true) => return None,
+    };
+    match glob.strip_prefix('*').filter(|end| !is_glob(end) && !end.contains('/')) {
+        _ if longer(glob).is_some() => Some(Vec::new()),
+        _ if path.ends_with('/') => regex::within(path, glob).map(|pattern| vec![pattern]),
+        Some(end) if path.ends_with(end) => Some(vec![path.to_owned()]),
+        Some(_) => Some(Vec::new()),
+        None => None,
+    }
+}
+
+/// The paths of some patterns within a block. `None`: patterns cannot say it.
+fn narrowed(paths: &[String], own: &[String]) -> Option<Vec<String>> {
+    if paths.is_empty() {
+        return Some(own.to_vec());
+    }
+    let all: Option<Vec<Vec<String>>> =
+        paths.iter().flat_map(|path| own.iter().map(|own| meet(path, own))).collect();
+    let mut all = all?.concat();
+    all.dedup();
+    Some(all)
+}
+
+/// The paths that begin with a text. No text is everything.
+fn begun(text: &str) -> Vec<String> {
+    if matches!(text, "" | "/") { vec!["/".to_owned()] } else { beginnings(text) }
+}
+
 /// The paths of a pattern, for a block or everywhere. `None`: patterns cannot say it.
 fn within(paths: &[String], pattern: &str) -> Option<Vec<String>> {
     if paths.is_empty() {
@@ -333,10 +452,7 @@ fn apply_setting(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         "mimetype.assign" => media_types(setting, host),
         "url.access-deny" => deny_endings(setting, host, draft),
         "static-file.exclude-extensions" => exclude_endings(setting, host, draft),
-        "deflate.mimetypes" | "compress.filetype" => {
-            setting.set(host, "compress", true);
-            setting.set(host, "compress_types", value.texts());
-        }
+        "deflate.mimetypes" | "compress.filetype" => compression(setting, host, draft),
         "deflate.allowed-encodings" => {
             let mut codings = value.texts();
             codings.retain(|name| matches!(name.as_str(), "gzip" | "br" | "zstd"));
@@ -348,7 +464,7 @@ fn apply_setting(setting: &Setting, host: &mut Host, draft: &mut Draft) {
             draft.note(place, format!("{name} has no effect"), "see [tls]");
         }
         "alias.url" => aliases(setting, host),
-        "setenv.add-response-header" | "setenv.set-response-header" => setting.set_pairs(host, "headers"),
+        "setenv.add-response-header" | "setenv.set-response-header" => response_fields(setting, host, draft),
         "setenv.add-environment" | "setenv.set-environment" => setting.set_pairs(host, "env"),
         "expire.url" => expiry(setting, host, draft),
         "userdir.path" => host.scope.set(place, "user_folders", text),
@@ -359,15 +475,15 @@ fn apply_setting(setting: &Setting, host: &mut Host, draft: &mut Draft) {
             host.scope.set(place, "user_files", text);
             host.scope.set(place, "plain_passwords", true);
         }
-        "auth.require" => auth(value, place, host, draft),
-        "url.redirect" => redirects(value, place, host, draft),
+        "auth.require" => auth(setting, host, draft),
+        "url.redirect" => redirects(setting, host, draft),
         "url.redirect-code" => {
             for route in host.routes.iter_mut().filter(|route| route.get("redirect").is_some()) {
                 route.set(place, "status", number(value));
             }
         }
-        "url.rewrite-once" | "url.rewrite" | "url.rewrite-repeat" => rewrites(value, place, host, draft),
-        "url.rewrite-if-not-file" => fallback(value, place, host, draft),
+        "url.rewrite-once" | "url.rewrite" | "url.rewrite-repeat" => rewrites(setting, host, draft),
+        "url.rewrite-if-not-file" => fallback(setting, host, draft),
         "cgi.assign" => scripts(setting, host, draft),
         "fastcgi.server" => upstreams(value, "fastcgi", paths, place, host, draft),
         "scgi.server" => upstreams(value, "scgi", paths, place, host, draft),
@@ -434,9 +550,49 @@ fn speed(setting: &Setting, by: &str, host: &mut Host) {
 
 fn media_types(setting: &Setting, host: &mut Host) {
     for (extension, kind) in setting.value.pairs() {
-        match extension.trim_start_matches('.') {
-            "" => host.scope.set(setting.place, "default_type", kind.text()),
-            extension => host.scope.pair(setting.place, "types", extension, kind.text()),
+        setting.each(host, |scope| match extension.trim_start_matches('.') {
+            "" => scope.set(setting.place, "default_type", kind.text()),
+            extension => scope.pair(setting.place, "types", extension, kind.text()),
+        });
+    }
+}
+
+/// lighttpd compares the beginnings of types.
+fn compression(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let texts = setting.value.texts();
+    let types = texts.iter().map(|text| text.split(';').next().unwrap_or(text).trim());
+    let types: Vec<String> =
+        types.map(|text| if text.ends_with('/') { format!("{text}*") } else { text.to_owned() }).collect();
+    if types.iter().any(|text| !text.contains('/')) {
+        return draft.error(
+            setting.place,
+            unconverted(setting.name),
+            "write types, such as text/html or text/",
+        );
+    }
+    setting.set(host, "compress", true);
+    setting.set(host, "compress_types", types);
+}
+
+fn response_fields(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    for (name, value) in setting.value.pairs() {
+        let text = value.text();
+        match name.to_ascii_lowercase().as_str() {
+            "server" if setting.paths.is_empty() && host.is_default => match text {
+                "" => draft.top.set(setting.place, "server_header", false),
+                text => draft.top.set(setting.place, "server_header", text),
+            },
+            "server" => {
+                draft.warn(setting.place, "Server is the same for all hosts and paths", "see server_header");
+            }
+            lower if OF_SERVER.contains(&lower) => {
+                let what = unconverted(&format!("the field {name}"));
+                draft.error(setting.place, what, "the server sets it; see types, redirects and compress");
+            }
+            _ if text.is_empty() => {
+                setting.each(host, |scope| scope.pair(setting.place, "headers", name, false))
+            }
+            _ => setting.each(host, |scope| scope.pair(setting.place, "headers", name, text)),
         }
     }
 }
@@ -473,12 +629,27 @@ fn aliases(setting: &Setting, host: &mut Host) {
 }
 
 fn expiry(setting: &Setting, host: &mut Host, draft: &mut Draft) {
-    for (path, time) in setting.value.pairs() {
-        match seconds(time.text()) {
-            Some(seconds) => {
-                host.scope.pair(setting.place, "cache_control", path, format!("max-age={seconds}"))
+    let Setting { name, value, place, paths } = *setting;
+    for (begin, time) in value.pairs() {
+        let Some(seconds) = seconds(time.text()) else {
+            draft.error(place, unconverted(name), "see cache_control");
+            continue;
+        };
+        let own = begun(begin);
+        let scopes = if paths.is_empty() { vec![None] } else { paths.iter().map(Some).collect() };
+        for path in scopes {
+            let within = path.map(std::slice::from_ref).unwrap_or_default();
+            let Some(patterns) = narrowed(within, &own) else {
+                draft.error(place, unconverted(name), "see cache_control");
+                continue;
+            };
+            for pattern in patterns {
+                let scope = match path {
+                    Some(path) => host.route(path, place),
+                    None => &mut host.scope,
+                };
+                scope.pair(place, "cache_control", &pattern, format!("max-age={seconds}"));
             }
-            None => draft.error(setting.place, unconverted(setting.name), "see cache_control"),
         }
     }
 }
@@ -521,7 +692,8 @@ fn trusted(value: &Datum, place: &Place, draft: &mut Draft) {
     }
 }
 
-fn auth(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
+fn auth(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { value, place, paths, .. } = *setting;
     for (path, options) in value.pairs() {
         let option = |wanted: &str| {
             options
@@ -550,8 +722,15 @@ fn auth(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
                 "write basic or digest",
             );
         }
-        let everything = path.is_empty() || path == "/";
-        for path in if everything { vec!["/".to_owned()] } else { beginnings(path) } {
+        let Some(patterns) = narrowed(paths, &begun(path)) else {
+            draft.error(
+                place,
+                unconverted(&format!("auth.require \"{path}\"")),
+                "write it outside of the condition",
+            );
+            continue;
+        };
+        for path in patterns {
             let scope = if path == "/" { &mut host.scope } else { host.route(&path, place) };
             scope.set(place, "auth", if method == "digest" { "digest" } else { "basic" });
             scope.set(place, "realm", option("realm"));
@@ -562,28 +741,43 @@ fn auth(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
     }
 }
 
-/// `$1` and the query, as targets of redirects have them.
-fn target(text: &str) -> Option<String> {
+/// `$1` and the query, as targets of redirects and rewrites have them. `rest` is `$1`.
+fn target(text: &str, rest: &str) -> Option<String> {
     let text =
         text.replace("${url.path}", "$path").replace("${qsa}", "$query").replace("${url.query}", "$query");
     let text = text
         .replace("?$query", "$query")
-        .replace("$1", "${rest}")
+        .replace("$1", rest)
+        .replace("$query$query", "$query")
         .replace("%0", "$host")
         .replace("${url.authority}", "$host");
     let rest = text.replace("$path", "").replace("$query", "").replace("${rest}", "").replace("$host", "");
     (!rest.contains(['$', '%']) && !text.is_empty()).then_some(text)
 }
 
-fn redirects(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
+/// The paths of an expression within a block, for a target. `None`: patterns cannot say it.
+fn targeted(paths: &[String], path: Option<String>, to: &str) -> Option<Vec<String>> {
+    let path = path?;
+    let all = narrowed(paths, std::slice::from_ref(&path))?;
+    // What `$1` is begins behind the expression, and not behind the prefix of the block.
+    (!to.contains("${rest}") || all.iter().all(|own| *own == path)).then_some(all)
+}
+
+fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { value, place, paths, .. } = *setting;
     for (expression, to) in value.pairs() {
         let path = regex::prefix(expression).or_else(|| exact(expression));
-        let path = path.or_else(|| expression.is_empty().then(|| "/".to_owned()));
-        match (path, target(to.text())) {
-            (Some(path), Some(to)) => {
-                let route = host.route(&path, place);
-                route.set(place, "redirect", to);
-                route.set(place, "status", 301);
+        let path = path.or_else(|| matches!(expression, "" | "^" | "^/").then(|| "/".to_owned()));
+        // The expression finds the query, too.
+        let to = target(to.text(), "${rest}$query");
+        let patterns = to.as_deref().and_then(|to| targeted(paths, path, to));
+        match (patterns, to) {
+            (Some(patterns), Some(to)) => {
+                for pattern in patterns {
+                    let route = host.route(&pattern, place);
+                    route.set(place, "redirect", to.as_str());
+                    route.set(place, "status", 301);
+                }
             }
             _ => draft.error(
                 place,
@@ -594,11 +788,18 @@ fn redirects(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
     }
 }
 
-fn rewrites(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
+fn rewrites(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { value, place, paths, .. } = *setting;
     for (expression, to) in value.pairs() {
         let path = regex::prefix(expression).filter(|path| path != "/").or_else(|| exact(expression));
-        match (path, target(to.text()).filter(|to| !to.contains("$query") && !to.contains('?'))) {
-            (Some(path), Some(to)) => host.route(&path, place).set(place, "rewrite", to),
+        let to = target(to.text(), "${rest}").filter(|to| !to.contains("$query") && !to.contains('?'));
+        let patterns = to.as_deref().and_then(|to| targeted(paths, path, to));
+        match (patterns, to) {
+            (Some(patterns), Some(to)) => {
+                for pattern in patterns {
+                    host.route(&pattern, place).set(place, "rewrite", to.as_str());
+                }
+            }
             _ => draft.error(
                 place,
                 format!("url.rewrite \"{}\" cannot be converted", expression.escape_debug()),
@@ -609,8 +810,9 @@ fn rewrites(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
 }
 
 /// `url.rewrite-if-not-file`, for a front controller.
-fn fallback(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
-    for (expression, to) in value.pairs() {
+fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let place = setting.place;
+    for (expression, to) in setting.value.pairs() {
         let is_all = matches!(
             expression,
             "" | "^/(.*)$"
@@ -626,8 +828,8 @@ fn fallback(value: &Datum, place: &Place, host: &mut Host, draft: &mut Draft) {
         let to = to.text().replace("/$1", "").replace("$1", "").replace("${qsa}", "").replace("$0", "");
         match to.split_once('?').unwrap_or((&to, "")) {
             (path, "") if is_all && path.starts_with('/') && !path.contains('$') => {
-                host.scope.set(place, "fallback", path);
-                host.scope.set(place, "fallback_for", "all");
+                setting.set(host, "fallback", path);
+                setting.set(host, "fallback_for", "all");
             }
             _ => draft.error(
                 place,
