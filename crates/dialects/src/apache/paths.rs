@@ -33,7 +33,7 @@ pub fn files(arguments: &[String], is_expression: bool) -> Option<Vec<String>> {
     };
     if !is_expression {
         let is_usable = !text.is_empty() && !text.contains(['/', '[', '{']);
-        return is_usable.then(|| vec![text.clone()]);
+        return is_usable.then(|| vec![named(text)]);
     }
     let expression = text.strip_prefix('^').map_or_else(|| text.clone(), |rest| format!("^/{rest}"));
     let all = regex::patterns(&expression)?;
@@ -42,7 +42,13 @@ pub fn files(arguments: &[String], is_expression: bool) -> Option<Vec<String>> {
         pattern.trim_start_matches('/').replace("**", "*")
     });
     let names: Vec<String> = names.collect();
-    names.iter().all(|name| !name.is_empty() && !name.contains('/') && name != "*").then_some(names)
+    let are_names = names.iter().all(|name| !name.is_empty() && !name.contains('/') && name != "*");
+    are_names.then(|| names.iter().map(|name| named(name)).collect())
+}
+
+/// The pattern of the files of a name, at any depth.
+fn named(name: &str) -> String {
+    if name.contains(['*', '?']) { name.to_owned() } else { format!("/**/{name}") }
 }
 
 /// The patterns of an expression of whole paths, such as that of `<LocationMatch>`.
@@ -83,7 +89,8 @@ mod tests {
     #[test]
     fn says_with_patterns_which_files_a_section_has() {
         for (arguments, is_expression, expected) in [
-            (vec!["a.txt"], false, Some(vec!["a.txt"])),
+            (vec!["a.txt"], false, Some(vec!["/**/a.txt"])),
+            (vec!["^\\.ph(ar|p)$"], true, Some(vec!["/**/.phar", "/**/.php"])),
             (vec!["*.b?k"], false, Some(vec!["*.b?k"])),
             (vec!["~", "\\.(a|b)$"], false, Some(vec!["*.a", "*.b"])),
             (vec!["^\\.ht"], true, Some(vec![".ht*"])),
