@@ -28,6 +28,8 @@ enum Conditions {
     Missing,
     /// The request had no TLS.
     Plain,
+    /// The host has one of these names.
+    Names(Vec<String>),
     Unknown,
 }
 
@@ -83,8 +85,26 @@ fn meaning(conditions: &[Directive]) -> Conditions {
             Conditions::Missing
         }
         all if all.iter().all(plain) => Conditions::Plain,
-        _ => Conditions::Unknown,
+        all => names(all).map_or(Conditions::Unknown, Conditions::Names),
     }
+}
+
+/// The names of conditions of which one is enough.
+fn names(conditions: &[Directive]) -> Option<Vec<String>> {
+    let (last, others) = conditions.split_last()?;
+    let is_or =
+        |one: &Directive| one.argument(2).trim_matches(['[', ']']).split(',').any(|flag| flag == "OR");
+    if is_or(last) || !others.iter().all(is_or) {
+        return None;
+    }
+    let name = |one: &Directive| {
+        let test = one.argument(1);
+        let is_name = matches!(one.argument(0), "%{SERVER_NAME}" | "%{HTTP_HOST}");
+        let expression = || regex::literal(test.strip_prefix('^')?.strip_suffix('$')?);
+        let name = test.strip_prefix('=').map(str::to_owned).or_else(expression).filter(|_| is_name);
+        name.map(|name| name.to_lowercase())
+    };
+    conditions.iter().map(name).collect()
 }
 
 /// `None`: it cannot be converted.
@@ -134,13 +154,20 @@ fn apply(
     );
     let to_https =
         ["https://%{HTTP_HOST}", "https://%{SERVER_NAME}"].iter().find_map(|host| target.strip_prefix(host));
+    let is_for_all = match conditions {
+        Conditions::None | Conditions::Plain => true,
+        Conditions::Names(names) => {
+            !host.names.is_empty() && host.names.iter().all(|name| names.contains(name))
+        }
+        Conditions::Missing | Conditions::Unknown => false,
+    };
     if let Some("%{REQUEST_URI}" | "/$1" | "$1") = to_https
         && is_everything
-        && matches!(conditions, Conditions::Plain | Conditions::None)
+        && is_for_all
     {
         let is_secure = host.listens.iter().any(|listen| listen.tls);
         match (conditions, is_secure) {
-            (Conditions::None, true) => return None,
+            (Conditions::None | Conditions::Names(_), true) => return None,
             (_, true) => host.scope.set(place, "https_redirect", true),
             (_, false) => host.is_to_https = true,
         }
