@@ -38,9 +38,11 @@ struct Open {
 }
 
 impl<'r> Reader<'r> {
-    /// `folder` is where the file is. Debian has variables in a file `envvars` there.
+    /// `folder` is where the file is. Debian has variables in a file `envvars` there, or around `sites-available`.
     pub fn new(disk: &'r dyn Disk, folder: &Path) -> Reader<'r> {
-        let bytes = disk.read(&folder.join("envvars")).unwrap_or_default();
+        let folders = std::iter::once(folder).chain(folder.parent());
+        let bytes =
+            folders.filter_map(|folder| disk.read(&folder.join("envvars")).ok()).next().unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let exported = text.lines().filter_map(|line| line.trim().strip_prefix("export ")?.split_once('='));
         let variables = exported.map(|(name, value)| {
@@ -125,7 +127,11 @@ impl<'r> Reader<'r> {
             let Some((name, after)) = behind.split_once('}') else { break };
             match self.variables.get(name) {
                 Some(value) => out.push_str(value),
-                None => draft.error(place, format!("{name} is not defined"), "write its value"),
+                None => draft.error(
+                    place,
+                    format!("{name} is not defined"),
+                    "write its value, or copy envvars, which may export it, into the folder of the configuration",
+                ),
             }
             rest = after;
         }
