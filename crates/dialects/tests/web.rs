@@ -1131,6 +1131,112 @@ fn apache_aliases_have_folders_and_files() {
 }
 
 #[test]
+fn apache_files_are_named_at_any_depth() {
+    let denied = |files: &str| {
+        format!("DocumentRoot /srv\n<{files}>\nRequire all denied\n</Files>")
+            .replace("</Files>", if files.starts_with("FilesM") { "</FilesMatch>" } else { "</Files>" })
+    };
+    for (files, expected) in [
+        ("Files wp-config.php", "path = \"/**/wp-config.php\""),
+        ("Files .env", "path = \"/**/.env\""),
+        ("FilesMatch \"^\\.ph(ar|p|ps|tml)$\"", "path = \"/**/.phps\""),
+    ] {
+        check(Web::Apache, &[(&denied(files), &[expected, "then = \"deny\""])]);
+    }
+    check(
+        Web::Apache,
+        &[(
+            "DocumentRoot /srv\n<Directory /srv/a>\n<Files x.php>\nRequire all denied\n</Files>\n</Directory>",
+            &["path = \"/a/**/x.php\"", "then = \"deny\""],
+        )],
+    );
+}
+
+#[test]
+fn apache_fields_and_variables_are_valid() {
+    check(
+        Web::Apache,
+        &[
+            (
+                "DocumentRoot /srv\nHeader unset Server\nHeader always unset X-Powered-By\nHeader set Date x\nHeader append Vary Origin",
+                &["headers = { X-Powered-By = false, +Vary = \"Origin\" }"
+                    .replace("+Vary", "\"+Vary\"")
+                    .leak()],
+            ),
+            (
+                "DocumentRoot /srv\nExpiresByType image/png \"access plus 1 hour\"\nHeader append Cache-Control \"public\"",
+                &["cache_control = { \"*.png\" = \"max-age=3600, public\", \"/\" = \"public\" }"],
+            ),
+            (
+                "DocumentRoot /srv\nExpiresDefault A60\n<FilesMatch \"\\.js$\">\nHeader append Cache-Control \"public\"\n</FilesMatch>",
+                &[
+                    "cache_control = { \"/\" = \"max-age=60\" }",
+                    "path = \"*.js\"",
+                    "cache_control = { \"/\" = \"max-age=60, public\" }",
+                ],
+            ),
+            (
+                "DocumentRoot /srv\nSetEnv proxy-nokeepalive 1\nSetEnv A b\n<Location /z>\nSetEnv no-gzip 1\n</Location>\n\
+                 <Location /server-info>\nSetHandler server-info\n</Location>",
+                &[
+                    "env = { A = \"b\" }",
+                    "path = \"/server-info/\"",
+                    "return = 404",
+                    "path = \"/z/\"",
+                    "compress = false",
+                ],
+            ),
+            (
+                "DocumentRoot /srv\nSetEnvIfNoCase ^Authorization$ \"(.+)\" HTTP_AUTHORIZATION=$1\n<FilesMatch \\.php$>\n\
+                 SetHandler \"proxy:unix:/p.sock|fcgi://localhost\"\n</FilesMatch>",
+                &["path = \"*.php\"", "interpreter = \"fastcgi\"", "pass_authorization = true"],
+            ),
+        ],
+    );
+    refuse(
+        Web::Apache,
+        &[
+            ("DocumentRoot /srv\nHeader set Content-Type text/plain", 2, "header set Content-Type"),
+            ("DocumentRoot /srv\nSetEnvIf Origin \"(.+)\" O=$1", 2, "setenvif Origin"),
+        ],
+    );
+}
+
+/// As certbot writes it.
+#[test]
+fn apache_redirects_its_names_to_https() {
+    let site = |conditions: &str| {
+        format!(
+            "Listen 80\nListen 443\n<VirtualHost *:80>\nServerName a.example\nServerAlias www.a.example\nRewriteEngine on\n{conditions}\
+             RewriteRule ^ https://%{{SERVER_NAME}}%{{REQUEST_URI}} [END,NE,R=permanent]\n</VirtualHost>\n\
+             <VirtualHost *:443>\nServerName a.example\nServerAlias www.a.example\nDocumentRoot /srv\nSSLEngine on\n\
+             SSLCertificateFile /c.pem\nSSLCertificateKeyFile /k.pem\n</VirtualHost>\n"
+        )
+    };
+    let all = site("RewriteCond %{SERVER_NAME} =a.example [OR]\nRewriteCond %{SERVER_NAME} =www.a.example\n");
+    check(Web::Apache, &[(&all, &["https_redirect = true", "names = [\"a.example\", \"www.a.example\"]"])]);
+    for conditions in [
+        "RewriteCond %{SERVER_NAME} =a.example\n",
+        "RewriteCond %{SERVER_NAME} =a.example\nRewriteCond %{SERVER_NAME} =www.a.example\n",
+    ] {
+        refuse(Web::Apache, &[(&site(conditions), 7 + conditions.lines().count() as u32, "rewriterule ^")]);
+    }
+}
+
+#[test]
+fn apache_variables_are_those_of_envvars() {
+    let exported = "SUFFIX=\nexport APACHE_LOG_DIR=/var/log/apache2$SUFFIX\n";
+    for (file, envvars) in [
+        ("/etc/apache2/apache2.conf", "/etc/apache2/envvars"),
+        ("/etc/apache2/sites-available/a.conf", "/etc/apache2/envvars"),
+    ] {
+        let text = "Listen 80\nDocumentRoot /srv\nErrorLog ${APACHE_LOG_DIR}/error.log\n";
+        let conversion = converted(Web::Apache, file, &[(file, text), (envvars, exported)]);
+        assert!(conversion.text.contains("error = \"/var/log/apache2/error.log\""), "{}", conversion.text);
+    }
+}
+
+#[test]
 fn apache_keeps_closed_what_it_cannot_say() {
     refuse(
         Web::Apache,

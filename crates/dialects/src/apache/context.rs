@@ -14,6 +14,22 @@ use super::rewrite::Rewrites;
 /// Keys whose pairs add up.
 const TABLES: [&str; 4] = ["headers", "types", "error_pages", "env"];
 
+/// Fields of a response that only the server sets, or that Apache sets itself.
+const OF_SERVER: [&str; 9] = [
+    "connection",
+    "content-length",
+    "content-range",
+    "date",
+    "keep-alive",
+    "server",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Fields of a response that say what its content is.
+const OF_CONTENT: [&str; 3] = ["content-encoding", "content-type", "location"];
+
 /// Fields of a request that the server sets for each upstream.
 const OF_CONNECTION: [&str; 10] = [
     "connection",
@@ -87,6 +103,8 @@ pub struct Context {
     /// Sections of files within.
     pub files: Vec<(Vec<String>, Context, Place)>,
     pub rewrites: Rewrites,
+    /// What is appended to `Cache-Control`.
+    cached: Option<String>,
     /// It denies everything, because something could not be converted.
     is_closed: bool,
 }
@@ -154,6 +172,7 @@ impl Context {
             handler: self.handler.clone().or_else(|| outer.handler.clone()),
             files: [outer.files.as_slice(), &self.files].concat(),
             rewrites: self.rewrites.clone(),
+            cached: self.cached.clone().or_else(|| outer.cached.clone()),
             is_closed: self.is_closed || outer.is_closed,
         }
     }
@@ -174,10 +193,28 @@ impl Context {
                 .is_some_and(|access| access.is_granted())
     }
 
+    /// The keys, with what is appended to `Cache-Control`.
+    pub fn keys(&self) -> Scope {
+        let mut keys = self.keys.clone();
+        if let Some(added) = &self.cached {
+            let mut pairs = keys.pairs("cache_control").to_vec();
+            for (_, value) in &mut pairs {
+                if let Value::Text(value) = value {
+                    value.push_str(&format!(", {added}"));
+                }
+            }
+            if !pairs.iter().any(|(pattern, _)| pattern == "/") {
+                pairs.push(("/".to_owned(), added.as_str().into()));
+            }
+            keys.set(&Place::at(self.line.max(1)), "cache_control", Value::Table(pairs));
+        }
+        keys
+    }
+
     /// The keys of a host or a route, with its rules.
     pub fn scope(&self, draft: &mut Draft) -> Scope {
         let place = &Place::at(self.line.max(1));
-        let mut scope = self.keys.clone();
+        let mut scope = self.keys();
         scope.line = Some(place.line);
         let any = self.satisfy_any == Some(true);
         let access = match access::together(self.need.as_ref(), self.lists.as_ref(), any) {
@@ -278,7 +315,15 @@ impl Context {
             "requestheader" => self.request_header(directive, draft),
             name if name.starts_with("expires") => self.expires(directive, draft),
             "cgipassauth" => self.keys.set(place, "pass_authorization", first.eq_ignore_ascii_case("on")),
-            "setenv" => self.keys.pair(place, "env", first, directive.argument(1)),
+            "setenv" => self.variable(directive, draft),
+            "setenvif" | "setenvifnocase" => {
+                let is_authorization = first.trim_matches(['^', '$']).eq_ignore_ascii_case("authorization")
+                    && directive.argument(2).starts_with("HTTP_AUTHORIZATION=");
+                if is_authorization {
+                    self.keys.set(place, "pass_authorization", true);
+                }
+                return is_authorization;
+            }
             "limitrequestbody" => match first.parse::<i64>() {
                 Ok(0) => self.keys.set(place, "max_body", "1TiB"),
                 Ok(bytes) => self.keys.set(place, "max_body", bytes.clamp(1, 1 << 40)),
@@ -477,6 +522,20 @@ impl Context {
         }
     }
 
+    /// A variable of scripts, or a sign to a module of Apache.
+    fn variable(&mut self, directive: &Directive, draft: &mut Draft) {
+        let (name, place) = (directive.argument(0), &directive.place);
+        let is_variable = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && !matches!(name, "CONTENT_LENGTH" | "GATEWAY_INTERFACE" | "HTTP_PROXY" | "SCGI");
+        match name {
+            "no-gzip" => self.keys.set(place, "compress", false),
+            name if is_variable && !name.starts_with(|c: char| c.is_ascii_digit()) => {
+                self.keys.pair(place, "env", name, directive.argument(1));
+            }
+            _ => draft.note(place, format!("{name} has no effect"), "nothing to do"),
+        }
+    }
+
     fn error_document(&mut self, directive: &Directive, draft: &mut Draft) {
         let (status, target) = (directive.argument(0), directive.argument(1));
         let is_status = status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status));
@@ -495,11 +554,27 @@ impl Context {
             _ => &words,
         };
         match words {
+            [act, name, ..] if is_of(&OF_SERVER, name) || *act == "unset" && is_of(&OF_CONTENT, name) => {
+                draft.warn(
+                    place,
+                    format!("{name} is not changed"),
+                    "the server sets it; see server_header and types",
+                );
+            }
+            [_, name, ..] if is_of(&OF_CONTENT, name) => {
+                draft.error(place, unconverted(directive), "see types, precompressed and redirects");
+            }
             ["unset", name] => self.keys.pair(place, "headers", name, false),
-            ["set" | "setifempty" | "append" | "merge", name, value] if !value.contains('%') => {
+            ["append" | "merge", name, value]
+                if name.eq_ignore_ascii_case("cache-control") && !value.contains('%') =>
+            {
+                let before = self.cached.take().map_or(String::new(), |before| format!("{before}, "));
+                self.cached = Some(before + value);
+            }
+            ["set" | "setifempty", name, value] if !value.contains('%') => {
                 self.keys.pair(place, "headers", name, *value);
             }
-            ["add", name, value] if !value.contains('%') => {
+            ["add" | "append" | "merge", name, value] if !value.contains('%') => {
                 self.keys.pair(place, "headers", &format!("+{name}"), *value);
             }
             _ => draft.error(place, unconverted(directive), "headers have no conditions and no variables"),
@@ -521,7 +596,7 @@ impl Context {
             {
                 self.keys.set(place, "proxy_host", *value);
             }
-            [_, name, ..] if OF_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own)) => {
+            [_, name, ..] if is_of(&OF_CONNECTION, name) => {
                 draft.warn(place, format!("{name} is not changed"), "see proxy_headers and proxy_host");
             }
             ["unset", name, ..] => self.keys.pair(place, "proxy_headers", name, false),
@@ -567,6 +642,10 @@ impl Context {
             None => draft.warn(place, unconverted(directive), "see cache_control"),
         }
     }
+}
+
+fn is_of(fields: &[&str], name: &str) -> bool {
+    fields.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 fn denied(place: &Place, condition: &str, value: impl Into<Value>) -> Scope {

@@ -690,7 +690,12 @@ impl<'s> Site<'s> {
         // What denies comes first: the first pattern counts.
         sort::by_key(&mut all, |(_, context, _)| !context.has_access() || context.is_granted());
         for (pattern, context, place) in all {
-            let mut scope = context.keys.clone();
+            let mut scope = context.keys();
+            if scope.get("cache_control").is_some()
+                && let Some(value) = context.over(&self.server).keys().get("cache_control")
+            {
+                scope.set(&place, "cache_control", value.clone());
+            }
             if context.has_access() {
                 let own = context.over(&self.server).scope(draft);
                 for name in ["auth", "realm", "user_files", "group_files", "require", "satisfy"] {

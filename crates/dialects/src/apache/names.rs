@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &OF_TLS, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 110] = [
+const DIRECTIVES: [&str; 112] = [
     "listen",
     "virtualhost",
     "logformat",
@@ -106,6 +106,8 @@ const DIRECTIVES: [&str; 110] = [
     "expiresbytype",
     "cgipassauth",
     "setenv",
+    "setenvif",
+    "setenvifnocase",
     "limitrequestbody",
     "addhandler",
     "sethandler",
