@@ -1,11 +1,12 @@
 //! The configurations of the corpus become valid configurations, or are refused for the reasons that stand in them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dialects::{Conversion, Dialect, Disk, Severity};
+use dialects::{Conversion, Dialect, Disk, Severity, Start};
 use site::config::{self, ConfigError, Source};
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus");
@@ -138,6 +139,14 @@ fn mistakes_are_refused_with_their_lines() {
             }
         }
     }
+}
+
+/// Flags alone are enough for uhttpd.
+#[test]
+fn messages_name_no_file_that_there_is_not() {
+    let flags = ["-f", "-p", "80", "-h", "/srv/www"].map(OsString::from);
+    let Ok(Start::Serve { input, .. }) = Dialect::Uhttpd.start(flags) else { panic!("it serves") };
+    assert_eq!(dialects::convert(&input, &Machine).file, Path::new("uhttpd"));
 }
 
 /// The conversions that the pages of the manual speak of, whole.

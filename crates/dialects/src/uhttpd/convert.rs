@@ -58,7 +58,8 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     }
     let named = given.iter().rev().find(|given| given.letter == 'c').map(|given| given.value.clone());
     let own = disk.absolute(Path::new(named.as_deref().unwrap_or(FILE)));
-    if named.is_some() || disk.is_file(&own) {
+    let has_own = named.is_some() || disk.is_file(&own);
+    if has_own {
         let bytes = read(&own, &mut findings);
         let mut own_findings = Findings::default();
         let (own_users, others) = read_file(&bytes, &mut own_findings);
@@ -79,7 +80,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
             }
         }
     }
-    let file = flags.file.clone().unwrap_or(own);
+    let file = flags.file.clone().unwrap_or_else(|| if has_own { own } else { "uhttpd".into() });
     let home = given.iter().rev().find(|given| given.letter == 'h').map_or(".", |given| given.value.as_str());
     let home = disk.absolute(Path::new(home)).to_string_lossy().trim_end_matches('/').to_owned();
     let mut reading =
