@@ -6,6 +6,7 @@ mod table;
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::toml;
 use super::value::{duration_text, size_text};
 use table::CHAPTERS;
 
@@ -149,6 +150,11 @@ const SINK: &str = "\"stdout\", \"stderr\", \"syslog\", a path with a slash in i
                     \"tcp://host:port\"";
 
 impl Kind {
+    /// Whether its value may be a table.
+    const fn is_section(self) -> bool {
+        matches!(self, Kind::Section(_) | Kind::SectionOrFalse(_) | Kind::Tables(_) | Kind::Pairs(_))
+    }
+
     /// The words behind "expected" in an error message.
     pub fn expected(self) -> String {
         match self {
@@ -265,8 +271,8 @@ pub fn described(scope: Scope) -> impl Iterator<Item = &'static Key> {
     CHAPTERS.iter().filter(move |chapter| chapter.scopes.contains(&scope)).flat_map(|chapter| chapter.keys)
 }
 
-/// What the user should write instead of `name`, which is not a key of `scope`.
-pub fn suggest(scope: Scope, name: &str) -> String {
+/// What the user should write instead of `name`, which is not a key of `scope` and has this value.
+pub fn suggest(scope: Scope, name: &str, value: &toml::Value) -> String {
     let equivalent = EQUIVALENTS.iter().find(|(other, key, _)| *other == name && find(scope, key).is_some());
     if let Some((_, key, how)) = equivalent {
         return format!("use \"{key}\"{how}");
@@ -281,7 +287,10 @@ pub fn suggest(scope: Scope, name: &str) -> String {
         return format!("it belongs to {}{before}", elsewhere.join(" or "));
     }
     let distance = |key: &&ReadKey| strsim::osa_distance(key.name, &name.to_lowercase());
-    let nearest = of(scope).min_by_key(distance).filter(|key| distance(key) <= 1 + name.len().min(12) / 4);
+    // A section is no misspelled string.
+    let fits = |key: &&ReadKey| !value.is_section() || key.kind.is_section();
+    let nearest =
+        of(scope).filter(fits).min_by_key(distance).filter(|key| distance(key) <= 1 + name.len().min(12) / 4);
     match nearest {
         Some(key) => format!("did you mean \"{}\"?", key.name),
         None => "remove it; the manual lists every key".to_owned(),

@@ -34,7 +34,7 @@ impl<'c> Section<'c> {
     pub fn open(scope: Scope, table: &'c Table, errors: &'c Errors) -> Section<'c> {
         for entry in table.entries.iter().filter(|entry| keys::find(scope, &entry.key).is_none()) {
             let what = format!("unknown key \"{}\"", entry.key.escape_debug());
-            errors.add(&entry.place, what, keys::suggest(scope, &entry.key));
+            errors.add(&entry.place, what, keys::suggest(scope, &entry.key, &entry.node.value));
         }
         Section { scope, table, errors }
     }

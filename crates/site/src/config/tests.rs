@@ -385,9 +385,16 @@ fn suggests_the_equivalent_of_a_key_of_another_server() {
         ("deny", Scope::Route, "use \"rule\": a [[rule]] with address"),
         ("daemon", Scope::Top, "stays in the foreground"),
     ] {
-        let advice = keys::suggest(scope, name);
+        let advice = keys::suggest(scope, name, &toml::Value::Flag(true));
         assert!(advice.starts_with(expected) || advice.contains(expected), "{name}: {advice}");
     }
+}
+
+#[test]
+fn suggests_a_section_for_a_section() {
+    check_after("[[rout]]\npath = \"/\"", &["site.toml:3: unknown key \"rout\"; did you mean \"route\"?"]);
+    check_after("[[hots]]\nnames = []", &["site.toml:3: unknown key \"hots\"; did you mean \"host\"?"]);
+    check_after("rot = \"/srv\"", &["site.toml:3: unknown key \"rot\"; did you mean \"root\"?"]);
 }
 
 #[test]

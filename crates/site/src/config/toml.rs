@@ -32,6 +32,15 @@ pub enum Value {
 }
 
 impl Value {
+    /// A table, or tables.
+    pub fn is_section(&self) -> bool {
+        match self {
+            Value::Table(_) => true,
+            Value::Array(nodes) => nodes.first().is_some_and(|node| matches!(node.value, Value::Table(_))),
+            _ => false,
+        }
+    }
+
     /// Its type with an article, for error messages.
     pub const fn kind(&self) -> &'static str {
         match self {
