@@ -615,7 +615,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "The URL of the web server that responds for every path of the route, or several URLs of which each \
                        request goes to the one with the fewest requests: short for an `[[application]]` that speaks HTTP. \
                        `http://unix:/run/app.sock` is a Unix socket, and `http://app` an `[[application]]` with this name. \
-                       Other names are not resolved. A path in the URL replaces the path of the route: with `path = \
+                       Other names are resolved, as in `address`. A path in the URL replaces the path of the route: with `path = \
                        \"/app/\"` and `http://127.0.0.1:3000/`, `/app/x` becomes `/x`. See [Reverse \
                        proxy](proxy.md).",
             },
