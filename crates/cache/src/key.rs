@@ -1,4 +1,5 @@
-//! What a stored response is found by: the URL, as far as it counts, and the upstream that has answered.
+//! What a stored response is found by: the URL, as far as it counts, the mapping of the URL, and the upstream that has
+//! answered.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,8 +12,8 @@ use crate::settings::{Query, Settings};
 /// The canonical text, and its hash. Two keys are the same if their texts are: clients choose most of the text, so its
 /// hash alone decides nothing.
 ///
-/// The text is `SCHEME://AUTHORITY/PATH?QUERY UPSTREAM`, with a third part if the path was sent in another spelling.
-/// None of the parts before `UPSTREAM` has a space.
+/// The text is `SCHEME://AUTHORITY/PATH?QUERY MAPPING UPSTREAM`, with a fourth part if the path was sent in another
+/// spelling. None of the parts before `UPSTREAM` has a space.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     text: Box<[u8]>,
@@ -29,8 +30,30 @@ pub struct Parts<'a> {
     /// Normalized.
     pub path: &'a str,
     pub query: Option<&'a str>,
+    pub mapping: Mapping,
     /// What would answer the request, in words that stay the same after a restart.
     pub upstream: &'a str,
+}
+
+/// What of the configuration decides which request an upstream gets for a URL, as a number that stays the same after a
+/// restart. The same URL at two addresses of the server may have two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping(u64);
+
+impl Mapping {
+    /// No configuration counts.
+    pub const NONE: Mapping = Mapping(0);
+
+    /// `text` names all that counts.
+    pub fn of(text: &str) -> Mapping {
+        Mapping(XxHash3_128::oneshot(text.as_bytes()) as u64)
+    }
+
+    /// Appends 16 hexadecimal digits.
+    fn write(self, out: &mut Vec<u8>) {
+        let digit = |at: u64| b"0123456789abcdef"[(self.0 >> (4 * at) & 15) as usize];
+        out.extend((0..16).rev().map(digit));
+    }
 }
 
 impl Parts<'_> {
@@ -50,6 +73,8 @@ impl Parts<'_> {
                 out.truncate(end);
             }
         }
+        out.push(b' ');
+        self.mapping.write(out);
         out.push(b' ');
         out.extend_from_slice(self.upstream.as_bytes());
         if self.raw_path != self.path {
@@ -105,6 +130,7 @@ mod tests {
         raw_path: "/a/b",
         path: "/a/b",
         query: None,
+        mapping: Mapping(0x1f),
         upstream: "http://127.0.0.1:3000",
     };
 
@@ -116,10 +142,10 @@ mod tests {
 
     #[test]
     fn a_key_has_all_that_tells_two_resources_apart() {
-        assert_eq!(text(&PARTS), "https://example.org/a/b http://127.0.0.1:3000");
+        assert_eq!(text(&PARTS), "https://example.org/a/b 000000000000001f http://127.0.0.1:3000");
         assert_eq!(
             text(&Parts { query: Some(""), ..PARTS }),
-            "https://example.org/a/b? http://127.0.0.1:3000"
+            "https://example.org/a/b? 000000000000001f http://127.0.0.1:3000"
         );
         for (scheme, authority, expected) in [
             (Scheme::Https, "example.org:443", "https://example.org/a/b"),
@@ -143,11 +169,21 @@ mod tests {
             [with(None), with(Some("")), with(Some("b=1"))],
             [text(&PARTS), text(&PARTS), text(&PARTS)]
         );
-        assert_eq!(with(Some("b=1&a=2")), "https://example.org/a/b?a=2 http://127.0.0.1:3000");
+        assert_eq!(
+            with(Some("b=1&a=2")),
+            "https://example.org/a/b?a=2 000000000000001f http://127.0.0.1:3000"
+        );
         let raw = Parts { raw_path: "/a%2fb", query: Some("x=1"), ..PARTS };
-        assert_eq!(text(&raw), "https://example.org/a/b?x=1 http://127.0.0.1:3000 /a%2fb");
+        assert_eq!(text(&raw), "https://example.org/a/b?x=1 000000000000001f http://127.0.0.1:3000 /a%2fb");
         let key = Key::new(text(&raw).as_bytes());
         assert_eq!(key.url(), b"https://example.org/a/b?x=1");
         assert_eq!(key, Key::new(key.text()));
+    }
+
+    #[test]
+    fn a_mapping_of_the_same_text_is_the_same() {
+        let (one, other) = (Mapping::of("one"), Mapping::of("other"));
+        assert_eq!(one, Mapping::of("one"));
+        assert_ne!(text(&Parts { mapping: one, ..PARTS }), text(&Parts { mapping: other, ..PARTS }));
     }
 }

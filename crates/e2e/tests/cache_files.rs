@@ -173,6 +173,41 @@ fn finds_responses_again_after_a_reload_a_restart_and_a_kill() {
 }
 
 #[test]
+fn a_reload_that_maps_a_route_to_other_requests_makes_its_files_misses() {
+    let app = Fixture::new();
+    let config = |path: &str, fields: &str, more: &str| {
+        let (peer, files) = (app.home.path().join("peer"), app.folder());
+        format!(
+            "workers = 1\n[cache_files]\nfolder = \"{}\"\nmin_free = 0\n\
+             [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:{}\"\n{more}\
+             [[host]]\nnames = [\"a.example\"]\n[[host.route]]\npath = \"/app/\"\n\
+             proxy = \"http://app{path}\"\nproxy_headers = {{ {fields} }}\nresponse_cache = true\n",
+            files.display(),
+            peer.display()
+        )
+    };
+    let first = config("/one/", "", "");
+    let server = Site::new().config(&first).start();
+    let bodies = app.store(&server, &["x"]);
+    assert_eq!(bodies, ["/one/x 1 "]);
+    let reload = |config: &str| {
+        server.configure(config);
+        server.reload();
+        assert!(wait_until(TIMEOUT, || count(&server, "files") == app.files().len() as u64));
+    };
+    reload(&config("/two/", "", ""));
+    assert_eq!(app.store(&server, &["x"]), ["/two/x 2 "]);
+    reload(&config("/one/", "\"X-Site\" = \"two\"", ""));
+    assert_eq!(app.store(&server, &["x"]), ["/one/x 3 "]);
+    // What is before a host or an application changes nothing.
+    let other = "[[application]]\nname = \"a-other\"\nprotocol = \"http\"\naddress = \"127.0.0.1:1\"\n\
+                 [[host]]\nnames = [\"other.example\"]\nroot = \"/\"\n";
+    reload(&config("/one/", "", other).replace("a.example\"", "a.example\", \"more.example\""));
+    assert_eq!([body(&server, "x"), body(&server, "x")], ["/one/x 1 ", "/one/x 1 "]);
+    assert_eq!(app.requests(), 3);
+}
+
+#[test]
 fn no_byte_is_wrong_after_thirty_kills_in_the_middle_of_writes() {
     const KILLS: u64 = 30;
     /// Requests of a round, by threads that do not wait for each other.

@@ -2,13 +2,15 @@
 //! thread of the test, which counts the requests that reach it.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use e2e::http2::{Http2, Http2Request};
-use e2e::{Client, Response, Server, Site, TIMEOUT, Tls, wait_until};
+use e2e::{Client, Response, Rows, Server, Site, TIMEOUT, Tls, free_port, wait_until};
 
 /// An upstream, and the server in front of it.
 struct Fixture {
@@ -57,7 +59,18 @@ fn start_with(
 ) -> Fixture {
     let site = Site::new().file("static", "still here");
     let path = site.home().join("peer");
-    let listener = UnixListener::bind(&path).expect("it is our folder");
+    let requests = serve(&path, answer);
+    let config = format!(
+        "workers = 1\n{top}\n[[route]]\npath = \"/app/\"\napplication = \"app\"\nresponse_cache = true\n{settings}\n\
+         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:{}\"\n",
+        path.display()
+    );
+    Fixture { server: site.config(&config).start(), requests }
+}
+
+/// Answers the requests at a socket, as `start_with`, and counts them.
+fn serve(path: &Path, answer: impl Fn(&str, usize) -> String + Send + Sync + 'static) -> Arc<AtomicUsize> {
+    let listener = UnixListener::bind(path).expect("it is our folder");
     let requests = Arc::new(AtomicUsize::new(0));
     let (answer, counted) = (Arc::new(answer), requests.clone());
     thread::spawn(move || {
@@ -79,12 +92,7 @@ fn start_with(
             });
         }
     });
-    let config = format!(
-        "workers = 1\n{top}\n[[route]]\npath = \"/app/\"\napplication = \"app\"\nresponse_cache = true\n{settings}\n\
-         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:{}\"\n",
-        path.display()
-    );
-    Fixture { server: site.config(&config).start(), requests }
+    requests
 }
 
 fn start(answer: impl Fn(&str, usize) -> String + Send + Sync + 'static) -> Fixture {
@@ -337,6 +345,95 @@ fn a_change_invalidates_what_is_stored() {
     assert_eq!([get("a"), get("b?x=1"), get("b")], ["number 1", "number 2", "number 3"]);
     assert_eq!(post(""), 201);
     assert_eq!([get("a"), get("b?x=1"), get("b")], ["number 6", "number 7", "number 3"]);
+}
+
+#[test]
+fn a_change_invalidates_what_other_routes_have_stored() {
+    let site = Site::new();
+    let path = site.home().join("peer");
+    serve(&path, |head, number| match head.starts_with("POST ") {
+        true => "HTTP/1.1 201 Created\r\nContent-Length: 0\r\nLocation: /b/x\r\n\r\n".to_owned(),
+        false => ok("Cache-Control: max-age=60\r\n", number),
+    });
+    let server = site
+        .config(&format!(
+            "response_cache = true\n\
+             [[route]]\npath = \"/a/\"\nproxy = \"http://app/1/\"\n\
+             [[route]]\npath = \"/b/\"\nproxy = \"http://app/2/\"\n\
+             [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:{}\"\n",
+            path.display()
+        ))
+        .start();
+    assert_eq!(["/a/x", "/b/x"].map(|path| server.get(path).text()), ["number 1", "number 2"]);
+    let post = server.request("POST /a/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(post.status, 201);
+    assert_eq!(["/a/x", "/b/x"].map(|path| server.get(path).text()), ["number 4", "number 5"]);
+}
+
+#[test]
+fn hosts_of_different_addresses_share_no_response() {
+    let port = free_port();
+    let mut site = Site::new();
+    let path = site.home().join("peer");
+    serve(&path, |head, _| {
+        let site = head.lines().find_map(|line| line.strip_prefix("X-Site: ")).unwrap_or_default();
+        let target = head.split(' ').nth(1).expect("a target");
+        let body = format!("{target} of {site}");
+        format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    });
+    let mut config = format!(
+        "workers = 1\nlisten = [\"0.0.0.0:{port}\"]\n\
+         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:{}\"\n",
+        path.display()
+    );
+    for (host, last) in [("one", 1), ("two", 2)] {
+        let program = format!(
+            "#!/bin/sh\nprintf 'Cache-Control: max-age=60\\r\\nContent-Type: text/plain\\r\\n\\r\\n/cgi/x of {host}'\n"
+        );
+        site = site.script_beside_root(&format!("{host}/cgi/x"), program);
+        config += &format!(
+            "[[host]]\nnames = [\"h\"]\naddresses = [\"127.0.0.{last}\"]\nroot = \"{host}\"\n\
+             headers = {{ \"X-Own\" = \"{host}\" }}\nresponse_cache = true\n\
+             response_cache_purge = [\"127.0.0.0/8\"]\n\
+             [[host.route]]\npath = \"/cgi/\"\ncgi = true\n\
+             [[host.route]]\npath = \"/app/\"\napplication = \"app\"\nproxy_headers = {{ \"X-Site\" = \"{host}\" }}\n\
+             [[host.route]]\npath = \"/proxy/\"\nproxy = \"http://app/{host}/\"\nproxy_headers = {{ \"X-Site\" = \"{host}\" }}\n",
+        );
+    }
+    let server = site.config_without_root(&config).start();
+    let request = |last: u8, line: &str| {
+        let mut client = Client::tcp(SocketAddr::from(([127, 0, 0, last], port)));
+        client.request(format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n"))
+    };
+    let get = |last: u8, path: &str| {
+        let response = request(last, &format!("GET {path}"));
+        (
+            response.text(),
+            response.field("X-Own").unwrap_or_default().to_owned(),
+            did(&response).contains("hit"),
+        )
+    };
+    let mut rows = Rows::new();
+    for (path, one, two) in [
+        ("/cgi/x", "/cgi/x of one", "/cgi/x of two"),
+        ("/app/x", "/app/x of one", "/app/x of two"),
+        ("/proxy/x", "/one/x of one", "/two/x of two"),
+    ] {
+        let expected = |text: &str, own: &str, is_hit| (text.to_owned(), own.to_owned(), is_hit);
+        for is_hit in [false, true] {
+            rows.check(format!("{path} of one"), get(1, path), expected(one, "one", is_hit));
+            rows.check(format!("{path} of two"), get(2, path), expected(two, "two", is_hit));
+        }
+        rows.check(format!("PURGE {path}"), request(2, &format!("PURGE {path}")).status, 200);
+        rows.check(format!("{path} of one, purged"), get(1, path), expected(one, "one", true));
+        rows.check(format!("{path} of two, purged"), get(2, path), expected(two, "two", false));
+        let output = server.run_command(&["purge", "--host", "h", path]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        rows.holds(format!("taipan purge {path}"), &text, text.starts_with("removed: 2 "));
+    }
 }
 
 /// RFC 9110 §4.2.3. The application sees how a client spells its host, and may redirect what another one spells well.

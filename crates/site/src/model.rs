@@ -13,6 +13,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cache::key::Mapping;
+
 use crate::access::Rule;
 use crate::authentication::USER_FIELD;
 use crate::authorizer::is_same_name;
@@ -315,6 +317,17 @@ impl Site {
 pub const SERVER_HEADER: &str = "taipan";
 
 impl Host {
+    /// With the mapping of each route that stores responses. Hosts of different addresses may share a name, so that the
+    /// URL does not tell their routes apart. Further names change nothing.
+    pub fn with_mappings(mut self) -> Host {
+        let Host { names, addresses, routes, folder, users, .. } = &mut self;
+        let of_host = format!("{:?} {addresses:?} {folder:?} {users:?}", names.first());
+        for route in routes.iter_mut().filter(|route| route.stores) {
+            route.mapping = Mapping::of(&format!("{of_host} {}", route.mapping_text()));
+        }
+        self
+    }
+
     /// The folders with files that its routes serve, or with the folders of names.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         let of_routes = self.routes.iter().filter_map(|route| match &route.action {

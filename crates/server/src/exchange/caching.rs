@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::cache::directives::RequestDirectives;
-use ::cache::key::{Key, Parts};
+use ::cache::key::{Key, Mapping, Parts};
 use ::cache::policy::{Policy, Use, Why};
 use ::cache::request::{self, ClientIdentity};
 use ::cache::settings::{Report, Settings};
@@ -25,7 +25,7 @@ use site::model::Route;
 use site::plan::{Plan, PlannedAction};
 use taipan_http::head::{Method, Names, OwnedHead};
 use taipan_http::status::Status;
-use taipan_http::target::{Scheme, normalized};
+use taipan_http::target::{SafePath, Scheme, normalized};
 
 use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more};
 use self::next_hop::NextHop;
@@ -69,8 +69,22 @@ struct Resource<'a> {
     text: String,
 }
 
-/// In the key of a response for a URL, in place of the name of an upstream: none has this one.
-const OF_URLS: &str = "/";
+/// What responds to a request that no stored response answers.
+#[derive(Clone, Copy)]
+struct Origin<'o> {
+    mapping: Mapping,
+    /// The name of the upstream.
+    upstream: &'o str,
+}
+
+/// Of a URL: no upstream has this name.
+const OF_URLS: Origin<'static> = Origin { mapping: Mapping::NONE, upstream: "/" };
+
+impl Origin<'_> {
+    fn is_of_urls(self) -> bool {
+        self.upstream == OF_URLS.upstream
+    }
+}
 
 /// How often a request looks for a stored response: once more after it has waited for another request.
 const MAX_LOOKUPS: usize = 2;
@@ -90,9 +104,10 @@ impl<'a> Exchange<'a> {
         if !is_checked || !request::is_eligible(self.head) {
             return None;
         }
-        let name = &self.services.site.upstreams.get(planned.upstream)?.name;
+        let upstream = &self.services.site.upstreams.get(planned.upstream)?.name;
+        let origin = Origin { mapping: route.mapping, upstream };
         let cache = &self.responder.cache;
-        let found = cache.find_written(|text| self.write_key(settings, name, text), self.head.fields);
+        let found = cache.find_written(|text| self.write_key(settings, origin, text), self.head.fields);
         let Found::Entry(entry) = found else { return None };
         let (directives, identity) = (request::directives(self.head), ClientIdentity::of(self.head));
         let (status, count) = match entry.policy.decide(&directives, identity, settings, self.now) {
@@ -102,7 +117,7 @@ impl<'a> Exchange<'a> {
         };
         self.services.counts.add(count, 1);
         let response =
-            self.of_stored(Some(route), &entry, status, |text| self.write_key(settings, name, text));
+            self.of_stored(Some(route), &entry, status, |text| self.write_key(settings, origin, text));
         Some(match began {
             Some(began) => self.traced_lookup(began, response),
             None => response,
@@ -153,35 +168,32 @@ impl<'a> Exchange<'a> {
         self.processed(route, response)
     }
 
-    /// Appends the text of the key of the request. `upstream` is what would answer.
-    fn write_key(&self, settings: &Settings, upstream: &str, out: &mut Vec<u8>) {
+    /// Appends the text of the key of the request.
+    fn write_key(&self, settings: &Settings, origin: Origin<'_>, out: &mut Vec<u8>) {
         let (path, query) = (self.head.target.path().unwrap_or("/"), self.head.target.query());
-        self.write_key_of(settings, upstream, (path, query), out);
+        self.write_key_of(settings, origin, (path, query), out);
     }
 
     fn write_key_of(
         &self,
         settings: &Settings,
-        upstream: &str,
+        origin: Origin<'_>,
         (raw_path, query): (&str, Option<&str>),
         out: &mut Vec<u8>,
     ) {
         let authority = self.head.authority;
-        let path = match upstream {
+        let path = match origin.is_of_urls() {
             // Another server reads the path as it was sent.
-            OF_URLS => Cow::Borrowed(raw_path),
-            _ => normalized(raw_path),
+            true => Cow::Borrowed(raw_path),
+            false => normalized(raw_path),
         };
-        let scheme = self.scheme_of(upstream);
-        Parts { scheme, authority, raw_path, path: &path, query, upstream }.write(settings, out);
+        let (scheme, Origin { mapping, upstream }) = (self.scheme_of(origin), origin);
+        Parts { scheme, authority, raw_path, path: &path, query, mapping, upstream }.write(settings, out);
     }
 
     /// The scheme of the URL of the request: `http` for one that is forwarded, also where the client itself uses TLS.
-    fn scheme_of(&self, upstream: &str) -> Scheme {
-        match upstream {
-            OF_URLS => Scheme::Http,
-            _ => self.head.scheme,
-        }
+    fn scheme_of(&self, origin: Origin<'_>) -> Scheme {
+        if origin.is_of_urls() { Scheme::Http } else { self.head.scheme }
     }
 
     pub(super) async fn forward_through_cache(
@@ -192,14 +204,15 @@ impl<'a> Exchange<'a> {
     ) -> Response {
         let route = self.route_at(handler.route);
         let upstream = self.upstream_of(&handler);
-        let resource = self.resource(Some(route), settings, &upstream);
+        let origin = Origin { mapping: route.mapping, upstream: &upstream };
+        let resource = self.resource(Some(route), settings, origin);
         if self.head.token == "PURGE"
             && let Some(clients) = &route.purgers
         {
-            return self.purge(&resource, clients, &upstream).await;
+            return self.purge(&resource, clients, origin).await;
         }
         if !request::is_eligible(self.head) {
-            return self.forward_past_cache(request, NextHop::Upstream(&handler), &resource, &upstream).await;
+            return self.forward_past_cache(request, NextHop::Upstream(&handler), &resource, origin).await;
         }
         let handler = Handler { form: Form::Unrendered, ..handler };
         self.respond_from_cache(request, NextHop::Upstream(&handler), resource).await
@@ -220,10 +233,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The resource of the request. `upstream` names what would respond.
-    fn resource(&self, route: Option<&'a Route>, settings: &Arc<Settings>, upstream: &str) -> Resource<'a> {
+    /// The resource of the request.
+    fn resource(
+        &self,
+        route: Option<&'a Route>,
+        settings: &Arc<Settings>,
+        origin: Origin<'_>,
+    ) -> Resource<'a> {
         let mut text = Vec::with_capacity(256);
-        self.write_key(settings, upstream, &mut text);
+        self.write_key(settings, origin, &mut text);
         let text = String::from_utf8_lossy(&text).into_owned();
         Resource { route, settings: settings.clone(), text }
     }
@@ -368,35 +386,47 @@ impl<'a> Exchange<'a> {
         request: Request<'_>,
         to: NextHop<'_>,
         resource: &Resource<'_>,
-        upstream: &str,
+        origin: Origin<'_>,
     ) -> Response {
         let response = self.pass_on(request, to).await;
         if invalidation::invalidates(self.head.method, response.status()) {
             self.responder.cache.invalidate(&Key::new(resource.text.as_bytes()));
-            self.invalidate_others(&response, resource, upstream);
+            self.invalidate_others(&response, resource, origin);
         }
         let why = if self.head.method.is_safe() { Forwarded::Bypass } else { Forwarded::Method };
         Response { cache: Some(CacheStatus::Forwarded(why)), ..response }
     }
 
     /// Invalidates what `Location` and `Content-Location` name (RFC 9111 §4.4).
-    fn invalidate_others(&self, response: &Response, resource: &Resource<'_>, upstream: &str) {
+    fn invalidate_others(&self, response: &Response, resource: &Resource<'_>, origin: Origin<'_>) {
         let fields: Vec<StoredField> = response
             .head
             .fields()
             .map(|(name, value)| StoredField { name: name.into(), value: value.into() })
             .collect();
         let authority = String::from_utf8_lossy(self.head.authority);
-        let (scheme, path) = (self.scheme_of(upstream), self.head.target.path().unwrap_or("/"));
+        let (scheme, path) = (self.scheme_of(origin), self.head.target.path().unwrap_or("/"));
         for target in invalidation::others(&fields, scheme, &authority, path) {
             let (raw_path, query) = match target.split_once('?') {
                 Some((path, query)) => (path, Some(query)),
                 None => (target.as_str(), None),
             };
-            let mut text = Vec::new();
-            self.write_key_of(&resource.settings, upstream, (raw_path, query), &mut text);
-            self.responder.cache.invalidate(&Key::new(&text));
+            for mapping in self.mappings_of(raw_path, origin) {
+                let mut text = Vec::new();
+                let origin = Origin { mapping, ..origin };
+                self.write_key_of(&resource.settings, origin, (raw_path, query), &mut text);
+                self.responder.cache.invalidate(&Key::new(&text));
+            }
         }
+    }
+
+    /// The mapping of the request, and that of the route of another path, if it is another one.
+    fn mappings_of(&self, path: &str, origin: Origin<'_>) -> impl Iterator<Item = Mapping> + use<> {
+        let of_path = match origin.is_of_urls() {
+            true => None,
+            false => SafePath::parse(path).ok().map(|path| self.route(&path).mapping),
+        };
+        [Some(origin.mapping), of_path.filter(|mapping| *mapping != origin.mapping)].into_iter().flatten()
     }
 
     /// Asks the upstream.

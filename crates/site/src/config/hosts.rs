@@ -249,6 +249,7 @@ fn host<'c>(
         users,
         access_log,
     }
+    .with_mappings()
 }
 
 /// The addresses of the server that the host is for.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cache::key::Mapping;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -72,6 +73,7 @@ pub fn route_settings(
         limits: limits.of(section, &inherited.limits),
         stores: section.flag("response_cache").unwrap_or(inherited.stores),
         caching,
+        mapping: Mapping::NONE,
         purgers: purgers(section).or_else(|| inherited.purgers.clone()),
     }
 }

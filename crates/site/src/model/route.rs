@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cache::key::Mapping;
 use script::environment::{Additions, Credentials};
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
@@ -77,6 +78,8 @@ pub struct Route {
     pub stores: bool,
     /// How they are stored, for routes that inherit it, too.
     pub caching: Arc<cache::settings::Settings>,
+    /// What tells its stored responses apart from those of other routes: see `with_mappings` of [`super::Host`].
+    pub mapping: Mapping,
     /// The clients that may remove what is stored, by PURGE. `None`: it is a method like others.
     pub purgers: Option<Arc<Networks>>,
 }
@@ -340,6 +343,7 @@ impl Route {
             enclosing: None,
             stores: false,
             caching: Arc::default(),
+            mapping: Mapping::NONE,
             purgers: None,
             lister: None,
         }
@@ -348,6 +352,24 @@ impl Route {
     /// How the responses of its script or upstream are stored. `None`: they are not.
     pub fn cache(&self) -> Option<&Arc<cache::settings::Settings>> {
         self.stores.then_some(&self.caching)
+    }
+
+    /// What decides, beside the host and the upstream, which request is sent for a path.
+    pub fn mapping_text(&self) -> String {
+        let root = match &self.action {
+            Action::Files { root, strip } => Some((root, strip)),
+            _ => None,
+        };
+        let script = self.script.as_deref().map(|script| {
+            // The number of an upstream changes with the others, and its name is in the key of a response.
+            let Script { interpreter, environment, credentials, processes: _, account, forwarding } = script;
+            let program = match interpreter {
+                Some(Interpreter::Program(path)) => Some(path),
+                Some(Interpreter::Upstream(_)) | None => None,
+            };
+            (program, environment, credentials, account, forwarding)
+        });
+        format!("{:?} {:?} {root:?} {script:?}", self.pattern, self.within)
     }
 
     /// The upstream that runs its files, or responds in their place.

@@ -7,7 +7,7 @@ use site::network::Networks;
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, normalized};
 
-use super::Resource;
+use super::{Origin, Resource};
 use crate::content::fixed;
 use crate::exchange::Exchange;
 use crate::peer::Peer;
@@ -22,7 +22,7 @@ impl Exchange<'_> {
         &mut self,
         resource: &Resource<'_>,
         clients: &Networks,
-        upstream: &str,
+        Origin { mapping, upstream }: Origin<'_>,
     ) -> Response {
         let is_allowed = match self.client {
             Peer::Unknown => false,
@@ -35,7 +35,8 @@ impl Exchange<'_> {
         let (path, query) = (normalized(raw_path), self.head.target.query());
         for scheme in SCHEMES {
             let mut text = Vec::with_capacity(256);
-            Parts { scheme, authority: self.head.authority, raw_path, path: &path, query, upstream }
+            let authority = self.head.authority;
+            Parts { scheme, authority, raw_path, path: &path, query, mapping, upstream }
                 .write(&resource.settings, &mut text);
             self.responder.cache.invalidate(&Key::new(&text));
         }
