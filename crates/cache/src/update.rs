@@ -27,6 +27,16 @@ pub fn validated(status: Status) -> Validated {
     }
 }
 
+/// Whether a 304 with these fields is about the stored response: if both have an entity tag, it is the same one (RFC 9111
+/// §4.3.4). Some servers weaken it in one of both responses.
+pub fn confirms(stored: &Stored, fields: &[Field]) -> bool {
+    let tag = |fields| only(fields, "etag").map(|tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag));
+    match (tag(&stored.fields), tag(fields)) {
+        (Some(own), Some(other)) => own == other,
+        (None, _) | (_, None) => true,
+    }
+}
+
 /// The fields that make a request conditional. Empty: the response has no validators.
 pub fn conditions(stored: &Stored) -> Vec<(&'static str, &[u8])> {
     let etag = only(&stored.fields, "etag").map(|tag| ("If-None-Match", tag));
@@ -120,6 +130,22 @@ mod tests {
         check(ignored, &open, &with(&open[..2]), 1);
         let named = [("A", "2"), ("Cache-Control", "private=\"b\""), ("B", "3")];
         check(public, &named, &with(&named[..2]), 0);
+    }
+
+    #[test]
+    fn a_304_confirms_what_has_its_entity_tag() {
+        let check = |own: &[(&str, &str)], answer: &[(&str, &str)], expected| {
+            assert_eq!(confirms(&stored(own), &fields(answer)), expected, "{own:?} {answer:?}");
+        };
+        let tag = |value| [("ETag", value)];
+        check(&tag("\"a\""), &tag("\"a\""), true);
+        check(&tag("\"a\""), &tag("\"b\""), false);
+        check(&tag("W/\"a\""), &tag("\"a\""), true);
+        check(&tag("\"a\""), &tag("W/\"a\""), true);
+        check(&tag("W/\"a\""), &tag("W/\"b\""), false);
+        check(&tag("\"a\""), &[], true);
+        check(&[], &tag("\"a\""), true);
+        check(&[], &[], true);
     }
 
     #[test]

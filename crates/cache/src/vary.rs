@@ -43,6 +43,15 @@ impl Variant {
         Variant(names.into_iter().map(value).collect())
     }
 
+    /// The variant of a response that a request with these fields has validated, and whose `Vary` lists `names` now. What
+    /// has selected it before still does, because the names may be those of the answer alone.
+    pub fn extended(&self, mut names: Vec<Box<str>>, fields: &[RequestField<'_>]) -> Variant {
+        names.extend(self.0.iter().map(|(name, _)| name.clone()));
+        sort::by(&mut names, Ord::cmp);
+        names.dedup();
+        Variant::select(names, fields)
+    }
+
     /// Whether a request selects this variant, too.
     pub fn matches(&self, fields: &[RequestField<'_>]) -> bool {
         self.0.iter().all(|(name, value)| {
@@ -154,6 +163,22 @@ mod tests {
         check("gzip", "gzip, deflate", false);
         check("gzip", "gzip, *;q=0", false);
         check("gzip", "gzip, identity;q=0", false);
+    }
+
+    #[test]
+    fn a_validation_adds_names_and_takes_none_away() {
+        let check = |before: &str, now: &str, expected: &str| {
+            let request = [("A", "1"), ("B", "2")];
+            let fields = [Field { name: "Vary".into(), value: now.as_bytes().into() }];
+            let extended =
+                variant(before, &request).unwrap().extended(names(&fields).unwrap(), &of(&request));
+            assert_eq!(extended, variant(expected, &request).unwrap(), "{before} and {now}");
+        };
+        check("", "", "");
+        check("", "A", "A");
+        check("B", "A", "A, B");
+        check("A, B", "B", "A, B");
+        check("A, B", "", "A, B");
     }
 
     #[test]

@@ -786,6 +786,70 @@ fn a_response_to_head_updates_what_is_stored_or_removes_it() {
 }
 
 #[test]
+fn a_validation_that_changes_what_selects_a_response_counts() {
+    // `Vary` of the 304, and what requests with `de` and `fr` have then.
+    const ROWS: [(&str, [&str; 4]); 4] = [
+        ("Vary: Accept-Language\r\n", ["number 1", "number 3", "number 1", "number 3"]),
+        ("Vary: *\r\n", ["number 3", "number 4", "number 5", "number 6"]),
+        ("Vary: X-Forwarded-For\r\n", ["number 3", "number 4", "number 5", "number 6"]),
+        ("", ["number 1"; 4]),
+    ];
+    let mut rows = Rows::new();
+    for how in ["GET", "HEAD"] {
+        for (vary, expected) in ROWS {
+            let app = start(move |head, number| {
+                match (head.starts_with("HEAD "), head.contains("If-None-Match")) {
+                    (true, _) => {
+                        format!("HTTP/1.1 200 OK\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n{vary}\r\n")
+                    }
+                    (false, true) => {
+                        format!("HTTP/1.1 304 No\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n{vary}\r\n")
+                    }
+                    (false, false) => {
+                        let (age, vary) = if number == 1 { ("100", "") } else { ("0", vary) };
+                        ok(
+                            &format!("Cache-Control: max-age=60\r\nETag: \"a\"\r\nAge: {age}\r\n{vary}"),
+                            number,
+                        )
+                    }
+                }
+            });
+            let language = |language: &str| app.get("", &format!("Accept-Language: {language}\r\n")).text();
+            rows.check(format!("{how} {vary}, first"), language("de").as_str(), "number 1");
+            let mut client = app.server.connect();
+            client.send(format!("{how} /app/ HTTP/1.1\r\nHost: a\r\nAccept-Language: de\r\n\r\n"));
+            match how {
+                "GET" => rows.check(vary, client.read_response().text().as_str(), "number 1"),
+                _ => rows.check(vary, client.read_response_to_head().status, 200),
+            }
+            let found = ["de", "fr", "de", "fr"].map(language);
+            rows.check(format!("{how} {vary}"), found.each_ref().map(String::as_str), expected);
+        }
+    }
+}
+
+#[test]
+fn a_304_with_another_entity_tag_confirms_nothing() {
+    let app = start(|head, number| match head.contains("If-None-Match") {
+        true => "HTTP/1.1 304 No\r\nETag: \"b\"\r\nCache-Control: max-age=60\r\n\r\n".to_owned(),
+        false => {
+            let (tag, age) = if number == 1 { ("a", "100") } else { ("b", "0") };
+            ok(&format!("Cache-Control: max-age=60\r\nETag: \"{tag}\"\r\nAge: {age}\r\n"), number)
+        }
+    });
+    assert_eq!(app.get("", "").text(), "number 1");
+    // The second one is the condition, and the third one the same request without it.
+    assert_eq!([app.get("", "").text(), app.get("", "").text()], ["number 3", "number 3"]);
+    // An upstream that has nothing but 304 is asked twice.
+    let app = start(|_, number| match number {
+        1 => ok("Cache-Control: max-age=60\r\nETag: \"a\"\r\nAge: 100\r\n", number),
+        _ => "HTTP/1.1 304 No\r\nETag: \"b\"\r\nCache-Control: max-age=60\r\n\r\n".to_owned(),
+    });
+    assert_eq!(app.get("", "").text(), "number 1");
+    assert_eq!((app.get("", "").status, app.requests()), (304, 3));
+}
+
+#[test]
 fn a_validation_stores_no_cookie_that_is_for_one_user() {
     for settings in ["response_cache_cookies = \"ignored\"", ""] {
         let app = start_with(settings, "", |head, number| match head.contains("If-None-Match: \"a\"\r\n") {

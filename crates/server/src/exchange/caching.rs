@@ -487,6 +487,10 @@ impl<'a> Exchange<'a> {
                 let response = self.of_entry(&resource, &entry, CacheStatus::Revalidated);
                 with_unstored(response, &unstored)
             }
+            // Without the stale response, the request has no conditions.
+            Fetched::Unconfirmed(leader) => {
+                on_heap(|| self.fetch(request, to, resource, None, why, leader)).await
+            }
             Fetched::Entry(entry, unstored) => {
                 let status = CacheStatus::Forwarded(why);
                 let response = entry.respond(self.services, resource.route, self.head, status);

@@ -53,6 +53,8 @@ pub type Unstored = Vec<(String, String)>;
 pub enum Fetched {
     /// It has confirmed what was stored.
     Confirmed(Rc<CachedResponse>, Unstored),
+    /// It has confirmed another response than what was stored.
+    Unconfirmed(Option<Leader>),
     /// It is stored.
     Entry(Rc<CachedResponse>, Unstored),
     /// It is stored when all of it is there. Perhaps its length is known.
@@ -101,7 +103,7 @@ impl Fetch {
         let now = services.clock.read();
         if let Some(stale) = &self.stale {
             match update::validated(response.status) {
-                Validated::NotModified => return self.confirm(services, &response.fields),
+                Validated::NotModified => return self.confirm(services, head, &response.fields),
                 Validated::Failed if may_serve_if_error(stale, now) => {
                     return Fetched::Stale(stale.clone());
                 }
@@ -110,7 +112,7 @@ impl Fetch {
             }
         }
         if head.method == Method::Head {
-            self.on_head(services, &response);
+            self.on_head(services, head, &response);
             return Fetched::Passed(response);
         }
         if response.status == Status::PARTIAL_CONTENT {
@@ -257,43 +259,56 @@ impl Fetch {
         entry
     }
 
-    /// The upstream says that what is stored is still right.
-    fn confirm(self, services: &Services, fields: &[StoredField]) -> Fetched {
+    /// The upstream says that what is stored is still right, if it means that.
+    fn confirm(self, services: &Services, head: &Head<'_>, fields: &[StoredField]) -> Fetched {
         let Some(stale) = &self.stale else { return Fetched::Passed(not_modified(fields)) };
-        let entry = self.freshen(services, stale, fields);
+        if !update::confirms(&stale.stored, fields) {
+            self.cache.remove(&self.text, stale);
+            return Fetched::Unconfirmed(self.leader);
+        }
+        let entry = self.freshen(services, head, stale, fields);
         Fetched::Confirmed(entry, texts(update::for_one_client(fields, &self.settings)))
     }
 
-    /// Stores new fields of a response, if the response may still be stored with them.
+    /// Stores new fields of a response, if the response may still be stored with them. `head` is that of the request
+    /// that has selected it.
     fn freshen(
         &self,
         services: &Services,
+        head: &Head<'_>,
         old: &Rc<CachedResponse>,
         fields: &[StoredField],
     ) -> Rc<CachedResponse> {
         let times = Times { requested: self.began, received: services.clock.read() };
-        let stored = update::freshened(&old.stored, fields, times, &self.settings);
-        let stays = policy::stays_stored(&stored, &self.settings);
+        let mut stored = update::freshened(&old.stored, fields, times, &self.settings);
+        let selecting = vary::names(&stored.fields).filter(|_| !self.varies_by_own_field(&stored.fields));
+        let stays = selecting.is_some() && policy::stays_stored(&stored, &self.settings);
+        stored.variant = old.stored.variant.extended(selecting.unwrap_or_default(), head.fields);
+        let is_same_variant = stored.variant == old.stored.variant;
         let policy = Policy::of(&stored, &self.settings);
         let entry =
             CachedResponse::new(stored, policy, self.settings.clone(), old.body.clone(), self.placement);
         let entry = Rc::new(entry.with_copies_of(old));
-        match stays {
-            true => self.cache.update(&self.text, &entry),
-            false => self.cache.remove(&self.text, old),
+        match (stays, is_same_variant) {
+            (true, true) => self.cache.update(&self.text, &entry),
+            (true, false) => {
+                self.cache.remove(&self.text, old);
+                self.cache.store(&self.text, &entry);
+            }
+            (false, _) => self.forget(),
         }
         entry
     }
 
     /// A response to HEAD updates what is stored, or shows that it is not right any more (RFC 9111 §4.3.5).
-    fn on_head(&self, services: &Services, response: &Unrendered) {
+    fn on_head(&self, services: &Services, head: &Head<'_>, response: &Unrendered) {
         let Some(stale) = self.stale.as_ref().filter(|_| response.status == Status::OK) else { return };
         let announced = match response.content {
             Content::None(length) => length,
             Content::Whole(_) | Content::Stream(..) => None,
         };
         match update::describes(&stale.stored, stale.body.length(), &response.fields, announced) {
-            true => drop(self.freshen(services, stale, &response.fields)),
+            true => drop(self.freshen(services, head, stale, &response.fields)),
             false => self.cache.remove(&self.text, stale),
         }
     }
