@@ -556,6 +556,31 @@ fn start_with_a_held_response(wait: &str) -> (Fixture, Client, Gate) {
 }
 
 #[test]
+fn one_request_takes_the_place_of_one_whose_client_disconnects() {
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
+    let app = start(move |_, number| {
+        of_upstream.wait();
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    let mut clients: Vec<_> = (0..20).map(|_| app.server.connect()).collect();
+    let mut first = app.server.connect();
+    for (client, awaited) in std::iter::once(&mut first).chain(&mut clients).zip(0..) {
+        client.send("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(
+            wait_until(TIMEOUT, || app.requests() == 1 && app.server.count("responses_awaited") == awaited)
+        );
+    }
+    drop(first);
+    assert!(wait_until(TIMEOUT, || app.requests() == 2));
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.read_response().text(), "number 2");
+    }
+    assert_eq!(app.requests(), 2);
+}
+
+#[test]
 fn no_request_waits_for_a_response_that_a_change_has_invalidated() {
     let (app, mut first, gate) = start_with_a_held_response("1h");
     app.server.request("POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");

@@ -38,7 +38,7 @@ pub use self::cached_response::{CachedResponse, Placement, stored_body, writer};
 use self::disk::{DiskTier, FoundResponse};
 pub use self::partial::PartialResponse;
 use self::pending::Flights;
-pub use self::pending::{Leader, Turn};
+pub use self::pending::{Leader, Turn, Waited};
 pub use self::recording::Recording;
 use self::recording::Reserved;
 

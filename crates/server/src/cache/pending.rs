@@ -24,6 +24,7 @@ pub struct Flights {
 struct Flight {
     end: Arc<Notify>,
     waiting: Cell<usize>,
+    is_settled: Cell<bool>,
     /// The time of `clock::micros` at which it was sent.
     began: u64,
 }
@@ -38,7 +39,8 @@ pub enum Turn {
     Alone,
 }
 
-/// Dropping it says that the response is stored, or is not going to be.
+/// Dropping it says that the response is stored, or is not going to be. Unless it is settled by then, the request was
+/// abandoned, and another one takes its place.
 pub struct Leader {
     flights: Rc<Flights>,
     flight: Rc<Flight>,
@@ -48,6 +50,17 @@ pub struct Leader {
 pub struct Waiting {
     flight: Rc<Flight>,
     end: Pin<Box<OwnedNotified>>,
+}
+
+/// How a wait for another request has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// The upstream has responded to it, or has failed.
+    Settled,
+    /// Its client has disconnected before, or the response has broken off.
+    Abandoned,
+    /// It takes too long.
+    TimedOut,
 }
 
 /// Seconds for which requests do not wait for a response that was not stored.
@@ -71,8 +84,8 @@ impl Flights {
         let mut by_key = flights.by_key.borrow_mut();
         match by_key.get(text).filter(|flight| is_valid(flight.began)) {
             None => {
-                let (end, waiting, began) = (Arc::default(), Cell::default(), clock::micros());
-                let flight = Rc::new(Flight { end, waiting, began });
+                let (end, waiting, is_settled) = Default::default();
+                let flight = Rc::new(Flight { end, waiting, is_settled, began: clock::micros() });
                 by_key.insert(text.into(), flight.clone());
                 Turn::Lead(Leader { flights: flights.clone(), flight, text: text.into() })
             }
@@ -96,8 +109,19 @@ impl Flights {
 
 impl Waiting {
     /// Waits for the end of the other request, but not longer than this.
-    pub async fn wait(mut self, longest: Duration) {
-        _ = timeout(longest, self.end.as_mut()).await;
+    pub async fn wait(mut self, longest: Duration) -> Waited {
+        match timeout(longest, self.end.as_mut()).await {
+            Ok(()) if self.flight.is_settled.get() => Waited::Settled,
+            Ok(()) => Waited::Abandoned,
+            Err(_) => Waited::TimedOut,
+        }
+    }
+}
+
+impl Leader {
+    /// The upstream has responded, or has failed: the others need not take turns.
+    pub fn settle(&self) {
+        self.flight.is_settled.set(true);
     }
 }
 
@@ -171,9 +195,14 @@ mod tests {
         let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("it may wait") };
         // The end precedes the wait.
         drop(leader);
-        waiting.wait(Duration::from_secs(3600)).await;
+        assert_eq!(waiting.wait(Duration::from_secs(3600)).await, Waited::Abandoned);
+        let Turn::Lead(leader) = turn(&flights, 0) else { panic!("it takes its place") };
+        let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("it may wait") };
+        leader.settle();
+        drop(leader);
+        assert_eq!(waiting.wait(Duration::from_secs(3600)).await, Waited::Settled);
         let _leader = turn(&flights, 0);
         let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("it may wait") };
-        waiting.wait(Duration::from_millis(1)).await;
+        assert_eq!(waiting.wait(Duration::from_millis(1)).await, Waited::TimedOut);
     }
 }

@@ -31,7 +31,9 @@ use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, 
 use self::next_hop::NextHop;
 use super::tunnel::OtherServer;
 use super::{Exchange, on_heap};
-use crate::cache::{self, CachedResponse, Found, Leader, PartialResponse, Placement, Recording, Turn};
+use crate::cache::{
+    self, CachedResponse, Found, Leader, PartialResponse, Placement, Recording, Turn, Waited,
+};
 use crate::clock;
 use crate::content::{compress, fixed};
 use crate::log::upstream::UpstreamLog;
@@ -85,9 +87,6 @@ impl Origin<'_> {
         self.upstream == OF_URLS.upstream
     }
 }
-
-/// How often a request looks for a stored response: once more after it has waited for another request.
-const MAX_LOOKUPS: usize = 2;
 
 impl<'a> Exchange<'a> {
     /// A stored response for the fast path. `None`: there is none, or it cannot be sent without more.
@@ -254,13 +253,15 @@ impl<'a> Exchange<'a> {
     ) -> Response {
         let settings = resource.settings.clone();
         let directives = request::directives(self.head);
-        let mut leader = None;
+        let (mut leader, mut waited) = (None, None);
+        // If the other request is abandoned, one of those that wait takes its place. All waits together have an end.
+        let end = clock::micros().saturating_add(settings.wait.saturating_mul(1000));
         let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
         self.responder.cache.load(&resource.text, self.head.fields, &settings).await;
         if let Some(response) = self.of_parts(&resource, &directives) {
             return response;
         }
-        for number in 1..=MAX_LOOKUPS {
+        loop {
             // The request may have waited for a disk, or for another request.
             self.services.clock.read();
             let (stale, why) = match self.look_up(&resource, &directives) {
@@ -276,15 +277,17 @@ impl<'a> Exchange<'a> {
                 }
                 CacheLookup::Forward(stale, why) => (stale, why),
             };
-            let is_last = number == MAX_LOOKUPS;
+            let may_wait = matches!(waited, None | Some(Waited::Abandoned));
             // What answers a request for a part is of no use to others.
             let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
-            if self.head.method == Method::Get && why != Forwarded::Bypass && !is_part && !is_last {
+            if self.head.method == Method::Get && why != Forwarded::Bypass && !is_part && may_wait {
                 match self.responder.cache.turn(&resource.text, settings.waiting) {
                     Turn::Lead(own) => leader = Some(own),
                     Turn::Wait(waiting) => {
-                        self.services.counts.add(Count::ResponsesAwaited, 1);
-                        waiting.wait(Duration::from_millis(settings.wait)).await;
+                        let is_first = waited.is_none();
+                        self.services.counts.add(Count::ResponsesAwaited, is_first.into());
+                        let left = Duration::from_micros(end.saturating_sub(clock::micros()));
+                        waited = Some(waiting.wait(left).await);
                         continue;
                     }
                     Turn::Alone => {}
@@ -297,7 +300,6 @@ impl<'a> Exchange<'a> {
             }
             return response;
         }
-        self.status_of(&resource, Status::INTERNAL_SERVER_ERROR).await
     }
 
     /// The name of what would answer, which is the same after a restart.
@@ -460,7 +462,11 @@ impl<'a> Exchange<'a> {
         };
         let head = with_fields(self.head, &fields);
         let forwarded = Request { head: &head, ..request };
-        let (response, cookie) = match self.ask(forwarded, to).await {
+        let outcome = self.ask(forwarded, to).await;
+        if !matches!(outcome, Outcome::Unrendered(..)) {
+            fetch.settle();
+        }
+        let (response, cookie) = match outcome {
             Outcome::Unrendered(response, cookie) => (*response, cookie),
             Outcome::Failed(status) => return self.on_upstream_failure(&resource, stale, status).await,
             Outcome::Suspended(left) => {

@@ -104,10 +104,13 @@ impl Fetch {
         if let Some(stale) = &self.stale {
             match update::validated(response.status) {
                 Validated::NotModified => return self.confirm(services, head, &response.fields),
-                Validated::Failed if may_serve_if_error(stale, now) => {
-                    return Fetched::Stale(stale.clone());
+                Validated::Failed => {
+                    self.settle();
+                    return match may_serve_if_error(stale, now) {
+                        true => Fetched::Stale(stale.clone()),
+                        false => Fetched::Passed(response),
+                    };
                 }
-                Validated::Failed => return Fetched::Passed(response),
                 Validated::Replaced => {}
             }
         }
@@ -249,8 +252,14 @@ impl Fetch {
         (body.len() as u64 == length).then_some(body)
     }
 
+    /// The upstream has responded, or has failed: the requests that wait need not take turns.
+    pub fn settle(&self) {
+        self.leader.iter().for_each(Leader::settle);
+    }
+
     /// Stores a whole response.
     fn store(self, stored: Stored, policy: Policy, body: Vec<u8>) -> Rc<CachedResponse> {
+        self.settle();
         let services = self.cache.services();
         services.counts.add(Count::ResponsesStored, 1);
         let body = stored_body(services, body);
@@ -266,6 +275,7 @@ impl Fetch {
             self.cache.remove(&self.text, stale);
             return Fetched::Unconfirmed(self.leader);
         }
+        self.settle();
         let entry = self.freshen(services, head, stale, fields);
         Fetched::Confirmed(entry, texts(update::for_one_client(fields, &self.settings)))
     }
