@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use e2e::http2::{Http2, Http2Request};
 use e2e::{Client, Response, Rows, Server, Site, TIMEOUT, Tls, free_port, wait_until};
@@ -1176,6 +1177,52 @@ fn compresses_a_stored_response_once() {
         assert_eq!(is_encoded, [!settings.is_empty(); 3]);
         assert_eq!((app.server.count("response_copies"), app.requests()), (0, 1), "{settings}");
     }
+}
+
+#[test]
+fn a_body_that_is_read_in_the_background_leaves_its_connection_to_the_next_request() {
+    let site = Site::new();
+    let path = site.home().join("peer");
+    let listener = UnixListener::bind(&path).expect("it is our folder");
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = connections.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut stream = stream.expect("it listens");
+            thread::spawn(move || {
+                while let Some(head) = read_request(&mut stream) {
+                    let whole = in_part(&head, "Cache-Control: max-age=60\r\n", "\"a\"");
+                    let (first, last) = whole.split_at(whole.len() - 2);
+                    stream.write_all(first.as_bytes()).expect("it reads");
+                    thread::sleep(Duration::from_millis(50));
+                    stream.write_all(last.as_bytes()).expect("it reads");
+                }
+            });
+        }
+    });
+    let server = site
+        .config(&format!(
+            "workers = 1\n[[route]]\npath = \"/app/\"\napplication = \"app\"\nresponse_cache = true\n\
+             [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:{}\"\n",
+            path.display()
+        ))
+        .start();
+    let get = |path: &str, fields: &str| {
+        server.request(format!("GET /app/{path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
+    };
+    let stored = |number| {
+        assert!(wait_until(TIMEOUT, || server.count("responses_stored") == number), "{}", server.stats());
+    };
+    // 304 to the client, while the whole is stored.
+    for number in 1..=3 {
+        assert_eq!(get(&number.to_string(), "If-None-Match: \"a\"\r\n").status, 304);
+        stored(number);
+    }
+    // The rest of a response of which parts are stored.
+    assert_eq!(get("part", "Range: bytes=0-9\r\n").status, 206);
+    assert_eq!(get("part", "").text(), ALPHABET);
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
 /// Answers requests by FastCGI with the number of each.

@@ -100,9 +100,11 @@ impl Recording {
     /// Reads the rest, for which no client waits.
     pub async fn read_to_the_end(mut self, services: &Services) {
         self.take_buffered();
-        while self.recorded.is_some()
-            && let Ok(Some(_)) = self.next(services).await
-        {}
+        while self.recorded.is_some() {
+            let Ok(Some(_)) = self.next(services).await else { return };
+        }
+        // A body that is known to have ended leaves its connection to another request.
+        _ = self.next(services).await;
     }
 }
 

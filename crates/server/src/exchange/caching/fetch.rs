@@ -249,6 +249,8 @@ impl Fetch {
         while (body.len() as u64) < length {
             body.extend_from_slice(&stream.next(services).await.ok()??);
         }
+        // As in `Recording::read_to_the_end`.
+        _ = stream.next(services).await;
         (body.len() as u64 == length).then_some(body)
     }
 
