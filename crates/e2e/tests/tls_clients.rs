@@ -122,6 +122,47 @@ fn requests_in_early_data_must_be_safe() {
     rows.check("logged as early", early, 6);
 }
 
+/// The facts of the session that is resumed are those of its early data.
+#[test]
+fn requests_in_early_data_follow_the_rules_of_the_host() {
+    let clients = "client_certificates = \"required\"\nclient_ca = \"clients.pem\"\n";
+    let server = Site::new()
+        .file_beside_root("clients.pem", authority().pem())
+        .file_beside_root("open.pem", {
+            let open = authority().server(&["localhost", "closed"]);
+            format!("{}{}", open.certificate, open.key)
+        })
+        .script("a.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s %s' \"$SSL_CLIENT_S_DN\" \"$SSL_SESSION_RESUMED\"\n")
+        .config(&format!(
+            "listen = \"127.0.0.1:0 tls\"\ncertificate = \"open.pem\"\nworkers = 1\n[tls]\nearly_data = true\n\
+             [[host]]\nnames = \"closed\"\nroot = \"www\"\n{clients}\
+             [[host.route]]\npath = \"*.cgi\"\ncgi = true\n"
+        ))
+        .start();
+    let secure = address(&server, 0);
+    let mut rows = Rows::new();
+    let request = |host: &str| format!("GET /a.cgi HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let alice = Tls::with_certificate(&authority().client("Alice")).server("closed");
+    let http1 = alice.clone().early();
+    let open = Tls::version(&TLS13).server("localhost").early();
+    for (tls, own) in [(&http1, "closed"), (&open, "localhost")] {
+        Client::tls(secure, tls).request(request(own));
+        let mut client = Client::tls(secure, tls);
+        let response = client.request(request("closed"));
+        rows.holds(own, "it was early", client.tls_state().is_early_data_accepted());
+        let expected =
+            if own == "closed" { (200, "CN=Alice Resumed".to_owned()) } else { (421, response.text()) };
+        rows.check(own, (response.status, response.text()), expected);
+    }
+    let tls = alice.early().protocols(&["h2"]);
+    Http2::over(Client::tls(secure, &tls)).expect("it accepts").get("/a.cgi");
+    let mut asked = Http2Request::get("/a.cgi");
+    asked.fields[2].1 = "closed".into();
+    let (mut http2, response) = Http2::first(Client::tls(secure, &tls), &asked).expect("it responds");
+    rows.holds("HTTP/2", "it was early", http2.client().tls_state().is_early_data_accepted());
+    rows.check("HTTP/2", response.text(), "CN=Alice Resumed".to_owned());
+}
+
 fn curl(server: &Server, version: &str, protocol: &str, certificate: Option<&str>) -> Output {
     let mut curl = tool("curl");
     curl.current_dir(server.home()).args(["--silent", "--show-error", "--cacert", "roots.pem", protocol]);

@@ -172,11 +172,11 @@ impl Session {
         self.connection().is_some_and(|connection| connection.rustls.alpn_protocol() == Some(HTTP2))
     }
 
-    /// `None`: the handshake is not complete.
+    /// `None`: the handshake is not complete, and there is no early data, whose session has the same facts.
     pub fn facts(&self) -> Option<Rc<TlsFacts>> {
         match &self.state {
-            State::Open(_) | State::PeerClosed(_) | State::Kernel(_) => self.facts.clone(),
-            State::Hello | State::Handshake(_) | State::Failed(_) => None,
+            State::Failed(_) => None,
+            _ => self.facts.clone(),
         }
     }
 
