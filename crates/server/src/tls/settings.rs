@@ -183,9 +183,12 @@ impl ServerTls {
             }
             configs.push(Arc::new(config));
         }
-        let selection = match (configs.len(), unknown) {
-            (..=1, UnknownName::Default) => Selection::One,
-            _ => Selection::ByName,
+        // Hosts are told apart by their files, even if these have the same content.
+        let clients = |host: usize| &site.hosts.at(host).tls.clients;
+        let are_equal = (1..site.hosts.iter().count()).all(|host| clients(host) == clients(0));
+        let selection = match unknown {
+            UnknownName::Default if are_equal => Selection::One,
+            UnknownName::Default | UnknownName::Reject => Selection::ByName,
         };
         let (of_hosts, kernel) = (material.rules_of_hosts().to_vec(), KernelCiphers::default());
         let validities = material.certificates().iter().map(validity).collect();

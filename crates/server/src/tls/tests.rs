@@ -334,6 +334,27 @@ fn the_settings_are_chosen_when_the_hello_is_complete() {
 }
 
 #[test]
+fn hosts_are_told_apart_by_the_files_of_their_rules_and_not_by_the_content() {
+    let files = Files::new();
+    files.certificate("a.pem", &["a.example", "b.example"]);
+    files.write("ca.pem", &files.authority.pem());
+    files.write("copy.pem", &files.authority.pem());
+    let chosen = |other: &str| {
+        let tls = files.tls(&format!(
+            "root = \"/srv\"\ncertificate = \"a.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\n\
+             [[host]]\nnames = \"b.example\"\nroot = \"/b\"\nclient_certificates = \"required\"\nclient_ca = \"{other}\"\n"
+        ));
+        let name = ServerName::try_from("b.example").unwrap();
+        let mut client = ClientConnection::new(Arc::new(files.client_config(None)), name).unwrap();
+        match tls.choose(&hello(&mut client)) {
+            Choice::Settings { host, .. } => host,
+            _ => panic!("there are settings"),
+        }
+    };
+    assert_eq!((chosen("copy.pem"), chosen("ca.pem")), (1, 0));
+}
+
+#[test]
 fn a_client_gets_ecdsa_if_it_can_use_it_and_rsa_otherwise() {
     let files = Files::new();
     let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
