@@ -693,6 +693,8 @@ fn negotiates_a_protocol_that_it_speaks() {
         (&["h2", "http/1.1"], Ok(Some("h2"))),
         (&["http/1.1", "h2"], Ok(Some("h2"))),
         (&["spdy/3", "http/1.1"], Ok(Some("http/1.1"))),
+        (&["http/1.0", "http/1.1"], Ok(Some("http/1.1"))),
+        (&["http/1.0"], Ok(Some("http/1.0"))),
         // A client without ALPN speaks HTTP/1.1.
         (&[], Ok(None)),
         // RFC 7301 §3.2

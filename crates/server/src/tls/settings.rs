@@ -23,6 +23,8 @@ use crate::handshake::Validity;
 /// The names of protocols for their negotiation (RFC 7301).
 pub const HTTP2: &[u8] = b"h2";
 pub const HTTP1: &[u8] = b"http/1.1";
+/// Its clients get HTTP/1, too.
+const HTTP10: &[u8] = b"http/1.0";
 
 /// Sessions that a process stores, where early data is accepted.
 const SESSIONS: usize = 4096;
@@ -153,7 +155,8 @@ impl ServerTls {
             Versions::Both => &[&TLS13, &TLS12],
         };
         // In order of preference.
-        let offered = [(HTTP2, site.http2.enabled), (HTTP1, true), (ACME, has_challenges)];
+        let offered =
+            [(HTTP2, site.http2.enabled), (HTTP1, true), (HTTP10, true), (ACME, has_challenges)];
         let offered = offered.iter().filter(|(_, is_offered)| *is_offered);
         let protocols: Vec<Vec<u8>> = offered.map(|(name, _)| name.to_vec()).collect();
         let mut configs = Vec::new();
