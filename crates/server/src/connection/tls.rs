@@ -83,6 +83,8 @@ pub enum Failure {
     /// The client has sent these bytes, which are not TLS.
     NotTls(Vec<u8>),
     UnknownName,
+    /// The client has sent content on a connection that is there for a challenge.
+    NoChallenge,
     Protocol(Error),
     /// The server has ended it within a response.
     Cut,
@@ -95,6 +97,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::NotTls(_) => out.write_str("the client does not speak TLS"),
             Failure::UnknownName => out.write_str("the client asks for a name that no host has"),
+            Failure::NoChallenge => out.write_str("the client sends content behind a challenge of ACME"),
             Failure::Protocol(error) => write!(out, "{error}"),
             Failure::Cut => out.write_str("a response is incomplete"),
             Failure::Kernel(why) => out.write_str(why),
@@ -150,6 +153,14 @@ struct Connection {
     host: usize,
     /// What the client asks for, until the facts have it.
     name: Option<Box<str>>,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Requests,
+    /// The handshake alone. It follows the rules of no host.
+    Challenge,
 }
 
 impl Session {
@@ -376,7 +387,7 @@ impl Session {
         }
         let (mut at, mut filled) = (0, 0);
         loop {
-            let Some(Connection { rustls, host, name }) = self.state.connection_mut() else {
+            let Some(Connection { rustls, host, name, purpose }) = self.state.connection_mut() else {
                 return Ok(filled);
             };
             let UnbufferedStatus { mut discard, state } = rustls.process_tls_records(&mut records[at..]);
@@ -384,6 +395,9 @@ impl Session {
                 *name = take_asked_name().or(name.take());
             }
             match state {
+                Ok(ConnectionState::ReadTraffic(_)) if *purpose == Purpose::Challenge => {
+                    return Err(Failure::NoChallenge);
+                }
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(record) = traffic.next_record() {
                         let record = record.map_err(Failure::Protocol)?;
@@ -426,17 +440,17 @@ impl Session {
         if records.first() != Some(&HANDSHAKE) {
             return Err(Failure::NotTls(records.to_vec()));
         }
-        match self.shared.tls.choose(records) {
-            Choice::Incomplete => Ok(None),
-            Choice::Settings { config, host } => {
-                let rustls = UnbufferedServerConnection::new(config).map_err(Failure::Protocol)?;
-                Ok(Some(Connection { rustls, host, name: None }))
-            }
+        let (config, host, purpose) = match self.shared.tls.choose(records) {
+            Choice::Incomplete => return Ok(None),
+            Choice::Settings { config, host } => (config, host, Purpose::Requests),
+            Choice::Challenge(config) => (config, 0, Purpose::Challenge),
             Choice::Rejected(alert) => {
                 self.unsent.extend_from_slice(alert);
-                Err(Failure::UnknownName)
+                return Err(Failure::UnknownName);
             }
-        }
+        };
+        let rustls = UnbufferedServerConnection::new(config).map_err(Failure::Protocol)?;
+        Ok(Some(Connection { rustls, host, name: None, purpose }))
     }
 
     fn note_handshake(&mut self) {

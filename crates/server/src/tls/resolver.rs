@@ -103,17 +103,19 @@ impl Resolver {
     }
 
     fn challenge(&self, hello: &ClientHello<'_>) -> Challenge {
-        // A client offers this protocol alone (RFC 8737 §3).
-        let is_alone =
-            hello.alpn().is_some_and(|mut offered| offered.next() == Some(ACME) && offered.next().is_none());
-        match (&self.challenges, is_alone) {
-            (Some(challenges), true) => {
+        match &self.challenges {
+            Some(challenges) if is_for_challenge(hello) => {
                 let key = hello.server_name().and_then(|name| challenges.certificate(&normalized(name)));
                 key.map_or(Challenge::Unknown, Challenge::Open)
             }
             _ => Challenge::No,
         }
     }
+}
+
+/// Whether an authority examines a challenge: it offers this protocol alone (RFC 8737 §3).
+pub fn is_for_challenge(hello: &ClientHello<'_>) -> bool {
+    hello.alpn().is_some_and(|offered| offered.eq([ACME]))
 }
 
 thread_local! {

@@ -4,18 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
-use rustls::server::{Acceptor, NoServerSessionStorage, ServerSessionMemoryCache};
+use rustls::crypto::CryptoProvider;
+use rustls::server::{Acceptor, ClientHello, NoServerSessionStorage, ServerSessionMemoryCache};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use site::model::Site;
 use site::tls::{EarlyData, Encryption, UnknownName, Versions};
 
 use super::clients::{fingerprint, verifier};
 use super::crypto::{SigningKeys, chosen_provider};
 use super::kernel::KernelCiphers;
-use super::material::{Certificate, Keys, Material};
-use super::resolver::{ACME, Challenges, Known, Resolver};
+use super::material::{Certificate, ClientRules, Demand, Keys, Material};
+use super::resolver::{ACME, Challenges, Known, Resolver, is_for_challenge};
 use super::tickets::{TicketKeys, TicketSecrets};
 use crate::clock;
 use crate::handshake::Validity;
@@ -36,6 +37,8 @@ pub struct ServerTls {
     configs: Vec<Arc<ServerConfig>>,
     /// An index in `configs`, for each host.
     of_hosts: Vec<usize>,
+    /// Of an ACME authority, which has no certificate of a client. `None`: the settings of the hosts have a place for it.
+    challenge: Option<Arc<ServerConfig>>,
     resolver: Arc<Resolver>,
     tickets: Option<Arc<TicketKeys>>,
     /// Those that the kernel encrypts with. Empty: this program does.
@@ -76,6 +79,8 @@ pub enum Choice {
     Incomplete,
     /// `host` is the index of the host that the client asks for by its name.
     Settings { config: Arc<ServerConfig>, host: usize },
+    /// An authority examines a challenge, and sends no request (RFC 8737 §3).
+    Challenge(Arc<ServerConfig>),
     /// The client asks for an unknown name, and gets these bytes before the connection closes.
     Rejected(&'static [u8]),
 }
@@ -100,6 +105,25 @@ fn validity(certificate: &Certificate) -> Validity {
         not_before: facts.not_before,
         not_after: facts.not_after,
     }
+}
+
+/// The settings of an authority that examines a challenge.
+fn for_challenges(
+    provider: &Arc<CryptoProvider>,
+    versions: &[&'static SupportedProtocolVersion],
+    resolver: &Arc<Resolver>,
+) -> Result<ServerConfig, String> {
+    let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions);
+    let builder = builder.map_err(unfit)?.with_no_client_auth();
+    let mut config = builder.with_cert_resolver(resolver.clone());
+    config.alpn_protocols = vec![ACME.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+fn unfit(error: rustls::Error) -> String {
+    format!("\"versions\" and \"ciphers\" in [tls] do not fit together: {error}")
 }
 
 impl TlsSetup {
@@ -155,15 +179,14 @@ impl ServerTls {
             Versions::Both => &[&TLS13, &TLS12],
         };
         // In order of preference.
-        let offered =
-            [(HTTP2, site.http2.enabled), (HTTP1, true), (HTTP10, true), (ACME, has_challenges)];
+        let offered = [(HTTP2, site.http2.enabled), (HTTP1, true), (HTTP10, true), (ACME, has_challenges)];
         let offered = offered.iter().filter(|(_, is_offered)| *is_offered);
         let protocols: Vec<Vec<u8>> = offered.map(|(name, _)| name.to_vec()).collect();
         let mut configs = Vec::new();
         for rules in material.client_rules() {
             let builder = ServerConfig::builder_with_provider(provider.clone())
                 .with_protocol_versions(versions)
-                .map_err(|e| format!("\"versions\" and \"ciphers\" in [tls] do not fit together: {e}"))?;
+                .map_err(unfit)?;
             let builder = builder.with_client_cert_verifier(verifier(rules, &provider)?);
             let mut config = builder.with_cert_resolver(resolver.clone());
             config.enable_secret_extraction = site.tls.files == Encryption::Kernel;
@@ -186,16 +209,32 @@ impl ServerTls {
             }
             configs.push(Arc::new(config));
         }
+        let verifies = |rules: &ClientRules| rules.demand != Demand::Nothing;
+        let challenge = match has_challenges && material.client_rules().iter().any(verifies) {
+            true => Some(Arc::new(for_challenges(&provider, versions, &resolver)?)),
+            false => None,
+        };
         // Hosts are told apart by their files, even if these have the same content.
         let clients = |host: usize| &site.hosts.at(host).tls.clients;
         let are_equal = (1..site.hosts.iter().count()).all(|host| clients(host) == clients(0));
         let selection = match unknown {
-            UnknownName::Default if are_equal => Selection::One,
+            UnknownName::Default if are_equal && challenge.is_none() => Selection::One,
             UnknownName::Default | UnknownName::Reject => Selection::ByName,
         };
         let (of_hosts, kernel) = (material.rules_of_hosts().to_vec(), KernelCiphers::default());
         let validities = material.certificates().iter().map(validity).collect();
-        Ok(ServerTls { configs, of_hosts, resolver, tickets, kernel, warning: None, selection, validities })
+        let warning = None;
+        Ok(ServerTls {
+            configs,
+            of_hosts,
+            challenge,
+            resolver,
+            tickets,
+            kernel,
+            warning,
+            selection,
+            validities,
+        })
     }
 
     /// How long each certificate is valid.
@@ -239,13 +278,17 @@ impl ServerTls {
         }
         match acceptor.accept() {
             Ok(None) => Choice::Incomplete,
-            Ok(Some(accepted)) => self.by_name(accepted.client_hello().server_name()),
+            Ok(Some(accepted)) => self.by_hello(&accepted.client_hello()),
             // The same error ends the connection, with its alert.
             Err(_) => Choice::Settings { config: self.config().clone(), host: 0 },
         }
     }
 
-    fn by_name(&self, name: Option<&str>) -> Choice {
+    fn by_hello(&self, hello: &ClientHello<'_>) -> Choice {
+        if let Some(config) = self.challenge.as_ref().filter(|_| is_for_challenge(hello)) {
+            return Choice::Challenge(config.clone());
+        }
+        let name = hello.server_name();
         if self.resolver.rejects(name) {
             return Choice::Rejected(UNRECOGNIZED_NAME);
         }

@@ -13,6 +13,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, ProtocolVersion};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, NamedGroup, RootCertStore, ServerConnection};
 use site::config::{self, Source};
@@ -188,7 +189,7 @@ fn connect(
     let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut bytes = hello(&mut client);
     let config = match tls.choose(&bytes) {
-        Choice::Settings { config, .. } => config,
+        Choice::Settings { config, .. } | Choice::Challenge(config) => config,
         Choice::Rejected(alert) => return Err(format!("{alert:x?}")),
         Choice::Incomplete => panic!("the hello is complete"),
     };
@@ -352,6 +353,56 @@ fn hosts_are_told_apart_by_the_files_of_their_rules_and_not_by_the_content() {
         }
     };
     assert_eq!((chosen("copy.pem"), chosen("ca.pem")), (1, 0));
+}
+
+/// One challenge for one name.
+struct Answer(&'static str, Arc<CertifiedKey>);
+
+impl Challenges for Answer {
+    fn certificate(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        (name == self.0).then(|| self.1.clone())
+    }
+}
+
+#[test]
+fn a_challenge_needs_no_certificate_of_a_client() {
+    let files = Files::new();
+    files.certificate("a.pem", &["a.example"]);
+    let challenge = files.make(
+        &["a.example"],
+        &KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap(),
+        |_| (),
+    );
+    files.write("ca.pem", &files.authority.pem());
+    for (demand, is_alone) in [("off", false), ("optional", true), ("required", true)] {
+        let site = files.site(&format!(
+            "root = \"/srv\"\ncertificate = \"a.pem\"\nclient_certificates = \"{demand}\"\nclient_ca = \"ca.pem\"\n"
+        ));
+        let (material, keys) = Material::read(&site, Keys::Read, NOW).with_keys().unwrap();
+        let key = PrivateKeyDer::from_pem_slice(challenge.key.as_bytes()).unwrap();
+        let chain = CertificateDer::pem_slice_iter(challenge.chain.as_bytes());
+        let own =
+            CertifiedKey::new(chain.collect::<Result<_, _>>().unwrap(), crypto::signing_key(&key).unwrap());
+        let answer = Arc::new(Answer("a.example", Arc::new(own)));
+        let tls = ServerTls::new(&site, &material, keys, None, Some(answer)).unwrap();
+        let offering = |protocols: &[&str]| {
+            let mut config = trusting_client(&files);
+            config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+            config
+        };
+        let authority = offering(&["acme-tls/1"]);
+        assert_eq!(served(&tls, authority.clone(), "a.example").unwrap(), "a.example RSA 2048", "{demand}");
+        let name = ServerName::try_from("a.example").unwrap();
+        let mut client = ClientConnection::new(Arc::new(authority), name).unwrap();
+        assert_eq!(matches!(tls.choose(&hello(&mut client)), Choice::Challenge(_)), is_alone, "{demand}");
+        // Any other client gets the certificate of the host, by its rules.
+        let other = served(&tls, offering(&["acme-tls/1", "http/1.1"]), "a.example");
+        let expected = match demand {
+            "required" => Err("server: peer sent no certificates".to_owned()),
+            _ => Ok("a.example ECDSA P-256".to_owned()),
+        };
+        assert_eq!(other, expected, "{demand}");
+    }
 }
 
 #[test]
