@@ -22,6 +22,7 @@ use crate::handshake::TlsFacts;
 use crate::services::Services;
 use crate::stats::Count;
 use crate::tls::kernel::Control;
+use crate::tls::lifetime::with_end;
 use crate::tls::{Choice, HTTP2, ServerTls, facts, take_asked_name};
 
 /// The largest record: header, content, and what TLS 1.2 may add (RFC 5246 §6.2.3).
@@ -154,6 +155,8 @@ struct Connection {
     /// What the client asks for, until the facts have it.
     name: Option<Box<str>>,
     purpose: Purpose,
+    /// When the session of the handshake ends, as far as it is known.
+    end: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -387,10 +390,14 @@ impl Session {
         }
         let (mut at, mut filled) = (0, 0);
         loop {
-            let Some(Connection { rustls, host, name, purpose }) = self.state.connection_mut() else {
+            let is_handshaking = self.is_handshaking();
+            let Some(Connection { rustls, host, name, purpose, end }) = self.state.connection_mut() else {
                 return Ok(filled);
             };
-            let UnbufferedStatus { mut discard, state } = rustls.process_tls_records(&mut records[at..]);
+            let UnbufferedStatus { mut discard, state } = match is_handshaking {
+                true => with_end(end, || rustls.process_tls_records(&mut records[at..])),
+                false => rustls.process_tls_records(&mut records[at..]),
+            };
             if self.facts.is_none() {
                 *name = take_asked_name().or(name.take());
             }
@@ -450,7 +457,7 @@ impl Session {
             }
         };
         let rustls = UnbufferedServerConnection::new(config).map_err(Failure::Protocol)?;
-        Ok(Some(Connection { rustls, host, name: None, purpose }))
+        Ok(Some(Connection { rustls, host, name: None, purpose, end: None }))
     }
 
     fn note_handshake(&mut self) {

@@ -1,14 +1,40 @@
 //! The verification of the certificates of clients, by the rules of a host.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::RootCertStore;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+};
 
 use super::crypto::digest;
+use super::inspect::{expiry, list_expiry};
+use super::lifetime;
 use super::material::{ClientRules, Demand};
+
+/// Verifies as the library does, by the authorities that have not expired: the library does not look at their dates. A
+/// session ends when a certificate of its client does, or an authority or a list, so that a resumption is not accepted
+/// where a full handshake would not be.
+#[derive(Debug)]
+struct Verifier {
+    rules: ClientRules,
+    provider: Arc<CryptoProvider>,
+    /// With all authorities.
+    all: Arc<dyn ClientCertVerifier>,
+    present: Mutex<Present>,
+}
+
+#[derive(Debug, Clone)]
+struct Present {
+    /// `None`: all authorities have expired.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// When the next authority or list expires, in seconds since 1970.
+    until: u64,
+}
 
 /// Errors: an authority or a list that cannot be used, in a sentence.
 pub fn verifier(
@@ -18,8 +44,19 @@ pub fn verifier(
     if rules.demand == Demand::Nothing {
         return Ok(WebPkiClientVerifier::no_client_auth());
     }
+    let all = with_authorities(rules, rules.authorities.iter(), provider)?;
+    let present = Mutex::new(Present { verifier: None, until: 0 });
+    Ok(Arc::new(Verifier { rules: rules.clone(), provider: provider.clone(), all, present }))
+}
+
+/// The library's verifier with some of the authorities.
+fn with_authorities<'a>(
+    rules: &ClientRules,
+    authorities: impl Iterator<Item = &'a CertificateDer<'static>>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let mut roots = RootCertStore::empty();
-    for authority in &rules.authorities {
+    for authority in authorities {
         let added = roots.add(authority.clone());
         added.map_err(|e| format!("an authority of \"client_ca\" cannot be used: {e}"))?;
     }
@@ -33,6 +70,68 @@ pub fn verifier(
         Demand::Nothing | Demand::Required => builder,
     };
     builder.build().map_err(|e| format!("a list of \"client_crl\" cannot be used: {e}"))
+}
+
+impl Verifier {
+    fn at(&self, now: u64) -> Present {
+        // Nothing panics in between.
+        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        if present.until <= now {
+            let is_valid = |der: &&CertificateDer<'_>| expiry(der).is_some_and(|end| now < end);
+            let valid = self.rules.authorities.iter().filter(is_valid);
+            let ends = valid.clone().filter_map(|der| expiry(der));
+            let ends = ends.chain(self.rules.revoked.iter().filter_map(|list| list_expiry(list)));
+            let until = ends.filter(|end| now < *end).min().unwrap_or(u64::MAX);
+            *present = Present { verifier: with_authorities(&self.rules, valid, &self.provider).ok(), until };
+        }
+        present.clone()
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.all.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.all.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let Present { verifier, until } = self.at(now.as_secs());
+        let verifier = verifier.ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?;
+        let verified = verifier.verify_client_cert(own, between, now)?;
+        let ends = between.iter().chain([own]).filter_map(|der| expiry(der));
+        lifetime::limit(ends.chain([until]).min().unwrap_or(until));
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.all.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.all.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.all.supported_verify_schemes()
+    }
 }
 
 /// A short text that is another one for other rules, so that a session is resumed only under those that it began with.

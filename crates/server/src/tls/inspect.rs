@@ -1,8 +1,8 @@
 //! What a certificate says, and what is wrong with a chain. Knows no files.
 
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
+use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::names::{covers, distinguished, host_names};
@@ -74,6 +74,22 @@ impl CertificateFacts {
     pub fn days_left(&self, now: i64) -> i64 {
         (self.not_after - now).div_euclid(DAY)
     }
+}
+
+/// When a certificate expires, in seconds since 1970. `None`: it is not valid X.509.
+pub fn expiry(der: &CertificateDer<'_>) -> Option<u64> {
+    let (_, parsed) = X509Certificate::from_der(der).ok()?;
+    Some(seconds(parsed.validity().not_after.timestamp()))
+}
+
+/// The same of a list of revoked certificates.
+pub fn list_expiry(der: &CertificateRevocationListDer<'_>) -> Option<u64> {
+    let (_, parsed) = CertificateRevocationList::from_der(der).ok()?;
+    parsed.next_update().map(|time| seconds(time.timestamp()))
+}
+
+fn seconds(time: i64) -> u64 {
+    u64::try_from(time).unwrap_or(0)
 }
 
 fn key_type(key: &SubjectPublicKeyInfo<'_>) -> String {

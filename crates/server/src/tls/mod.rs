@@ -16,6 +16,8 @@ mod resolver;
 
 mod clients;
 
+pub mod lifetime;
+
 pub mod tickets;
 
 pub mod kernel;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::crypto::CryptoProvider;
-use rustls::server::{Acceptor, ClientHello, NoServerSessionStorage, ServerSessionMemoryCache};
+use rustls::server::{Acceptor, ClientHello, NoServerSessionStorage};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
@@ -15,6 +15,7 @@ use site::tls::{EarlyData, Encryption, UnknownName, Versions};
 use super::clients::{fingerprint, verifier};
 use super::crypto::{SigningKeys, chosen_provider};
 use super::kernel::KernelCiphers;
+use super::lifetime::Sessions;
 use super::material::{Certificate, ClientRules, Demand, Keys, Material};
 use super::resolver::{ACME, Challenges, Known, Resolver, is_for_challenge};
 use super::tickets::{TicketKeys, TicketSecrets};
@@ -201,7 +202,7 @@ impl ServerTls {
                 }
                 // A ticket could be used twice; a session that is stored here is used once (RFC 8446 §8.1).
                 (Some(_), EarlyData::Accepted) => {
-                    config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+                    config.session_storage = Sessions::new(SESSIONS);
                     config.max_early_data_size = EARLY_DATA;
                     // Otherwise nothing could be sent to a client that waits for the response to its early data.
                     config.send_half_rtt_data = true;

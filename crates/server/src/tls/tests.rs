@@ -52,7 +52,15 @@ impl Source for One<'_> {
 }
 
 fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
+    authority_with(name, |_| ())
+}
+
+fn authority_with(
+    name: &str,
+    change: impl FnOnce(&mut CertificateParams),
+) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
+    change(&mut params);
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -108,20 +116,25 @@ impl Files {
 
     /// A list that revokes the serial number 1.
     fn revocations(&self, next_year: i32) -> String {
+        self.revocations_with(|params| params.next_update = date_time_ymd(next_year, 1, 1))
+    }
+
+    fn revocations_with(&self, change: impl FnOnce(&mut CertificateRevocationListParams)) -> String {
         let revoked = RevokedCertParams {
             serial_number: SerialNumber::from(1),
             revocation_time: date_time_ymd(2020, 1, 1),
             reason_code: None,
             invalidity_date: None,
         };
-        let params = CertificateRevocationListParams {
+        let mut params = CertificateRevocationListParams {
             this_update: date_time_ymd(2020, 1, 1),
-            next_update: date_time_ymd(next_year, 1, 1),
+            next_update: date_time_ymd(4000, 1, 1),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
             revoked_certs: vec![revoked],
             key_identifier_method: KeyIdMethod::Sha256,
         };
+        change(&mut params);
         params.signed_by(&self.authority).unwrap().pem().unwrap()
     }
 
@@ -135,7 +148,8 @@ impl Files {
         let site = self.site(text);
         let read = Material::read(&site, Keys::Read, NOW).with_keys();
         let (material, keys) = read.unwrap_or_else(|problems| panic!("{text}\n{problems:#?}"));
-        ServerTls::new(&site, &material, keys, None, None).unwrap()
+        let tickets = TicketSecrets::of(&site, None).unwrap().map(tickets::TicketKeys::new);
+        ServerTls::new(&site, &material, keys, tickets, None).unwrap()
     }
 
     /// The problems of a site, without the path of the folder.
@@ -194,9 +208,10 @@ fn connect(
         Choice::Incomplete => panic!("the hello is complete"),
     };
     let mut server = ServerConnection::new(config).unwrap();
+    let mut end = None;
     while client.is_handshaking() || server.is_handshaking() || !bytes.is_empty() {
         server.read_tls(&mut &bytes[..]).unwrap();
-        server.process_new_packets().map_err(|e| format!("server: {e}"))?;
+        lifetime::with_end(&mut end, || server.process_new_packets()).map_err(|e| format!("server: {e}"))?;
         bytes.clear();
         server.write_tls(&mut bytes).unwrap();
         client.read_tls(&mut &bytes[..]).unwrap();
@@ -514,11 +529,62 @@ fn clients_need_certificates_by_the_rules_of_the_host_that_they_ask_for() {
 fn sessions_are_not_resumed_without_tickets() {
     let files = Files::new();
     files.certificate("a.pem", &["a.example"]);
-    let tls = files.tls("root = \"/srv\"\ncertificate = \"a.pem\"\n");
+    let tls = files.tls("root = \"/srv\"\ncertificate = \"a.pem\"\n[tls]\ntickets = false\n");
     let config = files.client_config(None);
     for _ in 0..2 {
         let (client, _) = connect(&tls, config.clone(), "a.example").unwrap();
         assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full));
+    }
+}
+
+/// A resumption is rejected where a full handshake would be, with sessions in tickets and in the process.
+#[test]
+fn a_session_ends_when_a_certificate_or_a_list_expires() {
+    let now = lifetime::now();
+    let end = now + 5;
+    let at_end = || date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(end);
+    let mut sessions = Vec::new();
+    for (expires, error) in
+        [("client", "certificate expired"), ("authority", "UnknownIssuer"), ("list", "ation list expired")]
+    {
+        let mut files = Files::new();
+        if expires == "authority" {
+            files.authority = authority_with("the authority", |params| params.not_after = at_end());
+        }
+        files.certificate("a.pem", &["a.example"]);
+        files.write("ca.pem", &files.authority.pem());
+        let list = files.revocations_with(|params| {
+            if expires == "list" {
+                params.next_update = at_end();
+            }
+        });
+        files.write("ca.crl", &list);
+        let client = files.make(&[], &KeyPair::generate().unwrap(), |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            if expires == "client" {
+                params.not_after = at_end();
+            }
+        });
+        for (version, early_data) in [("1.2", false), ("1.2", true), ("1.3", false), ("1.3", true)] {
+            let tls = files.tls(&format!(
+                "root = \"/srv\"\ncertificate = \"a.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\n\
+                 client_crl = \"ca.crl\"\n[tls]\nversions = [\"{version}\"]\nearly_data = {early_data}\n"
+            ));
+            let config = files.client_config(Some(&client));
+            let name = format!("{expires}, TLS {version}, early data {early_data}");
+            for kind in [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Resumed] {
+                let (client, _) = connect(&tls, config.clone(), "a.example").unwrap();
+                assert_eq!(client.handshake_kind(), Some(kind), "{name}");
+            }
+            sessions.push((name, tls, config, error));
+        }
+    }
+    while lifetime::now() <= end {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    for (name, tls, config, error) in sessions {
+        let found = connect(&tls, config, "a.example").map(|_| ()).unwrap_err();
+        assert!(found.contains(error), "{name}: {found}");
     }
 }
 

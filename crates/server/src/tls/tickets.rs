@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustls::server::ProducesTickets;
 use site::model::Site;
@@ -25,6 +25,7 @@ use crate::regular_file;
 use crate::tls::crypto::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use crate::tls::crypto::hkdf::{HKDF_SHA256, Salt};
 use crate::tls::crypto::rand::{SecureRandom, SystemRandom};
+use crate::tls::lifetime::{LONGEST, end, now, with_prefix, without_prefix};
 
 /// Bytes of the name of a key, with which a ticket begins.
 const NAME: usize = 16;
@@ -35,8 +36,6 @@ const HEADER: usize = NAME + SALT;
 const KEY: usize = 32;
 const NONCE: usize = 12;
 const TAG: usize = 16;
-/// The longest lifetime of a ticket in seconds (RFC 8446 §4.6.1).
-const LONGEST: u64 = 7 * 24 * 60 * 60;
 /// Bytes of the shortest and the longest key file.
 const KEY_FILE: std::ops::RangeInclusive<usize> = SECRET..=4096;
 /// Bytes of the secrets as they are handed to another process.
@@ -210,7 +209,7 @@ fn accepted(tree: &SecretTree) -> [TicketKey; 3] {
 
 impl TicketKey {
     fn cipher(&self, salt: &[u8; SALT], rules: &[u8]) -> Option<(LessSafeKey, Nonce)> {
-        let derived = derive::<{ KEY + NONCE }>(&self.secret, &[b"ticket", salt, rules]);
+        let derived = derive::<{ KEY + NONCE }>(&self.secret, &[b"ticket with an end", salt, rules]);
         let (key, nonce) = derived.split_at(KEY);
         let key = UnboundKey::new(&AES_256_GCM, key).ok()?;
         Some((LessSafeKey::new(key), Nonce::try_assume_unique_for_key(nonce).ok()?))
@@ -241,7 +240,7 @@ impl TicketKey {
 impl Ticketer {
     fn encrypt_at(&self, plain: &[u8], now: u64) -> Option<Vec<u8>> {
         let [_, present, _] = self.keys.at(now, |keys| keys.accepted.clone());
-        present.encrypt(plain, &self.rules)
+        present.encrypt(&with_prefix(plain, now), &self.rules)
     }
 
     fn decrypt_at(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
@@ -250,13 +249,13 @@ impl Ticketer {
         // A name is no secret: every ticket shows one.
         let is_named = |key: &&TicketKey| key.name == *name;
         let key = self.keys.at(now, |keys| keys.accepted.iter().find(is_named).cloned())?;
-        key.decrypt(salt, sealed, &self.rules)
+        without_prefix(&key.decrypt(salt, sealed, &self.rules)?, now)
     }
 
-    /// Until the end of the next epoch.
+    /// Until the end of the next epoch, or of the session.
     fn lifetime_at(&self, now: u64) -> u32 {
-        let end = self.keys.at(now, |keys| (keys.epoch + 2) * keys.secrets.rotation);
-        end.saturating_sub(now).min(LONGEST) as u32
+        let of_key = self.keys.at(now, |keys| (keys.epoch + 2) * keys.secrets.rotation);
+        of_key.min(end(now)).saturating_sub(now).min(LONGEST) as u32
     }
 }
 
@@ -306,14 +305,10 @@ fn seconds(rotation: Duration) -> u64 {
     rotation.as_secs().max(1)
 }
 
-/// Seconds since 1970. All machines agree on it, more or less.
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::lifetime::{END, with_end};
 
     const HOUR: Duration = Duration::from_secs(3600);
     const FILE: &[u8] = b"thirty-two bytes or more of a file";
@@ -350,6 +345,16 @@ mod tests {
     }
 
     #[test]
+    fn a_session_ends_before_its_key_does() {
+        let (now, ticketer) = (100 * 3600, ticketer_at(100 * 3600));
+        let ticket = with_end(&mut Some(now + 60), || ticketer.encrypt_at(SESSION, now));
+        let ticket = ticket.expect("it is encrypted");
+        let at = |now| with_end(&mut None, || ticketer.decrypt_at(&ticket, now));
+        assert_eq!((at(now + 59).as_deref(), at(now + 60)), (Some(SESSION), None));
+        assert_eq!(with_end(&mut Some(now + 60), || ticketer.lifetime_at(now)), 60);
+    }
+
+    #[test]
     fn the_lifetime_ends_with_the_next_epoch() {
         let ticketer = ticketer_at(0);
         for (now, lifetime) in [(7200, 7200), (7201, 7199), (10_799, 3601), (10_800, 7200)] {
@@ -364,7 +369,7 @@ mod tests {
         let now = 100 * 3600;
         let ticketer = ticketer_at(now);
         let ticket = ticketer.encrypt_at(SESSION, now).expect("it is encrypted");
-        assert_eq!(ticket.len(), HEADER + SESSION.len() + TAG);
+        assert_eq!(ticket.len(), HEADER + END + SESSION.len() + TAG);
         assert!(!ticket.windows(SESSION.len()).any(|window| window == SESSION));
         let changed = (0..ticket.len() * 8).map(|bit| {
             let mut changed = ticket.clone();
