@@ -127,8 +127,6 @@ pub enum ConnectionError {
     Flood,
     /// A new stream from a client that has not acknowledged SETTINGS for too long (§6.5.3).
     SettingsTimeout,
-    /// The caller has ended the connection.
-    Ended(ErrorCode),
 }
 
 impl ConnectionError {
@@ -141,7 +139,6 @@ impl ConnectionError {
             ConnectionError::Window | ConnectionError::WindowOverflow => ErrorCode::FLOW_CONTROL_ERROR,
             ConnectionError::TooManyResets | ConnectionError::Flood => ErrorCode::ENHANCE_YOUR_CALM,
             ConnectionError::SettingsTimeout => ErrorCode::SETTINGS_TIMEOUT,
-            ConnectionError::Ended(code) => code,
             ConnectionError::Preface | ConnectionError::Idle | ConnectionError::StreamNumber => {
                 ErrorCode::PROTOCOL_ERROR
             }
@@ -162,7 +159,6 @@ impl ConnectionError {
             ConnectionError::TooManyResets => "too many streams were reset",
             ConnectionError::Flood => "the client sends too many frames without use",
             ConnectionError::SettingsTimeout => "the client does not acknowledge SETTINGS",
-            ConnectionError::Ended(_) => "the server has ended the connection",
         }
     }
 }

@@ -244,27 +244,21 @@ impl Connection {
         }
     }
 
-    /// Begins the graceful end: announces it to the client, which can still open streams (RFC 9113 §6.8). The second
-    /// call, some time later, makes the last stream known and ignores those above it.
-    pub fn shut_down(&mut self, out: &mut Vec<u8>) {
-        match self.state {
-            State::Open => {
-                write_goaway(out, MAX_WINDOW, ErrorCode::NO_ERROR);
-                self.state = State::Announced;
-            }
-            State::Announced => {
-                write_goaway(out, self.highest, ErrorCode::NO_ERROR);
-                self.last = self.highest;
-                self.state = State::Draining;
-            }
-            State::Draining | State::Failed(_) => {}
+    /// Announces a graceful end to the client, which can still open streams (RFC 9113 §6.8). `shut_down` follows some
+    /// time later.
+    pub fn announce_shutdown(&mut self, out: &mut Vec<u8>) {
+        if self.state == State::Open {
+            write_goaway(out, MAX_WINDOW, ErrorCode::NO_ERROR);
+            self.state = State::Announced;
         }
     }
 
-    /// Ends the connection at once, with GOAWAY.
-    pub fn abort(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
-        if !matches!(self.state, State::Failed(_)) {
-            self.fail(ConnectionError::Ended(code), out);
+    /// Makes the last stream known to the client, and ignores those above it. The connection ends with its streams.
+    pub fn shut_down(&mut self, out: &mut Vec<u8>) {
+        if matches!(self.state, State::Open | State::Announced) {
+            write_goaway(out, self.highest, ErrorCode::NO_ERROR);
+            self.last = self.highest;
+            self.state = State::Draining;
         }
     }
 

@@ -462,7 +462,6 @@ fn frames_behind_goaway() {
     let mut server = Server::new();
     server.receive(&get(1));
     server.connection.shut_down(&mut server.out);
-    server.connection.shut_down(&mut server.out);
     server.send();
     assert_eq!(server.code, Some(ErrorCode::NO_ERROR));
     for round in 1..1002 {

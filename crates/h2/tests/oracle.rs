@@ -92,7 +92,7 @@ impl Server {
         let mut block = Vec::new();
         let rest = match path {
             "/shut-down" => {
-                self.connection.shut_down(&mut self.out);
+                self.connection.announce_shutdown(&mut self.out);
                 self.connection.shut_down(&mut self.out);
                 Vec::new()
             }
@@ -123,13 +123,14 @@ impl Server {
             response.rest.drain(..sent);
             self.connection.consumed(stream, sent as u32, &mut self.out);
             let is_sent = response.rest.is_empty();
-            if response.complete && is_sent && response.trailers {
+            let is_complete = response.complete && is_sent;
+            if is_complete && response.trailers {
                 let mut block = Vec::new();
                 write_fields([(&b"X-End"[..], &b"yes"[..])], &mut block);
                 self.connection.headers(stream, &block, true, &mut self.out);
             }
             self.connection.set_ready(stream, !is_sent);
-            if !self.connection.is_open(stream) {
+            if is_complete {
                 self.responses.remove(&stream);
             }
         }

@@ -19,11 +19,6 @@ pub(super) const FRAMES_PER_RESPONSE: u32 = 4;
 const BYTES_PER_FRAME: usize = 2048;
 
 impl Connection {
-    /// Whether something can be sent on the stream.
-    pub fn is_open(&self, stream: StreamId) -> bool {
-        self.streams.find(stream.0).is_some()
-    }
-
     /// Appends an interim or a final response head, or trailers. `block` is the field block. Does nothing if the stream
     /// is not open.
     pub fn headers(&mut self, stream: StreamId, block: &[u8], end: bool, out: &mut Vec<u8>) {

@@ -667,10 +667,33 @@ fn a_priority_can_change() {
 }
 
 #[test]
+fn an_end_need_not_be_announced() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&get(1));
+    server.connection.shut_down(&mut server.out);
+    server.connection.announce_shutdown(&mut server.out);
+    server.respond(&[1]);
+    assert_eq!(server.sent(), "(goaway 1 0)(1 headers 1.)");
+    assert!(server.connection.is_finished());
+}
+
+#[test]
+fn a_failed_connection_does_nothing_more() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&get(1));
+    assert_eq!(server.receive(&get(4)), "[StreamNumber]");
+    assert_eq!(server.sent(), "(goaway 1 1)");
+    assert_eq!(server.receive(&get(3)), "[StreamNumber]");
+    server.respond(&[1]);
+    assert_eq!(server.data(1, b"x", true), 0);
+    assert!(server.connection.is_finished() && server.sent().is_empty());
+}
+
+#[test]
 fn a_graceful_end_announces_itself_and_finishes_streams() {
     let mut server = Server::new(&LIMITS);
     server.receive(&post(1));
-    server.connection.shut_down(&mut server.out);
+    server.connection.announce_shutdown(&mut server.out);
     assert_eq!(server.sent(), "(goaway 2147483647 0)");
     assert_eq!(server.receive(&get(3)), "[3 request end]", "the client did not know");
     server.connection.shut_down(&mut server.out);
@@ -685,16 +708,4 @@ fn a_graceful_end_announces_itself_and_finishes_streams() {
     assert_eq!(server.sent(), "(1 headers 1.)(3 headers 1.)");
     assert_eq!(server.receive(&get(4)), "[StreamNumber]");
     assert_eq!(server.sent(), "(goaway 3 1)");
-}
-
-#[test]
-fn an_aborted_connection_does_nothing_more() {
-    let mut server = Server::new(&LIMITS);
-    server.receive(&get(1));
-    server.connection.abort(ErrorCode::INTERNAL_ERROR, &mut server.out);
-    assert_eq!(server.sent(), "(goaway 1 2)");
-    assert_eq!(server.receive(&get(3)), "[Ended(ErrorCode(2))]");
-    server.respond(&[1]);
-    assert_eq!(server.data(1, b"x", true), 0);
-    assert!(server.connection.is_finished() && server.sent().is_empty());
 }

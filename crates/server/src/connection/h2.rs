@@ -245,7 +245,6 @@ impl Http2 {
     /// What an idle client is told before the connection closes: which of its requests have been read (RFC 9113 §6.8).
     pub fn goodbye(&mut self) -> Vec<u8> {
         self.shut_down();
-        self.shut_down();
         std::mem::take(&mut self.out)
     }
 
@@ -668,7 +667,6 @@ impl Http2 {
         if self.state == State::Open && (is_last || connections.acceptor.is_at_capacity()) {
             self.state = State::Ending;
             self.frames.shut_down(out);
-            self.frames.shut_down(out);
         }
         match (self.state, self.streams.is_empty(), filled) {
             (State::Failed, ..) | (State::Ending, true, _) => Then::Close,
@@ -679,7 +677,12 @@ impl Http2 {
         }
     }
 
-    /// Begins the graceful end of the connection. A second call, after a moment, ends it.
+    /// Announces the graceful end of the connection.
+    pub fn announce_shutdown(&mut self) {
+        self.frames.announce_shutdown(&mut self.out);
+    }
+
+    /// The connection ends with the streams that are open by now.
     pub fn shut_down(&mut self) {
         self.frames.shut_down(&mut self.out);
     }

@@ -135,7 +135,7 @@ impl Http2Task {
             end = poll_fn(|cx| self.poll(cx)) => return end,
             () = connections.leaving() => {}
         }
-        self.shared.http2.borrow_mut().shut_down();
+        self.shared.http2.borrow_mut().announce_shutdown();
         tokio::select! {
             biased;
             end = poll_fn(|cx| self.poll(cx)) => return end,
