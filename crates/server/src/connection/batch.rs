@@ -39,6 +39,11 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// As `new`, while nothing else uses the worker's buffers.
+    pub fn lent(services: &'a Services) -> Batch<'a> {
+        Batch::new(services, services.scratch.borrow_mut().lend())
+    }
+
     /// Adds a response, with the `line` that `connection_line` gave for it. A single response without a line, the
     /// usual case, is sent without a copy; all others are copied.
     #[inline]

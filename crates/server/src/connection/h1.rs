@@ -145,7 +145,7 @@ impl Http1 {
         response: Response,
         reading: Reading,
     ) -> Output {
-        let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
+        let mut batch = Batch::lent(&connections.services);
         let persistence = self.persistence(connections, head, &response, reading);
         self.push(connections, response, Some(head), persistence, &mut batch);
         batch.finish()
@@ -160,7 +160,7 @@ impl Http1 {
     ) -> Option<Output> {
         let mut store = FieldStore::new();
         let parsed = head::parse(input, &mut store, &connections.services.site.limits.head);
-        let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
+        let mut batch = Batch::lent(&connections.services);
         match parsed {
             Ok(None) => {
                 connections.services.scratch.borrow_mut().take_back(batch.into_buffers());
@@ -189,7 +189,7 @@ impl Http1 {
     pub fn reject_unread(&mut self, connections: &Connections, input: &[u8], response: &Response) -> Output {
         connections.services.clock.read();
         self.reset_client();
-        let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
+        let mut batch = Batch::lent(&connections.services);
         let response = Response::from_head(response.head.clone());
         let response = if input.starts_with(b"HEAD ") { response.without_body() } else { response };
         self.push(connections, response, None, Persistence::LingeringClose, &mut batch);
@@ -429,7 +429,7 @@ impl Http1 {
         }
         connections.services.clock.read();
         self.reset_client();
-        let mut batch = Batch::new(&connections.services, connections.services.scratch.borrow_mut().lend());
+        let mut batch = Batch::lent(&connections.services);
         let mut store = FieldStore::new();
         let head = match &current {
             Some(head) => {

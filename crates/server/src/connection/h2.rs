@@ -112,7 +112,7 @@ pub enum Start {
 
 pub struct PendingRequest {
     fields: FieldList,
-    /// Of `Services::access_time`.
+    /// Of `clock::micros`.
     began: u64,
     /// Whether it came before the end of the handshake, so that it may be repeated (RFC 8470).
     is_early: bool,
@@ -220,7 +220,8 @@ impl Http2 {
         let used = self.read(connections, scratch.input(input), &mut fields, &mut gathered);
         scratch.fields = fields;
         let filled = self.fill(&mut gathered.out);
-        let then = self.then(connections, filled, &mut gathered.out);
+        self.shut_down_if_due(connections, &mut gathered.out);
+        let then = self.then(filled);
         Answered { rest: input.behind(used), output: gathered.finish(), then }
     }
 
@@ -314,17 +315,13 @@ impl Http2 {
                     self.on_request(connections, stream, fields, began, end, gathered);
                 }
                 Some(Event::Rejected { stream, error, .. }) => {
-                    let origin =
-                        Origin { client: self.peer, destination: self.destination, via: Via::Nothing, began };
-                    self.reject(connections, stream, Some(&*fields), origin, error, gathered);
+                    self.reject(connections, stream, fields, self.origin(began), error, gathered);
                 }
                 Some(Event::Malformed { error, .. }) => {
-                    let origin =
-                        Origin { client: self.peer, destination: self.destination, via: Via::Nothing, began };
                     log_unanswered(
                         &self.services,
                         None,
-                        origin,
+                        self.origin(began),
                         self.tls.as_ref(),
                         Status::BAD_REQUEST,
                         EndReason::MalformedHead(error),
@@ -364,11 +361,10 @@ impl Http2 {
         gathered: &mut Gathered<'_>,
     ) {
         let mut store = FieldStore::new();
-        let (client, via) = (self.peer, Via::Nothing);
-        let mut origin = Origin { client, destination: self.destination, via, began };
+        let mut origin = self.origin(began);
         let mut head = match fields.head(&mut store, &connections.services.site.limits.head) {
             Ok(head) => head,
-            Err(error) => return self.reject(connections, stream, Some(fields), origin, error, gathered),
+            Err(error) => return self.reject(connections, stream, fields, origin, error, gathered),
         };
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
@@ -380,19 +376,25 @@ impl Http2 {
             return self.respond(connections, stream, Some(&head), origin, response, gathered);
         }
         let incoming = Incoming::new(&head, end);
-        let Some(waiting) = self.insert(connections, stream, incoming, &mut gathered.out) else { return };
-        let request = PendingRequest { fields: fields.clone(), began, is_early: self.is_early };
-        self.starts.push((waiting, Start::Request(Box::new(request))));
+        if self.insert(connections, stream, incoming, &mut gathered.out) {
+            let request = PendingRequest { fields: fields.clone(), began, is_early: self.is_early };
+            self.starts.push((stream, Start::Request(Box::new(request))));
+        }
     }
 
-    /// Adds a stream that waits. `None`: too many do, and it is refused.
+    /// A request that the peer makes for itself, as far as is known.
+    fn origin(&self, began: u64) -> Origin {
+        Origin { client: self.peer, destination: self.destination, via: Via::Nothing, began }
+    }
+
+    /// Adds a stream that waits. `false`: too many do, and it is refused.
     fn insert(
         &mut self,
         connections: &Connections,
         stream: StreamId,
         incoming: Incoming,
         out: &mut Vec<u8>,
-    ) -> Option<StreamId> {
+    ) -> bool {
         let permit = match self.streams.is_empty() {
             true => None,
             false => {
@@ -400,7 +402,7 @@ impl Http2 {
                 if permit.is_none() {
                     self.services.counts.add(Count::StreamsRefused, 1);
                     self.frames.reset(stream, ErrorCode::REFUSED_STREAM, out);
-                    return None;
+                    return false;
                 }
                 permit
             }
@@ -408,7 +410,7 @@ impl Http2 {
         let waiting =
             Stream { incoming, outgoing: None, waker: None, task: None, deadline: None, _permit: permit };
         self.streams.insert(stream, waiting);
-        Some(stream)
+        true
     }
 
     /// Rejects a request whose head breaks a rule.
@@ -417,13 +419,12 @@ impl Http2 {
         &mut self,
         connections: &Rc<Connections>,
         stream: StreamId,
-        fields: Option<&FieldList>,
+        fields: &FieldList,
         origin: Origin,
         error: HeadError,
         gathered: &mut Gathered<'_>,
     ) {
-        let is_head = fields.is_some_and(|fields| fields.method() == Some(b"HEAD"));
-        let method = if is_head { Method::Head } else { Method::Unknown };
+        let method = if fields.method() == Some(b"HEAD") { Method::Head } else { Method::Unknown };
         let services = &connections.services;
         let response = exchange::error_response(services, method, error.status(), Some(error.rule()));
         self.respond(connections, stream, None, origin, response, gathered);
@@ -517,7 +518,7 @@ impl Http2 {
         let is_ready = outgoing.left().0 > 0;
         if !self.streams.contains_key(&stream) {
             let incoming = Incoming::none();
-            if self.insert(connections, stream, incoming, out).is_none() {
+            if !self.insert(connections, stream, incoming, out) {
                 outgoing.end_early(EndReason::TooManyStreams);
                 return None;
             }
@@ -660,14 +661,18 @@ impl Http2 {
         }
     }
 
-    /// What the connection does when the gathered output is sent.
-    fn then(&mut self, connections: &Connections, filled: Filled, out: &mut Vec<u8>) -> Then {
+    /// Sends GOAWAY behind the last request that the connection may have, or when clients wait for capacity.
+    fn shut_down_if_due(&mut self, connections: &Connections, out: &mut Vec<u8>) {
         let limit = connections.services.site.limits.requests;
         let is_last = limit != 0 && self.requests >= limit;
         if self.state == State::Open && (is_last || connections.acceptor.is_at_capacity()) {
             self.state = State::Ending;
             self.frames.shut_down(out);
         }
+    }
+
+    /// What the connection does when the gathered output is sent.
+    fn then(&self, filled: Filled) -> Then {
         match (self.state, self.streams.is_empty(), filled) {
             (State::Failed, ..) | (State::Ending, true, _) => Then::Close,
             _ if self.frames.is_finished() => Then::Close,

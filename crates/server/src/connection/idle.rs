@@ -634,7 +634,7 @@ mod tests {
             let (mut one, mut other) = (connection(&connections), connection(&connections));
             // While it holds what visits borrow.
             guard(&connections, 0, || {
-                let _slots = connections.idle.entries.borrow_mut();
+                let _entries = connections.idle.entries.borrow_mut();
                 let _scratch = connections.services.scratch.borrow_mut();
                 panic!("a panic of the test");
             });
