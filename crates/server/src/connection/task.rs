@@ -136,13 +136,13 @@ impl Task {
         let end = if self.transport.entry.state.is_disconnected() { End::Disconnect } else { end };
         match end {
             End::Disconnect => {
-                let stream = self.transport.stream.borrow();
+                let stream = &self.transport.stream;
                 stream.close_session();
                 if stream.unacknowledged() > 0 {
                     stream.reset_when_closed();
                 }
             }
-            End::Close => self.transport.stream.borrow().close_session(),
+            End::Close => self.transport.stream.close_session(),
             End::Drain => self.drain(),
             End::Linger => {
                 self.linger().await;
@@ -219,8 +219,8 @@ impl Task {
     }
 
     fn read_requests(&mut self, input: ScratchInput) -> Next {
-        self.http.is_early = self.transport.stream.borrow().is_handshaking();
-        self.http.tls = self.transport.stream.borrow().logged_tls();
+        self.http.is_early = self.transport.stream.is_handshaking();
+        self.http.tls = self.transport.stream.logged_tls();
         let Answered { rest, next } = {
             let local = || self.transport.local();
             self.http.answer(&self.connections, input, &local)
@@ -285,7 +285,7 @@ impl Task {
         self.transport.begin_body(&head);
         let (client, via, destination) = (self.http.client, self.http.via, self.http.destination);
         let local = destination.address().or_else(|| self.transport.local());
-        let tls = self.transport.stream.borrow().tls_facts();
+        let tls = self.transport.stream.tls_facts();
         let group = destination.group;
         let id = self.transport.entry.state.id();
         let connection = ConnectionInfo { id, client, group, via, local, tls: tls.as_deref() };
@@ -370,11 +370,11 @@ impl Task {
         self.begin_write(&mut output);
         let ends_with_connection = output.ends_with_connection();
         if ends_with_connection {
-            self.transport.stream.borrow().reset_when_closed();
+            self.transport.stream.reset_when_closed();
         }
         let sent = self.send(&mut output).await;
         if ends_with_connection && sent.is_ok() {
-            self.transport.stream.borrow().close_normally();
+            self.transport.stream.close_normally();
         }
         if sent.is_ok() {
             self.transport.enter(Phase::Idle);
@@ -385,10 +385,10 @@ impl Task {
         match (sent, persistence) {
             (Err(Broken { by, .. }), _) => {
                 self.transport.buffered.take();
-                self.transport.stream.borrow().cut_session();
+                self.transport.stream.cut_session();
                 // The kernel is not to hold what the client did not take in time.
                 if matches!(by, Interruption::TimedOut | Interruption::Evicted | Interruption::Disconnected) {
-                    self.transport.stream.borrow().reset_when_closed();
+                    self.transport.stream.reset_when_closed();
                 }
                 Err(by)
             }
@@ -415,7 +415,7 @@ impl Task {
         // `write` meets an error again.
         let sent = sent
             .map_err(SendError::Io)
-            .and_then(|()| output.send(&*self.transport.stream.borrow(), services.clock.read()));
+            .and_then(|()| output.send(&self.transport.stream, services.clock.read()));
         output.disarm();
         let is_sent = matches!(sent, Ok(Sent::All));
         if is_sent {
@@ -617,7 +617,7 @@ impl Task {
     }
 
     fn log_failed_session(&self) {
-        let stream = self.transport.stream.borrow();
+        let stream = &self.transport.stream;
         let session = stream.session().map(RefCell::borrow);
         let failure = session.as_ref().and_then(|session| session.failure());
         if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Cut)) {
@@ -642,7 +642,7 @@ impl Task {
     }
 
     async fn linger_in(&mut self, phase: Phase) {
-        self.transport.stream.borrow().shut_down();
+        self.transport.stream.shut_down();
         if let Err(Interruption::Evicted) = self.discard_input(phase).await {
             self.connections.services.counts.add(Count::Evicted, u64::from(self.permit.is_none()));
             self.transport.close_at_once();
@@ -669,9 +669,9 @@ impl Task {
     fn drain(self) {
         let Task { transport, client, connections, .. } = self;
         if transport.entry.state.is_disconnected() {
-            transport.stream.borrow().reset_when_closed();
-        } else if transport.stream.borrow().unacknowledged() <= idle::KEPT {
-            transport.stream.borrow().close_session();
+            transport.stream.reset_when_closed();
+        } else if transport.stream.unacknowledged() <= idle::KEPT {
+            transport.stream.close_session();
         } else if let Some((socket, _)) = transport.into_socket() {
             connections.drain(socket, client);
         }
@@ -679,7 +679,7 @@ impl Task {
 
     /// `input`: all bytes that are not used yet.
     fn begins_http2(&self, input: &[u8]) -> bool {
-        let stream = self.transport.stream.borrow();
+        let stream = &self.transport.stream;
         self.http.requests == 0
             && stream.may_speak_http2()
             && (stream.has_negotiated_http2() || is_preface(input))
@@ -716,7 +716,7 @@ fn poll_send(
     output: &mut Output,
 ) -> Poll<Result<Sent, Broken>> {
     let state = &transport.entry.state;
-    let stream = &*transport.stream.borrow();
+    let stream = &transport.stream;
     loop {
         if let Some(event) = state.take_event(cx.waker()) {
             let now = connections.services.clock.ticks();

@@ -79,7 +79,7 @@ impl From<Interruption> for Broken {
 
 pub struct Transport {
     connections: Rc<Connections>,
-    pub stream: RefCell<Stream>,
+    pub stream: Stream,
     pub entry: TableEntry,
     /// Input that is not used up.
     pub buffered: RefCell<Vec<u8>>,
@@ -129,7 +129,7 @@ impl Transport {
     ) -> Transport {
         Transport {
             connections,
-            stream: RefCell::new(stream),
+            stream,
             entry,
             buffered: RefCell::new(buffered),
             body: RefCell::new(Incoming::NONE),
@@ -142,13 +142,13 @@ impl Transport {
 
     /// The server's address.
     pub fn local(&self) -> Option<SocketAddr> {
-        *self.local.get_or_init(|| self.stream.borrow().local())
+        *self.local.get_or_init(|| self.stream.local())
     }
 
     /// The bare socket, and since when it is idle. `None`: something else still has the transport.
     pub fn into_socket(self: Rc<Transport>) -> Option<(Socket, Ticks)> {
         let Transport { stream, entry, .. } = Rc::into_inner(self)?;
-        Some((stream.into_inner().into_socket(), entry.state.since()))
+        Some((stream.into_socket(), entry.state.since()))
     }
 
     pub fn enter(&self, phase: Phase) {
@@ -156,7 +156,7 @@ impl Transport {
     }
 
     pub fn has_input(&self) -> bool {
-        !self.buffered.borrow().is_empty() || self.stream.borrow().has_plaintext()
+        !self.buffered.borrow().is_empty() || self.stream.has_plaintext()
     }
 
     /// Moves the buffered input to the worker's buffer. The caller gives back what it does not use (`keep`).
@@ -241,7 +241,7 @@ impl Transport {
     /// Sends an end and drops the received input: unread, it would reset the connection when it is closed (RFC 9112
     /// §9.6). Later input is not awaited.
     pub fn close_at_once(&self) {
-        let stream = self.stream.borrow();
+        let stream = &self.stream;
         stream.shut_down();
         let scratch = &mut *self.connections.services.scratch.borrow_mut();
         for _ in 0..LAST_READS {
@@ -324,7 +324,7 @@ impl Transport {
         let scratch = &mut *self.connections.services.scratch.borrow_mut();
         let before = self.buffered.borrow().len();
         let space = scratch.space_behind(&self.buffered.borrow());
-        let bytes = match ready!(self.stream.borrow_mut().poll_receive(cx, space)) {
+        let bytes = match ready!(self.stream.poll_receive(cx, space)) {
             Ok(0) => return Poll::Ready(Err(Interruption::EndOfInput)),
             Ok(bytes) => bytes,
             Err(_) => return Poll::Ready(Err(Interruption::Failed)),
@@ -363,7 +363,7 @@ impl Transport {
             match self.send_interims() {
                 Ok(()) => return Poll::Ready(Ok(())),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    ready!(self.stream.borrow().poll_write_ready(cx)).map_err(|_| Interruption::Failed)?;
+                    ready!(self.stream.poll_write_ready(cx)).map_err(|_| Interruption::Failed)?;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => return Poll::Ready(Err(Interruption::Failed)),
@@ -408,7 +408,7 @@ impl Transport {
     pub fn send_interims(&self) -> io::Result<()> {
         let mut interims = self.interims.borrow_mut();
         while !interims.is_empty() {
-            let sent = self.stream.borrow().try_send(&interims, More::Nothing)?;
+            let sent = self.stream.try_send(&interims, More::Nothing)?;
             self.connections.services.counts.add(Count::Bytes, sent as u64);
             interims.drain(..sent);
         }
@@ -423,7 +423,7 @@ impl SendInterim for Transport {
             return;
         }
         write_interim(status, fields, &mut self.interims.borrow_mut());
-        let sent = self.send_interims().and_then(|()| self.stream.borrow().try_flush());
+        let sent = self.send_interims().and_then(|()| self.stream.try_flush());
         // What is left is sent with the response, which meets the same error.
         _ = sent;
     }

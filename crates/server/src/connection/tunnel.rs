@@ -181,14 +181,14 @@ impl<'a> Tunneling<'a> {
                 }
                 Err(TunnelError::Upstream(_)) => {
                     // The client must not take this for an end.
-                    self.transport.stream.borrow().reset_when_closed();
+                    self.transport.stream.reset_when_closed();
                     return Poll::Ready(Err(EndReason::ApplicationEnded));
                 }
             }
         }
         ready!(self.poll_send(cx)).map_err(|error| EndReason::of(&error))?;
         if self.to_client.state == State::Ending {
-            self.transport.stream.borrow().shut_down();
+            self.transport.stream.shut_down();
             self.to_client.state = State::Ended;
         }
         Poll::Ready(Ok(()))
@@ -196,7 +196,7 @@ impl<'a> Tunneling<'a> {
 
     /// Ready: the socket has all bytes.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let stream = self.transport.stream.borrow();
+        let stream = &self.transport.stream;
         loop {
             let sent = match self.to_client.rest() {
                 [] if !self.is_unflushed => return Poll::Ready(Ok(())),
