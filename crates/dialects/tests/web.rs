@@ -1460,6 +1460,11 @@ fn expires_and_a_field_of_its_own_make_one_cache_control() {
              path = \"/c/\"; headers = { X-A = \"b\" }; cache_control = \"max-age=3600\"",
         ),
         (
+            "root /srv; expires 1h; location / { add_header Cache-Control public; } location ~ \\.a$ { etag off; } location /b/ { expires -1; }",
+            "root = \"/srv\"; cache_control = \"max-age=3600\"; path = \"/\"; cache_control = \"max-age=3600, public\"; \
+             path = \"*.a\"; etag = \"off\"; cache_control = \"max-age=3600\"; path = \"/b/\"; cache_control = \"no-cache\"",
+        ),
+        (
             "root /srv; location /a/ { expires 2h; add_header Cache-Control public; } location /b/ { expires 1h; proxy_pass http://127.0.0.1:81/; }",
             "root = \"/srv\"; path = \"/a/\"; cache_control = \"max-age=7200, public\"; path = \"/b/\"; proxy = \"http://http/\"; \
              proxy_host = \"127.0.0.1:81\"; headers = { Cache-Control = \"max-age=3600\" }; path = \"/b\"; redirect = \"/b/$query\"; status = 301",

@@ -260,7 +260,7 @@ fn cache_control(host: &mut Host, draft: &mut Draft) {
         let has_own = own_expires.is_some() || own_field.is_some();
         // A pattern would have that of the location of all paths.
         let of_root = root.as_ref().filter(|_| !is_prefix(route));
-        let leaks = of_root.is_some_and(|root| root.get("cache_control").is_some());
+        let leaks = of_root.is_some_and(|root| root.get("cache_control").is_some() || field(root).is_some());
         if never {
             if own_field.is_none() && !is_upstream(route) && (outer_expires.is_some() || leaks) {
                 route.pair(&place, "headers", "Cache-Control", outer_field.clone().unwrap_or(false.into()));
