@@ -1574,3 +1574,60 @@ fn what_no_path_or_pattern_says_is_left_out_or_refused() {
     ]);
     refuse(Web::Nginx, &[("server { root /srv;\nlocation /[x] { deny all; } }", 2, "location /[x]")]);
 }
+
+#[test]
+fn refuses_what_nginx_tells_others_in_another_way() {
+    let php = |parameter: &str| {
+        format!(
+            "server {{ root /srv; location ~ \\.php$ {{ fastcgi_pass unix:/p;\nfastcgi_param {parameter}; }} }}"
+        )
+    };
+    refuse(
+        Web::Nginx,
+        &[
+            (&php("REMOTE_ADDR $http_x_real_ip"), 2, "REMOTE_ADDR"),
+            ("server { root /srv;\nlocation /up/ { types { } default_type text/plain; } }", 2, "empty types"),
+            (
+                "server { root /srv; set_real_ip_from 10.0.0.1;\nreal_ip_header CF-Connecting-IP; }",
+                2,
+                "CF-Connecting-IP",
+            ),
+            ("server { root /srv;\nset_real_ip_from 10.0.0.1; }", 2, "X-Real-IP"),
+            ("server { root /srv;\naccess_log syslog:server=10.0.0.1:514; }", 2, "syslog"),
+            ("error_log syslog:server=10.0.0.1:514;", 1, "syslog"),
+            ("server { root /srv;\nset $a b; }", 2, "set $a b"),
+            ("map $host $x { a b; }\nserver { root /srv; }", 1, "map $host"),
+            ("server { root /srv;\nadd_header Content-Type text/plain; }", 2, "add_header Content-Type"),
+        ],
+    );
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &php("HTTPS on"))]);
+    assert!(conversion.text.contains("env = { HTTPS = \"on\" }"), "{}", conversion.text);
+}
+
+#[test]
+fn reads_the_snippets_of_debian_for_one_site() {
+    let snippet = "fastcgi_split_path_info ^(.+?\\.php)(/.*)$;\ntry_files $fastcgi_script_name =404;\n\
+                   set $path_info $fastcgi_path_info;\nfastcgi_param PATH_INFO $path_info;\nfastcgi_index index.php;\n\
+                   fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;\n";
+    let site = "map $http_upgrade $connection_upgrade { default upgrade; '' close; }\n\
+                server { root /srv; port_in_redirect off; location ~ \\.php$ { include snippets/fastcgi-php.conf; fastcgi_pass unix:/p; }\n\
+                location /ws/ { proxy_pass http://127.0.0.1:81; proxy_set_header Upgrade $http_upgrade; \
+                proxy_set_header Connection $connection_upgrade; } }";
+    let files = [
+        (
+            "/etc/nginx/nginx.conf",
+            "events { multi_accept on; use epoll; } http { include sites-available/*; }",
+        ),
+        ("/etc/nginx/snippets/fastcgi-php.conf", snippet),
+        ("/etc/nginx/sites-available/default", site),
+    ];
+    for file in ["/etc/nginx/nginx.conf", "/etc/nginx/sites-available/default"] {
+        let conversion = converted(Web::Nginx, file, &files);
+        assert!(!conversion.is_refused(), "{}", conversion.text);
+        assert!(
+            conversion.text.contains("path = \"*.php\"\ninterpreter = \"fastcgi\"\n"),
+            "{}",
+            conversion.text
+        );
+    }
+}

@@ -8,20 +8,21 @@ use crate::draft::{Draft, Host, Scope};
 use crate::tree::Directive;
 
 use super::inherit::settle;
-use super::location::{log_target, server};
+use super::location::{REMOTE_LOG, log_target, server};
 use super::names::{KNOWN, OF_TOP};
 use super::read::Reader;
-use super::settings::{Context, setting, zone};
+use super::settings::{Context, TRUSTED, setting, zone};
 use super::upstreams::{self, unconverted};
 
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     let mut draft = Draft::default();
-    let folder = disk.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    let folder = folder(file, disk);
     match disk.read(file) {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(file, &bytes, &mut draft);
-            let tree = KNOWN.kept(tree, &["types"], &mut draft);
+            let tree = KNOWN.kept(tree, &["types", "map"], &mut draft);
+            trusts_a_field(&tree, &mut draft);
             top(&tree, &folder, disk, &mut draft);
         }
         Err(error) => draft.findings.unreadable(&error),
@@ -43,6 +44,45 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     draft.hosts = hosts;
     draft.log_in_local_time("nginx has the time of the machine.");
     draft.written(file.to_owned(), "nginx")
+}
+
+/// Where relative paths begin: the folder of nginx.conf, also for a file of `sites-available` beneath it.
+fn folder(file: &Path, disk: &dyn Disk) -> PathBuf {
+    let folder = disk.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    let has_main = |folder: &Path| disk.is_file(&folder.join("nginx.conf"));
+    match folder.parent() {
+        Some(parent) if !has_main(&folder) && has_main(parent) => parent.to_owned(),
+        _ => folder,
+    }
+}
+
+/// Without `real_ip_header`, nginx reads X-Real-IP.
+fn trusts_a_field(tree: &[Directive], draft: &mut Draft) {
+    let trusting = find(tree, "set_real_ip_from");
+    if let Some(directive) = trusting.filter(|_| find(tree, "real_ip_header").is_none()) {
+        draft.error(&directive.place, "the address of a client is not read from X-Real-IP", TRUSTED);
+    }
+}
+
+fn find<'t>(tree: &'t [Directive], name: &str) -> Option<&'t Directive> {
+    tree.iter().find_map(|directive| match directive.name == name {
+        true => Some(directive),
+        false => find(directive.children(), name),
+    })
+}
+
+/// `map` is for what a proxy is told of an upgrade.
+fn map(directive: &Directive, draft: &mut Draft) {
+    match directive.argument(0) {
+        "$http_upgrade" => {
+            draft.note(&directive.place, "upgrades are passed in any case", "see proxy_upgrade")
+        }
+        _ => draft.error(
+            &directive.place,
+            unconverted(directive),
+            "write the value where the variable is used",
+        ),
+    }
 }
 
 /// `proxy_host` was a note that the requested host is sent.
@@ -110,6 +150,7 @@ fn top(tree: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
                     http(&rest, folder, disk, draft);
                 }
             }
+            "map" => map(directive, draft),
             "upstream" | "limit_req_zone" => {}
             name if OF_TOP.contains(&name) => {
                 draft.note(place, format!("{name} has no effect"), "nothing to do")
@@ -129,7 +170,10 @@ fn error_log(directive: &Directive, folder: &Path, draft: &mut Draft) {
     let target = match directive.argument(0) {
         "/dev/stdout" => "stdout".to_owned(),
         "/dev/stderr" | "stderr" => "stderr".to_owned(),
-        target if target.starts_with("syslog:") => "syslog".to_owned(),
+        target if target.starts_with("syslog:server=unix:") => "syslog".to_owned(),
+        target if target.starts_with("syslog:") => {
+            return draft.error(&directive.place, unconverted(directive), REMOTE_LOG);
+        }
         target => absolute(folder, target),
     };
     draft.log.set(&directive.place, "error", target);
@@ -165,11 +209,12 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
         match child.name.as_str() {
             "upstream" | "limit_req_zone" | "limit_conn_zone" => {}
             "server" => server(child, &context, draft),
+            "map" => map(child, draft),
             "error_log" => error_log(child, folder, draft),
             "access_log" => match (child.argument(0), log_target(child.argument(0), &context)) {
                 ("off", _) => draft.log.set(&child.place, "access", false),
                 (_, Some(target)) => draft.log.set(&child.place, "access", target),
-                (_, None) => draft.error(&child.place, unconverted(child), "name a file"),
+                (_, None) => draft.error(&child.place, unconverted(child), REMOTE_LOG),
             },
             _ if setting(child, &mut scope, &context, draft) => {}
             _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),

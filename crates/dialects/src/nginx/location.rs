@@ -19,33 +19,33 @@ const OWN_FIELDS: [&str; 7] = [
     "upgrade",
     "forwarded",
 ];
-/// What FastCGI is told in any case.
-const OWN_VARIABLES: [&str; 25] = [
-    "SCRIPT_FILENAME",
-    "SCRIPT_NAME",
-    "QUERY_STRING",
-    "REQUEST_METHOD",
-    "CONTENT_TYPE",
-    "CONTENT_LENGTH",
-    "REQUEST_URI",
-    "DOCUMENT_URI",
-    "DOCUMENT_ROOT",
-    "SERVER_PROTOCOL",
-    "REQUEST_SCHEME",
-    "HTTPS",
-    "GATEWAY_INTERFACE",
-    "SERVER_SOFTWARE",
-    "REMOTE_ADDR",
-    "REMOTE_PORT",
-    "REMOTE_USER",
-    "SERVER_ADDR",
-    "SERVER_PORT",
-    "SERVER_NAME",
-    "REDIRECT_STATUS",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "HTTP_PROXY",
-    "HTTP_HOST",
+/// What FastCGI is told in any case, with the values that nginx has for it. `*`: any value.
+const OWN_VARIABLES: [(&str, &[&str]); 25] = [
+    ("SCRIPT_FILENAME", &["*"]),
+    ("SCRIPT_NAME", &["$fastcgi_script_name", "$uri", "$document_uri", ""]),
+    ("QUERY_STRING", &["$query_string", "$args"]),
+    ("REQUEST_METHOD", &["$request_method"]),
+    ("CONTENT_TYPE", &["$content_type", "$http_content_type"]),
+    ("CONTENT_LENGTH", &["*"]),
+    ("REQUEST_URI", &["$request_uri"]),
+    ("DOCUMENT_URI", &["$document_uri", "$uri"]),
+    ("DOCUMENT_ROOT", &["$document_root", "$realpath_root"]),
+    ("SERVER_PROTOCOL", &["$server_protocol"]),
+    ("REQUEST_SCHEME", &["$scheme"]),
+    ("HTTPS", &["$https"]),
+    ("GATEWAY_INTERFACE", &["*"]),
+    ("SERVER_SOFTWARE", &["*"]),
+    ("REMOTE_ADDR", &["$remote_addr"]),
+    ("REMOTE_PORT", &["$remote_port"]),
+    ("REMOTE_USER", &["$remote_user"]),
+    ("SERVER_ADDR", &["$server_addr"]),
+    ("SERVER_PORT", &["$server_port"]),
+    ("SERVER_NAME", &["$server_name", "$host", "$http_host"]),
+    ("REDIRECT_STATUS", &["*"]),
+    ("PATH_INFO", &["$fastcgi_path_info", "$path_info", "$fastcgi_script_name", "$uri"]),
+    ("PATH_TRANSLATED", &["*"]),
+    ("HTTP_PROXY", &["*"]),
+    ("HTTP_HOST", &["$host", "$http_host"]),
 ];
 
 /// A `server`.
@@ -165,16 +165,20 @@ fn host_log(child: &Directive, host: &mut Host, context: &Context, draft: &mut D
         "off" => draft.warn(&child.place, "the access log cannot be off for one host", "see [log]"),
         target => match log_target(target, context) {
             Some(target) => host.scope.set(&child.place, "access_log", target),
-            None => draft.error(&child.place, unconverted(child), "name a file"),
+            None => draft.error(&child.place, unconverted(child), REMOTE_LOG),
         },
     }
 }
+
+/// What to do with a log that is sent elsewhere, or whose name has a variable.
+pub const REMOTE_LOG: &str = "name a file or the syslog of the machine; see tcp:// in [log]";
 
 pub fn log_target(target: &str, context: &Context) -> Option<String> {
     match target {
         "/dev/stdout" => Some("stdout".into()),
         "/dev/stderr" | "stderr" => Some("stderr".into()),
-        target if target.starts_with("syslog:") => Some("syslog".into()),
+        target if target.starts_with("syslog:server=unix:") => Some("syslog".into()),
+        target if target.starts_with("syslog:") => None,
         target => (!target.contains('$')).then(|| (context.path)(target)),
     }
 }
@@ -843,7 +847,7 @@ fn script_file(child: &Directive, scope: &mut Scope, context: &Context) {
     let names = ["$fastcgi_script_name", "$uri", "$request_uri"];
     let root = names.iter().find_map(|name| value.strip_suffix(name));
     match root {
-        Some("$document_root") => scope.set(&child.place, RUNS_FILES, true),
+        Some("$document_root" | "$realpath_root") => scope.set(&child.place, RUNS_FILES, true),
         Some(root) if root.starts_with('/') && !root.contains('$') => {
             scope.set(&child.place, RUNS_FILES, true);
             scope.set(&child.place, "root", (context.path)(root));
@@ -855,11 +859,12 @@ fn script_file(child: &Directive, scope: &mut Scope, context: &Context) {
 
 /// One file, whatever is requested.
 fn front(child: &Directive, value: &str, scope: &mut Scope) {
-    let (root, name) = match value.strip_prefix("$document_root") {
+    let of_root = value.strip_prefix("$document_root").or_else(|| value.strip_prefix("$realpath_root"));
+    let (root, name) = match of_root {
         Some(path) => (None, path),
         None => value.rfind('/').map_or((None, ""), |at| (Some(&value[..at]), &value[at..])),
     };
-    if !name.starts_with('/') || name.len() == 1 || value.trim_start_matches("$document_root").contains('$') {
+    if !name.starts_with('/') || name.len() == 1 || of_root.unwrap_or(value).contains('$') {
         return;
     }
     scope.set(&child.place, FRONT, name);
@@ -870,7 +875,8 @@ fn front(child: &Directive, value: &str, scope: &mut Scope) {
 
 fn variable(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
     let (name, value) = (child.argument(0), child.argument(1));
-    if OWN_VARIABLES.contains(&name) {
+    let own = OWN_VARIABLES.iter().find(|(own, _)| *own == name);
+    if own.is_some_and(|(_, values)| values.contains(&"*") || values.contains(&value)) {
         return;
     }
     if value.contains('$') {

@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 98] = [
+const DIRECTIVES: [&str; 100] = [
     "user",
     "pid",
     "worker_processes",
@@ -104,6 +104,8 @@ const DIRECTIVES: [&str; 98] = [
     "keepalive",
     "keepalive_time",
     "zone",
+    "map",
+    "set",
 ];
 
 /// What has no effect at the top level.
@@ -123,7 +125,7 @@ pub const OF_TOP: [&str; 12] = [
 ];
 
 /// What has no effect elsewhere, and needs none.
-pub const NEEDLESS: [&str; 63] = [
+pub const NEEDLESS: [&str; 68] = [
     "sendfile",
     "tcp_nopush",
     "tcp_nodelay",
@@ -187,4 +189,9 @@ pub const NEEDLESS: [&str; 63] = [
     "log_format",
     "merge_slashes",
     "server_name_in_redirect",
+    "port_in_redirect",
+    "absolute_redirect",
+    "multi_accept",
+    "accept_mutex",
+    "use",
 ];

@@ -71,6 +71,9 @@ pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draf
         "charset" if first == "off" => scope.set(place, "charset", false),
         "charset" => scope.set(place, "charset", first),
         "default_type" => scope.set(place, "default_type", first),
+        "types" if directive.children().is_empty() => {
+            draft.error(place, "files have their types by their names, also with empty types", "remove it")
+        }
         "types" => {
             for kind in directive.children() {
                 for extension in &kind.arguments {
@@ -160,7 +163,15 @@ pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draf
             }
             None => draft.error(place, unconverted(directive), "write a number and a size"),
         },
+        "real_ip_header" if !is_read(first) => {
+            let what = format!("the address of a client is not read from {first}");
+            draft.error(place, what, TRUSTED);
+        }
         "real_ip_header" | "real_ip_recursive" => {}
+        "set" if directive.argument(1) == "$fastcgi_path_info" => {
+            draft.note(place, "PATH_INFO is set in any case", "nothing to do");
+        }
+        "set" => draft.error(place, unconverted(directive), "write the value where the variable is used"),
         "set_real_ip_from" => trusted(directive, draft),
         name if NEEDLESS.contains(&name) => {}
         _ => return false,
@@ -188,6 +199,14 @@ fn timeout(directive: &Directive, key: &str, draft: &mut Draft) {
         Some(_) => draft.limits.set(&directive.place, "requests", 1),
         None => draft.error(&directive.place, unconverted(directive), "write a time, such as 30s"),
     }
+}
+
+/// What to do where a proxy names the client in another field.
+pub const TRUSTED: &str = "let the proxy send X-Forwarded-For, and write real_ip_header X-Forwarded-For";
+
+/// Whether the address of a client can be read from there.
+fn is_read(header: &str) -> bool {
+    header.eq_ignore_ascii_case("x-forwarded-for") || header == "proxy_protocol"
 }
 
 fn trusted(directive: &Directive, draft: &mut Draft) {

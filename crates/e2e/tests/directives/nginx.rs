@@ -130,7 +130,8 @@ const NGINX: Table = Table {
                    upstream b { ip_hash; server 192.0.2.1; server 192.0.2.2; keepalive_time 1h; }\n\
                    upstream c { random; server 192.0.2.1; server 192.0.2.2; zone c 64k; }\n\
                    upstream d { hash $request_uri; server 192.0.2.1; server 192.0.2.2; }\n\
-                   set_real_ip_from 192.0.2.7;\n gunzip on;\n\
+                   map $http_upgrade $connection_upgrade { default upgrade; '' close; }\n\
+                   set_real_ip_from 192.0.2.7;\n real_ip_header X-Forwarded-For;\n gunzip on;\n\
                    server {\n listen 443 ssl;\n root /srv;\n error_page 404 /none.html;\n ssl_client_certificate /ca.pem;\n ssl_crl /crl.pem;\n\
                    ssl_verify_client optional;\n\
                    location /a/ { proxy_pass http://a; proxy_redirect off; proxy_cookie_path /a /; proxy_cookie_domain a b; proxy_pass_header X-A;\n\
@@ -138,7 +139,7 @@ const NGINX: Table = Table {
                    location /b/ { proxy_pass http://b; satisfy any; allow 192.0.2.1; deny all; }\n location /c/ { proxy_pass http://c; }\n\
                    location /d/ { proxy_pass http://d; }\n location /g/ { grpc_pass grpc://192.0.2.3:50051; }\n\
                    location ~ \\.php$ { fastcgi_pass 192.0.2.4:9000; fastcgi_hide_header X-Powered-By; fastcgi_intercept_errors on;\n\
-                   fastcgi_read_timeout 5s; fastcgi_send_timeout 6s; fastcgi_connect_timeout 7s; }\n\
+                   set $path_info $fastcgi_path_info; fastcgi_read_timeout 5s; fastcgi_send_timeout 6s; fastcgi_connect_timeout 7s; }\n\
                    location = /none.html { internal; }\n }\n}\n",
             rows: &[
                 ("user", Line, "user = \"daemon\""),
@@ -150,6 +151,9 @@ const NGINX: Table = Table {
                 ("keepalive_time", Says, "note: keepalive_time: connections are kept in any case"),
                 ("zone", Says, "note: zone: connections are kept in any case"),
                 ("set_real_ip_from", Line, "trusted_proxies = [\"192.0.2.7\"]"),
+                ("map", Says, "note: upgrades are passed in any case"),
+                ("set", Says, "note: PATH_INFO is set in any case"),
+                ("real_ip_header", Line, "trusted_proxies = [\"192.0.2.7\"]"),
                 ("gunzip", Line, "gunzip = true"),
                 ("ssl_client_certificate", Line, "client_ca = \"/ca.pem\""),
                 ("ssl_crl", Line, "client_crl = \"/crl.pem\""),
@@ -260,8 +264,12 @@ const NGINX: Table = Table {
                 "reset_timedout_connection",
                 "log_format",
                 "merge_slashes",
+                "port_in_redirect",
+                "absolute_redirect",
+                "multi_accept",
+                "accept_mutex",
+                "use",
                 "server_name_in_redirect",
-                "real_ip_header",
                 "real_ip_recursive",
             ],
             argument: " on;",
