@@ -1631,3 +1631,40 @@ fn reads_the_snippets_of_debian_for_one_site() {
         );
     }
 }
+
+#[test]
+fn fields_of_caddy_that_the_server_sets_have_keys_of_their_own() {
+    let site = |directive: &str| format!("http://a.org {{\n root * /srv\n {directive}\n file_server\n}}");
+    for (directive, expected) in [
+        ("header -Server", &["server_header = false"][..]),
+        ("header {\n -Server\n }", &["server_header = false"]),
+        ("header Server own", &["server_header = \"own\""]),
+        (
+            "reverse_proxy /a/* h:81 {\n header_down -Server\n }",
+            &["path = \"/a/\"", "proxy = \"http://proxy\""],
+        ),
+        (
+            "reverse_proxy https://h {\n header_up Host {upstream_hostport}\n }",
+            &["path = \"/\"", "proxy_host = \"h:443\"", "proxy = \"https://proxy\""],
+        ),
+        (
+            "reverse_proxy h:81 {\n header_up Host {http.reverse_proxy.upstream.hostport}\n }",
+            &["proxy_host = \"h:81\""],
+        ),
+        (
+            "handle_path /api/* {\n reverse_proxy h:81\n }",
+            &["path = \"/api/\"", "path = \"/api\"", "redirect = \"/api/$query\"", "status = 308"],
+        ),
+    ] {
+        check(Web::Caddy, &[(&site(directive), expected)]);
+    }
+    refuse(
+        Web::Caddy,
+        &[
+            (&site("header Content-Type text/plain"), 3, "Content-Type text/plain"),
+            (&site("reverse_proxy h:81 {\n header_down -Location\n }"), 4, "header_down -Location"),
+            (&site("reverse_proxy h:81 i:81 {\n header_up Host {upstream_hostport}\n }"), 4, "one Host"),
+            (&site("reverse_proxy h:81 {\n header_up Host {labels.1}\n }"), 4, "header_up Host"),
+        ],
+    );
+}

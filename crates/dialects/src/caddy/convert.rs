@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use site::config::own_field;
+
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::Value;
@@ -207,6 +209,8 @@ struct Proxy {
     application: Scope,
     /// The keys of the route.
     route: Scope,
+    /// The place where the field Host gets the address of the upstream.
+    host_of_upstream: Option<Place>,
     targets: Vec<String>,
     health: Vec<(String, Value)>,
     is_tls: bool,
@@ -626,7 +630,8 @@ impl Site<'_> {
         for option in child.children() {
             self.proxy_option(option, paths, &mut proxy, host);
         }
-        let Proxy { mut application, mut route, targets, health, mut is_tls, is_fastcgi } = proxy;
+        let Proxy { mut application, mut route, host_of_upstream, targets, health, mut is_tls, is_fastcgi } =
+            proxy;
         let mut addresses = Vec::new();
         for target in &targets {
             is_tls |= target.starts_with("https://");
@@ -637,6 +642,14 @@ impl Site<'_> {
             match upstream(target) {
                 Some(address) => addresses.push(address),
                 None => return self.draft.error(place, unconverted(child), "write an address and a port"),
+            }
+        }
+        if let Some(place) = host_of_upstream {
+            match addresses.as_slice() {
+                [address] if !address.starts_with("unix:") => {
+                    route.set(&place, "proxy_host", address.as_str())
+                }
+                _ => self.draft.error(&place, "an upstream with several addresses has one Host", "write it"),
             }
         }
         match addresses.len() {
@@ -688,6 +701,9 @@ impl Site<'_> {
             "health_timeout" => health("timeout", value.into()),
             "fail_duration" => health("pause", value.into()),
             "max_fails" => health("failures", value.parse::<i64>().unwrap_or(1).into()),
+            "header_up" if option.argument(0).eq_ignore_ascii_case("host") && is_upstream_address(option) => {
+                proxy.host_of_upstream = Some(place.clone());
+            }
             "header_up" => upstream_field(option, &mut proxy.route, self.draft),
             "header_down" => self.header(option, paths, host),
             "transport" => self.transport(option, proxy),
@@ -772,12 +788,35 @@ impl Site<'_> {
             Some(name) => (name.to_owned(), Value::Flag(false)),
             None => (name.trim_start_matches('?').to_owned(), Value::from(value)),
         };
+        if let Some(instead) = own_field(name.trim_start_matches('+')) {
+            return self.own_field(field, &name, value, instead, paths);
+        }
         self.each(paths, place, host, |scope| match name.as_str() {
             "Cache-Control" if value != Value::Flag(false) => {
                 scope.set(place, "cache_control", value.clone())
             }
             _ => scope.pair(place, "headers", &name, value.clone()),
         });
+    }
+
+    /// A field that only the server sets. Upstreams never set Server and Date.
+    fn own_field(&mut self, field: &Directive, name: &str, value: Value, instead: &str, paths: &[String]) {
+        let place = &field.place;
+        match name.to_ascii_lowercase().as_str() {
+            "server" | "date" if field.name == "header_down" => {
+                self.draft.note(
+                    place,
+                    format!("the field {name} of an upstream is never passed"),
+                    "nothing to do",
+                );
+            }
+            "server" if paths.is_empty() => {
+                self.draft.top.set(place, "server_header", value);
+                self.draft.note(place, "the field Server is the same for all hosts", "see server_header");
+            }
+            "server" => self.draft.warn(place, "the field Server is the same for all paths", instead),
+            _ => self.draft.error(place, unconverted(field), instead),
+        }
     }
 
     fn tls(&mut self, child: &Directive, host: &mut Host) {
@@ -850,6 +889,7 @@ impl Site<'_> {
 }
 
 fn finish(host: &mut Host) {
+    host.redirect_to_folders(308);
     let ways = ["proxy", "redirect", "rewrite", "return"];
     for route in &mut host.routes {
         if ways.iter().any(|way| route.get(way).is_some()) {
@@ -892,6 +932,13 @@ fn upstream(text: &str) -> Option<String> {
     Some(if has_port { rest } else { format!("{rest}:{}", if scheme == "https" { 443 } else { 80 }) })
 }
 
+/// `{upstream_hostport}`
+fn is_upstream_address(option: &Directive) -> bool {
+    let value = option.argument(1);
+    let value = value.trim_start_matches("{http.reverse_proxy.").trim_matches(['{', '}']);
+    matches!(value, "upstream_hostport" | "upstream.hostport")
+}
+
 fn upstream_field(option: &Directive, own: &mut Scope, draft: &mut Draft) {
     let (name, value) = (option.argument(0), option.argument(1));
     let lower = name.to_ascii_lowercase();
@@ -900,6 +947,9 @@ fn upstream_field(option: &Directive, own: &mut Scope, draft: &mut Draft) {
         _ if matches!(lower.as_str(), "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host") => {}
         _ if name.starts_with(['+', '?', '>']) || option.arguments.len() > 2 || name.contains('*') => {
             draft.error(&option.place, unconverted(option), "see proxy_headers");
+        }
+        _ if lower.trim_start_matches('-') == "host" && (value.contains('{') || lower.starts_with('-')) => {
+            draft.error(&option.place, unconverted(option), "see proxy_host");
         }
         value if value.contains('{') => {
             // The client could otherwise say what Caddy said.
