@@ -1450,6 +1450,26 @@ fn hidden_fields_leave_those_of_the_server() {
 }
 
 #[test]
+fn what_has_fields_has_none_of_those_around_it() {
+    let text = "http { add_header X-A b; server { root /srv; add_header X-C d; location /a/ { add_header X-E f; } } \
+                server { server_name b.org; root /srv; location /b/ { add_header X-E f; } } }";
+    check(
+        Web::Nginx,
+        &[(
+            text,
+            &[
+                "headers = { X-A = \"b\" }",
+                "headers = { X-C = \"d\", X-A = false }",
+                "path = \"/a/\"",
+                "headers = { X-E = \"f\", X-C = false, X-A = false }",
+                "path = \"/b/\"",
+                "headers = { X-E = \"f\", X-A = false }",
+            ],
+        )],
+    );
+}
+
+#[test]
 fn expires_and_a_field_of_its_own_make_one_cache_control() {
     check_routes(&[
         (
@@ -1537,9 +1557,18 @@ fn the_path_of_a_url_replaces_that_of_its_location() {
     ] {
         check_routes(&[(&proxy(location, path), &format!("root = \"/srv\"; {expected}"))]);
     }
+    check_routes(&[(
+        "root /srv; location /a/ { rewrite ^/a/(.*)$ /$1 break; proxy_pass http://127.0.0.1:81; proxy_set_header Host $host; }",
+        &format!("root = \"/srv\"; path = \"/a/\"; proxy = \"http://http/\"; {redirect}"),
+    )]);
     refuse(
         Web::Nginx,
         &[
+            (
+                "server { location /a/ { proxy_pass http://127.0.0.1:81;\nrewrite ^/b$ /c last; } }",
+                2,
+                "rewrite ^/b$",
+            ),
             (&format!("server {{\n{} }}", proxy("/a/", "/b")), 2, "/b would be written against"),
             (&format!("server {{\n{} }}", proxy("~ \\.x$", "/b")), 2, "is no prefix"),
         ],

@@ -20,6 +20,12 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
     {
         lift(host);
     }
+    let top = draft.top.clone();
+    for scope in std::iter::once(&mut host.scope).chain(&mut host.routes) {
+        if scope.pairs("headers").iter().any(|(_, value)| *value != Value::Flag(false)) {
+            without_fields(scope, &top, draft);
+        }
+    }
     folders_alone(host, draft);
     without_root(host, draft);
     cache_control(host, draft);
@@ -60,6 +66,26 @@ fn has_any(route: &Scope, names: &[&str]) -> bool {
 
 fn is_upstream(route: &Scope) -> bool {
     has_any(route, &["proxy", "application", "interpreter"])
+}
+
+pub fn has_field(scope: &Scope, name: &str) -> bool {
+    scope.pairs("headers").iter().any(|(own, _)| own.trim_start_matches('+').eq_ignore_ascii_case(name))
+}
+
+/// What has `add_header` has none of the fields around it.
+pub fn without_fields(scope: &mut Scope, outer: &Scope, draft: &mut Draft) {
+    let place = place(scope);
+    let names = outer.pairs("headers").iter().map(|(name, _)| name.trim_start_matches('+'));
+    for name in names {
+        if has_field(scope, name) {
+            continue;
+        }
+        scope.pair(&place, "headers", name, false);
+        if is_upstream(scope) {
+            let what = format!("the field {name} of the upstream is removed with that of the server");
+            draft.warn(&place, what, "write it in this location, too");
+        }
+    }
 }
 
 /// Nothing but settings that a host can have, too.
@@ -201,9 +227,7 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
     }
     for (name, _) in root.pairs("headers").iter().filter(|(_, value)| *value != Value::Flag(false)) {
         let name = name.trim_start_matches('+');
-        let has =
-            |scope: &Scope| scope.pairs("headers").iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
-        if has(route) {
+        if has_field(route, name) {
             continue;
         }
         let inherited = server

@@ -5,7 +5,7 @@ use crate::regex;
 use crate::tree::{Directive, Place};
 use site::config::own_field;
 
-use super::inherit::is_plain;
+use super::inherit::{has_field, is_plain, without_fields};
 use super::settings::{Context, setting, template};
 use super::upstreams::{application, duration, unconverted};
 
@@ -271,6 +271,26 @@ fn rewrite(child: &Directive, host: &mut Host, context: &Context, draft: &mut Dr
     }
 }
 
+/// `rewrite ^/a/(.*)$ /b/$1 break` in front of `proxy_pass`, which replaces the location by the path of a URL.
+fn rewritten_url(child: &Directive, patterns: &[String], scope: &mut Scope, draft: &mut Draft) {
+    let place = &child.place;
+    let path =
+        child.argument(1).strip_suffix("$1").filter(|path| path.starts_with('/') && path.ends_with('/'));
+    let is_location = |prefix: String| patterns.first().is_some_and(|pattern| *pattern == prefix);
+    let url = scope.text("proxy").filter(|_| scope.get("proxy_path").is_some()).map(str::to_owned);
+    match (path, url) {
+        (Some(path), Some(url))
+            if child.argument(2) == "break"
+                && !path.contains('$')
+                && regex::prefix(child.argument(0)).is_some_and(is_location) =>
+        {
+            scope.remove("proxy_path");
+            scope.set(place, "proxy", format!("{url}{path}"));
+        }
+        _ => draft.error(place, unconverted(child), "write the path in the URL of proxy_pass"),
+    }
+}
+
 /// `if` of a server: the ways to one name and to HTTPS.
 fn condition(child: &Directive, host: &mut Host, draft: &mut Draft) {
     let text = child.arguments.join(" ");
@@ -368,7 +388,7 @@ fn location(
     }
     let Some(mut patterns) = patterns(child, outer, draft) else { return };
     let mut scope = Scope::new(child.place.line);
-    let mut inner_locations = Vec::new();
+    let (mut inner_locations, mut rewrites) = (Vec::new(), Vec::new());
     let mut is_internal = false;
     for inner in child.children() {
         let place = &inner.place;
@@ -378,7 +398,7 @@ fn location(
             "alias" => scope.set(place, "alias", (context.path)(first)),
             "try_files" => try_files(inner, &mut scope, named, draft),
             "return" => respond(inner, &mut scope, context, draft),
-            "rewrite" => rewrite(inner, host, context, draft),
+            "rewrite" => rewrites.push(inner),
             "proxy_pass" => proxy_pass(inner, &mut scope, context, draft),
             "grpc_pass" => upstream(inner, "http", &mut scope, context, draft),
             "fastcgi_pass" => upstream(inner, "fastcgi", &mut scope, context, draft),
@@ -413,6 +433,12 @@ fn location(
             }
             _ if setting(inner, &mut scope, context, draft) => {}
             _ => draft.error(place, unconverted(inner), "remove it, or find its like in the manual"),
+        }
+    }
+    for inner in rewrites {
+        match scope.responds() || scope.get("interpreter").is_some() {
+            true => rewritten_url(inner, &patterns, &mut scope, draft),
+            false => rewrite(inner, host, context, draft),
         }
     }
     if is_internal {
@@ -683,16 +709,7 @@ fn fields(scope: &mut Scope, host: &Host, draft: &mut Draft) {
     let hidden = scope.pairs(HIDDEN).to_vec();
     scope.remove(HIDDEN);
     if !scope.pairs("headers").is_empty() {
-        let names = host.scope.pairs("headers").iter().map(|(name, _)| name.trim_start_matches('+'));
-        for name in names {
-            if !has_field(scope, name) {
-                scope.pair(&place, "headers", name, false);
-                if ["proxy", "interpreter", "application"].iter().any(|way| scope.get(way).is_some()) {
-                    let what = format!("the field {name} of the upstream is removed with that of the server");
-                    draft.warn(&place, what, "write it in this location, too");
-                }
-            }
-        }
+        without_fields(scope, &host.scope, draft);
     }
     for (name, value) in hidden {
         // What is added in nginx is added behind what is hidden.
@@ -707,10 +724,6 @@ fn fields(scope: &mut Scope, host: &Host, draft: &mut Draft) {
     for (name, value) in hidden {
         scope.pair(&place, "headers", &name, value);
     }
-}
-
-fn has_field(scope: &Scope, name: &str) -> bool {
-    scope.pairs("headers").iter().any(|(own, _)| own.trim_start_matches('+').eq_ignore_ascii_case(name))
 }
 
 fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: &mut Draft) {
