@@ -1407,6 +1407,17 @@ fn a_location_has_nothing_of_the_location_of_all_paths() {
              path = \"*.css\"; cache_control = \"max-age=3600\"; fallback = false; path = \"/a\"; return = 410; \
              path = \"/b/\"; etag = \"off\"",
         ),
+        // The try_files of a server is for paths without a location.
+        (
+            "root /srv; try_files $uri /a; location /b/ { etag off; }",
+            "root = \"/srv\"; path = \"/\"; fallback = \"/a\"; fallback_for = \"all\"; index = []; listing = false; \
+             path = \"/b/\"; etag = \"off\"",
+        ),
+        ("root /srv; try_files $uri $uri/ /a; location / { }", "root = \"/srv\""),
+        (
+            "root /srv; location /a/ { try_files $uri =404; } location ~ \\.b$ { try_files $uri =404; etag off; }",
+            "root = \"/srv\"; path = \"/a/\"; index = []; listing = false; path = \"*.b\"; etag = \"off\"",
+        ),
         // The host has what its only location has.
         (
             "root /srv; add_header X-A b; location / { root /www; autoindex on; deny all; add_header X-C d; }",
@@ -1510,7 +1521,7 @@ fn an_upstream_runs_the_script_that_a_location_names() {
         ),
         (
             &symfony,
-            "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; index = []; \
+            "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; index = []; listing = false; \
              path = \"/index.php\"; interpreter = \"fastcgi\"; fallback = false; \
              path = \"/index.php/\"; interpreter = \"fastcgi\"; path = \"*.php\"; return = 404",
         ),
@@ -1695,5 +1706,29 @@ fn fields_of_caddy_that_the_server_sets_have_keys_of_their_own() {
             (&site("reverse_proxy h:81 i:81 {\n header_up Host {upstream_hostport}\n }"), 4, "one Host"),
             (&site("reverse_proxy h:81 {\n header_up Host {labels.1}\n }"), 4, "header_up Host"),
         ],
+    );
+}
+
+#[test]
+fn a_route_has_one_response() {
+    check_routes(&[
+        (
+            "root /srv; location /a/ { proxy_pass http://127.0.0.1:81; return 404; } location /b/ { alias /c/; return 302 /d; }",
+            "root = \"/srv\"; path = \"/a/\"; return = 404; path = \"/b/\"; redirect = \"/d\"; status = 302",
+        ),
+        (
+            "location / { root /srv; location /a/ { alias /b/; } }",
+            "path = \"/a/\"; alias = \"/b\"; path = \"/\"; root = \"/srv\"",
+        ),
+        ("root /srv; location /a/ { root /b; return 404; }", "root = \"/srv\"; path = \"/a/\"; return = 404"),
+        ("index a;", "index = [\"a\"]; path = \"/\"; return = 404"),
+    ]);
+    refuse(
+        Web::Nginx,
+        &[(
+            "server { root /srv; rewrite ^/a/(.*)$ /b/$1 last;\nlocation /a/ { proxy_pass http://127.0.0.1:81; } }",
+            1,
+            "/a/ has rewrite and proxy at once",
+        )],
     );
 }

@@ -8,7 +8,7 @@ use crate::draft::{Draft, Host, Scope};
 use crate::tree::Place;
 
 /// What a route responds with, if it sends no files.
-const WAYS: [&str; 5] = ["proxy", "redirect", "rewrite", "return", "application"];
+const WAYS: [&str; 5] = ["return", "redirect", "rewrite", "proxy", "application"];
 /// A key of a location that has `expires off`. It is no key of a route.
 pub const NEVER_EXPIRES: &str = "expires off";
 
@@ -26,12 +26,16 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
             without_fields(scope, &top, draft);
         }
     }
+    one_response(host, draft);
     folders_alone(host, draft);
     without_root(host, draft);
     cache_control(host, draft);
     let outers: Vec<Scope> = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
     let server = [&host.scope, &draft.top].map(Scope::clone);
     for route in &mut host.routes {
+        if !may_be_folder(path(route)) {
+            ["index", "listing"].iter().for_each(|name| route.remove(name));
+        }
         // The name of a fallback is no index file.
         if let Some(index) = server.iter().find_map(|scope| scope.get("index"))
             && route.text("fallback").is_some()
@@ -39,7 +43,7 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
         {
             route.set(&place(route), "index", index.clone());
         }
-        no_fallback(route, &outers, &server[0]);
+        no_fallback(route, &outers);
         if let Some(root) = outers.iter().find(|outer| outer.text("path") == Some("/"))
             && !is_prefix(route)
         {
@@ -70,6 +74,12 @@ fn is_upstream(route: &Scope) -> bool {
 
 pub fn has_field(scope: &Scope, name: &str) -> bool {
     scope.pairs("headers").iter().any(|(own, _)| own.trim_start_matches('+').eq_ignore_ascii_case(name))
+}
+
+/// Whether a folder can have a path of this pattern, as it is written usually.
+fn may_be_folder(pattern: &str) -> bool {
+    let name = pattern.rsplit('/').next().unwrap_or_default();
+    !name.contains('.') || name.ends_with(['.', '*'])
 }
 
 /// What has `add_header` has none of the fields around it.
@@ -138,10 +148,35 @@ fn folders_alone(host: &mut Host, draft: &mut Draft) {
     }
 }
 
+/// Reports a route that several directives respond for, such as a rewrite and a proxy.
+fn one_response(host: &mut Host, draft: &mut Draft) {
+    for route in &mut host.routes {
+        let own: Vec<&str> = WAYS.into_iter().filter(|way| route.get(way).is_some()).collect();
+        if own.len() > 1 {
+            let what = format!("{} has {} at once", path(route), own.join(" and "));
+            draft.error(&place(route), what, "decide for one of them");
+            own[1..].iter().for_each(|way| route.remove(way));
+        }
+        let needless: &[&str] = match (own.is_empty(), route.get("alias").is_some()) {
+            (false, _) => &["root", "alias", "interpreter"],
+            (true, true) => &["root"],
+            (true, false) => &[],
+        };
+        needless.iter().for_each(|name| route.remove(name));
+    }
+}
+
 /// nginx has a folder of its own where no root is set. Here is none.
 fn without_root(host: &mut Host, draft: &mut Draft) {
     if host.scope.get("root").is_some() {
         return;
+    }
+    if host.routes.is_empty() && !host.is_to_https {
+        let place = place(&host.scope);
+        draft.warn(&place, "a server has no root", "the response is 404; write root in the server");
+        host.route("/", &place).set(&place, "return", 404);
+        host.scope.remove("fallback");
+        host.scope.remove("fallback_for");
     }
     let roots: Vec<String> = host
         .routes
@@ -178,10 +213,10 @@ fn below(pattern: &str, prefix: &str) -> bool {
         || prefix == "/"
 }
 
-/// `try_files` is for the location that has it, and in a server for the paths without a location.
-fn no_fallback(route: &mut Scope, outers: &[Scope], server: &Scope) {
+/// `try_files` is for the location that has it.
+fn no_fallback(route: &mut Scope, outers: &[Scope]) {
     let ends = |outer: &Scope| outer.get("fallback").is_some() && below(path(route), path(outer));
-    let is_around = server.get("fallback").is_some() || (!is_prefix(route) && outers.iter().any(ends));
+    let is_around = !is_prefix(route) && outers.iter().any(ends);
     if is_around && route.get("fallback").is_none() && !has_any(route, &WAYS) && !is_closed(route) {
         route.set(&place(route), "fallback", false);
     }
@@ -212,8 +247,7 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
         ("symlinks", "follow".into()),
         ("max_body", (1_i64 << 20).into()),
     ];
-    let may_be_folder = !path(route).rsplit('/').next().unwrap_or_default().contains('.')
-        || path(route).ends_with(['.', '*']);
+    let may_be_folder = may_be_folder(path(route));
     let sends_no_files = has_any(route, &["proxy", "application"]);
     for (name, default) in defaults {
         let is_needless = match name {

@@ -66,6 +66,8 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     let named: Vec<&Directive> =
         directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
     let mut locations = Vec::new();
+    // A server's `try_files` is for paths without a location.
+    let mut without_location = Scope::new(directive.place.line);
     let mut returns = false;
     for child in directive.children() {
         match child.name.as_str() {
@@ -88,11 +90,7 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
                     "see [http2], [log] and [tls]",
                 );
             }
-            "try_files" => {
-                let mut scope = std::mem::take(&mut host.scope);
-                try_files(child, &mut scope, &named, draft);
-                host.scope = scope;
-            }
+            "try_files" => try_files(child, &mut without_location, &named, draft),
             _ if setting(child, &mut host.scope, &context, draft) => {}
             _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),
         }
@@ -101,6 +99,12 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         for child in locations.drain(..) {
             draft.note(&child.place, "the server returns before its locations", "it has no effect");
         }
+    }
+    let is_of_all = |child: &&Directive| {
+        child.arguments.last().is_some_and(|path| path == "/") && child.argument(0) != "="
+    };
+    if !returns && !without_location.is_empty() && !locations.iter().any(is_of_all) {
+        host.route("/", &directive.place).inherit(&without_location);
     }
     for child in locations {
         location(child, &mut host, &context, &named, None, draft);
@@ -357,7 +361,11 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
             found
         }
         _ => {
-            draft.error(place, unconverted(child), "write a prefix that begins with a slash");
+            draft.error(
+                place,
+                unconverted(child),
+                "write a prefix that begins with a slash, without * ? [ ] { }",
+            );
             None
         }
     }
@@ -574,6 +582,12 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
         scope.rules.push(rule);
     }
     fields(&mut scope, host, draft);
+    if scope.get("redirect").is_some() || scope.get("return").is_some() {
+        // A return precedes what would respond otherwise.
+        const OTHERS: [&str; 8] =
+            ["proxy", "proxy_path", "interpreter", "alias", "root", "fallback", "fallback_for", FRONT];
+        OTHERS.iter().for_each(|name| scope.remove(name));
+    }
     let front = scope.text(FRONT).map(str::to_owned);
     let runs_files = scope.get(RUNS_FILES).is_some();
     [FRONT, RUNS_FILES].iter().for_each(|name| scope.remove(name));
@@ -742,7 +756,7 @@ fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: 
         if status != "404" {
             draft.warn(place, format!("a missing file has the status 404, not {status}"), "nothing to do");
         }
-        return;
+        return no_folders(before, place, scope);
     }
     let target = if last.starts_with('@') {
         let location = named.iter().find(|location| location.argument(0) == last);
@@ -769,9 +783,14 @@ fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: 
     let fallback = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     scope.set(place, "fallback", fallback);
     scope.set(place, "fallback_for", "all");
-    // The fallback is for folders, too.
+    no_folders(before, place, scope);
+}
+
+/// Without `$uri/`, a folder is no file: it has neither an index file nor a listing.
+fn no_folders(before: &[String], place: &Place, scope: &mut Scope) {
     if !before.iter().any(|part| part == "$uri/") {
         scope.set(place, "index", Vec::<String>::new());
+        scope.set(place, "listing", false);
     }
 }
 
