@@ -119,3 +119,16 @@ fn what_is_too_much_is_refused_with_its_line() {
         assert!(is_there, "{dialect:?}: line {line}, {part}: {first:?}");
     }
 }
+
+/// Each pattern is written for each prefix.
+#[test]
+fn a_proxy_with_many_patterns_is_refused_soon() {
+    let many = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+    let text = format!(
+        "Listen 80\nProxyPass / http://192.0.2.1/\n{}{}",
+        many(2000, &|at| format!("<Location /{at}>\n</Location>\n")),
+        many(2000, &|at| format!("<LocationMatch \\.{at}$>\n</LocationMatch>\n")),
+    );
+    let conversion = convert(Dialect::Web(Web::Apache), text);
+    assert!(errors(&conversion).iter().any(|(_, what)| what.contains("1000 routes of a host")));
+}

@@ -1036,6 +1036,25 @@ fn apache_passes_on_every_path_of_a_proxy() {
             "ProxyPass / http://192.0.2.1:81/\n<LocationMatch \"\\.x$\">\nRequire ip 10\n</LocationMatch>",
             &["path = \"*.x\"", "proxy = \"http://http\"", "then = \"deny\""],
         ),
+        (
+            "ProxyPass /gone !\nProxyPass /a/ http://192.0.2.1:81/b/\nProxyPass / http://192.0.2.1:82/\nRedirect 404 /gone\n\
+             <LocationMatch \"\\.x$\">\nRequire ip 10\n</LocationMatch>",
+            &[
+                "path = \"/a/**/*.x\"",
+                "",
+                "[[host.route.rule]]",
+                "path = \"/gone/**/*.x\"",
+                "",
+                "[[host.route.rule]]",
+                "path = \"*.x\"",
+                "proxy = \"http://http-2\"",
+            ],
+        ),
+        // A path within a proxy is no exception from it.
+        (
+            "ProxyPass /a/ http://192.0.2.1:81/b/\n<LocationMatch \"^/a/x$\">\nRequire ip 10\n</LocationMatch>",
+            &["path = \"/a/x\"", "proxy = \"http://http/b/x\""],
+        ),
         // What is excepted has its files, and those who may have them.
         (
             "ProxyPass /own !\nProxyPass / http://192.0.2.1:81/\n<Directory /srv/own>\nRequire ip 10\n</Directory>",

@@ -4,12 +4,14 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use e2e::device::{self, bounded, example, page};
+use e2e::upstream::upstream;
 use e2e::{
     BackgroundProcess, Folder, Rows, Server, Site, TIMEOUT, command, debian_package, free_port, is_root,
     path_of, wait_until,
@@ -134,6 +136,80 @@ fn converted_configurations_are_served() {
             rows.check(format!("{name} {path}"), get(path).0 >= 400, true);
         }
         rows.check(format!("{name} denied"), get("/a.bak").0, 403);
+    }
+}
+
+/// A path, the status, and a part of the content or of `Location`.
+type Expected<'t> = (&'t str, u16, &'t str);
+
+/// What Apache and lighttpd do with paths that look like others.
+#[test]
+fn converted_paths_are_those_of_the_original() {
+    let address = upstream(|mut stream, head| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let text = format!("upstream {path}");
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}", text.len())
+    });
+    let shared = "Listen 127.0.0.1:0\n<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:HOME/none.sock|fcgi://localhost\"\n\
+                  </FilesMatch>\nScriptAlias /cgi-bin/ HOME/www/cgi-bin/\nDocumentRoot HOME/www\n";
+    let apache = |text: &str| format!("{shared}{}", text.replace("http://UPSTREAM", &address));
+    let rows_of: &[(&str, String, &[Expected])] = &[
+        (
+            "apache",
+            apache("ProxyPass /own !\nProxyPass /gone !\nProxyPass /x http://UPSTREAM/y\nProxyPass / http://UPSTREAM/\n<Location /far>\nRequire ip 192.0.2.1\n</Location>\nRedirect 404 /gone\n"),
+            &[
+                ("/", 200, "upstream /"),
+                ("/index.php", 200, "upstream /index.php"),
+                ("/cgi-bin/env", 200, "upstream /cgi-bin/env"),
+                ("/x", 200, "upstream /y"),
+                ("/x/a", 200, "upstream /y/a"),
+                ("/far/x", 403, ""),
+                ("/own/x", 200, "own"),
+                ("/gone", 404, ""),
+                ("/gone/index.php", 404, ""),
+            ],
+        ),
+        (
+            "apache",
+            apache("RedirectMatch ^/$ /near/\nProxyPass /a http://UPSTREAM\n<Files x.txt>\nRequire all denied\n</Files>\n"),
+            &[
+                ("/", 302, "/near/"),
+                ("/near/x", 200, "near"),
+                ("/a/b?c", 200, "upstream /b?c"),
+                ("/x.txt", 403, ""),
+                ("/near/x.txt", 403, ""),
+            ],
+        ),
+        (
+            "lighttpd",
+            "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\nindex-file.names = ( \"index.html\" )\n\
+             static-file.exclude-extensions = ( \".sh\" )\n$HTTP[\"url\"] =^ \"/cgi-bin/\" { cgi.assign = ( \"\" => \"\" ) }\n\
+             url.redirect = ( \"^/old/(.*)\" => \"/new/$1\", \"^/app/$\" => \"/near/\" )\nauth.backend = \"htpasswd\"\n\
+             auth.backend.htpasswd.userfile = \"HOME/users\"\n\
+             $HTTP[\"url\"] =~ \"^/far/\" { auth.require = ( \"\" => ( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" ) ) }\n"
+                .to_owned(),
+            &[
+                ("/", 200, "page"),
+                ("/far/x", 401, ""),
+                ("/cgi-bin/t.sh", 200, "GATEWAY_INTERFACE"),
+                ("/t.sh", 403, ""),
+                ("/old/a?b", 301, "/new/a?b"),
+                ("/app/", 301, "/near/"),
+                ("/app/x", 404, ""),
+            ],
+        ),
+    ];
+    let mut rows = Rows::new();
+    for (name, text, expected) in rows_of {
+        let site = site().file("own/x", "own").file("near/x.txt", "denied").file("t.sh", "source");
+        let site = site.script("cgi-bin/env", SCRIPT).script("cgi-bin/t.sh", SCRIPT);
+        let server = serve(site, name, text, if is_root() { "user = \"root\"\n" } else { "" });
+        for (path, status, part) in *expected {
+            let response = server.get(path);
+            let text = format!("{} {}", response.field("location").unwrap_or_default(), response.text());
+            rows.check(format!("{name} {path}"), response.status, *status);
+            rows.holds(format!("{name} {path}: {part}"), &text, text.contains(part));
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use super::read::Reader;
 
 /// Folders in which files `.htaccess` are looked for.
 const MAX_FOLDERS: usize = 20_000;
+/// So many routes of a host are refused in any case.
+const TOO_MANY_ROUTES: usize = 2000;
 
 pub struct World<'w, 'r> {
     pub disk: &'w dyn Disk,
@@ -401,8 +403,13 @@ impl<'s> Site<'s> {
         // Longer prefixes come first: so do the patterns within them.
         let all: BTreeSet<&String> = urls.iter().chain(&self.redirects).collect();
         let all: Vec<String> = all.into_iter().rev().cloned().collect();
-        for url in all.iter().filter(|url| !passes_all || *url != "/") {
-            self.scripts(url, draft);
+        for url in all
+            .iter()
+            .filter(|url| !passes_all || !self.is_passed(url) && *url != "/")
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            self.scripts(&url, draft);
         }
         for url in &urls {
             self.prefix(url, draft);
@@ -415,9 +422,7 @@ impl<'s> Site<'s> {
             }
         }
         self.pass_within(&own);
-        if passes_all {
-            self.pass_patterns(&own, draft);
-        }
+        self.pass_patterns(draft);
         // The path of a prefix without its slash has the fields of the prefix.
         let fields: Vec<(String, Value)> = self
             .host
@@ -494,16 +499,21 @@ impl<'s> Site<'s> {
         exceptions.map(|(url, _)| paths::prefix(url)).filter(|url| !self.is_passed(url)).collect()
     }
 
+    /// The prefixes that routes have, the longest last.
+    fn prefixes(&self) -> Vec<String> {
+        let paths = self.host.routes.iter().filter_map(|route| route.text("path"));
+        let mut prefixes: Vec<String> = paths.filter(|path| path.ends_with('/')).map(str::to_owned).collect();
+        sort::by_key(&mut prefixes, String::len);
+        prefixes
+    }
+
     /// Gives the prefixes within one that is passed on its upstream or its redirect.
     fn pass_within(&mut self, own: &[String]) {
-        let mut prefixes: Vec<String> =
-            self.host.routes.iter().filter_map(|route| route.text("path")).map(str::to_owned).collect();
-        prefixes.retain(|path| path.ends_with('/'));
-        sort::by_key(&mut prefixes, String::len);
-        for path in &prefixes {
+        let prefixes = self.prefixes();
+        for path in prefixes.iter().filter(|path| !own.contains(path)) {
             let place = &Place::at(1);
             let around = prefixes.iter().rfind(|outer| path.starts_with(outer.as_str()) && *outer != path);
-            let Some(around) = around.filter(|_| !own.contains(path)) else { continue };
+            let Some(around) = around else { continue };
             let outer = self.host.route(around, place).clone();
             let route = self.host.route(path, place);
             if !route.responds() && route.get("alias").is_none() && passes_on(&outer) {
@@ -512,32 +522,46 @@ impl<'s> Site<'s> {
         }
     }
 
-    /// Gives the patterns of a host that passes everything on its upstream or its redirect.
-    fn pass_patterns(&mut self, own: &[String], draft: &mut Draft) {
-        let Some(outer) = root(&self.host).filter(|outer| passes_on(outer)).cloned() else { return };
+    /// Gives the other patterns what the prefix around them is passed on to. A pattern with wildcards gets that of the
+    /// prefix itself, but for the prefix of everything.
+    fn pass_patterns(&mut self, draft: &mut Draft) {
+        let prefixes = self.prefixes();
+        let is_prefix = |route: &&Scope| route.text("path").is_some_and(|path| path.ends_with('/'));
+        let outers: Vec<Scope> = self.host.routes.iter().filter(is_prefix).cloned().collect();
         let mut all = Vec::new();
         for mut route in std::mem::take(&mut self.host.routes) {
             let path = route.text("path").unwrap_or_default().to_owned();
-            let is_own = own.iter().any(|url| path.starts_with(url));
-            if path.ends_with('/') || route.responds() || is_own || route.get("root").is_some() {
+            let is_glob = path.contains(['*', '?']);
+            let folder = if is_glob { path.clone() } else { format!("{path}/") };
+            let around =
+                prefixes.iter().rfind(|outer| folder.starts_with(outer.as_str()) || is_glob && *outer == "/");
+            let outer =
+                around.and_then(|around| outers.iter().find(|outer| outer.text("path") == Some(around)));
+            let has_own = path.ends_with('/') || route.responds() || route.get("root").is_some();
+            let (Some(around), Some(outer)) = (around, outer.filter(|outer| !has_own && passes_on(outer)))
+            else {
+                all.push(route);
+                continue;
+            };
+            if is_glob && around != "/" {
                 all.push(route);
                 continue;
             }
             let place = Place::at(route.line.unwrap_or(1));
-            let is_glob = path.contains(['*', '?']);
-            for pattern in own.iter().filter(|_| is_glob).filter_map(|url| regex::within(url, &path)) {
+            let inner = prefixes.iter().filter(|prefix| is_glob && *prefix != "/");
+            let inner = inner.filter_map(|prefix| regex::within(prefix, &path));
+            for pattern in inner.take(TOO_MANY_ROUTES.saturating_sub(all.len())) {
                 let mut within = route.clone();
                 within.set(&place, "path", pattern);
                 all.push(within);
             }
             ["cgi", "interpreter"].iter().for_each(|name| route.remove(name));
-            let rest = if is_glob { None } else { Some(path.trim_start_matches('/').trim_end_matches('.')) };
-            if pass_on(&mut route, &outer, rest).is_none() {
-                draft.error(
-                    &place,
-                    format!("the pattern {path} cannot be passed on"),
-                    "write it as a prefix",
-                );
+            let rest = path.get(around.len()..).unwrap_or_default();
+            // A folder alone ends with a dot.
+            let rest = if path.ends_with("/.") { &rest[..rest.len() - 1] } else { rest };
+            if pass_on(&mut route, outer, Some(rest).filter(|_| !is_glob)).is_none() {
+                let what = format!("the pattern {path} cannot be passed on");
+                draft.error(&place, what, "write it as a prefix");
                 route.set(&place, "return", 403);
             }
             all.push(route);

@@ -13,6 +13,8 @@ use crate::words;
 use super::names::{KNOWN, NEEDLESS};
 use super::read::{Datum, Reader, Statement};
 
+/// So many routes of a host are refused in any case.
+const TOO_MANY_ROUTES: usize = 2000;
 /// Fields that only the server sets.
 const OF_SERVER: [&str; 11] = [
     "connection",
@@ -129,7 +131,8 @@ fn exclude(host: &mut Host) {
         if host.routes.iter().any(|route| is(route, &pattern) && (runs(route) || route.responds())) {
             continue;
         }
-        for inner in folders.iter().filter_map(|folder| regex::within(folder, &pattern)) {
+        let inner = folders.iter().filter_map(|folder| regex::within(folder, &pattern));
+        for inner in inner.take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
             if !host.routes.iter().any(|route| is(route, &inner)) {
                 let at =
                     host.routes.iter().position(|route| is(route, &pattern)).unwrap_or(host.routes.len());
