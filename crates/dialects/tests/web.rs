@@ -1002,11 +1002,11 @@ fn apache_passes_on_every_path_of_a_proxy() {
         "ProxyPassMatch ^/(.*)$ http://192.0.2.1:81/$1",
         "Redirect / http://b.example/",
         "Redirect 404 /",
+        "RewriteRule ^/(.*)$ http://192.0.2.1:81/$1 [P]",
+        "ServerName a.example\nRewriteCond %{SERVER_NAME} =a.example\nRewriteRule ^ https://%{SERVER_NAME}%{REQUEST_URI} [END,NE,R=permanent]",
     ] {
         lacks(Web::Apache, &[(&host(text), &programs)]);
     }
-    // A rule is no alias, but runs nothing either.
-    lacks(Web::Apache, &[(&host("RewriteRule ^/(.*)$ http://192.0.2.1:81/$1 [P]"), &programs[..3])]);
     for (text, expected) in [
         // A location within has the upstream, too.
         (
@@ -1204,6 +1204,10 @@ fn apache_fields_and_variables_are_valid() {
                     "path = \"/z/\"",
                     "compress = false",
                 ],
+            ),
+            (
+                "DocumentRoot /srv\n<FilesMatch \\.x$>\nSSLOptions +StdEnvVars\n</FilesMatch>",
+                &["path = \"*.x\""],
             ),
             (
                 "DocumentRoot /srv\nSetEnvIfNoCase ^Authorization$ \"(.+)\" HTTP_AUTHORIZATION=$1\n<FilesMatch \\.php$>\n\

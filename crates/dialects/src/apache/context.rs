@@ -344,6 +344,15 @@ impl Context {
             name if name.starts_with("rewrite") && name != "rewritebase" => {
                 self.rewrites.add(directive, draft)
             }
+            "ssloptions" => {
+                let is_plain = |word: &String| {
+                    let word = word.trim_start_matches('+').to_ascii_lowercase();
+                    word.starts_with('-')
+                        || matches!(word.as_str(), "stdenvvars" | "exportcertdata" | "optrenegotiate")
+                };
+                draft.note(place, "SSLOptions has no effect", "see the manual on TLS");
+                return directive.arguments.iter().all(is_plain);
+            }
             "proxypreservehost" => {}
             name if NEEDLESS.contains(&name) => {}
             _ => return false,

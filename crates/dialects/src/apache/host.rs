@@ -17,6 +17,7 @@ use super::options::Overrides;
 use super::paths;
 use super::proxy::{self, Balancers};
 use super::read::Reader;
+use super::rewrite::Rewrites;
 
 /// Folders in which files `.htaccess` are looked for.
 const MAX_FOLDERS: usize = 20_000;
@@ -383,8 +384,10 @@ impl<'s> Site<'s> {
     /// The host, with its routes.
     pub fn finished(mut self, draft: &mut Draft) -> Host {
         self.passes(draft);
-        let trees = std::mem::take(&mut self.trees);
-        self.trees = trees.into_iter().filter(|tree| tree.url == "/" || !self.is_passed(&tree.url)).collect();
+        let is_rewritten = self.is_rewritten();
+        let trees = std::mem::take(&mut self.trees).into_iter();
+        let has_files = |url: &str| url == "/" || !is_rewritten && !self.is_passed(url);
+        self.trees = trees.filter(|tree| has_files(&tree.url)).collect();
         self.find_access_files(draft);
         sort::by_key(&mut self.folders, |(path, _)| path.len());
         let mut urls: BTreeSet<String> = self.trees.iter().map(|tree| tree.url.clone()).collect();
@@ -443,7 +446,7 @@ impl<'s> Site<'s> {
         for route in &mut self.host.routes {
             let runs = ["cgi", "interpreter", "application"].iter().any(|name| route.get(name).is_some());
             if runs && passes {
-                route.preset("pass_authorization", true, "RewriteRule passes it.");
+                route.preset("pass_authorization", true, "Apache is told to pass it.");
             } else if !runs {
                 route.remove("pass_authorization");
             }
@@ -481,16 +484,25 @@ impl<'s> Site<'s> {
 
     /// Whether every path is passed on or redirected, unless an exception says otherwise.
     fn passes_all(&self) -> bool {
-        let mut probe = Host { listens: self.host.listens.clone(), ..Host::default() };
-        let unheard = &mut Draft::default();
-        self.server.rewrites.apply(None, &mut probe, unheard);
-        for (folder, context) in &self.folders {
-            if self.urls(folder).iter().any(|url| url == "/") {
-                context.rewrites.apply(Some("/"), &mut probe, unheard);
-            }
-        }
-        let passes = |host: &Host| root(host).is_some_and(passes_on);
-        self.is_passed("/") || passes(&self.host) || passes(&probe) || probe.is_to_https
+        let of_root = |folder: &str| self.urls(folder).iter().any(|url| url == "/");
+        let mut folders = self.folders.iter().filter(|(folder, _)| of_root(folder));
+        let is_passed = self.is_passed("/") || root(&self.host).is_some_and(passes_on);
+        is_passed
+            || self.is_rewritten()
+            || folders.any(|(_, context)| self.rewrites_all(&context.rewrites, Some("/")))
+    }
+
+    /// Whether a rule of the server is for every path, even for those of aliases.
+    fn is_rewritten(&self) -> bool {
+        self.rewrites_all(&self.server.rewrites, None)
+    }
+
+    /// Whether rules pass every path on, or redirect it.
+    fn rewrites_all(&self, rewrites: &Rewrites, base: Option<&str>) -> bool {
+        let (listens, names) = (self.host.listens.clone(), self.host.names.clone());
+        let mut probe = Host { listens, names, ..Host::default() };
+        rewrites.apply(base, &mut probe, &mut Draft::default());
+        probe.is_to_https || root(&probe).is_some_and(passes_on)
     }
 
     /// The prefixes that `ProxyPass` excepts.
