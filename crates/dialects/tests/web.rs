@@ -563,10 +563,16 @@ fn lighttpd_runs_what_it_does_not_send() {
 fn lighttpd_denies_before_it_runs() {
     check(
         Web::Lighttpd,
-        &[(
-            "server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => (( \"socket\" => \"/p\" )) )\nurl.access-deny = ( \"own.php\" )",
-            &["path = \"*own.php\"", "return = 403", "path = \"*.php\"", "interpreter = \"fastcgi\""],
-        )],
+        &[
+            (
+                "server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => (( \"socket\" => \"/p\" )) )\nurl.access-deny = ( \"own.php\" )",
+                &["path = \"*own.php\"", "return = 403", "path = \"*.php\"", "interpreter = \"fastcgi\""],
+            ),
+            (
+                "server.document-root = \"/srv\"\nproxy.server = ( \".x\" => (( \"host\" => \"192.0.2.1\" )) )\n$HTTP[\"url\"] =^ \"/a/\" { url.access-deny = ( \"\" ) }",
+                &["path = \"/a/**/*.x\"", "return = 403", "path = \"*.x\"", "proxy = \"http://http\""],
+            ),
+        ],
     );
 }
 

@@ -109,6 +109,7 @@ fn sites(statements: &[Statement], draft: &mut Draft) {
 /// unless one runs them, or is for a folder that is not sent as files.
 fn exclude(host: &mut Host) {
     sort::by_key(&mut host.routes, |route| route.get("return").is_none());
+    deny_before_upstreams(host);
     let unsent = std::mem::take(&mut host.unsent);
     let runs = |route: &Scope| {
         let is_sent = route.get("interpreter").is_none() && route.get("cgi").is_none() && !route.responds();
@@ -142,6 +143,29 @@ fn exclude(host: &mut Host) {
             }
         }
         host.route(&pattern, &place).set(&place, "return", 403);
+    }
+}
+
+/// A pattern with an upstream of its own would precede the prefix that denies.
+fn deny_before_upstreams(host: &mut Host) {
+    let paths = |is: fn(&Scope) -> bool| -> Vec<(String, Place)> {
+        let routes = host.routes.iter().filter(|route| is(route));
+        let place = |route: &Scope| Place::at(route.line.unwrap_or(1));
+        routes.filter_map(|route| Some((route.text("path")?.to_owned(), place(route)))).collect()
+    };
+    let denied = paths(|route| route.get("return").is_some());
+    let passed = paths(|route| route.get("proxy").is_some());
+    for (folder, place) in denied.iter().filter(|(path, _)| path.ends_with('/')) {
+        for (glob, _) in passed.iter().filter(|(path, _)| path.contains(['*', '?'])) {
+            let Some(inner) = regex::within(folder, glob) else { continue };
+            if host.routes.len() > TOO_MANY_ROUTES {
+                return;
+            }
+            let mut route = Scope::new(place.line);
+            route.set(place, "path", inner);
+            route.set(place, "return", 403);
+            host.routes.insert(0, route);
+        }
     }
 }
 
