@@ -1075,6 +1075,18 @@ fn apache_passes_on_every_path_of_a_proxy() {
             "ProxyPass /own !\nProxyPass / http://192.0.2.1:81/\n<Directory /srv/own>\nRequire ip 10\n</Directory>",
             &["path = \"/own/\"", "then = \"deny\""],
         ),
+        // What a folder redirects is not what an alias has.
+        (
+            "Alias /own /web\n<Directory /web>\nRequire ip 10\n</Directory>\n<Files x>\nRequire all denied\n</Files>\n\
+             <Directory /srv>\nRedirect / http://b.example/\n</Directory>",
+            &[
+                "path = \"/own/**/x\"",
+                "then = \"deny\"",
+                "path = \"/own/\"",
+                "alias = \"/web\"",
+                "then = \"deny\"",
+            ],
+        ),
         // A file with a handler is passed on where its prefix is.
         (
             "ProxyPass /api/ http://192.0.2.1:81/",

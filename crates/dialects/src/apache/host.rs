@@ -197,9 +197,12 @@ impl<'s> Site<'s> {
 
     /// Makes redirects of a folder those of the host, because their paths are whole. The other directives.
     fn without_redirects(&mut self, children: &[Directive], draft: &mut Draft) -> Vec<Directive> {
+        let before = self.redirects.len();
         for child in children.iter().filter(|child| is_redirect(child)) {
             self.redirect(child, draft);
         }
+        // They are for the files of the folder, and not for those of an alias.
+        self.redirects.truncate(before);
         without(children, is_redirect)
     }
 
@@ -505,10 +508,12 @@ impl<'s> Site<'s> {
         probe.is_to_https || root(&probe).is_some_and(passes_on)
     }
 
-    /// The prefixes that `ProxyPass` excepts.
+    /// The prefixes that have files where everything else is passed on: those that `ProxyPass` excepts, and aliases.
     fn own_urls(&self) -> Vec<String> {
         let exceptions = self.passes.iter().filter(|(_, directive)| directive.argument(1) == "!");
-        exceptions.map(|(url, _)| paths::prefix(url)).filter(|url| !self.is_passed(url)).collect()
+        let exceptions = exceptions.map(|(url, _)| paths::prefix(url));
+        let aliases = self.trees.iter().map(|tree| tree.url.clone()).filter(|url| url != "/");
+        exceptions.chain(aliases).filter(|url| !self.is_passed(url)).collect()
     }
 
     /// The prefixes that routes have, the longest last.
