@@ -1154,7 +1154,16 @@ fn compresses_a_stored_response_once() {
         );
         assert!(did(&copy).starts_with("taipan; hit"), "{}", did(&copy));
         assert_eq!(copy.field("X-New"), (path == "old").then_some("yes"));
-        assert_eq!(app.get(path, &format!("{gzip}If-None-Match: W/\"a\"\r\n")).status, 304);
+        let unmodified = app.get(path, &format!("{gzip}If-None-Match: W/\"a\"\r\n"));
+        assert_eq!(
+            (unmodified.status, unmodified.field("ETag"), unmodified.field("Vary")),
+            (304, Some("W/\"a\""), Some("Accept-Encoding"))
+        );
+        let unmodified = app.get(path, "If-None-Match: \"a\"\r\n");
+        assert_eq!(
+            (unmodified.status, unmodified.field("ETag"), unmodified.field("Vary")),
+            (304, Some("\"a\""), Some("Accept-Encoding"))
+        );
         let plain = app.get(path, "");
         assert_eq!(
             (plain.text(), plain.field("ETag"), plain.field("Vary")),
@@ -1162,7 +1171,27 @@ fn compresses_a_stored_response_once() {
         );
         let part = app.get(path, &format!("{gzip}Range: bytes=3-8\r\n"));
         assert_eq!((part.status, part.text().as_str(), part.has("content-encoding")), (206, "a line", false));
+        assert_eq!(part.field("Vary"), Some("Accept-Encoding"));
         assert_eq!(app.server.count("response_copies"), made + 1);
+    }
+    // What would not be compressed does not vary; of a 304 that is not stored, nothing is known.
+    let app = start_with("compress_scripts = true", "", |head, number| match head.contains("private") {
+        true => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: private\r\n\r\n".to_owned(),
+        false => ok("Cache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Type: text/html\r\n", number),
+    });
+    for (path, tag, vary) in [
+        ("private", "\"a\"", Some("Accept-Encoding")),
+        ("private", "W/\"a\"", Some("Accept-Encoding")),
+        ("small", "\"a\"", None),
+    ] {
+        for _ in 0..2 {
+            let unmodified = app.get(path, &format!("{gzip}If-None-Match: {tag}\r\n"));
+            assert_eq!(
+                (unmodified.status, unmodified.field("ETag"), unmodified.field("Vary")),
+                (304, Some(tag), vary),
+                "{path}"
+            );
+        }
     }
     // Without the key, and where copies are off, nothing is kept.
     for settings in ["", "compress_scripts = true\ncompress_kept = \"off\""] {

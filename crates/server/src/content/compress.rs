@@ -61,7 +61,46 @@ pub fn of_upstream(
     head: &Head<'_>,
     response: Response,
 ) -> Response {
-    if rules.scripts { negotiated(services, rules, head, response) } else { response }
+    match response.status() {
+        _ if !rules.scripts => response,
+        // The content of the whole, which is not known, may be one that gains.
+        Status::NOT_MODIFIED if !rules.codings.is_empty() && !response.head.fields().any(forbids) => {
+            without_whole(head, response)
+        }
+        _ => negotiated(services, rules, head, response),
+    }
+}
+
+/// A 304, or a part, of a response whose content may be encoded, with the fields that both have in common (RFC 9110
+/// §15.4.5): the tag is weak if that of the client is.
+pub fn without_whole(head: &Head<'_>, response: Response) -> Response {
+    let response = varying(response);
+    let tag = response.head.fields().find(|(name, _)| name.eq_ignore_ascii_case("etag"));
+    let weak = tag.map(|(_, tag)| etag::weak(tag)).filter(|weak| {
+        response.status() == Status::NOT_MODIFIED && list(head.values("if-none-match")).any(|tag| tag == weak)
+    });
+    match weak.map(String::from_utf8) {
+        Some(Ok(weak)) => response.with_replaced("ETag", &weak),
+        Some(Err(_)) | None => response,
+    }
+}
+
+/// Whether content with these fields could be sent in another coding. `size`: bytes, if it is known.
+pub fn may_gain<'f>(
+    rules: &CompressRules,
+    fields: impl Iterator<Item = (&'f str, &'f [u8])>,
+    size: Option<u64>,
+) -> bool {
+    let mut gains = None;
+    for (name, value) in fields {
+        if forbids((name, value)) {
+            return false;
+        }
+        if name.eq_ignore_ascii_case("content-type") {
+            gains.get_or_insert_with(|| rules.gains(value, size));
+        }
+    }
+    gains == Some(true)
 }
 
 /// The coding that `negotiated` would use. `None`: it would leave the content as it is.
@@ -144,17 +183,17 @@ fn small(response: Response, coding: Coding) -> Response {
 
 /// Whether the response could be sent in another coding.
 fn gains(rules: &CompressRules, response: &Response) -> bool {
-    let fields = || response.head.fields();
-    let value = |wanted: &str| fields().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, v)| v);
-    let size = value("content-length").and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
-    let is_final = |name: &str| FINAL.iter().any(|other| other.eq_ignore_ascii_case(name));
-    let forbids = |(name, value): (&str, &[u8])| {
-        is_final(name) || (name.eq_ignore_ascii_case("cache-control") && forbids_transform(value))
-    };
+    let length = response.head.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let size = length.and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
     response.status() != Status::PARTIAL_CONTENT
         && response.status().allows_body()
-        && value("content-type").is_some_and(|content_type| rules.gains(content_type, size))
-        && !fields().any(forbids)
+        && may_gain(rules, response.head.fields(), size)
+}
+
+/// Whether a response with this field is left alone.
+fn forbids((name, value): (&str, &[u8])) -> bool {
+    FINAL.iter().any(|other| other.eq_ignore_ascii_case(name))
+        || (name.eq_ignore_ascii_case("cache-control") && forbids_transform(value))
 }
 
 /// The response as it is, with `Vary`.

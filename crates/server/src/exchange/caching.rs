@@ -153,6 +153,9 @@ impl<'a> Exchange<'a> {
         if !rules.scripts || route.files.includes.cover_responses() {
             return self.processed(route, response);
         }
+        if response.status() != entry.stored.status {
+            return self.without_whole(route, &entry.stored, Some(entry.body.length()), response);
+        }
         let Some(coding) = compress::wanted(rules, self.head, &response) else {
             return self.processed(route, response);
         };
@@ -165,6 +168,23 @@ impl<'a> Exchange<'a> {
             self.responder.cache.make_copy(text, entry, coding, rules.kept);
         }
         self.processed(route, response)
+    }
+
+    /// A 304, or a part, of a stored response whose body has `size` bytes, if that is known.
+    #[cold]
+    fn without_whole(
+        &self,
+        route: &Route,
+        stored: &Stored,
+        size: Option<u64>,
+        response: Response,
+    ) -> Response {
+        let rules = &route.files.compress;
+        let fields = stored.fields.iter().map(|field| (&*field.name, &*field.value));
+        match rules.scripts && compress::may_gain(rules, fields, size) {
+            true => compress::without_whole(self.head, response),
+            false => response,
+        }
     }
 
     /// Appends the text of the key of the request.
@@ -500,7 +520,13 @@ impl<'a> Exchange<'a> {
             Fetched::Entry(entry, unstored) => {
                 let status = CacheStatus::Forwarded(why);
                 let response = entry.respond(self.services, resource.route, self.head, status);
-                self.by_route(&resource, with_unstored(response, &unstored))
+                let response = with_unstored(response, &unstored);
+                match resource.route {
+                    Some(route) if response.status() != entry.stored.status => {
+                        self.without_whole(route, &entry.stored, Some(entry.body.length()), response)
+                    }
+                    _ => self.by_route(&resource, response),
+                }
             }
             Fetched::Stale(entry) => self.of_entry(&resource, &entry, CacheStatus::StaleIfError),
             Fetched::Recording(parts, recording, length, unstored) => {
@@ -593,7 +619,11 @@ impl<'a> Exchange<'a> {
         if entry.is_unmodified_for(self.head, self.services.clock.now()) {
             let services = self.responder.services.clone();
             spawn_local(async move { recording.read_to_the_end(&services).await });
-            return entry.not_modified(self.services, *route, status);
+            let response = entry.not_modified(self.services, *route, status);
+            return match route {
+                Some(route) => self.without_whole(route, &entry.stored, length, response),
+                None => response,
+            };
         }
         let fields = entry.last_fields(status, self.services.clock.now());
         let writer = cache::writer(self.services, *route, &entry.stored);
