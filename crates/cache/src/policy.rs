@@ -253,14 +253,15 @@ fn is_kept(name: &str, all: &[Field], directives: &Directives, settings: &Settin
 /// Whether a field is of the connection or of a proxy, and so not part of a stored response (RFC 9111 §3.1). The length
 /// is that of the body.
 fn is_of_connection(name: &str) -> bool {
-    const OF_PROXIES: [&str; 5] = [
+    const OTHERS: [&str; 5] = [
         "proxy-authenticate",
         "proxy-authentication-info",
         "proxy-authorization",
         "content-length",
-        "cache-status",
+        // What is stored has no trailers.
+        "trailer",
     ];
-    is_hop_by_hop(name.as_bytes()) || OF_PROXIES.iter().any(|known| name.eq_ignore_ascii_case(known))
+    is_hop_by_hop(name.as_bytes()) || OTHERS.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]

@@ -657,6 +657,87 @@ fn only_if_cached_asks_for_what_is_stored_alone() {
 }
 
 #[test]
+fn conditions_count_for_what_is_not_stored() {
+    const ROWS: [(&str, &str, u16); 6] = [
+        ("ETag: \"a\"\r\n", "If-None-Match: \"a\"\r\n", 304),
+        ("ETag: \"a\"\r\n", "If-None-Match: \"b\"\r\n", 200),
+        ("ETag: \"a\"\r\n", "", 200),
+        (
+            "Last-Modified: Thu, 01 Jan 2015 00:00:00 GMT\r\n",
+            "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT\r\n",
+            304,
+        ),
+        (
+            "Last-Modified: Thu, 01 Jan 2015 00:00:01 GMT\r\n",
+            "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT\r\n",
+            200,
+        ),
+        ("", "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT\r\n", 200),
+    ];
+    let mut rows = Rows::new();
+    for (own, condition, expected) in ROWS {
+        let app = start(move |_, number| {
+            ok(&format!("Cache-Control: private\r\nContent-Type: text/x\r\nX-Own: b\r\n{own}"), number)
+        });
+        for number in 1..=2 {
+            let (name, response) = (format!("{own}{condition}"), app.get("", condition));
+            rows.check(&name, (response.status, response.field("X-Own")), (expected, Some("b")));
+            rows.holds(&name, did(&response), did(&response) == "taipan; fwd=uri-miss");
+            let (text, has_type) = match expected {
+                304 => (String::new(), false),
+                _ => (format!("number {number}"), true),
+            };
+            rows.check(&name, (response.text(), response.has("content-type")), (text, has_type));
+        }
+    }
+}
+
+#[test]
+fn says_in_each_response_what_the_cache_did() {
+    let app = start(|head, number| {
+        match head.split(' ').next() {
+        Some("POST") => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        Some("HEAD") => "HTTP/1.1 200 OK\r\nETag: \"b\"\r\nCache-Control: max-age=60\r\n\r\n".to_owned(),
+        _ if head.contains("/fails") => String::new(),
+        _ if head.contains("/old") => ok("Cache-Control: max-age=60\r\nAge: 100\r\nETag: \"a\"\r\n", number),
+        _ if head.contains("/trailers") => {
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 9\r\n\r\n"
+                .to_owned()
+        }
+        _ => ok("Cache-Control: max-age=60\r\nCache-Status: inner; hit\r\n", number),
+    }
+    });
+    let request = |method: &str, path: &str, fields: &str| {
+        let mut client = app.server.connect();
+        client.send(format!("{method} /app/{path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        let response = match method {
+            "HEAD" => client.read_response_to_head(),
+            _ => client.read_response(),
+        };
+        let said = response.values("Cache-Status");
+        (response.status, said.join(", "))
+    };
+    let mut rows = Rows::new();
+    for (method, path, fields, status, expected) in [
+        ("GET", "", "Cache-Control: only-if-cached\r\n", 504, "taipan; detail=only-if-cached"),
+        ("GET", "", "", 200, "inner; hit, taipan; fwd=uri-miss; ttl="),
+        ("GET", "", "", 200, "inner; hit, taipan; hit; ttl="),
+        ("GET", "", "Range: bytes=900-\r\n", 416, "taipan; hit; ttl="),
+        ("POST", "", "Content-Length: 0\r\n", 200, "taipan; fwd=method"),
+        ("GET", "fails", "", 502, "taipan; fwd=uri-miss"),
+        ("GET", "old", "", 200, "taipan; fwd=uri-miss; ttl="),
+        ("HEAD", "old", "", 200, "taipan; fwd=stale"),
+        ("GET", "old", "", 200, "taipan; fwd=uri-miss; ttl="),
+    ] {
+        let (code, said) = request(method, path, fields);
+        rows.check(format!("{method} {path} {fields}"), code, status);
+        rows.holds(format!("{method} {path} {fields}"), &said, said.starts_with(expected));
+    }
+    let trailers = app.get("trailers", "TE: trailers\r\nConnection: TE\r\n");
+    rows.check("trailers", trailers.field("Trailer"), Some("X-Sum"));
+}
+
+#[test]
 fn parameters_that_do_not_count_are_left_out_of_the_key() {
     let answer = |_: &str, number| ok("Cache-Control: max-age=60\r\n", number);
     let without = start_with("response_cache_query = [\"!utm_*\"]", "", answer);

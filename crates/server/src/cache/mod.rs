@@ -41,6 +41,7 @@ use self::pending::Flights;
 pub use self::pending::{Leader, Turn, Waited};
 pub use self::recording::Recording;
 use self::recording::Reserved;
+pub use self::serve::is_of_not_modified;
 
 /// The stored responses of one worker, in memory.
 pub struct Cache {
@@ -238,6 +239,9 @@ impl Cache {
         let mut table = self.table.borrow_mut();
         if let Some(entries) = table.get(HOST.into(), text) {
             entries.retain(|other| !Rc::ptr_eq(other, entry));
+            if entries.is_empty() {
+                table.remove(HOST.into(), text);
+            }
         }
         drop(table);
         if let Some(disk) = &self.disk {

@@ -58,7 +58,12 @@ impl CachedResponse {
             Selection::Whole => return self.full(services, route, status),
             Selection::One(range) => self.part_response(services, route, range, status),
             Selection::Many(ranges) => self.parts_response(services, route, &ranges, status),
-            Selection::Unsatisfiable => fixed::unsatisfiable(services, route, size),
+            Selection::Unsatisfiable => {
+                let fields = self.last_fields(status, now);
+                let fields: Vec<(&str, &str)> =
+                    fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                fixed::unsatisfiable(services, route, size).with_fields(&fields)
+            }
         };
         Response { cache: Some(status), ..response }
     }
@@ -173,8 +178,17 @@ impl CachedResponse {
     }
 }
 
-fn is_of_not_modified(name: &str) -> bool {
-    let other =
-        ["content-length", "content-encoding", "content-type", "content-range", "content-md5", "age", "date"];
+/// Whether a 304 has this field of the 200 response.
+pub fn is_of_not_modified(name: &str) -> bool {
+    let other = [
+        "content-length",
+        "content-encoding",
+        "content-type",
+        "content-range",
+        "content-md5",
+        "age",
+        "date",
+        "trailer",
+    ];
     !other.iter().any(|known| name.eq_ignore_ascii_case(known))
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::cache::directives::RequestDirectives;
+use ::cache::fields::only;
 use ::cache::key::{Key, Mapping, Parts};
 use ::cache::policy::{Policy, Use, Why};
 use ::cache::request::{self, ClientIdentity};
@@ -23,6 +24,8 @@ use ::cache::{Field as StoredField, invalidation};
 use site::log_line::StepKind;
 use site::model::Route;
 use site::plan::{Plan, PlannedAction};
+use taipan_http::conditional::{self, Validators, Verdict};
+use taipan_http::date;
 use taipan_http::head::{Method, Names, OwnedHead};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme, normalized};
@@ -43,7 +46,7 @@ use crate::response::{Body, BodyStream, RequestOrigin, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
 use crate::tasks::spawn_local;
-use crate::upstream::{Form, Handler, HandlerKind, Outcome, Unrendered};
+use crate::upstream::{Content, Form, Handler, HandlerKind, Outcome, Unrendered};
 
 /// What a stored response leads to.
 enum CacheLookup {
@@ -293,7 +296,7 @@ impl<'a> Exchange<'a> {
                 CacheLookup::GatewayTimeout => {
                     self.services.counts.add(Count::ResponseMisses, 1);
                     let response = self.status_of(&resource, Status::GATEWAY_TIMEOUT).await;
-                    return Response { cache: Some(CacheStatus::OnlyIfCached), ..response };
+                    return reported(&settings, CacheStatus::OnlyIfCached, response);
                 }
                 CacheLookup::Forward(stale, why) => (stale, why),
             };
@@ -318,7 +321,10 @@ impl<'a> Exchange<'a> {
             if !is_stored(&response) {
                 self.services.counts.add(Count::ResponseMisses, 1);
             }
-            return response;
+            return match response.cache {
+                Some(_) => response,
+                None => reported(&settings, CacheStatus::Forwarded(why), response),
+            };
         }
     }
 
@@ -416,7 +422,7 @@ impl<'a> Exchange<'a> {
             self.invalidate_others(&response, resource, origin);
         }
         let why = if self.head.method.is_safe() { Forwarded::Bypass } else { Forwarded::Method };
-        Response { cache: Some(CacheStatus::Forwarded(why)), ..response }
+        reported(&resource.settings, CacheStatus::Forwarded(why), response)
     }
 
     /// Invalidates what `Location` and `Content-Location` name (RFC 9111 §4.4).
@@ -639,9 +645,17 @@ impl<'a> Exchange<'a> {
         self.by_route(resource, Response { cache: Some(status), ..response })
     }
 
-    /// A response that is not stored.
+    /// A response that is not stored. The upstream has not seen the condition of the client.
     fn of_passed(&self, resource: &Resource<'_>, response: Unrendered, why: Forwarded) -> Response {
-        let Unrendered { status, fields, content } = response;
+        let Unrendered { status, mut fields, content } = response;
+        let (status, content) = match self.is_unmodified(status, &fields) {
+            true => {
+                fields.retain(|field| cache::is_of_not_modified(&field.name));
+                self.discard(resource, content);
+                (Status::NOT_MODIFIED, Content::None(None))
+            }
+            false => (status, content),
+        };
         let mut writer = HeadWriter::new(self.services, resource.route, status);
         for StoredField { name, value } in
             fields.iter().filter(|field| !field.name.eq_ignore_ascii_case("date"))
@@ -653,6 +667,23 @@ impl<'a> Exchange<'a> {
             writer = writer.field("Cache-Status", forwarded.field(None, Kept::No));
         }
         Response { cache: Some(forwarded), ..content.respond(writer) }
+    }
+
+    /// Whether the client has what the upstream has sent.
+    fn is_unmodified(&self, status: Status, fields: &[StoredField]) -> bool {
+        let now = self.services.clock.now();
+        let modified = only(fields, "last-modified").and_then(|value| date::parse(value, now));
+        let current = Validators { etag: only(fields, "etag"), modified };
+        status == Status::OK && conditional::evaluate(self.head, Some(&current), now) == Verdict::NotModified
+    }
+
+    /// Reads content that no client gets, if it is not too much, so that its connection can have another request.
+    fn discard(&self, resource: &Resource<'_>, content: Content) {
+        let Content::Stream(stream, length) = content else { return };
+        let services = self.responder.services.clone();
+        let reserved = self.responder.cache.reserve(resource.settings.largest);
+        let discarded = Recording::new(stream, length, reserved, drop, || {});
+        spawn_local(async move { discarded.read_to_the_end(&services).await });
     }
 
     /// Asks for a newer response than `entry`, in the background. Does nothing if that is being done.
@@ -690,6 +721,15 @@ const CAPABILITY: &str = "Surrogate-Capability";
 
 fn capability(settings: &Settings) -> Option<String> {
     (!settings.surrogate.is_empty()).then(|| format!("{}=\"Surrogate/1.0\"", settings.surrogate))
+}
+
+/// A response that is no stored one, with what the cache did.
+fn reported(settings: &Settings, status: CacheStatus, response: Response) -> Response {
+    let response = Response { cache: Some(status), ..response };
+    match settings.report {
+        Report::On => response.with_fields(&[("Cache-Status", &status.field(None, Kept::No))]),
+        Report::Off => response,
+    }
 }
 
 /// Whether a stored response was sent.

@@ -133,8 +133,15 @@ async fn of_client(
         };
         let date = head.fields.values_of(KnownField::Date).next();
         let date = date.map(|value| (Some(KnownField::Date), Field { name: b"Date", value }));
+        let trailer = match &content {
+            Content::Stream(_, None) => {
+                trailer.map(|names| Field { name: b"Trailer", value: names.as_bytes() })
+            }
+            Content::Stream(_, Some(_)) | Content::Whole(_) | Content::None(_) => None,
+        };
         let fields = date
             .into_iter()
+            .chain(trailer.map(|field| (None, field)))
             .chain(lines(&head).map(|line| (line.known(), line.field())))
             .map(field)
             .collect();
