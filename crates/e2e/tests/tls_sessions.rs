@@ -184,6 +184,42 @@ fn a_key_that_does_not_fit_changes_nothing() {
     assert_eq!(processes(&server, "signer").len(), 1, "the signer of the rejected configuration has ended");
 }
 
+/// The other host, and HTTP without TLS, go on when a process ends while a file cannot be used.
+#[test]
+fn a_key_that_does_not_fit_does_not_stop_the_hosts_that_have_others() {
+    for signer in [false, true] {
+        let server = site(&format!(
+            "signer = {signer}\n[[host]]\nnames = \"other\"\nroot = \"www\"\ncertificate = \"other.pem\"\n"
+        ));
+        let other = authority().server(&["other"]);
+        let pair = format!("{}{}", other.certificate, other.key);
+        let server = server.file_beside_root("other.pem", &pair).start();
+        let get = |name: &str| {
+            let mut client = Client::tls(server.addr(), &Tls::new().server(name));
+            client.handshake().map(|()| client.get("/").status).map_err(|e| e.to_string())
+        };
+        assert_eq!((get("localhost"), get("other")), (Ok(200), Ok(200)));
+        server.files().file("other.pem", other.certificate.clone() + &authority().server(NAMES).key);
+        let error = server.reload_error();
+        assert!(error.contains("other.pem does not fit its key"), "{error}");
+        let before = processes(&server, "worker");
+        let has_others = || processes(&server, "worker").iter().any(|pid| !before.contains(pid));
+        let killed = if signer { self::signer(&server) } else { before[0] };
+        signal_process(killed, Signal::KILL);
+        assert!(wait_until(TIMEOUT, has_others), "{}", server.stderr());
+        assert!(wait_until(TIMEOUT, || get("localhost") == Ok(200)), "{}", server.stderr());
+        assert!(get("other").is_err_and(|error| error.contains("not valid for name")));
+        server.wait_for_line("other goes on without it until a reload", TIMEOUT);
+        // It can end again.
+        let last = *processes(&server, if signer { "signer" } else { "worker" }).last().expect("it runs");
+        signal_process(last, Signal::KILL);
+        assert!(wait_until(TIMEOUT, || get("localhost") == Ok(200)), "{}", server.stderr());
+        server.files().file("other.pem", pair);
+        server.reload();
+        assert_eq!(get("other"), Ok(200));
+    }
+}
+
 /// Whether the memory of a process has one of these texts. Only root can read it.
 fn has_in_memory(pid: u32, texts: &[Vec<u8>]) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");

@@ -73,6 +73,8 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     if site.sandbox != Sandbox::Off {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
     }
+    let left_out = tls.iter().flat_map(|tls| tls.left_out());
+    left_out.for_each(|what| log::error(format_args!("{what}")));
     let tls_warning = tls.as_ref().and_then(|tls| tls.warning());
     let warnings = warnings.iter().map(String::as_str).chain(tls_warning);
     warnings.for_each(|what| log::warn(format_args!("{what}")));

@@ -193,7 +193,7 @@ impl Master {
                 .and_then(privileged_file::pid_file_problem)
                 .map_or(Ok(()), |why| Err(line(why)))?;
             cgroup::problem(&site.scripts).map_or(Ok(()), |why| Err(line(why)))?;
-            let tls = self.tls_of(&mut site)?;
+            let tls = self.tls_of(&mut site, &cause)?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
             let sockets = sockets.map_err(|e| line(self.why_not_listening(&e)))?;
             if sockets.is_empty() {
@@ -299,13 +299,14 @@ impl Master {
     }
 
     /// Reads the certificates of a site, and not their keys. Errors: they cannot be used.
-    fn tls_of(&self, site: &mut Site) -> Result<Tls, Vec<String>> {
+    fn tls_of(&self, site: &mut Site, cause: &Cause) -> Result<Tls, Vec<String>> {
         let acme = AcmeFiles::prepare(site).map_err(|line| vec![line])?.map(Rc::new);
         let has_tls = |listener: &Listener| listener.protocols.tls;
         let ClientReading { mut problems, mut stamps, .. } = ClientReading::read(site);
         let mut material = None;
         if site.listeners.iter().any(has_tls) {
-            let reading = Material::read(site, Keys::Left, clock::wall());
+            let read = if matches!(cause, Cause::Crash) { Material::read_again } else { Material::read };
+            let reading = read(site, Keys::Left, clock::wall());
             problems.extend(reading.problems);
             stamps.extend(reading.stamps);
             material = reading.material;

@@ -109,7 +109,8 @@ impl SigningKey for RemoteKey {
     }
 
     fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
-        Some(self.public.info.as_slice().into())
+        // The signer may have none.
+        (!self.public.info.is_empty()).then(|| self.public.info.as_slice().into())
     }
 
     fn algorithm(&self) -> SignatureAlgorithm {

@@ -17,7 +17,7 @@ use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::supervisor::RestartLimit;
 use crate::sys::{self, Fork};
-use crate::tls::material::Keys;
+use crate::tls::material::{Keys, Unusable};
 use crate::tls::{KeySource, Material};
 
 /// How long a signer may take to read its keys.
@@ -27,6 +27,7 @@ const FAILED: &str = "the process that signs handshakes";
 /// The signer of a generation.
 pub struct SignerProcess {
     site: Site,
+    unusable: Unusable,
     identity: Option<Identity>,
     /// The signer's ends, one for each worker.
     channels: Vec<Channel>,
@@ -57,6 +58,7 @@ impl SignerProcess {
         let (mut ours, channels): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let mut signer = SignerProcess {
             site,
+            unusable: material.unusable(),
             identity,
             channels,
             keys: Vec::new(),
@@ -131,7 +133,8 @@ impl SignerProcess {
                     identity: self.identity.take(),
                     sandbox: self.site.sandbox,
                 };
-                let read = || Material::read(&self.site, Keys::Read, clock::wall()).with_keys();
+                let (site, now, unusable) = (&self.site, clock::wall(), self.unusable);
+                let read = || Material::read_with(site, Keys::Read, now, unusable).with_keys();
                 std::process::exit(process::run(setup, || read().map(|(_, keys)| keys)).into())
             }
         }

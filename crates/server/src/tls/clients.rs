@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -23,14 +25,14 @@ use super::material::{ClientRules, Demand};
 struct Verifier {
     rules: ClientRules,
     provider: Arc<CryptoProvider>,
-    /// With all authorities.
-    all: Arc<dyn ClientCertVerifier>,
+    /// The names of all authorities.
+    hints: Vec<DistinguishedName>,
     present: Mutex<Present>,
 }
 
 #[derive(Debug, Clone)]
 struct Present {
-    /// `None`: all authorities have expired.
+    /// `None`: there are no authorities, or all have expired.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// When the next authority or list expires, in seconds since 1970.
     until: u64,
@@ -44,9 +46,16 @@ pub fn verifier(
     if rules.demand == Demand::Nothing {
         return Ok(WebPkiClientVerifier::no_client_auth());
     }
-    let all = with_authorities(rules, rules.authorities.iter(), provider)?;
+    // Without authorities, no certificate is accepted.
+    let hints = match rules.authorities.is_empty() {
+        true => Vec::new(),
+        false => {
+            let all = with_authorities(rules, rules.authorities.iter(), provider)?;
+            all.root_hint_subjects().to_vec()
+        }
+    };
     let present = Mutex::new(Present { verifier: None, until: 0 });
-    Ok(Arc::new(Verifier { rules: rules.clone(), provider: provider.clone(), all, present }))
+    Ok(Arc::new(Verifier { rules: rules.clone(), provider: provider.clone(), hints, present }))
 }
 
 /// The library's verifier with some of the authorities.
@@ -86,15 +95,19 @@ impl Verifier {
         }
         present.clone()
     }
+
+    fn algorithms(&self) -> &WebPkiSupportedAlgorithms {
+        &self.provider.signature_verification_algorithms
+    }
 }
 
 impl ClientCertVerifier for Verifier {
     fn client_auth_mandatory(&self) -> bool {
-        self.all.client_auth_mandatory()
+        self.rules.demand == Demand::Required
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.all.root_hint_subjects()
+        &self.hints
     }
 
     fn verify_client_cert(
@@ -117,7 +130,7 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.all.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, self.algorithms())
     }
 
     fn verify_tls13_signature(
@@ -126,11 +139,11 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.all.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, self.algorithms())
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.all.supported_verify_schemes()
+        self.algorithms().supported_schemes()
     }
 }
 

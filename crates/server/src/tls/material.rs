@@ -1,16 +1,18 @@
 //! The certificates and keys of a site, as its master reads them, with what is wrong with them.
 //!
-//! A file that cannot be used is an error, and a site with one is not served. What only some clients would reject is a
-//! warning.
+//! A file that cannot be used is an error, and a site with one is not served, unless it has been served before. What
+//! only some clients would reject is a warning.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
-use rustls::sign::SigningKey;
+use rustls::sign::{Signer, SigningKey};
+use rustls::{SignatureAlgorithm, SignatureScheme};
 use site::model::{Host, Site};
 use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates};
 use zeroize::Zeroizing;
@@ -40,14 +42,26 @@ const KEY: &str = "privkey.pem";
 #[derive(Debug, Clone)]
 pub struct Material {
     certificates: Vec<Certificate>,
-    /// Those of `certificates`, in the same order. Empty if they were not read.
-    keys: Vec<PrivateKey>,
+    /// Those of `certificates`, in the same order. Empty if they were not read. `None`: it cannot be used.
+    keys: Vec<Option<PrivateKey>>,
     /// Indices in `certificates`, for each host.
     hosts: Vec<Vec<usize>>,
     /// The distinct rules for the certificates of clients.
     clients: Vec<ClientRules>,
     /// An index in `clients`, for each host.
     host_clients: Vec<usize>,
+    unusable: Unusable,
+    /// What cannot be used, for the log.
+    left_out: Vec<String>,
+}
+
+/// What becomes of a site with a file that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unusable {
+    /// It is not served.
+    Rejected,
+    /// It is served without the file: a process that has served it is replaced, and its other hosts go on.
+    LeftOut,
 }
 
 /// A certificate with its chain.
@@ -90,9 +104,6 @@ pub struct Reading {
     /// The states of all files, for a comparison later.
     pub stamps: FileStamps,
 }
-
-/// A certificate, and its key if keys are read.
-type Pair = (Certificate, Option<PrivateKey>);
 
 impl Certificate {
     /// Reads the text of a chain. Errors: the middle of a sentence whose subject is the file.
@@ -156,9 +167,19 @@ impl ClientRules {
 impl Material {
     /// Reads all files of a site. `now` is in seconds since 1970.
     pub fn read(site: &Site, keys: Keys, now: i64) -> Reading {
-        let mut reader = Reader::new(keys, now);
+        Material::read_with(site, keys, now, Unusable::Rejected)
+    }
+
+    /// As `read`, of a site that has been served. Its material is there without the files that cannot be used.
+    pub fn read_again(site: &Site, keys: Keys, now: i64) -> Reading {
+        Material::read_with(site, keys, now, Unusable::LeftOut)
+    }
+
+    pub fn read_with(site: &Site, keys: Keys, now: i64, unusable: Unusable) -> Reading {
+        let mut reader = Reader::new(keys, now, unusable);
         let (mut hosts, mut host_clients, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         for host in site.hosts.iter() {
+            reader.host = host.names.first().cloned();
             let own: Vec<usize> =
                 host.tls.certificates.iter().flat_map(|files| reader.certificates(files)).collect();
             reader.check_names(host, &own);
@@ -170,9 +191,9 @@ impl Material {
                 clients.push(rules);
             }
         }
-        let Reader { certificates, keys, problems, stamps, .. } = reader;
+        let Reader { certificates, keys, problems, stamps, left_out, .. } = reader;
         let has_errors = problems.iter().any(|problem| problem.severity == Severity::Error);
-        let material = Material { certificates, keys, hosts, clients, host_clients };
+        let material = Material { certificates, keys, hosts, clients, host_clients, unusable, left_out };
         Reading { material: (!has_errors).then_some(material), problems, stamps }
     }
 
@@ -185,9 +206,35 @@ impl Material {
         &self.certificates
     }
 
-    /// The keys of the certificates, in the same order. Empty if they were not read.
-    pub fn keys(&self) -> &[PrivateKey] {
-        &self.keys
+    pub fn unusable(&self) -> Unusable {
+        self.unusable
+    }
+
+    /// Leaves out the certificates without a key that can be used. `keys` are those of all. Returns what cannot be used,
+    /// in lines for the log.
+    pub fn leave_out_keyless(&mut self, site: &Site, keys: &mut SigningKeys) -> Vec<String> {
+        let mut lines = std::mem::take(&mut self.left_out);
+        let first = |at: usize| self.hosts.iter().position(|own| own.contains(&at)).unwrap_or(0);
+        let hosts: Vec<usize> = (0..self.certificates.len()).map(first).collect();
+        let is_usable: Vec<bool> = keys.iter().map(|key| key.public_key().is_some()).collect();
+        let is_at = |at: &usize| is_usable.get(*at).copied().unwrap_or(true);
+        let all = std::mem::take(&mut self.certificates).into_iter().enumerate();
+        let (usable, keyless): (Vec<_>, Vec<_>) = all.partition(|(at, _)| is_at(at));
+        for own in &mut self.hosts {
+            own.retain(is_at);
+            own.iter_mut().for_each(|at| *at -= (0..*at).filter(|before| !is_at(before)).count());
+        }
+        self.certificates = usable.into_iter().map(|(_, certificate)| certificate).collect();
+        keys.retain(|key| key.public_key().is_some());
+        for (at, certificate) in keyless {
+            let file = certificate.source.display().to_string();
+            // The process that has read the key may have said why.
+            if !lines.iter().any(|line| line.contains(&file)) {
+                let text = format!("the key of {file} cannot be used, as taipan check says in detail");
+                lines.push(left_out(&text, site.hosts.at(hosts[at]).names.first()));
+            }
+        }
+        lines
     }
 
     /// The certificates of a host, as indices.
@@ -214,28 +261,58 @@ impl Reading {
         let mut material = self.material.ok_or_else(|| errors.collect::<Vec<_>>())?;
         let invalid = |e| vec![format!("a private key cannot be used: {e}")];
         let keys = std::mem::take(&mut material.keys);
-        let keys =
-            keys.iter().map(|key| signing_key(&key.der())).collect::<Result<_, _>>().map_err(invalid)?;
+        let keys = keys.iter().map(key_or_none).collect::<Result<_, _>>().map_err(invalid)?;
         Ok((material, keys))
     }
+}
+
+fn key_or_none(key: &Option<PrivateKey>) -> Result<Arc<dyn SigningKey>, rustls::Error> {
+    key.as_ref().map_or_else(|| Ok(Arc::new(NoKey) as _), |key| signing_key(&key.der()))
+}
+
+/// In the place of a key that cannot be used.
+#[derive(Debug)]
+struct NoKey;
+
+impl SigningKey for NoKey {
+    fn choose_scheme(&self, _: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        None
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::Anonymous
+    }
+}
+
+/// A line of the log. `host`: the name of the first host with the file.
+fn left_out(text: &str, host: Option<&String>) -> String {
+    let host = host.map_or("the default host", String::as_str);
+    format!("{text}; {host} goes on without it until a reload")
 }
 
 struct Reader {
     with_keys: Keys,
     now: i64,
+    unusable: Unusable,
+    /// The name of the host whose files are read. `None`: it has none.
+    host: Option<String>,
     certificates: Vec<Certificate>,
-    keys: Vec<PrivateKey>,
+    keys: Vec<Option<PrivateKey>>,
     /// The certificates that have been read, as indices.
     read: BTreeMap<CertificateFiles, Vec<usize>>,
     problems: Vec<Finding>,
     stamps: FileStamps,
+    left_out: Vec<String>,
 }
 
 impl Reader {
-    fn new(with_keys: Keys, now: i64) -> Reader {
+    fn new(with_keys: Keys, now: i64, unusable: Unusable) -> Reader {
         Reader {
             with_keys,
             now,
+            unusable,
+            host: None,
+            left_out: Vec::new(),
             certificates: Vec::new(),
             keys: Vec::new(),
             read: BTreeMap::new(),
@@ -245,6 +322,10 @@ impl Reader {
     }
 
     fn problem(&mut self, severity: Severity, key: &'static [&'static str], value: &Path, text: String) {
+        if severity == Severity::Error && self.unusable == Unusable::LeftOut {
+            self.left_out.push(left_out(&text, self.host.as_ref()));
+            return;
+        }
         let problem = Finding { severity, keys: key, value: value.to_owned(), text };
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
@@ -267,18 +348,34 @@ impl Reader {
         });
         let mut own = Vec::new();
         for pair in pairs {
-            match self.certificate(&pair) {
-                Ok((certificate, key)) => {
-                    own.push(self.certificates.len());
+            let path = &pair.certificate;
+            let read = self.file(path).and_then(|text| {
+                let parsed = Certificate::parse(path, &text);
+                parsed.map(|parsed| (parsed, text)).map_err(|why| format!("{} {why}", path.display()))
+            });
+            let (certificate, text) = match read {
+                Ok(read) => read,
+                Err(text) => {
+                    self.problem(Severity::Error, CERTIFICATE, &files.certificate, text);
+                    continue;
+                }
+            };
+            let key = match self.key(&pair, &certificate, text) {
+                Ok(key) => {
                     self.warn(&files.certificate, &certificate);
-                    self.certificates.push(certificate);
-                    self.keys.extend(key);
+                    key
                 }
                 Err((key, text)) => {
                     let value = if key == CERTIFICATE_KEY { files.key.as_ref() } else { None };
                     let value = value.unwrap_or(&files.certificate).clone();
                     self.problem(Severity::Error, key, &value, text);
+                    None
                 }
+            };
+            own.push(self.certificates.len());
+            self.certificates.push(certificate);
+            if self.with_keys == Keys::Read {
+                self.keys.push(key);
             }
         }
         self.read.insert(files.clone(), own.clone());
@@ -306,8 +403,15 @@ impl Reader {
             let extension = path.extension().and_then(|extension| extension.to_str());
             if chain.is_file() {
                 pairs.push(CertificateFiles { certificate: chain, key: None });
-            } else if matches!(extension, Some("pem" | "crt")) && self.has_certificate(&path)? {
-                pairs.push(CertificateFiles { certificate: path, key: None });
+            } else if matches!(extension, Some("pem" | "crt")) {
+                match self.has_certificate(&path) {
+                    Ok(true) => pairs.push(CertificateFiles { certificate: path, key: None }),
+                    Ok(false) => {}
+                    Err(text) if self.unusable == Unusable::LeftOut => {
+                        self.problem(Severity::Error, CERTIFICATE, folder, text);
+                    }
+                    Err(text) => return Err(text),
+                }
             }
         }
         match pairs.len() {
@@ -330,12 +434,16 @@ impl Reader {
             .map_err(|why| format!("{} {why}", path.display()))
     }
 
-    /// A certificate, and its key if keys are read. Errors: the key of the configuration that is to blame, and why.
-    fn certificate(&mut self, files: &CertificateFiles) -> Result<Pair, (&'static [&'static str], String)> {
+    /// The key of a certificate, whose file has this text, if keys are read. Errors: the key of the configuration that
+    /// is to blame, and why.
+    fn key(
+        &mut self,
+        files: &CertificateFiles,
+        certificate: &Certificate,
+        text: Zeroizing<Vec<u8>>,
+    ) -> Result<Option<PrivateKey>, (&'static [&'static str], String)> {
         let path = &files.certificate;
         let of_chain = |why: String| (CERTIFICATE, format!("{} {why}", path.display()));
-        let text = self.file(path).map_err(|why| (CERTIFICATE, why))?;
-        let certificate = Certificate::parse(path, &text).map_err(of_chain)?;
         let is_inside = files.key.is_none() && pem::has_private_key(&text);
         let key_path = match &files.key {
             Some(key) => key.clone(),
@@ -346,7 +454,7 @@ impl Reader {
         let blame = if files.key.is_some() { CERTIFICATE_KEY } else { CERTIFICATE };
         self.check_mode(&key_path, blame, files.key.as_ref().unwrap_or(path));
         if self.with_keys == Keys::Left {
-            return Ok((certificate, None));
+            return Ok(None);
         }
         let of_key = |why: String| (blame, format!("{} {why}", key_path.display()));
         let text = if is_inside { text } else { self.file(&key_path).map_err(|why| (blame, why))? };
@@ -361,7 +469,7 @@ impl Reader {
             true => of_chain(why),
             false => of_chain(format!("{why} (the key is {})", key_path.display())),
         })?;
-        Ok((certificate, Some(key)))
+        Ok(Some(key))
     }
 
     /// Warns of a key that every user can read.
@@ -407,12 +515,23 @@ impl Reader {
             ClientCertificates::Required(known) => (Demand::Required, known),
         };
         let ClientAuthorities { ca, crl } = known;
-        let authorities = ca.iter().flat_map(|path| self.authorities(path)).collect();
-        let revoked = crl.iter().flat_map(|path| self.revoked(path)).collect();
-        ClientRules { demand, authorities, revoked }
+        // All are read, so that all problems are known.
+        let authorities: Vec<Option<Vec<_>>> = ca.iter().map(|path| self.authorities(path)).collect();
+        let revoked: Vec<Option<Vec<_>>> = crl.iter().map(|path| self.revoked(path)).collect();
+        let (authorities, revoked) = (authorities.into_iter().collect(), revoked.into_iter().collect());
+        match Option::<Vec<_>>::zip(authorities, revoked) {
+            Some((authorities, revoked)) => {
+                let revoked: Vec<Vec<_>> = revoked;
+                let (authorities, revoked) = (authorities.concat(), revoked.concat());
+                ClientRules { demand, authorities, revoked }
+            }
+            // Without one of the files, no certificate of a client is accepted.
+            None => ClientRules { demand, ..ClientRules::NONE },
+        }
     }
 
-    fn authorities(&mut self, path: &Path) -> Vec<CertificateDer<'static>> {
+    /// `None`: they cannot be used.
+    fn authorities(&mut self, path: &Path) -> Option<Vec<CertificateDer<'static>>> {
         let shown = path.display();
         let read = self.file(path).and_then(|text| {
             let found = pem::certificates(&text).map_err(|why| format!("{shown} {why}"))?;
@@ -432,7 +551,7 @@ impl Reader {
             Ok(read) => read,
             Err(text) => {
                 self.problem(Severity::Error, CLIENT_CA, path, text);
-                return Vec::new();
+                return None;
             }
         };
         let now = self.now;
@@ -443,10 +562,11 @@ impl Reader {
             );
             self.problem(Severity::Warning, CLIENT_CA, path, text);
         }
-        found
+        Some(found)
     }
 
-    fn revoked(&mut self, path: &Path) -> Vec<CertificateRevocationListDer<'static>> {
+    /// `None`: they cannot be used.
+    fn revoked(&mut self, path: &Path) -> Option<Vec<CertificateRevocationListDer<'static>>> {
         let shown = path.display();
         let read = self.file(path).and_then(|text| {
             let found = pem::revocation_lists(&text).map_err(|why| format!("{shown} {why}"))?;
@@ -455,17 +575,14 @@ impl Reader {
                 false => Ok(found),
             }
         });
-        let found = read.unwrap_or_else(|text| {
-            self.problem(Severity::Error, CLIENT_CRL, path, text);
-            Vec::new()
-        });
-        for list in &found {
-            self.check_list(list, path);
-        }
-        found
+        let found = read.map_err(|text| self.problem(Severity::Error, CLIENT_CRL, path, text)).ok()?;
+        // All, for their problems.
+        let valid: Vec<bool> = found.iter().map(|list| self.check_list(list, path)).collect();
+        (!valid.contains(&false)).then_some(found)
     }
 
-    fn check_list(&mut self, list: &CertificateRevocationListDer<'_>, path: &Path) {
+    /// Returns whether it is one.
+    fn check_list(&mut self, list: &CertificateRevocationListDer<'_>, path: &Path) -> bool {
         use x509_parser::prelude::{CertificateRevocationList, FromDer};
         let shown = path.display();
         let (severity, text) = match CertificateRevocationList::from_der(list) {
@@ -479,10 +596,11 @@ impl Reader {
                     );
                     (Severity::Warning, text)
                 }
-                _ => return,
+                _ => return true,
             },
         };
         self.problem(severity, CLIENT_CRL, path, text);
+        severity == Severity::Warning
     }
 
     /// The text of a file. Errors: with its path.

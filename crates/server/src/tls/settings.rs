@@ -16,7 +16,7 @@ use super::clients::{fingerprint, verifier};
 use super::crypto::{SigningKeys, chosen_provider};
 use super::kernel::KernelCiphers;
 use super::lifetime::Sessions;
-use super::material::{Certificate, ClientRules, Demand, Keys, Material};
+use super::material::{Certificate, ClientRules, Demand, Keys, Material, Unusable};
 use super::resolver::{ACME, Challenges, Known, Resolver, is_for_challenge};
 use super::tickets::{TicketKeys, TicketSecrets};
 use crate::clock;
@@ -46,6 +46,7 @@ pub struct ServerTls {
     kernel: KernelCiphers,
     /// Why the kernel does not, though it should.
     warning: Option<String>,
+    left_out: Vec<String>,
     /// Whether a connection can begin before the name is known that its client asks for.
     selection: Selection,
     validities: Vec<Validity>,
@@ -141,9 +142,15 @@ impl ServerTls {
         challenges: Option<Arc<dyn Challenges>>,
     ) -> Result<ServerTls, Vec<String>> {
         let TlsSetup { material, keys, tickets } = setup;
-        let (material, keys) = match keys {
+        let (mut material, mut keys) = match keys {
             KeySource::Remote(keys) => (material, keys),
-            KeySource::Files => Material::read(site, Keys::Read, clock::wall()).with_keys()?,
+            KeySource::Files => {
+                Material::read_with(site, Keys::Read, clock::wall(), material.unusable()).with_keys()?
+            }
+        };
+        let left_out = match material.unusable() {
+            Unusable::Rejected => Vec::new(),
+            Unusable::LeftOut => material.leave_out_keyless(site, &mut keys),
         };
         let tickets = tickets.map(TicketKeys::new);
         let mut tls =
@@ -152,6 +159,7 @@ impl ServerTls {
             Ok(ciphers) => tls.kernel = ciphers,
             Err(why) => tls.warning = Some(why),
         }
+        tls.left_out = left_out;
         Ok(tls)
     }
 
@@ -233,6 +241,7 @@ impl ServerTls {
             tickets,
             kernel,
             warning,
+            left_out: Vec::new(),
             selection,
             validities,
         })
@@ -251,6 +260,11 @@ impl ServerTls {
     /// For the log: what the site has to do without.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
+    }
+
+    /// For the log: the files that the site is served without.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// Forgets the keys of tickets that are not accepted any more. Returns when there are others.

@@ -621,6 +621,7 @@ fn names_what_is_wrong_with_a_file() {
         ("live/fullchain.pem", made.chain.clone()),
         ("live/privkey.pem", made.key.clone()),
         ("nothing/README", String::new()),
+        ("ca.pem", files.authority.pem()),
         ("list.crl", files.revocations(2021)),
     ] {
         files.write(name, &text);
@@ -717,13 +718,13 @@ fn names_what_is_wrong_with_a_file() {
             "alone.key has no certificate; name a file with those of authorities",
         ),
         (
-            "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"good.pem\"\nclient_crl = \"good.pem\"",
+            "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\nclient_crl = \"good.pem\"",
             error,
             "client_crl",
             "good.pem has no list of revoked certificates (X509 CRL)",
         ),
         (
-            "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"good.pem\"\nclient_crl = \"list.crl\"",
+            "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\nclient_crl = \"list.crl\"",
             warning,
             "client_crl",
             "list.crl: the list of CN=the authority has expired on 2021-01-01, so that all of its certificates are rejected",
@@ -739,6 +740,49 @@ fn names_what_is_wrong_with_a_file() {
             files.problems(&format!("root = \"/srv\"\nnames = \"a.example\"\ncertificate = \"{good}\"\n"));
         assert_eq!(found, [], "{good}");
     }
+}
+
+#[test]
+fn a_site_that_has_been_served_goes_on_without_files_that_cannot_be_used() {
+    let files = with_hosts();
+    files.certificate("b.pem", &["b.example"]);
+    files.write("ca.pem", &files.authority.pem());
+    files.write("ca.crl", &files.revocations(4000));
+    files.write("list.crl", "no list");
+    let clients = "client_certificates = \"optional\"\nclient_ca = \"ca.pem\"\n";
+    let site = files.site(&format!(
+        "{HOSTS}[[host]]\nnames = \"b.example\"\nroot = \"/b\"\ncertificate = \"b.pem\"\n\
+         {clients}client_crl = \"ca.crl\"\n"
+    ));
+    let good = files.client(2);
+    let check = |expected: [&str; 3], accepts: bool, lines: &[&str]| {
+        let read = Material::read_again(&site, Keys::Read, NOW).with_keys();
+        let (mut material, mut keys) = read.unwrap();
+        let found = material.leave_out_keyless(&site, &mut keys);
+        assert_eq!((found.len(), material.certificates().len()), (lines.len(), keys.len()), "{found:#?}");
+        lines.iter().zip(&found).for_each(|(line, found)| assert!(found.contains(line), "{found}"));
+        let tls = ServerTls::new(&site, &material, keys, None, None).unwrap();
+        for (name, expected) in ["a.example", "www.a.example", "b.example"].into_iter().zip(expected) {
+            let found = served(&tls, trusting_client(&files), name);
+            assert_eq!(found, Ok(format!("{expected} ECDSA P-256")), "{name}");
+        }
+        let client = connect(&tls, files.client_config(Some(&good)), "b.example");
+        assert_eq!(client.is_ok() || expected[2] != "b.example", accepts);
+        // What has not been served is not begun.
+        assert_eq!(Material::read(&site, Keys::Read, NOW).with_keys().is_ok(), lines.is_empty());
+    };
+    check(["a.example", "*.a.example", "b.example"], true, &[]);
+    files.write("ca.crl", "no list");
+    let line = "ca.crl has no list of revoked certificates (X509 CRL); b.example goes on without it";
+    check(["a.example", "*.a.example", "b.example"], false, &[line]);
+    files.write("ca.crl", &files.revocations(4000));
+    let a = files.certificate("a.pem", &["a.example"]);
+    files.write("a.pem", &format!("{}{}", a.chain, files.certificate("unused", &[]).key));
+    let line = "a.pem does not fit its key, which belongs to another certificate; name the key that the certificate was \
+                requested with; a.example goes on without it until a reload";
+    check(["*.a.example", "*.a.example", "b.example"], true, &[line]);
+    fs::remove_file(files.folder.join("b.pem")).unwrap();
+    check(["*.a.example", "*.a.example", "top.example"], true, &[line, "b.pem: No such file"]);
 }
 
 #[test]
@@ -762,12 +806,12 @@ fn reads_certificates_without_their_keys() {
     let files = Files::new();
     files.certificate("a.pem", &["a.example"]);
     let site = files.site("root = \"/srv\"\ncertificate = \"a.pem\"\n");
-    let material = Material::read(&site, Keys::Left, NOW).material.unwrap();
-    assert_eq!((material.certificates().len(), material.keys().len()), (1, 0));
-    let read = Material::read(&site, Keys::Read, NOW).material.unwrap();
+    let (material, keys) = Material::read(&site, Keys::Left, NOW).with_keys().unwrap();
+    assert_eq!((material.certificates().len(), keys.len()), (1, 0));
+    let (_, mut keys) = Material::read(&site, Keys::Read, NOW).with_keys().unwrap();
     let key =
         |text: &str| crypto::signing_key(&PrivateKeyDer::from_pem_slice(text.as_bytes()).unwrap()).unwrap();
-    let own = crypto::signing_key(&read.keys()[0].der()).unwrap();
+    let own = keys.remove(0);
     assert!(ServerTls::new(&site, &material, vec![own], None, None).is_ok());
     let other = key(&KeyPair::generate().unwrap().serialize_pem());
     let error = ServerTls::new(&site, &material, vec![other], None, None).err().unwrap();
