@@ -5,6 +5,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
+use super::crypto::provider;
 use super::names::{covers, distinguished, host_names};
 
 const DAY: i64 = 86_400;
@@ -33,7 +34,9 @@ pub struct CertificateFacts {
     /// The names as they are compared along a chain.
     raw_subject: Vec<u8>,
     raw_issuer: Vec<u8>,
-    is_authority: bool,
+    pub is_authority: bool,
+    /// Whether servers may use it (RFC 5280 §4.2.1.12).
+    is_for_servers: bool,
     /// The hash of the signature, if it is not secure.
     weak_hash: Option<&'static str>,
 }
@@ -58,6 +61,7 @@ impl CertificateFacts {
             raw_subject: parsed.subject().as_raw().to_vec(),
             raw_issuer: parsed.issuer().as_raw().to_vec(),
             is_authority: parsed.is_ca(),
+            is_for_servers: is_for_servers(&parsed),
             weak_hash,
         })
     }
@@ -90,6 +94,13 @@ pub fn list_expiry(der: &CertificateRevocationListDer<'_>) -> Option<u64> {
 
 fn seconds(time: i64) -> u64 {
     u64::try_from(time).unwrap_or(0)
+}
+
+fn is_for_servers(certificate: &X509Certificate<'_>) -> bool {
+    match certificate.extended_key_usage() {
+        Ok(Some(usage)) => usage.value.any || usage.value.server_auth,
+        Ok(None) | Err(_) => true,
+    }
 }
 
 fn key_type(key: &SubjectPublicKeyInfo<'_>) -> String {
@@ -142,6 +153,10 @@ pub fn problems(chain: &[CertificateFacts], now: i64) -> Vec<String> {
     if first.is_authority && !first.is_self_issued() {
         problems.push("the first certificate is that of an authority; put the host's own first".to_owned());
     }
+    if !first.is_for_servers {
+        problems
+            .push("the certificate is not one for servers (extendedKeyUsage); clients reject it".to_owned());
+    }
     if first.names.is_empty() {
         problems.push(format!(
             "the certificate has no host name (subjectAltName), only the subject {}; clients reject it",
@@ -149,6 +164,42 @@ pub fn problems(chain: &[CertificateFacts], now: i64) -> Vec<String> {
         ));
     }
     problems
+}
+
+/// What is wrong with the lists of some authorities: one without a list, and lists that they have not signed.
+pub fn problems_of_lists(
+    authorities: &[CertificateDer<'_>],
+    lists: &[CertificateRevocationListDer<'_>],
+) -> Vec<String> {
+    let parsed = |der| CertificateRevocationList::from_der(der).ok().map(|(_, list)| list);
+    let lists: Vec<_> = lists.iter().filter_map(|list| parsed(list)).collect();
+    let parsed = |der| X509Certificate::from_der(der).ok().map(|(_, authority)| authority);
+    let mut problems = Vec::new();
+    for authority in authorities.iter().filter_map(|der| parsed(der)).filter(|authority| authority.is_ca()) {
+        let is_its =
+            |list: &&CertificateRevocationList<'_>| list.issuer().as_raw() == authority.subject().as_raw();
+        let mut own = lists.iter().filter(is_its).peekable();
+        let subject = distinguished(authority.subject());
+        if own.peek().is_none() {
+            problems.push(format!(
+                "the authority {subject} has no list, so that all of its certificates are rejected; add its list"
+            ));
+        } else if !own.any(|list| has_signed(authority.public_key(), list)) {
+            problems.push(format!(
+                "the authority {subject} has not signed its list, so that all of its certificates are rejected; get the \
+                 right one"
+            ));
+        }
+    }
+    problems
+}
+
+/// Whether the signature of a list is that of a key.
+fn has_signed(key: &SubjectPublicKeyInfo<'_>, list: &CertificateRevocationList<'_>) -> bool {
+    let (key, signed) = (&key.subject_public_key.data, list.tbs_cert_list.as_ref());
+    // An algorithm of another kind verifies nothing.
+    let mut algorithms = provider().signature_verification_algorithms.all.iter();
+    algorithms.any(|algorithm| algorithm.verify_signature(key, signed, &list.signature_value.data).is_ok())
 }
 
 /// `2026-11-22`

@@ -18,7 +18,7 @@ use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates};
 use zeroize::Zeroizing;
 
 use super::crypto::{SigningKeys, signing_key};
-use super::inspect::{CertificateFacts, date, problems};
+use super::inspect::{CertificateFacts, date, problems, problems_of_lists};
 use super::names::distinguished;
 use super::pem::{self, PrivateKey};
 use crate::file_stamps::FileStamps;
@@ -523,6 +523,11 @@ impl Reader {
             Some((authorities, revoked)) => {
                 let revoked: Vec<Vec<_>> = revoked;
                 let (authorities, revoked) = (authorities.concat(), revoked.concat());
+                if let Some(path) = crl.first() {
+                    for problem in problems_of_lists(&authorities, &revoked) {
+                        self.problem(Severity::Warning, CLIENT_CRL, path, problem);
+                    }
+                }
                 ClientRules { demand, authorities, revoked }
             }
             // Without one of the files, no certificate of a client is accepted.
@@ -559,6 +564,14 @@ impl Reader {
             let (subject, until) = (&authority.subject, date(authority.not_after));
             let text = format!(
                 "{shown}: the authority {subject} has expired on {until}; all of its clients are rejected"
+            );
+            self.problem(Severity::Warning, CLIENT_CA, path, text);
+        }
+        for other in facts.iter().filter(|facts| !facts.is_authority) {
+            let text = format!(
+                "{shown}: {} is no authority, so that no client has a certificate of it; name the certificate of the one \
+                 that has issued those of clients",
+                other.subject
             );
             self.problem(Severity::Warning, CLIENT_CA, path, text);
         }

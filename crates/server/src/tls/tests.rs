@@ -593,6 +593,7 @@ fn names_what_is_wrong_with_a_file() {
     let files = Files::new();
     let made = files.certificate("good.pem", &["a.example"]);
     let other = files.certificate("other.pem", &["a.example"]);
+    let (other_ca, same_ca) = (authority("another authority").pem(), authority("the authority").pem());
     let authority = files.authority.pem();
     let key = KeyPair::generate().unwrap();
     let of_years = |from: i32, to: i32| {
@@ -603,6 +604,9 @@ fn names_what_is_wrong_with_a_file() {
     };
     let (expired, later) = (of_years(2000, 2001), of_years(3000, 4000));
     let nameless = files.make(&[], &key, |_| ());
+    let for_clients = files.make(&["a.example"], &key, |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    });
     let root = format!("{}{authority}{}", made.chain, made.key);
     for (name, text) in [
         ("empty.pem", String::new()),
@@ -615,6 +619,7 @@ fn names_what_is_wrong_with_a_file() {
         ("expired.pem", format!("{}{}", expired.chain, expired.key)),
         ("later.pem", format!("{}{}", later.chain, later.key)),
         ("nameless.pem", format!("{}{}", nameless.chain, nameless.key)),
+        ("for-clients.pem", format!("{}{}", for_clients.chain, for_clients.key)),
         ("alone.pem", made.chain.clone()),
         ("alone.key", made.key.clone()),
         ("live/cert.pem", format!("{}{}", made.chain, made.key)),
@@ -623,6 +628,9 @@ fn names_what_is_wrong_with_a_file() {
         ("nothing/README", String::new()),
         ("ca.pem", files.authority.pem()),
         ("list.crl", files.revocations(2021)),
+        ("valid.crl", files.revocations(4000)),
+        ("other-ca.pem", other_ca),
+        ("same-ca.pem", same_ca),
     ] {
         files.write(name, &text);
     }
@@ -694,6 +702,12 @@ fn names_what_is_wrong_with_a_file() {
             "no host name (subjectAltName), only the subject CN=a server",
         ),
         (
+            "certificate = \"for-clients.pem\"",
+            warning,
+            "certificate",
+            "for-clients.pem: the certificate is not one for servers (extendedKeyUsage); clients reject it",
+        ),
+        (
             "certificate = \"live/cert.pem\"",
             warning,
             "certificate",
@@ -728,6 +742,25 @@ fn names_what_is_wrong_with_a_file() {
             warning,
             "client_crl",
             "list.crl: the list of CN=the authority has expired on 2021-01-01, so that all of its certificates are rejected",
+        ),
+        (
+            "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"good.pem\"",
+            warning,
+            "client_ca",
+            "good.pem: CN=a server is no authority, so that no client has a certificate of it",
+        ),
+        (
+            "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = [\"ca.pem\", \"other-ca.pem\"]\n\
+             client_crl = \"valid.crl\"",
+            warning,
+            "client_crl",
+            "the authority CN=another authority has no list, so that all of its certificates are rejected",
+        ),
+        (
+            "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"same-ca.pem\"\nclient_crl = \"valid.crl\"",
+            warning,
+            "client_crl",
+            "the authority CN=the authority has not signed its list, so that all of its certificates are rejected",
         ),
     ] {
         let found = files.problems(&format!("root = \"/srv\"\n{text}\n"));
