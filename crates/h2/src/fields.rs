@@ -343,11 +343,17 @@ impl FieldList {
             return Ok(());
         }
         match (self.authority(), self.value("host")) {
-            (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
-                Err(Malformed::HostDiffers)
-            }
+            (Some(authority), Some(host)) if !self.are_same(authority, host) => Err(Malformed::HostDiffers),
             _ => Ok(()),
         }
+    }
+
+    /// Whether two authorities are equal after their normalization (RFC 3986 §6.2). A final dot of a name changes
+    /// nothing.
+    fn are_same(&self, one: &[u8], other: &[u8]) -> bool {
+        let port = if self.scheme() == Some(b"http") { b"80".as_slice() } else { b"443" };
+        let [(one, own), (other, others)] = [one, other].map(|authority| name_and_port(authority, port));
+        one.eq_ignore_ascii_case(other) && own == others
     }
 
     /// RFC 9113 §8.2.3. The joined field is where the first crumb was.
@@ -393,6 +399,17 @@ impl FieldList {
         let (name, value) = self.bytes[entry.start as usize..].split_at(entry.name as usize);
         Field { name, value: &value[..entry.value as usize] }
     }
+}
+
+/// `default`: the port of an authority that has none.
+fn name_and_port<'a>(authority: &'a [u8], default: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    let colon = authority.iter().rposition(|byte| *byte == b':');
+    let is_port = |at: &usize| authority[at + 1..].iter().all(u8::is_ascii_digit);
+    let (name, port) = match colon.filter(is_port) {
+        Some(at) => (&authority[..at], &authority[at + 1..]),
+        None => (authority, &[][..]),
+    };
+    (name.strip_suffix(b".").unwrap_or(name), if port.is_empty() { default } else { port })
 }
 
 /// What kind of field a valid name and value make. It is the same in every section.

@@ -52,7 +52,23 @@ fn takes_the_authority_from_host() {
     let mut store = FieldStore::new();
     let head = list.head(&mut store, &LIMITS).unwrap();
     assert_eq!((head.authority, head.fields.len()), (&b"a.example"[..], 1));
-    assert!(request(&with(&[("host", "Example.ORG:8443")])).is_ok());
+    // RFC 9113 §8.3.1: after normalization.
+    for (scheme, authority, host, is_same) in [
+        ("https", "example.org:8443", "Example.ORG:8443", true),
+        ("https", "example.org", "example.org:443", true),
+        ("https", "example.org:443", "example.org.", true),
+        ("https", "example.org:", "example.org", true),
+        ("http", "example.org", "example.org:80", true),
+        ("https", "[::1]", "[::1]:443", true),
+        ("http", "example.org", "example.org:443", false),
+        ("https", "example.org", "example.org:80", false),
+        ("https", "example.org:8443", "example.org", false),
+        ("https", "example.org", "example.com:443", false),
+        ("https", "[::1]", "[::2]", false),
+    ] {
+        let fields = [GET[0], (":scheme", scheme), GET[2], (":authority", authority), ("host", host)];
+        assert_eq!(request(&fields).is_ok(), is_same, "{fields:?}");
+    }
 }
 
 #[test]
