@@ -3,7 +3,7 @@
 use taipan_http::fields::{is_token, text_len};
 
 use super::section::{Section, text};
-use super::tls::hsts;
+use super::tls::{hsts, is_hsts};
 use super::toml::{Entry, Value};
 use crate::model::HeaderRule;
 use crate::route::Pattern;
@@ -36,7 +36,9 @@ pub fn headers(section: &Section, inherited: &[HeaderRule]) -> Vec<HeaderRule> {
         hsts(section).filter(|hsts| !rules.iter().any(|rule| rule.name().eq_ignore_ascii_case(hsts.name()))),
     );
     let own = rules.len();
-    for rule in inherited {
+    // RFC 6797 §7.2: not without TLS.
+    let is_plain = section.flag("https_redirect") == Some(false);
+    for rule in inherited.iter().filter(|rule| !(is_plain && is_hsts(rule))) {
         if !rules[..own].iter().any(|other| other.replaces(rule.name().as_bytes())) {
             rules.push(rule.clone());
         }

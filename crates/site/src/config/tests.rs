@@ -1299,6 +1299,21 @@ fn rejects_settings_that_cannot_be_sent() {
 }
 
 #[test]
+fn a_host_that_is_served_without_tls_inherits_no_hsts() {
+    let field = |own: &str| {
+        let site = of_text(&format!(
+            "listen = [\"127.0.0.1:443 tls\", \"127.0.0.1:80\"]\nroot = \"/srv\"\ncertificate = \"a.pem\"\nhsts = \"5m\"\n\
+             [[host]]\nnames = \"b.example\"\nroot = \"/b\"\n{own}\n"
+        ));
+        let host = &site.hosts[1];
+        (host.tls.plain, host.routes.iter().next().unwrap().headers.len())
+    };
+    assert_eq!(field(""), (PlainRequests::Redirected, 1));
+    assert_eq!(field("https_redirect = true"), (PlainRequests::Redirected, 1));
+    assert_eq!(field("https_redirect = false"), (PlainRequests::Served, 0));
+}
+
+#[test]
 fn reads_certificates_of_hosts() {
     let read = load_files(&[(
         "/etc/taipan/site.toml",

@@ -213,6 +213,11 @@ pub fn hsts(section: &Section) -> Option<HeaderRule> {
     Some(HeaderRule::Set(HSTS.to_owned(), value))
 }
 
+/// Whether a rule sets that field.
+pub fn is_hsts(rule: &HeaderRule) -> bool {
+    matches!(rule, HeaderRule::Set(name, _) if name.eq_ignore_ascii_case(HSTS))
+}
+
 /// Reports listeners and hosts that cannot do without each other. Without listeners, sockets are passed to the program.
 pub fn check_listeners(top: &Section, listeners: &[Listener], hosts: Option<&Hosts>, proxies: &Proxies) {
     let Some(hosts) = hosts.filter(|_| !listeners.is_empty()) else { return };

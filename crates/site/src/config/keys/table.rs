@@ -456,7 +456,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "\"1y\"",
                 text: "For how long clients use the host only by TLS: the field `Strict-Transport-Security`. A client that \
                        has seen it rejects the host without TLS, or with a certificate that is not valid, for this time. \
-                       Begin with `5m`. `0` makes clients forget it.",
+                       Begin with `5m`. `0` makes clients forget it. A host with `https_redirect = false` does not \
+                       inherit it.",
             },
             Key {
                 name: "hsts_subdomains",
