@@ -128,6 +128,11 @@ pub fn hosts(
         top.errors.add(top.place(), what, what_to_do);
     }
     hosts.iter().skip(1).for_each(|(_, section)| reject_unreachable(section));
+    for (host, section) in hosts.iter().skip(1) {
+        if host.names.is_empty() && host.folder.is_none() {
+            tls::check_without_names(section, &host.tls, &hosts[0].0.tls);
+        }
+    }
     match Hosts::new(hosts.into_iter().map(|(host, _)| host).collect()) {
         Ok(hosts) => {
             publishing::check(&hosts, top.errors, top.place());

@@ -1299,6 +1299,23 @@ fn rejects_settings_that_cannot_be_sent() {
 }
 
 #[test]
+fn the_default_host_may_demand_certificates_without_a_name() {
+    let text = |first: &str| {
+        format!(
+            "listen = [\"127.0.0.1:443 tls\", \"127.0.0.2:443 tls\"]\ncertificate = \"a.pem\"\n{first}\
+             [[host]]\naddresses = \"127.0.0.2\"\nroot = \"/b\"\ncertificate = \"b.pem\"\n\
+             client_certificates = \"required\"\nclient_ca = \"ca.pem\"\n"
+        )
+    };
+    let read = |text: &str| read(Path::new("site.toml"), &Files(&[("site.toml", text)]));
+    let found = read(&text("")).unwrap();
+    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    let errors = read(&text("root = \"/srv\"\n")).err().unwrap();
+    let found = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert!(found.contains("a host without names cannot demand certificates of clients"), "{found}");
+}
+
+#[test]
 fn a_host_that_is_served_without_tls_inherits_no_hsts() {
     let field = |own: &str| {
         let site = of_text(&format!(
@@ -1711,6 +1728,10 @@ fn rejects_settings_of_tls_that_protect_nothing() {
              https_redirect = false, or \"client_certificates\"",
         ),
         ("hsts = \"1y\"\nhttps_redirect = false", "\"hsts\" protects nothing while"),
+        (
+            "[[host]]\naddresses = \"127.0.0.2\"\nroot = \"/b\"\nclient_certificates = \"optional\"\nclient_ca = \"a\"",
+            "a host without names cannot demand certificates of clients",
+        ),
         ("hsts_subdomains = true", "\"hsts_subdomains\" has no effect without \"hsts\"; add hsts = \"1y\""),
         ("hsts = \"1d\"\nhsts_preload = true", "browsers preload only names whose HSTS lasts a year"),
         ("[tls]\nversions = []", "\"versions\" is empty; name at least one"),

@@ -105,6 +105,23 @@ pub fn host_tls(section: &Section, inherited: &HostTls) -> HostTls {
     }
 }
 
+/// Reports what has no effect on a host that only an address leads to: a handshake knows a host by its name, and follows
+/// the rules of the default host otherwise.
+pub fn check_without_names(section: &Section, own: &HostTls, default: &HostTls) {
+    if !own.clients.are_off() && own.clients != default.clients {
+        let what = "a host without names cannot demand certificates of clients: a handshake follows the rules of the \
+                    name that its client asks for";
+        let what_to_do = "add \"names\", or give the default host the same \"client_certificates\"";
+        section.errors.add(section.place_of("client_certificates"), what, what_to_do);
+    }
+    if section.has("certificate") {
+        let what = "no client gets the certificate of a host without names: it is chosen by the name that the client \
+                    asks for";
+        let what_to_do = "add \"names\", or give the default host the certificate";
+        section.errors.warn(section.place_of("certificate"), what, what_to_do);
+    }
+}
+
 /// `None`: the host has no certificate of its own.
 fn certificates(section: &Section) -> Option<Vec<CertificateFiles>> {
     let Some(certificates) = section.paths("certificate") else {
