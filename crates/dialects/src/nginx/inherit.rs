@@ -331,6 +331,10 @@ fn cache_control(host: &mut Host, draft: &mut Draft) {
             }
             continue;
         };
+        if is_upstream(route) && own_expires.is_none() && outer_field.is_none() {
+            let what = format!("expires of the server is not added to responses of {}", path(route));
+            draft.note(&place, what, "let the upstream send Cache-Control");
+        }
         if !has_own && !leaks {
             continue;
         }
@@ -338,6 +342,10 @@ fn cache_control(host: &mut Host, draft: &mut Draft) {
         let is_upstream = is_upstream(route);
         if is_upstream && own_expires.is_none() {
             continue;
+        }
+        if is_upstream {
+            let what = format!("the Cache-Control of {} is added to error responses, too", path(route));
+            draft.warn(&place, what, "let the upstream send it");
         }
         if is_upstream || keeps_field {
             route.remove("cache_control");

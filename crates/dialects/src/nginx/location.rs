@@ -691,7 +691,7 @@ fn front_script(front: &str, patterns: &[String], scope: &Scope, host: &mut Host
         return draft.error(&place, format!("{front} has a location of its own"), "let both be the same");
     }
     let mut own = scope.clone();
-    ["fallback", "fallback_for"].iter().for_each(|name| own.remove(name));
+    ["alias", "fallback", "fallback_for"].iter().for_each(|name| own.remove(name));
     script.inherit(&own);
 }
 
