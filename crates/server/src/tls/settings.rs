@@ -38,7 +38,7 @@ pub struct ServerTls {
     configs: Vec<Arc<ServerConfig>>,
     /// An index in `configs`, for each host.
     of_hosts: Vec<usize>,
-    /// Of an ACME authority, which has no certificate of a client. `None`: the settings of the hosts have a place for it.
+    /// Of an ACME authority, which has no certificate. `None`: no host verifies clients, or there are no challenges.
     challenge: Option<Arc<ServerConfig>>,
     resolver: Arc<Resolver>,
     tickets: Option<Arc<TicketKeys>>,
