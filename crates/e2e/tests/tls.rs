@@ -509,6 +509,7 @@ fn a_handshake_has_a_deadline() {
         }
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    server.wait_for_line("TLS with 127.0.0.1 failed: the handshake is not complete in time", TIMEOUT);
     still_serves(&server);
 }
 

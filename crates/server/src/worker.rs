@@ -272,7 +272,7 @@ async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
         if connections.acceptor.is_at_capacity() {
             connections.services.disk.shed(connections.services.site.limits.connections / 2);
         }
-        connections.idle.sweep(&connections.deadlines, now, &connections.services.counts);
+        connections.idle.sweep(&connections, now);
         connections.close_unused();
         connections.table.trim();
         connections.count_present();

@@ -36,7 +36,7 @@ use crate::clock::Ticks;
 use crate::connection::Connections;
 use crate::peer::Peer;
 use crate::services::ScratchInput;
-use crate::stats::{Count, Counts};
+use crate::stats::Count;
 use crate::sys::{self, calls};
 
 /// Connections that are visited in one turn of the loop, before tasks have theirs.
@@ -229,7 +229,8 @@ impl IdleSet {
     }
 
     /// Closes the connections whose deadline has passed.
-    pub fn sweep(&self, deadlines: &Deadlines, now: Ticks, counts: &Counts) {
+    pub fn sweep(&self, connections: &Connections, now: Ticks) {
+        let (deadlines, counts) = (&connections.deadlines, &connections.services.counts);
         let mut entries = self.entries.borrow_mut();
         entries.retain(|_, connection| {
             let (deadline, count) = connection.deadline(deadlines);
@@ -243,6 +244,9 @@ impl IdleSet {
             }
             if !stays {
                 counts.add(count, 1);
+                if count == Count::TimeoutHandshake && !connection.socket.can_be_handed_off() {
+                    connections.log_failed_session(connection.client.peer(), &Failure::TimedOut);
+                }
                 // The kernel is not to hold what the client did not take in time.
                 if connection.unsent.is_some() {
                     connection.socket.reset_when_closed();

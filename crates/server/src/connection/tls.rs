@@ -84,6 +84,8 @@ pub enum Failure {
     /// The client has sent these bytes, which are not TLS.
     NotTls(Vec<u8>),
     UnknownName,
+    /// The client has begun a handshake.
+    TimedOut,
     /// The client has sent content on a connection that is there for a challenge.
     NoChallenge,
     Protocol(Error),
@@ -98,6 +100,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::NotTls(_) => out.write_str("the client does not speak TLS"),
             Failure::UnknownName => out.write_str("the client asks for a name that no host has"),
+            Failure::TimedOut => out.write_str("the handshake is not complete in time"),
             Failure::NoChallenge => out.write_str("the client sends content behind a challenge of ACME"),
             Failure::Protocol(error) => write!(out, "{error}"),
             Failure::Cut => out.write_str("a response is incomplete"),

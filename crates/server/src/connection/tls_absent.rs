@@ -21,6 +21,7 @@ pub struct Session(Infallible);
 pub enum Failure {
     NotTls(Vec<u8>),
     UnknownName,
+    TimedOut,
     Cut,
 }
 
