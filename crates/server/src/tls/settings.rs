@@ -285,17 +285,12 @@ impl ServerTls {
         }
         let mut acceptor = Acceptor::default();
         let mut rest = received;
-        while !rest.is_empty() {
-            match acceptor.read_tls(&mut rest) {
-                Ok(0) | Err(_) => break,
-                Ok(_) => {}
-            }
-        }
+        while !rest.is_empty() && acceptor.read_tls(&mut rest).is_ok_and(|count| count > 0) {}
         match acceptor.accept() {
-            Ok(None) => Choice::Incomplete,
+            Ok(None) if rest.is_empty() => Choice::Incomplete,
             Ok(Some(accepted)) => self.by_hello(&accepted.client_hello()),
-            // The same error ends the connection, with its alert.
-            Err(_) => Choice::Settings { config: self.config().clone(), host: 0 },
+            // It is invalid, or too long. The same error ends the connection, with its alert if there is one.
+            Ok(None) | Err(_) => Choice::Settings { config: self.config().clone(), host: 0 },
         }
     }
 

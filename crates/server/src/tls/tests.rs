@@ -345,6 +345,12 @@ fn the_settings_are_chosen_when_the_hello_is_complete() {
     }
     assert!(matches!(tls.choose(&bytes), Choice::Settings { host: 1, .. }));
     assert!(matches!(tls.choose(b"GET / HTTP/1.1\r\n\r\n"), Choice::Settings { host: 0, .. }));
+    // RFC 8446 §4: three bytes have the length of a message, and the library takes no such one.
+    let record = [&[22, 3, 1, 0x40, 0][..], &[0; 0x4000]].concat();
+    let mut long = record.repeat(8);
+    long[5..9].copy_from_slice(&[1, 1, 0xff, 0xfc]);
+    assert!(matches!(tls.choose(&long[..6]), Choice::Incomplete));
+    assert!(matches!(tls.choose(&long), Choice::Settings { host: 0, .. }));
     // With one setting for all, nothing need be sent.
     assert!(matches!(files.tls(HOSTS).choose(b""), Choice::Settings { host: 0, .. }));
 }
