@@ -245,7 +245,7 @@ impl Cache {
         }
         drop(table);
         if let Some(disk) = &self.disk {
-            disk.remove(&Key::new(text.as_bytes()));
+            disk.remove_variant(&Key::new(text.as_bytes()), &entry.stored.variant);
         }
     }
 

@@ -14,6 +14,7 @@ pub struct Recording {
     length: Option<u64>,
     /// `None`: it is stored, or is not going to be.
     recorded: Option<Recorded>,
+    is_stored: bool,
 }
 
 struct Recorded {
@@ -65,7 +66,7 @@ impl Recording {
     ) -> Recording {
         let recorded =
             Recorded { bytes: Vec::new(), reserved, store: Box::new(store), refuse: Box::new(refuse) };
-        Recording { body, length, recorded: Some(recorded) }
+        Recording { body, length, recorded: Some(recorded), is_stored: false }
     }
 
     fn add(&mut self, chunk: &[u8]) {
@@ -86,6 +87,7 @@ impl Recording {
     fn store(&mut self) {
         if let Some(Recorded { bytes, store, .. }) = self.recorded.take() {
             store(bytes);
+            self.is_stored = true;
         }
     }
 
@@ -103,8 +105,11 @@ impl Recording {
         while self.recorded.is_some() {
             let Ok(Some(_)) = self.next(services).await else { return };
         }
-        // A body that is known to have ended leaves its connection to another request.
-        _ = self.next(services).await;
+        // Behind its last byte, the end is read, so that the connection can have another request. What was too large is not
+        // read on.
+        if self.is_stored {
+            _ = self.next(services).await;
+        }
     }
 }
 

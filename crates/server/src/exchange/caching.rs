@@ -506,7 +506,10 @@ impl<'a> Exchange<'a> {
         let is_rest = matches!(response.status, Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE);
         if rest.is_some() && is_rest {
             return match fetch.complete(self.services, self.head, response).await {
-                Some(entry) => self.of_entry(&resource, &entry, CacheStatus::Forwarded(why)),
+                Some(entry) => {
+                    let response = self.of_entry(&resource, &entry, CacheStatus::Forwarded(why));
+                    with_cookie(response, cookie)
+                }
                 // It is another one now. What was stored of it is of no use.
                 None => {
                     self.responder.cache.remove_parts(&resource.text);
@@ -519,9 +522,9 @@ impl<'a> Exchange<'a> {
                 let response = self.of_entry(&resource, &entry, CacheStatus::Revalidated);
                 with_unstored(response, &unstored)
             }
-            // Without the stale response, the request has no conditions.
+            // Without the stale response, the request has no conditions. Its own response has the cookie.
             Fetched::Unconfirmed(leader) => {
-                on_heap(|| self.fetch(request, to, resource, None, why, leader)).await
+                return on_heap(|| self.fetch(request, to, resource, None, why, leader)).await;
             }
             Fetched::Entry(entry, unstored) => {
                 let status = CacheStatus::Forwarded(why);
@@ -545,10 +548,7 @@ impl<'a> Exchange<'a> {
                 self.by_route(&resource, response)
             }
         };
-        match cookie {
-            Some(cookie) => response.with_fields(&[("Set-Cookie", &cookie)]),
-            None => response,
-        }
+        with_cookie(response, cookie)
     }
 
     /// The upstream has not responded. A stale response is used, if it allows that.
@@ -739,6 +739,14 @@ fn is_stored(response: &Response) -> bool {
             CacheStatus::Hit | CacheStatus::Stale | CacheStatus::StaleIfError | CacheStatus::Revalidated,
         ) => true,
         Some(CacheStatus::Forwarded(_) | CacheStatus::OnlyIfCached) | None => false,
+    }
+}
+
+/// With the cookie that leads the client to the endpoint that has responded.
+fn with_cookie(response: Response, cookie: Option<String>) -> Response {
+    match cookie {
+        Some(cookie) => response.with_fields(&[("Set-Cookie", &cookie)]),
+        None => response,
     }
 }
 

@@ -279,6 +279,12 @@ impl Store {
         purged
     }
 
+    /// Removes one variant of a key.
+    pub fn remove_variant(&self, name: Name) {
+        // The log has a line of what fails.
+        _ = self.discard(name);
+    }
+
     /// Removes what matches a purge that has begun.
     pub fn purge(&self, purge: &Purge, begun: Epoch) -> Purged {
         let purged = match &purge.what {

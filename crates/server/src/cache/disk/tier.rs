@@ -154,6 +154,14 @@ impl DiskTier {
         }
     }
 
+    /// Removes one variant of a key.
+    pub fn remove_variant(&self, key: &Key, of: &Variant) {
+        let name = Name { key: key.hash(), variant: variant(of) };
+        if self.may_have(key) {
+            self.run((), move |store| store.remove_variant(name));
+        }
+    }
+
     /// Runs `work` on a helper thread, and holds `permit` meanwhile.
     fn run(&self, permit: impl Sized + 'static, work: impl FnOnce(&Arc<Store>) + Send + 'static) {
         let (store, disk) = (self.store.clone(), self.disk.clone());

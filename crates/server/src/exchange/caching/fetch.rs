@@ -270,7 +270,7 @@ impl Fetch {
         entry
     }
 
-    /// The upstream says that what is stored is still right, if it means that.
+    /// A 304 has come. It confirms the stored response, unless its entity tag is another one.
     fn confirm(self, services: &Services, head: &Head<'_>, fields: &[StoredField]) -> Fetched {
         let Some(stale) = &self.stale else { return Fetched::Passed(not_modified(fields)) };
         if !update::confirms(&stale.stored, fields) {
