@@ -320,7 +320,13 @@ impl Master {
         if material.is_none() {
             return Ok(Tls { acme, stamps, warnings: texts(warnings), ..Tls::default() });
         }
-        let tickets = TicketSecrets::of(site, self.tls.tickets.as_ref()).map_err(|line| vec![line])?;
+        let tickets = match (TicketSecrets::of(site, self.tls.tickets.as_ref()), cause) {
+            (Err(line), Cause::Crash) if self.tls.tickets.is_some() => {
+                log::error(format_args!("{line}; the present keys of session tickets stay until a reload"));
+                self.tls.tickets.clone()
+            }
+            (tickets, _) => tickets.map_err(|line| vec![line])?,
+        };
         Ok(Tls { material, stamps, warnings: texts(warnings), tickets, acme })
     }
 
@@ -332,7 +338,6 @@ impl Master {
         accounts: &Accounts,
     ) -> Result<(Option<TlsSetup>, Option<SignerProcess>), Vec<String>> {
         let Some(material) = preparation.tls.material.clone() else { return Ok((None, None)) };
-        let tickets = preparation.tls.tickets.clone();
         let (keys, signer) = match preparation.site.tls.private_keys {
             PrivateKeys::InGeneration => (KeySource::Files, None),
             PrivateKeys::InSigner => {
@@ -343,6 +348,8 @@ impl Master {
                 (keys, Some(signer))
             }
         };
+        // Behind the fork of the signer, which must not have them.
+        let tickets = preparation.tls.tickets.clone();
         Ok((Some(TlsSetup::new(material, keys, tickets)), signer))
     }
 

@@ -229,7 +229,7 @@ impl Material {
         for (at, certificate) in keyless {
             let file = certificate.source.display().to_string();
             // The process that has read the key may have said why.
-            if !lines.iter().any(|line| line.contains(&file)) {
+            if !lines.iter().any(|line| names(line, &file)) {
                 let text = format!("the key of {file} cannot be used, as taipan check says in detail");
                 lines.push(left_out(&text, site.hosts.at(hosts[at]).names.first()));
             }
@@ -284,9 +284,17 @@ impl SigningKey for NoKey {
     }
 }
 
+/// Whether a line is about this file, and not about another one whose name begins so.
+fn names(line: &str, file: &str) -> bool {
+    let goes_on = |behind: &str| {
+        behind.starts_with(|next: char| next.is_alphanumeric() || matches!(next, '.' | '-' | '_' | '~'))
+    };
+    line.match_indices(file).any(|(at, _)| !goes_on(&line[at + file.len()..]))
+}
+
 /// A line of the log. `host`: the name of the first host with the file.
 fn left_out(text: &str, host: Option<&String>) -> String {
-    let host = host.map_or("the default host", String::as_str);
+    let host = host.map_or("a host without names", String::as_str);
     format!("{text}; {host} goes on without it until a reload")
 }
 
@@ -569,8 +577,8 @@ impl Reader {
         }
         for other in facts.iter().filter(|facts| !facts.is_authority) {
             let text = format!(
-                "{shown}: {} is no authority, so that no client has a certificate of it; name the certificate of the one \
-                 that has issued those of clients",
+                "{shown}: {} is no authority, so that no client has a certificate of it; name the certificate of the \
+                 authority that issues those of clients",
                 other.subject
             );
             self.problem(Severity::Warning, CLIENT_CA, path, text);
