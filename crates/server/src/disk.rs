@@ -130,8 +130,8 @@ impl DevicePermit {
 }
 
 impl Lane {
-    /// `threads`: how many the device may have.
-    fn has_permits(&self, threads: usize) -> bool {
+    /// Whether a closure, a request or a response has a permit of it. `threads`: how many the device may have.
+    fn is_in_use(&self, threads: usize) -> bool {
         self.threads.available_permits() < threads
             || [&self.places, &self.requests, &self.streams].iter().any(|permits| permits.taken() > 0)
     }
@@ -293,7 +293,7 @@ impl Disk {
     fn lane(&self, device: Device) -> Rc<Lane> {
         let mut lanes = self.lanes.borrow_mut();
         if lanes.len() >= DEVICES {
-            lanes.retain(|_, lane| lane.has_permits(self.threads));
+            lanes.retain(|_, lane| lane.is_in_use(self.threads));
         }
         let new = || Lane {
             threads: Arc::new(sync::Semaphore::new(self.threads)),

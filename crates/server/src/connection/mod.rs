@@ -98,6 +98,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// True if this many bytes in one whole phase are enough for another.
     pub fn is_extended_by(self, bytes: u64) -> bool {
         bytes >= self.enough
     }
@@ -163,11 +164,6 @@ impl Deadlines {
             Phase::Upgraded => self.upgraded,
             Phase::Linger | Phase::Rejected => self.linger,
         }
-    }
-
-    /// True if this many bytes in one whole phase are enough for another.
-    pub fn is_enough(&self, phase: Phase, bytes: u64) -> bool {
-        self.of(phase).is_extended_by(bytes)
     }
 
     /// What a connection is due for.

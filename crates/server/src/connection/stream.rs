@@ -117,7 +117,7 @@ impl Socket {
         self.session.as_ref().is_some_and(|session| session.borrow().has_negotiated_http2())
     }
 
-    /// `None`: it has no TLS, or its handshake is not complete.
+    /// `None`: it has no TLS, or its handshake is not complete and there is no early data.
     pub fn tls_facts(&self) -> Option<Rc<TlsFacts>> {
         self.session.as_ref()?.borrow().facts()
     }

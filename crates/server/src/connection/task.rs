@@ -728,7 +728,7 @@ fn poll_send(
                 Event::Disconnect => {
                     return Poll::Ready(Err(Interruption::Disconnected.into()));
                 }
-                Event::CheckRate if connections.deadlines.is_enough(Phase::Write, state.window()) => {
+                Event::CheckRate if connections.deadlines.of(Phase::Write).is_extended_by(state.window()) => {
                     state.enter(Phase::Write, now);
                 }
                 Event::CheckRate | Event::TimeOut => {

@@ -305,7 +305,9 @@ impl Transport {
                 state.measure(0, self.connections.services.clock.ticks());
                 Ok(())
             }
-            Some(Event::CheckRate) if self.connections.deadlines.is_enough(state.phase(), state.window()) => {
+            Some(Event::CheckRate)
+                if self.connections.deadlines.of(state.phase()).is_extended_by(state.window()) =>
+            {
                 self.enter(state.phase());
                 Ok(())
             }

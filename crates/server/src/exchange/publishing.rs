@@ -518,7 +518,7 @@ enum Problem {
     /// A precondition of RFC 4918 §16.
     Precondition(Status, &'static str),
     Failure(Failure),
-    /// What does not let the request pass has this response.
+    /// A check rejects the request with this response.
     Response(Box<Response>),
 }
 

@@ -57,7 +57,7 @@ struct Absent {
     checked_at: i64,
 }
 
-/// What a folder is of.
+/// The host's name or the user that a folder belongs to.
 #[derive(Clone, Copy)]
 pub enum FolderOf<'a> {
     /// A name of a host.

@@ -170,8 +170,7 @@ fn clients(section: &Section) -> Option<ClientCertificates> {
     }
     if known.ca.is_empty() {
         let what = format!("\"client_certificates\" is \"{choice}\" without an authority");
-        let what_to_do =
-            "add client_ca = \"/etc/ssl/clients.pem\", the certificates of who issues those of clients";
+        let what_to_do = "add client_ca = \"/etc/ssl/clients.pem\", the certificates of the authorities that issue those of clients";
         section.errors.add(section.place_of("client_certificates"), what, what_to_do);
     }
     Some(match choice {

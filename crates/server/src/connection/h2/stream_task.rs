@@ -328,7 +328,7 @@ impl StreamTask {
         let state = &self.entry.state;
         let can_send =
             state.phase() == Phase::Write && self.shared.http2.borrow().frames.sendable(self.stream) > 0;
-        can_send || self.shared.connections.deadlines.is_enough(state.phase(), state.window())
+        can_send || self.shared.connections.deadlines.of(state.phase()).is_extended_by(state.window())
     }
 }
 

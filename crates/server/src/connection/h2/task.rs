@@ -228,7 +228,7 @@ impl Http2Task {
                 state.enter(phase, now);
                 None
             }
-            Event::CheckRate if connections.deadlines.is_enough(phase, state.window()) => {
+            Event::CheckRate if connections.deadlines.of(phase).is_extended_by(state.window()) => {
                 state.enter(phase, now);
                 None
             }

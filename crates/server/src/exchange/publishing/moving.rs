@@ -31,7 +31,7 @@ struct Seen {
     overwrite: Overwrite,
 }
 
-/// A COPY or MOVE that the request may have.
+/// A COPY or MOVE that has passed all checks.
 struct Transfer<'a> {
     method: Method,
     to: Target<'a>,
@@ -123,7 +123,7 @@ impl<'a> Exchange<'a> {
         Ok(replaced)
     }
 
-    /// The resource at the destination, which the request may have, too.
+    /// The resource at the destination. Errors: the request may not write there.
     async fn destination(
         &mut self,
         request: Request<'_>,

@@ -93,7 +93,7 @@ struct About<'p> {
     problem: Option<String>,
 }
 
-/// What a request has of an upload, by `Upload-Complete`.
+/// Which part of an upload a request sends, by `Upload-Complete`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Last,
@@ -102,7 +102,7 @@ pub(super) enum Part {
 }
 
 impl<'a> Exchange<'a> {
-    /// `None`: the request does not say it.
+    /// `None`: the field is absent or malformed.
     pub(super) fn upload_part(&self) -> Option<Part> {
         let is_last = self.head.only("upload-complete").and_then(boolean)?;
         Some(if is_last { Part::Last } else { Part::Earlier })
