@@ -225,6 +225,9 @@ fn no_byte_is_wrong_after_thirty_kills_in_the_middle_of_writes() {
             stored += 1;
             from_files += u64::from(response.field("Cache-Status").is_some_and(|did| did.contains("hit")));
         }
+        // Each round ends after another number of files.
+        let written = || count(&server, "files_written");
+        let enough = written() + round % 12;
         let addr = server.addr();
         let clients: Vec<_> = (0..4)
             .map(|client| {
@@ -239,9 +242,6 @@ fn no_byte_is_wrong_after_thirty_kills_in_the_middle_of_writes() {
                 })
             })
             .collect();
-        // Each round ends after another number of files.
-        let written = || count(&server, "files_written");
-        let enough = written() + round % 12;
         assert!(wait_until(6 * TIMEOUT, || written() >= enough), "round {round}: {}", server.stats());
         let pids = server.serving_pids();
         server.signal(e2e::Signal::KILL);

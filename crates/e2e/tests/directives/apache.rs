@@ -196,6 +196,18 @@ const APACHE: Table = Table {
                 ("proxypassmatch", Line, "path = \"/match/\""),
             ],
         },
+        Case {
+            flags: &[],
+            conf: "DocumentRoot /srv\n<Directory /srv/cgi>\nSetHandler cgi-script\nOptions ExecCGI\n\
+                   SetEnvIf ^Authorization$ \"(.+)\" HTTP_AUTHORIZATION=$1\n</Directory>\n",
+            rows: &[("setenvif", Line, "pass_authorization = true")],
+        },
+        Case {
+            flags: &[],
+            conf: "DocumentRoot /srv\n<Directory /srv/cgi>\nSetHandler cgi-script\nOptions ExecCGI\n\
+                   SetEnvIfNoCase ^Authorization$ \"(.+)\" HTTP_AUTHORIZATION=$1\n</Directory>\n",
+            rows: &[("setenvifnocase", Line, "pass_authorization = true")],
+        },
     ],
     neutral: &[Case {
         flags: &[],
