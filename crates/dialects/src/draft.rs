@@ -34,6 +34,23 @@ const PROTECTION: [&str; 10] = [
     "authorizer",
 ];
 
+/// Keys of a route whose files are run.
+const HANDLERS: [&str; 3] = ["interpreter", "cgi", "application"];
+
+/// The paths of a pattern that have this end. `None`: they have none, or patterns cannot say it.
+fn with_end(pattern: &str, end: &str) -> Option<String> {
+    if pattern.ends_with('/') {
+        return None;
+    }
+    // The names that begin with a text, and what is below them.
+    let pattern =
+        pattern.strip_suffix("?*/**").map_or_else(|| pattern.to_owned(), |text| format!("{text}**"));
+    match pattern.ends_with('*') {
+        true => Some(pattern + end),
+        false => pattern.ends_with(end).then_some(pattern),
+    }
+}
+
 /// The keys of a section, each at most once, with the rules and limits that belong to it.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
@@ -186,6 +203,17 @@ impl Scope {
         is_denied || asks || !self.rules.is_empty() || !self.limits.is_empty()
     }
 
+    /// Whether a program runs its files.
+    pub fn runs(&self) -> bool {
+        HANDLERS.iter().any(|name| self.get(name).is_some())
+    }
+
+    /// What runs its files.
+    fn handler(&self) -> Scope {
+        let keys = self.keys.iter().filter(|key| HANDLERS.contains(&key.name.as_str())).cloned().collect();
+        Scope { keys, ..Scope::default() }
+    }
+
     /// Whether it has a response of its own, and does not serve files.
     pub fn responds(&self) -> bool {
         ["proxy", "redirect", "rewrite", "return", "application"].iter().any(|way| self.get(way).is_some())
@@ -272,6 +300,41 @@ impl Host {
             redirect.set(&place, "redirect", format!("{folder}$query"));
             redirect.set(&place, "status", status);
             self.routes.insert(at, redirect);
+            at += 1;
+        }
+    }
+
+    /// The first pattern alone counts here, where the other server runs a file by one section and has the settings of
+    /// another. So a pattern without a response takes what runs the files of a later pattern such as `*.php`, or stands
+    /// once more for those of its files that it runs.
+    pub fn share_handlers(&mut self) {
+        let mut at = 0;
+        while let Some(route) = self.routes.get(at) {
+            let shared = route.text("path").filter(|_| !route.responds() && !route.runs()).and_then(|path| {
+                let is_exact = !path.contains(['*', '?']) && !path.ends_with('/');
+                let later = if is_exact { &self.routes[..] } else { &self.routes[at + 1..] };
+                later.iter().filter(|other| other.runs()).find_map(|other| {
+                    let end =
+                        other.text("path")?.strip_prefix('*').filter(|end| !end.contains(['*', '?', '/']))?;
+                    let both = with_end(path, end)?;
+                    Some((both, other.handler()))
+                })
+            });
+            if let Some((both, handler)) = shared {
+                let mut joined = self.routes[at].clone();
+                joined.replace(&handler);
+                joined.put(joined.line, "path", both.as_str().into(), None);
+                let is_same = self.routes[at].text("path") == Some(&both);
+                let is_there = self.routes.iter().any(|route| route.text("path") == Some(&both));
+                match (is_same, is_there) {
+                    (true, _) => self.routes[at] = joined,
+                    (false, true) => {}
+                    (false, false) => {
+                        self.routes.insert(at, joined);
+                        at += 1;
+                    }
+                }
+            }
             at += 1;
         }
     }

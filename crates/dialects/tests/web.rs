@@ -1773,3 +1773,52 @@ fn a_route_has_one_response() {
         )],
     );
 }
+
+#[test]
+fn settings_of_some_scripts_leave_them_scripts() {
+    let apache = |text: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\n<Directory />\nOptions ExecCGI\nRequire all granted\n</Directory>\n{text}\n\
+             <FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/p.sock|fcgi://localhost\"\n</FilesMatch>\n\
+             AddHandler cgi-script .cgi\n"
+        )
+    };
+    let of_php = ["path = \"*.php\"", "interpreter = \"fastcgi\""];
+    for (text, own) in [
+        (
+            "<Files index.php>\nHeader set X-A: b\n</Files>",
+            &["path = \"/**/index.php\"", "headers = { X-A = \"b\" }"][..],
+        ),
+        (
+            "<LocationMatch \"^/secret\">\nRequire ip 10.0.0.1\n</LocationMatch>",
+            &["path = \"/secret**.php\""],
+        ),
+    ] {
+        let expected = [own, &["interpreter = \"fastcgi\""], &of_php].concat();
+        check(Web::Apache, &[(&apache(text), &expected)]);
+    }
+    let cgi = "<LocationMatch \"\\.cgi$\">\nHeader set X-A b\n</LocationMatch>";
+    check(Web::Apache, &[(&apache(cgi), &["path = \"*.cgi\"", "headers = { X-A = \"b\" }", "cgi = true"])]);
+    let lighttpd = "server.document-root = \"/srv\"\nserver.port = 80\nauth.backend = \"htpasswd\"\n\
+                    auth.backend.htpasswd.userfile = \"/users\"\n\
+                    fastcgi.server = (\".php\" => ((\"socket\" => \"/p.sock\")))\n";
+    let asks = "auth.require = (\"/wp-admin\" => (\"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\"))\n";
+    let expected =
+        [&["path = \"/wp-admin**.php\"", "auth = \"basic\"", "interpreter = \"fastcgi\""], &of_php[..]];
+    check(Web::Lighttpd, &[(&[lighttpd, asks].concat(), &expected.concat())]);
+    let unset = "$HTTP[\"url\"] =~ \"^/uploads/\" { fastcgi.server = () }\n";
+    refuse(Web::Lighttpd, &[(&[lighttpd, unset].concat(), 6, "nothing runs the files of these paths")]);
+    let caddy = ":80 {\nroot * /srv\nphp_fastcgi unix//p.sock\nbasic_auth /secret* {\nann $2a$14$abcdefghijklmnopqrstuuKaN6n0PPD0yU2Zl1eV9WzX8mNqQ2Q2u\n}\n}";
+    check(Web::Caddy, &[(caddy, &["path = \"/secret**.php\"", "interpreter = \"php\"", "path = \"*.php\""])]);
+    let nginx = |location: &str, modifier: &str| {
+        format!(
+            "http {{ server {{ listen 80; root /srv; {location} location {modifier} \\.php$ {{ \
+             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_pass unix:/p.sock; }} }} }}"
+        )
+    };
+    let sent = ["path = \"/uploads/**/*.php\"", "path = \"*.php\"", "interpreter = \"fastcgi\""];
+    check(Web::Nginx, &[(&nginx("location ^~ /uploads/ { expires 1h; }", "~"), &sent)]);
+    let cases =
+        ["path = \"*.php\"", "interpreter = \"fastcgi\"", "path = \"*.PHP\"", "interpreter = \"fastcgi\""];
+    check(Web::Nginx, &[(&nginx("", "~*"), &cases)]);
+}

@@ -558,11 +558,15 @@ impl Context {
     fn header(&mut self, directive: &Directive, draft: &mut Draft) {
         let place = &directive.place;
         let words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
-        let words = match words.split_first() {
-            Some((first, rest)) if matches!(*first, "always" | "onsuccess") => rest,
-            _ => &words,
+        let mut words = match words.split_first() {
+            Some((first, rest)) if matches!(*first, "always" | "onsuccess") => rest.to_vec(),
+            _ => words,
         };
-        match words {
+        // Apache takes a name with a colon.
+        if let Some(name) = words.get_mut(1) {
+            *name = name.strip_suffix(':').unwrap_or(name);
+        }
+        match words.as_slice() {
             [act, name, ..] if is_of(&OF_SERVER, name) || *act == "unset" && is_of(&OF_CONTENT, name) => {
                 draft.warn(
                     place,

@@ -429,6 +429,7 @@ impl<'s> Site<'s> {
         }
         self.pass_within(&own);
         self.pass_patterns(draft);
+        self.host.share_handlers();
         // The path of a prefix without its slash has the fields of the prefix.
         let fields: Vec<(String, Value)> = self
             .host
@@ -763,7 +764,9 @@ impl<'s> Site<'s> {
             let name = format!("*.{}", end.trim_start_matches('.'));
             let pattern = if url == "/" { Some(name) } else { regex::within(url, &name) };
             let Some(pattern) = pattern else { continue };
-            let has_own = self.host.routes.iter().any(|route| route.text("path") == Some(&pattern));
+            let has_own =
+                |route: &Scope| route.text("path") == Some(&pattern) && (route.responds() || route.runs());
+            let has_own = self.host.routes.iter().any(has_own);
             if is_passed {
                 // It is passed on as the prefix is, and no pattern for all paths precedes.
                 self.host.route(&pattern, place);

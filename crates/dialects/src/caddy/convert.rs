@@ -889,6 +889,9 @@ impl Site<'_> {
 }
 
 fn finish(host: &mut Host) {
+    // The first pattern counts, and Caddy rejects a request before it runs a script.
+    sort::by_key(&mut host.routes, Scope::runs);
+    host.share_handlers();
     host.redirect_to_folders(308);
     let ways = ["proxy", "redirect", "rewrite", "return"];
     for route in &mut host.routes {

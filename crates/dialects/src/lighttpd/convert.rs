@@ -105,10 +105,11 @@ fn sites(statements: &[Statement], draft: &mut Draft) {
     draft.hosts.iter_mut().for_each(exclude);
 }
 
-/// What is denied comes first, because the first pattern counts. Files that are not sent have a route that says so,
+/// What protects comes first, because the first pattern counts. Files that are not sent have a route that says so,
 /// unless one runs them, or is for a folder that is not sent as files.
 fn exclude(host: &mut Host) {
-    sort::by_key(&mut host.routes, |route| route.get("return").is_none());
+    sort::by_key(&mut host.routes, |route| (route.get("return").is_none(), !route.protects()));
+    host.share_handlers();
     deny_before_upstreams(host);
     let unsent = std::mem::take(&mut host.unsent);
     let runs = |route: &Scope| {
@@ -511,6 +512,12 @@ fn apply_setting(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         }
         "url.rewrite-once" | "url.rewrite" | "url.rewrite-repeat" => rewrites(setting, host, draft),
         "url.rewrite-if-not-file" => fallback(setting, host, draft),
+        "cgi.assign" | "fastcgi.server" | "scgi.server" | "proxy.server"
+            if value.pairs().is_empty() && !paths.is_empty() =>
+        {
+            let what = "nothing runs the files of these paths, which a route cannot say";
+            draft.error(place, format!("{name}: {what}"), "add url.access-deny for these files to the block");
+        }
         "cgi.assign" => scripts(setting, host, draft),
         "fastcgi.server" => upstreams(value, "fastcgi", paths, place, host, draft),
         "scgi.server" => upstreams(value, "scgi", paths, place, host, draft),

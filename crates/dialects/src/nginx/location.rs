@@ -106,10 +106,32 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     if !returns && !without_location.is_empty() && !locations.iter().any(is_of_all) {
         host.route("/", &directive.place).inherit(&without_location);
     }
-    for child in locations {
+    for child in &locations {
         location(child, &mut host, &context, &named, None, draft);
     }
+    send_files(&locations, &mut host);
     draft.hosts.push(host);
+}
+
+/// Expressions do not precede a location with `^~`. What they would run there is sent as a file, or has the fallback.
+fn send_files(locations: &[&Directive], host: &mut Host) {
+    for child in locations.iter().filter(|child| child.argument(0) == "^~") {
+        let folder = format!("{}/", child.argument(1).trim_end_matches('/'));
+        let is_sent =
+            |route: &&Scope| route.text("path") == Some(&folder) && !route.responds() && !route.runs();
+        if !host.routes.iter().any(|route| is_sent(&route)) {
+            continue;
+        }
+        let run = host.routes.iter().filter(|route| route.runs());
+        let run: Vec<String> = run.filter_map(|route| regex::within(&folder, route.text("path")?)).collect();
+        for path in run.into_iter().rev() {
+            if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
+                let mut route = Scope::new(child.place.line);
+                route.set(&child.place, "path", path);
+                host.routes.insert(0, route);
+            }
+        }
+    }
 }
 
 /// The files that `try_files` names, here and in locations.
@@ -478,6 +500,11 @@ fn location(
                 "write its whole path",
             );
         }
+    }
+    if child.argument(0) == "~*" && scope.get("interpreter").is_some() && !scope.protects() {
+        // The source of a script is not sent, whatever the case of its ending.
+        let all: Option<Vec<Vec<String>>> = patterns.iter().map(|pattern| regex::any_case(pattern)).collect();
+        patterns = all.map_or(patterns, |all| all.concat());
     }
     if scope.protects() {
         let extra = guard(child, &mut patterns, draft);
