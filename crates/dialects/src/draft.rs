@@ -15,6 +15,8 @@ use crate::words;
 
 /// Routes of a host, and hosts.
 const MAX_ROUTES: usize = 1000;
+/// No more are made: a host with so many routes is refused.
+pub const TOO_MANY_ROUTES: usize = 2 * MAX_ROUTES;
 /// Pairs of a table, such as types of media or fields.
 const MAX_PAIRS: usize = 4000;
 /// Upstreams of a site.
@@ -34,6 +36,8 @@ const PROTECTION: [&str; 10] = [
     "authorizer",
 ];
 
+/// What a route responds with, if it sends no files.
+pub const WAYS: [&str; 5] = ["return", "redirect", "rewrite", "proxy", "application"];
 /// Keys of a route whose files are run.
 const HANDLERS: [&str; 3] = ["interpreter", "cgi", "application"];
 
@@ -216,7 +220,7 @@ impl Scope {
 
     /// Whether it has a response of its own, and does not serve files.
     pub fn responds(&self) -> bool {
-        ["proxy", "redirect", "rewrite", "return", "application"].iter().any(|way| self.get(way).is_some())
+        WAYS.iter().any(|way| self.get(way).is_some())
     }
 
     fn keys(&self) -> Keys {

@@ -1,5 +1,7 @@
 //! What the directives of a server, a folder, a location or some files say, and how one of them goes over another.
 
+use site::config::own_field;
+
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::tree::{Directive, Place};
@@ -13,19 +15,6 @@ use super::rewrite::Rewrites;
 
 /// Keys whose pairs add up.
 const TABLES: [&str; 4] = ["headers", "types", "error_pages", "env"];
-
-/// Fields of a response that only the server sets, or that Apache sets itself.
-const OF_SERVER: [&str; 9] = [
-    "connection",
-    "content-length",
-    "content-range",
-    "date",
-    "keep-alive",
-    "server",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Fields of a response that say what its content is.
 const OF_CONTENT: [&str; 3] = ["content-encoding", "content-type", "location"];
@@ -567,7 +556,9 @@ impl Context {
             *name = name.strip_suffix(':').unwrap_or(name);
         }
         match words.as_slice() {
-            [act, name, ..] if is_of(&OF_SERVER, name) || *act == "unset" && is_of(&OF_CONTENT, name) => {
+            [act, name, ..]
+                if own_field(name).is_some() && (*act == "unset" || !is_of(&OF_CONTENT, name)) =>
+            {
                 draft.warn(
                     place,
                     format!("{name} is not changed"),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::disk::Disk;
 use crate::document::Value;
-use crate::draft::{Draft, Host, Scope};
+use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
 
@@ -21,8 +21,6 @@ use super::rewrite::Rewrites;
 
 /// Folders in which files `.htaccess` are looked for.
 const MAX_FOLDERS: usize = 20_000;
-/// So many routes of a host are refused in any case.
-const TOO_MANY_ROUTES: usize = 2000;
 
 pub struct World<'w, 'r> {
     pub disk: &'w dyn Disk,

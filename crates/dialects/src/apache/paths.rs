@@ -60,12 +60,7 @@ pub fn expression(text: &str) -> Option<Vec<String>> {
 /// The pattern of the path that an expression finds alone.
 pub fn exact(expression: &str) -> Option<String> {
     let expression = if expression == "^/?$" { "^/$" } else { expression };
-    regex::exact(expression).map(|path| alone(&path))
-}
-
-/// The pattern of one path. A folder without what is below it ends with a dot.
-pub fn alone(path: &str) -> String {
-    if path.ends_with('/') { format!("{path}.") } else { path.to_owned() }
+    regex::exact(expression)
 }
 
 #[cfg(test)]

@@ -2,33 +2,18 @@
 
 use std::path::Path;
 
+use site::config::own_field;
+
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::Value;
-use crate::draft::{Draft, Host, Listen, Scope};
+use crate::draft::{Draft, Host, Listen, Scope, TOO_MANY_ROUTES};
 use crate::regex;
 use crate::tree::Place;
 use crate::words;
 
 use super::names::{KNOWN, NEEDLESS};
 use super::read::{Datum, Reader, Statement};
-
-/// So many routes of a host are refused in any case.
-const TOO_MANY_ROUTES: usize = 2000;
-/// Fields that only the server sets.
-const OF_SERVER: [&str; 11] = [
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-range",
-    "content-type",
-    "date",
-    "keep-alive",
-    "location",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
@@ -322,22 +307,12 @@ fn denies_all(block: &[Statement]) -> bool {
 
 fn url_patterns(operator: &str, operand: &str) -> Option<Vec<String>> {
     match operator {
-        "==" => Some(vec![alone(operand)]).filter(|_| !operand.contains(['*', '?'])),
+        "==" => Some(vec![regex::alone(operand)]).filter(|_| !operand.contains(['*', '?'])),
         "=^" => Some(beginnings(operand)),
         "=$" => Some(vec![format!("*{operand}")]).filter(|_| !operand.contains('/')),
-        "=~" => exact(operand).map(|path| vec![path]).or_else(|| regex::patterns(operand)),
+        "=~" => regex::exact(operand).map(|path| vec![path]).or_else(|| regex::patterns(operand)),
         _ => None,
     }
-}
-
-/// The pattern of the path that an expression finds alone.
-fn exact(expression: &str) -> Option<String> {
-    regex::exact(expression).map(|path| alone(&path))
-}
-
-/// The pattern of one path. A folder without what is below it ends with a dot.
-fn alone(path: &str) -> String {
-    if path.ends_with('/') { format!("{path}.") } else { path.to_owned() }
 }
 
 /// The folder, and the file.
@@ -619,7 +594,7 @@ fn response_fields(setting: &Setting, host: &mut Host, draft: &mut Draft) {
             "server" => {
                 draft.warn(setting.place, "Server is the same for all hosts and paths", "see server_header");
             }
-            lower if OF_SERVER.contains(&lower) => {
+            lower if own_field(lower).is_some() => {
                 let what = unconverted(&format!("the field {name}"));
                 draft.error(setting.place, what, "the server sets it; see types, redirects and compress");
             }
@@ -793,14 +768,14 @@ fn target(text: &str, rest: &str) -> Option<String> {
 fn targeted(paths: &[String], path: Option<String>, to: &str) -> Option<Vec<String>> {
     let path = path?;
     let all = narrowed(paths, std::slice::from_ref(&path))?;
-    // What `$1` is begins behind the expression, and not behind the prefix of the block.
+    // `$1` begins behind the expression, and not behind the prefix of the block.
     (!to.contains("${rest}") || all.iter().all(|own| *own == path)).then_some(all)
 }
 
 fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     let Setting { value, place, paths, .. } = *setting;
     for (expression, to) in value.pairs() {
-        let path = regex::prefix(expression).or_else(|| exact(expression));
+        let path = regex::prefix(expression).or_else(|| regex::exact(expression));
         let path = path.or_else(|| matches!(expression, "" | "^" | "^/").then(|| "/".to_owned()));
         // The expression finds the query, too.
         let to = target(to.text(), "${rest}$query");
@@ -825,7 +800,7 @@ fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
 fn rewrites(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     let Setting { value, place, paths, .. } = *setting;
     for (expression, to) in value.pairs() {
-        let path = regex::prefix(expression).filter(|path| path != "/").or_else(|| exact(expression));
+        let path = regex::prefix(expression).filter(|path| path != "/").or_else(|| regex::exact(expression));
         let to = target(to.text(), "${rest}").filter(|to| !to.contains("$query") && !to.contains('?'));
         let patterns = to.as_deref().and_then(|to| targeted(paths, path, to));
         match (patterns, to) {

@@ -71,7 +71,7 @@ fn find<'t>(tree: &'t [Directive], name: &str) -> Option<&'t Directive> {
     })
 }
 
-/// `map` is for what a proxy is told of an upgrade.
+/// Only the `map` for the field `Connection` of an upgrade is known.
 fn map(directive: &Directive, draft: &mut Draft) {
     match directive.argument(0) {
         "$http_upgrade" => {

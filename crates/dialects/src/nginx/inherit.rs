@@ -1,18 +1,16 @@
-//! What a location of nginx does not have of those around it, where a route of this server would have it.
+//! Keeps from a route the settings that it would inherit here, and not in nginx.
 //!
 //! A location has what its server has, and nothing of another location. Here a pattern for one path, or one with
 //! wildcards, has what the route of its folder has, too.
 
 use crate::document::Value;
-use crate::draft::{Draft, Host, Scope};
+use crate::draft::{Draft, Host, Scope, WAYS};
 use crate::tree::Place;
 
-/// What a route responds with, if it sends no files.
-const WAYS: [&str; 5] = ["return", "redirect", "rewrite", "proxy", "application"];
 /// A key of a location that has `expires off`. It is no key of a route.
 pub const NEVER_EXPIRES: &str = "expires off";
 
-/// Settles what the routes of a host have of one another.
+/// Applies the inheritance of nginx to the routes of a host.
 pub fn settle(host: &mut Host, draft: &mut Draft) {
     if let [only] = host.routes.as_slice()
         && only.text("path") == Some("/")
@@ -100,7 +98,7 @@ pub fn without_fields(scope: &mut Scope, outer: &Scope, draft: &mut Draft) {
 
 /// Nothing but settings that a host can have, too.
 pub fn is_plain(route: &Scope) -> bool {
-    !has_any(route, &WAYS) && !has_any(route, &["alias", "interpreter", "proxy_host", "proxy_headers"])
+    !route.responds() && !has_any(route, &["alias", "interpreter", "proxy_host", "proxy_headers"])
 }
 
 /// The only location has all paths: what it sets, its host can set.
@@ -125,7 +123,7 @@ fn lift(host: &mut Host) {
 fn folders_alone(host: &mut Host, draft: &mut Draft) {
     let outers: Vec<Scope> = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
     for route in &mut host.routes {
-        if !path(route).ends_with("/.") || has_any(route, &WAYS) || route.get("fallback").is_some() {
+        if !path(route).ends_with("/.") || route.responds() || route.get("fallback").is_some() {
             continue;
         }
         let around = outers.iter().filter(|outer| path(route).starts_with(path(outer)));
@@ -185,7 +183,7 @@ fn without_root(host: &mut Host, draft: &mut Draft) {
         .map(|route| path(route).to_owned())
         .collect();
     for route in &mut host.routes {
-        if has_any(route, &WAYS) || has_any(route, &["root", "alias"]) {
+        if route.responds() || has_any(route, &["root", "alias"]) {
             continue;
         }
         let is_within = !is_prefix(route) && roots.iter().any(|root| below(path(route), root));
@@ -217,7 +215,7 @@ fn below(pattern: &str, prefix: &str) -> bool {
 fn no_fallback(route: &mut Scope, outers: &[Scope]) {
     let ends = |outer: &Scope| outer.get("fallback").is_some() && below(path(route), path(outer));
     let is_around = !is_prefix(route) && outers.iter().any(ends);
-    if is_around && route.get("fallback").is_none() && !has_any(route, &WAYS) && !is_closed(route) {
+    if is_around && route.get("fallback").is_none() && !route.responds() && !is_closed(route) {
         route.set(&place(route), "fallback", false);
     }
 }

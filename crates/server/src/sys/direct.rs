@@ -4,8 +4,7 @@
 //! Knows nothing of the callers, and retries nothing but `poll_read`.
 
 use std::io::{self, IoSliceMut, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::task::{Context, Poll};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -18,6 +17,8 @@ use rustix::path::Arg;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+pub use super::poll_read;
+
 use super::OwnsFd;
 
 #[inline]
@@ -28,16 +29,6 @@ pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, Optio
 #[inline]
 pub fn recv(fd: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
     rustix::net::recv(fd, buffer, flags).map(|(_, n)| n)
-}
-
-/// Reads from a socket of the runtime, again while it is interrupted.
-#[inline]
-pub fn poll_read<S: AsRawFd + AsFd>(
-    socket: &AsyncFd<S>,
-    cx: &mut Context<'_>,
-    buffer: &mut [u8],
-) -> Poll<io::Result<usize>> {
-    super::poll_read(socket, cx, buffer)
 }
 
 #[inline]
