@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -170,29 +171,10 @@ impl Task {
         loop {
             let next = match first.take() {
                 Some(next) => next,
-                None => {
-                    if !self.transport.is_body_read() && !self.read_rest_of_body().await {
-                        return Ok(End::Linger);
-                    }
-                    self.transport.entry.state.reset_client();
-                    let input = if self.transport.has_input() {
-                        self.transport.lend_buffered()
-                    } else {
-                        if self.waited == Waited::No || self.connections.is_leaving() {
-                            return Ok(End::Park);
-                        }
-                        self.transport.enter(Phase::Idle);
-                        self.waited = Waited::No;
-                        let input = self.transport.receive_first().await?;
-                        self.http.began = clock::micros();
-                        input
-                    };
-                    if self.begins_http2(self.connections.services.scratch.borrow().input(input)) {
-                        self.transport.keep(input);
-                        return Ok(End::Http2);
-                    }
-                    self.read_requests(input)
-                }
+                None => match self.read_next().await? {
+                    ControlFlow::Continue(next) => next,
+                    ControlFlow::Break(end) => return Ok(end),
+                },
             };
             if !matches!(next, Next::Read) {
                 self.transport.entry.state.set_client(self.http.client);
@@ -216,6 +198,31 @@ impl Task {
                 return Ok(end);
             }
         }
+    }
+
+    /// What follows the last response: the requests in the input, which is awaited for a while, or the end.
+    async fn read_next(&mut self) -> Result<ControlFlow<End, Next>, Interruption> {
+        if !self.transport.is_body_read() && !self.read_rest_of_body().await {
+            return Ok(ControlFlow::Break(End::Linger));
+        }
+        self.transport.entry.state.reset_client();
+        let input = if self.transport.has_input() {
+            self.transport.lend_buffered()
+        } else {
+            if self.waited == Waited::No || self.connections.is_leaving() {
+                return Ok(ControlFlow::Break(End::Park));
+            }
+            self.transport.enter(Phase::Idle);
+            self.waited = Waited::No;
+            let input = self.transport.receive_first().await?;
+            self.http.began = clock::micros();
+            input
+        };
+        if self.begins_http2(self.connections.services.scratch.borrow().input(input)) {
+            self.transport.keep(input);
+            return Ok(ControlFlow::Break(End::Http2));
+        }
+        Ok(ControlFlow::Continue(self.read_requests(input)))
     }
 
     fn read_requests(&mut self, input: ScratchInput) -> Next {
