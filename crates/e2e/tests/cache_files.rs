@@ -207,6 +207,65 @@ fn a_reload_that_maps_a_route_to_other_requests_makes_its_files_misses() {
     assert_eq!(app.requests(), 3);
 }
 
+/// The first responses are found again, also by another process, when the configuration is the first one again.
+#[test]
+fn a_reload_with_another_address_rewrite_or_fallback_makes_files_misses() {
+    let app = Fixture::new();
+    let config = |addresses: &str, rewrite: &str, fallback: &str, more: &str| {
+        format!(
+            "workers = 1\n[cache_files]\nfolder = \"{}\"\nmin_free = 0\n\
+             [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = {addresses}\n{more}\
+             [[host]]\nroot = \"www\"\nnames = [\"a.example\"]\nfallback = \"{fallback}\"\n\
+             [[host.route]]\npath = \"/app/\"\nfallback = false\n\
+             application = \"app\"\nresponse_cache = true\n\
+             [host.rewrites]\n\"/old/\" = \"{rewrite}\"\n",
+            app.folder().display(),
+        )
+    };
+    let home = app.home.path().display().to_string();
+    std::os::unix::fs::symlink("peer", app.home.path().join("other")).expect("it is our folder");
+    let (peer, other) = (format!("\"unix:{home}/peer\""), format!("\"unix:{home}/other\""));
+    let both = format!("[{peer}, {other}]");
+    let reversed = format!("[{other}, {peer}]");
+    let (rewrite, fallback) = ("/app/a/$rest", "/app/?one");
+    const TARGETS: [&str; 3] = ["/app/x", "/old/x", "/missing"];
+    let get_target = |server: &Server, target: &str| {
+        server.request(format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n"))
+    };
+    let first = config(&peer, rewrite, fallback, "");
+    let server = Site::new().config(&first).start();
+    let mut rows = Rows::new();
+    let mut stored = 0;
+    for (what, config, is_hit) in [
+        ("first", &first, false),
+        ("another address", &config(&other, rewrite, fallback, ""), false),
+        ("two addresses", &config(&both, rewrite, fallback, ""), false),
+        ("in another order", &config(&reversed, rewrite, fallback, "connect = \"7s\"\n"), true),
+        ("another rewrite", &config(&peer, "/app/b/$rest", fallback, ""), false),
+        ("another fallback", &config(&peer, rewrite, "/app/?two", ""), false),
+        ("first again", &first, true),
+    ] {
+        server.configure(config);
+        server.reload();
+        assert!(wait_until(TIMEOUT, || count(&server, "files") == app.files().len() as u64), "{what}");
+        for target in TARGETS {
+            let response = get_target(&server, target);
+            let status = response.field("Cache-Status").unwrap_or_default();
+            let context = format!("{what}, {target}: {status}");
+            rows.check(context, (response.status, status.contains("hit")), (200, is_hit));
+        }
+        stored += if is_hit { 0 } else { TARGETS.len() };
+        assert!(wait_until(TIMEOUT, || app.files().len() == stored), "{what}: {:?}", app.files());
+    }
+    drop(server);
+    let server = Site::new().config(&first).start();
+    assert!(wait_until(TIMEOUT, || count(&server, "files") == stored as u64));
+    let bodies = TARGETS.map(|target| get_target(&server, target).text());
+    rows.check("after a restart", bodies, ["/app/x 1 ", "/old/x 2 ", "/missing 3 "].map(str::to_owned));
+    let text = purge(&server, &["/app/x"]);
+    rows.holds(text.clone(), "what all configurations have stored", text.ends_with(" 5 in files\n"));
+}
+
 #[test]
 fn no_byte_is_wrong_after_thirty_kills_in_the_middle_of_writes() {
     const KILLS: u64 = 30;

@@ -319,13 +319,33 @@ pub const SERVER_HEADER: &str = "taipan";
 impl Host {
     /// With the mapping of each route that stores responses. Hosts of different addresses may share a name, so that the
     /// URL does not tell their routes apart. Further names change nothing.
-    pub fn with_mappings(mut self) -> Host {
+    pub fn with_mappings(mut self, upstreams: &[Upstream]) -> Host {
+        if !self.routes.iter().any(|route| route.stores) {
+            return self;
+        }
+        let detours = self.detours();
         let Host { names, addresses, routes, folder, users, .. } = &mut self;
-        let of_host = format!("{:?} {addresses:?} {folder:?} {users:?}", names.first());
+        let of_host = format!("{:?} {addresses:?} {folder:?} {users:?} {detours}", names.first());
         for route in routes.iter_mut().filter(|route| route.stores) {
-            route.mapping = Mapping::of(&format!("{of_host} {}", route.mapping_text()));
+            let upstream = route.upstream().and_then(|id| upstreams.get(id)).map(Upstream::mapping_text);
+            let of_route = route.mapping_text();
+            route.mapping = Mapping::of(&format!("{of_host} {of_route} {}", upstream.unwrap_or_default()));
         }
         self
+    }
+
+    /// The rewrites and fallbacks, which lead from any path to a route of another one. The order of rewrites counts;
+    /// routes share the fallback that they inherit.
+    fn detours(&self) -> String {
+        let mut detours = String::new();
+        let mut fallbacks = BTreeSet::new();
+        for route in self.routes.iter() {
+            if let Action::Rewrite { to } = &route.action {
+                detours.push_str(&format!("{:?} {:?} {to:?} ", route.pattern, route.within));
+            }
+            fallbacks.insert(format!("{:?} {:?}", route.fallback, route.language_fallback));
+        }
+        detours + &format!("{fallbacks:?}")
     }
 
     /// The folders with files that its routes serve, or with the folders of names.

@@ -1,6 +1,7 @@
 //! Upstreams: programs that respond to one request after the other, by FastCGI, SCGI or HTTP. The configuration and
 //! the messages call them applications. Plain data, as all of the site.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -169,6 +170,23 @@ impl Upstream {
     /// Whether a route names its addresses, by `proxy`. Then they are its name, which no application can have.
     pub fn is_of_route(&self) -> bool {
         self.name.starts_with("http://") || self.name.starts_with("https://")
+    }
+
+    /// What decides which programs respond: where its endpoints are, or how they are started. Times and limits change no
+    /// response, nor does the order of addresses.
+    pub fn mapping_text(&self) -> String {
+        let Upstream { protocol, tls, .. } = self;
+        let name = tls.as_ref().map(|tls| &tls.name);
+        match &self.endpoints {
+            Endpoints::External(External { addresses, .. }) => {
+                let addresses: BTreeSet<String> = addresses.iter().map(ToString::to_string).collect();
+                format!("{protocol:?} {name:?} {addresses:?}")
+            }
+            Endpoints::Managed(managed) => {
+                let Managed { command, environment, account, folder, .. } = &**managed;
+                format!("{protocol:?} {name:?} {command:?} {environment:?} {account:?} {folder:?}")
+            }
+        }
     }
 
     /// Of the URLs of its endpoints.

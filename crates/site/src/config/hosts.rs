@@ -234,6 +234,7 @@ fn host<'c>(
     let (environment, tls) = (inherited.environment.clone(), inherited.tls.clone());
     let texts = inherited.texts.clone();
     let inherited = Inherited { route, environment, tls, texts, users: users.clone(), ..*inherited };
+    let upstreams = inherited.upstreams;
     // The top level has no such key.
     let sink = section.sink("access_log").flatten();
     let addresses = addresses(section);
@@ -254,7 +255,7 @@ fn host<'c>(
         users,
         access_log,
     }
-    .with_mappings()
+    .with_mappings(upstreams)
 }
 
 /// The addresses of the server that the host is for.

@@ -354,7 +354,7 @@ impl Route {
         self.stores.then_some(&self.caching)
     }
 
-    /// What decides, beside the host and the upstream, which request is sent for a path.
+    /// What decides, beside the host and the upstream, which request is sent for a path that leads to it.
     pub fn mapping_text(&self) -> String {
         let root = match &self.action {
             Action::Files { root, strip } => Some((root, strip)),
