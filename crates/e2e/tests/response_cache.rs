@@ -1274,6 +1274,43 @@ fn compresses_a_stored_response_once() {
             );
         }
     }
+    // A part varies as the whole does, whether it is passed on or stored.
+    let app = start_with("compress_scripts = true", "", |head, number| {
+        let fields = match head {
+            _ if head.contains("private") => "Cache-Control: private\r\nContent-Type: text/html",
+            _ if head.contains("image") => "Cache-Control: max-age=60\r\nContent-Type: image/png",
+            _ if head.contains("final") => {
+                "Cache-Control: max-age=60, no-transform\r\nContent-Type: text/html"
+            }
+            _ if head.contains("several") => "Content-Type: multipart/byteranges; boundary=x",
+            _ => "Cache-Control: max-age=60\r\nContent-Type: text/html",
+        };
+        let size = if head.contains("small") { 20 } else { 90_000 };
+        let range = match head.contains("several") {
+            true => String::new(),
+            false => format!("Content-Range: bytes 0-8/{size}\r\n"),
+        };
+        format!(
+            "HTTP/1.1 206 Partial Content\r\nETag: \"a\"\r\n{fields}\r\n{range}Content-Length: 9\r\n\r\nnumber {number:02}"
+        )
+    });
+    for (path, vary, number) in [
+        ("private", Some("Accept-Encoding"), "01"),
+        ("stored", Some("Accept-Encoding"), "02"),
+        ("stored", Some("Accept-Encoding"), "02"),
+        ("several", Some("Accept-Encoding"), "03"),
+        ("image", None, "04"),
+        ("final", None, "05"),
+        ("small", None, "06"),
+        ("small", None, "06"),
+    ] {
+        let part = app.get(path, "Range: bytes=0-8\r\n");
+        assert_eq!(
+            (part.status, part.text(), part.field("Vary")),
+            (206, format!("number {number}"), vary),
+            "{path}"
+        );
+    }
     // Without the key, and where copies are off, nothing is kept.
     for settings in ["", "compress_scripts = true\ncompress_kept = \"off\""] {
         let page = page.clone();

@@ -67,6 +67,7 @@ pub fn of_upstream(
         Status::NOT_MODIFIED if !rules.codings.is_empty() && !response.head.fields().any(forbids) => {
             without_whole(head, response)
         }
+        Status::PARTIAL_CONTENT if whole_may_gain(rules, &response.head) => varying(response),
         _ => negotiated(services, rules, head, response),
     }
 }
@@ -101,6 +102,18 @@ pub fn may_gain<'f>(
         }
     }
     gains == Some(true)
+}
+
+/// Whether the content that this is a part of could be sent in another coding. Several parts do not say what they are
+/// parts of.
+fn whole_may_gain(rules: &CompressRules, part: &ResponseHead) -> bool {
+    let is_range = |name: &str| name.eq_ignore_ascii_case("content-range");
+    let mut fields = part.fields().filter(|(name, _)| !is_range(name));
+    let range = part.fields().find(|(name, _)| is_range(name));
+    match range.and_then(|(_, value)| std::str::from_utf8(value).ok()?.rsplit_once('/')) {
+        Some((_, size)) => may_gain(rules, fields, size.parse().ok()),
+        None => !rules.codings.is_empty() && !fields.any(forbids),
+    }
 }
 
 /// The coding that `negotiated` would use. `None`: it would leave the content as it is.

@@ -357,7 +357,7 @@ impl<'a> Exchange<'a> {
         }
         let response = parts.respond(self.services, resource.route, self.head, CacheStatus::Hit)?;
         self.services.counts.add(Count::ResponseHits, 1);
-        Some(response)
+        Some(self.by_route(resource, response))
     }
 
     fn of_entry(&self, resource: &Resource<'_>, entry: &Rc<CachedResponse>, status: CacheStatus) -> Response {
