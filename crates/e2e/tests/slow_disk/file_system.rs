@@ -79,6 +79,8 @@ struct State {
     waiting: usize,
     /// Whether it does not even read its calls.
     is_unresponsive: bool,
+    /// Lookups that come later do not find it.
+    removed: Option<String>,
 }
 
 impl State {
@@ -279,7 +281,8 @@ impl Filesystem for Slow {
             () if name_text == IN_IT => Call::Listed,
             () => Call::Lookup,
         };
-        let found = self.tree.find(parent, name).map(Node::attributes);
+        let is_removed = self.switch.state().removed.as_ref().is_some_and(|removed| *removed == name_text);
+        let found = self.tree.find(parent, name).filter(|_| !is_removed).map(Node::attributes);
         let (names, time_to_live) = (self.names, self.time_to_live());
         self.when_free(call, move || match (found, names) {
             (Some(found), _) => reply.entry(&time_to_live, &found, Generation(0)),
@@ -416,6 +419,11 @@ impl Mounted {
 
     pub fn release(&self) {
         self.switch.set(|state| (state.slow, state.is_unresponsive) = (None, false));
+    }
+
+    /// A file that is being opened has been found.
+    pub fn remove(&self, name: &str) {
+        self.switch.set(|state| state.removed = Some(name.to_owned()));
     }
 
     /// After the next reply it reads no calls: processes that wait can then be killed, like those of a dead

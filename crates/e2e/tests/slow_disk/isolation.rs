@@ -206,6 +206,23 @@ fn counts_each_request_for_the_same_name() {
 }
 
 #[test]
+fn without_the_cache_no_request_gets_what_a_lookup_before_it_has_found() {
+    for cache in ["entries = 0", "check = 0"] {
+        let config = format!("{LONG_DISK_TIMEOUT}[cache]\n{cache}\n");
+        let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
+        fixture.disk.slow_down(Open, Hanging);
+        let mut before = fixture.request_one("/slow/large-1.bin", 0);
+        assert!(fixture.disk.a_call_waits());
+        fixture.disk.remove("large-1.bin");
+        let mut behind = fixture.request_one("/slow/large-1.bin", 0);
+        assert!(wait_until(TIMEOUT, || fixture.stats()["active"] == 2), "{}", fixture.stats());
+        fixture.disk.release();
+        let statuses = [before.read_response().status, behind.read_response().status];
+        assert_eq!(statuses, [200, 404], "{cache}");
+    }
+}
+
+#[test]
 fn lists_a_hung_mount_point_without_looking_into_it() {
     in_parallel(&[Getattr, Lookup], |&call| {
         // A cached page needs no call.

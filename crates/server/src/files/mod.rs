@@ -107,7 +107,8 @@ impl Files {
         let copies = services.site.cache.waiting_copies();
         let of_responses = services.site.response_descriptors();
         let in_table = descriptors.saturating_sub(copies + of_responses);
-        let check_seconds = whole_seconds(check);
+        // Without the cache, each request is compared with the disk.
+        let check_seconds = if entries == 0 { 0 } else { whole_seconds(check) };
         let completions = services.site.limits.disk_threads;
         let now = services.clock.now();
         Rc::new(Files {
