@@ -37,8 +37,8 @@ pub use self::body::StoredBody;
 pub use self::cached_response::{CachedResponse, Placement, stored_body, writer};
 use self::disk::{DiskTier, FoundResponse};
 pub use self::partial::PartialResponse;
-use self::pending::Flights;
-pub use self::pending::{Leader, Turn, Waited};
+use self::pending::PendingRequests;
+pub use self::pending::{Leader, Role};
 pub use self::recording::Recording;
 use self::recording::Reserved;
 pub use self::serve::is_of_not_modified;
@@ -50,7 +50,7 @@ pub struct Cache {
     table: RefCell<Table<Vec<Rc<CachedResponse>>>>,
     /// Of which only parts are there. By the text of the key, one for each.
     parts: RefCell<Table<Rc<PartialResponse>>>,
-    flights: Rc<Flights>,
+    pending: Rc<PendingRequests>,
     /// `None`: there are no files.
     disk: Option<DiskTier>,
     /// Compressed copies that are being made.
@@ -98,9 +98,9 @@ impl Cache {
         let copies = Semaphore::new(MOST_COPIES);
         let refreshes = Semaphore::new(MOST_REFRESHES);
         let disk = DiskTier::of_process(&services.disk, memory::RESPONSE);
-        let (flights, text) = (Rc::default(), RefCell::default());
+        let (pending, text) = (Rc::default(), RefCell::default());
         let received = Rc::default();
-        Rc::new(Cache { services, table, parts, flights, disk, copies, refreshes, received, text })
+        Rc::new(Cache { services, table, parts, pending, disk, copies, refreshes, received, text })
     }
 
     /// What a request with these fields selects.
@@ -290,15 +290,16 @@ impl Cache {
         &self.services
     }
 
-    /// Whether the request has to wait for the response that another one has asked for.
-    pub fn turn(&self, text: &str, waiting: usize) -> Turn {
+    /// Whether the request has to wait for the response that another one has asked for. `most`: requests that wait for
+    /// one.
+    pub fn join(&self, text: &str, most: usize) -> Role {
         let is_valid = |began| stamps::is_valid(Key::new(text.as_bytes()).hash(), began);
-        Flights::turn(&self.flights, text, waiting, self.services.clock.now(), is_valid)
+        self.pending.join(text, most, self.services.clock.now(), is_valid)
     }
 
     /// Remembers that requests with this key do not wait for one another, because their responses are not stored.
     pub fn do_not_collapse(&self, text: &str) {
-        self.flights.do_not_collapse(text, self.services.clock.now());
+        self.pending.do_not_collapse(text, self.services.clock.now());
     }
 }
 

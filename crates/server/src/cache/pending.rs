@@ -1,143 +1,114 @@
 //! Collapsed forwarding: one request asks the upstream, and others for the same key wait for its response.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::sync::futures::OwnedNotified;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::clock;
 
 /// The requests that others wait for.
 #[derive(Default)]
-pub struct Flights {
-    by_key: RefCell<HashMap<Box<str>, Rc<Flight>>>,
+pub struct PendingRequests {
+    by_key: RefCell<HashMap<Box<str>, Rc<Pending>>>,
     /// Keys whose responses are not stored, with the second in which that is forgotten.
-    single: RefCell<HashMap<Box<str>, i64>>,
+    uncollapsed: RefCell<HashMap<Box<str>, i64>>,
 }
 
-struct Flight {
-    end: Arc<Notify>,
-    waiting: Cell<usize>,
-    is_settled: Cell<bool>,
+struct Pending {
+    /// Whether the upstream has responded, or has failed. Dropping it ends the wait of its receivers.
+    is_settled: watch::Sender<bool>,
     /// The time of `clock::micros` at which it was sent.
     began: u64,
 }
 
-/// What a request has to do.
-pub enum Turn {
+/// The part of a request among those for the same key.
+pub enum Role {
     /// It asks the upstream, and others wait until this is dropped.
-    Lead(Leader),
+    Leader(Leader),
     /// It waits.
-    Wait(Waiting),
+    Follower(Follower),
     /// It asks the upstream for itself: too many wait already, or the response was not stored the last time.
     Alone,
 }
 
 /// Dropping it says that the response is stored, or is not going to be. Unless it is settled by then, the request was
-/// abandoned, and another one takes its place.
+/// abandoned, and one of its followers takes its place.
 pub struct Leader {
-    flights: Rc<Flights>,
-    flight: Rc<Flight>,
+    all: Rc<PendingRequests>,
+    pending: Rc<Pending>,
     text: Box<str>,
 }
 
-pub struct Waiting {
-    flight: Rc<Flight>,
-    end: Pin<Box<OwnedNotified>>,
-}
-
-/// How a wait for another request has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waited {
-    /// The upstream has responded to it, or has failed.
-    Settled,
-    /// Its client has disconnected before, or the response has broken off.
-    Abandoned,
-    /// It takes too long.
-    TimedOut,
-}
+pub struct Follower(watch::Receiver<bool>);
 
 /// Seconds for which requests do not wait for a response that was not stored.
-const SINGLE_SECONDS: i64 = 30;
+const UNCOLLAPSED_SECONDS: i64 = 30;
 /// Such keys of one worker.
-const MOST_SINGLE: usize = 4096;
+const MOST_UNCOLLAPSED: usize = 4096;
 
-impl Flights {
-    /// `is_valid`: whether the response to a request that began at this time of `clock::micros` may be used. If not, no
-    /// further request waits for it.
-    pub fn turn(
-        flights: &Rc<Flights>,
+impl PendingRequests {
+    /// `most`: followers of one leader. `is_valid`: whether the response to a request that began at this time of
+    /// `clock::micros` may be used. If not, no further request waits for it.
+    pub fn join(
+        self: &Rc<PendingRequests>,
         text: &str,
-        waiting: usize,
+        most: usize,
         now: i64,
         is_valid: impl FnOnce(u64) -> bool,
-    ) -> Turn {
-        if flights.single.borrow().get(text).is_some_and(|end| *end > now) {
-            return Turn::Alone;
+    ) -> Role {
+        if self.uncollapsed.borrow().get(text).is_some_and(|end| *end > now) {
+            return Role::Alone;
         }
-        let mut by_key = flights.by_key.borrow_mut();
-        match by_key.get(text).filter(|flight| is_valid(flight.began)) {
+        let mut by_key = self.by_key.borrow_mut();
+        match by_key.get(text).filter(|pending| is_valid(pending.began)) {
             None => {
-                let (end, waiting, is_settled) = Default::default();
-                let flight = Rc::new(Flight { end, waiting, is_settled, began: clock::micros() });
-                by_key.insert(text.into(), flight.clone());
-                Turn::Lead(Leader { flights: flights.clone(), flight, text: text.into() })
+                let is_settled = watch::Sender::new(false);
+                let pending = Rc::new(Pending { is_settled, began: clock::micros() });
+                by_key.insert(text.into(), pending.clone());
+                Role::Leader(Leader { all: self.clone(), pending, text: text.into() })
             }
-            Some(flight) if flight.waiting.get() < waiting => {
-                flight.waiting.update(|waiting| waiting + 1);
-                let end = Box::pin(flight.end.clone().notified_owned());
-                Turn::Wait(Waiting { flight: flight.clone(), end })
+            Some(pending) if pending.is_settled.receiver_count() < most => {
+                Role::Follower(Follower(pending.is_settled.subscribe()))
             }
-            Some(_) => Turn::Alone,
+            Some(_) => Role::Alone,
         }
     }
 
     pub fn do_not_collapse(&self, text: &str, now: i64) {
-        let mut single = self.single.borrow_mut();
-        if single.len() >= MOST_SINGLE {
-            single.clear();
+        let mut uncollapsed = self.uncollapsed.borrow_mut();
+        if uncollapsed.len() >= MOST_UNCOLLAPSED {
+            uncollapsed.clear();
         }
-        single.insert(text.into(), now + SINGLE_SECONDS);
+        uncollapsed.insert(text.into(), now + UNCOLLAPSED_SECONDS);
     }
 }
 
-impl Waiting {
-    /// Waits for the end of the other request, but not longer than this.
-    pub async fn wait(mut self, longest: Duration) -> Waited {
-        match timeout(longest, self.end.as_mut()).await {
-            Ok(()) if self.flight.is_settled.get() => Waited::Settled,
-            Ok(()) => Waited::Abandoned,
-            Err(_) => Waited::TimedOut,
-        }
+impl Follower {
+    /// Waits for the end of the other request, but not longer than this. Returns whether it was abandoned: its client
+    /// has disconnected, or its response has broken off.
+    pub async fn wait(mut self, longest: Duration) -> bool {
+        let has_ended = timeout(longest, self.0.wait_for(|_| false)).await.is_ok();
+        has_ended && !*self.0.borrow()
     }
 }
 
 impl Leader {
-    /// The upstream has responded, or has failed: the others need not take turns.
+    /// The upstream has responded, or has failed: no follower takes its place.
     pub fn settle(&self) {
-        self.flight.is_settled.set(true);
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.flight.waiting.update(|waiting| waiting - 1);
+        self.pending.is_settled.send_replace(true);
     }
 }
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        let mut by_key = self.flights.by_key.borrow_mut();
-        if by_key.get(&self.text).is_some_and(|flight| Rc::ptr_eq(flight, &self.flight)) {
+        let mut by_key = self.all.by_key.borrow_mut();
+        if by_key.get(&self.text).is_some_and(|pending| Rc::ptr_eq(pending, &self.pending)) {
             by_key.remove(&self.text);
         }
-        self.flight.end.notify_waiters();
     }
 }
 
@@ -145,64 +116,65 @@ impl Drop for Leader {
 mod tests {
     use super::*;
 
-    fn turn(flights: &Rc<Flights>, now: i64) -> Turn {
-        Flights::turn(flights, "a", 1, now, |_| true)
+    fn join(all: &Rc<PendingRequests>, now: i64) -> Role {
+        all.join("a", 1, now, |_| true)
     }
 
     #[test]
     fn one_request_leads_and_a_bounded_number_waits() {
-        let flights = Rc::<Flights>::default();
-        let Turn::Lead(leader) = turn(&flights, 0) else { panic!("it is the first one") };
-        let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("one may wait") };
-        assert!(matches!(turn(&flights, 0), Turn::Alone));
-        assert!(matches!(Flights::turn(&flights, "b", 1, 0, |_| true), Turn::Lead(_)));
-        drop(waiting);
-        assert!(matches!(turn(&flights, 0), Turn::Wait(_)));
+        let all = Rc::<PendingRequests>::default();
+        let Role::Leader(leader) = join(&all, 0) else { panic!("it is the first one") };
+        let Role::Follower(follower) = join(&all, 0) else { panic!("one may wait") };
+        assert!(matches!(join(&all, 0), Role::Alone));
+        assert!(matches!(all.join("b", 1, 0, |_| true), Role::Leader(_)));
+        drop(follower);
+        assert!(matches!(join(&all, 0), Role::Follower(_)));
         drop(leader);
-        assert!(matches!(turn(&flights, 0), Turn::Lead(_)));
+        assert!(matches!(join(&all, 0), Role::Leader(_)));
     }
 
     #[test]
     fn no_request_waits_for_what_was_invalidated() {
-        let flights = Rc::<Flights>::default();
-        let old = turn(&flights, 0);
-        let Turn::Lead(new) = Flights::turn(&flights, "a", 1, 0, |_| false) else { panic!("it leads") };
+        let all = Rc::<PendingRequests>::default();
+        let old = join(&all, 0);
+        let Role::Leader(new) = all.join("a", 1, 0, |_| false) else { panic!("it leads") };
         drop(old);
         assert!(
-            matches!(turn(&flights, 0), Turn::Wait(_)),
+            matches!(join(&all, 0), Role::Follower(_)),
             "the end of the old request does not end the new one"
         );
         drop(new);
-        assert!(matches!(turn(&flights, 0), Turn::Lead(_)));
+        assert!(matches!(join(&all, 0), Role::Leader(_)));
     }
 
     #[test]
     fn no_request_waits_for_what_was_not_stored() {
-        let flights = Rc::<Flights>::default();
-        flights.do_not_collapse("a", 5);
-        assert!(matches!(turn(&flights, 5 + SINGLE_SECONDS - 1), Turn::Alone));
-        assert!(matches!(turn(&flights, 5 + SINGLE_SECONDS), Turn::Lead(_)));
-        for key in 0..3 * MOST_SINGLE {
-            flights.do_not_collapse(&key.to_string(), 5);
+        let all = Rc::<PendingRequests>::default();
+        all.do_not_collapse("a", 5);
+        assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS - 1), Role::Alone));
+        assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS), Role::Leader(_)));
+        for key in 0..3 * MOST_UNCOLLAPSED {
+            all.do_not_collapse(&key.to_string(), 5);
         }
-        assert!(flights.single.borrow().len() <= MOST_SINGLE);
+        assert!(all.uncollapsed.borrow().len() <= MOST_UNCOLLAPSED);
     }
 
     #[tokio::test]
-    async fn who_waits_goes_on_when_the_other_request_ends_or_takes_too_long() {
-        let flights = Rc::<Flights>::default();
-        let leader = turn(&flights, 0);
-        let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("it may wait") };
+    async fn a_follower_goes_on_when_the_other_request_ends_or_takes_too_long() {
+        let long = Duration::from_secs(3600);
+        let all = Rc::<PendingRequests>::default();
+        let leader = join(&all, 0);
+        let Role::Follower(follower) = join(&all, 0) else { panic!("it may wait") };
         // The end precedes the wait.
         drop(leader);
-        assert_eq!(waiting.wait(Duration::from_secs(3600)).await, Waited::Abandoned);
-        let Turn::Lead(leader) = turn(&flights, 0) else { panic!("it takes its place") };
-        let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("it may wait") };
+        assert!(follower.wait(long).await, "it was abandoned");
+        let Role::Leader(leader) = join(&all, 0) else { panic!("it takes its place") };
+        let Role::Follower(follower) = join(&all, 0) else { panic!("it may wait") };
         leader.settle();
         drop(leader);
-        assert_eq!(waiting.wait(Duration::from_secs(3600)).await, Waited::Settled);
-        let _leader = turn(&flights, 0);
-        let Turn::Wait(waiting) = turn(&flights, 0) else { panic!("it may wait") };
-        assert_eq!(waiting.wait(Duration::from_millis(1)).await, Waited::TimedOut);
+        assert!(!follower.wait(long).await, "it was settled");
+        let _leader = join(&all, 0);
+        let Role::Follower(follower) = join(&all, 0) else { panic!("it may wait") };
+        assert!(!follower.wait(Duration::from_millis(1)).await, "it takes too long");
     }
 }

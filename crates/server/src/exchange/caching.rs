@@ -34,9 +34,7 @@ use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, 
 use self::next_hop::NextHop;
 use super::tunnel::OtherServer;
 use super::{Exchange, on_heap};
-use crate::cache::{
-    self, CachedResponse, Found, Leader, PartialResponse, Placement, Recording, Turn, Waited,
-};
+use crate::cache::{self, CachedResponse, Found, Leader, PartialResponse, Placement, Recording, Role};
 use crate::clock;
 use crate::content::{compress, fixed};
 use crate::log::upstream::UpstreamLog;
@@ -276,7 +274,7 @@ impl<'a> Exchange<'a> {
     ) -> Response {
         let settings = resource.settings.clone();
         let directives = request::directives(self.head);
-        let (mut leader, mut waited) = (None, None);
+        let (mut leader, mut has_waited, mut may_wait) = (None, false, true);
         // If the other request is abandoned, one of those that wait takes its place. All waits together have an end.
         let end = clock::micros().saturating_add(settings.wait.saturating_mul(1000));
         let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
@@ -300,20 +298,19 @@ impl<'a> Exchange<'a> {
                 }
                 CacheLookup::Forward(stale, why) => (stale, why),
             };
-            let may_wait = matches!(waited, None | Some(Waited::Abandoned));
             // What answers a request for a part is of no use to others.
             let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
             if self.head.method == Method::Get && why != Forwarded::Bypass && !is_part && may_wait {
-                match self.responder.cache.turn(&resource.text, settings.waiting) {
-                    Turn::Lead(own) => leader = Some(own),
-                    Turn::Wait(waiting) => {
-                        let is_first = waited.is_none();
-                        self.services.counts.add(Count::ResponsesAwaited, is_first.into());
+                match self.responder.cache.join(&resource.text, settings.waiting) {
+                    Role::Leader(own) => leader = Some(own),
+                    Role::Follower(follower) => {
+                        self.services.counts.add(Count::ResponsesAwaited, (!has_waited).into());
+                        has_waited = true;
                         let left = Duration::from_micros(end.saturating_sub(clock::micros()));
-                        waited = Some(waiting.wait(left).await);
+                        may_wait = follower.wait(left).await;
                         continue;
                     }
-                    Turn::Alone => {}
+                    Role::Alone => {}
                 }
             }
             drop(lookup);
@@ -696,7 +693,7 @@ impl<'a> Exchange<'a> {
     ) {
         let cache = &self.responder.cache;
         let Some(permit) = cache.refreshes.take() else { return };
-        let Turn::Lead(leader) = cache.turn(&resource.text, 0) else { return };
+        let Role::Leader(leader) = cache.join(&resource.text, 0) else { return };
         let identity = self.identity();
         let capability = capability(&resource.settings);
         let mut conditions = update::conditions(&entry.stored);

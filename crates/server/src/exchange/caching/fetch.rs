@@ -254,7 +254,7 @@ impl Fetch {
         (body.len() as u64 == length).then_some(body)
     }
 
-    /// The upstream has responded, or has failed: the requests that wait need not take turns.
+    /// The upstream has responded, or has failed: no request that waits takes its place.
     pub fn settle(&self) {
         self.leader.iter().for_each(Leader::settle);
     }
