@@ -226,12 +226,6 @@ impl Default for Limits {
 }
 
 impl<'a> Head<'a> {
-    /// Whether an application is to be told that the request was early, and the request does not say so itself (RFC
-    /// 8470 §5.2).
-    pub fn needs_early_data(&self) -> bool {
-        self.is_early && self.values("early-data").next().is_none()
-    }
-
     /// The values of all fields of this name, in order. `name` as for `fields::is_name`.
     pub fn values(&self, name: &'static str) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let named = move |field: &&Field| is_name(field.name, name);

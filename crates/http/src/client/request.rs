@@ -1,7 +1,7 @@
 //! Writes the head of a request that is passed on to another server: the request line, the client's fields, and `Via`.
 //! Knows nothing of routes and connections.
 
-use crate::fields::trim_ows;
+use crate::fields::{is_name, trim_ows};
 use crate::head::{Head, Version};
 use crate::known::NOT_PASSED_ON_IN_REQUESTS;
 use crate::write::field_line;
@@ -21,17 +21,23 @@ pub fn write_line(method: &str, path: &str, query: Option<&str>, host: &[u8], ou
 }
 
 /// Appends the client's fields that `passes` selects by name, without those that are for this hop alone, or that the
-/// next server gets from this one.
+/// next server gets from this one. The next server learns of an early request, whatever the client says (RFC 8470
+/// §5.1).
 pub fn write_fields(head: &Head<'_>, passes: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     let is_own = |name: &[u8]| NOT_PASSED_ON_IN_REQUESTS.has_name(name);
     let options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
     // Empty for most clients, so that it needs no memory.
     let options: Vec<&[u8]> = options.map(trim_ows).filter(|option| !is_own(option)).collect();
     let is_option = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
+    let is_replaced = |name: &[u8]| head.is_early && is_name(name, "early-data");
     for field in head.fields {
-        if !is_own(field.name) && !is_option(field.name) && passes(field.name) {
-            field_line(field.name, field.value, out);
+        let name = field.name;
+        if !is_own(name) && !is_option(name) && !is_replaced(name) && passes(name) {
+            field_line(name, field.value, out);
         }
+    }
+    if head.is_early {
+        out.extend_from_slice(b"Early-Data: 1\r\n");
     }
 }
 
@@ -58,6 +64,31 @@ mod tests {
         let mut out = Vec::new();
         write_fields(&head, &|name| name != b"X-Left", &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), "Accept: \r\naccept: e\r\n");
+    }
+
+    #[test]
+    fn says_that_a_request_is_early_whatever_the_client_says() {
+        for (sent, late, early) in [
+            ("", "", "Early-Data: 1\r\n"),
+            ("early-data: 1\r\n", "early-data: 1\r\n", "Early-Data: 1\r\n"),
+            ("early-data: 0\r\n", "early-data: 0\r\n", "Early-Data: 1\r\n"),
+            ("early-data: 1\r\nEarly-Data: a\r\n", "early-data: 1\r\nearly-data: a\r\n", "Early-Data: 1\r\n"),
+            ("Connection: early-data\r\nearly-data: 0\r\n", "", "Early-Data: 1\r\n"),
+        ] {
+            let input = format!("GET / HTTP/1.1\r\nHost: h\r\n{sent}\r\n");
+            let mut store = FieldStore::new();
+            let (mut head, _) = parse(input.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
+            for (is_early, expected) in [(false, late), (true, early)] {
+                head.is_early = is_early;
+                let mut out = Vec::new();
+                write_fields(&head, &|_| true, &mut out);
+                assert_eq!(
+                    String::from_utf8(out).unwrap().to_lowercase(),
+                    expected.to_lowercase(),
+                    "{sent} {is_early}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -64,6 +64,10 @@ pub(super) fn write(request: &CgiRequest, writer: &mut Writer) -> Result<(), Env
         writer.set("HTTP_HOST", request.host)?;
     }
     for (at, field) in request.fields.iter().enumerate() {
+        // HTTP_EARLY_DATA has its content.
+        if request.is_early && is_name(field.name, "early-data") {
+            continue;
+        }
         let (earlier, rest) = request.fields.split_at(at);
         match treatment(field.name, request.claims) {
             Treatment::Pass(separator) if !earlier.iter().any(|other| same(other, field)) => {

@@ -15,7 +15,7 @@ pub struct CgiRequest<'a> {
     /// The version of the request: `HTTP/1.1`.
     pub protocol: &'a str,
     pub scheme: Scheme,
-    /// It was sent before the TLS handshake was complete, and a client has not said so for another (RFC 8470 §5.1).
+    /// It was sent before the TLS handshake was complete, whatever its fields say (RFC 8470 §5.1).
     pub is_early: bool,
     /// Names and values of what is known of TLS: `SSL_PROTOCOL` and others.
     pub tls: &'a [(&'static str, Cow<'a, str>)],

@@ -117,6 +117,9 @@ fn sets_variables_of_optional_data() {
         &["REQUEST_SCHEME=https", "HTTPS=on"],
         &["REQUEST_SCHEME=http"],
     );
+    const EARLY: &[Field] =
+        &[Field { name: b"early-data", value: b"0" }, Field { name: b"Early-Data", value: b"a" }];
+    check(|request| (request.is_early, request.fields) = (true, EARLY), &["HTTP_EARLY_DATA=1"], &[]);
     check(|request| request.host = "a.example:8080", &["HTTP_HOST=a.example:8080"], &[]);
     check(|request| request.body = Some(0), &["CONTENT_LENGTH=0"], &[]);
     check(|request| request.body = Some(u64::MAX), &["CONTENT_LENGTH=18446744073709551615"], &[]);

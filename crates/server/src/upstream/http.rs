@@ -327,9 +327,6 @@ fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Ve
     write_via(head.version, NAME, out);
     let origin = Origin { client: peer.ip(), scheme: head.scheme, host: head.authority };
     forwarded::write(&origin, &|name| forwarding.replaces(name), out);
-    if head.needs_early_data() {
-        out.extend_from_slice(b"Early-Data: 1\r\n");
-    }
 }
 
 fn put_end(next: Next<'_>, accepts: Accepts, out: &mut Vec<u8>) {

@@ -72,7 +72,7 @@ impl Handler {
             method: head.token,
             protocol: head.version.as_str(),
             scheme: head.scheme,
-            is_early: head.needs_early_data(),
+            is_early: head.is_early,
             tls: &tls,
             path: &normalized(head.target.path().unwrap_or("/")),
             query: head.target.query(),
