@@ -247,7 +247,8 @@ fn a_host_with_hsts_redirects_and_names_its_age_over_tls_alone() {
         .certificate()
         .config(&format!(
             "listen = [\"127.0.0.1:{port} tls\", \"127.0.0.1:0\"]\ncertificate = \"certificate.pem\"\n\
-             certificate_key = \"key.pem\"\nhsts = \"1y\"\n"
+             certificate_key = \"key.pem\"\nhsts = \"1y\"\nnames = \"localhost\"\n\
+             [[limit]]\nby = \"all\"\npaths = \"/few\"\nrequests = \"1/h\"\n"
         ))
         .start();
     let secure = get(&server, &Tls::new(), "localhost", "/");
@@ -262,8 +263,24 @@ fn a_host_with_hsts_redirects_and_names_its_age_over_tls_alone() {
         assert_eq!(response.field("location"), Some(format!("https://localhost:{port}/a?b").as_str()));
         assert!(!response.has("strict-transport-security"), "{method}");
     }
-    let proof = plain("GET", "/.well-known/acme-challenge/token");
-    assert_eq!((proof.status, proof.text().as_str()), (200, "proof"));
+    // RFC 6797 §7.2: no response without TLS has it, wherever it comes from.
+    let challenge = "/.well-known/acme-challenge/token";
+    let proof = get(&server, &Tls::new(), "localhost", challenge);
+    assert!(proof.status == 200 && proof.has("strict-transport-security"));
+    plain("GET", "/few");
+    let check = |path: &str, status: u16, text: Option<&str>| {
+        let response = plain("GET", path);
+        assert_eq!(response.status, status, "{path}");
+        assert!(text.is_none_or(|text| response.text() == text), "{path}");
+        assert!(!response.has("strict-transport-security"), "{path}, {status}");
+    };
+    check(challenge, 200, Some("proof"));
+    check("/.well-known/acme-challenge/missing", 404, None);
+    check("/few", 429, None);
+    assert!(server.run_command(&["maintenance", "localhost"]).status.success());
+    check(challenge, 503, None);
+    check("/", 503, None);
+    assert!(server.run_command(&["maintenance", "localhost", "--off"]).status.success());
     assert_eq!(plain("GET", "/.well-known/acme-challenge/../../index.html").status, 301);
 }
 

@@ -240,6 +240,15 @@ impl ResponseHead {
 
     /// The same head with this field in place of others of its name, and the same body.
     pub fn with_replaced(&self, name: &str, value: &str) -> ResponseHead {
+        self.builder_without(name).field(name, value).finish_with(self.body())
+    }
+
+    /// The same head without the fields of this name, and the same body.
+    pub fn without(&self, name: &str) -> ResponseHead {
+        self.builder_without(name).finish_with(self.body())
+    }
+
+    fn builder_without(&self, name: &str) -> Builder {
         let is_of_name = |line: &[u8]| {
             let (own, rest) = line.split_at_checked(name.len()).unwrap_or((b"", b""));
             own.eq_ignore_ascii_case(name.as_bytes()) && rest.starts_with(b":")
@@ -252,7 +261,7 @@ impl ResponseHead {
                 false => bytes.extend_from_slice(line),
             }
         }
-        Builder { bytes, date_at, status: self.status }.field(name, value).finish_with(self.body())
+        Builder { bytes, date_at, status: self.status }
     }
 
     /// The same head up to the first `kept` bytes, which end a line, with these fields behind them, and the same body.
@@ -365,13 +374,15 @@ mod tests {
     }
 
     #[test]
-    fn replaces_a_field() {
+    fn replaces_and_removes_a_field() {
         let head =
             Builder::new(Status::OK, DATE).field("Retry-After", "1").field("A", "b").finish_with(b"body");
         let found = head.with_replaced("retry-after", "90");
         let expected =
             Builder::new(Status::OK, DATE).field("A", "b").field("retry-after", "90").finish_with(b"body");
         assert_eq!(text(found.bytes()), text(expected.bytes()));
+        let expected = Builder::new(Status::OK, DATE).field("A", "b").finish_with(b"body");
+        assert_eq!(text(head.without("retry-after").bytes()), text(expected.bytes()));
         let mut found = found.with_replaced("A", "c");
         let other = b"Mon, 07 Nov 1994 00:00:00 GMT";
         found.set_date(other);

@@ -458,8 +458,9 @@ impl<'a> Exchange<'a> {
     }
 
     /// With the fields that the exchange has for any response: of other origins, of authorizers, of limits, and of
-    /// credentials.
+    /// credentials. Without the one that its scheme forbids.
     fn with_own_fields(&self, response: Response) -> Response {
+        let response = self.without_hsts(response);
         let response = if self.names_origin() { self.share(self.cors, response) } else { response };
         let response = self.with_added(response);
         match &self.grants.authentication_info {

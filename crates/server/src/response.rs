@@ -233,6 +233,16 @@ impl Response {
         Response { head: head.into(), end, ..self }
     }
 
+    /// The response without the fields of this name.
+    pub fn without(self, name: &str) -> Response {
+        if !self.head.has(name) {
+            return self;
+        }
+        let head = self.head.without(name);
+        let end = self.end - self.head.head_len() + head.head_len();
+        Response { head: head.into(), end, ..self }
+    }
+
     /// The head, and the body behind it.
     pub fn bytes(&self) -> &[u8] {
         &self.head.bytes()[self.start..self.end]

@@ -10,6 +10,8 @@ use taipan_http::target::Scheme;
 
 /// The path below which a client without TLS may read the response to an HTTP-01 challenge (RFC 8555 §8.3).
 pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
+/// The field by which a host tells clients to use TLS from now on (RFC 6797 §6.1).
+pub const HSTS: &str = "Strict-Transport-Security";
 
 /// The rules of all handshakes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,6 +180,12 @@ impl HostTls {
             }
             _ => None,
         }
+    }
+
+    /// Whether a response must not have the field [`HSTS`]: what is served without TLS where the rest is redirected
+    /// (RFC 6797 §7.2).
+    pub fn withholds_hsts(&self, scheme: Scheme) -> bool {
+        self.plain == PlainRequests::Redirected && scheme == Scheme::Http
     }
 
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {

@@ -52,7 +52,7 @@ impl Exchange<'_> {
         }
         let throttle = match self.admit_fast(path, &applied) {
             Ok(throttle) => throttle,
-            Err(NotAdmitted::Rejected(response)) => return Ok(response),
+            Err(NotAdmitted::Rejected(response)) => return Ok(self.without_hsts(response)),
             Err(NotAdmitted::MustWait) => return Err(Unfinished::Waits),
         };
         match self.fast_at(path, Some(route)) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use site::host::name_of;
 use site::model::{Route, Site};
 use site::plan::PlannedAction;
-use site::tls::Refusal;
+use site::tls::{HSTS, Refusal};
 use taipan_http::fields::host_and_port;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encode_path};
@@ -35,7 +35,18 @@ impl<'a> Exchange<'a> {
         }
         match tls.refusal(self.head.scheme, path.as_str(), None) {
             Some(refusal) => Fast::Respond(self.refuse(refusal, path)),
+            // The head of a cached file may have the field, and this is rare.
+            None if tls.withholds_hsts(self.head.scheme) => Fast::Wait,
             None => Fast::Serve,
+        }
+    }
+
+    /// The response as the scheme of the request allows it.
+    pub(super) fn without_hsts(&self, response: Response) -> Response {
+        let may_withhold = self.responder.refuses.get();
+        match may_withhold && self.host().tls.withholds_hsts(self.head.scheme) {
+            true => response.without(HSTS),
+            false => response,
         }
     }
 

@@ -10,14 +10,12 @@ use crate::listener::Listener;
 use crate::model::HeaderRule;
 use crate::proxies::Proxies;
 use crate::tls::{
-    CertificateFiles, Cipher, ClientAuthorities, ClientCertificates, EarlyData, Encryption, Group, HostTls,
-    PlainRequests, PrivateKeys, Tickets, Tls, UnknownName, Versions,
+    CertificateFiles, Cipher, ClientAuthorities, ClientCertificates, EarlyData, Encryption, Group, HSTS,
+    HostTls, PlainRequests, PrivateKeys, Tickets, Tls, UnknownName, Versions,
 };
 
 /// Certificates of one host.
 const MAX_CERTIFICATES: usize = 100;
-/// The field of RFC 6797 §6.1.
-const HSTS: &str = "Strict-Transport-Security";
 /// The keys by which a host names the clients that it serves. One of them replaces all that are inherited.
 const CLIENTS: [&str; 3] = ["client_certificates", "client_ca", "client_crl"];
 
