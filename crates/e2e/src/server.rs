@@ -208,6 +208,24 @@ impl Server {
         children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
+    /// The child processes whose threads have this name with a number, the oldest first.
+    pub fn processes(&self, thread: &str) -> Vec<u32> {
+        let has_thread = |pid: &u32| {
+            let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+            names.into_iter().any(|name| name.starts_with(&format!("{thread} ")))
+        };
+        self.serving_pids().into_iter().filter(has_thread).collect()
+    }
+
+    /// Kills the process whose workers serve, and waits until another one has them.
+    pub fn replace_workers(&self) {
+        let before = self.processes("worker");
+        let has_others = || self.processes("worker").iter().any(|pid| !before.contains(pid));
+        signal_process(*before.last().expect("the program serves"), Signal::KILL);
+        assert!(wait_until(TIMEOUT, has_others), "{}", self.stderr());
+    }
+
     /// The processor time of the serving process, in steps of 10 ms.
     pub fn processor_time(&self) -> Duration {
         let stat = format!("/proc/{}/stat", self.serving_pid());

@@ -389,6 +389,34 @@ fn a_folder_that_others_can_read_or_that_is_none_prevents_the_start() {
     assert!(text.contains("chmod 700"), "{text}");
 }
 
+/// A process that ends is replaced while the folder cannot be used.
+#[test]
+fn a_folder_that_others_can_read_does_not_stop_what_is_served() {
+    let (dead, plain) = (free_port(), free_port());
+    let server = Site::new()
+        .file("hello", "hello")
+        .file_beside_root("ca.pem", authority().pem())
+        .config(&format!(
+            "listen = [\"127.0.0.1:{plain}\", \"127.0.0.1:0 tls\"]\nnames = \"a.example\"\nacme = true\n\
+             [certificates]\nfolder = \"certificates\"\nca = \"ca.pem\"\n\
+             authorities = \"https://localhost:{dead}/dir\"\nretry = \"1h\"\n"
+        ))
+        .start();
+    let mode = |bits| {
+        let folder = server.home().join("certificates");
+        fs::set_permissions(folder, fs::Permissions::from_mode(bits)).expect("it is our folder");
+    };
+    mode(0o755);
+    let error = server.reload_error();
+    assert!(error.contains("chmod 700"), "{error}");
+    server.replace_workers();
+    server.wait_for_line("the hosts keep their certificates until a reload", TIMEOUT);
+    assert_eq!(server.get("/hello").text(), "hello");
+    mode(0o700);
+    server.reload();
+    assert_eq!(server.get("/hello").text(), "hello");
+}
+
 #[test]
 fn a_check_names_what_would_prevent_an_order() {
     let site = Site::new().file_beside_root("eab", "no base64!").config(

@@ -247,6 +247,39 @@ fn keeps_connections_resumes_sessions_and_streams_large_bodies() {
     assert!(client.try_read_response().is_err(), "a truncated response must not look whole");
 }
 
+/// The other upstreams, and files, go on when a process ends while the file of an authority cannot be used.
+#[test]
+fn an_authority_that_cannot_be_used_does_not_stop_what_needs_another() {
+    let (site, keys) = site();
+    let certificate = authority().server(&["127.0.0.1"]);
+    let upstreams = [(); 2].map(|()| Upstream::start(config(&certificate, None)));
+    let applications = [
+        application("good", upstreams[0].address, &keys),
+        application("bad", upstreams[1].address, "tls_ca = \"other.pem\"\n"),
+    ];
+    let site = site.file("a.txt", "a").file_beside_root("other.pem", authority().pem());
+    let server = site.config(&applications.concat()).start();
+    let statuses = || ["/a.txt", "/good", "/bad"].map(|path| server.get(path).status);
+    assert_eq!(statuses(), [200; 3]);
+    server.files().file("other.pem", "no certificate");
+    let error = server.reload_error();
+    assert!(error.contains("other.pem has no certificate"), "{error}");
+    let before = upstreams[1].connections.load(Ordering::Relaxed);
+    server.replace_workers();
+    assert_eq!(statuses(), [200, 200, 502]);
+    assert_eq!(
+        upstreams[1].connections.load(Ordering::Relaxed),
+        before,
+        "there is no connection without TLS"
+    );
+    let line = server.wait_for_line("until a reload, connections that need it are not made", TIMEOUT);
+    assert!(line.contains("other.pem has no certificate"), "{line}");
+    server.wait_for_line("\"bad\": its certificate, key or authority cannot be used", TIMEOUT);
+    server.files().file("other.pem", authority().pem());
+    server.reload();
+    assert_eq!(statuses(), [200; 3]);
+}
+
 #[test]
 fn check_reports_what_cannot_be_used() {
     let (site, _) = site();

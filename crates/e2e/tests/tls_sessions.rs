@@ -56,18 +56,8 @@ fn connect(server: &Server, version: &str, session: &[&Path]) -> bool {
     is_resumed
 }
 
-/// The child processes whose threads have this name with a number, the oldest first.
-fn processes(server: &Server, thread: &str) -> Vec<u32> {
-    let has_thread = |pid: &u32| {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-        names.into_iter().any(|name| name.starts_with(&format!("{thread} ")))
-    };
-    server.serving_pids().into_iter().filter(has_thread).collect()
-}
-
 fn signer(server: &Server) -> u32 {
-    processes(server, "signer").last().copied().expect("there is a signer")
+    server.processes("signer").last().copied().expect("there is a signer")
 }
 
 #[test]
@@ -151,11 +141,11 @@ fn handshakes_go_on_when_the_signer_is_killed() {
     assert_eq!(before.get("/").status, 200);
     // After more of them, the pauses are longer than a handshake waits.
     for _ in 0..2 {
-        let (killed, serving) = (signer(&server), processes(&server, "worker"));
+        let (killed, serving) = (signer(&server), server.processes("worker"));
         signal_process(killed, Signal::KILL);
         assert_eq!(Client::tls(address, &tls).get("/").status, 200, "waits for the next signer");
         assert_ne!(signer(&server), killed);
-        assert_eq!(processes(&server, "worker"), serving, "the same process serves");
+        assert_eq!(server.processes("worker"), serving, "the same process serves");
     }
     assert_eq!(before.get("/").status, 200, "on the same connection");
     assert!(server.stderr().contains("the process that signs handshakes has ended: killed by SIGKILL"));
@@ -164,12 +154,12 @@ fn handshakes_go_on_when_the_signer_is_killed() {
 #[test]
 fn another_process_serves_when_the_keys_have_changed_before_the_signer_is_killed() {
     let server = site("signer = true").start();
-    let (killed, serving) = (signer(&server), processes(&server, "worker"));
+    let (killed, serving) = (signer(&server), server.processes("worker"));
     let other = authority().server(NAMES);
     server.files().file("certificate.pem", other.certificate);
     server.files().file("key.pem", other.key);
     signal_process(killed, Signal::KILL);
-    assert!(wait_until(TIMEOUT, || processes(&server, "worker").iter().all(|pid| !serving.contains(pid))));
+    assert!(wait_until(TIMEOUT, || server.processes("worker").iter().all(|pid| !serving.contains(pid))));
     assert_eq!(Client::tls(server.addr(), &Tls::new()).get("/").status, 200);
     assert!(server.stderr().contains("the certificates have changed since they were read"));
 }
@@ -181,7 +171,7 @@ fn a_key_that_does_not_fit_changes_nothing() {
     let error = server.reload_error();
     assert!(error.contains("certificate.pem does not fit its key"), "{error}");
     assert_eq!(Client::tls(server.addr(), &Tls::new()).get("/").status, 200);
-    assert_eq!(processes(&server, "signer").len(), 1, "the signer of the rejected configuration has ended");
+    assert_eq!(server.processes("signer").len(), 1, "the signer of the rejected configuration has ended");
 }
 
 /// The other host, and HTTP without TLS, go on when a process ends while a file cannot be used.
@@ -202,8 +192,8 @@ fn a_key_that_does_not_fit_does_not_stop_the_hosts_that_have_others() {
         server.files().file("other.pem", other.certificate.clone() + &authority().server(NAMES).key);
         let error = server.reload_error();
         assert!(error.contains("other.pem does not fit its key"), "{error}");
-        let before = processes(&server, "worker");
-        let has_others = || processes(&server, "worker").iter().any(|pid| !before.contains(pid));
+        let before = server.processes("worker");
+        let has_others = || server.processes("worker").iter().any(|pid| !before.contains(pid));
         let killed = if signer { self::signer(&server) } else { before[0] };
         signal_process(killed, Signal::KILL);
         assert!(wait_until(TIMEOUT, has_others), "{}", server.stderr());
@@ -211,7 +201,7 @@ fn a_key_that_does_not_fit_does_not_stop_the_hosts_that_have_others() {
         assert!(get("other").is_err_and(|error| error.contains("not valid for name")));
         server.wait_for_line("other goes on without it until a reload", TIMEOUT);
         // It can end again.
-        let last = *processes(&server, if signer { "signer" } else { "worker" }).last().expect("it runs");
+        let last = *server.processes(if signer { "signer" } else { "worker" }).last().expect("it runs");
         signal_process(last, Signal::KILL);
         assert!(wait_until(TIMEOUT, || get("localhost") == Ok(200)), "{}", server.stderr());
         server.files().file("other.pem", pair);
@@ -272,11 +262,11 @@ fn private_keys_are_in_no_process_but_the_one_that_signs() {
         let check = |when: &str| {
             assert_eq!(Client::tls(server.addr(), &Tls::new()).get("/").status, 200);
             assert!(!has_in_memory(server.pid(), &texts), "{when}: the master");
-            let generations = processes(&server, "worker");
+            let generations = server.processes("worker");
             for pid in &generations {
                 assert_eq!(has_in_memory(*pid, &texts), !has_signer, "{when}: a generation, {settings}");
             }
-            let signers = processes(&server, "signer");
+            let signers = server.processes("signer");
             assert_eq!((signers.len(), generations.len()), (usize::from(has_signer), 1), "{when}");
             assert!(signers.iter().all(|pid| has_in_memory(*pid, &texts)), "{when}: the signer");
         };

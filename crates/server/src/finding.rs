@@ -21,6 +21,15 @@ pub enum Severity {
     Warning,
 }
 
+/// What becomes of a site with a file that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unusable {
+    /// It is not served.
+    Rejected,
+    /// It is served without the file: a process that has served it is replaced, and what else it serves goes on.
+    LeftOut,
+}
+
 impl Finding {
     pub fn error(keys: &'static [&'static str], value: impl AsRef<Path>, text: impl Into<String>) -> Finding {
         Finding { severity: Severity::Error, keys, value: value.as_ref().to_owned(), text: text.into() }

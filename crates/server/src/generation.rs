@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 use crate::acme::OpenChallenges;
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
+use crate::finding::Unusable;
 use crate::log::{self, LineLimit, OpenSink};
 use crate::process::ipc::{
     Channel, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Rates, Received,
@@ -65,6 +66,8 @@ pub struct GenerationSetup {
     pub warnings: Vec<String>,
     pub ledger: Ledger,
     pub maintenance: Maintenance,
+    /// What becomes of the site if files of its upstreams cannot be used.
+    pub unusable: Unusable,
 }
 
 /// Serves until the master ends the process, and returns the exit code. The process must have one thread.

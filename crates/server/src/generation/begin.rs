@@ -37,12 +37,13 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         warnings,
         ledger,
         maintenance,
+        unusable,
     } = setup;
     // The limits of scripts are shared by the workers.
     site.workers = NonZeroUsize::new(workers.len());
     let (challenges, answered) = OpenChallenges::of(&site);
     let tls = tls.map(|setup| ServerTls::begin(&site, setup, answered)).transpose()?.map(Arc::new);
-    let clients = ClientReading::read(&site).into_settings()?;
+    let (clients, unusable) = ClientReading::read(&site).into_settings(unusable)?;
     let process = ProcessFiles::open();
     if let Some(folder) = site.chroot.clone() {
         privilege::chroot(&folder).map_err(line)?;
@@ -75,6 +76,9 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     }
     let left_out = tls.iter().flat_map(|tls| tls.left_out());
     left_out.for_each(|what| log::error(format_args!("{what}")));
+    unusable.iter().for_each(|what| {
+        log::error(format_args!("{what}; until a reload, connections that need it are not made"));
+    });
     let tls_warning = tls.as_ref().and_then(|tls| tls.warning());
     let warnings = warnings.iter().map(String::as_str).chain(tls_warning);
     warnings.for_each(|what| log::warn(format_args!("{what}")));

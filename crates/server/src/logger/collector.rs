@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::connection::connect_peer;
+use crate::finding::Unusable;
 use crate::names::Resolver;
 use crate::pool::{Session, Stream};
 use crate::sys;
@@ -42,8 +43,8 @@ pub type Encryption = Result<Option<ClientTls>, String>;
 /// Reads the files of authorities. To be called with the rights of the master.
 pub fn encryption(collector: &Collector) -> Encryption {
     let Some(reading) = ClientReading::of_collector(collector) else { return Ok(None) };
-    match reading.into_settings() {
-        Ok(settings) => match settings.into_iter().next().flatten() {
+    match reading.into_settings(Unusable::Rejected) {
+        Ok((settings, _)) => match settings.into_iter().next().flatten() {
             Some(settings) => Ok(Some(settings)),
             None => Err(NO_SETTINGS.to_owned()),
         },

@@ -27,7 +27,7 @@ use crate::control::SiteSource;
 use crate::control::{self, Client};
 use crate::file_stamps::FileStamps;
 use crate::files::beneath::Root;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Severity, Unusable};
 use crate::generation::{self, GenerationSetup};
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
@@ -105,6 +105,15 @@ pub(super) enum Cause {
     #[cfg_attr(not(feature = "acme"), allow(dead_code))]
     Renewal,
     Crash,
+}
+
+impl Cause {
+    fn unusable(&self) -> Unusable {
+        match self {
+            Cause::Crash => Unusable::LeftOut,
+            Cause::Start | Cause::Reload(_) | Cause::Renewal => Unusable::Rejected,
+        }
+    }
 }
 
 impl Preparation {
@@ -300,13 +309,23 @@ impl Master {
 
     /// Reads the certificates of a site, and not their keys. Errors: they cannot be used.
     fn tls_of(&self, site: &mut Site, cause: &Cause) -> Result<Tls, Vec<String>> {
-        let acme = AcmeFiles::prepare(site).map_err(|line| vec![line])?.map(Rc::new);
+        let acme = match (AcmeFiles::prepare(site), cause) {
+            // The site is the one that is served, with the files that it has got.
+            (Err(line), Cause::Crash) if self.tls.acme.is_some() => {
+                log::error(format_args!("{line}; the hosts keep their certificates until a reload"));
+                self.tls.acme.clone()
+            }
+            (files, _) => files.map_err(|line| vec![line])?.map(Rc::new),
+        };
         let has_tls = |listener: &Listener| listener.protocols.tls;
         let ClientReading { mut problems, mut stamps, .. } = ClientReading::read(site);
+        if cause.unusable() == Unusable::LeftOut {
+            // The new process writes them to its log.
+            problems.retain(|problem| problem.severity != Severity::Error);
+        }
         let mut material = None;
         if site.listeners.iter().any(has_tls) {
-            let read = if matches!(cause, Cause::Crash) { Material::read_again } else { Material::read };
-            let reading = read(site, Keys::Left, clock::wall());
+            let reading = Material::read_with(site, Keys::Left, clock::wall(), cause.unusable());
             problems.extend(reading.problems);
             stamps.extend(reading.stamps);
             material = reading.material;
@@ -449,6 +468,7 @@ impl Master {
                 let earlier = std::mem::replace(&mut self.counters, Counters::new(Vec::new(), None));
                 let ledger = earlier.into_ledger(counters);
                 let maintenance = self.acts.maintenance.clone();
+                let unusable = preparation.cause.unusable();
                 self.release_in_child(Some(preparation));
                 Ok(Started::Child(Box::new(GenerationSetup {
                     tls,
@@ -461,6 +481,7 @@ impl Master {
                     warnings: complaint.into_iter().chain(warnings).collect(),
                     ledger,
                     maintenance,
+                    unusable,
                 })))
             }
         }

@@ -149,6 +149,8 @@ pub enum PoolError {
     AllDown,
     /// The process of the pool has ended.
     Lost,
+    /// The files for its connections cannot be used.
+    NoSettings,
 }
 
 /// From the master to a pool.
@@ -164,7 +166,7 @@ pub enum PoolCommand {
 }
 
 impl PoolError {
-    const ALL: [PoolError; 7] = [
+    const ALL: [PoolError; 8] = [
         PoolError::QueueFull,
         PoolError::TimedOut,
         PoolError::Failing,
@@ -172,6 +174,7 @@ impl PoolError {
         PoolError::Unresolved,
         PoolError::AllDown,
         PoolError::Lost,
+        PoolError::NoSettings,
     ];
 
     fn number(self) -> u64 {
@@ -191,6 +194,9 @@ impl PoolError {
             PoolError::Unreachable => "nothing listens at its address",
             PoolError::Unresolved => "its name cannot be resolved",
             PoolError::Lost => "the process that manages it has ended",
+            PoolError::NoSettings => {
+                "its certificate, key or authority cannot be used, as taipan check says in detail"
+            }
         }
     }
 }

@@ -104,7 +104,7 @@ pub struct Pool {
     hedges: Cell<usize>,
     /// Endpoints that take no further request.
     retired: RefCell<VecDeque<EndpointId>>,
-    /// `None`: connections are not encrypted.
+    /// `None`: connections are not encrypted, or are not to be made.
     tls: Option<ClientTls>,
     offer: Offer,
     /// Wakes `run`, which then determines anew what it waits for.
@@ -197,6 +197,9 @@ impl Pool {
         tried: &Tried,
         sharing: Sharing,
     ) -> Result<Checkout, PoolError> {
+        if self.tls.is_none() && self.upstream.tls.is_some() {
+            return Err(PoolError::NoSettings);
+        }
         if self.upstream.balance == Balance::Least {
             return self.check_out_of(Choice::Any, tried, sharing).await;
         }

@@ -89,7 +89,7 @@ fn serve(setup: PoolSetup) -> Result<(), String> {
     // A chroot hides its files.
     let names = upstream.has_names().then(SystemNames::read);
     let tls = upstream.checks_by_tls().then(|| ClientReading::of(std::slice::from_ref(&upstream)));
-    let tls = tls.and_then(|reading| reading.into_settings().ok()?.pop().flatten());
+    let tls = tls.and_then(|reading| reading.upstreams.into_iter().next().flatten());
     settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;

@@ -13,11 +13,12 @@ use super::message::{PublicKey, SignerEvent};
 use super::process::{self, SignerSetup};
 use super::{RemoteKey, Signatures};
 use crate::clock;
+use crate::finding::Unusable;
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::supervisor::RestartLimit;
 use crate::sys::{self, Fork};
-use crate::tls::material::{Keys, Unusable};
+use crate::tls::material::Keys;
 use crate::tls::{KeySource, Material};
 
 /// How long a signer may take to read its keys.

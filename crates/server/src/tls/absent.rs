@@ -8,7 +8,7 @@ use std::time::Duration;
 use site::model::Site;
 
 use crate::file_stamps::FileStamps;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Severity, Unusable};
 use crate::handshake::Validity;
 
 pub mod material {
@@ -83,7 +83,7 @@ impl Material {
         Reading { material: None, problems, stamps: FileStamps::default() }
     }
 
-    pub fn read_again(site: &Site, keys: Keys, now: i64) -> Reading {
+    pub fn read_with(site: &Site, keys: Keys, now: i64, _: Unusable) -> Reading {
         Material::read(site, keys, now)
     }
 
@@ -146,9 +146,9 @@ impl ClientReading {
         ClientReading { upstreams, problems, stamps: FileStamps::default() }
     }
 
-    pub fn into_settings(self) -> Result<Vec<Option<ClientTls>>, Vec<String>> {
+    pub fn into_settings(self, _: Unusable) -> Result<(Vec<Option<ClientTls>>, Vec<String>), Vec<String>> {
         let errors: Vec<String> = self.problems.into_iter().map(|problem| problem.text).collect();
-        if errors.is_empty() { Ok(self.upstreams) } else { Err(errors) }
+        if errors.is_empty() { Ok((self.upstreams, errors)) } else { Err(errors) }
     }
 }
 

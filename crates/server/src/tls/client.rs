@@ -19,7 +19,7 @@ use super::material::read_file;
 use super::pem;
 use super::settings::{HTTP1, HTTP2};
 use crate::file_stamps::FileStamps;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Severity, Unusable};
 
 /// Sessions that a worker stores for one upstream.
 const SESSIONS: usize = 256;
@@ -32,10 +32,12 @@ pub struct ClientTls {
     names: Vec<ServerName<'static>>,
 }
 
+/// Those of all upstreams of a site. `None`: the connections are not encrypted, or the files cannot be used.
+pub type Settings = Vec<Option<ClientTls>>;
+
 /// The settings for each upstream of a site, with what is wrong with them.
 pub struct ClientReading {
-    /// `None`: its connections are not encrypted.
-    pub upstreams: Vec<Option<ClientTls>>,
+    pub upstreams: Settings,
     pub problems: Vec<Finding>,
     /// The states of all files, for a comparison later.
     pub stamps: FileStamps,
@@ -94,12 +96,15 @@ impl ClientReading {
         reading
     }
 
-    /// The settings. Errors: lines that say what to do.
-    pub fn into_settings(self) -> Result<Vec<Option<ClientTls>>, Vec<String>> {
+    /// The settings, and lines for the log about those that there are not. Errors: lines that say what to do.
+    pub fn into_settings(self, unusable: Unusable) -> Result<(Settings, Vec<String>), Vec<String>> {
         let is_error = |problem: &Finding| problem.severity == Severity::Error;
         let errors: Vec<String> =
             self.problems.into_iter().filter(is_error).map(|problem| problem.text).collect();
-        if errors.is_empty() { Ok(self.upstreams) } else { Err(errors) }
+        match unusable {
+            Unusable::Rejected if !errors.is_empty() => Err(errors),
+            Unusable::Rejected | Unusable::LeftOut => Ok((self.upstreams, errors)),
+        }
     }
 
     fn upstream(

@@ -22,7 +22,7 @@ use super::inspect::{CertificateFacts, date, problems, problems_of_lists};
 use super::names::distinguished;
 use super::pem::{self, PrivateKey};
 use crate::file_stamps::FileStamps;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Severity, Unusable};
 use crate::regular_file;
 
 /// Bytes of a file.
@@ -53,15 +53,6 @@ pub struct Material {
     unusable: Unusable,
     /// What cannot be used, for the log.
     left_out: Vec<String>,
-}
-
-/// What becomes of a site with a file that cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unusable {
-    /// It is not served.
-    Rejected,
-    /// It is served without the file: a process that has served it is replaced, and its other hosts go on.
-    LeftOut,
 }
 
 /// A certificate with its chain.
@@ -170,11 +161,7 @@ impl Material {
         Material::read_with(site, keys, now, Unusable::Rejected)
     }
 
-    /// As `read`, of a site that has been served. Its material is there without the files that cannot be used.
-    pub fn read_again(site: &Site, keys: Keys, now: i64) -> Reading {
-        Material::read_with(site, keys, now, Unusable::LeftOut)
-    }
-
+    /// As `read`. With `Unusable::LeftOut`, there is material without the files that cannot be used.
     pub fn read_with(site: &Site, keys: Keys, now: i64, unusable: Unusable) -> Reading {
         let mut reader = Reader::new(keys, now, unusable);
         let (mut hosts, mut host_clients, mut clients) = (Vec::new(), Vec::new(), Vec::new());

@@ -16,10 +16,11 @@ use super::clients::{fingerprint, verifier};
 use super::crypto::{SigningKeys, chosen_provider};
 use super::kernel::KernelCiphers;
 use super::lifetime::Sessions;
-use super::material::{Certificate, ClientRules, Demand, Keys, Material, Unusable};
+use super::material::{Certificate, ClientRules, Demand, Keys, Material};
 use super::resolver::{ACME, Challenges, Known, Resolver, is_for_challenge};
 use super::tickets::{TicketKeys, TicketSecrets};
 use crate::clock;
+use crate::finding::Unusable;
 use crate::handshake::Validity;
 
 /// The names of protocols for their negotiation (RFC 7301).

@@ -22,7 +22,7 @@ use site::model::Site;
 use super::inspect::CertificateFacts;
 use super::material::Keys;
 use super::*;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Severity, Unusable};
 
 /// Seconds since 1970, in 2026.
 const NOW: i64 = 1_795_000_000;
@@ -795,7 +795,7 @@ fn a_site_that_has_been_served_goes_on_without_files_that_cannot_be_used() {
     ));
     let good = files.client(2);
     let check = |expected: [&str; 3], accepts: bool, lines: &[&str]| {
-        let read = Material::read_again(&site, Keys::Read, NOW).with_keys();
+        let read = Material::read_with(&site, Keys::Read, NOW, Unusable::LeftOut).with_keys();
         let (mut material, mut keys) = read.unwrap();
         let found = material.leave_out_keyless(&site, &mut keys);
         assert_eq!((found.len(), material.certificates().len()), (lines.len(), keys.len()), "{found:#?}");

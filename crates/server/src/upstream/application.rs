@@ -86,7 +86,9 @@ impl Application<'_> {
         let Application { services, upstream, request, .. } = self;
         log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
         let (count, status) = match error {
-            PoolError::Unreachable | PoolError::Unresolved => (Count::ScriptsFailed, Status::BAD_GATEWAY),
+            PoolError::Unreachable | PoolError::Unresolved | PoolError::NoSettings => {
+                (Count::ScriptsFailed, Status::BAD_GATEWAY)
+            }
             PoolError::QueueFull
             | PoolError::AllDown
             | PoolError::TimedOut
