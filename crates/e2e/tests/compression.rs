@@ -95,6 +95,38 @@ fn a_file_is_compressed_once_and_kept() {
     }
 }
 
+/// RFC 9110 §12.5.3: such a client does not take the plain file, of which there is no copy yet.
+#[test]
+fn a_client_that_takes_only_a_coding_has_it_at_once() {
+    let mut site = Site::new();
+    let sizes = [5000, 64 << 10, 1 << 20];
+    for size in sizes {
+        for coding in CODINGS {
+            site = site.file(&format!("{size}.{coding}.html"), text(size));
+        }
+    }
+    let server = site.config("workers = 1").start();
+    let mut rows = Rows::new();
+    let mut client = server.connect();
+    for size in sizes {
+        for coding in CODINGS {
+            let path = format!("/{size}.{coding}.html");
+            let first = request(&mut client, "GET", &path, &format!("{coding}, *;q=0"), "");
+            rows.check(&path, first.field("content-encoding"), Some(coding));
+            rows.check(&path, first.field("vary"), Some("Accept-Encoding"));
+            rows.holds(
+                &path,
+                "decodes",
+                decode(first.field("content-encoding"), &first.body) == text(size).as_bytes(),
+            );
+            let fields = format!("If-None-Match: {}\r\n", first.field("etag").expect("files have one"));
+            let again = request(&mut client, "GET", &path, &format!("identity;q=0, {coding}"), &fields);
+            rows.check(&path, again.status, 304);
+            made(&server, &path, coding);
+        }
+    }
+}
+
 #[test]
 fn each_copy_has_its_own_tag() {
     let server = Site::new().file("a.html", text(20_000)).config("workers = 1").start();

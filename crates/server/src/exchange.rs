@@ -54,6 +54,7 @@ use site::plan::{
 };
 use site::route::RouteId;
 use taipan_http::head::{Head, Method};
+use taipan_http::negotiate::Coding;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{PathError, SafePath, Scheme};
@@ -661,11 +662,12 @@ impl<'a> Exchange<'a> {
             }
             Decision::Make(coding, meanwhile) => {
                 kept::make(&self.responder.files, self.key, path, entry, coding);
-                file::full(services, entry, meanwhile)
+                match meanwhile {
+                    Some(chosen) => file::full(services, entry, chosen),
+                    None => self.compressed(entry, coding),
+                }
             }
-            Decision::Stream(coding) => {
-                compress::encoded(services, self.head.method, file::full(services, entry, 0), coding)
-            }
+            Decision::Stream(coding) => self.compressed(entry, coding),
             Decision::NotModified(selected) => {
                 file::not_modified(services, self.route(path), entry, selected)
             }
@@ -691,6 +693,12 @@ impl<'a> Exchange<'a> {
             }
             Decision::Reject(status) => return Resolution::Status(self.route(path), status),
         })
+    }
+
+    /// The file of an entry, compressed while it is sent.
+    fn compressed(&self, entry: &Entry, coding: Coding) -> Response {
+        let plain = file::full(self.services, entry, 0);
+        compress::encoded(self.services, self.head.method, plain, coding)
     }
 
     /// What is at `path`. Errors: the status of the response.

@@ -64,8 +64,9 @@ pub enum Decision {
     Full(usize),
     /// The file, compressed while it is sent.
     Stream(Coding),
-    /// The second one, until the file has been compressed in this coding.
-    Make(Coding, usize),
+    /// The second one, until the file has been compressed in this coding. `None`: the file, compressed while it is
+    /// sent, because the client takes none of those that there are.
+    Make(Coding, Option<usize>),
     NotModified(Selected),
     Part(usize, ByteRange),
     Parts(usize, Vec<ByteRange>),
@@ -95,9 +96,9 @@ impl Decision {
     /// The index of the representation that is sent. `None`: none is.
     pub fn representation(&self) -> Option<usize> {
         match self {
-            Decision::Full(chosen) | Decision::Make(_, chosen) => Some(*chosen),
+            Decision::Full(chosen) | Decision::Make(_, Some(chosen)) => Some(*chosen),
             Decision::Part(chosen, _) | Decision::Parts(chosen, _) => Some(*chosen),
-            Decision::Stream(_) | Decision::Assemble => Some(0),
+            Decision::Stream(_) | Decision::Make(_, None) | Decision::Assemble => Some(0),
             _ => None,
         }
     }
@@ -201,7 +202,9 @@ fn full(head: &Head<'_>, representations: &[Representation], offer: Offer, chose
         (Chosen::Unmade(coding), Offer::Kept(codings)) => {
             let ready = codings.only(|coding| position(representations, coding).is_some());
             let meanwhile = negotiate::choose(head.values("accept-encoding"), ready.as_slice());
-            Decision::Make(coding, position(representations, meanwhile).unwrap_or(0))
+            let is_acceptable = negotiate::accepts(head.values("accept-encoding"), meanwhile);
+            let meanwhile = is_acceptable.then(|| position(representations, meanwhile).unwrap_or(0));
+            Decision::Make(coding, meanwhile)
         }
         (Chosen::Unmade(coding), Offer::Streamed(_) | Offer::Nothing) => Decision::Stream(coding),
     }
@@ -330,13 +333,18 @@ mod tests {
         for (fields, made, offer, expected) in [
             ("", &[][..], kept, Decision::Full(0)),
             ("Accept-Encoding: gzip\r\n", &[], Offer::Nothing, Decision::Full(0)),
-            ("Accept-Encoding: gzip\r\n", &[], kept, Decision::Make(Gzip, 0)),
-            ("Accept-Encoding: gzip, br\r\n", &[], kept, Decision::Make(Br, 0)),
-            ("Accept-Encoding: gzip, br\r\n", &[Gzip], kept, Decision::Make(Br, 1)),
+            ("Accept-Encoding: gzip\r\n", &[], kept, Decision::Make(Gzip, Some(0))),
+            ("Accept-Encoding: gzip, br\r\n", &[], kept, Decision::Make(Br, Some(0))),
+            ("Accept-Encoding: gzip, br\r\n", &[Gzip], kept, Decision::Make(Br, Some(1))),
             ("Accept-Encoding: gzip, br\r\n", &[Gzip, Br], kept, Decision::Full(2)),
-            ("Accept-Encoding: gzip, br;q=0.5\r\n", &[Br], kept, Decision::Make(Gzip, 1)),
+            ("Accept-Encoding: gzip, br;q=0.5\r\n", &[Br], kept, Decision::Make(Gzip, Some(1))),
             ("Accept-Encoding: gzip;q=0.1, identity\r\n", &[Gzip], kept, Decision::Full(0)),
             ("Accept-Encoding: deflate\r\n", &[Gzip], kept, Decision::Full(0)),
+            // RFC 9110 §12.5.3: the file without a coding is not acceptable.
+            ("Accept-Encoding: gzip, identity;q=0\r\n", &[], kept, Decision::Make(Gzip, None)),
+            ("Accept-Encoding: gzip, *;q=0\r\n", &[], kept, Decision::Make(Gzip, None)),
+            ("Accept-Encoding: br, gzip;q=0.5, *;q=0\r\n", &[Gzip], kept, Decision::Make(Br, Some(1))),
+            ("Accept-Encoding: gzip, *;q=0\r\n", &[Gzip], kept, Decision::Full(1)),
             ("Accept-Encoding: gzip\r\n", &[], streamed, Decision::Stream(Gzip)),
             // Parts are those of the plain file.
             ("Accept-Encoding: gzip\r\nRange: bytes=0-9\r\n", &[Gzip], kept, part(0)),
@@ -351,7 +359,12 @@ mod tests {
             // The tags of both, made or not.
             ("Accept-Encoding: gzip\r\nIf-None-Match: \"a-gzip\"\r\n", &[Gzip], kept, ready(1)),
             ("Accept-Encoding: gzip\r\nIf-None-Match: \"a-gzip\"\r\n", &[], kept, tag("\"a-gzip\"")),
-            ("Accept-Encoding: gzip\r\nIf-None-Match: \"a-br\"\r\n", &[], kept, Decision::Make(Gzip, 0)),
+            (
+                "Accept-Encoding: gzip\r\nIf-None-Match: \"a-br\"\r\n",
+                &[],
+                kept,
+                Decision::Make(Gzip, Some(0)),
+            ),
             ("Accept-Encoding: gzip\r\nIf-None-Match: \"a\"\r\n", &[Gzip], kept, ready(0)),
             ("Accept-Encoding: gzip\r\nIf-None-Match: \"a\"\r\n", &[], kept, ready(0)),
             ("Accept-Encoding: gzip\r\nIf-None-Match: \"b\"\r\n", &[Gzip], kept, Decision::Full(1)),

@@ -37,7 +37,7 @@ impl<'a> Exchange<'a> {
             Some(Decision::Full(chosen)) => chosen,
             Some(Decision::Make(coding, meanwhile)) => {
                 kept::make(&self.responder.files, self.key, path, entry, coding);
-                meanwhile
+                meanwhile.unwrap_or(0)
             }
             Some(_) => 0,
             None => return fixed::status(self.services, Some(route), status),
