@@ -226,7 +226,6 @@ fn a_reload_with_another_address_rewrite_or_fallback_makes_files_misses() {
     std::os::unix::fs::symlink("peer", app.home.path().join("other")).expect("it is our folder");
     let (peer, other) = (format!("\"unix:{home}/peer\""), format!("\"unix:{home}/other\""));
     let both = format!("[{peer}, {other}]");
-    let reversed = format!("[{other}, {peer}]");
     let (rewrite, fallback) = ("/app/a/$rest", "/app/?one");
     const TARGETS: [&str; 3] = ["/app/x", "/old/x", "/missing"];
     let get_target = |server: &Server, target: &str| {
@@ -239,8 +238,7 @@ fn a_reload_with_another_address_rewrite_or_fallback_makes_files_misses() {
     for (what, config, is_hit) in [
         ("first", &first, false),
         ("another address", &config(&other, rewrite, fallback, ""), false),
-        ("two addresses", &config(&both, rewrite, fallback, ""), false),
-        ("in another order", &config(&reversed, rewrite, fallback, "connect = \"7s\"\n"), true),
+        ("a second address", &config(&both, rewrite, fallback, "connect = \"7s\"\n"), true),
         ("another rewrite", &config(&peer, "/app/b/$rest", fallback, ""), false),
         ("another fallback", &config(&peer, rewrite, "/app/?two", ""), false),
         ("first again", &first, true),
@@ -263,7 +261,7 @@ fn a_reload_with_another_address_rewrite_or_fallback_makes_files_misses() {
     let bodies = TARGETS.map(|target| get_target(&server, target).text());
     rows.check("after a restart", bodies, ["/app/x 1 ", "/old/x 2 ", "/missing 3 "].map(str::to_owned));
     let text = purge(&server, &["/app/x"]);
-    rows.holds(text.clone(), "what all configurations have stored", text.ends_with(" 5 in files\n"));
+    rows.holds(text.clone(), "what all configurations have stored", text.ends_with(" 4 in files\n"));
 }
 
 #[test]

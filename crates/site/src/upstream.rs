@@ -1,7 +1,6 @@
 //! Upstreams: programs that respond to one request after the other, by FastCGI, SCGI or HTTP. The configuration and
 //! the messages call them applications. Plain data, as all of the site.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -172,15 +171,15 @@ impl Upstream {
         self.name.starts_with("http://") || self.name.starts_with("https://")
     }
 
-    /// What decides which programs respond: where its endpoints are, or how they are started. Times and limits change no
-    /// response, nor does the order of addresses.
+    /// What decides which program responds: where its first endpoint is, or how its processes are started. Further
+    /// addresses are for the same program. Times and limits change no response.
     pub fn mapping_text(&self) -> String {
         let Upstream { protocol, tls, .. } = self;
         let name = tls.as_ref().map(|tls| &tls.name);
         match &self.endpoints {
             Endpoints::External(External { addresses, .. }) => {
-                let addresses: BTreeSet<String> = addresses.iter().map(ToString::to_string).collect();
-                format!("{protocol:?} {name:?} {addresses:?}")
+                let first = addresses.first().map(ToString::to_string);
+                format!("{protocol:?} {name:?} {first:?}")
             }
             Endpoints::Managed(managed) => {
                 let Managed { command, environment, account, folder, .. } = &**managed;
