@@ -267,6 +267,40 @@ fn a_connection_that_ends_is_replaced_without_a_lost_request() {
 }
 
 #[test]
+fn a_refused_request_goes_to_another_endpoint() {
+    let (refusing, refused) = upstream(|stream, _, counts| async move {
+        let mut connection: Connected<_> = h2::server::handshake(stream).await?;
+        while let Some(request) = connection.accept().await {
+            counts.requests.fetch_add(1, Ordering::Relaxed);
+            request?.1.send_reset(Reason::REFUSED_STREAM);
+        }
+        Ok(())
+    });
+    let (address, counts) = prior_knowledge();
+    let mut rows = Rows::new();
+    let post = "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    for balance in ["least", "round_robin", "hash client"] {
+        let config = format!(
+            "workers = 1\n[[route]]\npath = \"/\"\nproxy = \"http://app\"\n[[application]]\nname = \"app\"\n\
+             protocol = \"http\"\naddress = [\"{refusing}\", \"{address}\"]\nhttp2 = true\nretries = 0\n\
+             balance = \"{balance}\"\n"
+        );
+        let server = Site::new().config(&config).start();
+        for request in ["GET /x HTTP/1.1\r\nHost: a\r\n\r\n", post].repeat(4) {
+            let answer = answer_of(&server, request);
+            rows.holds(format!("{balance}: {request}"), &answer, answer.contains("body=0"));
+        }
+    }
+    rows.check("answered", counts.requests.load(Ordering::Relaxed), 24);
+    rows.check("some were refused", refused.requests.load(Ordering::Relaxed) > 0, true);
+    // There is no other one.
+    let server = start(refusing, "http", "retries = 3");
+    let before = refused.requests.load(Ordering::Relaxed);
+    rows.check("all are refused", get(&server, "/x").as_str(), "502");
+    rows.check("attempts", refused.requests.load(Ordering::Relaxed) - before, 2);
+}
+
+#[test]
 fn an_unused_connection_is_closed_and_one_to_a_peer_that_speaks_otherwise_fails() {
     let (address, counts) = prior_knowledge();
     let server = start(address, "http", "keep = \"50ms\"");

@@ -384,6 +384,13 @@ impl Pool {
         self.table.borrow().are_all_out()
     }
 
+    /// Whether another endpoint than this one gets requests, of those that were not tried.
+    pub fn has_other(&self, endpoint: EndpointId, tried: &[EndpointId]) -> bool {
+        let table = self.table.borrow();
+        let is_other = |id| id != endpoint && !tried.contains(&id);
+        table.entries().iter().any(|entry| table.has_requests(entry) && is_other(entry.id))
+    }
+
     /// Requests that wait for a connection.
     pub fn waiting(&self) -> usize {
         self.acquisitions.borrow().len()

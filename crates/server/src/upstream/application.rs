@@ -17,6 +17,7 @@ use super::permission::BreakerPermit;
 use super::request::{Handler, Repeats, UpstreamRequest};
 use super::retries::{Avoid, Decision, Replay, Retries};
 use super::spool::{SpoolReader, SpooledBody};
+use super::transport::Retry;
 use super::{Outcome, receive, report};
 use crate::log;
 use crate::log::upstream::UpstreamLog;
@@ -164,7 +165,11 @@ pub async fn forward_to_application(
             Ok(outcome) => return Ok((outcome, endpoint)),
             Err(failure) => failure,
         };
-        match retries.decide(failure.retry, body.replay(request.repeats)) {
+        let retry = match failure.retry {
+            Retry::Refused(endpoint) if !pool.has_other(endpoint, retries.tried()) => Retry::Alone,
+            retry => retry,
+        };
+        match retries.decide(retry, body.replay(request.repeats)) {
             Decision::Repeat => {}
             Decision::RepeatAndWarn => log::warn(format_args!(
                 "{}: {upstream_name} sent nothing on a new connection ({}); the request is repeated",

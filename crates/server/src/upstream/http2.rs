@@ -261,7 +261,8 @@ impl Http2Stream {
         let retry = match content {
             Content::Some => Retry::Never,
             // RFC 9113 §8.7: the endpoint has not processed it.
-            Content::No if is_refused || has_left => Retry::Alone,
+            Content::No if is_refused => Retry::Refused(self.endpoint()),
+            Content::No if has_left => Retry::Alone,
             // It has processed the request, and says no.
             Content::No if error.is_reset() => Retry::Never,
             Content::No => Retry::AtAnother {

@@ -5,14 +5,15 @@ use super::transport::{Retry, Sent};
 use crate::pool::Reuse;
 use crate::pool::message::{EndpointId, Tried};
 
-/// The attempts that may follow the first one: at most one for each reused connection, some on new connections, and one
-/// that shares its connection with no other request.
+/// The attempts that may follow the first one: at most one for each reused connection, some on new connections or after
+/// further refusals, one after the first refusal, and one that shares its connection with no other request.
 pub struct Retries {
-    /// On new connections.
+    /// On new connections, or after further refusals.
     left: usize,
     avoid: Avoid,
     tried: Tried,
     was_alone: bool,
+    was_refused: bool,
 }
 
 /// Which endpoints are not tried again, while there are others.
@@ -42,9 +43,9 @@ pub enum Decision {
 }
 
 impl Retries {
-    /// `left`: on new connections.
+    /// `left`: on new connections, or after further refusals.
     pub fn new(left: usize, avoid: Avoid) -> Retries {
-        Retries { left, avoid, tried: Tried::new(), was_alone: false }
+        Retries { left, avoid, tried: Tried::new(), was_alone: false, was_refused: false }
     }
 
     /// The endpoints that the next attempt avoids.
@@ -68,12 +69,18 @@ impl Retries {
                 self.on_tried(endpoint);
                 Decision::RepeatAndWarn
             }
+            (Retry::Refused(endpoint), _) if !self.was_refused || self.left > 0 => {
+                self.left -= usize::from(self.was_refused);
+                self.was_refused = true;
+                self.on_tried(endpoint);
+                Decision::Repeat
+            }
             // The application has not processed it.
             (Retry::Alone, _) if !self.was_alone => {
                 self.was_alone = true;
                 Decision::Repeat
             }
-            (Retry::AtAnother { .. } | Retry::Alone, _) => Decision::GiveUp,
+            (Retry::AtAnother { .. } | Retry::Alone | Retry::Refused(_), _) => Decision::GiveUp,
         }
     }
 
@@ -133,6 +140,12 @@ mod tests {
         check(1, Failed, Always, &[Retry::Alone, new(1), Retry::Alone], "again warn end", &[1]);
         check(1, Failed, Never, &[Retry::Alone], "end", &[]);
         check(1, Failed, Always, &[Retry::Never], "end", &[]);
+        // Refused once, and then as often as there are retries.
+        let refused = Retry::Refused;
+        check(0, Failed, Unprocessed, &[refused(1), refused(2)], "again end", &[1]);
+        check(2, Failed, Unprocessed, &[refused(1), refused(2), new(3)], "again again end", &[1, 2]);
+        check(1, Failed, Always, &[refused(1), new(2), refused(3)], "again warn end", &[1, 2]);
+        check(1, Failed, Never, &[refused(1)], "end", &[]);
     }
 
     #[test]

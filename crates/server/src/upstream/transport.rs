@@ -106,6 +106,8 @@ pub enum Retry {
     Never,
     /// The upstream rejects a request that shares its connection with others.
     Alone,
+    /// At another endpoint, if there is one: this one has not processed it, and may have no place for it.
+    Refused(EndpointId),
     /// At another endpoint.
     AtAnother { endpoint: EndpointId, connection: Reuse, sent: Sent },
 }
