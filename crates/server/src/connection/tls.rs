@@ -15,7 +15,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
     WriteTraffic,
 };
-use rustls::{Error, ExtractedSecrets, HandshakeKind};
+use rustls::{Error, ExtractedSecrets, HandshakeKind, InvalidMessage};
 
 use crate::buffer::append;
 use crate::handshake::TlsFacts;
@@ -44,6 +44,8 @@ const HANDSHAKE: u8 = 22;
 /// The first byte of an alert, and of a record that is encrypted in TLS 1.3.
 const ALERT: u8 = 21;
 const ENCRYPTED: u8 = 23;
+/// The alert `decode_error` in a record (RFC 8446 §5.1 and §6).
+const DECODE_ERROR: &[u8] = &[ALERT, 3, 3, 0, 2, 2, 50];
 
 /// Begins sessions.
 pub struct Acceptor(Rc<Shared>);
@@ -436,7 +438,7 @@ impl Session {
                     return Ok(filled);
                 }
                 Err(error) => {
-                    encode_alert(rustls, &mut records[at + discard..], &mut self.unsent);
+                    encode_alert(&error, rustls, &mut records[at + discard..], &mut self.unsent);
                     self.note_handshake();
                     return Err(Failure::Protocol(error));
                 }
@@ -696,7 +698,18 @@ fn encode(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>)
 /// After an error, what is left to send is the alert that tells it. `records` is the rest of those that led to it. Then
 /// the library is not called again: it would process what follows the error, and panics if it has to send a second
 /// alert.
-fn encode_alert(rustls: &mut UnbufferedServerConnection, records: &mut [u8], out: &mut Vec<u8>) {
+fn encode_alert(
+    error: &Error,
+    rustls: &mut UnbufferedServerConnection,
+    records: &mut [u8],
+    out: &mut Vec<u8>,
+) {
+    // The library has no alert for this, and a client that begins so has no keys yet.
+    if matches!(error, Error::InvalidMessage(InvalidMessage::HandshakePayloadTooLarge))
+        && rustls.protocol_version().is_none()
+    {
+        return out.extend_from_slice(DECODE_ERROR);
+    }
     while let UnbufferedStatus { state: Ok(state), .. } = rustls.process_tls_records(records) {
         let ConnectionState::EncodeTlsData(mut data) = state else { return };
         let start = out.len();
