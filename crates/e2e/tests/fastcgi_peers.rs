@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Client, Random, ReadError, Rows, Server, Site, TIMEOUT, free_port};
+use e2e::{Client, Random, ReadError, Rows, Server, Site, TIMEOUT, free_port, wait_until};
 use rustix::fd::OwnedFd;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
@@ -68,17 +68,38 @@ fn hello(id: u16) -> Vec<u8> {
 
 trait Stream: Read + Write + Send {
     fn clone_stream(&self) -> Box<dyn Stream>;
+
+    /// Whether the other side, on this machine, has read all that was sent.
+    fn is_read(&self) -> bool;
 }
 
 impl Stream for UnixStream {
     fn clone_stream(&self) -> Box<dyn Stream> {
         Box::new(self.try_clone().expect("there is a descriptor left"))
     }
+
+    fn is_read(&self) -> bool {
+        panic!("only TCP says so")
+    }
 }
 
 impl Stream for TcpStream {
     fn clone_stream(&self) -> Box<dyn Stream> {
         Box::new(self.try_clone().expect("there is a descriptor left"))
+    }
+
+    fn is_read(&self) -> bool {
+        let [ours, theirs] =
+            [self.local_addr(), self.peer_addr()].map(|address| address.expect("it is open").port());
+        let sockets = std::fs::read_to_string("/proc/net/tcp").expect("it is there");
+        // `sl local_address rem_address st tx_queue:rx_queue …`, in hexadecimal digits (proc_net_tcp(5)).
+        let unread = sockets.lines().find_map(|line| {
+            let mut columns = line.split_whitespace().skip(1);
+            let mut is_of =
+                |port: u16| columns.next().is_some_and(|end| end.ends_with(&format!(":{port:04X}")));
+            (is_of(theirs) && is_of(ours)).then(|| columns.nth(1).unwrap_or_default().to_owned())
+        });
+        unread.is_none_or(|queues| queues.ends_with(":00000000"))
     }
 }
 
@@ -112,6 +133,13 @@ impl Connection {
     /// Fails when the other side has closed.
     fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.0.write_all(bytes.as_ref())
+    }
+
+    /// As `send`. The server reads these bytes alone.
+    fn send_alone(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.send(bytes)?;
+        assert!(wait_until(TIMEOUT, || self.0.is_read()), "the server does not read");
+        Ok(())
     }
 
     fn record(&mut self) -> io::Result<(u8, u16, Vec<u8>)> {
@@ -659,16 +687,11 @@ fn a_response_cut_anywhere_is_never_complete() {
 
 #[test]
 fn reads_a_response_byte_by_byte() {
-    let server = start(
-        &part(|connection, _| {
-            let (received, _) = connection.whole()?;
-            hello(received.id).iter().try_for_each(|byte| {
-                thread::sleep(Duration::from_millis(1));
-                connection.send([*byte])
-            })
-        }),
-        "",
-    );
+    let address = at_port(&part(|connection, _| {
+        let (received, _) = connection.whole()?;
+        hello(received.id).iter().try_for_each(|byte| connection.send_alone([*byte]))
+    }));
+    let server = server_for(Site::new(), &[address], "");
     assert_eq!(get(&server, "hello"), "200 hello");
 }
 
@@ -842,21 +865,17 @@ fn responses_are_the_same_by_a_task_and_by_an_idle_connection() {
 #[test]
 fn a_response_by_an_idle_connection_may_come_in_two_parts() {
     let whole = [out(1, [HEAD, b"hello"].concat()), end(1)].concat().len();
-    let server = start(
-        &part(|connection, _| {
-            loop {
-                let (received, _) = connection.whole()?;
-                let id = received.id;
-                let response = [out(id, [HEAD, b"hello"].concat()), end(id)].concat();
-                let (first, second) = response.split_at(received.name().parse().expect("a length"));
-                connection.send(first)?;
-                // So that the server reads twice. It must not matter.
-                thread::sleep(Duration::from_millis(1));
-                connection.send(second)?;
-            }
-        }),
-        "",
-    );
+    let address = at_port(&part(|connection, _| {
+        loop {
+            let (received, _) = connection.whole()?;
+            let id = received.id;
+            let response = [out(id, [HEAD, b"hello"].concat()), end(id)].concat();
+            let (first, second) = response.split_at(received.name().parse().expect("a length"));
+            connection.send_alone(first)?;
+            connection.send(second)?;
+        }
+    }));
+    let server = server_for(Site::new(), &[address], "");
     let mut rows = Rows::new();
     for length in 0..=whole {
         let length = length.to_string();
