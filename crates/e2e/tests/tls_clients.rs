@@ -236,24 +236,27 @@ fn check_names_a_chain_that_clients_would_reject() {
     let old = authority().server_between(&["localhost"], 2020, 2021);
     let new = authority().server_between(&["localhost"], 3000, 3001);
     let other = Authority::new("another");
-    for (name, chain, key, warning) in [
-        ("good", [good.certificate.clone(), authority().pem()], &good.key, None),
+    for (name, chain, key, validity, warning) in [
+        ("good", [good.certificate.clone(), authority().pem()], &good.key, " days left", None),
         (
             "expired",
             [old.certificate.clone(), authority().pem()],
             &old.key,
+            "2020-01-01 to 2021-01-01: EXPIRED",
             Some("has expired on 2021-01-01"),
         ),
         (
             "not valid yet",
             [new.certificate.clone(), authority().pem()],
             &new.key,
+            "3000-01-01 to 3001-01-01: NOT VALID YET",
             Some("is not valid before 3000-01-01"),
         ),
         (
             "another authority",
             [good.certificate.clone(), other.pem()],
             &good.key,
+            " days left",
             Some("certificate 2 of the chain is not the issuer of the one before it"),
         ),
     ] {
@@ -262,9 +265,14 @@ fn check_names_a_chain_that_clients_would_reject() {
             .file_beside_root("chain.key", key)
             .config("listen = [\"127.0.0.1:0 tls\"]\nnames = \"localhost\"\ncertificate = \"chain.pem\"\n");
         let config = site.write_config();
-        let checked = e2e::run(["check".as_ref(), "-c".as_ref(), config.as_os_str()]);
+        let run = |command: &str| e2e::run([command.as_ref(), "-c".as_ref(), config.as_os_str()]);
+        let checked = run("check");
         let said = String::from_utf8_lossy(&checked.stderr).into_owned();
         rows.holds(name, &said, checked.status.success());
+        for output in [&checked, &run("certificates")] {
+            let shown = String::from_utf8_lossy(&output.stdout);
+            rows.holds(name, &shown, shown.contains(validity));
+        }
         match warning {
             None => rows.holds(name, &said, !said.contains("chain.pem")),
             Some(warning) => rows.holds(name, &said, said.contains("warning: ") && said.contains(warning)),

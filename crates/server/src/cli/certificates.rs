@@ -11,7 +11,7 @@ use site::text::rfc3339;
 use crate::acme::{self, Renewal};
 use crate::finding::Severity;
 use crate::tls::Material;
-use crate::tls::inspect::{CertificateFacts, date};
+use crate::tls::inspect::CertificateFacts;
 use crate::tls::material::Keys;
 use crate::{clock, config, terminal};
 
@@ -95,11 +95,7 @@ fn persistent_record(name: &str, issuer: &str, account: &str) -> String {
 fn show_facts(facts: &CertificateFacts) {
     line("names", facts.names.join(", "));
     line("issuer", &facts.issuer);
-    let (from, to) = (date(facts.not_before), date(facts.not_after));
-    match facts.days_left(clock::wall()) {
-        days if days < 0 => line("valid", format_args!("{from} to {to}: EXPIRED")),
-        days => line("valid", format_args!("{from} to {to}, {days} days left")),
-    }
+    line("valid", facts.validity(clock::wall()));
 }
 
 fn names(host: &Host) -> String {

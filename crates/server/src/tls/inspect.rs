@@ -74,9 +74,14 @@ impl CertificateFacts {
         self.names.iter().any(|name| covers(name, host))
     }
 
-    /// Days until the certificate expires; below 0 if it has expired.
-    pub fn days_left(&self, now: i64) -> i64 {
-        (self.not_after - now).div_euclid(DAY)
+    /// When the certificate is valid: `2026-11-22 to 2027-02-20, 89 days left`.
+    pub fn validity(&self, now: i64) -> String {
+        let (from, to) = (date(self.not_before), date(self.not_after));
+        match (self.not_after - now).div_euclid(DAY) {
+            ..0 => format!("{from} to {to}: EXPIRED"),
+            _ if now < self.not_before => format!("{from} to {to}: NOT VALID YET"),
+            days => format!("{from} to {to}, {days} days left"),
+        }
     }
 }
 

@@ -121,16 +121,11 @@ impl Certificate {
     }
 
     fn lines(&self, now: i64) -> Vec<String> {
-        let CertificateFacts { names, not_before, not_after, key, .. } = &self.facts;
+        let CertificateFacts { names, key, .. } = &self.facts;
         let mut lines = vec![
             format!("\nCertificate {}:", self.source.display()),
             format!("  names   {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }),
-            format!(
-                "  valid   {} to {}, {} days left",
-                date(*not_before),
-                date(*not_after),
-                self.facts.days_left(now)
-            ),
+            format!("  valid   {}", self.facts.validity(now)),
             format!("  key     {key}"),
         ];
         let chain = self.chain_facts();
