@@ -93,7 +93,22 @@ pub fn within(prefix: &str, pattern: &str) -> Option<String> {
         Some(rest) => Some(format!("{folder}/**{rest}")),
         // The last segment, at any depth.
         None if !pattern.starts_with('/') => Some(format!("{folder}/**/{pattern}")),
-        None => None,
+        None => {
+            let at = pattern.find("**").filter(|at| prefix.starts_with(&pattern[..*at]))?;
+            Some(format!("{prefix}{}", &pattern[at..]))
+        }
+    }
+}
+
+/// The paths of a pattern that begin with a text, such as `/a.php` for `/a`. `None`: no pattern can say it.
+pub fn beginning(text: &str, pattern: &str) -> Option<String> {
+    if text.ends_with('/') {
+        return within(text, pattern);
+    }
+    match pattern.strip_prefix("/**") {
+        _ if pattern.starts_with(text) => Some(pattern.to_owned()),
+        Some(rest) => Some(format!("{text}**{rest}")),
+        None => pattern.strip_prefix('*').map(|end| format!("{text}**{}", end.trim_start_matches('*'))),
     }
 }
 
@@ -264,8 +279,18 @@ mod tests {
             ("/a/", "/b", None),
             ("/a", "*.php", None),
             ("/", "*.php", Some("/**/*.php")),
+            ("/a/b/", "/a/**/*.php", Some("/a/b/**/*.php")),
+            ("/a/b/", "/c/**/*.php", None),
         ] {
             assert_eq!(within(prefix, pattern).as_deref(), expected, "{prefix} {pattern}");
+        }
+        for (text, pattern, expected) in [
+            ("/a/", "*.php", Some("/a/**/*.php")),
+            ("/a", "*.php", Some("/a**.php")),
+            ("/a", "/**/.ht**", Some("/a**/.ht**")),
+            ("/a", "/b", None),
+        ] {
+            assert_eq!(beginning(text, pattern).as_deref(), expected, "{text} {pattern}");
         }
         assert_eq!(longer_names("/a").as_deref(), Some("/a?*/**"));
         assert_eq!(longer_names("/a/"), None);

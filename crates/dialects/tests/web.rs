@@ -644,10 +644,10 @@ fn keeps_what_is_protected() {
                 "server { root /srv; location /in/ { auth_basic x; auth_basic_user_file /u; allow 10.0.0.0/8; deny all; \
                  location /in/a/ { index b; } location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; } } }",
                 &[
-                    "path = \"/in/a/\"",
+                    "path = \"/in/**/*.php\"",
                     "auth = \"basic\"",
                     "then = \"deny\"",
-                    "path = \"/in/**/*.php\"",
+                    "path = \"/in/a/\"",
                     "auth = \"basic\"",
                     "then = \"deny\"",
                 ],
@@ -1683,6 +1683,49 @@ fn refuses_what_nginx_tells_others_in_another_way() {
     );
     let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &php("HTTPS on"))]);
     assert!(conversion.text.contains("env = { HTTPS = \"on\" }"), "{}", conversion.text);
+}
+
+/// The patterns in their order, of which the first counts.
+#[test]
+fn expressions_within_a_prefix_of_nginx_precede_those_of_the_server() {
+    let php = "fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;";
+    let server = |locations: &str| {
+        format!(
+            "server {{ root /srv; location ~ \\.php$ {{ {php} }} {locations} location ~ \\.txt$ {{ return 404; }} }}"
+        )
+    };
+    for (locations, expected) in [
+        ("location /a/ { location ~ \\.php$ { deny all; } }", &["/a/**/*.php", "*.php", "*.txt"][..]),
+        ("location /a { location ~ \\.php$ { deny all; } }", &["/a**.php", "*.php", "*.txt"]),
+        (
+            "location /a/ { location ~ /b { return 403; } } location /a/c/ { location ~ /d { return 403; } }",
+            &["/a/c/**/d**", "/a/**/b**", "*.php", "*.txt"],
+        ),
+        (
+            "location ^~ /a/ { location ~ \\.inc\\.php$ { return 403; } }",
+            &["/a/**/*.inc.php", "/a/**/*.php", "*.php", "*.txt"],
+        ),
+        ("location ^~ /a/ { proxy_pass http://127.0.0.1:81; }", &["/a/**/*.php", "*.php", "*.txt"]),
+        // A name that only begins with the prefix is found after all expressions.
+        ("location /a { return 403; }", &["*.php", "*.txt", "/a?*/**"]),
+        ("location ^~ /a { return 403; }", &["/a?*/**", "/a/**/*.php", "*.php", "*.txt"]),
+    ] {
+        let text = server(locations);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.is_refused(), "{}", conversion.text);
+        let paths =
+            conversion.text.lines().filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'));
+        let patterns: Vec<&str> = paths.filter(|path| path.contains('*')).collect();
+        assert_eq!(patterns, expected, "{locations}");
+    }
+    refuse(
+        Web::Nginx,
+        &[(
+            "server { root /srv; location ~ \\.php$ {\nlocation ~ /a/ { deny all; } } }",
+            2,
+            "location ~ /a/",
+        )],
+    );
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn converted_configurations_are_served() {
 /// A path, the status, and a part of the content or of `Location`.
 type Expected<'t> = (&'t str, u16, &'t str);
 
-/// What Apache and lighttpd do with paths that look like others.
+/// What Apache, lighttpd and nginx do with paths that look like others.
 #[test]
 fn converted_paths_are_those_of_the_original() {
     let address = upstream(|mut stream, head| {
@@ -153,6 +153,12 @@ fn converted_paths_are_those_of_the_original() {
     let shared = "Listen 127.0.0.1:0\n<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:HOME/none.sock|fcgi://localhost\"\n\
                   </FilesMatch>\nScriptAlias /cgi-bin/ HOME/www/cgi-bin/\nDocumentRoot HOME/www\n";
     let apache = |text: &str| format!("{shared}{}", text.replace("http://UPSTREAM", &address));
+    let run =
+        "fastcgi_pass unix:HOME/none.sock; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;";
+    let nginx = |text: &str| {
+        let text = text.replace("http://UPSTREAM", &address).replace("RUN", run);
+        format!("server {{\nlisten 127.0.0.1:0;\nroot HOME/www;\n{text}}}\n")
+    };
     let rows_of: &[(&str, String, &[Expected])] = &[
         (
             "apache",
@@ -198,10 +204,31 @@ fn converted_paths_are_those_of_the_original() {
                 ("/app/x", 404, ""),
             ],
         ),
+        (
+            "nginx",
+            nginx(
+                "location ~ \\.php$ { RUN }\nlocation /far/ { location ~ \\.php$ { deny all; } }\n\
+                 location /near { location ~ \\.php$ { return 410; } }\nlocation ^~ /own/ { proxy_pass http://UPSTREAM; }\n",
+            ),
+            &[
+                ("/a.php", 502, ""),
+                ("/far/a.php", 403, ""),
+                ("/far/b/a.php", 403, ""),
+                ("/near/a.php", 410, ""),
+                ("/nearer.php", 410, ""),
+                ("/own/a.php", 200, "upstream /own/a.php"),
+            ],
+        ),
+        (
+            "nginx",
+            nginx("location / { location ~ \\.php$ { RUN } }\nlocation /far/ { }\n"),
+            &[("/a.php", 502, ""), ("/near/a.php", 502, ""), ("/far/a.php", 200, "source")],
+        ),
     ];
     let mut rows = Rows::new();
     for (name, text, expected) in rows_of {
         let site = site().file("own/x", "own").file("near/x.txt", "denied").file("t.sh", "source");
+        let site = site.file("a.php", "source").file("far/a.php", "source").file("near/a.php", "source");
         let site = site.script("cgi-bin/env", SCRIPT).script("cgi-bin/t.sh", SCRIPT);
         let server = serve(site, name, text, if is_root() { "user = \"root\"\n" } else { "" });
         for (path, status, part) in *expected {

@@ -1,6 +1,7 @@
 //! `server` and `location`: hosts and routes.
 
-use crate::draft::{Draft, Host, Listen, Scope};
+use crate::document::Value;
+use crate::draft::{Draft, Host, Listen, Scope, TOO_MANY_ROUTES};
 use crate::regex;
 use crate::tree::{Directive, Place};
 use site::config::own_field;
@@ -109,29 +110,78 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     for child in &locations {
         location(child, &mut host, &context, &named, None, draft);
     }
-    send_files(&locations, &mut host);
+    leave_out_expressions(&locations, &mut host);
+    order(&mut host);
     draft.hosts.push(host);
 }
 
-/// Expressions do not precede a location with `^~`. What they would run there is sent as a file, or has the fallback.
-fn send_files(locations: &[&Directive], host: &mut Host) {
-    for child in locations.iter().filter(|child| child.argument(0) == "^~") {
-        let folder = format!("{}/", child.argument(1).trim_end_matches('/'));
-        let is_sent =
-            |route: &&Scope| route.text("path") == Some(&folder) && !route.responds() && !route.runs();
-        if !host.routes.iter().any(|route| is_sent(&route)) {
+/// The key of a route with its place among the patterns of its host. It is no key of a route.
+const ORDER: &str = "order";
+
+/// nginx tries the expressions of a server between those within the longest prefix, and prefixes themselves. A pattern
+/// of a longer prefix precedes that of a shorter one.
+#[derive(Clone, Copy)]
+enum Order<'t> {
+    /// An expression within the location of this prefix.
+    Within(&'t str),
+    /// What `^~` of this prefix keeps from the expressions of the server.
+    Instead(&'t str),
+    /// The names that only begin with this prefix.
+    Behind(&'t str),
+}
+
+impl Order<'_> {
+    fn set(self, route: &mut Scope, place: &Place) {
+        let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX / 4);
+        let order = match self {
+            Order::Within(text) => -2 * length(text) - 1,
+            Order::Instead(text) => -2 * length(text),
+            Order::Behind(text) => i64::MAX - length(text),
+        };
+        route.set(place, ORDER, order);
+    }
+}
+
+fn order(host: &mut Host) {
+    host.routes.sort_by_key(|route| match route.get(ORDER) {
+        Some(Value::Integer(order)) => *order,
+        _ => 0,
+    });
+    host.routes.iter_mut().for_each(|route| route.remove(ORDER));
+}
+
+/// An expression of the server does not precede a location with `^~`, and one within a prefix is not for a longer prefix.
+/// What they would run there has the response of the location.
+fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
+    let is_nested = |route: &Scope| route.get(ORDER).is_some();
+    let server_runs =
+        host.routes.iter().any(|route| route.runs() && has_wildcards(route) && !is_nested(route));
+    for child in locations.iter().filter(|child| prefix_of(child).is_some()) {
+        let precedes = child.argument(0) == "^~";
+        let Some(text) = prefix_of(child).filter(|_| precedes || !server_runs) else { continue };
+        let folder = format!("{}/", text.trim_end_matches('/'));
+        if host.routes.iter().all(|route| route.text("path") != Some(&folder)) {
             continue;
         }
-        let run = host.routes.iter().filter(|route| route.runs());
+        let run = host.routes.iter().filter(|route| route.runs() && (precedes || is_nested(route)));
         let run: Vec<String> = run.filter_map(|route| regex::within(&folder, route.text("path")?)).collect();
-        for path in run.into_iter().rev() {
+        for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
             if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
-                let mut route = Scope::new(child.place.line);
-                route.set(&child.place, "path", path);
-                host.routes.insert(0, route);
+                Order::Instead(text).set(host.route(&path, &child.place), &child.place);
             }
         }
     }
+}
+
+fn has_wildcards(route: &Scope) -> bool {
+    route.text("path").is_some_and(|path| path.contains(['*', '?']))
+}
+
+/// The text of a location that is a prefix.
+fn prefix_of(location: &Directive) -> Option<&str> {
+    let [.., text] = location.arguments.as_slice() else { return None };
+    let is_prefix = matches!(location.arguments.as_slice(), [_]) || location.argument(0) == "^~";
+    (is_prefix && text.starts_with('/')).then_some(text)
 }
 
 /// The files that `try_files` names, here and in locations.
@@ -340,14 +390,15 @@ fn condition(child: &Directive, host: &mut Host, draft: &mut Draft) {
 
 /// The location around another one.
 struct Outer<'o> {
-    patterns: &'o [String],
+    /// `None`: it is an expression, or one path.
+    prefix: Option<&'o str>,
     scope: &'o Scope,
 }
 
 /// The paths of expressions within a location.
 fn nested(outer: &Outer, all: &[String]) -> Option<Vec<String>> {
-    let prefix = outer.patterns.first()?;
-    all.iter().map(|pattern| regex::within(prefix, pattern)).collect()
+    let prefix = outer.prefix?;
+    all.iter().map(|pattern| regex::beginning(prefix, pattern)).collect()
 }
 
 /// The patterns of a location, with whether the route can have an alias.
@@ -493,6 +544,9 @@ fn location(
     }
     if let Some(outer) = outer {
         inherit(&mut scope, outer.scope);
+        if let Some(prefix) = outer.prefix.filter(|_| child.argument(0).starts_with('~')) {
+            Order::Within(prefix).set(&mut scope, &child.place);
+        }
         if outer.scope.get("alias").is_some() && !scope.responds() && scope.get("interpreter").is_none() {
             draft.error(
                 &child.place,
@@ -520,7 +574,7 @@ fn location(
         patterns.remove(0);
     }
     for inner in inner_locations {
-        let outer = Outer { patterns: &patterns, scope: &scope };
+        let outer = Outer { prefix: prefix_of(child), scope: &scope };
         location(inner, host, context, named, Some(&outer), draft);
     }
     finish(&patterns, scope, host, draft);
@@ -528,7 +582,8 @@ fn location(
 
 /// What a location has from the one around it, unless it has its own.
 fn inherit(scope: &mut Scope, outer: &Scope) {
-    const OWN: [&str; 12] = [
+    const OWN: [&str; 13] = [
+        ORDER,
         "path",
         "alias",
         "proxy",
@@ -590,13 +645,12 @@ fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, dra
             .for_each(|name| own.remove(name));
         own.set(place, "return", 404);
     }
-    let route = host.route(pattern, place);
-    route.inherit(&own);
-    let at = host.routes.iter().position(|route| route.text("path") == Some(pattern));
-    if let Some(at) = at.filter(|_| child.argument(0) == "^~") {
-        let route = host.routes.remove(at);
-        host.routes.insert(0, route);
+    let text = child.arguments.last().map_or("", String::as_str);
+    match child.argument(0) {
+        "^~" => Order::Instead(text).set(&mut own, place),
+        _ => Order::Behind(text).set(&mut own, place),
     }
+    host.route(pattern, place).inherit(&own);
 }
 
 /// Gives the routes of these patterns what their location has.
