@@ -1685,6 +1685,24 @@ fn refuses_what_nginx_tells_others_in_another_way() {
     assert!(conversion.text.contains("env = { HTTPS = \"on\" }"), "{}", conversion.text);
 }
 
+#[test]
+fn files_beside_an_upstream_of_nginx_are_not_left_out_silently() {
+    let server = |inside: &str| format!("server {{ root /srv; location /a/ {{\n{inside} }} }}");
+    let refused = |inside: &str| refuse(Web::Nginx, &[(&server(inside), 2, "where an upstream responds")]);
+    refused("try_files $uri =404; proxy_pass http://127.0.0.1:81;");
+    refused("try_files $uri /index.html; proxy_pass http://127.0.0.1:81/;");
+    refused("try_files $uri =404; fastcgi_pass 127.0.0.1:81;");
+    refused(
+        "try_files $uri /x.php; fastcgi_pass 127.0.0.1:81; fastcgi_param SCRIPT_FILENAME /srv/front.php;",
+    );
+    let of_script = "server { root /srv; location ~ \\.php$ { try_files $uri =404; fastcgi_pass unix:/p; } }";
+    check(Web::Nginx, &[(of_script, &["path = \"*.php\"", "interpreter = \"fastcgi\""])]);
+    let fallback =
+        converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &of_script.replace("=404", "/index.php"))]);
+    let said: Vec<String> = fallback.findings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("not the response of /index.php")), "{said:?}");
+}
+
 /// The patterns in their order, of which the first counts.
 #[test]
 fn expressions_within_a_prefix_of_nginx_precede_those_of_the_server() {

@@ -62,7 +62,7 @@ fn place(route: &Scope) -> Place {
     Place::at(route.line.unwrap_or(1))
 }
 
-fn has_any(route: &Scope, names: &[&str]) -> bool {
+pub fn has_any(route: &Scope, names: &[&str]) -> bool {
     names.iter().any(|name| route.get(name).is_some())
 }
 

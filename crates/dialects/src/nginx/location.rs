@@ -6,7 +6,7 @@ use crate::regex;
 use crate::tree::{Directive, Place};
 use site::config::own_field;
 
-use super::inherit::{has_field, is_plain, without_fields};
+use super::inherit::{has_any, has_field, is_plain, without_fields};
 use super::settings::{Context, setting, template};
 use super::upstreams::{application, duration, unconverted};
 
@@ -542,6 +542,7 @@ fn location(
             ["root", "alias", "proxy", "application"].iter().for_each(|name| scope.remove(name));
         }
     }
+    files_before_upstream(child, &patterns, &scope, draft);
     if let Some(outer) = outer {
         inherit(&mut scope, outer.scope);
         if let Some(prefix) = outer.prefix.filter(|_| child.argument(0).starts_with('~')) {
@@ -692,8 +693,8 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
             draft.error(&place, what, "write a location that is a folder, with a slash at its end");
             continue;
         }
-        let names_script = path.contains('*') || is_script_name(path) || (runs_files && path != "/");
-        if let Some(name) = own.text("interpreter").filter(|_| !names_script).map(str::to_owned) {
+        let runs = runs_script(path, runs_files);
+        if let Some(name) = own.text("interpreter").filter(|_| !runs).map(str::to_owned) {
             ["interpreter", "root"].iter().for_each(|name| own.remove(name));
             own.set(&place, "application", name);
         }
@@ -710,6 +711,36 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
             }
         }
         host.route(path, &place).inherit(&own);
+    }
+}
+
+/// Whether the upstream of a path runs the file there. Otherwise one application responds for all paths.
+fn runs_script(path: &str, runs_files: bool) -> bool {
+    path.contains('*') || is_script_name(path) || (runs_files && path != "/")
+}
+
+/// `try_files` beside what passes a request on: only the files that are run are looked up.
+fn files_before_upstream(child: &Directive, patterns: &[String], scope: &Scope, draft: &mut Draft) {
+    let Some(files) = child.children().iter().find(|inner| inner.name == "try_files") else { return };
+    if has_any(scope, &["return", "redirect"]) {
+        return;
+    }
+    let runs_files = scope.get(RUNS_FILES).is_some();
+    let is_script = scope.get(FRONT).is_none() && patterns.iter().all(|path| runs_script(path, runs_files));
+    let is_run = scope.get("interpreter").is_some();
+    if scope.get("proxy").is_some() || (is_run && !is_script) {
+        let what = format!("\"{}\" has no effect where an upstream responds", files.text());
+        let what_to_do =
+            "give the files a location of their own, or let the upstream respond for what is missing";
+        draft.error(&files.place, what, what_to_do);
+    } else if let Some(fallback) = scope.text("fallback").filter(|_| is_run) {
+        let what =
+            format!("a script that does not exist has the status 404, and not the response of {fallback}");
+        draft.warn(
+            &files.place,
+            what,
+            "nothing to do, or write the script of a front controller in location /",
+        );
     }
 }
 
