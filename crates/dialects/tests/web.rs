@@ -1703,6 +1703,36 @@ fn files_beside_an_upstream_of_nginx_are_not_left_out_silently() {
     assert!(said.iter().any(|line| line.contains("not the response of /index.php")), "{said:?}");
 }
 
+#[test]
+fn a_file_of_nginx_without_http_is_within_it() {
+    check(
+        Web::Nginx,
+        &[(
+            "limit_conn_zone $binary_remote_addr zone=c:1m;\nlimit_req_zone $binary_remote_addr zone=r:1m rate=1r/s;\n\
+             server_tokens off;\ngzip on;\nclient_max_body_size 2k;\n\
+             map $http_upgrade $connection_upgrade { default upgrade; '' close; }\n\
+             server { root /srv; location /a/ { limit_conn c 2; } location /b/ { limit_req zone=r; } \
+             location /c/ { proxy_pass http://app; } }\nupstream app { server 10.0.0.1:81; }\n",
+            &[
+                "compress = true",
+                "max_body = 2048",
+                "address = [\"10.0.0.1:81\"]",
+                "path = \"/a/\"",
+                "concurrent = 2",
+                "path = \"/b/\"",
+                "requests = \"1/s\"",
+            ],
+        )],
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            ("http { server { root /srv; } }\nserver { root /srv; }", 2, "\"server\" cannot be converted"),
+            ("server { root /srv; }\nlocation /a/ { deny all; }", 2, "location /a/"),
+        ],
+    );
+}
+
 /// The patterns in their order, of which the first counts.
 #[test]
 fn expressions_within_a_prefix_of_nginx_precede_those_of_the_server() {

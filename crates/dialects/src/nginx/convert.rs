@@ -23,7 +23,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
             let tree = Reader::new(disk, &folder).read(file, &bytes, &mut draft);
             let tree = KNOWN.kept(tree, &["types", "map"], &mut draft);
             trusts_a_field(&tree, &mut draft);
-            top(&tree, &folder, disk, &mut draft);
+            top(tree, &folder, disk, &mut draft);
         }
         Err(error) => draft.findings.unreadable(&error),
     }
@@ -113,8 +113,23 @@ fn finish(host: &mut Host) {
     }
 }
 
-fn top(tree: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
-    for directive in tree {
+/// Directives that stand outside of `http`, with an effect.
+const OF_MAIN: [&str; 5] = ["user", "pid", "worker_processes", "error_log", "events"];
+
+/// A file of sites-available alone is included in `http`.
+fn is_of_http(tree: &[Directive]) -> bool {
+    !tree.iter().any(|directive| directive.name == "http" || directive.name == "events")
+}
+
+fn top(tree: Vec<Directive>, folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
+    let is_main = !is_of_http(&tree);
+    let is_of_main = |name: &str| OF_MAIN.contains(&name) || OF_TOP.contains(&name);
+    let (of_main, of_http): (Vec<_>, Vec<_>) =
+        tree.into_iter().partition(|directive| is_main || is_of_main(&directive.name));
+    if !of_http.is_empty() {
+        http(&of_http, folder, disk, draft);
+    }
+    for directive in &of_main {
         let place = &directive.place;
         let first = directive.argument(0);
         match directive.name.as_str() {
@@ -139,19 +154,6 @@ fn top(tree: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
                 }
             }
             "http" => http(directive.children(), folder, disk, draft),
-            // A file of sites-available alone.
-            "server" => {
-                let rest: Vec<Directive> = tree
-                    .iter()
-                    .filter(|other| ["server", "upstream", "limit_req_zone"].contains(&other.name.as_str()))
-                    .cloned()
-                    .collect();
-                if draft.hosts.is_empty() {
-                    http(&rest, folder, disk, draft);
-                }
-            }
-            "map" => map(directive, draft),
-            "upstream" | "limit_req_zone" => {}
             name if OF_TOP.contains(&name) => {
                 draft.note(place, format!("{name} has no effect"), "nothing to do")
             }
