@@ -10,6 +10,7 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
+use crate::ports;
 use crate::tree::Place;
 use crate::words;
 
@@ -182,12 +183,19 @@ impl Scope {
     }
 
     fn has_rules_of(&self, other: &Scope) -> bool {
-        let values = |scope: &Scope| -> Vec<Vec<(String, Value)>> {
-            let keys =
-                |rule: &Scope| rule.keys.iter().map(|key| (key.name.clone(), key.value.clone())).collect();
-            scope.rules.iter().map(keys).collect()
-        };
-        values(self) == values(other)
+        values(&self.rules) == values(&other.rules)
+    }
+
+    /// The first key that differs from the other scope, besides those that are left out.
+    pub fn differs_from<'s>(&'s self, other: &'s Scope, left_out: &[&str]) -> Option<&'s str> {
+        let names = self.keys.iter().chain(&other.keys).map(|key| key.name.as_str());
+        let mut names = names.filter(|name| !left_out.contains(name));
+        let name = names.find(|name| self.get(name) != other.get(name));
+        match name {
+            None if !self.has_rules_of(other) => Some("rule"),
+            None if values(&self.limits) != values(&other.limits) => Some("limit"),
+            name => name,
+        }
     }
 
     /// What protects, apart from the rest.
@@ -268,8 +276,10 @@ pub struct Host {
     pub is_default: bool,
     /// Patterns of files that are not sent, unless a route runs them.
     pub unsent: Vec<(String, Place)>,
-    /// It does nothing but redirect to the same URL with `https`.
+    /// It does nothing but redirect to the same URL with `https`, and serve challenges of authorities.
     pub is_to_https: bool,
+    /// The name that it redirects to, if that is not the requested one.
+    pub https_name: Option<String>,
 }
 
 impl Host {
@@ -343,8 +353,13 @@ impl Host {
         }
     }
 
-    fn is_secure(&self) -> bool {
+    pub fn is_secure(&self) -> bool {
         self.listens.iter().any(|listen| listen.tls)
+    }
+
+    /// Whether it has a port of all addresses.
+    pub fn is_on_all_addresses(&self) -> bool {
+        self.listens.iter().any(|listen| is_wildcard(&listen.address))
     }
 }
 
@@ -421,7 +436,7 @@ impl Draft {
 
     /// The text. `server` is the name of the other server.
     pub fn written(mut self, file: PathBuf, server: &str) -> Conversion {
-        self.merge_redirects();
+        ports::merge(&mut self.hosts, &mut self.findings);
         self.check_counts();
         let mut document = Document::default();
         let listens = self.listens();
@@ -460,34 +475,6 @@ impl Draft {
         let title = format!("Made from {}, a configuration of {server}.", file.display());
         let (text, lines) = document.written(&title, &findings);
         Conversion { file, text, lines, findings }
-    }
-
-    /// A host that only redirects to `https` becomes a key of the one with TLS.
-    fn merge_redirects(&mut self) {
-        let (plain, mut hosts): (Vec<Host>, Vec<Host>) = std::mem::take(&mut self.hosts)
-            .into_iter()
-            .partition(|host| host.is_to_https && !host.is_secure());
-        for redirecting in plain {
-            let has_name = |host: &&mut Host| {
-                host.is_secure()
-                    && (redirecting.names.is_empty()
-                        || redirecting.names.iter().any(|name| host.names.contains(name)))
-            };
-            let mut found = false;
-            let place = Place::at(redirecting.scope.line.unwrap_or(1));
-            for host in hosts.iter_mut().filter(has_name) {
-                host.scope.set(&place, "https_redirect", true);
-                host.listens.extend(redirecting.listens.iter().cloned());
-                found = true;
-            }
-            if !found {
-                let mut host = redirecting;
-                host.route("/", &place).set(&place, "redirect", "https://$host$path$query");
-                host.route("/", &place).set(&place, "status", 301);
-                hosts.push(host);
-            }
-        }
-        self.hosts = hosts;
     }
 
     fn check_counts(&mut self) {
@@ -596,6 +583,11 @@ fn is_private(own: &[String], all: &[String]) -> bool {
     let port = |address: &String| address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     let is_public = own.iter().filter_map(port).any(|port| port == 80 || port == 443);
     !is_public && all.iter().any(|other| !own.iter().any(|address| port(address) == port(other)))
+}
+
+/// The keys of rules or limits, in their order.
+fn values(all: &[Scope]) -> Vec<Vec<(&str, &Value)>> {
+    all.iter().map(|one| one.keys.iter().map(|key| (key.name.as_str(), &key.value)).collect()).collect()
 }
 
 /// `0.0.0.0:80` or `[::]:80`.

@@ -30,6 +30,8 @@ mod known;
 #[cfg(feature = "web")]
 mod draft;
 #[cfg(feature = "web")]
+mod ports;
+#[cfg(feature = "web")]
 mod regex;
 #[cfg(feature = "web")]
 mod tree;

@@ -1733,6 +1733,92 @@ fn a_file_of_nginx_without_http_is_within_it() {
     );
 }
 
+#[test]
+fn servers_of_one_name_with_tls_and_without_become_one_host() {
+    let with_tls = |names: &str, inside: &str| {
+        format!(
+            "server {{ listen 443 ssl; server_name {names}; ssl_certificate c; ssl_certificate_key k; {inside} }}\n"
+        )
+    };
+    let both =
+        |plain: &str, secure: &str| format!("server {{ listen 80; {plain} }}\n{}", with_tls("a.org", secure));
+    let listens = "listen = [\"0.0.0.0:443 tls\", \"0.0.0.0:80\"]";
+    let redirects = "https_redirect = true";
+    let acme = "path = \"/.well-known/acme-challenge/\"";
+    let content = "root /srv; location /x/ { deny all; }";
+    let rows = [
+        (
+            both(
+                "server_name a.org; root /acme; location ^~ /.well-known/acme-challenge/ { } location / { return 301 https://$host$request_uri; }",
+                content,
+            ),
+            &[listens, "root = \"/srv\"", redirects, "path = \"/x/\"", acme, "root = \"/acme\""][..],
+        ),
+        (
+            both(&format!("server_name a.org; {content}"), content),
+            &[listens, "root = \"/srv\"", "names = [\"a.org\"]", "path = \"/x/\""],
+        ),
+        // The redirect is to another name than the first of its server.
+        (
+            both("server_name www.a.org a.org; return 301 https://a.org$request_uri;", content),
+            &[
+                "names = [\"a.org\"]",
+                "names = [\"www.a.org\"]",
+                "path = \"/\"",
+                "redirect = \"https://a.org$path$query\"",
+                "status = 301",
+            ],
+        ),
+        (
+            both("server_name _; return 301 https://a.org$request_uri;", content),
+            &["redirect = \"https://a.org$path$query\"", redirects, "names = [\"a.org\"]"],
+        ),
+        (
+            format!(
+                "server {{ listen 80; server_name a.org b.a.org; return 301 https://$host$request_uri; }}\n{}",
+                with_tls("a.org *.a.org", content)
+            ),
+            &[listens, redirects, "names = [\"a.org\", \"*.a.org\"]", "path = \"/x/\""],
+        ),
+    ];
+    for (text, expected) in &rows {
+        check(Web::Nginx, &[(text, expected)]);
+    }
+    lacks(
+        Web::Nginx,
+        &[(&rows[0].0, &["redirect = \"https://$host$path$query\""]), (&rows[4].0, &["path = \"/\""])],
+    );
+    let refused = [
+        (both(&format!("server_name a.org; {content}"), "root /srv;"), "the location /x/ differs"),
+        (both("server_name a.org; root /other;", "root /srv;"), "root differs"),
+        (both("server_name a.org b.org; root /srv;", "root /srv;"), "their names differ"),
+        (
+            both(
+                "server_name a.org; location /.well-known/acme-challenge/ { root /b; } location / { return 301 https://$host$request_uri; }",
+                "root /srv; location /.well-known/acme-challenge/ { root /c; }",
+            ),
+            "is another one without TLS",
+        ),
+        (
+            both(
+                "server_name a.org www.a.org; root /srv; if ($host = a.org) { return 301 https://$host$request_uri; }",
+                "",
+            ),
+            "if ($host = a.org)",
+        ),
+    ];
+    for (text, part) in &refused {
+        refuse(Web::Nginx, &[(text, 1, part)]);
+    }
+    let warned = format!(
+        "server {{ listen 80; server_name a.org www.a.org; return 301 https://a.org$request_uri; }}\n{}",
+        with_tls("a.org www.a.org", content)
+    );
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &warned)]);
+    let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("not to https://a.org")), "{said:?}");
+}
+
 /// The patterns in their order, of which the first counts.
 #[test]
 fn expressions_within_a_prefix_of_nginx_precede_those_of_the_server() {

@@ -82,7 +82,7 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
                 server_return(child, &mut host, &context, draft);
             }
             "rewrite" => rewrite(child, &mut host, &context, draft),
-            "if" => condition(child, &mut host, draft),
+            "if" => condition(child, directive, &mut host, draft),
             "access_log" => host_log(child, &mut host, &context, draft),
             "http2" | "error_log" | "ssl" | "ssl_reject_handshake" => {
                 draft.note(
@@ -101,6 +101,9 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
             draft.note(&child.place, "the server returns before its locations", "it has no effect");
         }
     }
+    if !returns && let Some(root) = to_https(&locations, &mut host, &context) {
+        locations.retain(|child| !std::ptr::eq(*child, root));
+    }
     let is_of_all = |child: &&Directive| {
         child.arguments.last().is_some_and(|path| path == "/") && child.argument(0) != "="
     };
@@ -111,8 +114,22 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         location(child, &mut host, &context, &named, None, draft);
     }
     leave_out_expressions(&locations, &mut host);
+    if host.is_to_https {
+        own_roots(&mut host);
+    }
     order(&mut host);
     draft.hosts.push(host);
+}
+
+/// Gives the routes of a server that becomes a part of another one its root.
+fn own_roots(host: &mut Host) {
+    let Some(root) = host.scope.text("root").map(str::to_owned) else { return };
+    for route in &mut host.routes {
+        if !route.responds() && !has_any(route, &["root", "alias"]) {
+            let place = Place::at(route.line.unwrap_or(1));
+            route.set(&place, "root", root.as_str());
+        }
+    }
 }
 
 /// The key of a route with its place among the patterns of its host. It is no key of a route.
@@ -259,29 +276,52 @@ pub fn log_target(target: &str, context: &Context) -> Option<String> {
     }
 }
 
+/// The host of a URL that has `https`, and the path and the query of the request. `None`: it is another URL.
+fn https_host<'t>(target: &'t str, server_name: &'t str) -> Option<&'t str> {
+    let rest = target.strip_prefix("https://")?;
+    let name = rest.strip_suffix("$request_uri").or_else(|| rest.strip_suffix("$uri$is_args$args"))?;
+    match name {
+        "$host" | "$http_host" => Some("$host"),
+        "$server_name" => Some(server_name).filter(|name| !name.is_empty()),
+        name => (!name.is_empty() && !name.contains(['$', '/', ':'])).then_some(name),
+    }
+}
+
+/// Whether the target is the same URL with `https`.
 fn is_https_of_itself(target: &str) -> bool {
-    let target = target.replace("$server_name", "$host").replace("$http_host", "$host");
-    matches!(target.as_str(), "https://$host$request_uri" | "https://$host$uri$is_args$args")
+    https_host(target, "$host") == Some("$host")
+}
+
+/// Notes that a server without TLS does nothing but redirect to `https`. Whether it does.
+fn is_to_https(child: &Directive, host: &mut Host, context: &Context) -> bool {
+    let target = child.arguments.last().map_or("", String::as_str);
+    let Some(name) = https_host(target, &context.server_name) else { return false };
+    let is_only_name = matches!(host.names.as_slice(), [only] if only == name);
+    host.is_to_https = !host.is_secure();
+    host.https_name = (name != "$host" && !is_only_name).then(|| name.to_lowercase());
+    host.is_to_https
 }
 
 fn server_return(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
-    let target = child.arguments.last().map_or("", String::as_str);
-    let target = if context.server_name.is_empty() {
-        target.to_owned()
-    } else {
-        target.replace(&format!("://{}", context.server_name), "://$server_name")
-    };
-    if is_https_of_itself(&target) && !host.listens.iter().any(|listen| listen.tls) {
-        host.is_to_https = true;
-        return;
-    }
     // The other names of a server whose `if` knows those with HTTPS.
-    if host.is_to_https {
+    if host.is_to_https || is_to_https(child, host, context) {
         return;
     }
     let mut response = Scope::new(child.place.line);
     respond(child, &mut response, context, draft);
     host.route("/", &child.place).inherit(&response);
+}
+
+/// The location of all paths of a server that has nothing besides it but files for authorities.
+fn to_https<'d>(locations: &[&'d Directive], host: &mut Host, context: &Context) -> Option<&'d Directive> {
+    let is_root = |child: &&&Directive| child.arguments == ["/"];
+    let is_challenge = |child: &&Directive| {
+        child.arguments.last().is_some_and(|text| text.contains("well-known/acme-challenge"))
+    };
+    let root = *locations.iter().find(is_root)?;
+    let [only] = root.children() else { return None };
+    let is_rest_challenges = locations.iter().filter(|child| child.arguments != ["/"]).all(is_challenge);
+    (only.name == "return" && is_rest_challenges && is_to_https(only, host, context)).then_some(root)
 }
 
 /// `return`.
@@ -368,7 +408,7 @@ fn rewritten_url(child: &Directive, patterns: &[String], scope: &mut Scope, draf
 }
 
 /// `if` of a server: the ways to one name and to HTTPS.
-fn condition(child: &Directive, host: &mut Host, draft: &mut Draft) {
+fn condition(child: &Directive, server: &Directive, host: &mut Host, draft: &mut Draft) {
     let text = child.arguments.join(" ");
     let text = text.trim_start_matches('(').trim_end_matches(')').trim().to_owned();
     let returns = child.children().iter().find(|inner| inner.name == "return");
@@ -380,12 +420,23 @@ fn condition(child: &Directive, host: &mut Host, draft: &mut Draft) {
     } else if let Some(name) = text.strip_prefix("$host = ")
         && is_https_of_itself(target)
         && host.names.iter().any(|known| known == name)
+        && has_all_names(server, host)
     {
         host.is_to_https |= !host.listens.iter().any(|listen| listen.tls);
     } else {
         let what = format!("\"if ({text})\" cannot be converted");
         draft.error(&child.place, what, "see [[rule]], redirects and canonical");
     }
+}
+
+/// Whether conditions of a server name all its names, or it returns for the others.
+fn has_all_names(server: &Directive, host: &Host) -> bool {
+    let conditions = || server.children().iter().filter(|child| child.name == "if");
+    let is_named = |name: &String| {
+        conditions()
+            .any(|child| child.arguments.join(" ").trim_matches(['(', ')', ' ']) == format!("$host = {name}"))
+    };
+    server.children().iter().any(|child| child.name == "return") || host.names.iter().all(is_named)
 }
 
 /// The location around another one.
