@@ -40,10 +40,10 @@ const PROTECTION: [&str; 10] = [
 /// What a route responds with, if it sends no files.
 pub const WAYS: [&str; 5] = ["return", "redirect", "rewrite", "proxy", "application"];
 /// Keys of a route whose files are run.
-const HANDLERS: [&str; 3] = ["interpreter", "cgi", "application"];
+pub const HANDLERS: [&str; 3] = ["interpreter", "cgi", "application"];
 
 /// The paths of a pattern that have this end. `None`: they have none, or patterns cannot say it.
-fn with_end(pattern: &str, end: &str) -> Option<String> {
+pub fn with_end(pattern: &str, end: &str) -> Option<String> {
     if pattern.ends_with('/') {
         return None;
     }

@@ -186,6 +186,50 @@ fn converted_paths_are_those_of_the_original() {
                 ("/near/x.txt", 403, ""),
             ],
         ),
+        // Rules of a server precede upstreams, aliases and programs, and those of a folder precede programs.
+        (
+            "apache",
+            apache(
+                "ProxyPassMatch ^/(x\\.php|own/.*\\.php)$ unix:HOME/none.sock|fcgi://localhost/HOME/www/\n\
+                 ProxyPass /a/b http://UPSTREAM/\nAlias /a/c HOME/www/near\nRewriteRule ^/a/ - [F]\nRewriteRule \\.inc\\.php$ - [F]\n\
+                 RewriteRule ^/x - [G]\n<Directory HOME/www>\nRewriteRule ^far/.*\\.php$ - [F]\n</Directory>\n\
+                 <LocationMatch \"^/own/l\">\nRequire all denied\n</LocationMatch>\n<LocationMatch \"^/near/x$\">\nHeader set A b\n</LocationMatch>\n\
+                 <FilesMatch \"^x\">\nRequire all denied\n</FilesMatch>\n",
+            ),
+            &[
+                ("/t.php", 502, ""),
+                ("/t.inc.php", 403, ""),
+                ("/own/t.inc.php", 403, ""),
+                ("/own/t.php", 502, ""),
+                ("/own/l.php", 403, ""),
+                ("/x.php", 410, ""),
+                ("/a/t.php", 403, ""),
+                ("/a/b/x", 403, ""),
+                ("/a/c/x", 403, ""),
+                ("/far/t.php", 403, ""),
+                ("/far/t.txt", 404, ""),
+                ("/near/x", 403, ""),
+            ],
+        ),
+        // The source of a script that nothing runs is not sent.
+        (
+            "apache",
+            apache(
+                "AddHandler cgi-script .sh\n<Directory HOME/www>\nOptions ExecCGI\n</Directory>\n\
+                 <Directory HOME/www/own>\n<FilesMatch \"\\.(php|phar)$\">\nSetHandler none\n</FilesMatch>\n</Directory>\n\
+                 <Location /near>\nSetHandler None\n</Location>\n",
+            ),
+            &[
+                ("/t.sh", 200, "GATEWAY_INTERFACE"),
+                ("/near/t.sh", 403, ""),
+                ("/near/t.php", 403, ""),
+                ("/near/x", 200, "near"),
+                ("/own/t.php", 403, ""),
+                ("/own/a/t.php", 403, ""),
+                ("/own/x", 200, "own"),
+                ("/t.php", 502, ""),
+            ],
+        ),
         (
             "lighttpd",
             "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\nindex-file.names = ( \"index.html\" )\n\
@@ -227,9 +271,24 @@ fn converted_paths_are_those_of_the_original() {
     ];
     let mut rows = Rows::new();
     for (name, text, expected) in rows_of {
-        let site = site().file("own/x", "own").file("near/x.txt", "denied").file("t.sh", "source");
-        let site = site.file("a.php", "source").file("far/a.php", "source").file("near/a.php", "source");
+        let site = site().file("own/x", "own").file("near/x.txt", "denied").script("t.sh", SCRIPT);
         let site = site.script("cgi-bin/env", SCRIPT).script("cgi-bin/t.sh", SCRIPT);
+        let site = [
+            "a.php",
+            "far/a.php",
+            "near/a.php",
+            "t.php",
+            "t.inc.php",
+            "x.php",
+            "own/t.php",
+            "own/t.inc.php",
+            "own/l.php",
+            "own/a/t.php",
+            "near/t.php",
+        ]
+        .iter()
+        .chain(&["near/t.sh", "far/t.php"])
+        .fold(site, |site, path| site.file(path, "source"));
         let server = serve(site, name, text, if is_root() { "user = \"root\"\n" } else { "" });
         for (path, status, part) in *expected {
             let response = server.get(path);

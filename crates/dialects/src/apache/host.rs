@@ -5,9 +5,11 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use site::route::Pattern;
+
 use crate::disk::Disk;
 use crate::document::Value;
-use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
+use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_end};
 use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
 
@@ -64,6 +66,10 @@ pub struct Site<'s> {
     redirects: Vec<String>,
     /// Paths of single files.
     singles: Vec<Single>,
+    /// `ProxyPassMatch` with a program that runs files.
+    programs: Vec<(Vec<String>, Context, Place)>,
+    /// Patterns of files that no program runs.
+    unhandled: Vec<(String, Place)>,
     has_root_alias: bool,
     preserves_host: bool,
     access_file: String,
@@ -81,6 +87,8 @@ impl<'s> Site<'s> {
             passes: Vec::new(),
             redirects: Vec::new(),
             singles: Vec::new(),
+            programs: Vec::new(),
+            unhandled: Vec::new(),
             has_root_alias: false,
             preserves_host: false,
             access_file: ".htaccess".to_owned(),
@@ -384,6 +392,8 @@ impl<'s> Site<'s> {
 
     /// The host, with its routes.
     pub fn finished(mut self, draft: &mut Draft) -> Host {
+        // The first pattern counts, so that what denies comes in front of what runs files.
+        self.server.rewrites.deny(None, &mut self.host);
         self.passes(draft);
         let is_rewritten = self.is_rewritten();
         let trees = std::mem::take(&mut self.trees).into_iter();
@@ -403,6 +413,11 @@ impl<'s> Site<'s> {
         urls.extend(self.passes.iter().map(|(url, _)| paths::prefix(url)));
         let passes_all = self.passes_all();
         let own = self.own_urls();
+        for (folder, context) in &self.folders {
+            for url in self.urls(folder) {
+                context.rewrites.deny(Some(&url), &mut self.host);
+            }
+        }
         self.globs(passes_all.then_some(&own), draft);
         // Longer prefixes come first: so do the patterns within them.
         let all: BTreeSet<&String> = urls.iter().chain(&self.redirects).collect();
@@ -427,6 +442,8 @@ impl<'s> Site<'s> {
         }
         self.pass_within(&own);
         self.pass_patterns(draft);
+        self.without_programs(draft);
+        self.deny_first();
         self.host.share_handlers();
         // The path of a prefix without its slash has the fields of the prefix.
         let fields: Vec<(String, Value)> = self
@@ -501,10 +518,51 @@ impl<'s> Site<'s> {
 
     /// Whether rules pass every path on, or redirect it.
     fn rewrites_all(&self, rewrites: &Rewrites, base: Option<&str>) -> bool {
+        let alone = self.rewritten(rewrites, base);
+        alone.is_to_https || root(&alone).is_some_and(passes_on)
+    }
+
+    /// What rules alone come to.
+    fn rewritten(&self, rewrites: &Rewrites, base: Option<&str>) -> Host {
         let (listens, names) = (self.host.listens.clone(), self.host.names.clone());
-        let mut probe = Host { listens, names, ..Host::default() };
-        rewrites.apply(base, &mut probe, &mut Draft::default());
-        probe.is_to_https || root(&probe).is_some_and(passes_on)
+        let mut alone = Host { listens, names, ..Host::default() };
+        rewrites.apply(base, &mut alone, &mut Draft::default());
+        alone
+    }
+
+    /// In Apache, the rules of a server precede upstreams, aliases and files, and access precedes what runs a file.
+    fn deny_first(&mut self) {
+        let rules = self.rewritten(&self.server.rewrites, None);
+        let denials =
+            rules.routes.iter().filter_map(|route| Some((route.text("path")?, route.get("return")?)));
+        let denials: Vec<(&str, &Value)> = denials.collect();
+        let own: Vec<&str> = rules.routes.iter().filter_map(|route| route.text("path")).collect();
+        let denying = self.host.routes.iter().filter(|route| is_glob(route) && denies(route));
+        let globs: Vec<Scope> = denying.cloned().collect();
+        for route in &mut self.host.routes {
+            let path = route.text("path").unwrap_or_default().to_owned();
+            let denial = match own.contains(&path.as_str()) {
+                true => denials.iter().find(|(denied, _)| *denied == path),
+                false => denials.iter().find(|(denied, _)| covers(denied, &path)),
+            };
+            if let Some((_, status)) = denial {
+                WAYS.iter().chain(&HANDLERS).for_each(|name| route.remove(name));
+                route.set(&Place::at(route.line.unwrap_or(1)), "return", (*status).clone());
+                continue;
+            }
+            // Its redirect precedes access.
+            let is_led_away = route.get("redirect").is_some() || route.get("rewrite").is_some();
+            if is_glob(route) || path.ends_with('/') || route.protects() || is_led_away {
+                continue;
+            }
+            let glob = globs.iter().find(|glob| covers(glob.text("path").unwrap_or_default(), &path));
+            if let Some(glob) = glob {
+                route.inherit(&glob.clone().split().1);
+                if let Some(status) = glob.get("return").filter(|_| !route.responds()) {
+                    route.set(&Place::at(glob.line.unwrap_or(1)), "return", status.clone());
+                }
+            }
+        }
     }
 
     /// The prefixes that have files where everything else is passed on: those that `ProxyPass` excepts, and aliases.
@@ -685,26 +743,34 @@ impl<'s> Site<'s> {
             route.set(&place, "fallback", false);
         }
         if let Some((Handler::None, at)) = &context.handler {
-            self.without_programs(url, at);
+            self.unhandled.push((url.to_owned(), at.clone()));
         }
     }
 
-    /// Files below a prefix that programs run elsewhere. Here they are denied, because their source would be sent.
-    fn without_programs(&mut self, url: &str, place: &Place) {
-        let runs = |route: &&Scope| route.get("interpreter").is_some() || route.get("cgi").is_some();
-        let patterns =
-            self.host.routes.iter().filter(runs).filter_map(|route| regex::within(url, route.text("path")?));
-        for pattern in patterns.collect::<Vec<_>>() {
-            let mut route = Scope::new(place.line);
-            route.set(place, "path", pattern);
-            route.set(place, "return", 403);
-            self.host.routes.insert(0, route);
+    /// Denies the files of `unhandled` that programs run elsewhere, because their source would be sent.
+    fn without_programs(&mut self, draft: &mut Draft) {
+        for (pattern, place) in std::mem::take(&mut self.unhandled) {
+            let runs = self.host.routes.iter().filter(|route| route.runs());
+            let runs = runs.filter_map(|route| route.text("path").filter(|path| !path.ends_with('/')));
+            let both = runs.filter_map(|path| common(&pattern, path));
+            for path in both.collect::<BTreeSet<_>>() {
+                let what = format!("no program runs {path}, so that it is denied");
+                draft.warn(&place, what, "remove its route if the source may be sent");
+                self.host.routes.retain(|route| route.text("path") != Some(&path));
+                let mut route = Scope::new(place.line);
+                route.set(&place, "path", path);
+                route.set(&place, "return", 403);
+                self.host.routes.insert(0, route);
+            }
         }
     }
 
     /// Sections of files, and of expressions. `own`: the prefixes that have files, if the others are passed on.
     fn globs(&mut self, own: Option<&Vec<String>>, draft: &mut Draft) {
         let mut all: Vec<(String, Context, Place)> = Vec::new();
+        for (patterns, context, place) in std::mem::take(&mut self.programs) {
+            all.extend(patterns.into_iter().map(|pattern| (pattern, context.clone(), place.clone())));
+        }
         let mut files: Vec<_> = self.server.files.iter().map(|files| ("/".to_owned(), files)).collect();
         for (folder, outer) in &self.folders {
             for url in self.urls(folder) {
@@ -748,6 +814,9 @@ impl<'s> Site<'s> {
             let route = self.host.route(&pattern, &place);
             if let Some((handler, at)) = &context.handler {
                 handled(route, handler, true, at, draft);
+                if *handler == Handler::None {
+                    self.unhandled.push((pattern.clone(), at.clone()));
+                }
             }
             route.inherit(&scope);
         }
@@ -836,10 +905,10 @@ impl<'s> Site<'s> {
         let patterns = paths::expression(directive.argument(0));
         let program = proxy::interpreter(url, place, draft);
         match (patterns, program, regex::prefix(directive.argument(0)), target.strip_suffix("$1")) {
-            (Some(patterns), Some(program), ..) => {
-                for pattern in patterns {
-                    self.host.route(&pattern, place).set(place, "interpreter", program.as_str());
-                }
+            (Some(patterns), Some(_), ..) => {
+                let mut context = Context::new(place);
+                context.handler = Some((Handler::Proxy(url.to_owned()), place.clone()));
+                self.programs.push((patterns, context, place.clone()));
                 draft.warn(place, "the paths of scripts are those of the host", "see root and alias");
             }
             (_, None, Some(prefix), Some(url)) => {
@@ -925,6 +994,42 @@ fn root(host: &Host) -> Option<&Scope> {
 /// Whether what is within a prefix is passed on, too. The target of a rewrite is a path of its own.
 fn passes_on(route: &Scope) -> bool {
     route.responds() && route.get("rewrite").is_none()
+}
+
+fn is_glob(route: &Scope) -> bool {
+    route.text("path").is_some_and(|path| path.contains(['*', '?']))
+}
+
+/// Whether not every request may have it.
+fn denies(route: &Scope) -> bool {
+    let allows = |rule: &Scope| rule.text("then") == Some("allow");
+    route.protects()
+        && !(route.get("return").is_none() && route.get("auth").is_none() && route.rules.iter().all(allows))
+}
+
+/// Whether a pattern is for a path, or a prefix is for all paths of a pattern.
+fn covers(pattern: &str, path: &str) -> bool {
+    if pattern.ends_with('/') {
+        return path.starts_with(pattern) || format!("{path}/") == pattern;
+    }
+    let path = Pattern::parse(path).ok().filter(|path| matches!(path, Pattern::Exact(_)));
+    let path = path.and_then(|path| path.example());
+    path.zip(Pattern::parse(pattern).ok()).is_some_and(|(path, pattern)| pattern.matches(&path))
+}
+
+/// The paths of a pattern that another one runs, such as `*.php` or `/a/**/*.php`. `None`: there are none.
+fn common(pattern: &str, runs: &str) -> Option<String> {
+    if runs.starts_with(pattern) {
+        return Some(runs.to_owned());
+    }
+    let (begin, end) = (runs.split(['*', '?']).next()?, runs.rsplit(['*', '?']).next()?);
+    let folder = begin.rfind('/').map_or("/", |at| &begin[..=at]);
+    match pattern.ends_with('/') {
+        _ if end.contains('/') => None,
+        true if pattern.starts_with(folder) => regex::within(pattern, &format!("*{end}")),
+        true => None,
+        false => with_end(pattern, end),
+    }
 }
 
 /// Gives a route what another one around it responds with. `rest` is the path below that one; `None`: it is not known.

@@ -49,6 +49,17 @@ impl Rewrites {
         }
     }
 
+    /// Only the rules that reject requests. `base` as in `apply`.
+    pub fn deny(&self, base: Option<&str>, host: &mut Host) {
+        for Rule { conditions, rule } in self.rules.iter().filter(|_| !self.is_off) {
+            let words = rule.argument(2).trim_matches(['[', ']']).split(',');
+            let mut names = words.map(|flag| flag.trim().to_ascii_lowercase());
+            if names.any(|name| matches!(name.as_str(), "f" | "forbidden" | "g" | "gone")) {
+                _ = apply(rule, &meaning(conditions), base, host, &mut Draft::default());
+            }
+        }
+    }
+
     /// `base` is the prefix of a folder, whose rules have paths without it. `None`: the rules of a server.
     pub fn apply(&self, base: Option<&str>, host: &mut Host, draft: &mut Draft) {
         for Rule { conditions, rule } in self.rules.iter().filter(|_| !self.is_off) {
@@ -134,7 +145,10 @@ fn apply(
             return None;
         }
         for pattern in all(expression, base, flag("NC", "nocase").is_some())? {
-            host.route(&pattern, place).set(place, "return", status);
+            let route = host.route(&pattern, place);
+            if !route.responds() {
+                route.set(place, "return", status);
+            }
         }
         return Some(());
     }
