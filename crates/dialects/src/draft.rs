@@ -353,6 +353,23 @@ impl Host {
         }
     }
 
+    /// Without a root of the host, nothing is there where a path or a prefix has neither files nor a response. A glob
+    /// has what the prefix around it has.
+    pub fn respond_without_root(&mut self) {
+        if self.scope.get("root").is_some() {
+            return;
+        }
+        for route in &mut self.routes {
+            let is_glob = route.text("path").is_some_and(|path| path.contains(['*', '?']));
+            let has_files = route.get("root").is_some() || route.get("alias").is_some();
+            if !is_glob && !has_files && !route.responds() {
+                let place = Place::at(route.line.unwrap_or(1));
+                HANDLERS.iter().for_each(|name| route.remove(name));
+                route.set(&place, "return", 404);
+            }
+        }
+    }
+
     pub fn is_secure(&self) -> bool {
         self.listens.iter().any(|listen| listen.tls)
     }

@@ -1110,6 +1110,30 @@ fn apache_passes_on_every_path_of_a_proxy() {
 }
 
 #[test]
+fn apache_has_no_files_without_a_root() {
+    check(
+        Web::Apache,
+        &[
+            (
+                "ProxyPass /a http://192.0.2.1:81/\n<Location /a/x>\nRequire ip 10\n</Location>\n<Location /b>\nRequire ip 10\n</Location>",
+                &[
+                    "path = \"/a/x/\"",
+                    "proxy = \"http://http/x/\"",
+                    "path = \"/b/\"",
+                    "return = 404",
+                    "then = \"deny\"",
+                ],
+            ),
+            (
+                "ProxyPass /a http://192.0.2.1:81/\n<LocationMatch \"\\.x$\">\nRequire ip 10\n</LocationMatch>\n\
+                 <LocationMatch \"^/b$\">\nRequire ip 10\n</LocationMatch>",
+                &["path = \"*.x\"", "", "[[host.route.rule]]", "path = \"/b\"", "return = 404"],
+            ),
+        ],
+    );
+}
+
+#[test]
 fn apache_replaces_the_path_of_a_proxy() {
     check(
         Web::Apache,

@@ -444,6 +444,7 @@ impl<'s> Site<'s> {
         self.pass_patterns(draft);
         self.without_programs(draft);
         self.deny_first();
+        self.host.respond_without_root();
         self.host.share_handlers();
         // The path of a prefix without its slash has the fields of the prefix.
         let fields: Vec<(String, Value)> = self

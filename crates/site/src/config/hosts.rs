@@ -577,7 +577,7 @@ fn action(section: &Section, pattern: &Pattern, inherited: &Inherited<'_>) -> Op
     }
     let status = section.count("status");
     let Some(entry) = given.first() else {
-        return inherited_action(section, &inherited.route);
+        return inherited_action(section, pattern, &inherited.route);
     };
     if section.has("status") && entry.key != "redirect" {
         let what = "\"status\" is for a redirect";
@@ -624,12 +624,13 @@ fn is_action(entry: &Entry) -> bool {
     ACTIONS.contains(&entry.key.as_str())
 }
 
-fn inherited_action(section: &Section, inherited: &Route) -> Option<Action> {
+/// A glob may have the action of a prefix around it, without a root of the host.
+fn inherited_action(section: &Section, pattern: &Pattern, inherited: &Route) -> Option<Action> {
     if section.has("status") {
         let what = "\"status\" is for a redirect";
         section.errors.add(section.place_of("status"), what, "use return = STATUS, or add a redirect");
     }
-    if let Action::Return(_) = inherited.action {
+    if let (Action::Return(_), Pattern::Prefix(_) | Pattern::Exact(_)) = (&inherited.action, pattern) {
         let what = "this route has no action, and its host has no root to inherit";
         let what_to_do = "add root, alias, redirect, rewrite or return to it, or a root to the host";
         section.errors.add(section.place(), what, what_to_do);

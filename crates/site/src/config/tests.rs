@@ -869,6 +869,11 @@ fn reads_the_action_of_every_route() {
         assert_eq!(planned(&site, "any", path), expected, "{path}");
     }
     assert_eq!(planned(&site, "www.example", "/a"), "302 https://example.org/a");
+    // A glob has the action of the prefix around it, and needs no root of the host.
+    let site = of_text(
+        "listen = \"0.0.0.0:80\"\n[[route]]\npath = \"*.x\"\nheaders = { a = \"b\" }\n[[route]]\npath = \"/gone/\"\nreturn = 410",
+    );
+    assert_eq!([planned(&site, "any", "/gone/a.x"), planned(&site, "any", "/a.x")], ["410", "404"]);
 }
 
 #[test]
