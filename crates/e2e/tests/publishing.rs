@@ -330,7 +330,7 @@ impl Drop for Unmount {
 
 #[test]
 fn rules_decide_about_destinations_and_members() {
-    let config = "publish = \"webdav\"\n\
+    let config = "publish = \"webdav\"\npublish_anonymous = true\n\
                   [[rule]]\npath = [\"/closed/\", \"/a/secret.txt\"]\nthen = \"deny\"\n\
                   [[route]]\npath = \"/read/\"\npublish = \"read\"\n";
     let site =
@@ -552,7 +552,7 @@ fn paths_that_are_too_long_are_refused() {
 
 #[test]
 fn rules_for_a_method_hold_for_what_does_the_same() {
-    let config = "publish = \"webdav\"\n\
+    let config = "publish = \"webdav\"\npublish_anonymous = true\n\
                   [[rule]]\npath = \"/fixed/\"\nmethod = [\"PUT\", \"DELETE\"]\nthen = \"deny\"\n\
                   [[rule]]\npath = \"*.keep\"\nmethod = \"DELETE\"\nthen = \"deny\"\n\
                   [[rule]]\npath = \"*.secret\"\nmethod = \"GET\"\nthen = \"deny\"\n\
@@ -583,7 +583,8 @@ fn rules_for_a_method_hold_for_what_does_the_same() {
     );
     assert_eq!(content(&server, "/e/x.keep"), "x");
     // A lock of all that is in a folder is for clients who may write all of it.
-    let denied = "publish = \"webdav\"\n[[rule]]\npath = \"/d/y\"\nthen = \"deny\"\n";
+    let denied =
+        "publish = \"webdav\"\npublish_anonymous = true\n[[rule]]\npath = \"/d/y\"\nthen = \"deny\"\n";
     let server = Site::new().file("d/y", "y").file("e/y", "y").config(denied).start();
     check(
         &server,

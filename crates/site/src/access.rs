@@ -256,6 +256,16 @@ impl Rule {
             && (self.action == Action::Authenticate || !self.conditions.iter().all(is_same_for_all))
     }
 
+    /// Whether it may refuse some client a request with this method and path.
+    pub fn may_refuse(&self, method: &str, path: &SafePath<'_>) -> bool {
+        let may_hold = |condition: &Condition| match condition {
+            Condition::Method(methods) => methods.matches(|own| own == method),
+            Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
+            _ => true,
+        };
+        matches!(self.action, Action::Deny(_) | Action::Authenticate) && self.conditions.iter().all(may_hold)
+    }
+
     /// Whether it asks for facts of the TLS connection.
     pub fn asks_for_tls(&self) -> bool {
         let asks =

@@ -3,11 +3,14 @@
 //! Knows nothing of requests, nor of what is on the disk.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use taipan_http::status::Status;
+use taipan_http::target::SafePath;
 
-use crate::access::Action as RuleAction;
+use crate::access::Rule;
+use crate::authentication::Satisfy;
 use crate::model::{Action, Route};
 use crate::route::Pattern;
 
@@ -166,13 +169,21 @@ impl Route {
         self.publishing.writes() && matches!(self.action, Action::Files { .. })
     }
 
-    /// Whether something may keep a client from publishing.
+    /// Whether something may keep a client from uploading a file.
     pub(crate) fn knows_publishers(&self) -> bool {
-        let refuses = |action: &RuleAction| matches!(action, RuleAction::Deny(_) | RuleAction::Authenticate);
-        self.asks_for_users()
+        let file = match self.base() {
+            Pattern::Prefix(prefix) => SafePath::from_decoded(&format!("/{prefix}a new file")).ok(),
+            pattern => pattern.example(),
+        };
+        let refuses = |rule: &Arc<Rule>| file.as_ref().is_some_and(|file| rule.may_refuse("PUT", file));
+        let asks_for_users = match self.authentication.satisfy {
+            Satisfy::Rules => self.enclosing.is_some(),
+            Satisfy::All | Satisfy::Any => self.asks_for_users(),
+        };
+        asks_for_users
             || self.jwt.is_some()
             || !self.authorizers.is_empty()
-            || self.access.iter().any(|rules| rules.iter().any(|rule| refuses(&rule.action)))
+            || self.access.iter().any(|rules| rules.iter().any(refuses))
     }
 
     /// The folder, or the file, that the paths of the route lead to. `None`: it serves no files.
