@@ -624,6 +624,25 @@ fn files_of_the_configuration_are_not_written() {
 }
 
 #[test]
+fn files_of_the_configuration_are_not_written_by_a_linked_root() {
+    let config = "dotfiles = \"allow\"\npid_file = \"www/d/pid\"\n[[route]]\npath = \"/team/\"\nalias = \"www/link\"\n\
+                  publish = \"webdav\"\npublish_sync = false\nauth = \"basic\"\nuser_files = \"www/d/users\"\n";
+    let users = "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n";
+    let server = Site::new().folder("d").file("d/users", users).symlink("link", "d").config(config).start();
+    let ann = "Authorization: Basic YW5uOnRlc3Q=\r\n";
+    let row = |method, path, status| (method, path, ann, "mallory:", status);
+    check(
+        &server,
+        &[row("PUT", "/team/users", 403), row("PUT", "/team/pid", 403), row("PUT", "/team/a", 201)],
+    );
+    let to = format!("{ann}Destination: /team/b\r\n");
+    for (method, fields) in [("DELETE", ann), ("MOVE", &to), ("COPY", &to)] {
+        check(&server, &[(method, "/team/users", fields, "", 403)]);
+    }
+    assert_eq!(fs::read_to_string(server.root().join("d/users")).unwrap(), users);
+}
+
+#[test]
 fn a_killed_server_leaves_the_old_file() {
     let mut server = server();
     let mut client = server.connect();
@@ -955,4 +974,13 @@ fn explain_changes_nothing_and_check_refuses_what_is_open() {
     assert!(found.contains("could run as scripts"), "{found}");
     let found = refused(&format!("{OPEN}[[route]]\npath = \"/team/\"\nalias = \"www/team\"\n"));
     assert!(found.contains("the root of /team/ lies in that of /"), "{found}");
+    let linked = format!(
+        "[[route]]\npath = \"/team/\"\nalias = \"www/team\"\n{OPEN}\
+         [[host]]\nnames = \"o\"\nroot = \"www/link\"\n[[host.route]]\npath = \"*.cgi\"\ncgi = true\n"
+    );
+    let site = Site::new().folder("team").symlink("link", "team").config(&linked);
+    let mut check = e2e::command();
+    let out = output_of(check.args(["check", "-c"]).arg(site.write_config()));
+    let found = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && found.contains("could run as scripts"), "{found}");
 }

@@ -81,6 +81,10 @@ impl Source for Converted<'_> {
         Disk.timezone()
     }
 
+    fn resolve(&self, path: &Path) -> PathBuf {
+        Disk.resolve(path)
+    }
+
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         Disk.expand(pattern)
     }
@@ -99,7 +103,7 @@ fn finished(path: &Path, mut configuration: Configuration) -> Result<Configurati
     if let Ok(here) = std::env::current_dir() {
         configuration.site.anchor(&here);
         configuration.places.anchor(&here);
-        configuration.hide_files();
+        configuration.hide_files(&Disk);
         let paths: Vec<PathBuf> = configuration.named_files().map(Path::to_owned).collect();
         let files = file_ids(paths.iter().map(PathBuf::as_path));
         configuration.site.named_files = NamedFiles::new(paths, files);
@@ -132,6 +136,14 @@ impl Source for Disk {
 
     fn timezone(&self) -> Option<String> {
         std::env::var("TZ").ok().filter(|zone| !zone.is_empty())
+    }
+
+    fn resolve(&self, path: &Path) -> PathBuf {
+        let resolved = path.ancestors().find_map(|folder| {
+            let rest = path.strip_prefix(folder).ok()?;
+            Some(folder.canonicalize().ok()?.join(rest).components().collect())
+        });
+        resolved.unwrap_or_else(|| path.to_owned())
     }
 
     /// Expands the pattern component by component.

@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of requests, nor of what is on the disk.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,6 +184,12 @@ impl Route {
             || self.jwt.is_some()
             || !self.authorizers.is_empty()
             || self.access.iter().any(|rules| rules.iter().any(refuses))
+    }
+
+    /// `None`: the route serves no files.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        let Action::Files { root, .. } = &self.action else { return None };
+        Some(root)
     }
 
     /// The folder, or the file, that the paths of the route lead to. `None`: it serves no files.

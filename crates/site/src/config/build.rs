@@ -13,6 +13,7 @@ use super::forward_proxy::forward_proxy;
 use super::hosts::{HostLogs, hosts};
 use super::keys::Scope;
 use super::limits::LimitReader;
+use super::publishing;
 use super::scripts::scripts;
 use super::section::{Given, Section};
 use super::tls::{check_listeners, tls};
@@ -54,6 +55,9 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
     let certificates = certificates(&top);
     let reader = LimitReader::new(source);
     let hosts = hosts(&top, limits.body, &scripts, &host_logs, &upstreams, &certificates, &reader);
+    if let Some(hosts) = &hosts {
+        publishing::check(hosts, source, errors, top.place());
+    }
     let traffic_limits = reader.into_limits(errors, top.place());
     let trusted_proxies = trusted_proxies(&top);
     check_listeners(&top, &listeners, hosts.as_ref(), &trusted_proxies);

@@ -15,7 +15,6 @@ use super::keys::Scope;
 use super::limits::LimitReader;
 use super::proxies;
 use super::published::{Texts, texts};
-use super::publishing;
 use super::scripts;
 use super::section::{Given, Section, integer, table, text};
 use super::settings::{restrict, route_settings};
@@ -134,10 +133,7 @@ pub fn hosts(
         }
     }
     match Hosts::new(hosts.into_iter().map(|(host, _)| host).collect()) {
-        Ok(hosts) => {
-            publishing::check(&hosts, top.errors, top.place());
-            Some(hosts)
-        }
+        Ok(hosts) => Some(hosts),
         Err(HostsError::None) => None,
         Err(HostsError::DuplicateName(name)) => {
             let what = format!("two hosts of the same address have the name \"{name}\"");

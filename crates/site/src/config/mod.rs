@@ -85,6 +85,11 @@ pub trait Source {
         None
     }
 
+    /// The path without links, as they are now. What does not exist keeps its name.
+    fn resolve(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
     /// The files whose path matches a pattern with `*` or `?`, in ascending order, possibly none.
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
 }

@@ -1,7 +1,8 @@
 //! Hides the files that a configuration names, such as those of passwords, where they lie beneath a root that is
 //! served.
 //!
-//! Compares paths alone. The server compares the files themselves, too: a link to such a file is another name of it.
+//! Compares paths alone, in folders that clients publish in also without links. The server compares the files themselves,
+//! too: a link to such a file is another name of it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use taipan_http::target::SafePath;
 
 use super::error::{ConfigError, Place};
-use super::{Configuration, shown};
+use super::{Configuration, Source, shown};
 use crate::folder::HostFolder;
 use crate::model::{AccessLog, Action, NamedRoot};
 use crate::sink::Sink;
@@ -90,41 +91,40 @@ impl Configuration {
         self.site.log.access.as_ref().is_some_and(AccessLog::is_by_host)
     }
 
-    fn hide_from_publishers(&mut self) {
+    fn hide_from_publishers(&mut self, source: &dyn Source) {
         let values = NEVER_WRITTEN.iter().flat_map(|key| self.places.values(key));
-        let mut files: Vec<(PathBuf, Place)> = values
+        let mut files: Vec<NamedFile> = values
             .filter(|(path, _)| path.is_absolute())
-            .map(|(path, place)| (normalized(path), place.clone()))
+            .map(|(path, place)| NamedFile::new(path, place, source))
             .collect();
         // The files of hosts that "access" in [log] names.
         if let Some((_, place)) = self.places.values("access").next().filter(|_| self.has_logs_by_host()) {
             let place = place.clone();
             let own = self.site.hosts.iter().filter_map(|host| match &host.access_log.as_ref()?.sink {
-                Sink::File(path) => Some((normalized(path), place.clone())),
+                Sink::File(path) => Some(NamedFile::new(path, &place, source)),
                 _ => None,
             });
             files.extend(own);
         }
         for (_, routes) in self.site.hosts.folders_and_routes_mut() {
             for route in routes.iter_mut().filter(|route| route.publishes()) {
-                let Action::Files { root, .. } = &route.action else { continue };
-                let root = normalized(root);
-                let found = files.iter().filter_map(|(file, place)| Some((below(file, &root)?, file, place)));
-                let found: Vec<_> = found.collect();
-                if found.is_empty() {
-                    continue;
-                }
-                Arc::make_mut(&mut route.files).private =
-                    found.iter().map(|(path, ..)| path.clone()).collect();
-                for (_, file, place) in found {
-                    let what = format!("{} lies in a folder that clients publish in", shown(file));
-                    let what_to_do =
-                        "move it out of the folder; clients can neither read nor write it".to_owned();
-                    let warning =
-                        ConfigError { file: place.file.to_path_buf(), line: place.line, what, what_to_do };
+                let Some(roots) = route.root().map(|root| paths_of(root, source)) else { continue };
+                let mut private = Vec::new();
+                for file in &files {
+                    let found: Vec<_> = roots.iter().flat_map(|root| file.below(root)).collect();
+                    if found.is_empty() {
+                        continue;
+                    }
+                    private.extend(found);
+                    let what = format!("{} lies in a folder that clients publish in", shown(&file.paths[0]));
+                    let what_to_do = "move it out of the folder; clients can neither read nor write it";
+                    let warning = file.warning(what, what_to_do);
                     if !self.warnings.contains(&warning) {
                         self.warnings.push(warning);
                     }
+                }
+                if !private.is_empty() {
+                    Arc::make_mut(&mut route.files).private = private.into();
                 }
             }
         }
@@ -132,15 +132,15 @@ impl Configuration {
 
     /// Hides the files in all routes, and in those that clients publish in, what they must not write. Paths are
     /// absolute by now.
-    pub fn hide_files(&mut self) {
+    pub fn hide_files(&mut self, source: &dyn Source) {
         self.hide_metafiles();
-        self.hide_from_publishers();
-        let files: Vec<(PathBuf, Place)> =
-            self.named().map(|(path, place)| (normalized(path), place.clone())).collect();
+        self.hide_from_publishers(source);
+        let files: Vec<NamedFile> =
+            self.named().map(|(path, place)| NamedFile::new(path, place, source)).collect();
         let mut beneath = Hidden::new();
-        for (file, _) in &files {
-            for folder in file.ancestors().skip(1) {
-                beneath.entry(folder.to_owned()).or_default().extend(below(file, folder));
+        for path in files.iter().flat_map(|file| &file.paths) {
+            for folder in path.ancestors().skip(1) {
+                beneath.entry(folder.to_owned()).or_default().extend(below(path, folder));
             }
         }
         let mut exposed: HashSet<PathBuf> = HashSet::new();
@@ -148,6 +148,16 @@ impl Configuration {
         for (folder, routes) in self.site.hosts.folders_and_routes_mut() {
             for route in routes.iter_mut() {
                 let private: Arc<[_]> = match (&route.action, folder) {
+                    // What the server reads, it compares itself. What clients write has to be known by its path.
+                    (Action::Files { root, .. }, _) if route.publishes() => {
+                        let mut private = Vec::new();
+                        for root in paths_of(root, source) {
+                            let paths = beneath.get(&root).into_iter().flatten();
+                            exposed.extend(paths.clone().map(|path| root.join(path.as_str())));
+                            private.extend(paths.cloned());
+                        }
+                        private.into()
+                    }
                     (Action::Files { root, .. }, _) => {
                         let root = normalized(root);
                         let Some(paths) = beneath.get(&root) else { continue };
@@ -171,14 +181,9 @@ impl Configuration {
                 }
             }
         }
-        for (file, place) in files.iter().filter(|(file, _)| exposed.contains(file)) {
-            let what = format!("{} lies beneath a folder that is served", shown(file));
-            let warning = ConfigError {
-                file: place.file.to_path_buf(),
-                line: place.line,
-                what,
-                what_to_do: WHAT_TO_DO.to_owned(),
-            };
+        for file in files.iter().filter(|file| file.paths.iter().any(|path| exposed.contains(path))) {
+            let what = format!("{} lies beneath a folder that is served", shown(&file.paths[0]));
+            let warning = file.warning(what, WHAT_TO_DO);
             if !self.warnings.contains(&warning) {
                 self.warnings.push(warning);
             }
@@ -186,11 +191,39 @@ impl Configuration {
     }
 }
 
+/// A file that the configuration names.
+struct NamedFile {
+    paths: Vec<PathBuf>,
+    place: Place,
+}
+
+impl NamedFile {
+    fn new(path: &Path, place: &Place, source: &dyn Source) -> NamedFile {
+        NamedFile { paths: paths_of(path, source), place: place.clone() }
+    }
+
+    fn below(&self, folder: &Path) -> impl Iterator<Item = SafePath<'static>> {
+        self.paths.iter().filter_map(move |path| below(path, folder))
+    }
+
+    fn warning(&self, what: String, what_to_do: &str) -> ConfigError {
+        let Place { file, line } = &self.place;
+        ConfigError { file: file.to_path_buf(), line: *line, what, what_to_do: what_to_do.to_owned() }
+    }
+}
+
+/// The path as it is written, and the one without links, if it is another one.
+fn paths_of(path: &Path, source: &dyn Source) -> Vec<PathBuf> {
+    let mut paths = vec![normalized(path), source.resolve(path)];
+    paths.dedup();
+    paths
+}
+
 /// The files that lie beneath the folder of some name, and their paths there.
-fn of_names(folder: &HostFolder, files: &[(PathBuf, Place)]) -> (Vec<SafePath<'static>>, Vec<PathBuf>) {
-    let found = files.iter().filter_map(|(file, _)| {
-        let root = folder.root_of(file)?;
-        Some((below(file, &root)?, file.clone()))
+fn of_names(folder: &HostFolder, files: &[NamedFile]) -> (Vec<SafePath<'static>>, Vec<PathBuf>) {
+    let found = files.iter().flat_map(|file| &file.paths).filter_map(|path| {
+        let root = folder.root_of(path)?;
+        Some((below(path, &root)?, path.clone()))
     });
     found.unzip()
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::Source;
 use super::error::{Errors, Place};
 use super::section::Section;
 use crate::host::Hosts;
@@ -82,8 +83,9 @@ fn umask(section: &Section) -> Option<u32> {
     mask
 }
 
-/// Reports routes that any client could publish in, and those whose files could run as scripts.
-pub fn check(hosts: &Hosts, errors: &Errors, top: &Place) {
+/// Reports routes that any client could publish in, and those whose files could run as scripts. Folders are compared
+/// without links: two names of a folder lead to the same files.
+pub fn check(hosts: &Hosts, source: &dyn Source, errors: &Errors, top: &Place) {
     let routes =
         || hosts.iter().enumerate().flat_map(|(host, own)| own.routes.iter().map(move |route| (host, route)));
     let place = |route: &Route| {
@@ -91,9 +93,18 @@ pub fn check(hosts: &Hosts, errors: &Errors, top: &Place) {
         own.or_else(|| errors.place_of(&["publish"], Pattern::EVERYTHING.to_string()))
             .unwrap_or_else(|| top.clone())
     };
+    if !routes().any(|(_, route)| route.publishing.writes()) {
+        return;
+    }
+    let folder_of = |route: &Route| route.folder().map(|folder| source.resolve(&folder));
     let runs = |(_, route): &(usize, &Route)| route.script.is_some() && route.action.may_have_scripts();
     let scripts: Vec<(usize, &Route, PathBuf)> =
-        routes().filter(runs).filter_map(|(host, route)| Some((host, route, route.folder()?))).collect();
+        routes().filter(runs).filter_map(|(host, route)| Some((host, route, folder_of(route)?))).collect();
+    let publishes = |(_, route): &(usize, &Route)| route.publishes();
+    let roots: Vec<(&Route, PathBuf)> = routes()
+        .filter(publishes)
+        .filter_map(|(_, route)| Some((route, source.resolve(route.root()?))))
+        .collect();
     for (host, route) in routes().filter(|(_, route)| route.publishing.writes()) {
         if let Action::NamedFiles(_) = route.action {
             let what = format!("\"publish\" is for a root, and {} has the folders of names", route.name());
@@ -114,7 +125,10 @@ pub fn check(hosts: &Hosts, errors: &Errors, top: &Place) {
                 format!("the files that clients publish in {} would be pages with includes", route.name());
             errors.add(&place(route), what, "set includes = false in this route");
         }
-        if let Some((_, other)) = routes().find(|(_, other)| is_within(route, other)) {
+        let own_root = route.root().map(|root| source.resolve(root));
+        let is_around =
+            |root: &PathBuf| own_root.as_ref().is_some_and(|own| own != root && own.starts_with(root));
+        if let Some((other, _)) = roots.iter().find(|(_, root)| is_around(root)) {
             let what = format!(
                 "the root of {} lies in that of {}, in which clients publish, too",
                 route.name(),
@@ -124,7 +138,7 @@ pub fn check(hosts: &Hosts, errors: &Errors, top: &Place) {
                 "use roots apart from each other, or the same root: locks and quotas are of a root";
             errors.add(&place(route), what, what_to_do);
         }
-        let Some(folder) = route.folder() else { continue };
+        let Some(folder) = folder_of(route) else { continue };
         // In one host, paths that lead to files in the same way have one route each, and this one has no scripts.
         let is_apart = |of: usize, other: &Route| of == host && other.action == route.action;
         let overlaps = |(of, other, at): &&(usize, &Route, PathBuf)| {
@@ -142,15 +156,5 @@ pub fn check(hosts: &Hosts, errors: &Errors, top: &Place) {
                 "publish in a folder outside of those with scripts, by root or alias",
             );
         }
-    }
-}
-
-/// Whether clients publish the same files by another root, which that of `route` lies in.
-fn is_within(route: &Route, other: &Route) -> bool {
-    match (&route.action, &other.action) {
-        (Action::Files { root: own, .. }, Action::Files { root: outer, .. }) => {
-            other.publishes() && own != outer && own.starts_with(outer)
-        }
-        _ => false,
     }
 }
