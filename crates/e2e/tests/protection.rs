@@ -7,7 +7,7 @@ use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use e2e::{Rows, Server, Site, TIMEOUT, path_of, program, tool, wait_until};
+use e2e::{Rows, Server, Site, TIMEOUT, authority, path_of, program, tool, wait_until};
 
 const ENVIRONMENT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s|%s|%s' \"$REMOTE_USER\" \
                            \"$HTTP_REMOTE_USER\" \"$PATH_INFO\"\n";
@@ -396,5 +396,42 @@ fn files_that_the_configuration_reads_are_never_served() {
             &format!("it has no name of a private file: {found}"),
             is_silent,
         );
+    }
+}
+
+#[test]
+fn keys_of_certificates_are_never_served() {
+    let pair = authority().server(&["h"]);
+    let both = pair.certificate.clone() + &pair.key;
+    for (name, certificate, hidden) in [
+        ("a key", "certificate = \"chain.pem\"\ncertificate_key = \"www/own.pem\"", "own.pem"),
+        ("a certificate with its key", "certificate = \"www/both.pem\"", "both.pem"),
+        ("a key beside its certificate", "certificate = \"www/beside/chain.pem\"", "beside/chain.key"),
+        ("a key in a folder", "certificate = \"www/live\"", "live/h/privkey.pem"),
+    ] {
+        let site = Site::new()
+            .file_beside_root("chain.pem", &pair.certificate)
+            .file("open.txt", "open")
+            .file("own.pem", &pair.key)
+            .file("both.pem", &both)
+            .file("beside/chain.pem", &pair.certificate)
+            .file("beside/chain.key", &pair.key)
+            .file("live/h/fullchain.pem", &pair.certificate)
+            .file("live/h/privkey.pem", &pair.key)
+            .symlink("link", hidden)
+            .config(&format!("listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\"]\n{certificate}\n"));
+        let server = site.start();
+        let mut rows = Rows::new();
+        for target in [format!("/{hidden}"), "/link".to_owned()] {
+            rows.check(
+                format!("{name}: {target}"),
+                outcome(&server, "GET", "h", &target, "").as_str(),
+                "404",
+            );
+        }
+        rows.check(name, outcome(&server, "GET", "h", "/open.txt", "").as_str(), "200 open");
+        let check = server.run_command(&["check"]);
+        let warnings = String::from_utf8_lossy(&check.stderr).into_owned();
+        rows.holds(name, &format!("check warns in {warnings}"), warnings.contains("lies beneath a folder"));
     }
 }

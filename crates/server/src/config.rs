@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dialects::{Conversion, Finding, Input, Severity};
 use rustix::process::geteuid;
-use site::config::{ConfigError, Configuration, MAX_FILE, Source};
+use site::config::{ConfigError, Configuration, MAX_FILE, Place, Source};
 use site::model::Site;
 use site::named_files::{FileId, FileIds, NamedFiles};
 use site::route::Pattern;
@@ -16,6 +16,10 @@ use taipan_http::target::SafePath;
 use crate::control::SiteSource;
 use crate::regular_file;
 use crate::signature;
+
+/// Folders in folders that certificates and keys may be in, and the entries of each.
+const DEPTH_OF_KEYS: usize = 2;
+const MAX_KEYS_IN_FOLDER: usize = 1000;
 
 /// Reads a configuration. Errors: every mistake in it, one line each.
 pub fn load(path: &Path) -> Result<Site, Vec<ConfigError>> {
@@ -103,12 +107,37 @@ fn finished(path: &Path, mut configuration: Configuration) -> Result<Configurati
     if let Ok(here) = std::env::current_dir() {
         configuration.site.anchor(&here);
         configuration.places.anchor(&here);
+        mark_keys_beside(&mut configuration);
         configuration.hide_files(&Disk);
-        let paths: Vec<PathBuf> = configuration.named_files().map(Path::to_owned).collect();
+        let keys = configuration.places.values("certificate_key");
+        let within = keys.flat_map(|(folder, _)| files_within(folder, DEPTH_OF_KEYS));
+        let paths: Vec<PathBuf> = configuration.named_files().map(Path::to_owned).chain(within).collect();
         let files = file_ids(paths.iter().map(PathBuf::as_path));
         configuration.site.named_files = NamedFiles::new(paths, files);
     }
     Ok(configuration)
+}
+
+/// Marks the keys of certificates that stand beside them.
+fn mark_keys_beside(configuration: &mut Configuration) {
+    let certificates = configuration.site.hosts.iter().flat_map(|host| &host.tls.certificates);
+    let beside: Vec<(PathBuf, Place)> = certificates
+        .filter(|files| files.key.is_none())
+        .filter_map(|files| Some((files, configuration.places.of(&["certificate"], &files.certificate)?)))
+        .flat_map(|(files, place)| files.keys_beside().map(|key| (key, place.clone())))
+        .filter(|(key, _)| key.is_file())
+        .collect();
+    beside.into_iter().for_each(|(key, place)| configuration.places.mark("certificate_key", key, place));
+}
+
+/// The files of a folder of certificates and keys. None for a file.
+fn files_within(folder: &Path, depth: usize) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_KEYS_IN_FOLDER);
+    let below = |entry: std::fs::DirEntry| match entry.path() {
+        path if depth > 1 && path.is_dir() => files_within(&path, depth - 1),
+        path => vec![path],
+    };
+    entries.flat_map(below).collect()
 }
 
 /// The files that have these names now.

@@ -122,6 +122,13 @@ pub struct CertificateFiles {
     pub key: Option<PathBuf>,
 }
 
+impl CertificateFiles {
+    /// Where the key of a certificate is looked for, if it is not in its file.
+    pub fn keys_beside(&self) -> [PathBuf; 2] {
+        [self.certificate.with_extension("key"), self.certificate.with_file_name("privkey.pem")]
+    }
+}
+
 /// Whether a host requests certificates of its clients.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ClientCertificates {

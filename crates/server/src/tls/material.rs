@@ -34,9 +34,8 @@ const CERTIFICATE: &[&str] = &["certificate"];
 const CERTIFICATE_KEY: &[&str] = &["certificate_key"];
 const CLIENT_CA: &[&str] = &["client_ca"];
 const CLIENT_CRL: &[&str] = &["client_crl"];
-/// The chain and the key in the folders of ACME clients.
+/// The chain in the folders of ACME clients.
 const CHAIN: &str = "fullchain.pem";
-const KEY: &str = "privkey.pem";
 
 /// What TLS needs of a site. Private keys are overwritten in memory when it is dropped.
 #[derive(Debug, Clone)]
@@ -438,7 +437,7 @@ impl Reader {
         let key_path = match &files.key {
             Some(key) => key.clone(),
             None if is_inside => path.clone(),
-            None => key_beside(path).map_err(of_chain)?,
+            None => key_beside(files).map_err(of_chain)?,
         };
         self.stamps.add(&key_path);
         let blame = if files.key.is_some() { CERTIFICATE_KEY } else { CERTIFICATE };
@@ -636,8 +635,8 @@ pub fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
 }
 
 /// The file with the key of a certificate that has none inside. Errors: there is none.
-fn key_beside(certificate: &Path) -> Result<PathBuf, String> {
-    let places = [certificate.with_extension("key"), certificate.with_file_name(KEY)];
+fn key_beside(files: &CertificateFiles) -> Result<PathBuf, String> {
+    let places = files.keys_beside();
     let shown: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
     let found = places.into_iter().find(|path| path.is_file());
     found.ok_or_else(|| {

@@ -13,6 +13,7 @@ use super::forward_proxy::forward_proxy;
 use super::hosts::{HostLogs, hosts};
 use super::keys::Scope;
 use super::limits::LimitReader;
+use super::private;
 use super::publishing;
 use super::scripts::scripts;
 use super::section::{Given, Section};
@@ -326,6 +327,7 @@ fn cache_files(top: &Section) -> Option<CacheFiles> {
         }
         return None;
     };
+    section.errors.mark(private::STORED, &folder, section.place_of("folder"));
     let files = CacheFiles::new(folder);
     let size = |name, default| section.size(name).unwrap_or(default);
     Some(CacheFiles {

@@ -1,5 +1,7 @@
 //! Reads `[certificates]`, and checks that the names of hosts can have certificates by it.
 
+use std::path::PathBuf;
+
 use super::keys::Scope;
 use super::section::{Given, Section};
 use crate::certificates::{Certificates, Challenge, ExternalAccount, KeyType};
@@ -17,7 +19,7 @@ pub fn certificates(top: &Section) -> Certificates {
     let time = |name, default| section.duration(name).unwrap_or(default);
     let dns_command = dns_command(&section);
     Certificates {
-        folder: section.path("folder"),
+        folder: folder(&section),
         email: email(&section),
         authorities: authorities(&section).unwrap_or(defaults.authorities),
         challenges: challenges(&section, &dns_command),
@@ -39,6 +41,13 @@ pub fn certificates(top: &Section) -> Certificates {
         max_retry: time("max_retry", defaults.max_retry),
         thumbprint: None,
     }
+}
+
+/// It has the keys of the certificates.
+fn folder(section: &Section) -> Option<PathBuf> {
+    let folder = section.path("folder")?;
+    section.errors.mark("certificate_key", &folder, section.place_of("folder"));
+    Some(folder)
 }
 
 fn email(section: &Section) -> Option<String> {

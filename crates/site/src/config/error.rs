@@ -67,6 +67,11 @@ impl Places {
         keys.iter().find_map(|key| self.0.get(&(*key, value.as_ref().to_owned())))
     }
 
+    /// Records that one of the values of `key` is this.
+    pub fn mark(&mut self, key: &'static str, value: impl AsRef<Path>, place: Place) {
+        self.0.entry((key, value.as_ref().to_owned())).or_insert(place);
+    }
+
     pub fn values(&self, key: &str) -> impl Iterator<Item = (&Path, &Place)> {
         let all = self.0.iter().filter(move |((own, _), _)| *own == key);
         all.map(|((_, path), place)| (path.as_path(), place))
@@ -108,8 +113,7 @@ impl Errors {
 
     /// Records the place of a value, if it is the first.
     pub fn mark(&self, key: &'static str, value: impl AsRef<Path>, place: &Place) {
-        let mut places = self.places.borrow_mut();
-        places.0.entry((key, value.as_ref().to_owned())).or_insert_with(|| place.clone());
+        self.places.borrow_mut().mark(key, value, place.clone());
     }
 
     /// The recorded place of a value.

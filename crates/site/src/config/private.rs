@@ -18,15 +18,19 @@ use crate::sink::Sink;
 
 /// Marks the files of the configuration itself, and of lists that it includes.
 pub const READ: &str = "include";
-/// Keys whose values are files that are never served.
-const KEYS: [&str; 10] = [
+/// Marks the folder of stored responses.
+pub const STORED: &str = "cache_files";
+/// Keys whose values are files, or folders of files, that are never served. A certificate without a key of its own may
+/// have the key inside: it is marked as one.
+const KEYS: [&str; 11] = [
     READ,
     "user_files",
     "group_files",
     "keys",
     "passwd",
     "throttle_file",
-    "key",
+    STORED,
+    "certificate_key",
     "ticket_key_file",
     "eab_key_file",
     "tls_certificate_key",

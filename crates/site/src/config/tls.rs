@@ -143,7 +143,12 @@ fn certificates(section: &Section) -> Option<Vec<CertificateFiles>> {
             Vec::new()
         }
         Some(keys) => keys.into_iter().map(Some).collect(),
-        None => Vec::new(),
+        None => {
+            for certificate in &certificates {
+                section.errors.mark("certificate_key", certificate, place);
+            }
+            Vec::new()
+        }
     };
     let keys = keys.into_iter().chain(std::iter::repeat(None));
     let files = |(certificate, key): (PathBuf, Option<PathBuf>)| CertificateFiles { certificate, key };

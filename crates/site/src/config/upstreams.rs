@@ -144,6 +144,9 @@ fn tls(section: &Section, endpoints: &Endpoints) -> Option<Box<UpstreamTls>> {
         section.reject_keys(&["tls_certificate_key"], "has no certificate beside it", what_to_do);
     }
     let key = section.path("tls_certificate_key");
+    if let (Some(certificate), None) = (&certificate, &key) {
+        section.errors.mark("tls_certificate_key", certificate, section.place_of("tls_certificate"));
+    }
     let verification = match section.flag("tls_verify") {
         Some(false) => Verification::Off,
         Some(true) | None => Verification::Required,

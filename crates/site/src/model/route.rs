@@ -233,11 +233,14 @@ impl Default for MetaFiles {
 }
 
 impl FileRules {
-    /// Whether the file at a path beneath the root is never served.
+    /// Whether the file at a path beneath the root is never served. Nor is what is in a folder that is not.
     pub fn hides(&self, below: &SafePath<'_>) -> bool {
         // A slash at its end names the same file where clients publish.
         let name = below.as_str().trim_end_matches('/');
-        self.private.iter().any(|own| own.as_str() == name)
+        let is_within = |own: &SafePath| {
+            name.strip_prefix(own.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.private.iter().any(is_within)
             || below.segments().any(|segment| self.meta_folders.iter().any(|folder| folder == segment))
     }
 
