@@ -227,6 +227,28 @@ fn a_response_that_breaks_off_at_any_byte_by_http2_is_never_a_whole_one() {
     breaks_off(Protocol::Http2);
 }
 
+/// A response that ends with its connection is not whole where the connection is reset.
+#[test]
+fn a_response_without_a_length_whose_connection_is_reset_is_never_a_whole_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("it listens");
+            read_head(&mut stream).expect("a request");
+            stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhel").expect("it reads");
+            set_socket_linger(&stream, Some(std::time::Duration::ZERO)).expect("it is a socket");
+        }
+    });
+    let config = format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n");
+    let server = Site::new().config(&config).start();
+    let mut rows = Rows::new();
+    for at in 0..50 {
+        let request = format!("GET /{at} HTTP/1.1\r\nHost: a\r\n\r\n");
+        rows.check(format!("request {at}"), server.connect().send(request).outcome().as_str(), "cut");
+    }
+}
+
 #[test]
 fn a_response_that_stops_or_has_another_length_is_never_a_whole_one() {
     // At the same time: each waits for its endpoint most of its time, and a busy one has its time to respond.

@@ -106,6 +106,11 @@ impl UpstreamBody {
         UpstreamBody { exchange, received, ahead: None, framed, persistence: head.persistence }
     }
 
+    /// With the end, if it has been read. A socket has an error only once: a later read finds its end.
+    pub fn ending(self, end: Option<Result<(), ReadError>>) -> UpstreamBody {
+        UpstreamBody { ahead: end.map(|end| end.map(|()| None)), ..self }
+    }
+
     /// Errors: the body cannot be completed. The error log has the reason.
     async fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {

@@ -275,7 +275,7 @@ impl Outstanding {
             drop(scratch);
             return self.poll_deadline(&upstreams.services, cx).map(|()| None);
         };
-        // The driver meets an error again.
+        // Where there is an error, the driver meets the end: a response that has not begun.
         let received = &space[..received.unwrap_or(0)];
         let Some((response, persistence)) = self.respond(upstreams, received, std::mem::take(head), section)
         else {

@@ -16,6 +16,7 @@ use super::body::{TOO_LONG, UpstreamBody};
 use super::exchange::UpstreamExchange;
 use super::head::{Excess, UpstreamHead};
 use super::request::{Form, Handler, HandlerKind, Wanted};
+use super::transport::ReadError;
 use super::upgrade::{Upgrade, UpgradedConnection};
 use super::websocket_ping::PingedConnection;
 use super::{Content, Outcome, Permission, Sendfile, Unrendered};
@@ -192,21 +193,22 @@ pub(super) async fn content(
         Framing::Sized(length) => {
             Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), Some(length))
         }
-        Framing::None if is_ready(&exchange, &mut body) && !exchange.has_trailers() => {
-            match exchange.exit().await {
-                exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
-                    let how = exchange.describe(exit);
-                    return Err(exchange.fail_because(format_args!("did not complete its response{how}")));
-                }
-                _ => {
-                    exchange.finish(head.persistence);
-                    Content::Whole(body)
+        Framing::None => match read_ready(&exchange, &mut body) {
+            Some(Ok(())) if body.len() <= READY_BODY && !exchange.has_trailers() => {
+                match exchange.exit().await {
+                    exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
+                        let how = exchange.describe(exit);
+                        return Err(exchange.fail_because(format_args!("did not complete its response{how}")));
+                    }
+                    _ => {
+                        exchange.finish(head.persistence);
+                        Content::Whole(body)
+                    }
                 }
             }
-        }
-        Framing::None | Framing::Chunked => {
-            Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), None)
-        }
+            end => Content::Stream(Box::new(UpstreamBody::new(exchange, head, body).ending(end)), None),
+        },
+        Framing::Chunked => Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), None),
     })
 }
 
@@ -296,16 +298,16 @@ fn discard(exchange: UpstreamExchange, wanted: Wanted, head: &UpstreamHead, rece
     });
 }
 
-/// Reads on without waiting. Whether that is the whole body, and a small one.
-fn is_ready(exchange: &UpstreamExchange, body: &mut Vec<u8>) -> bool {
+/// Reads on without waiting, as much as a small body has. `None`: the end has not been read.
+fn read_ready(exchange: &UpstreamExchange, body: &mut Vec<u8>) -> Option<Result<(), ReadError>> {
     while body.len() < READY_BODY {
-        match exchange.read_ready() {
-            Some(Ok(Some(more))) => append(body, &more),
-            Some(Ok(None)) => return body.len() <= READY_BODY,
-            Some(Err(_)) | None => return false,
+        match exchange.read_ready()? {
+            Ok(Some(more)) => append(body, &more),
+            Ok(None) => return Some(Ok(())),
+            Err(error) => return Some(Err(error)),
         }
     }
-    false
+    None
 }
 
 /// Fields that may lead to the upstream itself.
