@@ -316,6 +316,26 @@ fn each_keyword_of_thttpd_that_has_an_effect_has_it() {
 }
 
 #[test]
+fn thttpd_sends_the_error_pages_of_its_folder_and_of_each_host() {
+    let serve_pages = |text: &str| {
+        let site = site()
+            .file("errors/err404.html", "not here")
+            .file("errors/err999.html", "no status")
+            .file_beside_root("names/a.example/errors/err404.html", "not at a")
+            .file_beside_root("names/b.example/index.html", "b");
+        serve(site, "thttpd.conf", text, &["--thttpd", "-D", "-C", "thttpd.conf"])
+    };
+    let server = serve_pages("port=0 host=127.0.0.1 dir=HOME/www logfile=/dev/null\n");
+    assert_eq!(answer(&server, "/missing"), "404 not here");
+    let server = serve_pages("port=0 host=127.0.0.1 dir=HOME/names logfile=/dev/null vhost\n");
+    for (host, expected) in [("a.example", "not at a"), ("b.example", "There is no page")] {
+        let request = format!("GET /missing HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let response = server.request(request);
+        assert_eq!((response.status, response.text().contains(expected)), (404, true), "{host}");
+    }
+}
+
+#[test]
 fn each_line_of_busybox_that_has_an_effect_has_it() {
     let server = busybox(
         "E404:missing.html\nI:plain\n.own:image/x-own\n/private:user:pass\n*.sh:/bin/sh\nA:127.\nD:*\n",

@@ -1,5 +1,6 @@
 //! What the settings become.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -55,6 +56,7 @@ impl Reading<'_> {
     fn read(&mut self) {
         self.server();
         self.files();
+        self.error_pages();
         self.passwords();
         self.scripts();
         self.referers();
@@ -169,6 +171,35 @@ impl Reading<'_> {
             let what = "vhost: a request without Host gets 404, and not the folder of the local address";
             self.findings.note(line, what, "add default_folder to the configuration");
         }
+    }
+
+    /// The files `errors/errNNN.html` (ERR_DIR). No line names them.
+    fn error_pages(&mut self) {
+        let root = self.root();
+        let folders = match self.is_on("vhost") {
+            true => self.disk.folders(Path::new(&root)).iter().map(|host| format!("{root}/{host}")).collect(),
+            false => vec![root],
+        };
+        let names = folders.iter().flat_map(|folder| self.disk.names(&Path::new(folder).join("errors")));
+        let status = |name: String| match name.strip_prefix("err")?.strip_suffix(".html")? {
+            digits if digits.len() == 3 => digits.parse::<u16>().ok(),
+            _ => None,
+        };
+        let found: BTreeSet<u16> =
+            names.filter_map(status).filter(|status| (400..600).contains(status)).collect();
+        if found.is_empty() {
+            return;
+        }
+        let pages = found.iter().map(|status| (status.to_string(), format!("/errors/err{status}.html")));
+        let pages: Vec<(String, String)> = pages.collect();
+        for (_, page) in &pages {
+            let mut keys = Keys::default();
+            keys.set(None, "path", page.as_str());
+            keys.explained(None, "auth", "off", "thttpd sends the page also to those without a password.");
+            self.document.section(None, "[[route]]", keys);
+        }
+        let pages = pages.into_iter().map(|(status, page)| (status, page.as_str().into())).collect();
+        self.document.top.set(None, "error_pages", Value::Table(pages));
     }
 
     fn passwords(&mut self) {
