@@ -547,8 +547,13 @@ impl PoolProcess {
     }
 
     fn log_failure(&self, what: &dyn std::fmt::Display, pause: Duration) {
-        let (name, pause) = (&self.upstream.name, pause.as_secs_f64());
-        log::error(format_args!("application \"{name}\": {what}; nothing is started for {pause:.1} s"));
+        let name = &self.upstream.name;
+        if pause.is_zero() {
+            log::error(format_args!("application \"{name}\": {what}"));
+        } else {
+            let pause = pause.as_secs_f64();
+            log::error(format_args!("application \"{name}\": {what}; nothing is started for {pause:.1} s"));
+        }
     }
 }
 
