@@ -676,6 +676,7 @@ fn host_name(value: OsString) -> Result<String, UsageError> {
     match name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.len() <= 253
         && name.chars().all(is_of_name)
+        && name.split('.').all(|label| (1..=63).contains(&label.len()))
     {
         true => Ok(name),
         false => {

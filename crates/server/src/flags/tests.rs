@@ -246,6 +246,8 @@ fn errors_say_what_to_do() {
         ("--tls", "missing argument"),
         ("--tls https://a/", "takes the name of a host, such as example.org"),
         ("--tls *.example.org", "takes the name of a host"),
+        ("--tls a..example.org", "takes the name of a host"),
+        ("--tls example.org.", "takes the name of a host"),
         ("--tls a.example -c a.toml", "--tls is for a folder; in a configuration, write acme = true"),
         ("--ssl", "write --tls NAME"),
         ("certificates", "taipan certificates -c FILE"),
