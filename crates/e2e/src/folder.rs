@@ -8,7 +8,7 @@ use std::process::{self, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::tools::tool;
+use crate::tools::{output_of, tool};
 
 /// A new empty folder, removed with all its content when dropped.
 #[derive(Debug)]
@@ -87,5 +87,28 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // The system cleans up what cannot be removed here.
         _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A disk of its own on a folder, unmounted when dropped.
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Mounts one on an empty folder, by `tmpfs(5)` with these options. `None`: nothing can be mounted here. `tests/run`
+    /// leaves tests with `mounted` in their names out then.
+    pub fn mount(at: &Path, options: &str) -> Option<SmallDisk> {
+        let mut mount = tool("mount");
+        let mounted = output_of(mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at));
+        if !mounted.status.success() {
+            eprintln!("no disk is mounted: {mounted:?}");
+            return None;
+        }
+        Some(SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        _ = output_of(tool("umount").arg("-l").arg(&self.0));
     }
 }

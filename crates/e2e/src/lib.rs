@@ -37,7 +37,7 @@ pub use cgroup::ControlGroup;
 pub use client::{Client, ReadError, Traffic};
 pub use clients::{Clients, Page, Persistence, Tally};
 pub use exchange::{Exchange, Rows, exchange};
-pub use folder::Folder;
+pub use folder::{Folder, SmallDisk};
 pub use output::Lines;
 pub use program::{command, program, run};
 pub use random::Random;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use e2e::{Folder, Random, Response, Rows, Server, Site, TIMEOUT, output_of, run, tool, wait_until};
+use e2e::{Folder, Random, Response, Rows, Server, Site, SmallDisk, TIMEOUT, run, wait_until};
 
 /// An application that counts its requests, and a folder for the files. Servers are started in front of them.
 struct Fixture {
@@ -313,10 +313,7 @@ fn no_byte_is_wrong_after_thirty_kills_in_the_middle_of_writes() {
 fn a_full_disk_that_is_mounted_costs_only_hits() {
     let app = Fixture::new();
     let files = app.folder();
-    let mounted =
-        output_of(tool("mount").args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"]).arg(&files));
-    assert!(mounted.status.success(), "{mounted:?}");
-    let _unmount = Unmount(files.clone());
+    let _disk = SmallDisk::mount(&files, "size=1m,mode=700").expect("root mounts a disk");
     // The bound is larger than the disk, and another program takes the rest of it.
     let server = app.start_with("bytes = \"64MiB\"");
     for pass in 0..3 {
@@ -333,14 +330,6 @@ fn a_full_disk_that_is_mounted_costs_only_hits() {
     let again = app.start_with("bytes = \"64MiB\"");
     for seed in 1000..1060 {
         assert!(get(&again, &format!("random/{seed}")).body == random(seed), "{seed}");
-    }
-}
-
-struct Unmount(PathBuf);
-
-impl Drop for Unmount {
-    fn drop(&mut self) {
-        _ = output_of(tool("umount").arg("-l").arg(&self.0));
     }
 }
 

@@ -7,8 +7,8 @@ use std::process::Output;
 use std::time::Duration;
 
 use e2e::{
-    BackgroundProcess, Folder, Server, Signal, Site, TIMEOUT, authority, command, free_port, is_root,
-    output_of, output_within, runs, signal_process, tool, wait_until,
+    BackgroundProcess, Folder, Server, Signal, Site, SmallDisk, TIMEOUT, authority, command, free_port,
+    is_root, output_of, output_within, runs, signal_process, tool, wait_until,
 };
 
 /// For an order, with all that waits in it.
@@ -335,14 +335,7 @@ fn pebble_is_asked_for_nothing_while_the_disk_is_full() {
     let site = pebble.site("");
     let folder = site.home().join("certificates");
     fs::create_dir(&folder).unwrap();
-    let mut mount = tool("mount");
-    mount.args(["-t", "tmpfs", "-o", "size=128k,mode=700", "tmpfs"]);
-    let mounted = output_of(mount.arg(&folder));
-    if !mounted.status.success() {
-        eprintln!("this machine mounts no tmpfs: {mounted:?}");
-        return;
-    }
-    let _unmount = Unmount(folder.clone());
+    let Some(_disk) = SmallDisk::mount(&folder, "size=128k,mode=700") else { return };
     let server = site.start();
     let ballast = folder.join("ballast");
     // The last bytes do not fit.
@@ -354,14 +347,6 @@ fn pebble_is_asked_for_nothing_while_the_disk_is_full() {
     fs::remove_file(&ballast).unwrap();
     server.wait_for_line(ISSUED, ORDER);
     pebble.check_trusted(pebble.tls);
-}
-
-struct Unmount(PathBuf);
-
-impl Drop for Unmount {
-    fn drop(&mut self) {
-        _ = output_of(tool("umount").arg("-l").arg(&self.0));
-    }
 }
 
 /// The end of the program that was started with these lines.

@@ -1,11 +1,12 @@
 //! Publishing: files that clients upload, change and remove, by PUT and by WebDAV.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use e2e::{
-    Client, Random, Response, Rows, Server, Signal, Site, TIMEOUT, output_of, shown, tool, wait_until,
+    Client, Random, Response, Rows, Server, Signal, Site, SmallDisk, TIMEOUT, output_of, shown, tool,
+    wait_until,
 };
 
 /// The disk of a machine that runs all tests at once takes seconds to sync.
@@ -313,19 +314,9 @@ fn moves_between_roots_lose_nothing() {
     assert_eq!(content(&server, "/odd/x"), "x");
 }
 
-/// `tests/run` leaves tests with `mounted` in their names out where nothing can be mounted.
 #[track_caller]
-fn mount(folder: &Path, options: &str) -> Unmount {
-    succeeds(tool("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder));
-    Unmount(folder.to_owned())
-}
-
-struct Unmount(PathBuf);
-
-impl Drop for Unmount {
-    fn drop(&mut self) {
-        _ = output_of(tool("umount").arg("-l").arg(&self.0));
-    }
+fn mount(folder: &Path, options: &str) -> SmallDisk {
+    SmallDisk::mount(folder, options).expect("something can be mounted")
 }
 
 #[test]
