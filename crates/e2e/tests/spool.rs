@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
 use std::time::Duration;
 
-use e2e::{Client, Response, Rows, Server, Site, TIMEOUT, path_of, run, wait_until};
+use e2e::{Client, Response, Rows, Server, Site, SmallDisk, TIMEOUT, path_of, run, wait_until};
 
 const APP: &str = include_str!("programs/scgi_app.py");
 /// The limit of all bodies together.
@@ -98,6 +98,24 @@ fn rejects_bodies_beyond_the_common_spool_limit_until_space_is_free() {
     server.files().file("www/go", "");
     assert_eq!(first.read_response().text().trim(), (40 * KIB).to_string());
     wait_for_space(&server);
+}
+
+#[test]
+fn rejects_bodies_while_a_mounted_disk_is_full() {
+    let site = Site::new().script("a.cgi", COUNT);
+    let spool = site.home().join("spool");
+    fs::create_dir(&spool).unwrap();
+    let _disk = SmallDisk::mount(&spool, "size=64k,mode=700").expect("root mounts a disk");
+    let config = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\nspool = \"spool\"\n";
+    let server = site.config(config).start();
+    let mut rows = Rows::new();
+    for _ in 0..3 {
+        let rejected = post(&server, "/a.cgi", 256 * KIB);
+        rows.check("too large for the disk", (rejected.status, rejected.has("retry-after")), (503, true));
+        rows.check("one that fits", is_counted(&post(&server, "/a.cgi", 32 * KIB), 32 * KIB), true);
+    }
+    rows.check("counted", server.count("scripts_rejected"), 3);
+    server.wait_for_line("No space left on device", TIMEOUT);
 }
 
 #[test]

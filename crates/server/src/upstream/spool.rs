@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::{SeekFrom, fstat, major, minor, seek};
+use rustix::io::Errno;
 use taipan_http::status::Status;
 
 use super::Outcome;
@@ -112,7 +113,11 @@ async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<Own
     written.map_err(|_| Status::SERVICE_UNAVAILABLE)?.map_err(|errno| {
         let folder = services.site.scripts.spool.display();
         log::error(format_args!("cannot write the body of a request in {folder}: {errno}"));
-        Status::INTERNAL_SERVER_ERROR
+        if !matches!(errno, Errno::NOSPC | Errno::DQUOT) {
+            return Status::INTERNAL_SERVER_ERROR;
+        }
+        services.counts.add(Count::ScriptsRejected, 1);
+        Status::SERVICE_UNAVAILABLE
     })
 }
 
