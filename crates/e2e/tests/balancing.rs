@@ -343,6 +343,54 @@ fn a_request_of_which_nothing_was_sent_goes_to_another_endpoint_whatever_its_met
     assert_eq!(a.requests(), 6);
 }
 
+/// An application that ends each request by FastCGI with this status, and `output`.
+fn fastcgi(status: u8, output: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let serve = move |mut stream: TcpStream| -> io::Result<()> {
+        loop {
+            let mut head = [0; 8];
+            stream.read_exact(&mut head)?;
+            let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
+            stream.read_exact(&mut vec![0; length + usize::from(head[6])])?;
+            let record = |kind: u8, content: &[u8]| {
+                [&[1, kind, head[2], head[3], 0, content.len() as u8, 0, 0], content].concat()
+            };
+            // The end of the request's body.
+            if head[1] == 5 && length == 0 {
+                let end = record(3, &[0, 0, 0, 0, status, 0, 0, 0]);
+                stream.write_all(&[record(6, output), end].concat())?;
+            }
+        }
+    };
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.expect("it listens");
+            thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+#[test]
+fn a_request_that_an_overloaded_application_rejects_goes_to_another_one_whatever_its_method() {
+    const OVERLOADED: u8 = 2;
+    let (overloaded, other) = (fastcgi(OVERLOADED, b""), fastcgi(0, b"X-By: other\r\n\r\n"));
+    let mut rows = Rows::new();
+    for method in ["GET", "POST"] {
+        let config = format!(
+            "workers = 1\n[[route]]\npath = \"/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
+             address = [\"{overloaded}\", \"{other}\"]\nbalance = \"round_robin\"\n"
+        );
+        let server = Site::new().config(&config).start();
+        for number in 1..=4 {
+            let request = format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+            let response = server.request(request);
+            rows.check(format!("{method} {number}"), (response.status, by(&response)), (200, "other".into()));
+        }
+    }
+}
+
 #[test]
 fn checks_take_an_endpoint_out_of_service_and_back() {
     let is_healthy = Arc::new(AtomicBool::new(true));

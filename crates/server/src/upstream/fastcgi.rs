@@ -298,7 +298,7 @@ impl Transport for FastCgi {
         if let Path::Exclusive(connection, _) = &self.path {
             has_begun |= connection.has_response.get();
         }
-        match &self.path {
+        let retry = match &self.path {
             Path::Multiplexed(_) if status == ProtocolStatus::CannotMultiplex => Retry::Alone,
             _ if has_begun && status != ProtocolStatus::Overloaded => Retry::Never,
             Path::Exclusive(connection, _) => connection.at_another(),
@@ -307,6 +307,13 @@ impl Transport for FastCgi {
                 let (endpoint, connection) = (stream.endpoint(), stream.reuse());
                 Retry::AtAnother { endpoint, connection, sent: Sent::Something }
             }),
+        };
+        match retry {
+            // It has rejected the request (FastCGI 1.0, section 5.5).
+            Retry::AtAnother { endpoint, connection, .. } if status == ProtocolStatus::Overloaded => {
+                Retry::AtAnother { endpoint, connection, sent: Sent::Nothing }
+            }
+            retry => retry,
         }
     }
 

@@ -112,7 +112,7 @@ pub enum Retry {
     AtAnother { endpoint: EndpointId, connection: Reuse, sent: Sent },
 }
 
-/// Whether the endpoint may have received any of the request.
+/// Whether the endpoint may have processed any of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     Nothing,
