@@ -496,7 +496,8 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
     }
 }
 
-/// Ends a connection that has failed. A client that speaks plain HTTP where TLS is expected is told so.
+/// Ends a connection that has failed. A client that speaks plain HTTP where TLS is expected is told so, and a client of
+/// TLS gets an alert.
 #[cold]
 fn fail(connections: &Rc<Connections>, connection: &mut IdleConnection) -> Visit {
     match connection.socket.take_failure() {
@@ -508,7 +509,10 @@ fn fail(connections: &Rc<Connections>, connection: &mut IdleConnection) -> Visit
         }
         Some(failure) => {
             connections.log_failed_session(connection.client.peer(), &failure);
-            Visit::Close
+            match failure.has_alert() {
+                true => Visit::needs_task(connection.http1(), Start::Linger, Vec::new()),
+                false => Visit::Close,
+            }
         }
     }
 }

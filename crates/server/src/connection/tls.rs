@@ -97,6 +97,13 @@ pub enum Failure {
     Kernel(&'static str),
 }
 
+impl Failure {
+    /// Whether the client has been sent an alert, as a rule.
+    pub fn has_alert(&self) -> bool {
+        matches!(self, Failure::UnknownName | Failure::Protocol(_))
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

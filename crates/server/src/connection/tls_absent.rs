@@ -25,6 +25,12 @@ pub enum Failure {
     Cut,
 }
 
+impl Failure {
+    pub fn has_alert(&self) -> bool {
+        false
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("this program is built without TLS")
