@@ -285,6 +285,25 @@ fn a_host_with_hsts_redirects_and_names_its_age_over_tls_alone() {
 }
 
 #[test]
+fn lists_the_certificates_that_can_be_read() {
+    let site = Site::new()
+        .file_beside_root("a.pem", pair(&authority().server(&["a.example"])))
+        .file_beside_root("junk.pem", "junk")
+        .config(
+            "listen = [\"127.0.0.1:0 tls\"]\nnames = \"a.example\"\ncertificate = \"a.pem\"\n\
+             [[host]]\nnames = \"b.example\"\nroot = \"www\"\ncertificate = \"junk.pem\"\n\
+             [[host]]\nnames = \"c.example\"\nroot = \"www\"\ncertificate = \"missing.pem\"\n",
+        );
+    let config = site.write_config();
+    let listed = e2e::run(["certificates".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    let [said, errors] =
+        [&listed.stdout, &listed.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(!listed.status.success());
+    assert!(said.starts_with("a.example\n") && said.contains("/a.pem\n"), "{said}");
+    assert!(errors.contains("junk.pem has no certificate") && errors.contains("missing.pem"), "{errors}");
+}
+
+#[test]
 fn check_shows_certificates_and_names_the_line_of_a_mistake() {
     let server = Site::new()
         .file_beside_root("a.pem", pair(&authority().server(&["localhost", "a.example"])))

@@ -9,13 +9,13 @@ use site::model::{Host, Site};
 use site::text::rfc3339;
 
 use crate::acme::{self, Renewal};
-use crate::finding::Severity;
+use crate::finding::{Severity, Unusable};
 use crate::tls::Material;
 use crate::tls::inspect::CertificateFacts;
 use crate::tls::material::Keys;
 use crate::{clock, config, terminal};
 
-/// Prints them. Fails if one of them cannot be read.
+/// Prints those that can be read. Fails if one of them cannot.
 pub fn list(path: &Path) -> ExitCode {
     let mut site = match config::load(path) {
         Ok(site) => site,
@@ -38,7 +38,8 @@ pub fn list(path: &Path) -> ExitCode {
         terminal::err(format_args!("taipan: {}", problem.text));
         code = ExitCode::FAILURE;
     }
-    let Some(material) = reading.material else { return code };
+    let without = || Material::read_with(&site, Keys::Left, clock::wall(), Unusable::LeftOut).material;
+    let Some(material) = reading.material.or_else(without) else { return code };
     for (at, host) in site.hosts.iter().enumerate() {
         for certificate in material.of_host(at).iter().map(|index| &material.certificates()[*index]) {
             terminal::out(format_args!("{}", names(host)));
