@@ -103,9 +103,11 @@ pub enum Offer {
     Http2,
 }
 
+pub type Settings = Vec<Option<ClientTls>>;
+
 /// What a check of the upstreams would find.
 pub struct ClientReading {
-    pub upstreams: Vec<Option<ClientTls>>,
+    pub upstreams: Settings,
     pub problems: Vec<Finding>,
     pub stamps: FileStamps,
 }
@@ -146,7 +148,7 @@ impl ClientReading {
         ClientReading { upstreams, problems, stamps: FileStamps::default() }
     }
 
-    pub fn into_settings(self, _: Unusable) -> Result<(Vec<Option<ClientTls>>, Vec<String>), Vec<String>> {
+    pub fn into_settings(self, _: Unusable) -> Result<(Settings, Vec<String>), Vec<String>> {
         let errors: Vec<String> = self.problems.into_iter().map(|problem| problem.text).collect();
         if errors.is_empty() { Ok((self.upstreams, errors)) } else { Err(errors) }
     }
