@@ -106,6 +106,29 @@ fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
+/// With `cgi.fix_pathinfo=0`, PHP runs PATH_TRANSLATED in place of the script.
+#[test]
+fn php_runs_the_script_and_not_the_file_behind_it() {
+    let mut rows = Rows::new();
+    let cgi = path_of("php-cgi");
+    let env = "env = { PHP_INI_SCAN_DIR = \"HOME/ini\" }\n";
+    let application = format!("[[application]]\nname = \"php\"\ncommand = \"{cgi}\"\n{env}");
+    for (interpreter, of_route, application) in [(&*cgi, env, ""), ("php", "", &application)] {
+        let config =
+            format!("[[route]]\npath = \"*.php\"\ninterpreter = \"{interpreter}\"\n{of_route}{application}");
+        let site = Site::new();
+        let home = site.home().display().to_string();
+        let server = site
+            .config(&config.replace("HOME", &home))
+            .file_beside_root("ini/own.ini", "cgi.fix_pathinfo=0\n")
+            .file("a.php", "<?php echo 'script ', $_SERVER['PATH_INFO'] ?? '-', ini_get('cgi.fix_pathinfo');")
+            .file("uploads/a.jpg", "<?php echo 'uploaded';")
+            .start();
+        let response = server.get("/a.php/uploads/a.jpg");
+        rows.check(interpreter, (response.status, &*response.text()), (200, "script /uploads/a.jpg0"));
+    }
+}
+
 #[test]
 fn php_handles_forms_paths_and_sessions() {
     PHP.into_iter().for_each(handles_forms_paths_and_sessions);
@@ -789,6 +812,8 @@ fn a_script_gets_the_variables_of_lighttpd_and_more() {
                 "HTTP_CONNECTION" | "HTTP_CONTENT_LENGTH" | "HTTP_CONTENT_TYPE" => {
                     rows.check(row, found, None)
                 }
+                // PHP with cgi.fix_pathinfo=0 would run this file.
+                "PATH_TRANSLATED" if target.contains(".php") => rows.check(row, found, None),
                 _ => rows.check(row, found, Some(value.as_str())),
             }
         }
@@ -835,6 +860,8 @@ fn php_fpm_gets_the_variables_of_lighttpd() {
                 "HTTP_CONNECTION" | "HTTP_CONTENT_LENGTH" | "HTTP_CONTENT_TYPE" => {
                     rows.check(row, found, None)
                 }
+                // PHP with cgi.fix_pathinfo=0 would run this file.
+                "PATH_TRANSLATED" => rows.check(row, found, None),
                 // Variables of every script, and those that are empty for lack of a value.
                 "PATH" => rows.holds(row, "it is ours", found.is_some()),
                 "PATH_INFO" if expected.is_none() => {

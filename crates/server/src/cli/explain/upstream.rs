@@ -29,7 +29,9 @@ impl Explanation<'_> {
         row("as", format_args!("SCRIPT_NAME {}", step.script_name));
         if !step.path_info.is_empty() {
             row("", format_args!("PATH_INFO {}", step.path_info));
-            if let Some(translated) = site::walk::path_translated(self.host, of_host, &step.path_info) {
+            if script.interpreter.is_none()
+                && let Some(translated) = site::walk::path_translated(self.host, of_host, &step.path_info)
+            {
                 row("", format_args!("PATH_TRANSLATED {}", translated.display()));
             }
         }

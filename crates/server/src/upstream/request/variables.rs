@@ -1,7 +1,7 @@
 //! The variables of a request, for CGI, FastCGI and SCGI: collects the values that `script::environment` writes.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use script::environment::{
     Additions, CgiRequest, Claims, Credentials, Environment, EnvironmentError, Limits, environment,
@@ -44,7 +44,13 @@ impl Handler {
             _ => port.unwrap_or(head.scheme.default_port()),
         };
         let of_host = self.folder.as_deref();
-        let translated = walk::path_translated(host, of_host, self.path_info()).unwrap_or_default();
+        // PHP with cgi.fix_pathinfo=0 runs this file in place of the script.
+        let is_program = matches!(self.kind, HandlerKind::Script(_))
+            && self.script(services).is_some_and(|own| own.interpreter.is_none());
+        let translated = match is_program {
+            true => walk::path_translated(host, of_host, self.path_info()).unwrap_or_default(),
+            false => PathBuf::new(),
+        };
         let script_name = self.name();
         let (file, root) = match &self.kind {
             HandlerKind::Script(step) => {
