@@ -265,29 +265,45 @@ fn converted_paths_are_those_of_the_original() {
         ),
         (
             "nginx",
+            nginx(
+                "index index.php index.html;\nlocation ~ \\.php$ { proxy_pass http://UPSTREAM; }\n\
+                 location = /near/index.html { return 410; }\n",
+            ),
+            &[
+                ("/", 200, "page"),
+                ("/own/index.php", 200, "upstream /own/index.php"),
+                ("/own/", 403, ""),
+                ("/near/index.html", 410, ""),
+                ("/near/", 403, ""),
+            ],
+        ),
+        (
+            "nginx",
             nginx("location / { location ~ \\.php$ { RUN } }\nlocation /far/ { }\n"),
             &[("/a.php", 502, ""), ("/near/a.php", 502, ""), ("/far/a.php", 200, "source")],
         ),
     ];
     let mut rows = Rows::new();
     for (name, text, expected) in rows_of {
-        let site = site().file("own/x", "own").file("near/x.txt", "denied").script("t.sh", SCRIPT);
-        let site = site.script("cgi-bin/env", SCRIPT).script("cgi-bin/t.sh", SCRIPT);
+        let site = site().file("own/x", "own").file("near/x.txt", "denied").file("near/index.html", "denied");
+        let site = site.script("t.sh", SCRIPT).script("cgi-bin/env", SCRIPT).script("cgi-bin/t.sh", SCRIPT);
         let site = [
             "a.php",
             "far/a.php",
+            "far/t.php",
             "near/a.php",
-            "t.php",
-            "t.inc.php",
-            "x.php",
-            "own/t.php",
-            "own/t.inc.php",
-            "own/l.php",
-            "own/a/t.php",
             "near/t.php",
+            "near/t.sh",
+            "own/a/t.php",
+            "own/index.php",
+            "own/l.php",
+            "own/t.inc.php",
+            "own/t.php",
+            "t.inc.php",
+            "t.php",
+            "x.php",
         ]
         .iter()
-        .chain(&["near/t.sh", "far/t.php"])
         .fold(site, |site, path| site.file(path, "source"));
         let server = serve(site, name, text, if is_root() { "user = \"root\"\n" } else { "" });
         for (path, status, part) in *expected {

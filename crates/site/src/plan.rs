@@ -406,18 +406,22 @@ fn plan_without_private<'s, 'p>(
     PlannedAction::Files(planned(index))
 }
 
-/// The index files that may be sent: the source of a script is never sent. A path without a slash at the end has
-/// none, since a folder there is redirected first.
+/// The index files that may be sent: the source of a script is never sent, nor a file whose own route has another
+/// response. A path without a slash at the end has none, since a folder there is redirected first.
 fn index_files<'s>(host: &Host, route: &'s Route, path: &SafePath) -> Cow<'s, [String]> {
     if !path.is_folder() {
         return Cow::Borrowed(&[]);
     }
     let names = &route.files.index;
-    let runs = |name: &String| path.join(name).is_some_and(|path| is_script(host, &path));
-    if !host.routes.has_scripts() || !names.iter().any(runs) {
+    let is_unsent = |name: &String| path.join(name).is_some_and(|path| is_unsent(host, &path));
+    if !host.routes.has_unsent_files() || !names.iter().any(is_unsent) {
         return Cow::Borrowed(names);
     }
-    Cow::Owned(names.iter().filter(|name| !runs(name)).cloned().collect())
+    Cow::Owned(names.iter().filter(|name| !is_unsent(name)).cloned().collect())
+}
+
+fn is_unsent(host: &Host, file: &SafePath) -> bool {
+    is_script(host, file) || host.routes.get(host.routes.find(file)).replaces_files()
 }
 
 #[cfg(test)]

@@ -366,6 +366,8 @@ pub struct Routes {
     /// The prefixes without the slash at their ends, in ascending order, each with its index in `prefixes`.
     folders: Vec<(String, usize)>,
     has_scripts: bool,
+    /// Whether a route is in the place of single files: see [`Route::replaces_files`].
+    replaces_files: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -416,6 +418,7 @@ impl Routes {
             by_prefix.resize(1 + routes.prefixes.len(), by_prefix[0]);
         }
         routes.has_scripts |= others.iter().any(|route| route.script.is_some());
+        routes.replaces_files = others.iter().any(Route::replaces_files);
         Ok(Routes { others, ..routes })
     }
 
@@ -424,7 +427,8 @@ impl Routes {
         let has_scripts = route.script.is_some();
         let default = Route { pattern: Pattern::EVERYTHING, ..route };
         let (others, combined, exact, globs, prefixes, folders) = Default::default();
-        Routes { default, others, combined, exact, globs, prefixes, folders, has_scripts }
+        let replaces_files = false;
+        Routes { default, others, combined, exact, globs, prefixes, folders, has_scripts, replaces_files }
     }
 
     /// Combines each exact path with the longest prefix that it is below, and each glob with each prefix. `combine`
@@ -457,7 +461,8 @@ impl Routes {
             }
         }
         let has_scripts = self.has_scripts || self.iter().any(|route| route.script.is_some());
-        Ok(Routes { has_scripts, ..self })
+        let replaces_files = self.replaces_files || self.iter().any(Route::replaces_files);
+        Ok(Routes { has_scripts, replaces_files, ..self })
     }
 
     /// Allocates nothing.
@@ -512,6 +517,11 @@ impl Routes {
     /// Whether any route has scripts.
     pub fn has_scripts(&self) -> bool {
         self.has_scripts
+    }
+
+    /// Whether a file may not be sent where it stands for another path, such as that of its folder.
+    pub fn has_unsent_files(&self) -> bool {
+        self.has_scripts || self.replaces_files
     }
 
     /// The default route first, then those of the configuration, then the combined ones.

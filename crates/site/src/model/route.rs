@@ -302,6 +302,12 @@ impl Action {
 }
 
 impl Route {
+    /// Whether it has single files, and something else than they responds: a status, or an upstream.
+    pub fn replaces_files(&self) -> bool {
+        let is_pattern = !matches!(self.pattern, Pattern::Prefix(_));
+        is_pattern && matches!(self.action, Action::Return(_) | Action::Upstream(_))
+    }
+
     /// Whether users have to authenticate.
     pub fn asks_for_users(&self) -> bool {
         self.authentication.is_on() || self.enclosing.is_some()
