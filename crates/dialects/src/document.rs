@@ -16,6 +16,17 @@ pub enum Value {
     Table(Vec<(String, Value)>),
 }
 
+#[cfg(feature = "web")]
+impl Value {
+    /// Those of a list.
+    pub fn texts(&self) -> &[String] {
+        match self {
+            Value::Texts(texts) => texts,
+            _ => &[],
+        }
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Value {
         Value::Text(text.to_owned())

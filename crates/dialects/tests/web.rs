@@ -1561,6 +1561,11 @@ fn expires_and_a_field_of_its_own_make_one_cache_control() {
              path = \"*.a\"; etag = \"off\"; cache_control = \"max-age=3600\"; path = \"/b/\"; cache_control = \"no-cache\"",
         ),
         (
+            "root /srv; location / { add_header Cache-Control public; } location ~ \\.a$ { expires 2h; }",
+            "root = \"/srv\"; path = \"/\"; headers = { Cache-Control = \"public\" }; \
+             path = \"*.a\"; cache_control = \"max-age=7200\"",
+        ),
+        (
             "root /srv; location /a/ { expires 2h; add_header Cache-Control public; } location /b/ { expires 1h; proxy_pass http://127.0.0.1:81/; }",
             "root = \"/srv\"; path = \"/a/\"; cache_control = \"max-age=7200, public\"; path = \"/b/\"; proxy = \"http://http/\"; \
              proxy_host = \"127.0.0.1:81\"; headers = { Cache-Control = \"max-age=3600\" }; path = \"/b\"; redirect = \"/b/$query\"; status = 301",
@@ -1725,6 +1730,14 @@ fn files_beside_an_upstream_of_nginx_are_not_left_out_silently() {
         converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &of_script.replace("=404", "/index.php"))]);
     let said: Vec<String> = fallback.findings.iter().map(ToString::to_string).collect();
     assert!(said.iter().any(|line| line.contains("not the response of /index.php")), "{said:?}");
+}
+
+#[test]
+fn an_upstream_of_index_files_is_reported() {
+    let site = "server { root /srv; index index.php;\nlocation ~ \\.php$ { proxy_pass http://127.0.0.1:81; } }";
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", site)]);
+    let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("is not asked for the folders with index.php")), "{said:?}");
 }
 
 #[test]

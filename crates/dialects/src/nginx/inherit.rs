@@ -28,6 +28,7 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
     folders_alone(host, draft);
     without_root(host, draft);
     cache_control(host, draft);
+    passed_indexes(host, draft);
     let outers: Vec<Scope> = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
     let server = [&host.scope, &draft.top].map(Scope::clone);
     for route in &mut host.routes {
@@ -146,6 +147,24 @@ fn folders_alone(host: &mut Host, draft: &mut Draft) {
     }
 }
 
+/// Reports an upstream that nginx asks for index files: here the folder has none.
+fn passed_indexes(host: &Host, draft: &mut Draft) {
+    let scopes = || host.routes.iter().chain([&host.scope, &draft.top]);
+    let names: Vec<&String> =
+        scopes().filter_map(|scope| scope.get("index")).flat_map(Value::texts).collect();
+    let mut found = Vec::new();
+    for route in host.routes.iter().filter(|route| has_any(route, &["proxy", "application"])) {
+        let end = path(route).strip_prefix('*').filter(|end| !end.contains(['*', '?', '/']));
+        let Some(end) = end else { continue };
+        if let Some(name) = names.iter().find(|name| name.ends_with(end)) {
+            found.push((place(route), format!("{} is not asked for the folders with {name}", path(route))));
+        }
+    }
+    for (place, what) in found {
+        draft.warn(&place, what, "name the file in requests, or in try_files of location /");
+    }
+}
+
 /// Reports a route that several directives respond for, such as a rewrite and a proxy.
 fn one_response(host: &mut Host, draft: &mut Draft) {
     for route in &mut host.routes {
@@ -259,7 +278,9 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
     }
     for (name, _) in root.pairs("headers").iter().filter(|(_, value)| *value != Value::Flag(false)) {
         let name = name.trim_start_matches('+');
-        if has_field(route, name) {
+        let has_cache_control =
+            route.get("cache_control").is_some() && name.eq_ignore_ascii_case("cache-control");
+        if has_cache_control || has_field(route, name) {
             continue;
         }
         let inherited = server
