@@ -93,11 +93,14 @@ pub fn within(prefix: &str, pattern: &str) -> Option<String> {
         Some(rest) => Some(format!("{folder}/**{rest}")),
         // The last segment, at any depth.
         None if !pattern.starts_with('/') => Some(format!("{folder}/**/{pattern}")),
-        None => {
-            let at = pattern.find("**").filter(|at| prefix.starts_with(&pattern[..*at]))?;
-            Some(format!("{prefix}{}", &pattern[at..]))
-        }
+        None => below(prefix, pattern),
     }
+}
+
+/// The paths of a pattern that begin with a longer text than it does itself.
+fn below(text: &str, pattern: &str) -> Option<String> {
+    let at = pattern.find("**").filter(|at| text.starts_with(&pattern[..*at]))?;
+    Some(format!("{text}{}", &pattern[at..]))
 }
 
 /// The paths of a pattern that begin with a text, such as `/a.php` for `/a`. `None`: no pattern can say it.
@@ -108,7 +111,10 @@ pub fn beginning(text: &str, pattern: &str) -> Option<String> {
     match pattern.strip_prefix("/**") {
         _ if pattern.starts_with(text) => Some(pattern.to_owned()),
         Some(rest) => Some(format!("{text}**{rest}")),
-        None => pattern.strip_prefix('*').map(|end| format!("{text}**{}", end.trim_start_matches('*'))),
+        None => match pattern.strip_prefix('*') {
+            Some(end) => Some(format!("{text}**{}", end.trim_start_matches('*'))),
+            None => below(text, pattern),
+        },
     }
 }
 
@@ -289,6 +295,7 @@ mod tests {
             ("/a", "*.php", Some("/a**.php")),
             ("/a", "/**/.ht**", Some("/a**/.ht**")),
             ("/a", "/b", None),
+            ("/a/b", "/a/**/*.php", Some("/a/b**/*.php")),
         ] {
             assert_eq!(beginning(text, pattern).as_deref(), expected, "{text} {pattern}");
         }

@@ -1733,8 +1733,41 @@ fn files_beside_an_upstream_of_nginx_are_not_left_out_silently() {
 }
 
 #[test]
+fn hidden_files_of_nginx_but_those_of_well_known_are_never_sent() {
+    for expression in ["/\\.(?!well-known).*", "/\\.(?!well-known)"] {
+        let server = |other: &str| {
+            format!(
+                "server {{ root /srv; {other}\nlocation ~ {expression} {{ deny all; access_log off; }} }}"
+            )
+        };
+        check(Web::Nginx, &[(&server(""), &["[[host]]", "dotfiles = \"deny\""])]);
+        refuse(
+            Web::Nginx,
+            &[
+                (&server("location / { proxy_pass http://127.0.0.1:81; }"), 2, "beside an upstream"),
+                (&server("").replace("deny all", "allow all"), 2, "cannot be converted"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_server_of_nginx_hides_fields_of_its_upstreams() {
+    let hides = "server { root /srv; fastcgi_hide_header X-Powered-By; location /a/ { add_header X-A b always; \
+                 proxy_pass http://127.0.0.1:81; } location / { try_files $uri $uri/ /index.php$request_uri; } }";
+    check(
+        Web::Nginx,
+        &[(
+            hides,
+            &["headers = { X-Powered-By = false }", "headers = { X-A = \"b\" }", "fallback = \"/index.php\""],
+        )],
+    );
+}
+
+#[test]
 fn an_upstream_of_index_files_is_reported() {
-    let site = "server { root /srv; index index.php;\nlocation ~ \\.php$ { proxy_pass http://127.0.0.1:81; } }";
+    let site =
+        "server { root /srv; index index.php;\nlocation ~ \\.php$ { proxy_pass http://127.0.0.1:81; } }";
     let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", site)]);
     let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
     assert!(said.iter().any(|line| line.contains("is not asked for the folders with index.php")), "{said:?}");
@@ -1879,7 +1912,7 @@ fn expressions_within_a_prefix_of_nginx_precede_those_of_the_server() {
         ("location ^~ /a/ { proxy_pass http://127.0.0.1:81; }", &["/a/**/*.php", "*.php", "*.txt"]),
         // A name that only begins with the prefix is found after all expressions.
         ("location /a { return 403; }", &["*.php", "*.txt", "/a?*/**"]),
-        ("location ^~ /a { return 403; }", &["/a?*/**", "/a/**/*.php", "*.php", "*.txt"]),
+        ("location ^~ /a { return 403; }", &["/a?*/**", "/a**.php", "*.php", "*.txt"]),
     ] {
         let text = server(locations);
         let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
@@ -1889,6 +1922,10 @@ fn expressions_within_a_prefix_of_nginx_precede_those_of_the_server() {
         let patterns: Vec<&str> = paths.filter(|path| path.contains('*')).collect();
         assert_eq!(patterns, expected, "{locations}");
     }
+    // The first expression counts, also where it is a prefix here.
+    let first =
+        format!("server {{ root /srv; location ~ ^/a/ {{ expires 1h; }} location ~ \\.php$ {{ {php} }} }}");
+    check(Web::Nginx, &[(&first, &["path = \"/a/\"", "path = \"/a/**/*.php\"", "path = \"*.php\""])]);
     refuse(
         Web::Nginx,
         &[(

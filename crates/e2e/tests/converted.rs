@@ -279,6 +279,14 @@ fn converted_paths_are_those_of_the_original() {
         ),
         (
             "nginx",
+            nginx(
+                "location ~ ^/far/ { default_type text/plain; }\nlocation ~ \\.php$ { RUN }\n\
+                 location ~ /\\.(?!well-known).* { deny all; }\n",
+            ),
+            &[("/far/a.php", 200, "source"), ("/near/a.php", 502, ""), ("/.env", 404, ""), ("/near/.env/x.php", 404, "")],
+        ),
+        (
+            "nginx",
             nginx("location / { location ~ \\.php$ { RUN } }\nlocation /far/ { }\n"),
             &[("/a.php", 502, ""), ("/near/a.php", 502, ""), ("/far/a.php", 200, "source")],
         ),
@@ -305,6 +313,7 @@ fn converted_paths_are_those_of_the_original() {
         ]
         .iter()
         .fold(site, |site, path| site.file(path, "source"));
+        let site = site.file(".env", "hidden").file("near/.env/x.php", "hidden");
         let server = serve(site, name, text, if is_root() { "user = \"root\"\n" } else { "" });
         for (path, status, part) in *expected {
             let response = server.get(path);

@@ -84,8 +84,9 @@ fn may_be_folder(pattern: &str) -> bool {
 /// What has `add_header` has none of the fields around it.
 pub fn without_fields(scope: &mut Scope, outer: &Scope, draft: &mut Draft) {
     let place = place(scope);
-    let names = outer.pairs("headers").iter().map(|(name, _)| name.trim_start_matches('+'));
-    for name in names {
+    // A field that is hidden there is hidden here, too.
+    let added = outer.pairs("headers").iter().filter(|(_, value)| *value != Value::Flag(false));
+    for name in added.map(|(name, _)| name.trim_start_matches('+')) {
         if has_field(scope, name) {
             continue;
         }

@@ -92,10 +92,12 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
                 );
             }
             "try_files" => try_files(child, &mut without_location, &named, draft),
+            "proxy_hide_header" | "fastcgi_hide_header" => hide(child, &mut host.scope, draft),
             _ if setting(child, &mut host.scope, &context, draft) => {}
             _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),
         }
     }
+    hidden_fields(&mut host.scope);
     if returns {
         for child in locations.drain(..) {
             draft.note(&child.place, "the server returns before its locations", "it has no effect");
@@ -110,10 +112,14 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     if !returns && !without_location.is_empty() && !locations.iter().any(is_of_all) {
         host.route("/", &directive.place).inherit(&without_location);
     }
+    let (hiding, locations): (Vec<_>, Vec<_>) =
+        locations.into_iter().partition(|child| denies_hidden_files(child));
     for child in &locations {
         location(child, &mut host, &context, &named, None, draft);
     }
+    hiding.into_iter().for_each(|child| hide_files(child, &mut host, draft));
     leave_out_expressions(&locations, &mut host);
+    keep_first_expressions(&mut host);
     if host.is_to_https {
         own_roots(&mut host);
     }
@@ -164,7 +170,7 @@ fn order(host: &mut Host) {
         Some(Value::Integer(order)) => *order,
         _ => 0,
     });
-    host.routes.iter_mut().for_each(|route| route.remove(ORDER));
+    host.routes.iter_mut().for_each(|route| [ORDER, EXPRESSION].iter().for_each(|name| route.remove(name)));
 }
 
 /// An expression of the server does not precede a location with `^~`, and one within a prefix is not for a longer prefix.
@@ -181,13 +187,73 @@ fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
             continue;
         }
         let run = host.routes.iter().filter(|route| route.runs() && (precedes || is_nested(route)));
-        let run: Vec<String> = run.filter_map(|route| regex::within(&folder, route.text("path")?)).collect();
+        let run: Vec<String> = run.filter_map(|route| regex::beginning(text, route.text("path")?)).collect();
         for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
             if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
                 Order::Instead(text).set(host.route(&path, &child.place), &child.place);
             }
         }
     }
+}
+
+/// A key of a route that was an expression. It is no key of a route.
+const EXPRESSION: &str = "expression";
+
+/// An expression such as `^/a/` is a prefix here, and nginx asks no expression behind it. What they would run there has
+/// the response of the first.
+fn keep_first_expressions(host: &mut Host) {
+    let mut at = 0;
+    while let Some(route) = host.routes.get(at) {
+        at += 1;
+        let Some(folder) =
+            route.text("path").filter(|path| route.get(EXPRESSION).is_some() && path.ends_with('/'))
+        else {
+            continue;
+        };
+        let place = Place::at(route.line.unwrap_or(1));
+        let later = host.routes[at..].iter().filter(|route| route.get(EXPRESSION).is_some());
+        let run = later.filter(|route| route.runs() && has_wildcards(route));
+        let run: Vec<String> = run.filter_map(|route| regex::within(folder, route.text("path")?)).collect();
+        for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
+            if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
+                let mut blank = Scope::new(place.line);
+                blank.set(&place, "path", path);
+                host.routes.insert(at, blank);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Whether a location denies all hidden files but those of `/.well-known/`.
+fn denies_hidden_files(child: &Directive) -> bool {
+    const EXPRESSIONS: [&str; 5] = [
+        "/\\.(?!well-known).*",
+        "/\\.(?!well-known)",
+        "/\\.(?!well-known\\/)",
+        "/\\.(?!well-known/)",
+        "/\\.(?!well-known\\/).*",
+    ];
+    let denies = |inner: &Directive| match inner.name.as_str() {
+        "deny" => inner.arguments == ["all"],
+        "return" => inner.arguments == ["403"] || inner.arguments == ["404"],
+        _ => false,
+    };
+    let is_needless = |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found");
+    child.argument(0).starts_with('~')
+        && EXPRESSIONS.contains(&child.argument(1))
+        && child.children().iter().any(denies)
+        && child.children().iter().all(|inner| denies(inner) || is_needless(inner))
+}
+
+/// Hidden files are never sent or run. Other upstreams than those of scripts would still have their paths.
+fn hide_files(child: &Directive, host: &mut Host, draft: &mut Draft) {
+    host.scope.set(&child.place, "dotfiles", "deny");
+    if host.routes.iter().any(|route| has_any(route, &["proxy", "application"])) {
+        let what = format!("{} cannot be converted beside an upstream", child.text());
+        return draft.error(&child.place, what, "write prefixes, or patterns with *");
+    }
+    draft.note(&child.place, format!("{} became dotfiles = \"deny\"", child.text()), "the response is 404");
 }
 
 fn has_wildcards(route: &Scope) -> bool {
@@ -594,6 +660,9 @@ fn location(
         }
     }
     files_before_upstream(child, &patterns, &scope, draft);
+    if child.argument(0).starts_with('~') && outer.is_none() {
+        scope.set(&child.place, EXPRESSION, true);
+    }
     if let Some(outer) = outer {
         inherit(&mut scope, outer.scope);
         if let Some(prefix) = outer.prefix.filter(|_| child.argument(0).starts_with('~')) {
@@ -880,6 +949,18 @@ fn hide(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
     }
 }
 
+/// Removes the fields of upstreams that a server hides, unless it adds them itself.
+fn hidden_fields(scope: &mut Scope) {
+    let place = Place::at(scope.line.unwrap_or(1));
+    let hidden = scope.pairs(HIDDEN).to_vec();
+    scope.remove(HIDDEN);
+    for (name, value) in hidden {
+        if !has_field(scope, &name) {
+            scope.pair(&place, "headers", &name, value);
+        }
+    }
+}
+
 /// A location with `add_header` has none of the fields of its server. Hidden fields do not count.
 fn fields(scope: &mut Scope, host: &Host, draft: &mut Draft) {
     let place = Place::at(scope.line.unwrap_or(1));
@@ -937,6 +1018,11 @@ fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: 
     };
     let (path, query) = target.split_once('?').map_or((target.as_str(), ""), |(path, query)| (path, query));
     let path = path.trim_end_matches("$is_args$args");
+    // A script has the requested path in PATH_INFO in any case.
+    let path = ["$request_uri", "$uri"]
+        .iter()
+        .find_map(|rest| path.strip_suffix(rest).filter(|script| is_script_name(script)))
+        .unwrap_or(path);
     let query = query.replace("$query_string", "").replace("$is_args", "").replace("$args", "");
     let query = query.replace("$uri", "$path").replace("$request_uri", "$path");
     let query = query.trim_matches('&').to_owned();
