@@ -221,7 +221,7 @@ impl Scope {
     }
 
     /// What runs its files.
-    fn handler(&self) -> Scope {
+    pub fn handler(&self) -> Scope {
         let keys = self.keys.iter().filter(|key| HANDLERS.contains(&key.name.as_str())).cloned().collect();
         Scope { keys, ..Scope::default() }
     }
@@ -350,23 +350,6 @@ impl Host {
                 }
             }
             at += 1;
-        }
-    }
-
-    /// Without a root of the host, nothing is there where a path or a prefix has neither files nor a response. A glob
-    /// has what the prefix around it has.
-    pub fn respond_without_root(&mut self) {
-        if self.scope.get("root").is_some() {
-            return;
-        }
-        for route in &mut self.routes {
-            let is_glob = route.text("path").is_some_and(|path| path.contains(['*', '?']));
-            let has_files = route.get("root").is_some() || route.get("alias").is_some();
-            if !is_glob && !has_files && !route.responds() {
-                let place = Place::at(route.line.unwrap_or(1));
-                HANDLERS.iter().for_each(|name| route.remove(name));
-                route.set(&place, "return", 404);
-            }
         }
     }
 

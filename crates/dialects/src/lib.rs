@@ -28,6 +28,9 @@ mod nginx;
 mod known;
 
 #[cfg(feature = "web")]
+mod within;
+
+#[cfg(feature = "web")]
 mod draft;
 #[cfg(feature = "web")]
 mod ports;

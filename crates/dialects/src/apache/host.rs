@@ -5,13 +5,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use site::route::Pattern;
-
 use crate::disk::Disk;
 use crate::document::Value;
-use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_end};
+use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
+use crate::within::{covers, pass_on, passes_on};
 
 use super::context::{Context, Handler, Reading, unconverted};
 use super::names::{KNOWN, OF_TLS};
@@ -442,7 +441,7 @@ impl<'s> Site<'s> {
         }
         self.pass_within(&own);
         self.pass_patterns(draft);
-        self.without_programs(draft);
+        self.host.without_programs(&self.unhandled, draft);
         self.deny_first();
         self.host.respond_without_root();
         self.host.share_handlers();
@@ -533,13 +532,14 @@ impl<'s> Site<'s> {
 
     /// In Apache, the rules of a server precede upstreams, aliases and files, and access precedes what runs a file.
     fn deny_first(&mut self) {
+        if self.host.routes.len() > TOO_MANY_ROUTES {
+            return;
+        }
         let rules = self.rewritten(&self.server.rewrites, None);
         let denials =
             rules.routes.iter().filter_map(|route| Some((route.text("path")?, route.get("return")?)));
         let denials: Vec<(&str, &Value)> = denials.collect();
         let own: Vec<&str> = rules.routes.iter().filter_map(|route| route.text("path")).collect();
-        let denying = self.host.routes.iter().filter(|route| is_glob(route) && denies(route));
-        let globs: Vec<Scope> = denying.cloned().collect();
         for route in &mut self.host.routes {
             let path = route.text("path").unwrap_or_default().to_owned();
             let denial = match own.contains(&path.as_str()) {
@@ -547,23 +547,10 @@ impl<'s> Site<'s> {
                 false => denials.iter().find(|(denied, _)| covers(denied, &path)),
             };
             if let Some((_, status)) = denial {
-                WAYS.iter().chain(&HANDLERS).for_each(|name| route.remove(name));
-                route.set(&Place::at(route.line.unwrap_or(1)), "return", (*status).clone());
-                continue;
-            }
-            // Its redirect precedes access.
-            let is_led_away = route.get("redirect").is_some() || route.get("rewrite").is_some();
-            if is_glob(route) || path.ends_with('/') || route.protects() || is_led_away {
-                continue;
-            }
-            let glob = globs.iter().find(|glob| covers(glob.text("path").unwrap_or_default(), &path));
-            if let Some(glob) = glob {
-                route.inherit(&glob.clone().split().1);
-                if let Some(status) = glob.get("return").filter(|_| !route.responds()) {
-                    route.set(&Place::at(glob.line.unwrap_or(1)), "return", status.clone());
-                }
+                route.deny((*status).clone());
             }
         }
+        self.host.deny_paths(Scope::responds);
     }
 
     /// The prefixes that have files where everything else is passed on: those that `ProxyPass` excepts, and aliases.
@@ -745,24 +732,6 @@ impl<'s> Site<'s> {
         }
         if let Some((Handler::None, at)) = &context.handler {
             self.unhandled.push((url.to_owned(), at.clone()));
-        }
-    }
-
-    /// Denies the files of `unhandled` that programs run elsewhere, because their source would be sent.
-    fn without_programs(&mut self, draft: &mut Draft) {
-        for (pattern, place) in std::mem::take(&mut self.unhandled) {
-            let runs = self.host.routes.iter().filter(|route| route.runs());
-            let runs = runs.filter_map(|route| route.text("path").filter(|path| !path.ends_with('/')));
-            let both = runs.filter_map(|path| common(&pattern, path));
-            for path in both.collect::<BTreeSet<_>>() {
-                let what = format!("no program runs {path}, so that it is denied");
-                draft.warn(&place, what, "remove its route if the source may be sent");
-                self.host.routes.retain(|route| route.text("path") != Some(&path));
-                let mut route = Scope::new(place.line);
-                route.set(&place, "path", path);
-                route.set(&place, "return", 403);
-                self.host.routes.insert(0, route);
-            }
         }
     }
 
@@ -990,81 +959,6 @@ impl<'s> Site<'s> {
 /// The route of all paths.
 fn root(host: &Host) -> Option<&Scope> {
     host.routes.iter().find(|route| route.text("path") == Some("/"))
-}
-
-/// Whether what is within a prefix is passed on, too. The target of a rewrite is a path of its own.
-fn passes_on(route: &Scope) -> bool {
-    route.responds() && route.get("rewrite").is_none()
-}
-
-fn is_glob(route: &Scope) -> bool {
-    route.text("path").is_some_and(|path| path.contains(['*', '?']))
-}
-
-/// Whether not every request may have it.
-fn denies(route: &Scope) -> bool {
-    let allows = |rule: &Scope| rule.text("then") == Some("allow");
-    route.protects()
-        && !(route.get("return").is_none() && route.get("auth").is_none() && route.rules.iter().all(allows))
-}
-
-/// Whether a pattern is for a path, or a prefix is for all paths of a pattern.
-fn covers(pattern: &str, path: &str) -> bool {
-    if pattern.ends_with('/') {
-        return path.starts_with(pattern) || format!("{path}/") == pattern;
-    }
-    let path = Pattern::parse(path).ok().filter(|path| matches!(path, Pattern::Exact(_)));
-    let path = path.and_then(|path| path.example());
-    path.zip(Pattern::parse(pattern).ok()).is_some_and(|(path, pattern)| pattern.matches(&path))
-}
-
-/// The paths of a pattern that another one runs, such as `*.php` or `/a/**/*.php`. `None`: there are none.
-fn common(pattern: &str, runs: &str) -> Option<String> {
-    if runs.starts_with(pattern) {
-        return Some(runs.to_owned());
-    }
-    let (begin, end) = (runs.split(['*', '?']).next()?, runs.rsplit(['*', '?']).next()?);
-    let folder = begin.rfind('/').map_or("/", |at| &begin[..=at]);
-    match pattern.ends_with('/') {
-        _ if end.contains('/') => None,
-        true if pattern.starts_with(folder) => regex::within(pattern, &format!("*{end}")),
-        true => None,
-        false => with_end(pattern, end),
-    }
-}
-
-/// Gives a route what another one around it responds with. `rest` is the path below that one; `None`: it is not known.
-/// `None`: it cannot be said.
-fn pass_on(route: &mut Scope, outer: &Scope, rest: Option<&str>) -> Option<()> {
-    let place = &Place::at(outer.line.unwrap_or(1));
-    for name in ["application", "return", "status", "proxy_host", "proxy_headers"] {
-        if let Some(value) = outer.get(name).filter(|_| route.get(name).is_none()) {
-            route.set(place, name, value.clone());
-        }
-    }
-    if let Some(url) = outer.text("proxy") {
-        let (server, path) = proxy::server_and_path(url);
-        let to = match (path, rest) {
-            ("", _) | ("/", None) => server.to_owned(),
-            (path, rest) => format!("{server}{path}{}", rest?),
-        };
-        route.set(place, "proxy", to);
-    }
-    if let Some(to) = outer.text("redirect") {
-        let to = to.replace("${rest}", "$rest");
-        let to = match rest {
-            Some(rest) if route.text("path").is_some_and(|path| path.ends_with('/')) => {
-                to.replace("$rest", &format!("{}${{rest}}", rest.replace('$', "$$")))
-            }
-            Some(rest) => to.replace("$rest", &rest.replace('$', "$$")),
-            None => to.replace("/$rest", "$path"),
-        };
-        if rest.is_none() && to.contains("$rest") {
-            return None;
-        }
-        route.set(place, "redirect", to);
-    }
-    Some(())
 }
 
 fn redirected(host: &mut Host, path: &str, to: String, status: i64, place: &Place) {

@@ -3,6 +3,7 @@
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::tree::{Directive, Place};
+use crate::within::server_and_path;
 
 use super::context::unconverted;
 
@@ -169,12 +170,6 @@ pub fn pass(
         route.set(place, "proxy_host", url.authority);
     }
     Some(())
-}
-
-/// `http://NAME`, and the path behind it.
-pub fn server_and_path(url: &str) -> (&str, &str) {
-    let begin = url.find("://").map_or(0, |at| at + 3);
-    url.split_at(url[begin..].find('/').map_or(url.len(), |at| begin + at))
 }
 
 /// What takes the place of the prefix that `from` becomes, and of `from` alone if that differs. Apache replaces a text

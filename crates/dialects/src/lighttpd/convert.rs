@@ -22,7 +22,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     match disk.read(file) {
         Ok(bytes) => {
             let statements = Reader::new(disk, &folder).read(&bytes, &mut draft);
-            sites(&statements, &mut draft);
+            sites(&statements, disk, &mut draft);
             files(disk, &mut draft);
         }
         Err(error) => draft.findings.unreadable(&error),
@@ -44,7 +44,7 @@ fn unconverted(name: &str) -> String {
     format!("{} cannot be converted", name.trim_end_matches('+').escape_debug())
 }
 
-fn sites(statements: &[Statement], draft: &mut Draft) {
+fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
     let mut host = Host { scope: Scope::new(1), is_default: true, ..Host::default() };
     let find = |name: &str| {
         statements.iter().find_map(|statement| match statement {
@@ -87,14 +87,16 @@ fn sites(statements: &[Statement], draft: &mut Draft) {
     }
     draft.hosts.push(host);
     draft.hosts.extend(hosts);
-    draft.hosts.iter_mut().for_each(exclude);
+    draft.hosts.iter_mut().for_each(|host| exclude(host, disk));
 }
 
 /// What protects comes first, because the first pattern counts. Files that are not sent have a route that says so,
 /// unless one runs them, or is for a folder that is not sent as files.
-fn exclude(host: &mut Host) {
+fn exclude(host: &mut Host, disk: &dyn Disk) {
+    host.add_up(disk, |_, _| false);
     sort::by_key(&mut host.routes, |route| (route.get("return").is_none(), !route.protects()));
     host.share_handlers();
+    host.deny_paths(|_| false);
     deny_before_upstreams(host);
     let unsent = std::mem::take(&mut host.unsent);
     let runs = |route: &Scope| {

@@ -1,0 +1,261 @@
+//! What the routes of a host have of those around them. Other servers add up what all their sections say about a path;
+//! here one route counts, and it has only what it says itself. A host with too many routes is refused, and left as it is.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use site::route::Pattern;
+
+use crate::disk::Disk;
+use crate::document::Value;
+use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_end};
+use crate::regex;
+use crate::tree::Place;
+
+/// Tables whose pairs add up.
+const TABLES: [&str; 3] = ["headers", "users", "cache_control"];
+
+impl Scope {
+    fn path(&self) -> &str {
+        self.text("path").unwrap_or_default()
+    }
+
+    fn place(&self) -> Place {
+        Place::at(self.line.unwrap_or(1))
+    }
+
+    /// Whether not every request may have it.
+    pub fn denies(&self) -> bool {
+        let allows = |rule: &Scope| rule.text("then") == Some("allow");
+        let is_open = self.get("return").is_none() && self.get("auth").is_none();
+        self.protects() && !(is_open && self.rules.iter().all(allows))
+    }
+
+    /// Responds with this status, whatever it did before.
+    pub fn deny(&mut self, status: Value) {
+        WAYS.iter().chain(&HANDLERS).chain(&["root", "alias"]).for_each(|name| self.remove(name));
+        self.set(&self.place(), "return", status);
+    }
+
+    /// Takes what protects another route. Who its users are is not mixed with that of the other.
+    fn add_protection(&mut self, outer: &Scope) {
+        let (_, protection) = outer.clone().split();
+        match self.get("auth") {
+            Some(_) => {
+                self.rules.extend(protection.rules);
+                self.limits.extend(protection.limits);
+            }
+            None => self.inherit(&protection),
+        }
+    }
+
+    /// It leads to another path, whose access counts.
+    fn leads_away(&self) -> bool {
+        self.get("redirect").is_some() || self.get("rewrite").is_some()
+    }
+
+    /// Takes the settings of another route for the same paths and more.
+    pub fn add(&mut self, outer: &Scope) {
+        let (mut others, _) = outer.clone().split();
+        WAYS.iter()
+            .chain(&HANDLERS)
+            .chain(&["path", "status", "root", "alias"])
+            .for_each(|name| others.remove(name));
+        for table in TABLES {
+            for (name, value) in others.pairs(table) {
+                if !self.pairs(table).iter().any(|(own, _)| own.eq_ignore_ascii_case(name)) {
+                    self.pair(&outer.place(), table, name, value.clone());
+                }
+            }
+        }
+        self.inherit(&others);
+        self.add_protection(outer);
+    }
+}
+
+impl Host {
+    /// Denies files that routes run, where the other server has no program for them: their source would be sent.
+    pub fn without_programs(&mut self, patterns: &[(String, Place)], draft: &mut Draft) {
+        for (pattern, place) in patterns {
+            if self.routes.len() > TOO_MANY_ROUTES {
+                return;
+            }
+            let runs = self.routes.iter().filter(|route| route.runs());
+            let runs = runs.filter_map(|route| route.text("path").filter(|path| !path.ends_with('/')));
+            let both: BTreeSet<String> = runs.filter_map(|path| common(pattern, path)).collect();
+            for path in both {
+                let what = format!("no program runs {path}, so that it is denied");
+                draft.warn(place, what, "remove its route if the source may be sent");
+                self.routes.retain(|route| route.text("path") != Some(&path));
+                let mut route = Scope::new(place.line);
+                route.set(place, "path", path);
+                route.set(place, "return", 403);
+                self.routes.insert(0, route);
+            }
+        }
+    }
+
+    /// Without a root of the host, nothing is there where a path or a prefix has neither files nor a response. A glob
+    /// has what the prefix around it has.
+    pub fn respond_without_root(&mut self) {
+        if self.scope.get("root").is_some() {
+            return;
+        }
+        for route in &mut self.routes {
+            let is_glob = route.text("path").is_some_and(|path| path.contains(['*', '?']));
+            let has_files = route.get("root").is_some() || route.get("alias").is_some();
+            if !is_glob && !has_files && !route.responds() {
+                let place = Place::at(route.line.unwrap_or(1));
+                HANDLERS.iter().for_each(|name| route.remove(name));
+                route.set(&place, "return", 404);
+            }
+        }
+    }
+
+    /// A path of its own would precede the globs that deny it. `is_apart`: what they respond with is not for this route.
+    pub fn deny_paths(&mut self, is_apart: impl Fn(&Scope) -> bool) {
+        if self.routes.len() > TOO_MANY_ROUTES {
+            return;
+        }
+        let globs: Vec<Scope> =
+            self.routes.iter().filter(|route| is_glob(route.path()) && route.denies()).cloned().collect();
+        for route in &mut self.routes {
+            let path = route.path().to_owned();
+            if is_glob(&path) || path.ends_with('/') || route.leads_away() || route.get("return").is_some() {
+                continue;
+            }
+            if let Some(glob) = globs.iter().find(|glob| covers(glob.path(), &path)) {
+                route.add_protection(glob);
+                if let Some(status) = glob.get("return").filter(|_| !is_apart(route)) {
+                    route.deny(status.clone());
+                }
+            }
+        }
+    }
+
+    /// Gives prefixes and paths what the prefixes around them have. `is_apart`: two of them have nothing in common.
+    pub fn add_up(&mut self, disk: &dyn Disk, is_apart: impl Fn(&str, &str) -> bool) {
+        if self.routes.len() > TOO_MANY_ROUTES {
+            return;
+        }
+        let mut prefixes: Vec<String> =
+            self.routes.iter().map(|route| route.path().to_owned()).filter(|path| !is_glob(path)).collect();
+        sort::by_key(&mut prefixes, String::len);
+        for path in prefixes {
+            let around = self.routes.iter().filter(|outer| {
+                let folder = outer.path();
+                folder.ends_with('/')
+                    && folder != path
+                    && path.starts_with(folder)
+                    && !is_apart(folder, &path)
+            });
+            let Some(outer) = around.max_by_key(|outer| outer.path().len()).cloned() else { continue };
+            let Some(route) = self.routes.iter_mut().find(|route| route.path() == path) else { continue };
+            let rest = &path[outer.path().len()..];
+            let has_own = route.leads_away() || route.get("return").is_some();
+            if let Some(status) = outer.get("return").filter(|_| !has_own) {
+                route.deny(status.clone());
+                continue;
+            }
+            if path.ends_with('/') {
+                route.add(&outer);
+            }
+            if route.responds() || route.runs() || route.get("root").is_some() || route.get("alias").is_some()
+            {
+                continue;
+            }
+            let place = outer.place();
+            if passes_on(&outer) {
+                // A folder alone ends with a dot.
+                let rest = if path.ends_with("/.") { &rest[..rest.len() - 1] } else { rest };
+                pass_on(route, &outer, Some(rest));
+            } else if path.ends_with('/') {
+                route.inherit(&outer.handler());
+                if let Some(alias) = outer.text("alias") {
+                    let folder = format!("{alias}/{}", rest.trim_end_matches('/'));
+                    match disk.is_folder(Path::new(&folder)) {
+                        true => route.set(&place, "alias", folder),
+                        // The server does not start without a folder that it has to open.
+                        false => route.deny(404.into()),
+                    }
+                } else if let Some(root) = outer.text("root") {
+                    route.set(&place, "root", root);
+                }
+            }
+        }
+    }
+}
+
+fn is_glob(path: &str) -> bool {
+    path.contains(['*', '?'])
+}
+
+/// Whether a pattern is for a path, or a prefix is for all paths of a pattern.
+pub fn covers(pattern: &str, path: &str) -> bool {
+    if pattern.ends_with('/') {
+        return path.starts_with(pattern) || format!("{path}/") == pattern;
+    }
+    let path = Pattern::parse(path).ok().filter(|path| matches!(path, Pattern::Exact(_)));
+    let path = path.and_then(|path| path.example());
+    path.zip(Pattern::parse(pattern).ok()).is_some_and(|(path, pattern)| pattern.matches(&path))
+}
+
+/// The paths of a pattern that another one runs, such as `*.php` or `/a/**/*.php`. `None`: there are none.
+fn common(pattern: &str, runs: &str) -> Option<String> {
+    if runs.starts_with(pattern) {
+        return Some(runs.to_owned());
+    }
+    let (begin, end) = (runs.split(['*', '?']).next()?, runs.rsplit(['*', '?']).next()?);
+    let folder = begin.rfind('/').map_or("/", |at| &begin[..=at]);
+    match pattern.ends_with('/') {
+        _ if end.contains('/') => None,
+        true if pattern.starts_with(folder) => regex::within(pattern, &format!("*{end}")),
+        true => None,
+        false => with_end(pattern, end),
+    }
+}
+
+/// Whether what is within a prefix is passed on, too. The target of a rewrite is a path of its own.
+pub fn passes_on(route: &Scope) -> bool {
+    route.responds() && route.get("rewrite").is_none()
+}
+
+/// Gives a route what another one around it responds with. `rest` is the path below that one; `None`: it is not known.
+/// `None`: it cannot be said.
+pub fn pass_on(route: &mut Scope, outer: &Scope, rest: Option<&str>) -> Option<()> {
+    let place = &Place::at(outer.line.unwrap_or(1));
+    for name in ["application", "return", "status", "proxy_host", "proxy_headers"] {
+        if let Some(value) = outer.get(name).filter(|_| route.get(name).is_none()) {
+            route.set(place, name, value.clone());
+        }
+    }
+    if let Some(url) = outer.text("proxy") {
+        let (server, path) = server_and_path(url);
+        let to = match (path, rest) {
+            ("", _) | ("/", None) => server.to_owned(),
+            (path, rest) => format!("{server}{path}{}", rest?),
+        };
+        route.set(place, "proxy", to);
+    }
+    if let Some(to) = outer.text("redirect") {
+        let to = to.replace("${rest}", "$rest");
+        let to = match rest {
+            Some(rest) if route.text("path").is_some_and(|path| path.ends_with('/')) => {
+                to.replace("$rest", &format!("{}${{rest}}", rest.replace('$', "$$")))
+            }
+            Some(rest) => to.replace("$rest", &rest.replace('$', "$$")),
+            None => to.replace("/$rest", "$path"),
+        };
+        if rest.is_none() && to.contains("$rest") {
+            return None;
+        }
+        route.set(place, "redirect", to);
+    }
+    Some(())
+}
+
+/// `http://NAME`, and the path behind it.
+pub fn server_and_path(url: &str) -> (&str, &str) {
+    let begin = url.find("://").map_or(0, |at| at + 3);
+    url.split_at(url[begin..].find('/').map_or(url.len(), |at| begin + at))
+}
