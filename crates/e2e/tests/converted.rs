@@ -142,7 +142,7 @@ fn converted_configurations_are_served() {
 /// A path, the status, and a part of the content or of `Location`.
 type Expected<'t> = (&'t str, u16, &'t str);
 
-/// What Apache, lighttpd and nginx do with paths that look like others.
+/// What Apache, lighttpd, nginx and Caddy do with paths that look like others.
 #[test]
 fn converted_paths_are_those_of_the_original() {
     let address = upstream(|mut stream, head| {
@@ -158,6 +158,11 @@ fn converted_paths_are_those_of_the_original() {
     let nginx = |text: &str| {
         let text = text.replace("http://UPSTREAM", &address).replace("RUN", run);
         format!("server {{\nlisten 127.0.0.1:0;\nroot HOME/www;\n{text}}}\n")
+    };
+    let hash = USERS.trim().split_once(':').expect("a user").1;
+    let caddy = |text: &str| {
+        let text = text.replace("http://UPSTREAM", &address).replace("HASH", hash);
+        format!("http://:0 {{\nbind 127.0.0.1\n{text}}}\n")
     };
     let rows_of: &[(&str, String, &[Expected])] = &[
         (
@@ -289,6 +294,75 @@ fn converted_paths_are_those_of_the_original() {
             "nginx",
             nginx("location / { location ~ \\.php$ { RUN } }\nlocation /far/ { }\n"),
             &[("/a.php", 502, ""), ("/near/a.php", 502, ""), ("/far/a.php", 200, "source")],
+        ),
+        // What is said about a folder is for what is within, too, whatever else is said about that.
+        (
+            "lighttpd",
+            "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\nauth.backend = \"htpasswd\"\n\
+             auth.backend.htpasswd.userfile = \"HOME/users\"\n\
+             auth.require = ( \"/far\" => ( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" ) )\n\
+             $HTTP[\"url\"] =^ \"/far/a/\" { setenv.add-response-header = ( \"X-A\" => \"b\" ) }\n\
+             $HTTP[\"url\"] =^ \"/own/\" { url.access-deny = ( \"\" ) }\n$HTTP[\"url\"] =^ \"/own/a/\" { dir-listing.activate = \"enable\" }\n\
+             $HTTP[\"url\"] == \"/own/x\" { setenv.add-response-header = ( \"X-A\" => \"b\" ) }\n\
+             alias.url = ( \"/own/b/\" => \"HOME/www/near/\", \"/c/\" => \"HOME/www/near/\" )\n\
+             $HTTP[\"url\"] =^ \"/c/t\" { setenv.add-response-header = ( \"X-A\" => \"b\" ) }\n\
+             url.access-deny = ( \".bak\" )\n$HTTP[\"url\"] == \"/a.bak\" { setenv.add-response-header = ( \"X-A\" => \"b\" ) }\n"
+                .to_owned(),
+            &[
+                ("/far/x", 401, ""),
+                ("/far/a/t.php", 401, ""),
+                ("/own/x", 403, ""),
+                ("/own/a/t.php", 403, ""),
+                ("/own/b/x", 403, ""),
+                ("/c/x", 200, "near"),
+                ("/c/t.php", 200, "source"),
+                ("/a.bak", 403, ""),
+                ("/near/x", 200, "near"),
+            ],
+        ),
+        (
+            "caddy",
+            caddy(
+                "root * HOME/www\nphp_fastcgi unix/HOME/none.sock\nbasic_auth /far/* {\nann HASH\n}\nheader /far/a/* X-A b\n\
+                 handle /far/b/* {\nreverse_proxy http://UPSTREAM\n}\nrespond /own/* 403\nheader /own/x X-A b\nheader /own/a/* X-A b\n\
+                 reverse_proxy /own/b/* http://UPSTREAM\n@bak path *.bak\nrespond @bak 403\nheader /a.bak X-A b\nheader /a* X-A b\n\
+                 handle /near/* {\nfile_server\n}\nhandle /x.php {\nfile_server\n}\nfile_server\n",
+            ),
+            &[
+                ("/t.php", 502, ""),
+                ("/none", 404, ""),
+                ("/far/x", 401, ""),
+                ("/far/a/t.php", 401, ""),
+                ("/far/b/x", 401, ""),
+                ("/own/x", 403, ""),
+                ("/own/a/t.php", 403, ""),
+                ("/own/b/x", 403, ""),
+                ("/a.bak", 403, ""),
+                ("/near/x", 200, "near"),
+                ("/near/t.php", 403, ""),
+                ("/near/none", 404, ""),
+                ("/x.php", 403, ""),
+            ],
+        ),
+        // A proxy has no root. What else is said about its paths leaves them its own.
+        (
+            "caddy",
+            caddy(
+                "reverse_proxy http://UPSTREAM\nbasic_auth /far/* {\nann HASH\n}\nheader /own/* X-A b\nheader /x X-A b\n\
+                 @css path *.css\nheader @css X-A b\nhandle_path /near/* {\nreverse_proxy http://UPSTREAM\n}\nheader /near/a/* X-A b\n\
+                 handle /a/b/* {\nreverse_proxy http://UPSTREAM\n}\nhandle /a/* {\nrespond 403\n}\n",
+            ),
+            &[
+                ("/", 200, "upstream /"),
+                ("/far/x", 401, ""),
+                ("/own/x", 200, "upstream /own/x"),
+                ("/x", 200, "upstream /x"),
+                ("/a.css", 200, "upstream /a.css"),
+                ("/near/x", 200, "upstream /x"),
+                ("/near/a/x", 200, "upstream /a/x"),
+                ("/a/x", 403, ""),
+                ("/a/b/x", 200, "upstream /a/b/x"),
+            ],
         ),
     ];
     let mut rows = Rows::new();

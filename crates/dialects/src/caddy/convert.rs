@@ -1,5 +1,6 @@
 //! What the sites of a Caddyfile become.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use site::config::own_field;
@@ -7,12 +8,18 @@ use site::config::own_field;
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::Value;
-use crate::draft::{Draft, Host, Listen, Scope};
+use crate::draft::{Draft, Host, Listen, Scope, TOO_MANY_ROUTES};
 use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
+use crate::within;
 
 use super::names;
 use super::read::Reader;
+
+/// Of `file_server`.
+const INDEXES: [&str; 2] = ["index.html", "index.txt"];
+/// Of `php_fastcgi`, for paths without a file.
+const SCRIPT_INDEX: &str = "/index.php";
 
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
@@ -25,7 +32,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
             for directive in &tree {
                 match (directive.name.as_str(), &directive.block) {
                     ("", Some(_)) => {}
-                    (name, Some(_)) if !name.starts_with('@') => site(directive, &folder, &mut draft),
+                    (name, Some(_)) if !name.starts_with('@') => site(directive, &folder, disk, &mut draft),
                     _ => draft.error(&directive.place, unconverted(directive), "write it in a site"),
                 }
             }
@@ -37,11 +44,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     }
     draft.top.preset("compress", false, "Caddy compresses nothing without encode.");
     draft.top.preset("precompressed", Vec::<String>::new(), "nor does it look for compressed files.");
-    draft.top.preset(
-        "index",
-        vec!["index.html".to_owned(), "index.txt".to_owned()],
-        "as Caddy's file_server.",
-    );
+    draft.top.preset("index", INDEXES.map(str::to_owned).to_vec(), "as Caddy's file_server.");
     draft.top.preset("symlinks", "follow", "Caddy follows every link. \"beneath\" is safer.");
     draft.top.preset(
         "dotfiles",
@@ -110,7 +113,7 @@ fn networks(text: &str) -> Vec<&str> {
     }
 }
 
-fn site(directive: &Directive, folder: &Path, draft: &mut Draft) {
+fn site(directive: &Directive, folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
     let place = &directive.place;
     let mut host = Host { scope: Scope::new(place.line), ..Host::default() };
     let all = std::iter::once(&directive.name).chain(&directive.arguments);
@@ -122,9 +125,9 @@ fn site(directive: &Directive, folder: &Path, draft: &mut Draft) {
         host.scope.set(place, "acme", true);
         host.scope.set(place, "https_redirect", true);
     }
-    let mut site = Site { matchers: Vec::new(), folder, draft };
+    let mut site = Site { matchers: Vec::new(), blocks: Vec::new(), given: Vec::new(), folder, draft };
     site.block(directive.children(), &Way::default(), &mut host, 0);
-    finish(&mut host);
+    site.finish(&mut host, disk);
     draft.hosts.push(host);
 }
 
@@ -186,6 +189,16 @@ struct Way {
     paths: Vec<String>,
     /// The prefix was removed from the path, by `handle_path`.
     strips: bool,
+    block: Option<usize>,
+}
+
+/// A path of `handle` and the like. What stands outside of it, and would respond, is not for this path.
+struct Block {
+    path: String,
+    place: Place,
+    outer: Option<usize>,
+    /// Scripts are run within.
+    runs: bool,
 }
 
 /// A named matcher.
@@ -198,6 +211,9 @@ struct Matcher {
 
 struct Site<'s> {
     matchers: Vec<Matcher>,
+    blocks: Vec<Block>,
+    /// What directives in front of blocks say about paths, and the block that these stand in.
+    given: Vec<(Option<usize>, Scope)>,
     folder: &'s Path,
     draft: &'s mut Draft,
 }
@@ -369,6 +385,10 @@ impl Site<'_> {
     }
 
     fn directive(&mut self, child: &Directive, way: &Way, host: &mut Host, depth: usize) {
+        if host.routes.len().max(self.blocks.len()).max(self.given.len()) > TOO_MANY_ROUTES {
+            let what = format!("there are more than {TOO_MANY_ROUTES} paths of a site");
+            return self.draft.findings.error(None, what, "make several sites of it");
+        }
         match child.name.as_str() {
             "tls" => return self.tls(child, host),
             "log" => {
@@ -405,15 +425,37 @@ impl Site<'_> {
             "redir" => self.redirect(child, &paths, &arguments, host),
             "rewrite" => self.rewrite(child, &paths, first, host),
             "respond" | "error" | "abort" => self.respond(child, &paths, &arguments, host),
-            "basic_auth" | "basicauth" => self.users(child, &paths, arguments.get(1), host),
-            "header" => self.fields(child, &paths, &arguments, host),
-            "encode" => self.encode(child, &paths, &arguments, host),
-            "request_body" => self.max_body(child, &paths, host),
+            "basic_auth" | "basicauth" | "header" | "encode" | "request_body" => {
+                self.precede(child, &paths, &arguments, host);
+                // Once more, for blocks with other paths.
+                let mut alone = Host::default();
+                self.precede(child, &paths, &arguments, &mut alone);
+                for route in alone.routes {
+                    let path = route.text("path");
+                    let same = |given: &&mut (Option<usize>, Scope)| {
+                        given.0 == way.block && given.1.text("path") == path
+                    };
+                    match self.given.iter_mut().find(same) {
+                        Some((_, given)) => given.add(&route),
+                        None => self.given.push((way.block, route)),
+                    }
+                }
+            }
             _ => self.draft.error(
                 &child.place,
                 unconverted(child),
                 "remove it, or find its like in the manual",
             ),
+        }
+    }
+
+    /// What is done with a request before a block is found for it.
+    fn precede(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
+        match child.name.as_str() {
+            "header" => self.fields(child, paths, arguments, host),
+            "encode" => self.encode(child, paths, arguments, host),
+            "request_body" => self.max_body(child, paths, host),
+            _ => self.users(child, paths, arguments.get(1), host),
         }
     }
 
@@ -432,7 +474,19 @@ impl Site<'_> {
         if strips && !(paths.len() == 1 && paths[0].ends_with('/') && !paths[0].contains('*')) {
             return self.draft.error(&child.place, unconverted(child), "write the path as /folder/*");
         }
-        let inner = Way { paths, strips: strips || way.strips };
+        let runs = child.children().iter().any(runs_scripts);
+        // Without paths of its own, it is for the rest.
+        let is_new = paths != way.paths;
+        let block = if is_new { Some(self.blocks.len()) } else { way.block };
+        for path in paths.iter().filter(|_| is_new) {
+            self.blocks.push(Block {
+                path: path.clone(),
+                place: child.place.clone(),
+                outer: way.block,
+                runs,
+            });
+        }
+        let inner = Way { paths, strips: strips || way.strips, block };
         self.block(child.children(), &inner, host, depth + 1);
     }
 
@@ -499,6 +553,7 @@ impl Site<'_> {
 
     fn respond(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
         let place = &child.place;
+        self.case(place, paths);
         match status(child, arguments) {
             Some(status @ 400..=599) if ![401, 405, 407, 416, 426].contains(&status) => {
                 self.route(paths, place, host, |scope| scope.set(place, "return", status));
@@ -759,7 +814,7 @@ impl Site<'_> {
         keys.set(place, "protocol", "fastcgi");
         let name = self.draft.application("php", keys);
         if paths.is_empty() {
-            host.scope.set(place, "fallback", "/index.php");
+            host.scope.set(place, "fallback", SCRIPT_INDEX);
             host.scope.set(place, "fallback_for", "all");
             host.scope.set(place, "index", vec!["index.php".to_owned()]);
             host.route("*.php", place).set(place, "interpreter", name);
@@ -886,21 +941,83 @@ impl Site<'_> {
             scope.set(place, "fallback_for", "all");
         });
     }
-}
 
-fn finish(host: &mut Host) {
-    // The first pattern counts, and Caddy rejects a request before it runs a script.
-    sort::by_key(&mut host.routes, Scope::runs);
-    host.share_handlers();
-    host.redirect_to_folders(308);
-    let ways = ["proxy", "redirect", "rewrite", "return"];
-    for route in &mut host.routes {
-        if ways.iter().any(|way| route.get(way).is_some()) {
+    fn finish(&mut self, host: &mut Host, disk: &dyn Disk) {
+        self.leave_scripts(host);
+        let paths = host.routes.iter().filter_map(|route| route.text("path"));
+        let blocks: BTreeMap<String, Option<usize>> =
+            paths.map(|path| (path.to_owned(), self.block_of(path))).collect();
+        self.add_given(&blocks, host);
+        host.add_up(disk, |outer, path| blocks.get(outer) != blocks.get(path));
+        // The first pattern counts, and Caddy rejects a request before it runs a script.
+        sort::by_key(&mut host.routes, |route| {
+            match route.text("path").unwrap_or_default().contains(['*', '?']) {
+                true if route.get("return").is_some() => 0,
+                true if route.denies() => 1,
+                true if route.runs() => 3,
+                _ => 2,
+            }
+        });
+        host.share_handlers();
+        let responds =
+            |path: &str| host.routes.iter().any(|route| route.text("path") == Some(path) && route.responds());
+        let apart = self.blocks.iter().filter(|block| !block.runs && !responds(&block.path));
+        let apart: Vec<_> = apart.map(|block| (block.path.clone(), block.place.clone())).collect();
+        host.without_programs(&apart, self.draft);
+        host.deny_paths(|_| false);
+        host.respond_without_root();
+        host.redirect_to_folders(308);
+        for route in host.routes.iter_mut().filter(|route| route.responds()) {
             ["root", "alias", "index", "listing", "fallback", "fallback_for"]
                 .iter()
                 .for_each(|name| route.remove(name));
         }
     }
+
+    /// The innermost block that is for a path.
+    fn block_of(&self, path: &str) -> Option<usize> {
+        let blocks = self.blocks.iter().enumerate().filter(|(_, block)| within::covers(&block.path, path));
+        blocks.max_by_key(|(_, block)| block.path.len()).map(|(at, _)| at)
+    }
+
+    /// A block has neither the scripts of `php_fastcgi` outside of it nor what that does with other paths.
+    fn leave_scripts(&self, host: &mut Host) {
+        let has_index = host.scope.text("fallback") == Some(SCRIPT_INDEX);
+        for block in self.blocks.iter().filter(|block| has_index && !block.runs) {
+            let route = host.route(&block.path, &block.place);
+            if route.get("fallback").is_none() {
+                route.set(&block.place, "fallback", false);
+            }
+            if route.get("index").is_none() {
+                route.set(&block.place, "index", INDEXES.map(str::to_owned).to_vec());
+            }
+        }
+    }
+
+    /// Gives the routes of blocks what precedes the block.
+    fn add_given(&self, blocks: &BTreeMap<String, Option<usize>>, host: &mut Host) {
+        for route in &mut host.routes {
+            let path = route.text("path").unwrap_or_default().to_owned();
+            let mut block = blocks.get(&path).copied().flatten();
+            // Blocks are within blocks.
+            for _ in 0..MAX_DEPTH {
+                let Some(at) = block else { break };
+                block = self.blocks[at].outer;
+                let is_around = |given: &&(Option<usize>, Scope)| {
+                    let outer = given.1.text("path").unwrap_or_default();
+                    given.0 == block && outer != path && within::covers(outer, &path)
+                };
+                self.given.iter().filter(is_around).for_each(|(_, given)| route.add(given));
+            }
+        }
+    }
+}
+
+/// Whether a directive or one within runs scripts.
+fn runs_scripts(directive: &Directive) -> bool {
+    directive.name == "php_fastcgi"
+        || directive.name == "transport" && directive.argument(0) == "fastcgi"
+        || directive.children().iter().any(runs_scripts)
 }
 
 fn balance(option: &Directive) -> Option<String> {
