@@ -569,6 +569,10 @@ fn lighttpd_denies_before_it_runs() {
                 &["path = \"*own.php\"", "return = 403", "path = \"*.php\"", "interpreter = \"fastcgi\""],
             ),
             (
+                "server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => (( \"socket\" => \"/p\" )) )\n$HTTP[\"url\"] =^ \"/a/\" { url.access-deny = ( \".php\" ) }",
+                &["path = \"/a/**/*.php\"", "return = 403", "path = \"*.php\"", "interpreter = \"fastcgi\""],
+            ),
+            (
                 "server.document-root = \"/srv\"\nproxy.server = ( \".x\" => (( \"host\" => \"192.0.2.1\" )) )\n$HTTP[\"url\"] =^ \"/a/\" { url.access-deny = ( \"\" ) }",
                 &["path = \"/a/**/*.x\"", "return = 403", "path = \"*.x\"", "proxy = \"http://http\""],
             ),

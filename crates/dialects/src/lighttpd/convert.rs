@@ -615,7 +615,12 @@ fn deny_endings(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         match (ending.as_str(), paths) {
             ("", []) => deny("/"),
             ("", paths) => paths.iter().for_each(|path| deny(path)),
-            (ending, []) if !ending.contains(['/', '*', '?']) => deny(&format!("*{ending}")),
+            (ending, paths) if !ending.contains(['/', '*', '?']) => {
+                match within(paths, &format!("*{ending}")) {
+                    Some(patterns) => patterns.iter().for_each(|pattern| deny(pattern)),
+                    None => draft.error(place, unconverted(name), "see [[rule]]"),
+                }
+            }
             _ => draft.error(place, unconverted(name), "see [[rule]]"),
         }
     }
