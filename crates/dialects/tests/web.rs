@@ -1189,6 +1189,14 @@ fn apache_aliases_have_folders_and_files() {
             conversion.text
         );
     }
+    // A front controller is one of its folder.
+    check(
+        Web::Apache,
+        &[(
+            "DocumentRoot /srv\nAlias /x /other\n<Directory /srv>\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]\n</Directory>",
+            &["fallback = \"/index.php\"", "path = \"/x/\"", "fallback = false"],
+        )],
+    );
     for text in ["DocumentRoot /srv\nAlias /x /web/f.txt", "DocumentRoot /srv\nScriptAlias /x /lib/prog/"] {
         let conversion = converted(Web::Apache, "/etc/x/conf", &files(text));
         assert!(conversion.is_refused(), "{}", conversion.text);

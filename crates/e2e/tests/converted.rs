@@ -222,9 +222,12 @@ fn converted_paths_are_those_of_the_original() {
             apache(
                 "AddHandler cgi-script .sh\n<Directory HOME/www>\nOptions ExecCGI\n</Directory>\n\
                  <Directory HOME/www/own>\n<FilesMatch \"\\.(php|phar)$\">\nSetHandler none\n</FilesMatch>\n</Directory>\n\
-                 <Location /near>\nSetHandler None\n</Location>\n",
+                 <Location /near>\nSetHandler None\n</Location>\n\
+                 <LocationMatch \"^/far/\">\nRequire all denied\n</LocationMatch>\n<Location /far/a>\nHeader set A b\n</Location>\n",
             ),
             &[
+                ("/far/x", 403, ""),
+                ("/far/a/t.php", 403, ""),
                 ("/t.sh", 200, "GATEWAY_INTERFACE"),
                 ("/near/t.sh", 403, ""),
                 ("/near/t.php", 403, ""),

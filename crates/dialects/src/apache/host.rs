@@ -188,7 +188,12 @@ impl<'s> Site<'s> {
 
     fn patterns(&mut self, patterns: Vec<String>, section: &Directive, reading: &Reading, draft: &mut Draft) {
         let context = Context::read(section.children(), &section.place, reading, draft);
-        self.locations.push((Paths::Patterns(patterns), context, section.place.clone()));
+        let is_prefix = |pattern: &String| pattern.ends_with('/') && !pattern.contains(['*', '?']);
+        let (prefixes, patterns): (Vec<String>, Vec<String>) = patterns.into_iter().partition(is_prefix);
+        let prefixes = prefixes.iter().map(|prefix| Paths::Prefix(paths::folder(prefix).to_owned()));
+        for paths in prefixes.chain(Some(Paths::Patterns(patterns))) {
+            self.locations.push((paths, context.clone(), section.place.clone()));
+        }
     }
 
     /// A section whose paths are not known. What it denies is denied everywhere.
@@ -434,9 +439,19 @@ impl<'s> Site<'s> {
         }
         self.singles(draft);
         self.server.rewrites.clone().apply(None, &mut self.host, draft);
+        let is_everywhere = self.host.scope.get("fallback").is_some();
         for (folder, context) in std::mem::take(&mut self.folders) {
             for url in self.urls(&folder) {
                 context.rewrites.apply(Some(&url), &mut self.host, draft);
+            }
+        }
+        if !is_everywhere && self.host.scope.get("fallback").is_some() {
+            // That of a folder is not for aliases.
+            for tree in self.trees.iter().filter(|tree| tree.url != "/") {
+                let route = self.host.route(&tree.url, &tree.place);
+                if !route.responds() && route.get("fallback").is_none() {
+                    route.set(&tree.place, "fallback", false);
+                }
             }
         }
         self.pass_within(&own);
