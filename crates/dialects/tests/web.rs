@@ -340,6 +340,10 @@ fn converts_caddy() {
                 ],
             ),
             (
+                ":80 {\n root * /srv\n @hidden path */.git/* */.env */.ht*\n respond @hidden 404\n file_server\n}",
+                &["path = \"/**/.git/**\"", "return = 404", "path = \"/**/.env\"", "path = \"/**/.ht**\""],
+            ),
+            (
                 "{\n email a@example.org\n debug\n}\na.org {\n tls cert.pem key.pem\n root * /srv\n try_files {path} /index.html\n file_server\n log {\n output file /var/log/a.log\n }\n}",
                 &[
                     "[certificates]",

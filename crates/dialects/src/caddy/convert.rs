@@ -250,6 +250,11 @@ fn pattern(text: &str) -> Option<String> {
         _ if text.starts_with('/') && text.ends_with('*') => Some(format!("{text}*")),
         _ if text.starts_with('/') && !text.contains(['*', '?']) => Some(regex::alone(text)),
         _ if text.starts_with("*.") && !text.contains('/') => Some(text.to_owned()),
+        // The end of a path, or a part of it.
+        _ if text.starts_with("*/") && !text[1..].trim_end_matches('*').contains(['*', '?']) => {
+            let more = if text.ends_with('*') { "*" } else { "" };
+            Some(format!("/**{}{more}", &text[1..])).filter(|text| !text.ends_with('/'))
+        }
         _ => None,
     }
 }
