@@ -912,7 +912,7 @@ fn converts_apache() {
             (
                 "Listen 80\n<Proxy balancer://app>\nBalancerMember http://10.0.0.1:80 loadfactor=2\nBalancerMember http://10.0.0.2:80\n\
                  ProxySet lbmethod=bybusyness\n</Proxy>\n<VirtualHost *:80>\nDocumentRoot /srv\nProxyPreserveHost On\nRequestHeader set X-IP %{REMOTE_ADDR}s\n\
-                 ProxyPass /static !\nProxyPass / balancer://app/\nProxyPassReverse / balancer://app/\nProxyPass /one http://10.0.0.3:81/ timeout=9\n</VirtualHost>\n",
+                 ProxyPass /static !\nProxyPass /one http://10.0.0.3:81/ timeout=9\nProxyPass / balancer://app/\nProxyPassReverse / balancer://app/\n</VirtualHost>\n",
                 &[
                     "balance = \"least\"",
                     "weights = [20, 10]",
@@ -920,10 +920,10 @@ fn converts_apache() {
                     "address = [\"10.0.0.3:81\"]",
                     "first_byte = \"9s\"",
                     "path = \"/static/\"",
-                    "path = \"/\"",
-                    "proxy = \"http://app/\"",
                     "path = \"/one/\"",
                     "proxy = \"http://http/\"",
+                    "path = \"/\"",
+                    "proxy = \"http://app/\"",
                     "proxy_headers = { X-IP = false }",
                 ],
             ),
@@ -1167,6 +1167,11 @@ fn apache_replaces_the_path_of_a_proxy() {
             ),
         ],
     );
+    // The first one that matches counts.
+    let hidden = "DocumentRoot /srv\nProxyPass /a http://192.0.2.1:81/\nProxyPass /a/own !\nProxyPass /a/b/ http://192.0.2.1:82/";
+    lacks(Web::Apache, &[(hidden, &["path = \"/a/own/\"", "path = \"/a/b/\""])]);
+    let seen = "DocumentRoot /srv\nProxyPass /a/own !\nProxyPass /a http://192.0.2.1:81/\nProxyPass /ab http://192.0.2.1:82/";
+    check(Web::Apache, &[(seen, &["path = \"/a/own/\"", "path = \"/a/\"", "path = \"/ab/\""])]);
     refuse(
         Web::Apache,
         &[

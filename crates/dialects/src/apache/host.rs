@@ -61,6 +61,8 @@ pub struct Site<'s> {
     locations: Vec<(Paths, Context, Place)>,
     /// Their paths, and the directives: they are no files.
     passes: Vec<(String, Directive)>,
+    /// Their paths outside of locations.
+    passed: Vec<String>,
     /// Prefixes of redirects, which precede folders.
     redirects: Vec<String>,
     /// Paths of single files.
@@ -84,6 +86,7 @@ impl<'s> Site<'s> {
             folders: Vec::new(),
             locations: Vec::new(),
             passes: Vec::new(),
+            passed: Vec::new(),
             redirects: Vec::new(),
             singles: Vec::new(),
             programs: Vec::new(),
@@ -153,7 +156,16 @@ impl<'s> Site<'s> {
                     _ => self.unknown(directive, &reading, draft),
                 }
             }
-            "proxypass" | "proxypassmatch" => self.passes.push((String::new(), directive.clone())),
+            // The first one that matches counts.
+            "proxypass" | "proxypassmatch" if self.is_hidden(directive) => {
+                draft.warn(place, unconverted(directive), "an earlier ProxyPass is for these paths");
+            }
+            "proxypass" | "proxypassmatch" => {
+                if directive.name == "proxypass" {
+                    self.passed.push(first.to_owned());
+                }
+                self.passes.push((String::new(), directive.clone()));
+            }
             "proxypreservehost" => self.preserves_host = first.eq_ignore_ascii_case("on"),
             "proxyrequests" if first.eq_ignore_ascii_case("off") => {}
             "proxy" | "proxymatch" => self.proxy_section(directive, draft),
@@ -170,6 +182,14 @@ impl<'s> Site<'s> {
             _ => return self.server.add(directive, &reading, draft),
         }
         true
+    }
+
+    /// Whether an earlier `ProxyPass` has the paths of this one.
+    fn is_hidden(&self, pass: &Directive) -> bool {
+        let path = if pass.name == "proxypass" { pass.argument(0) } else { "/" };
+        self.passed.iter().any(|earlier| {
+            paths::prefix(path).starts_with(&paths::prefix(earlier)) && path.len() >= earlier.len()
+        })
     }
 
     /// `<Proxy "*">`: whose requests may pass.
