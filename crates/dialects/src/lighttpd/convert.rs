@@ -7,9 +7,10 @@ use site::config::own_field;
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::Value;
-use crate::draft::{Draft, Host, Listen, Scope, TOO_MANY_ROUTES};
+use crate::draft::{Draft, Host, Listen, Scope, TOO_MANY_ROUTES, with_end};
 use crate::regex;
 use crate::tree::Place;
+use crate::within::covers;
 use crate::words;
 
 use super::names::{KNOWN, NEEDLESS};
@@ -98,6 +99,9 @@ fn exclude(host: &mut Host, disk: &dyn Disk) {
     host.share_handlers();
     host.deny_paths(|_| false);
     deny_before_upstreams(host);
+    for route in host.routes.iter_mut().filter(|route| route.responds()) {
+        ["root", "alias"].iter().for_each(|name| route.remove(name));
+    }
     let unsent = std::mem::take(&mut host.unsent);
     let runs = |route: &Scope| {
         let is_sent = route.get("interpreter").is_none() && route.get("cgi").is_none() && !route.responds();
@@ -376,14 +380,21 @@ fn begun(text: &str) -> Vec<String> {
     if matches!(text, "" | "/") { vec!["/".to_owned()] } else { beginnings(text) }
 }
 
-/// The paths of a pattern, for a block or everywhere. `None`: patterns cannot say it.
-fn within(paths: &[String], pattern: &str) -> Option<Vec<String>> {
+/// The paths with an ending, for a block or everywhere. `None`: patterns cannot say it.
+fn within(paths: &[String], ending: &str) -> Option<Vec<String>> {
+    let pattern = format!("*{ending}");
     if paths.is_empty() {
-        return Some(vec![pattern.to_owned()]);
+        return Some(vec![pattern]);
     }
-    let folders = paths.iter().filter(|path| path.ends_with('/'));
-    let all: Option<Vec<String>> = folders.map(|path| regex::within(path, pattern)).collect();
-    all.filter(|all| !all.is_empty())
+    let mut all = Vec::new();
+    for path in paths {
+        match path.ends_with('/') {
+            true => all.push(regex::within(path, &pattern)?),
+            false if path.trim_end_matches("?*/**").contains('?') => return None,
+            false => all.extend(with_end(path, ending)),
+        }
+    }
+    (!all.is_empty()).then_some(all)
 }
 
 fn number(value: &Datum) -> i64 {
@@ -468,7 +479,7 @@ fn apply_setting(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         "ssl.ca-file" | "ssl.cipher-list" | "ssl.openssl.ssl-conf-cmd" | "ssl.honor-cipher-order" => {
             draft.note(place, format!("{name} has no effect"), "see [tls]");
         }
-        "alias.url" => aliases(setting, host),
+        "alias.url" => aliases(setting, host, draft),
         "setenv.add-response-header" | "setenv.set-response-header" => response_fields(setting, host, draft),
         "setenv.add-environment" | "setenv.set-environment" => setting.set_pairs(host, "env"),
         "expire.url" => expiry(setting, host, draft),
@@ -615,12 +626,10 @@ fn deny_endings(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         match (ending.as_str(), paths) {
             ("", []) => deny("/"),
             ("", paths) => paths.iter().for_each(|path| deny(path)),
-            (ending, paths) if !ending.contains(['/', '*', '?']) => {
-                match within(paths, &format!("*{ending}")) {
-                    Some(patterns) => patterns.iter().for_each(|pattern| deny(pattern)),
-                    None => draft.error(place, unconverted(name), "see [[rule]]"),
-                }
-            }
+            (ending, paths) if !ending.contains(['/', '*', '?']) => match within(paths, ending) {
+                Some(patterns) => patterns.iter().for_each(|pattern| deny(pattern)),
+                None => draft.error(place, unconverted(name), "see [[rule]]"),
+            },
             _ => draft.error(place, unconverted(name), "see [[rule]]"),
         }
     }
@@ -628,7 +637,7 @@ fn deny_endings(setting: &Setting, host: &mut Host, draft: &mut Draft) {
 
 fn exclude_endings(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     for ending in setting.value.texts() {
-        match within(setting.paths, &format!("*{ending}")) {
+        match within(setting.paths, &ending) {
             Some(patterns) => {
                 host.unsent.extend(patterns.into_iter().map(|pattern| (pattern, setting.place.clone())))
             }
@@ -637,10 +646,23 @@ fn exclude_endings(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     }
 }
 
-fn aliases(setting: &Setting, host: &mut Host) {
-    for (from, to) in setting.value.pairs() {
-        let route = host.route(&format!("{}/", from.trim_end_matches('/')), setting.place);
-        route.set(setting.place, "alias", to.text().trim_end_matches('/'));
+fn aliases(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { value, place, paths, .. } = *setting;
+    let is_within = |path: &str| paths.is_empty() || paths.iter().any(|outer| covers(outer, path));
+    // The aliases of a block take the place of others.
+    for route in host.routes.iter_mut().filter(|_| !paths.is_empty()) {
+        if route.text("path").is_some_and(is_within) {
+            route.remove("alias");
+        }
+    }
+    for (from, to) in value.pairs() {
+        let path = format!("{}/", from.trim_end_matches('/'));
+        if is_within(&path) {
+            host.route(&path, place).set(place, "alias", to.text().trim_end_matches('/'));
+        } else {
+            let what = unconverted(&format!("alias.url \"{from}\""));
+            draft.error(place, what, "write it outside of the condition");
+        }
     }
 }
 
@@ -675,7 +697,7 @@ fn scripts(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     for (ending, program) in value.pairs() {
         let patterns = match ending {
             "" => Some(paths.to_vec()),
-            ending => within(paths, &format!("*{ending}")),
+            ending => within(paths, ending),
         };
         let Some(patterns) = patterns else {
             draft.error(place, unconverted(name), "write the folders whose files are scripts");
@@ -910,7 +932,7 @@ fn upstreams(
             "" | "/" if paths.is_empty() => vec!["/".to_owned()],
             "" | "/" => paths.to_vec(),
             key if key.starts_with('/') => prefixes(key),
-            key => match within(paths, &format!("*{key}")) {
+            key => match within(paths, key) {
                 Some(patterns) => patterns,
                 None => {
                     let what = format!("{protocol}.server \"{}\" cannot be converted", key.escape_debug());
@@ -921,7 +943,8 @@ fn upstreams(
         };
         for pattern in patterns {
             let route = host.route(&pattern, place);
-            match (protocol, pattern.contains('*')) {
+            let has_ending = !key.is_empty() && !key.starts_with('/');
+            match (protocol, has_ending || pattern.contains('*')) {
                 ("http", _) => route.set(place, "proxy", format!("http://{name}")),
                 (_, true) => route.set(place, "interpreter", name.as_str()),
                 (_, false) => route.set(place, "application", name.as_str()),
