@@ -615,6 +615,20 @@ fn files_of_the_configuration_are_not_written() {
 }
 
 #[test]
+fn programs_of_the_configuration_are_not_written() {
+    let site = Site::new().script("team/php", "#!/bin/sh\n").script("team/dns", "#!/bin/sh\n").folder("x");
+    let team = site.root().join("team").display().to_string();
+    let config = format!(
+        "[[route]]\npath = \"/team/\"\nalias = \"www/team\"\n{OPEN}\
+         [[route]]\npath = \"/x/\"\nalias = \"www/x\"\ninterpreter = \"{team}/php\"\n\
+         [certificates]\ndns_command = \"{team}/dns\"\n"
+    );
+    let server = site.config(&config).start();
+    let row = |path, status| ("PUT", path, "", "#!/bin/sh\nid\n", status);
+    check(&server, &[row("/team/php", 403), row("/team/dns", 403), row("/team/a", 201)]);
+}
+
+#[test]
 fn files_of_the_configuration_are_not_written_by_a_linked_root() {
     let config = "dotfiles = \"allow\"\npid_file = \"www/d/pid\"\n[[route]]\npath = \"/team/\"\nalias = \"www/link\"\n\
                   publish = \"webdav\"\npublish_sync = false\nauth = \"basic\"\nuser_files = \"www/d/users\"\n";

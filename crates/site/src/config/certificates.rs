@@ -86,7 +86,7 @@ fn dns_command(section: &Section) -> Vec<String> {
             let what = format!("\"{}\" is not the whole path of a program", program.value.escape_debug());
             section.errors.add(program.place, what, "write it from the root, such as \"/usr/local/bin/dns\"");
         }
-        Some(_) => {}
+        Some(program) => section.errors.mark("dns_command", program.value, program.place),
     }
     if given.len() > MAX_ARGUMENTS || given.iter().any(|given| given.value.contains('\0')) {
         section.reject("dns_command", place, "has too many arguments, or a NUL in one of them");

@@ -37,13 +37,16 @@ const KEYS: [&str; 11] = [
 ];
 /// Keys whose values are files that may be read, and are never written by clients: a client that replaced one could act
 /// as the server, or as its upstreams.
-const NEVER_WRITTEN: [&str; 11] = [
+const NEVER_WRITTEN: [&str; 14] = [
     "certificate",
     "tls_certificate",
     "tls_ca",
     "ca",
     "client_ca",
+    "client_crl",
     "command",
+    "interpreter",
+    "dns_command",
     "listing_program",
     "access",
     "access_log",
@@ -248,4 +251,21 @@ fn normalized(path: &Path) -> PathBuf {
         }
     }
     normalized
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::keys::{Kind, Scope, described};
+
+    #[test]
+    fn hidden_files_are_values_of_keys_that_exist() {
+        let keys = Scope::ALL.into_iter().flat_map(described);
+        let names: HashSet<&str> =
+            keys.filter(|key| !matches!(key.kind, Kind::Choice(_))).map(|key| key.name).collect();
+        let marks = [READ, STORED];
+        for key in KEYS.iter().chain(&NEVER_WRITTEN).filter(|key| !marks.contains(key)) {
+            assert!(names.contains(key), "{key}");
+        }
+    }
 }
