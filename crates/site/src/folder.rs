@@ -164,6 +164,23 @@ impl HostFolder {
         path.starts_with(&root).then_some(root)
     }
 
+    /// Whether the folders of some names may be beneath `path`.
+    pub fn may_be_beneath(&self, path: &Path) -> bool {
+        if self.base.starts_with(path) {
+            return true;
+        }
+        let Ok(rest) = path.strip_prefix(&self.base) else { return false };
+        let mut rest = rest.components();
+        for segment in &self.named {
+            let Some(component) = rest.next() else { return true };
+            let is_literal = segment.iter().all(|part| matches!(part, Part::Literal(_)));
+            if is_literal && *component.as_os_str() != *literals(segment) {
+                return false;
+            }
+        }
+        Path::new(self.tail.as_str()).starts_with(rest.as_path())
+    }
+
     /// The path of a name's own folder beneath `base`, without `tail`.
     pub fn of(&self, name: &FolderName<'_>) -> Option<SafePath<'static>> {
         let mut path = String::new();

@@ -195,12 +195,17 @@ impl Route {
     /// The folder, or the file, that the paths of the route lead to. `None`: it serves no files.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         let Action::Files { root, strip } = &self.action else { return None };
+        Some(self.folder_in(root, *strip))
+    }
+
+    /// As [`Route::folder`], in a root. `strip`: the segments of the path that are not in it.
+    pub(crate) fn folder_in(&self, root: &Path, strip: usize) -> PathBuf {
         let path = match self.base() {
             Pattern::Prefix(path) | Pattern::Exact(path) => path.as_str(),
             Pattern::Glob(_) => "",
         };
-        let segments = path.split('/').filter(|segment| !segment.is_empty()).skip(*strip);
-        Some(segments.fold(root.clone(), |folder, segment| folder.join(segment)))
+        let segments = path.split('/').filter(|segment| !segment.is_empty()).skip(strip);
+        segments.fold(root.to_owned(), |folder, segment| folder.join(segment))
     }
 }
 

@@ -1,13 +1,14 @@
 //! Reads how a route is published, and rejects what would let any client write, or run what clients have written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Source;
 use super::error::{Errors, Place};
 use super::section::Section;
+use crate::folder::HostFolder;
 use crate::host::Hosts;
-use crate::model::{Action, Route};
+use crate::model::{Action, NamedRoot, Route};
 use crate::publishing::{DeepListing, MissingFolders, Mode, Publishers, Publishing, Sync};
 use crate::route::Pattern;
 
@@ -144,7 +145,9 @@ pub fn check(hosts: &Hosts, source: &dyn Source, errors: &Errors, top: &Place) {
         let overlaps = |(of, other, at): &&(usize, &Route, PathBuf)| {
             at.starts_with(&folder) || (folder.starts_with(at) && !is_apart(*of, other))
         };
-        if let Some((_, runner, _)) = scripts.iter().find(overlaps) {
+        let by_name = || named_scripts(hosts, &folder, source);
+        let runner = scripts.iter().find(overlaps).map(|(_, runner, _)| *runner);
+        if let Some(runner) = runner.or_else(by_name) {
             let what = format!(
                 "files that clients publish in {} could run as scripts, by the route {}",
                 route.name(),
@@ -157,4 +160,23 @@ pub fn check(hosts: &Hosts, source: &dyn Source, errors: &Errors, top: &Place) {
             );
         }
     }
+}
+
+/// A route with scripts in the folders of names that has some in `published`, or beneath it.
+fn named_scripts<'h>(hosts: &'h Hosts, published: &Path, source: &dyn Source) -> Option<&'h Route> {
+    hosts.iter().find_map(|host| {
+        let mut folder = HostFolder::clone(host.folder.as_ref()?);
+        folder.paths_mut().for_each(|path| *path = source.resolve(path));
+        let has_some = |route: &&Route| {
+            let runs = route.script.is_some() && route.action == Action::NamedFiles(NamedRoot::OfHost);
+            runs && match folder.root_of(published) {
+                None => folder.may_be_beneath(published),
+                Some(root) => {
+                    let scripts = route.folder_in(&root, 0);
+                    scripts.starts_with(published) || published.starts_with(scripts)
+                }
+            }
+        };
+        host.routes.iter().find(has_some)
+    })
 }

@@ -2303,6 +2303,23 @@ fn rejects_publishing_where_scripts_run() {
         "/up/",
         "/x/",
     );
+    let names = |alias: &str, scripts: &str| {
+        format!(
+            "{up}alias = \"{alias}\"\n[[host]]\nnames = \"*.example\"\nroot = \"/srv/n/$host/htdocs\"\n\
+             [[host.route]]\npath = \"{scripts}\"\ncgi = true"
+        )
+    };
+    for alias in ["/srv/n/a.example/htdocs/up", "/srv/n/a.example", "/srv"] {
+        check(&names(alias, "**.cgi"), "6", "/up/", "**.cgi");
+    }
+    check(&names("/srv/n/a.example/htdocs/cgi-bin/up", "/cgi-bin/"), "6", "/up/", "/cgi-bin/");
+    for text in [
+        names("/srv/n/a.example/other", "**.cgi"),
+        names("/srv/o", "**.cgi"),
+        names("/srv/n/a.example/htdocs/up", "/cgi-bin/"),
+    ] {
+        site(&format!("publish_anonymous = true\n{text}"));
+    }
     check_after(
         "publish_anonymous = true\nincludes = true\n[[route]]\npath = \"/up/\"\npublish = \"files\"",
         &[
