@@ -724,3 +724,17 @@ fn boa_lists_folders_by_its_program_or_its_cache() {
     let server = serve_with("");
     assert_eq!(server.get("/sub/").status, 403);
 }
+
+#[test]
+fn files_of_a_configuration_are_never_served() {
+    let text = "user root;\nevents {}\nhttp {\ninclude conf.d/*.conf;\n}\n";
+    let own = "server { listen 127.0.0.1:0; root HOME/www; }\n";
+    let site = site();
+    let own = own.replace("HOME", &site.home().display().to_string());
+    let site = site.file("conf.d/own.conf", own);
+    let server = serve(site, "www/nginx.conf", text, &["-c", "www/nginx.conf", "--dialect", "nginx"]);
+    let mut rows = Rows::new();
+    for (path, expected) in [("/nginx.conf", "404"), ("/conf.d/own.conf", "404"), ("/plain", "200 plain")] {
+        rows.check(path, answer(&server, path).as_str(), expected);
+    }
+}

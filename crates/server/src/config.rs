@@ -1,6 +1,7 @@
 //! Reads the files of a configuration for `site::config`, and those of other servers for `dialects`, which do no I/O
 //! themselves.
 
+use std::cell::RefCell;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -41,7 +42,8 @@ pub fn read_source(source: &SiteSource) -> Result<Configuration, Vec<ConfigError
 
 /// Reads the configuration of another server. Errors and warnings have the lines of its file.
 fn read_foreign(input: &Input) -> Result<Configuration, Vec<ConfigError>> {
-    let conversion = convert(input);
+    let disk = RecordingDisk::default();
+    let conversion = dialects::convert(input, &disk);
     let (errors, warnings): (Vec<&Finding>, Vec<&Finding>) =
         conversion.findings.iter().partition(|finding| finding.severity == Severity::Error);
     let of_finding = |finding: &Finding| ConfigError {
@@ -65,6 +67,10 @@ fn read_foreign(input: &Input) -> Result<Configuration, Vec<ConfigError>> {
     // Other servers ignore the account if another user than root starts them.
     if !geteuid().is_root() {
         (configuration.site.user, configuration.site.group) = (None, None);
+    }
+    for file in disk.read.into_inner() {
+        let place = Place { file: conversion.file.as_path().into(), line: None };
+        configuration.places.mark("include", file, place);
     }
     finished(&conversion.file, configuration)
 }
@@ -240,6 +246,44 @@ impl dialects::Disk for Disk {
 
     fn is_file(&self, path: &Path) -> bool {
         path.is_file()
+    }
+}
+
+/// The disk, and which files of it were read: those of a configuration are never served.
+#[derive(Default)]
+struct RecordingDisk {
+    read: RefCell<Vec<PathBuf>>,
+}
+
+impl dialects::Disk for RecordingDisk {
+    fn absolute(&self, path: &Path) -> PathBuf {
+        Disk.absolute(path)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let bytes = dialects::Disk::read(&Disk, path)?;
+        self.read.borrow_mut().push(path.to_owned());
+        Ok(bytes)
+    }
+
+    fn folders(&self, path: &Path) -> Vec<String> {
+        Disk.folders(path)
+    }
+
+    fn names(&self, path: &Path) -> Vec<String> {
+        Disk.names(path)
+    }
+
+    fn is_folder(&self, path: &Path) -> bool {
+        Disk.is_folder(path)
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        Disk.is_file(path)
+    }
+
+    fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        dialects::Disk::expand(&Disk, pattern)
     }
 }
 
