@@ -141,6 +141,27 @@ fn frees_spool_space_however_a_request_ends() {
     wait_for_space(&server);
 }
 
+/// The end of the input may arrive before anything of the body is read.
+#[test]
+fn responds_to_a_client_that_closes_its_side_behind_a_chunked_body() {
+    let server = start();
+    for target in ["/a.cgi", "/app/variables"] {
+        for length in [KIB, 20 * KIB] {
+            let mut client = server.connect();
+            client.send(whole(target, length));
+            client.half_close();
+            assert_eq!(client.read_response().status, 200, "{target} {length}");
+        }
+        let mut client = server.connect();
+        client.send(begun(target, KIB));
+        client.half_close();
+        // RFC 9112 §8: an error, or no response.
+        assert!(
+            client.try_read_response().is_ok_and(|response| response.status == 400) || client.is_closed()
+        );
+    }
+}
+
 #[test]
 fn check_prints_the_disk_space_that_bodies_may_use() {
     let check = |config: &str| {

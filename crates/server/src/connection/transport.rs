@@ -252,14 +252,20 @@ impl Transport {
     }
 
     /// Waits until the response is not wanted any more: the client has closed, or is too slow, or is evicted. Reads
-    /// input meanwhile, up to a limit. A client that has closed only its side still gets a response that is soon made.
+    /// input meanwhile, up to a limit. A client that has closed only its side still gets a response that is soon made,
+    /// if what is buffered may have the rest of its request.
     pub async fn watch(&self) -> Interruption {
         match poll_fn(|cx| self.poll_watch(cx)).await {
-            Interruption::EndOfInput if self.is_body_read() => {
+            Interruption::EndOfInput if self.is_body_read() || !self.buffered.borrow().is_empty() => {
                 let mut timer = pin!(tokio::time::sleep(HALF_CLOSED));
-                poll_fn(|cx| match self.entry.state.poll_disconnected(cx.waker()) {
-                    Poll::Ready(()) => Poll::Ready(Interruption::Disconnected),
-                    Poll::Pending => timer.as_mut().poll(cx).map(|()| Interruption::Failed),
+                poll_fn(|cx| {
+                    if let Some(broken) = self.broken.take() {
+                        return Poll::Ready(broken);
+                    }
+                    match self.entry.state.poll_disconnected(cx.waker()) {
+                        Poll::Ready(()) => Poll::Ready(Interruption::Disconnected),
+                        Poll::Pending => timer.as_mut().poll(cx).map(|()| Interruption::Failed),
+                    }
                 })
                 .await
             }
@@ -375,8 +381,9 @@ impl Transport {
 
     /// The next bytes of the body, as `ReadBody::poll_read`.
     fn poll_content(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {
-        let broken = |broken| {
-            self.broken.set(Some(broken));
+        let broken = |by| {
+            // What has no end is no request.
+            self.broken.set(Some(if by == Interruption::EndOfInput { Interruption::Failed } else { by }));
             BodyError::Broken
         };
         // Bounded by the runtime's budget, which every read uses up.
