@@ -10,7 +10,7 @@ use std::thread;
 
 use e2e::http2::{PREFACE, append, flag, frame};
 use e2e::upstream::{read_head, read_headers};
-use e2e::{Rows, Server, Site};
+use e2e::{Rows, Server, Site, TIMEOUT};
 use rustix::net::sockopt::set_socket_linger;
 use taipan_h2::hpack::{Indexing, write_field};
 
@@ -247,6 +247,34 @@ fn a_response_without_a_length_whose_connection_is_reset_is_never_a_whole_one() 
         let request = format!("GET /{at} HTTP/1.1\r\nHost: a\r\n\r\n");
         rows.check(format!("request {at}"), server.connect().send(request).outcome().as_str(), "cut");
     }
+}
+
+/// A client that leaves within its body, behind the head of the response, is no failure of the endpoint.
+#[test]
+fn an_endpoint_is_not_blamed_for_a_request_that_breaks_off_within_its_response() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("it listens");
+            read_head(&mut stream).expect("a request");
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nearly").expect("it reads");
+            _ = io::copy(&mut stream, &mut io::sink());
+        }
+    });
+    let config = format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n");
+    let server = Site::new().config(&config).start();
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+    let mut received = Vec::new();
+    while !received.ends_with(b"early") {
+        received.extend(client.read_some().expect("the beginning of the response"));
+    }
+    client.half_close();
+    assert!(client.is_closed());
+    server.wait_for_line("warn: 127.0.0.1 \"POST /\": the body of the request has broken off", TIMEOUT);
+    assert!(!server.stderr().contains("error:"), "{}", server.stderr());
+    assert_eq!(server.count("scripts_failed"), 0);
 }
 
 #[test]

@@ -318,8 +318,7 @@ impl Output {
     pub async fn next_chunk(&mut self, services: &Services) -> Result<(), EndReason> {
         let Some(response) = &mut self.response else { return Ok(()) };
         let Some(stream) = response.body.stream() else { return Ok(()) };
-        let why = stream.abort_reason();
-        let chunk = stream.next(services).await.map_err(|_| why)?;
+        let Ok(chunk) = stream.next(services).await else { return Err(stream.abort_reason()) };
         // The head has been sent; what is left of the response is its stream.
         (response.start, response.end) = (0, 0);
         self.out.clear();

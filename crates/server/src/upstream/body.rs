@@ -58,6 +58,7 @@ impl BodyStream for UpstreamBody {
 
     fn abort_reason(&self) -> EndReason {
         match self.exchange.kind {
+            _ if self.exchange.lacks_body() => EndReason::ClientClosed,
             Kind::Application => EndReason::ApplicationEnded,
             Kind::Script => EndReason::ScriptEnded,
         }
@@ -158,6 +159,11 @@ impl UpstreamBody {
     }
 
     fn fail(&self, why: &str) -> io::Error {
+        // The upstream has done nothing wrong.
+        if self.exchange.lacks_body() {
+            self.exchange.warn_of_body();
+            return io::Error::other(self.abort_reason().text());
+        }
         self.exchange.services.counts.add(Count::ScriptsFailed, 1);
         self.exchange.report_failure(why);
         let UpstreamExchange { label, upstream_name, .. } = &self.exchange;

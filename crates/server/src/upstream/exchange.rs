@@ -275,9 +275,9 @@ impl UpstreamExchange {
             let mut bytes = match read {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Err(self.no_head(parser).await),
-                // The endpoint has done nothing wrong, and no other could have the body.
-                Err(ReadError::Failed(_)) if self.is_broken.get() && self.kind == Kind::Application => {
-                    log::warn(format_args!("{}: the body of the request has broken off", self.label));
+                // The upstream has done nothing wrong, and no other could have the body.
+                Err(ReadError::Failed(_)) if self.lacks_body() => {
+                    self.warn_of_body();
                     return Err(Failure::Reported(Status::BAD_REQUEST));
                 }
                 Err(error @ (ReadError::Failed(_) | ReadError::Broken(_))) => {
@@ -367,6 +367,15 @@ impl UpstreamExchange {
         *pump = None;
         self.resume();
         Poll::Ready(())
+    }
+
+    /// Whether the body of the request has broken off.
+    pub fn lacks_body(&self) -> bool {
+        self.is_broken.get()
+    }
+
+    pub fn warn_of_body(&self) {
+        log::warn(format_args!("{}: the body of the request has broken off", self.label));
     }
 
     /// The fields behind the response, once, at its end.
