@@ -449,7 +449,9 @@ fn with_the_account_of_the_server(site: &Site) -> Vec<String> {
     let scripts = of_routes.map(|(route, _)| format!("the scripts of the route {}", route.name()));
     let processes = of_applications
         .map(|application| format!("the processes of the application \"{}\"", application.name));
-    scripts.chain(processes).collect()
+    let mut named = BTreeSet::new();
+    // Several hosts may have routes of one name.
+    scripts.chain(processes).filter(|program| named.insert(program.clone())).collect()
 }
 
 /// Prints the limit of descriptors, and the lowered limits of the site if it is too low.
