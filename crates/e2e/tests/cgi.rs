@@ -36,6 +36,17 @@ fn variables(response: &Response) -> BTreeMap<String, String> {
 }
 
 #[test]
+fn a_body_that_breaks_off_is_no_failure_of_the_script() {
+    let server = Site::new().script("echo.cgi", ECHO).config(EVERY_CGI).start();
+    let mut client = server.connect();
+    client.send("POST /echo.cgi HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc").half_close();
+    assert_eq!(client.read_response().status, 400);
+    server
+        .wait_for_line("warn: 127.0.0.1 \"POST /echo.cgi\": the body of the request has broken off", TIMEOUT);
+    assert_eq!(server.count("scripts_failed"), 0);
+}
+
+#[test]
 fn passes_a_script_its_request_and_nothing_else() {
     let server = Site::new()
         .env("SECRET", "of the server")
