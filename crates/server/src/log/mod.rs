@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -296,7 +296,18 @@ impl Logs {
 /// The log thread.
 fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
     let mut reported = SystemTime::UNIX_EPOCH;
-    for message in queue {
+    let mut has_unreported = false;
+    loop {
+        let message = match has_unreported {
+            true => match queue.recv_timeout(REPORT_EVERY) {
+                Err(RecvTimeoutError::Disconnected) => return,
+                received => received.unwrap_or(Message::Wake),
+            },
+            false => match queue.recv() {
+                Ok(message) => message,
+                Err(_) => return,
+            },
+        };
         match message {
             Message::Block(block) => {
                 sinks[block.sink].write(&block.lines);
@@ -315,9 +326,11 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
         }
         let dropped = logs.dropped.load(Ordering::Relaxed);
         let lost = sinks.iter().map(OpenSink::lost).sum::<u64>();
-        if dropped + lost > 0 && reported.elapsed().is_ok_and(|t| t >= REPORT_EVERY) {
+        has_unreported = dropped + lost > 0;
+        if has_unreported && reported.elapsed().is_ok_and(|t| t >= REPORT_EVERY) {
             reported = SystemTime::now();
             report(&mut sinks, dropped, lost);
+            has_unreported = false;
         }
     }
 }
