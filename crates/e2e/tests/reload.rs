@@ -631,6 +631,29 @@ fn replaces_a_killed_serving_process() {
 }
 
 #[test]
+fn a_root_that_is_missing_does_not_stop_the_hosts_that_have_others() {
+    let site = site("[[host]]\nnames = \"other\"\nroot = \"other\"\n").file_beside_root("other/a.txt", "b");
+    let server = site.start();
+    let get = |host: &str| {
+        let response = server.request(format!("GET /a.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        (response.status, response.text())
+    };
+    assert_eq!(get("other"), (200, "b".to_owned()));
+    let [root, away] = ["other", "away"].map(|name| server.home().join(name));
+    fs::rename(&root, &away).expect("it is our folder");
+    let error = server.reload_error();
+    assert!(error.contains("other does not exist"), "{error}");
+    server.replace_workers();
+    assert_eq!(get("a"), (200, "a".to_owned()));
+    assert_eq!(get("other").0, 500);
+    let line = server.wait_for_line("until a reload, requests for its files get 500", TIMEOUT);
+    assert!(line.contains("other does not exist; create it"), "{line}");
+    fs::rename(&away, &root).expect("it is our folder");
+    server.reload();
+    assert_eq!(get("other"), (200, "b".to_owned()));
+}
+
+#[test]
 fn replaces_a_serving_process_killed_during_a_reload() {
     let server = site(&version(0)).start();
     for number in 1..4 {

@@ -13,6 +13,7 @@ use crate::acme::OpenChallenges;
 use crate::cache::disk;
 use crate::files::folders;
 use crate::files::roots::OpenRoots;
+use crate::finding::Unusable;
 use crate::log;
 use crate::process::privilege;
 use crate::process::sandbox::{self, Confinement, Connects, Pipes, Reads, Writes};
@@ -43,7 +44,7 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     site.workers = NonZeroUsize::new(workers.len());
     let (challenges, answered) = OpenChallenges::of(&site);
     let tls = tls.map(|setup| ServerTls::begin(&site, setup, answered)).transpose()?.map(Arc::new);
-    let (clients, unusable) = ClientReading::read(&site).into_settings(unusable)?;
+    let (clients, without_upstreams) = ClientReading::read(&site).into_settings(unusable)?;
     let process = ProcessFiles::open();
     if let Some(folder) = site.chroot.clone() {
         privilege::chroot(&folder).map_err(line)?;
@@ -56,9 +57,9 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         .map_err(|e| line(format!("cannot forbid tracing: {e}")))?;
     folders::read_accounts(&site);
     let roots = OpenRoots::with(&site, folder);
-    let problems: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
-    if !problems.is_empty() {
-        return Err(problems);
+    let without_roots: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
+    if unusable == Unusable::Rejected && !without_roots.is_empty() {
+        return Err(without_roots);
     }
     let files = site.cache_files.as_ref().map(disk::open).transpose().map_err(line)?;
     if !site.published_roots().is_empty() {
@@ -76,8 +77,11 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     }
     let left_out = tls.iter().flat_map(|tls| tls.left_out());
     left_out.for_each(|what| log::error(format_args!("{what}")));
-    unusable.iter().for_each(|what| {
+    without_upstreams.iter().for_each(|what| {
         log::error(format_args!("{what}; until a reload, connections that need it are not made"));
+    });
+    without_roots.iter().for_each(|what| {
+        log::error(format_args!("{what}; until a reload, requests for its files get 500"));
     });
     let tls_warning = tls.as_ref().and_then(|tls| tls.warning());
     let warnings = warnings.iter().map(String::as_str).chain(tls_warning);
