@@ -1932,8 +1932,9 @@ fn expressions_within_a_prefix_of_nginx_precede_those_of_the_server() {
         ),
         ("location ^~ /a/ { proxy_pass http://127.0.0.1:81; }", &["/a/**/*.php", "*.php", "*.txt"]),
         // A name that only begins with the prefix is found after all expressions.
-        ("location /a { return 403; }", &["*.php", "*.txt", "/a?*/**"]),
-        ("location ^~ /a { return 403; }", &["/a?*/**", "/a**.php", "*.php", "*.txt"]),
+        ("location /a { deny all; }", &["*.php", "*.txt", "/a?*/**"]),
+        ("location ^~ /a { return 403; }", &["/a?*/**", "/a/**/*.php", "*.php", "*.txt"]),
+        ("location ^~ /a { expires 1h; }", &["/a**.php", "*.php", "*.txt"]),
     ] {
         let text = server(locations);
         let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);

@@ -295,6 +295,26 @@ fn converted_paths_are_those_of_the_original() {
         ),
         (
             "nginx",
+            nginx(
+                "location /docs/ { alias HOME/docs/; }\nlocation ^~ /far/ { alias HOME/docs/; }\nlocation /gone/ { return 410; }\n\
+                 location /own/ { proxy_pass http://UPSTREAM; }\nlocation ~ \\.html$ { default_type text/plain; }\n\
+                 location ~ \\.php$ { RUN }\n",
+            ),
+            &[
+                ("/a.php", 502, ""),
+                ("/docs/one.html", 404, ""),
+                ("/docs/a.php", 404, ""),
+                ("/far/one.html", 200, "one"),
+                ("/far/a.php", 200, "uploaded"),
+                ("/gone/a.php", 410, ""),
+                ("/gone/one.html", 410, ""),
+                ("/own/index.php", 502, ""),
+                ("/own/one.html", 404, ""),
+                ("/own/x", 200, "upstream /own/x"),
+            ],
+        ),
+        (
+            "nginx",
             nginx("location / { location ~ \\.php$ { RUN } }\nlocation /far/ { }\n"),
             &[("/a.php", 502, ""), ("/near/a.php", 502, ""), ("/far/a.php", 200, "source")],
         ),
@@ -390,6 +410,7 @@ fn converted_paths_are_those_of_the_original() {
         ]
         .iter()
         .fold(site, |site, path| site.file(path, "source"));
+        let site = site.file_beside_root("docs/a.php", "uploaded").file("gone/a.php", "gone");
         let site = site.file(".env", "hidden").file("near/.env/x.php", "hidden");
         let server = serve(site, name, text, if is_root() { "user = \"root\"\n" } else { "" });
         for (path, status, part) in *expected {

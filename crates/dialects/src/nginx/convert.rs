@@ -204,6 +204,7 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
         path: &path,
         is_file: &is_file,
         server_name: String::new(),
+        root: children.iter().rfind(|child| child.name == "root").map(|child| path(child.argument(0))),
         fallbacks: Vec::new(),
     };
     let mut scope = Scope::default();

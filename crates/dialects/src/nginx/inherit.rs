@@ -241,7 +241,7 @@ fn no_fallback(route: &mut Scope, outers: &[Scope]) {
 }
 
 /// It denies all clients.
-fn is_closed(route: &Scope) -> bool {
+pub fn is_closed(route: &Scope) -> bool {
     route.rules.first().is_some_and(|rule| {
         rule.text("then") == Some("deny") && rule.get("address").is_none() && rule.get("method").is_none()
     })

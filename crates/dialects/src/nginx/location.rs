@@ -6,7 +6,7 @@ use crate::regex;
 use crate::tree::{Directive, Place};
 use site::config::own_field;
 
-use super::inherit::{has_any, has_field, is_plain, without_fields};
+use super::inherit::{has_any, has_field, is_closed, is_plain, without_fields};
 use super::settings::{Context, setting, template};
 use super::upstreams::{application, duration, unconverted};
 
@@ -63,7 +63,8 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         host.listens.push(Listen { address: "0.0.0.0:80".into(), tls: false, proxy: false });
     }
     let server_name = host.names.first().cloned().unwrap_or_default();
-    let context = Context { server_name, fallbacks: fallbacks(directive), ..*context };
+    let context =
+        Context { server_name, fallbacks: fallbacks(directive), root: context.root.clone(), ..*context };
     let named: Vec<&Directive> =
         directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
     let mut locations = Vec::new();
@@ -118,6 +119,7 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         location(child, &mut host, &context, &named, None, draft);
     }
     hiding.into_iter().for_each(|child| hide_files(child, &mut host, draft));
+    files_of_server(&mut host, &context);
     leave_out_expressions(&locations, &mut host);
     keep_first_expressions(&mut host);
     if host.is_to_https {
@@ -174,20 +176,29 @@ fn order(host: &mut Host) {
 }
 
 /// An expression of the server does not precede a location with `^~`, and one within a prefix is not for a longer prefix.
-/// What they would run there has the response of the location.
+/// What they would send or run there has the response of the location. So it has below a location that returns a status.
 fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
     let is_nested = |route: &Scope| route.get(ORDER).is_some();
     let server_runs =
         host.routes.iter().any(|route| route.runs() && has_wildcards(route) && !is_nested(route));
     for child in locations.iter().filter(|child| prefix_of(child).is_some()) {
-        let precedes = child.argument(0) == "^~";
-        let Some(text) = prefix_of(child).filter(|_| precedes || !server_runs) else { continue };
+        let Some(text) = prefix_of(child) else { continue };
         let folder = format!("{}/", text.trim_end_matches('/'));
-        if host.routes.iter().all(|route| route.text("path") != Some(&folder)) {
+        let Some(own) = host.routes.iter().find(|route| route.text("path") == Some(&folder)) else {
+            continue;
+        };
+        let precedes = child.argument(0) == "^~" || own.get("return").is_some();
+        if !precedes && server_runs {
             continue;
         }
-        let run = host.routes.iter().filter(|route| route.runs() && (precedes || is_nested(route)));
-        let run: Vec<String> = run.filter_map(|route| regex::beginning(text, route.text("path")?)).collect();
+        let has_files = |route: &Scope| has_wildcards(route) && route.get("root").is_some();
+        let run = host.routes.iter().filter(|route| match precedes {
+            true => route.runs() || has_files(route),
+            false => route.runs() && is_nested(route),
+        });
+        // What only begins with the text has the files of the server here, and no other response.
+        let start = if own.responds() || has_any(own, &["root", "alias"]) { &*folder } else { text };
+        let run: Vec<String> = run.filter_map(|route| regex::beginning(start, route.text("path")?)).collect();
         for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
             if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
                 Order::Instead(text).set(host.route(&path, &child.place), &child.place);
@@ -212,7 +223,7 @@ fn keep_first_expressions(host: &mut Host) {
         };
         let place = Place::at(route.line.unwrap_or(1));
         let later = host.routes[at..].iter().filter(|route| route.get(EXPRESSION).is_some());
-        let run = later.filter(|route| route.runs() && has_wildcards(route));
+        let run = later.filter(|route| (route.runs() || route.get("root").is_some()) && has_wildcards(route));
         let run: Vec<String> = run.filter_map(|route| regex::within(folder, route.text("path")?)).collect();
         for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
             if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
@@ -221,6 +232,27 @@ fn keep_first_expressions(host: &mut Host) {
                 host.routes.insert(at, blank);
                 at += 1;
             }
+        }
+    }
+}
+
+/// An expression has the files of the server, also below a prefix that has others or none: a script among uploaded files
+/// that have a folder of their own is not run.
+fn files_of_server(host: &mut Host, context: &Context) {
+    let Some(root) = host.scope.text("root").or(context.root.as_deref()).map(str::to_owned) else { return };
+    let has_others = |route: &Scope| {
+        route.text("path").is_some_and(|path| path.ends_with('/') && path != "/")
+            && has_any(route, &["root", "alias", "proxy", "application"])
+    };
+    if !host.routes.iter().any(has_others) {
+        return;
+    }
+    let has_files =
+        |route: &Scope| !route.responds() && !has_any(route, &["root", "alias"]) && !is_closed(route);
+    for route in &mut host.routes {
+        if route.get(EXPRESSION).is_some() && has_wildcards(route) && has_files(route) {
+            let place = Place::at(route.line.unwrap_or(1));
+            route.set(&place, "root", root.as_str());
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Context<'c> {
     pub is_file: &'c dyn Fn(&str) -> bool,
     /// The first name of the server.
     pub server_name: String,
+    /// That of `http`.
+    pub root: Option<String>,
     /// The files that `try_files` of the server names.
     pub fallbacks: Vec<String>,
 }
