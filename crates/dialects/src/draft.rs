@@ -1,6 +1,8 @@
 //! A web server's configuration in the words of this one, while a reader of another server's puts it together: hosts,
 //! their routes, and upstreams. Knows no dialect.
 
+mod ports;
+
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +12,6 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
-use crate::ports;
 use crate::tree::Place;
 use crate::words;
 

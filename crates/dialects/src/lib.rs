@@ -33,8 +33,6 @@ mod within;
 #[cfg(feature = "web")]
 mod draft;
 #[cfg(feature = "web")]
-mod ports;
-#[cfg(feature = "web")]
 mod regex;
 #[cfg(feature = "web")]
 mod tree;

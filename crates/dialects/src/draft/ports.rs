@@ -1,8 +1,9 @@
 //! Hosts of one name that listen with TLS and without. In other servers they are two, and here one host has both.
 
-use crate::draft::{Host, Scope};
 use crate::finding::Findings;
 use crate::tree::Place;
+
+use super::{Host, Scope};
 
 /// What a host with `https_redirect` serves without TLS.
 const CHALLENGES: &str = ".well-known/acme-challenge";
