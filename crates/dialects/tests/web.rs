@@ -1786,6 +1786,17 @@ fn a_server_of_nginx_hides_fields_of_its_upstreams() {
 }
 
 #[test]
+fn an_alias_of_nginx_has_no_variables() {
+    let server = |location: &str| format!("server {{ root /srv; location {location} }}");
+    check(Web::Nginx, &[(&server("~ ^/a/(.*)$ { alias /b/$1; }"), &["path = \"/a/\"", "alias = \"/b\""])]);
+    for location in
+        ["/a/ {\nalias /b/$host/; }", "~ ^/a/(.*)\\.x$ {\nalias /b/$1; }", "~ ^/a/(.*)$ {\nalias /b$1; }"]
+    {
+        refuse(Web::Nginx, &[(&server(location), 2, "alias /b")]);
+    }
+}
+
+#[test]
 fn an_upstream_of_index_files_is_reported() {
     let site =
         "server { root /srv; index index.php;\nlocation ~ \\.php$ { proxy_pass http://127.0.0.1:81; } }";

@@ -625,7 +625,13 @@ fn location(
         let first = inner.argument(0);
         match inner.name.as_str() {
             "location" => inner_locations.push(inner),
-            "alias" => scope.set(place, "alias", (context.path)(first)),
+            "alias" => match alias(first, child, &patterns) {
+                Some(folder) => scope.set(place, "alias", (context.path)(folder)),
+                None => {
+                    draft.error(place, unconverted(inner), "write a folder without variables");
+                    scope.set(place, "return", 404);
+                }
+            },
             "try_files" => try_files(inner, &mut scope, named, draft),
             "return" => respond(inner, &mut scope, context, draft),
             "rewrite" => rewrites.push(inner),
@@ -731,6 +737,19 @@ fn location(
         location(inner, host, context, named, Some(&outer), draft);
     }
     finish(&patterns, scope, host, draft);
+}
+
+/// The folder of an alias, also that of `/a/$1` for `^/b/(.*)$`. `None`: it has other variables.
+fn alias<'t>(target: &'t str, location: &Directive, patterns: &[String]) -> Option<&'t str> {
+    let is_rest = |folder: &&str| {
+        folder.ends_with('/')
+            && !folder.contains('$')
+            && regex::prefix(location.argument(1)).is_some_and(|prefix| *patterns == [prefix])
+    };
+    match target.contains('$') {
+        true => target.strip_suffix("$1").filter(is_rest),
+        false => Some(target),
+    }
 }
 
 /// What a location has from the one around it, unless it has its own.
